@@ -1,0 +1,173 @@
+//! The one error type of the storage crates.
+//!
+//! Three failures are kept apart: an operation that cannot be done (most kinds
+//! here), bytes that are wrong ([`ErrorKind::Corrupt`], always with a location),
+//! and our own bug ([`ErrorKind::Internal`]).
+
+use std::fmt;
+
+/// Result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, at the grain at which a caller can react.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    UniqueViolation,
+    NotNullViolation,
+    SerializationFailure,
+    DeadlockDetected,
+    LockNotAvailable,
+    UndefinedTable,
+    DuplicateTable,
+    UndefinedColumn,
+    DuplicateColumn,
+    UndefinedObject,
+    DuplicateObject,
+    DependentObjects,
+    InvalidParameter,
+    InvalidText,
+    NumericOutOfRange,
+    StringTooLong,
+    LimitExceeded,
+    NotSupported,
+    DiskFull,
+    OutOfMemory,
+    /// Reading or writing a file failed; the message names it.
+    Io,
+    /// Bytes on disk are not what they should be; the message says where.
+    Corrupt,
+    /// The data folder is in use by another process.
+    InUse,
+    /// The folder is not a data folder of this program.
+    NotADatabase,
+    /// The data folder was written by a newer version.
+    NewerFormat,
+    /// The engine stopped accepting work after an uncertain failure; reopen it.
+    Stopped,
+    Cancelled,
+    InvalidTransactionState,
+    SnapshotTooOld,
+    /// A bug in Resurgam.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The five-character SQLSTATE that PostgreSQL gives to this failure.
+    pub const fn sqlstate(self) -> &'static str {
+        use ErrorKind::*;
+        match self {
+            UniqueViolation => "23505",
+            NotNullViolation => "23502",
+            SerializationFailure => "40001",
+            DeadlockDetected => "40P01",
+            LockNotAvailable => "55P03",
+            UndefinedTable => "42P01",
+            DuplicateTable => "42P07",
+            UndefinedColumn => "42703",
+            DuplicateColumn => "42701",
+            UndefinedObject => "42704",
+            DuplicateObject => "42710",
+            DependentObjects => "2BP01",
+            InvalidParameter => "22023",
+            InvalidText => "22P02",
+            NumericOutOfRange => "22003",
+            StringTooLong => "22001",
+            LimitExceeded => "54000",
+            NotSupported => "0A000",
+            DiskFull => "53100",
+            OutOfMemory => "53200",
+            Io => "58030",
+            Corrupt => "XX001",
+            InUse => "55006",
+            NotADatabase | NewerFormat => "58P01",
+            Stopped => "57P01",
+            Cancelled => "57014",
+            InvalidTransactionState => "25000",
+            SnapshotTooOld => "72000",
+            Internal => "XX000",
+        }
+    }
+}
+
+/// An error of the engine: kind, plain-words message, and optionally detail and hint.
+#[derive(Clone)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+}
+
+impl Error {
+    /// An error of `kind` with a message for a person.
+    #[cold]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner { kind, message: message.into(), detail: None, hint: None }))
+    }
+    /// Corrupt bytes: `what` must say where (file, page, offset) and what is wrong.
+    #[cold]
+    pub fn corrupt(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Corrupt, what)
+    }
+    /// Our own bug.
+    #[cold]
+    pub fn internal(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, what)
+    }
+    /// A failed call on `path`; "no space" becomes [`ErrorKind::DiskFull`].
+    #[cold]
+    pub fn io(action: &str, path: impl fmt::Display, source: &std::io::Error) -> Self {
+        let kind = match source.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::DiskFull,
+            _ => ErrorKind::Io,
+        };
+        Self::new(kind, format!("could not {action} \"{path}\": {source}"))
+    }
+    /// Adds a DETAIL line.
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = Some(detail.into());
+        self
+    }
+    /// Adds a HINT line.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+    pub fn detail(&self) -> Option<&str> {
+        self.0.detail.as_deref()
+    }
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+    pub fn sqlstate(&self) -> &'static str {
+        self.0.kind.sqlstate()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        if let Some(detail) = &self.0.detail {
+            write!(f, " ({detail})")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} [{}]: {self}", self.0.kind, self.sqlstate())
+    }
+}
+
+impl std::error::Error for Error {}

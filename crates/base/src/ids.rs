@@ -1,0 +1,59 @@
+//! Identifiers. Zero is "none" in every one of them.
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $repr:ty, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[repr(transparent)]
+        pub struct $name(pub $repr);
+        impl $name {
+            /// The value that names nothing.
+            pub const NONE: Self = Self(0);
+            /// Whether this is [`Self::NONE`].
+            #[inline]
+            pub const fn is_none(self) -> bool { self.0 == 0 }
+            /// Whether this names something.
+            #[inline]
+            pub const fn is_some(self) -> bool { self.0 != 0 }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// Number of a page in the data file; its byte offset is `PageId * PAGE_SIZE`.
+    /// Page 0 is the boot page, so 0 also serves as "no page" in pointers.
+    PageId, u64, "page:"
+);
+id!(
+    /// Log sequence number: a byte position in the one log stream; never reused.
+    Lsn, u64, "lsn:"
+);
+id!(
+    /// Transaction (or sub-transaction) id; handed out in increasing order, never reused.
+    TxId, u64, "tx:"
+);
+id!(
+    /// Commit timestamp: position in the order of commits. Lives in memory only.
+    CommitTs, u64, "ts:"
+);
+id!(
+    /// A storage object: one tree (table or index) or one internal store.
+    ObjectId, u32, "obj:"
+);
+
+/// Position of a record in a page's slot array.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+#[repr(transparent)]
+pub struct SlotId(pub u16);

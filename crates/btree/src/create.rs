@@ -1,0 +1,61 @@
+//! New trees, and giving back the pages of dropped ones.
+
+use resurgam_base::{Error, ObjectId, Result, SlotId};
+use resurgam_buffer::{Access, BufferPool, Mtr};
+use resurgam_page::{PageType, inner, op};
+
+use crate::Tree;
+
+/// Allocates an empty tree owned by `object`, as part of `mtr`.
+pub fn create(mtr: &mut Mtr<'_>, object: ObjectId) -> Result<Tree> {
+    let pool = mtr.pool();
+    let (root, at) = pool.space().allocate(mtr, object, 0)?;
+    op::format(mtr.ops(at), PageType::Leaf, 0, object, &[], None);
+    Ok(Tree { root, object })
+}
+
+/// Frees some pages of a tree that nobody can reach any more: the last node under its
+/// rightmost path. Call until it returns false; every call leaves a smaller valid tree,
+/// so a crash in between costs nothing. `on_leaf` sees each leaf before it goes.
+pub fn free_tree_step(pool: &BufferPool, tree: Tree, mut on_leaf: impl FnMut(&resurgam_page::PageBuf) -> Result<()>) -> Result<bool> {
+    // Descend along the last children to the last node that has no children left.
+    let mut parent = pool.write(tree.root, Access::Scan)?;
+    if parent.object() != tree.object || !matches!(parent.page_type(), Some(PageType::Leaf | PageType::Inner)) {
+        return Ok(false); // the root is gone already
+    }
+    loop {
+        if parent.level() == 0 || parent.slot_count() == 0 {
+            // Only the root comes here as a parent without children.
+            if parent.level() == 0 {
+                on_leaf(&parent)?;
+            }
+            let id = parent.id();
+            let mut mtr = Mtr::new(pool);
+            let at = mtr.add(parent);
+            pool.space().free(&mut mtr, id, tree.object, at)?;
+            mtr.commit()?;
+            return Ok(false);
+        }
+        let last = SlotId(parent.slot_count() - 1);
+        let child_id = inner::child_of(parent.rec(last));
+        if child_id.is_none() || child_id == parent.id() {
+            return Err(Error::corrupt(format!("page {} of dropped tree {} points to page {child_id}", parent.id(), tree.object)));
+        }
+        let child = pool.write(child_id, Access::Scan)?;
+        tree.check(child_id, &child, Some(parent.level() - 1))?;
+        if child.level() > 0 && child.slot_count() > 0 {
+            parent = child;
+            continue;
+        }
+        if child.level() == 0 {
+            on_leaf(&child)?;
+        }
+        let mut mtr = Mtr::new(pool);
+        let parent_at = mtr.add(parent);
+        let child_at = mtr.add(child);
+        op::remove(mtr.ops(parent_at), last);
+        pool.space().free(&mut mtr, child_id, tree.object, child_at)?;
+        mtr.commit()?;
+        return Ok(true);
+    }
+}

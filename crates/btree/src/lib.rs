@@ -1,0 +1,47 @@
+//! B+trees over the buffer pool. A tree knows keys and pages; what a leaf record's
+//! value and versions mean is the business of the layer above.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `search.rs` | descent with latch coupling |
+//! | `split.rs` | making room: leaf, inner and root splits |
+//! | `merge.rs` | taking empty and underfull leaves out |
+//! | `scan.rs` | walking leaves in key order, either way |
+//! | `create.rs` | new trees; freeing whole trees |
+//! | `verify.rs` | proof that a tree is a tree |
+//!
+//! # Invariants
+//! 1. Every node carries its fence keys: all its keys are `>= lower` and `< upper`.
+//!    A child's fences are exactly the separators around its entry in the parent.
+//! 2. The root page never moves.
+//! 3. Latches are taken from the root down and a parent is released only when the child
+//!    is latched, so a node that was reached covers the key that was looked for.
+//! 4. Descents latch shared; only the leaf that changes, or the two levels that a split
+//!    or merge changes, are latched exclusively.
+//! 5. There are no sibling pointers: a scan finds the next leaf by its upper fence. So
+//!    a split or merge touches a parent and its children and nothing else.
+//! 6. Every split and merge is one mini-transaction, never undone.
+
+mod create;
+mod merge;
+mod scan;
+mod search;
+mod split;
+mod verify;
+
+pub use create::{create, free_tree_step};
+pub use merge::MergeOutcome;
+pub use scan::LeafWalk;
+pub use verify::{TreeReport, verify};
+
+use resurgam_base::{ObjectId, PageId};
+
+/// A tree: its root page, and the object that owns its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tree {
+    pub root: PageId,
+    pub object: ObjectId,
+}
+
+/// Depth that no real tree reaches; a longer descent means damaged pointers.
+pub(crate) const DEPTH_MAX: usize = 24;

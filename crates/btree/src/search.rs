@@ -1,0 +1,209 @@
+//! Descent from the root to the node that covers a key.
+
+use resurgam_base::{Error, PageId, Result, SlotId};
+use resurgam_buffer::{Access, BufferPool, ReadGuard, WriteGuard};
+use resurgam_page::{PageBuf, PageType, inner, leaf};
+
+use crate::{DEPTH_MAX, Tree};
+
+/// Where to descend to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target<'k> {
+    /// The node that covers this key.
+    Key(&'k [u8]),
+    /// The node that covers the keys just below this one (for walking backwards).
+    Below(&'k [u8]),
+    /// The last node.
+    Last,
+}
+
+impl Tree {
+    /// Checks that `page` is a node of this tree at `level`, if one is expected.
+    pub(crate) fn check(&self, id: PageId, page: &PageBuf, level: Option<u8>) -> Result<()> {
+        let kind_fits = match page.page_type() {
+            Some(PageType::Leaf) => page.level() == 0,
+            Some(PageType::Inner) => page.level() > 0,
+            _ => false,
+        };
+        if !kind_fits || page.object() != self.object || level.is_some_and(|l| l != page.level()) {
+            return Err(Error::corrupt(format!(
+                "page {id} is not the node that tree {} (root page {}) expects: type {:?}, object {}, level {} where {:?} is expected",
+                self.object,
+                self.root,
+                page.page_type(),
+                page.object(),
+                page.level(),
+                level
+            )));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn child(&self, id: PageId, page: &PageBuf, target: Target<'_>) -> Result<PageId> {
+        let child = match target {
+            Target::Key(key) => inner::child_for(page, key).1,
+            Target::Below(key) => child_below(page, key),
+            Target::Last => inner::child_of(page.rec(SlotId(page.slot_count().saturating_sub(1)))),
+        };
+        if child.is_none() || child == id {
+            return Err(Error::corrupt(format!("page {id} of tree {} points to page {child}", self.object)));
+        }
+        Ok(child)
+    }
+
+    /// The leaf that covers `key`, shared.
+    pub fn read_leaf<'p>(&self, pool: &'p BufferPool, key: &[u8], access: Access) -> Result<ReadGuard<'p>> {
+        self.read_target(pool, Target::Key(key), access)
+    }
+
+    pub(crate) fn read_target<'p>(&self, pool: &'p BufferPool, target: Target<'_>, access: Access) -> Result<ReadGuard<'p>> {
+        let mut node = pool.read(self.root, Access::Point)?;
+        self.check(self.root, &node, None)?;
+        for _ in 0..DEPTH_MAX {
+            let level = node.level();
+            if level == 0 {
+                return Ok(node);
+            }
+            let id = self.child(node.id(), &node, target)?;
+            let child = pool.read(id, if level == 1 { access } else { Access::Point })?;
+            self.check(id, &child, Some(level - 1))?;
+            node = child;
+        }
+        Err(Error::corrupt(format!("tree {} is deeper than any tree can be", self.object)))
+    }
+
+    /// The leaf that covers `key`, exclusive; inner nodes are only latched shared.
+    pub fn write_leaf<'p>(&self, pool: &'p BufferPool, key: &[u8]) -> Result<WriteGuard<'p>> {
+        self.write_level(pool, Target::Key(key), 0)
+    }
+
+    /// The node at `level` on the way to `target`, exclusive. When the tree is not that
+    /// high its root is returned.
+    pub(crate) fn write_level<'p>(&self, pool: &'p BufferPool, target: Target<'_>, level: u8) -> Result<WriteGuard<'p>> {
+        'restart: loop {
+            let mut node = pool.read(self.root, Access::Point)?;
+            self.check(self.root, &node, None)?;
+            if node.level() <= level {
+                drop(node);
+                let root = pool.write(self.root, Access::Point)?;
+                self.check(self.root, &root, None)?;
+                if root.level() > level {
+                    continue 'restart; // it grew in between
+                }
+                return Ok(root);
+            }
+            for _ in 0..DEPTH_MAX {
+                let below = node.level() - 1;
+                let id = self.child(node.id(), &node, target)?;
+                if below == level {
+                    let child = pool.write(id, Access::Point)?;
+                    self.check(id, &child, Some(below))?;
+                    return Ok(child);
+                }
+                let child = pool.read(id, Access::Point)?;
+                self.check(id, &child, Some(below))?;
+                node = child;
+            }
+            return Err(Error::corrupt(format!("tree {} is deeper than any tree can be", self.object)));
+        }
+    }
+
+    /// The leaf `hint` if it (still) covers `key`: saves the descent for neighbouring
+    /// keys. Any page may be named; what is not this tree's leaf is refused.
+    pub fn write_leaf_hinted<'p>(&self, pool: &'p BufferPool, key: &[u8], hint: Option<PageId>) -> Result<WriteGuard<'p>> {
+        if let Some(id) = hint.filter(|id| id.is_some() && pool.is_resident(*id)) {
+            let page = pool.write(id, Access::Point)?;
+            if page.is(PageType::Leaf) && page.object() == self.object && covers(&page, key) {
+                return Ok(page);
+            }
+        }
+        self.write_leaf(pool, key)
+    }
+}
+
+/// Whether `key` lies within the page's fences.
+pub(crate) fn covers(page: &PageBuf, key: &[u8]) -> bool {
+    page.lower_fence() <= key && page.upper_fence().is_none_or(|upper| key < upper)
+}
+
+/// The child that covers the keys just below `key`: the last one whose separator is below it.
+fn child_below(page: &PageBuf, key: &[u8]) -> PageId {
+    let slot = match inner::search(page, key) {
+        Ok(slot) | Err(slot) => slot.0.saturating_sub(1),
+    };
+    inner::child_of(page.rec(SlotId(slot)))
+}
+
+impl Tree {
+    /// Up to `n - 1` keys that divide the tree into about equal parts, from the separators
+    /// of its upper levels.
+    pub fn separators(&self, pool: &BufferPool, n: usize) -> Result<Vec<Vec<u8>>> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        let mut level: Vec<PageId> = vec![self.root];
+        // Go down until a level has enough children, reading few pages.
+        while keys.len() + 1 < n && !level.is_empty() && level.len() <= 64 {
+            let mut next = Vec::new();
+            keys.clear();
+            for id in &level {
+                let page = pool.read(*id, Access::Point)?;
+                self.check(*id, &page, None)?;
+                if page.level() == 0 {
+                    return Ok(thin(keys, n));
+                }
+                for s in 0..page.slot_count() {
+                    let record = inner::InnerRecord::parse(page.record(SlotId(s))?)?;
+                    if !record.key.is_empty() {
+                        keys.push(record.key.to_vec());
+                    }
+                    if page.level() > 1 {
+                        next.push(record.child);
+                    }
+                }
+            }
+            level = next;
+        }
+        Ok(thin(keys, n))
+    }
+
+    /// About how many records the tree has: fan-outs along one path, multiplied.
+    pub fn estimate(&self, pool: &BufferPool) -> Result<u64> {
+        let mut node = pool.read(self.root, Access::Point)?;
+        self.check(self.root, &node, None)?;
+        let mut product = 1u64;
+        for _ in 0..DEPTH_MAX {
+            let count = u64::from(node.slot_count());
+            product = product.saturating_mul(count.max(1));
+            if node.level() == 0 {
+                return Ok(if count == 0 && product <= 1 { 0 } else { product });
+            }
+            let level = node.level() - 1;
+            let middle = inner::child_of(node.rec(SlotId(node.slot_count() / 2)));
+            let child = pool.read(middle, Access::Point)?;
+            self.check(middle, &child, Some(level))?;
+            node = child;
+        }
+        Ok(product)
+    }
+}
+
+/// At most `n - 1` of `keys`, evenly spaced.
+fn thin(keys: Vec<Vec<u8>>, n: usize) -> Vec<Vec<u8>> {
+    if n < 2 || keys.is_empty() {
+        return Vec::new();
+    }
+    let wanted = (n - 1).min(keys.len());
+    (1..=wanted).map(|i| keys[i * keys.len() / (wanted + 1)].clone()).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+}
+
+impl Tree {
+    /// The greatest key in the tree.
+    pub fn last_key(&self, pool: &BufferPool) -> Result<Option<Vec<u8>>> {
+        let mut walk = crate::LeafWalk::descending(*self, None);
+        while let Some(page) = walk.next(pool)? {
+            if page.slot_count() > 0 {
+                return Ok(Some(leaf::key_of(page.rec(SlotId(page.slot_count() - 1))).to_vec()));
+            }
+        }
+        Ok(None)
+    }
+}

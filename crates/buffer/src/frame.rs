@@ -1,0 +1,108 @@
+//! One frame of the pool and the guards that give access to its page.
+//!
+//! Pin: the frame cannot be given to another page. Latch: the content cannot change
+//! (shared) or be seen (exclusive). A guard holds both; the latch is released first.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use resurgam_base::{Lsn, PageId};
+use resurgam_page::PageBuf;
+
+/// Highest usage count of the replacement clock.
+pub(crate) const USAGE_MAX: u8 = 3;
+
+pub(crate) struct Frame {
+    /// The page held, or 0 (the boot page is never pooled).
+    pub page_id: AtomicU64,
+    pub pins: AtomicU32,
+    pub usage: AtomicU8,
+    /// The content is the page's; false while loading and after a failed load.
+    pub valid: AtomicBool,
+    /// 0 = clean; else invariant 2 of the crate.
+    pub rec_lsn: AtomicU64,
+    pub latch: RwLock<PageBuf>,
+}
+
+impl Frame {
+    pub fn new() -> Self {
+        Self {
+            page_id: AtomicU64::new(0),
+            pins: AtomicU32::new(0),
+            usage: AtomicU8::new(0),
+            valid: AtomicBool::new(false),
+            rec_lsn: AtomicU64::new(0),
+            latch: RwLock::new(PageBuf::zeroed()),
+        }
+    }
+    pub fn is_dirty(&self) -> bool {
+        self.rec_lsn.load(Ordering::SeqCst) != 0
+    }
+    pub fn unpin(&self) {
+        let before = self.pins.fetch_sub(1, Ordering::Release);
+        debug_assert!(before > 0);
+    }
+    pub fn touch(&self) {
+        let usage = self.usage.load(Ordering::Relaxed);
+        if usage < USAGE_MAX {
+            self.usage.store(usage + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Unpins on drop.
+pub(crate) struct Pin<'p>(pub &'p Frame);
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.0.unpin();
+    }
+}
+
+/// Shared access to a page. Fields drop in order: latch, then pin.
+pub struct ReadGuard<'p> {
+    pub(crate) latch: RwLockReadGuard<'p, PageBuf>,
+    pub(crate) pin: Pin<'p>,
+}
+
+impl ReadGuard<'_> {
+    /// The page held.
+    pub fn id(&self) -> PageId {
+        PageId(self.pin.0.page_id.load(Ordering::Relaxed))
+    }
+}
+
+impl Deref for ReadGuard<'_> {
+    type Target = PageBuf;
+    fn deref(&self) -> &PageBuf {
+        &self.latch
+    }
+}
+
+/// Exclusive access to a page; it is changed through [`crate::Mtr`] only.
+pub struct WriteGuard<'p> {
+    pub(crate) latch: RwLockWriteGuard<'p, PageBuf>,
+    pub(crate) pin: Pin<'p>,
+}
+
+impl WriteGuard<'_> {
+    /// The page held.
+    pub fn id(&self) -> PageId {
+        PageId(self.pin.0.page_id.load(Ordering::Relaxed))
+    }
+    /// Sets the frame's `rec_lsn` if it is clean; must precede the log append (invariant 2).
+    pub(crate) fn mark_dirty(&self, log_end: Lsn) {
+        let rec = &self.pin.0.rec_lsn;
+        if rec.load(Ordering::Relaxed) == 0 {
+            rec.store(log_end.0, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Deref for WriteGuard<'_> {
+    type Target = PageBuf;
+    fn deref(&self) -> &PageBuf {
+        &self.latch
+    }
+}

@@ -1,0 +1,43 @@
+//! The buffer pool: a fixed memory budget of page frames between the trees above
+//! and the data file below.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `frame.rs` | one frame: latch, pin count, dirty mark; page guards |
+//! | `pool.rs` | fetching, eviction (clock with probation for scans) |
+//! | `source.rs` | where a missing page comes from: data file, then the log records after it |
+//! | `mtr.rs` | mini-transactions: page changes as one atomic log group |
+//! | `writeback.rs` | background write-back and the WAL rule |
+//! | `double_write.rs` | torn-write protection |
+//! | `space.rs` | extents, space maps, page allocation |
+//!
+//! # Invariants
+//! 1. A frame's content changes only under its exclusive latch, and only through
+//!    [`Mtr::commit`] (or redo), which logs first: the page LSN is the LSN of the last
+//!    log record applied.
+//! 2. `rec_lsn` of a frame is set before the record that dirties it is appended and is
+//!    no later than that record: every record of a dirty page at or after `rec_lsn` may
+//!    be missing from the data file, none before it is.
+//! 3. A page reaches the double-write area or the data file only when the log is
+//!    durable up to the page's LSN (the WAL rule).
+//! 4. A frame becomes clean only after its image is durable in the double-write area,
+//!    and that area is reused only after the data file has been synced.
+//! 5. Guards are not `Send`: no latch is ever held across an await.
+
+mod double_write;
+mod frame;
+mod mtr;
+mod pool;
+mod source;
+mod space;
+mod stats;
+mod writeback;
+
+pub use double_write::{restore_double_writes, DoubleWriteReport};
+pub use frame::{ReadGuard, WriteGuard};
+pub use mtr::{Mtr, PageRef};
+pub use pool::{Access, BufferPool, PoolConfig};
+pub use source::PendingRedo;
+pub use space::{FreePages, Space};
+pub use stats::PoolStats;
+pub use writeback::{DirtyPage, WriteGoal};

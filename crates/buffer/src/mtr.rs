@@ -1,0 +1,148 @@
+//! Mini-transactions: changes to several pages as one atomic log group.
+//!
+//! The caller latches pages, writes page operations for each, and commits: the group is
+//! appended to the log, then the very same bytes are applied to the pages with the
+//! function that redo uses, and the latches are released. So what is in memory is what
+//! redo would make of the log, by construction. Nothing is changed when a
+//! mini-transaction is dropped without commit.
+//!
+//! A group carries no undo of its own: it is a *system transaction* (Constant Time
+//! Recovery, section 3.4.2) or carries one row change of a user transaction, whose undo
+//! is the row's earlier version.
+
+use parking_lot::MutexGuard;
+use resurgam_base::{Error, Lsn, PageId, Result, TxId};
+use resurgam_log::{Group, RecordKind};
+use resurgam_page::{PageBuf, op};
+
+use crate::frame::WriteGuard;
+use crate::pool::BufferPool;
+use crate::space::AllocState;
+
+/// A page of a mini-transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRef(usize);
+
+struct Entry<'p> {
+    guard: WriteGuard<'p>,
+    body: Vec<u8>,
+    tx: TxId,
+    prev_tx: Lsn,
+    /// Formats the page from nothing: no earlier record matters.
+    fresh: bool,
+}
+
+/// A mini-transaction under construction.
+pub struct Mtr<'p> {
+    pool: &'p BufferPool,
+    entries: Vec<Entry<'p>>,
+    extra: Vec<(RecordKind, TxId, Lsn, Vec<u8>)>,
+    /// Serialises allocation; released last.
+    pub(crate) alloc: Option<MutexGuard<'p, AllocState>>,
+    pub(crate) on_commit: Vec<crate::space::AllocEvent>,
+}
+
+impl<'p> Mtr<'p> {
+    pub fn new(pool: &'p BufferPool) -> Self {
+        Self { pool, entries: Vec::with_capacity(2), extra: Vec::new(), alloc: None, on_commit: Vec::new() }
+    }
+    pub fn pool(&self) -> &'p BufferPool {
+        self.pool
+    }
+    /// Takes part of a latched page.
+    pub fn add(&mut self, guard: WriteGuard<'p>) -> PageRef {
+        debug_assert!(self.entries.iter().all(|e| e.guard.id() != guard.id()));
+        self.entries.push(Entry { guard, body: Vec::new(), tx: TxId::NONE, prev_tx: Lsn::NONE, fresh: false });
+        PageRef(self.entries.len() - 1)
+    }
+    /// Like [`Mtr::add`] for a page that this group formats.
+    pub fn add_fresh(&mut self, guard: WriteGuard<'p>) -> PageRef {
+        let at = self.add(guard);
+        self.entries[at.0].fresh = true;
+        at
+    }
+    /// The page's record belongs to `tx`, whose previous record is at `prev_tx`.
+    pub fn attribute(&mut self, page: PageRef, tx: TxId, prev_tx: Lsn) {
+        self.entries[page.0].tx = tx;
+        self.entries[page.0].prev_tx = prev_tx;
+    }
+    /// The page as it is before this mini-transaction.
+    pub fn page(&self, page: PageRef) -> &PageBuf {
+        &self.entries[page.0].guard
+    }
+    /// Where to append operations (see [`resurgam_page::op`]).
+    pub fn ops(&mut self, page: PageRef) -> &mut Vec<u8> {
+        &mut self.entries[page.0].body
+    }
+    /// The page before this mini-transaction, and where to append its operations.
+    pub fn page_and_ops(&mut self, page: PageRef) -> (&PageBuf, &mut Vec<u8>) {
+        let entry = &mut self.entries[page.0];
+        (&entry.guard, &mut entry.body)
+    }
+    /// The reference of `id`, if it takes part already.
+    pub fn find(&self, id: PageId) -> Option<PageRef> {
+        self.entries.iter().position(|e| e.guard.id() == id).map(PageRef)
+    }
+    /// Adds a record that is not about a page.
+    pub fn record(&mut self, kind: RecordKind, tx: TxId, prev_tx: Lsn, body: Vec<u8>) {
+        self.extra.push((kind, tx, prev_tx, body));
+    }
+
+    /// Logs, applies, releases. Returns the LSN of the first page's record and the end
+    /// of the group.
+    ///
+    /// # Errors
+    /// When the log refuses the group nothing was changed; when an operation does not
+    /// apply (a bug) the pool is poisoned and the database must be reopened.
+    pub fn commit(mut self) -> Result<(Lsn, Lsn)> {
+        self.pool.check_poisoned()?;
+        let mut group = Group::default();
+        let mut indexes = Vec::with_capacity(self.entries.len());
+        for entry in &self.entries {
+            if entry.body.is_empty() {
+                indexes.push(None);
+                continue;
+            }
+            let previous = if entry.fresh { Lsn::NONE } else { entry.guard.lsn() };
+            group.begin_page(entry.tx, entry.prev_tx, entry.guard.id(), previous, entry.guard.object());
+            group.body().extend_from_slice(&entry.body);
+            indexes.push(Some(group.end()));
+        }
+        for (kind, tx, prev, body) in &self.extra {
+            group.record(*kind, *tx, *prev, body);
+        }
+        if group.is_empty() {
+            return Ok((Lsn::NONE, Lsn::NONE));
+        }
+        let log_end = self.pool.log.end_lsn();
+        for (entry, index) in self.entries.iter().zip(&indexes) {
+            if index.is_some() {
+                entry.guard.mark_dirty(log_end);
+            }
+        }
+        let appended = self.pool.log.append(&group)?;
+        let mut first = Lsn::NONE;
+        for (entry, index) in self.entries.iter_mut().zip(&indexes) {
+            let Some(index) = index else { continue };
+            let lsn = group.lsn_of(appended.base, *index);
+            if first.is_none() {
+                first = lsn;
+            }
+            let id = entry.guard.id();
+            if entry.fresh {
+                self.pool.pending.done(id);
+            }
+            if let Err(error) = op::apply(&mut entry.guard.latch, id, &entry.body, lsn) {
+                self.pool.poison();
+                return Err(Error::internal(format!(
+                    "a logged operation does not apply to page {id}; the database must be restarted: {error}"
+                )));
+            }
+        }
+        let events = std::mem::take(&mut self.on_commit);
+        if let Some(alloc) = self.alloc.as_mut() {
+            alloc.committed(events);
+        }
+        Ok((first, appended.end))
+    }
+}

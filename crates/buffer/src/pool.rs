@@ -1,0 +1,380 @@
+//! Fetching pages and choosing victims.
+//!
+//! Replacement is a clock with usage counts. A page enters with a count that depends on
+//! why it was fetched: a scan's pages enter with 0 and are not counted up by further
+//! scan accesses, so a scan of a table larger than memory recycles its own frames and
+//! leaves the working set alone.
+//!
+//! # Locking
+//! shard lock -> (nothing). A frame is pinned under its shard's lock; a victim is taken
+//! under the exclusive shard lock with no pins, so a pinned frame never changes page.
+//! The latch of a frame being loaded is held by the loader before the frame can be found.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::{Condvar, Mutex, RwLock};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
+use resurgam_log::Log;
+use resurgam_page::PageBuf;
+use resurgam_vfs::{File, OpenMode, Vfs};
+
+use crate::double_write::DoubleWrite;
+use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
+use crate::source::{self, PendingRedo};
+use crate::space::Space;
+use crate::stats::{Counters, PoolStats, bump};
+
+const SHARDS: usize = 64;
+
+/// Why a page is fetched; decides how long it stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Part of the working set.
+    Point,
+    /// One pass over many pages.
+    Scan,
+}
+
+/// Settings of the pool.
+#[derive(Clone, Debug)]
+pub struct PoolConfig {
+    /// Memory for pages, in bytes; at least 64 pages are used.
+    pub bytes: usize,
+    /// Most pages of one write batch (and of the double-write area).
+    pub batch_pages: usize,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self { bytes: 128 << 20, batch_pages: 256 }
+    }
+}
+
+/// The pool. See the crate's page for its invariants.
+pub struct BufferPool {
+    pub(crate) frames: Box<[OnceLock<Box<Frame>>]>,
+    /// Frames in use so far; those above are not allocated yet.
+    pub(crate) used: AtomicUsize,
+    shards: Box<[RwLock<HashMap<PageId, u32>>]>,
+    /// Frames that hold no page (failed loads, dropped pages).
+    free: Mutex<Vec<u32>>,
+    hand: AtomicUsize,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) double_write: Mutex<DoubleWrite>,
+    pub(crate) pending: PendingRedo,
+    pub(crate) counters: Counters,
+    space: Space,
+    /// Set when a change could not be logged: memory may hold what the log does not.
+    poisoned: AtomicBool,
+    pub(crate) config: PoolConfig,
+    pub(crate) writer_wake: (Mutex<bool>, Condvar),
+}
+
+impl BufferPool {
+    /// Opens the data file at `data` (created when missing) and the double-write area
+    /// at `double_write`. Double writes must have been restored before.
+    pub fn open(
+        vfs: &Arc<dyn Vfs>,
+        data: &Path,
+        double_write: &Path,
+        log: Arc<Log>,
+        config: PoolConfig,
+    ) -> Result<Self> {
+        let file = vfs.open(data, OpenMode::Create)?;
+        let dw = DoubleWrite::open(vfs, double_write, config.batch_pages)?;
+        let count = (config.bytes / PAGE_SIZE).max(64);
+        let mut frames = Vec::new();
+        frames.resize_with(count, OnceLock::new);
+        let mut shards = Vec::new();
+        shards.resize_with(SHARDS, RwLock::default);
+        Ok(Self {
+            frames: frames.into_boxed_slice(),
+            used: AtomicUsize::new(0),
+            shards: shards.into_boxed_slice(),
+            free: Mutex::new(Vec::new()),
+            hand: AtomicUsize::new(0),
+            file,
+            log,
+            double_write: Mutex::new(dw),
+            pending: PendingRedo::default(),
+            counters: Counters::default(),
+            space: Space::default(),
+            poisoned: AtomicBool::new(false),
+            config,
+            writer_wake: (Mutex::new(false), Condvar::new()),
+        })
+    }
+
+    /// Pages that fit in memory.
+    pub fn capacity(&self) -> usize {
+        self.frames.len()
+    }
+    /// Page allocation.
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+    /// Pages that still await redo.
+    pub fn pending_redo(&self) -> &PendingRedo {
+        &self.pending
+    }
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+    pub fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+    pub fn stats(&self) -> PoolStats {
+        self.counters.read()
+    }
+
+    /// Stops all writing: a change was made in memory that the log does not have.
+    pub(crate) fn poison(&self) {
+        self.poisoned.store(true, Ordering::SeqCst);
+    }
+    pub(crate) fn check_poisoned(&self) -> Result<()> {
+        if self.poisoned.load(Ordering::SeqCst) {
+            return Err(Error::new(
+                ErrorKind::Stopped,
+                "the database stopped after a failure to write its log; restart it to recover",
+            ));
+        }
+        Ok(())
+    }
+
+    fn shard(&self, page: PageId) -> &RwLock<HashMap<PageId, u32>> {
+        // Multiplicative hash: neighbouring pages go to different shards.
+        let hash = page.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
+        &self.shards[hash as usize % SHARDS]
+    }
+
+    pub(crate) fn frame(&self, index: u32) -> &Frame {
+        // A frame index is published only after its frame was created.
+        self.frames[index as usize].get_or_init(|| Box::new(Frame::new()))
+    }
+
+    /// Shared access to `page`, read from its source if it is not in memory.
+    pub fn read(&self, page: PageId, access: Access) -> Result<ReadGuard<'_>> {
+        loop {
+            let pin = self.pin(page, access)?;
+            let latch = pin.0.latch.read();
+            if pin.0.valid.load(Ordering::Acquire) {
+                return Ok(ReadGuard { latch, pin });
+            }
+        }
+    }
+
+    /// Exclusive access to `page`.
+    pub fn write(&self, page: PageId, access: Access) -> Result<WriteGuard<'_>> {
+        loop {
+            let pin = self.pin(page, access)?;
+            let latch = pin.0.latch.write();
+            if pin.0.valid.load(Ordering::Acquire) {
+                return Ok(WriteGuard { latch, pin });
+            }
+        }
+    }
+
+    /// Exclusive access to a page whose content does not matter because the caller
+    /// formats it in the same mini-transaction. Nothing is read.
+    pub fn write_new(&self, page: PageId) -> Result<WriteGuard<'_>> {
+        loop {
+            if let Some(pin) = self.lookup(page, Access::Point) {
+                let latch = pin.0.latch.write();
+                if pin.0.valid.load(Ordering::Acquire) {
+                    return Ok(WriteGuard { latch, pin });
+                }
+                continue;
+            }
+            let Some((pin, mut latch)) = self.install(page)? else { continue };
+            latch.as_bytes_mut().fill(0);
+            pin.0.usage.store(1, Ordering::Relaxed);
+            pin.0.valid.store(true, Ordering::Release);
+            return Ok(WriteGuard { latch, pin });
+        }
+    }
+
+    fn lookup(&self, page: PageId, access: Access) -> Option<Pin<'_>> {
+        let shard = self.shard(page).read();
+        let frame = self.frame(*shard.get(&page)?);
+        frame.pins.fetch_add(1, Ordering::Acquire);
+        drop(shard);
+        if access == Access::Point {
+            frame.touch();
+        }
+        Some(Pin(frame))
+    }
+
+    fn pin(&self, page: PageId, access: Access) -> Result<Pin<'_>> {
+        if page.is_none() {
+            return Err(Error::corrupt("a page pointer is empty"));
+        }
+        loop {
+            if let Some(pin) = self.lookup(page, access) {
+                bump(&self.counters.hits, 1);
+                return Ok(pin);
+            }
+            let Some((pin, mut latch)) = self.install(page)? else { continue };
+            bump(&self.counters.misses, 1);
+            match source::load(&*self.file, &self.log, &self.pending, page, &mut latch) {
+                Ok(loaded) => {
+                    if loaded.redone > 0 {
+                        pin.0.rec_lsn.store(loaded.first_applied.0, Ordering::SeqCst);
+                        bump(&self.counters.redone_pages, 1);
+                        bump(&self.counters.redone_records, loaded.redone as u64);
+                    }
+                    self.pending.done(page);
+                    pin.0.usage.store(u8::from(access == Access::Point), Ordering::Relaxed);
+                    pin.0.valid.store(true, Ordering::Release);
+                    drop(latch);
+                    return Ok(pin);
+                }
+                Err(error) => {
+                    self.abandon(page, &pin);
+                    drop(latch);
+                    drop(pin);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Makes an empty frame findable under `page` with its latch held exclusively.
+    /// `None`: another thread was first.
+    fn install(
+        &self,
+        page: PageId,
+    ) -> Result<Option<(Pin<'_>, parking_lot::RwLockWriteGuard<'_, PageBuf>)>> {
+        let index = self.take_frame()?;
+        let frame = self.frame(index);
+        // Nobody can find this frame; a late waiter of its previous failed load may hold the latch briefly.
+        let latch = frame.latch.write();
+        let mut shard = self.shard(page).write();
+        if shard.contains_key(&page) {
+            drop(shard);
+            drop(latch);
+            frame.unpin();
+            self.free.lock().push(index);
+            return Ok(None);
+        }
+        frame.page_id.store(page.0, Ordering::Relaxed);
+        frame.valid.store(false, Ordering::Relaxed);
+        shard.insert(page, index);
+        drop(shard);
+        Ok(Some((Pin(frame), latch)))
+    }
+
+    /// Takes a frame whose load failed out of sight. Waiters see `valid == false` and retry.
+    fn abandon(&self, page: PageId, pin: &Pin<'_>) {
+        let mut shard = self.shard(page).write();
+        if let Some(index) = shard.remove(&page) {
+            pin.0.page_id.store(0, Ordering::Relaxed);
+            pin.0.usage.store(0, Ordering::Relaxed);
+            drop(shard);
+            self.free.lock().push(index);
+        }
+    }
+
+    /// A frame that holds no page, with one pin (the caller's).
+    fn take_frame(&self) -> Result<u32> {
+        loop {
+            let recycled = {
+                let mut free = self.free.lock();
+                // A failed load's waiters may still hold pins on it: leave those.
+                let found = free.iter().position(|i| self.frame(*i).pins.load(Ordering::Acquire) == 0);
+                found.map(|at| free.swap_remove(at))
+            };
+            if let Some(index) = recycled {
+                self.frame(index).pins.fetch_add(1, Ordering::Acquire);
+                return Ok(index);
+            }
+            let used = self.used.load(Ordering::Relaxed);
+            if used < self.frames.len() {
+                if self.used.compare_exchange(used, used + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    self.frame(used as u32).pins.fetch_add(1, Ordering::Acquire);
+                    return Ok(used as u32);
+                }
+                continue;
+            }
+            if let Some(index) = self.evict() {
+                return Ok(index);
+            }
+            // No clean victim: clean some pages ourselves.
+            self.check_poisoned()?;
+            bump(&self.counters.foreground_cleans, 1);
+            if self.write_back(crate::WriteGoal::Victims)? == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// One or two turns of the clock; the frame comes back unmapped with one pin.
+    fn evict(&self) -> Option<u32> {
+        let count = self.frames.len();
+        let mut dirty_seen = 0usize;
+        for _ in 0..count * (USAGE_MAX as usize + 1) {
+            let at = self.hand.fetch_add(1, Ordering::Relaxed) % count;
+            let Some(frame) = self.frames[at].get() else { continue };
+            if frame.pins.load(Ordering::Relaxed) != 0 {
+                continue;
+            }
+            let usage = frame.usage.load(Ordering::Relaxed);
+            if usage > 0 {
+                frame.usage.store(usage - 1, Ordering::Relaxed);
+                continue;
+            }
+            if frame.is_dirty() {
+                dirty_seen += 1;
+                if dirty_seen == 8 {
+                    self.wake_writer();
+                }
+                continue;
+            }
+            let page = PageId(frame.page_id.load(Ordering::Relaxed));
+            if page.is_none() {
+                continue; // on the free list
+            }
+            let mut shard = self.shard(page).write();
+            let mine = shard.get(&page) == Some(&(at as u32));
+            if mine && frame.pins.load(Ordering::Acquire) == 0 && !frame.is_dirty() {
+                shard.remove(&page);
+                frame.pins.fetch_add(1, Ordering::Acquire);
+                frame.page_id.store(0, Ordering::Relaxed);
+                frame.valid.store(false, Ordering::Relaxed);
+                bump(&self.counters.evictions, 1);
+                return Some(at as u32);
+            }
+        }
+        None
+    }
+
+    /// Whether `page` is in memory (no pin is taken: a hint).
+    pub fn is_resident(&self, page: PageId) -> bool {
+        self.shard(page).read().contains_key(&page)
+    }
+
+    /// A frame that holds `page`, if it is in memory, pinned.
+    pub(crate) fn resident(&self, page: PageId) -> Option<Pin<'_>> {
+        self.lookup(page, Access::Scan)
+    }
+
+    /// Position up to which the log must be kept for pages: the least `rec_lsn` of
+    /// dirty and of not yet redone pages.
+    pub fn oldest_rec_lsn(&self) -> Option<Lsn> {
+        let frames = self.allocated_frames().filter_map(|f| {
+            let lsn = f.rec_lsn.load(Ordering::SeqCst);
+            (lsn != 0).then_some(Lsn(lsn))
+        });
+        let pending = self.pending.snapshot();
+        frames.chain(pending.iter().map(|(_, e)| e.rec_lsn)).min()
+    }
+
+    pub(crate) fn allocated_frames(&self) -> impl Iterator<Item = &Frame> {
+        let used = self.used.load(Ordering::Acquire);
+        self.frames[..used].iter().filter_map(|f| f.get().map(|b| &**b))
+    }
+}

@@ -1,0 +1,166 @@
+//! Where a page that is not in memory comes from: `page = redo(base, records)`.
+//!
+//! The base is the page in the data file. After a crash, pages named in
+//! [`PendingRedo`] have log records that the data file may lack; they are found by
+//! walking the page's own chain of log records backwards from its last one (each
+//! record names the previous record of the same page) and applied in order. One entry
+//! a page is all the memory this needs, and analysis never keeps records.
+//!
+//! A base that is missing or damaged does no harm when the chain reaches back to a
+//! record that formats the whole page.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
+use resurgam_log::Log;
+use resurgam_page::{PageBuf, PageFault, PageOp, op};
+use resurgam_vfs::File;
+
+/// What analysis found of one page: its last log record, and from where the data file
+/// may lack records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RedoEntry {
+    pub rec_lsn: Lsn,
+    pub last_lsn: Lsn,
+}
+
+/// Pages that still await redo (the recovered dirty page table).
+#[derive(Default)]
+pub struct PendingRedo {
+    count: AtomicU64,
+    pages: Mutex<HashMap<PageId, RedoEntry>>,
+}
+
+impl PendingRedo {
+    /// Pages still to be redone.
+    pub fn len(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Adds or extends a page's entry.
+    pub fn note(&self, page: PageId, rec_lsn: Lsn, last_lsn: Lsn) {
+        let mut pages = self.pages.lock();
+        pages
+            .entry(page)
+            .and_modify(|e| {
+                e.last_lsn = e.last_lsn.max(last_lsn);
+                e.rec_lsn = e.rec_lsn.min(rec_lsn);
+            })
+            .or_insert(RedoEntry { rec_lsn, last_lsn });
+        self.count.store(pages.len() as u64, Ordering::Release);
+    }
+    pub(crate) fn get(&self, page: PageId) -> Option<RedoEntry> {
+        if self.is_empty() {
+            return None;
+        }
+        self.pages.lock().get(&page).copied()
+    }
+    /// Forgets a page: its frame now carries the dirty mark, or it was formatted anew.
+    pub(crate) fn done(&self, page: PageId) {
+        if self.is_empty() {
+            return;
+        }
+        let mut pages = self.pages.lock();
+        pages.remove(&page);
+        self.count.store(pages.len() as u64, Ordering::Release);
+    }
+    /// Any page still pending, for the background pass.
+    pub fn any(&self, limit: usize) -> Vec<PageId> {
+        self.pages.lock().keys().take(limit).copied().collect()
+    }
+    /// Every entry: a checkpoint taken before redo is finished must carry them.
+    pub fn snapshot(&self) -> Vec<(PageId, RedoEntry)> {
+        self.pages.lock().iter().map(|(p, e)| (*p, *e)).collect()
+    }
+}
+
+/// Reads the base image of `page` into `buf`. `Ok(Some(fault))` = readable but not usable.
+fn read_base(file: &dyn File, page: PageId, buf: &mut PageBuf) -> Result<Option<PageFault>> {
+    let read = file.read_at(buf.as_bytes_mut(), page.0 * PAGE_SIZE as u64)?;
+    if read < PAGE_SIZE {
+        buf.as_bytes_mut()[read..].fill(0);
+    }
+    Ok(buf.verify(page).err())
+}
+
+/// Outcome of [`load`].
+pub(crate) struct Loaded {
+    /// Records applied; 0 = the base was current.
+    pub redone: usize,
+    pub first_applied: Lsn,
+}
+
+/// Brings `page` into `buf`: base image, then pending redo.
+pub(crate) fn load(
+    file: &dyn File,
+    log: &Log,
+    pending: &PendingRedo,
+    page: PageId,
+    buf: &mut PageBuf,
+) -> Result<Loaded> {
+    let fault = read_base(file, page, buf)?;
+    let Some(entry) = pending.get(page) else {
+        return match fault {
+            None => Ok(Loaded { redone: 0, first_applied: Lsn::NONE }),
+            Some(fault) => Err(damaged(file, page, &fault)),
+        };
+    };
+    let base_lsn = if fault.is_none() { buf.lsn() } else { Lsn::NONE };
+    if fault.is_none() && base_lsn >= entry.last_lsn {
+        return Ok(Loaded { redone: 0, first_applied: Lsn::NONE });
+    }
+    let mut chain = Vec::new();
+    let mut lsn = entry.last_lsn;
+    let mut whole = false;
+    while lsn > base_lsn {
+        let record = log.read_record(lsn).map_err(|e| {
+            Error::corrupt(format!(
+                "page {page} of \"{}\" needs the log record at {lsn} to be current, which cannot be read: {e}",
+                file.path().display()
+            ))
+        })?;
+        if record.header.page != page || record.header.prev_page >= lsn {
+            return Err(Error::corrupt(format!(
+                "the log record at {lsn} does not belong to the chain of page {page}"
+            )));
+        }
+        let previous = record.header.prev_page;
+        whole = replaces_whole_page(&record.body);
+        chain.push((lsn, record.body));
+        if whole || previous.is_none() {
+            break;
+        }
+        lsn = previous;
+    }
+    if let Some(fault) = fault {
+        if !whole {
+            return Err(damaged(file, page, &fault));
+        }
+    }
+    if whole {
+        buf.as_bytes_mut().fill(0);
+    }
+    let redone = chain.len();
+    let first_applied = chain.last().map_or(Lsn::NONE, |(lsn, _)| *lsn);
+    for (lsn, body) in chain.iter().rev() {
+        op::apply(buf, page, body, *lsn)?;
+    }
+    Ok(Loaded { redone, first_applied })
+}
+
+/// Whether the record makes the page anew, so that nothing before it matters.
+fn replaces_whole_page(body: &[u8]) -> bool {
+    matches!(op::decode(body).next(), Some(Ok(PageOp::Format { .. } | PageOp::Image { .. })))
+}
+
+fn damaged(file: &dyn File, page: PageId, fault: &PageFault) -> Error {
+    Error::new(
+        ErrorKind::Corrupt,
+        format!("page {page} of \"{}\" is damaged: {fault}", file.path().display()),
+    )
+    .with_hint("Run \"resurgam check\" on the data folder to see what else is affected.")
+}

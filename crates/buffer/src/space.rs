@@ -1,0 +1,385 @@
+//! Page allocation: extents of 8 pages owned by one object, described by space map pages
+//! (one per 5120 pages) with an owner per extent and a PFS byte per page.
+//!
+//! All changes of space maps are part of the mini-transaction that needs them, so they
+//! are system transactions (Constant Time Recovery, section 3.4.2): never undone with a
+//! user transaction. A page is marked potentially unused when it is allocated.
+//!
+//! What is free is known in memory. After an open it is learned interval by interval in
+//! the background ([`Space::discover`]); until then space is taken from the end of the
+//! file, so that opening never reads the whole map.
+//!
+//! # Invariants
+//! 1. Space maps are changed only while [`AllocState`] is locked, and that lock is taken
+//!    after all tree latches and before any map page's latch.
+//! 2. In-memory state changes at once and is taken back if the mini-transaction is dropped.
+
+use std::collections::HashSet;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result, limits::{EXTENT_PAGES, PAGE_SIZE}};
+use resurgam_page::{PageType, op, space as map};
+
+use crate::mtr::{Mtr, PageRef};
+use crate::pool::{Access, BufferPool};
+use crate::stats::bump;
+
+/// The data file grows by this much at a time.
+const GROW_PAGES: u64 = 1024;
+
+/// In-memory knowledge of free space.
+#[derive(Default)]
+pub struct AllocState {
+    /// First page of the first extent never given out.
+    high_water: u64,
+    /// Space maps below this page are formatted.
+    formatted_to: u64,
+    /// Intervals whose map was read (or made) since open.
+    discovered: HashSet<u64>,
+    free_extents: Vec<u64>,
+    /// Free pages of extents owned by each object.
+    objects: HashMap<ObjectId, Vec<u64>>,
+    allocated_to: u64,
+    /// While a sweep runs: pages that received versioned rows by allocation.
+    watched: Option<Vec<(PageId, ObjectId)>>,
+}
+
+/// What a mini-transaction did to [`AllocState`], to finish or take back.
+pub enum AllocEvent {
+    Page { object: ObjectId, page: u64 },
+    Extent { object: ObjectId, first: u64 },
+    Formatted { map: u64 },
+    Freed { object: ObjectId, page: u64, extent_empty: bool },
+    /// A page was allocated with the has-versions mark: rows move there.
+    Versioned { page: PageId, object: ObjectId },
+}
+
+impl AllocState {
+    pub(crate) fn committed(&mut self, events: Vec<AllocEvent>) {
+        for event in events {
+            match event {
+                AllocEvent::Formatted { map } => self.formatted_to = self.formatted_to.max(map + 1),
+                AllocEvent::Freed { object, page, extent_empty } => {
+                    let first = extent_first(page);
+                    if !self.discovered.contains(&map::map_page_of(PageId(page)).0) {
+                        continue; // discovery will find it
+                    }
+                    if extent_empty {
+                        if let Some(pages) = self.objects.get_mut(&object) {
+                            pages.retain(|p| extent_first(*p) != first);
+                        }
+                        self.free_extents.push(first);
+                    } else {
+                        self.objects.entry(object).or_default().push(page);
+                    }
+                }
+                AllocEvent::Versioned { page, object } => {
+                    if let Some(watched) = self.watched.as_mut() {
+                        watched.push((page, object));
+                    }
+                }
+                AllocEvent::Page { .. } | AllocEvent::Extent { .. } => {}
+            }
+        }
+    }
+    pub(crate) fn dropped(&mut self, events: Vec<AllocEvent>) {
+        for event in events.into_iter().rev() {
+            match event {
+                AllocEvent::Page { object, page } => self.objects.entry(object).or_default().push(page),
+                AllocEvent::Extent { object, first } => {
+                    if let Some(pages) = self.objects.get_mut(&object) {
+                        pages.retain(|p| extent_first(*p) != first);
+                    }
+                    self.free_extents.push(first);
+                }
+                AllocEvent::Formatted { .. } | AllocEvent::Freed { .. } | AllocEvent::Versioned { .. } => {}
+            }
+        }
+    }
+}
+
+fn extent_first(page: u64) -> u64 {
+    1 + (page - 1) / EXTENT_PAGES * EXTENT_PAGES
+}
+
+/// Free space seen by [`Space::free_pages`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreePages {
+    pub extents: u64,
+    pub pages_in_owned_extents: u64,
+    /// Pages of the file ever given out.
+    pub high_water: u64,
+}
+
+/// The allocator.
+#[derive(Default)]
+pub struct Space {
+    state: Mutex<AllocState>,
+}
+
+impl Space {
+    /// Sets the end of used space, as the checkpoint and the log tell it. A new database
+    /// starts at page 1.
+    pub fn restore(&self, high_water: u64) {
+        let mut state = self.state.lock();
+        state.high_water = 1 + high_water.saturating_sub(1).div_ceil(EXTENT_PAGES) * EXTENT_PAGES;
+        state.formatted_to = state.high_water;
+        state.discovered.clear();
+        state.free_extents.clear();
+        state.objects.clear();
+    }
+    /// First page never given out; goes into checkpoints.
+    pub fn high_water(&self) -> u64 {
+        self.state.lock().high_water
+    }
+    pub fn free_pages(&self) -> FreePages {
+        let state = self.state.lock();
+        FreePages {
+            extents: state.free_extents.len() as u64,
+            pages_in_owned_extents: state.objects.values().map(|p| p.len() as u64).sum(),
+            high_water: state.high_water,
+        }
+    }
+
+    fn lock<'p>(&self, mtr: &mut Mtr<'p>) {
+        if mtr.alloc.is_none() {
+            mtr.alloc = Some(mtr.pool().space().state.lock());
+        }
+    }
+
+    /// The map page of `page`, as part of `mtr`.
+    fn map_page(&self, mtr: &mut Mtr<'_>, page: PageId) -> Result<PageRef> {
+        let id = map::map_page_of(page);
+        if let Some(found) = mtr.find(id) {
+            return Ok(found);
+        }
+        let guard = mtr.pool().write(id, Access::Point)?;
+        if !guard.is(PageType::SpaceMap) {
+            return Err(Error::corrupt(format!("page {id} should be a space map and is not")));
+        }
+        Ok(mtr.add(guard))
+    }
+
+    /// Allocates a page to `object`. It joins `mtr` as a fresh page which the caller
+    /// must format; `flags` are PFS bits besides allocated and potentially unused.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`] when the file cannot grow.
+    pub fn allocate(&self, mtr: &mut Mtr<'_>, object: ObjectId, flags: u8) -> Result<(PageId, PageRef)> {
+        self.lock(mtr);
+        let state = mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?;
+        let pooled = state.objects.get_mut(&object).and_then(Vec::pop);
+        let (page, new_extent) = match pooled {
+            Some(page) => (page, None),
+            None => {
+                let first = match state.free_extents.pop() {
+                    Some(first) => first,
+                    None => {
+                        let first = state.high_water.max(1);
+                        state.high_water = first + EXTENT_PAGES;
+                        first
+                    }
+                };
+                let map_id = map::map_page_of(PageId(first)).0;
+                let format = (map_id >= state.formatted_to && first == map_id).then_some(map_id);
+                let from = if first == map_id { first + 1 } else { first };
+                let pages = state.objects.entry(object).or_default();
+                pages.extend((from + 1..first + EXTENT_PAGES).rev());
+                if format.is_some() {
+                    state.discovered.insert(map_id);
+                }
+                (from, Some((first, format)))
+            }
+        };
+        match new_extent {
+            Some((first, _)) => mtr.on_commit.push(AllocEvent::Extent { object, first }),
+            None => mtr.on_commit.push(AllocEvent::Page { object, page }),
+        }
+        if flags & map::PFS_HAS_VERSIONS != 0 {
+            mtr.on_commit.push(AllocEvent::Versioned { page: PageId(page), object });
+        }
+        self.grow(mtr, page)?;
+        if let Some((first, format)) = new_extent {
+            let (map_id, extent) = map::extent_of(PageId(first));
+            let at = match format {
+                Some(_) => {
+                    let guard = mtr.pool().write_new(map_id)?;
+                    let at = mtr.add_fresh(guard);
+                    let ops = mtr.ops(at);
+                    op::format(ops, PageType::SpaceMap, 0, ObjectId::NONE, &[], None);
+                    op::set_bytes(ops, map::pfs_offset(map_id) as u16, &[map::PFS_ALLOCATED]);
+                    mtr.on_commit.push(AllocEvent::Formatted { map: map_id.0 });
+                    at
+                }
+                None => self.map_page(mtr, PageId(first))?,
+            };
+            op::set_bytes(mtr.ops(at), map::owner_offset(extent) as u16, &object.0.to_le_bytes());
+            bump(&mtr.pool().counters.extents_allocated, 1);
+        }
+        let at = self.map_page(mtr, PageId(page))?;
+        let byte = map::PFS_ALLOCATED | map::PFS_POTENTIALLY_UNUSED | flags;
+        op::set_bytes(mtr.ops(at), map::pfs_offset(PageId(page)) as u16, &[byte]);
+        let guard = mtr.pool().write_new(PageId(page))?;
+        bump(&mtr.pool().counters.pages_allocated, 1);
+        Ok((PageId(page), mtr.add_fresh(guard)))
+    }
+
+    fn grow(&self, mtr: &mut Mtr<'_>, page: u64) -> Result<()> {
+        let pool = mtr.pool();
+        let state = mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?;
+        if page < state.allocated_to {
+            return Ok(());
+        }
+        let target = (page + 1).div_ceil(GROW_PAGES) * GROW_PAGES;
+        pool.file.preallocate(target * PAGE_SIZE as u64).map_err(|e| match e.kind() {
+            ErrorKind::DiskFull => Error::new(
+                ErrorKind::DiskFull,
+                format!("could not extend \"{}\": no space left on device", pool.file.path().display()),
+            )
+            .with_hint("Free disk space, or delete rows and let the cleaner reuse their pages."),
+            _ => e,
+        })?;
+        state.allocated_to = target;
+        Ok(())
+    }
+
+    /// Returns a page. Its content must be made unreachable, and the page formatted as
+    /// free, in the same mini-transaction (done here for `page_ref`).
+    pub fn free(&self, mtr: &mut Mtr<'_>, page: PageId, object: ObjectId, page_ref: PageRef) -> Result<()> {
+        self.lock(mtr);
+        mtr.ops(page_ref).clear();
+        op::format(mtr.ops(page_ref), PageType::Free, 0, ObjectId::NONE, &[], None);
+        let at = self.map_page(mtr, page)?;
+        let (map_id, extent) = map::extent_of(page);
+        let first = map::first_page_of_extent(map_id, extent);
+        // Pages freed earlier in this same mini-transaction are not in the map yet.
+        let freed_here: Vec<u64> = mtr
+            .on_commit
+            .iter()
+            .filter_map(|e| match e {
+                AllocEvent::Freed { page, .. } => Some(*page),
+                _ => None,
+            })
+            .collect();
+        let map_page = mtr.page(at);
+        let empty = (first.0..first.0 + EXTENT_PAGES).all(|p| {
+            p == page.0
+                || freed_here.contains(&p)
+                || (p != map_id.0 && map::pfs(map_page, PageId(p)) & map::PFS_ALLOCATED == 0)
+        });
+        op::set_bytes(mtr.ops(at), map::pfs_offset(page) as u16, &[0]);
+        if empty {
+            op::set_bytes(mtr.ops(at), map::owner_offset(extent) as u16, &[0; 4]);
+        }
+        mtr.on_commit.push(AllocEvent::Freed { object, page: page.0, extent_empty: empty });
+        bump(&mtr.pool().counters.pages_freed, 1);
+        Ok(())
+    }
+
+    /// Changes PFS bits of an allocated page, if they are not so already.
+    pub fn set_flags(&self, mtr: &mut Mtr<'_>, page: PageId, set: u8, clear: u8) -> Result<()> {
+        self.lock(mtr);
+        let at = self.map_page(mtr, page)?;
+        let old = map::pfs(mtr.page(at), page);
+        let new = (old | set) & !clear;
+        if new != old {
+            op::set_bytes(mtr.ops(at), map::pfs_offset(page) as u16, &[new]);
+        }
+        Ok(())
+    }
+
+    /// Map pages that exist, in order.
+    pub fn map_pages(&self) -> impl Iterator<Item = PageId> + use<> {
+        let end = self.high_water();
+        (0..).map(|k: u64| PageId(k * map::INTERVAL_PAGES + 1)).take_while(move |p| p.0 < end)
+    }
+
+    /// Learns the free space of one interval; `map_id` from [`Space::map_pages`].
+    pub fn discover(&self, pool: &BufferPool, map_id: PageId) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.discovered.contains(&map_id.0) {
+            return Ok(());
+        }
+        let page = pool.read(map_id, Access::Scan)?;
+        if !page.is(PageType::SpaceMap) {
+            return Err(Error::corrupt(format!("page {map_id} should be a space map and is not")));
+        }
+        let end = state.high_water;
+        for extent in 0..map::EXTENTS {
+            let first = map::first_page_of_extent(map_id, extent).0;
+            if first >= end {
+                break;
+            }
+            let owner = map::owner(&page, extent);
+            if owner.is_none() {
+                // Extent 0 of an interval holds its map.
+                if !state.free_extents.contains(&first) {
+                    state.free_extents.push(first);
+                }
+                continue;
+            }
+            for p in first..first + EXTENT_PAGES {
+                if map::pfs(&page, PageId(p)) & map::PFS_ALLOCATED == 0 {
+                    let pages = state.objects.entry(owner).or_default();
+                    if !pages.contains(&p) {
+                        pages.push(p);
+                    }
+                }
+            }
+        }
+        state.discovered.insert(map_id.0);
+        Ok(())
+    }
+
+    /// Pages of one interval whose PFS byte has any bit of `flags`, with their owner.
+    pub fn flagged(&self, pool: &BufferPool, map_id: PageId, flags: u8) -> Result<Vec<(PageId, ObjectId, u8)>> {
+        let page = pool.read(map_id, Access::Scan)?;
+        let mut found = Vec::new();
+        for extent in 0..map::EXTENTS {
+            let owner = map::owner(&page, extent);
+            if owner.is_none() {
+                continue;
+            }
+            let first = map::first_page_of_extent(map_id, extent).0;
+            for p in first..first + EXTENT_PAGES {
+                let byte = map::pfs(&page, PageId(p));
+                if p != map_id.0 && byte & flags != 0 {
+                    found.push((PageId(p), owner, byte));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Starts or ends noting pages that receive versioned rows; for the sweep.
+    pub fn watch(&self, on: bool) {
+        self.state.lock().watched = on.then(Vec::new);
+    }
+    /// Notes such a page by hand (a merge).
+    pub fn watch_page(&self, page: PageId, object: ObjectId) {
+        if let Some(watched) = self.state.lock().watched.as_mut() {
+            watched.push((page, object));
+        }
+    }
+    /// The pages noted since the last call.
+    pub fn take_watched(&self) -> Vec<(PageId, ObjectId)> {
+        self.state.lock().watched.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes back what a dropped mini-transaction had reserved.
+    pub(crate) fn taken_back(state: &mut AllocState, events: Vec<AllocEvent>) {
+        state.dropped(events);
+    }
+}
+
+impl Drop for Mtr<'_> {
+    fn drop(&mut self) {
+        let events = std::mem::take(&mut self.on_commit);
+        if let Some(state) = self.alloc.as_mut() {
+            if !events.is_empty() {
+                Space::taken_back(state, events);
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Counters of the pool, for operators and for tests that assert a branch was reached.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// A reading of the pool's counters.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct PoolStats { $($(#[$doc])* pub $name: u64),* }
+        #[derive(Default)]
+        pub(crate) struct Counters { $(pub $name: AtomicU64),* }
+        impl Counters {
+            pub fn read(&self) -> PoolStats {
+                PoolStats { $($name: self.$name.load(Ordering::Relaxed)),* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Fetches answered from memory.
+    hits,
+    /// Fetches that read the data file.
+    misses,
+    /// Frames given to another page.
+    evictions,
+    /// Pages brought up to date from the log when first fetched after a crash.
+    redone_pages,
+    /// Log records applied in doing so.
+    redone_records,
+    /// Pages written to the data file.
+    pages_written,
+    /// Batches of the double-write area.
+    write_batches,
+    /// Times a fetch had to clean pages itself because no clean victim was left.
+    foreground_cleans,
+    /// Pages allocated.
+    pages_allocated,
+    /// Pages freed.
+    pages_freed,
+    /// Extents handed to objects.
+    extents_allocated,
+}
+
+pub(crate) fn bump(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}

@@ -1,0 +1,224 @@
+//! Write-back of dirty pages in batches.
+//!
+//! One batch at a time (the double-write mutex). Latches are only ever *tried*: a
+//! thread that needs a frame may hold latches while it waits for a batch to end, so a
+//! batch must never wait for a latch. A page that is latched just then stays dirty.
+//!
+//! Order of a batch: sync the data file if the previous batch's in-place writes were
+//! not synced; copy pages; make the log durable up to their LSNs; write and sync the
+//! double-write area; write in place; mark clean what did not change meanwhile.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use resurgam_base::{Lsn, PageId, Result, limits::PAGE_SIZE};
+
+use crate::frame::Frame;
+use crate::pool::BufferPool;
+use crate::stats::bump;
+
+/// Which pages a batch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteGoal {
+    /// Pages that the clock would evict next.
+    Victims,
+    /// Pages whose changes began before this position, so that the log can be truncated.
+    OlderThan(Lsn),
+    /// Every dirty page.
+    All,
+}
+
+/// A dirty page as a checkpoint records it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirtyPage {
+    pub page: PageId,
+    /// The data file may lack records from here on.
+    pub rec_lsn: Lsn,
+    /// The page's last record.
+    pub last_lsn: Lsn,
+}
+
+impl BufferPool {
+    /// Writes one batch. Returns the pages written; 0 = nothing to do for this goal (or
+    /// all candidates were latched).
+    ///
+    /// # Errors
+    /// A full disk leaves the pages dirty and may be retried; a failed sync stops the
+    /// pool for good, because what the file holds is then unknown.
+    pub fn write_back(&self, goal: WriteGoal) -> Result<usize> {
+        let mut dw = self.double_write.lock();
+        self.check_poisoned()?;
+        let mut chosen: Vec<(&Frame, Lsn)> = Vec::new();
+        dw.begin();
+        let mut newest = Lsn::NONE;
+        for frame in self.candidates(goal) {
+            if dw.is_full() {
+                break;
+            }
+            let Some(page) = frame.latch.try_read() else { continue };
+            if !frame.is_dirty() || !frame.valid.load(Ordering::Acquire) {
+                continue;
+            }
+            let id = PageId(frame.page_id.load(Ordering::Relaxed));
+            newest = newest.max(page.lsn());
+            chosen.push((frame, page.lsn()));
+            dw.push(id, &page);
+        }
+        if chosen.is_empty() {
+            return Ok(0);
+        }
+        if dw.data_unsynced {
+            self.sync_data(&mut dw)?;
+        }
+        // The WAL rule. A page LSN is the start of its record, so flush past it.
+        self.log.flush(Lsn(newest.0 + 1))?;
+        self.check_poisoned()?;
+        if let Err(error) = dw.write() {
+            // The side file's state is unknown, and it protects nothing any more:
+            // no in-place write has happened, so nothing is lost, but go no further.
+            if error.kind() != resurgam_base::ErrorKind::DiskFull {
+                self.poison();
+            }
+            return Err(error);
+        }
+        dw.data_unsynced = true;
+        for i in 0..chosen.len() {
+            let at = dw.ids[i].0 * PAGE_SIZE as u64;
+            self.file.write_at(dw.image(i), at)?;
+        }
+        for (frame, copied) in &chosen {
+            let Some(page) = frame.latch.try_read() else { continue };
+            if page.lsn() == *copied {
+                frame.rec_lsn.store(0, Ordering::SeqCst);
+            } else {
+                // Everything up to the copy is safe; what came after begins later.
+                frame.rec_lsn.store(copied.0 + 1, Ordering::SeqCst);
+            }
+        }
+        bump(&self.counters.pages_written, chosen.len() as u64);
+        bump(&self.counters.write_batches, 1);
+        Ok(chosen.len())
+    }
+
+    fn sync_data(&self, dw: &mut crate::double_write::DoubleWrite) -> Result<()> {
+        if let Err(error) = self.file.sync() {
+            self.poison();
+            return Err(error);
+        }
+        dw.data_unsynced = false;
+        Ok(())
+    }
+
+    /// Makes the in-place writes of the last batch durable.
+    pub fn sync_data_file(&self) -> Result<()> {
+        let mut dw = self.double_write.lock();
+        if dw.data_unsynced {
+            self.sync_data(&mut dw)?;
+        }
+        Ok(())
+    }
+
+    fn candidates(&self, goal: WriteGoal) -> Vec<&Frame> {
+        let limit = self.config.batch_pages * 2;
+        let mut found: Vec<&Frame> = Vec::new();
+        match goal {
+            WriteGoal::All => found.extend(self.allocated_frames().filter(|f| f.is_dirty())),
+            WriteGoal::OlderThan(lsn) => {
+                found.extend(self.allocated_frames().filter(|f| {
+                    let rec = f.rec_lsn.load(Ordering::SeqCst);
+                    rec != 0 && rec < lsn.0
+                }));
+                // The oldest first: they hold the log.
+                found.sort_by_key(|f| f.rec_lsn.load(Ordering::Relaxed));
+                found.truncate(limit);
+            }
+            WriteGoal::Victims => {
+                for most_used in 0..=crate::frame::USAGE_MAX {
+                    found.extend(self.allocated_frames().filter(|f| {
+                        f.is_dirty() && f.usage.load(Ordering::Relaxed) == most_used
+                    }));
+                    if found.len() >= limit / 4 {
+                        break;
+                    }
+                }
+                found.truncate(limit);
+            }
+        }
+        // In page order within the batch: the disk likes it.
+        found.sort_by_key(|f| f.page_id.load(Ordering::Relaxed));
+        found
+    }
+
+    /// Writes until no page is dirty, then syncs. For a clean close.
+    pub fn write_all(&self) -> Result<()> {
+        let mut idle = 0;
+        while self.allocated_frames().any(Frame::is_dirty) {
+            if self.write_back(WriteGoal::All)? == 0 {
+                idle += 1;
+                if idle > 10_000 {
+                    return Err(resurgam_base::Error::internal("dirty pages stay latched at close"));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.sync_data_file()
+    }
+
+    /// The dirty page table for a checkpoint whose begin record is already in the log:
+    /// every page that may lack, in the data file, a record before that one. Pages
+    /// being changed are waited for, so that their last record is the real one.
+    pub fn dirty_pages(&self) -> Vec<DirtyPage> {
+        let mut pages = Vec::new();
+        for frame in self.allocated_frames() {
+            if !frame.is_dirty() {
+                continue;
+            }
+            let page = frame.latch.read();
+            let rec_lsn = Lsn(frame.rec_lsn.load(Ordering::SeqCst));
+            if rec_lsn.is_some() && frame.valid.load(Ordering::Acquire) {
+                pages.push(DirtyPage {
+                    page: PageId(frame.page_id.load(Ordering::Relaxed)),
+                    rec_lsn,
+                    last_lsn: page.lsn(),
+                });
+            }
+        }
+        for (page, entry) in self.pending.snapshot() {
+            pages.push(DirtyPage { page, rec_lsn: entry.rec_lsn, last_lsn: entry.last_lsn });
+        }
+        pages
+    }
+
+    /// Number of dirty pages now.
+    pub fn dirty_count(&self) -> usize {
+        self.allocated_frames().filter(|f| f.is_dirty()).count()
+    }
+
+    /// Asks the background writer for clean victims.
+    pub(crate) fn wake_writer(&self) {
+        let (flag, wake) = &self.writer_wake;
+        if let Some(mut flag) = flag.try_lock() {
+            *flag = true;
+            wake.notify_one();
+        }
+    }
+
+    /// Waits until [`BufferPool`] wants victims cleaned, or `timeout`. For the writer thread.
+    pub fn wait_for_work(&self, timeout: Duration) -> bool {
+        let (flag, wake) = &self.writer_wake;
+        let mut wanted = flag.lock();
+        if !*wanted {
+            wake.wait_for(&mut wanted, timeout);
+        }
+        std::mem::take(&mut *wanted)
+    }
+
+    /// Brings up to `limit` pages that still await redo into memory (background redo).
+    /// Returns how many remain.
+    pub fn redo_some(&self, limit: usize) -> Result<u64> {
+        for page in self.pending.any(limit) {
+            drop(self.read(page, crate::Access::Scan)?);
+        }
+        Ok(self.pending.len())
+    }
+}

@@ -1,0 +1,1 @@
+//! Read-only printers and checkers of pages, log and catalog

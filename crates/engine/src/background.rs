@@ -1,0 +1,155 @@
+//! Background threads: write-back, checkpoints, what recovery left to do, cleaning. They
+//! hold weak references, so a database that nobody uses any more goes away.
+//!
+//! A failure that stops the database shows itself to every user of it; the threads just end.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_buffer::WriteGoal;
+
+use crate::database::{Database, Inner, TICK};
+
+pub(crate) struct Background {
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Background {
+    pub fn start(inner: &Arc<Inner>) -> Result<Self> {
+        let mut threads = Vec::new();
+        let mut spawn = |name: &str, body: fn(&Weak<Inner>)| -> Result<()> {
+            let weak = Arc::downgrade(inner);
+            let thread = std::thread::Builder::new()
+                .name(format!("resurgam-{name}"))
+                .spawn(move || body(&weak))
+                .map_err(|e| Error::new(ErrorKind::OutOfMemory, format!("could not start a thread: {e}")))?;
+            threads.push(thread);
+            Ok(())
+        };
+        spawn("writer", writer)?;
+        spawn("checkpoint", checkpointer)?;
+        spawn("redo", redo)?;
+        spawn("cleaner", cleaner)?;
+        Ok(Self { threads })
+    }
+
+    pub fn join(self) {
+        let me = std::thread::current().id();
+        for thread in self.threads {
+            if thread.thread().id() != me {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// The database, while it is wanted.
+fn alive(weak: &Weak<Inner>) -> Option<Database> {
+    let inner = weak.upgrade()?;
+    (!inner.stopping.load(Ordering::SeqCst)).then_some(Database(inner))
+}
+
+fn writer(weak: &Weak<Inner>) {
+    while let Some(db) = alive(weak) {
+        let inner = db.inner();
+        let wanted = inner.pool.wait_for_work(TICK);
+        let mut goals = Vec::new();
+        if wanted {
+            goals.push(WriteGoal::Victims);
+        }
+        // Keep the log short: pages whose changes are older than half of what it may hold.
+        let end = inner.log.end_lsn().0;
+        let oldest_allowed = end.saturating_sub(inner.options.log_bytes_max / 2);
+        if inner.pool.oldest_rec_lsn().is_some_and(|lsn| lsn.0 < oldest_allowed) {
+            goals.push(WriteGoal::OlderThan(Lsn(oldest_allowed)));
+        }
+        for goal in goals {
+            match inner.pool.write_back(goal) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::DiskFull => std::thread::sleep(Duration::from_millis(500)),
+                Err(error) => {
+                    tracing::error!("background write-back stopped: {error}");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn checkpointer(weak: &Weak<Inner>) {
+    while let Some(db) = alive(weak) {
+        let inner = db.inner();
+        let since = inner.log.end_lsn().0.saturating_sub(db.last_checkpoint().0);
+        if since >= inner.options.checkpoint_log_bytes {
+            let started = Instant::now();
+            match db.checkpoint() {
+                Ok(()) => tracing::debug!("checkpoint after {} MB of log took {:?}", since >> 20, started.elapsed()),
+                Err(error) if error.kind() == ErrorKind::DiskFull => {
+                    tracing::warn!("checkpoint failed, will be tried again: {error}");
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                Err(error) => {
+                    tracing::error!("checkpoints stopped: {error}");
+                    return;
+                }
+            }
+        }
+        drop(db);
+        std::thread::sleep(TICK);
+    }
+}
+
+fn redo(weak: &Weak<Inner>) {
+    let Some(db) = alive(weak) else { return };
+    let total = db.inner().pool.pending_redo().len();
+    let started = Instant::now();
+    let mut said = Instant::now();
+    drop(db);
+    while let Some(db) = alive(weak) {
+        match db.inner().pool.redo_some(32) {
+            Ok(0) => {
+                if total > 0 {
+                    tracing::info!("recovery finished: {total} pages brought up to date in {:.1?}", started.elapsed());
+                }
+                if let Err(error) = db.discover_space() {
+                    tracing::error!("could not read the space maps: {error}");
+                }
+                return;
+            }
+            Ok(left) => {
+                if said.elapsed() > Duration::from_secs(2) {
+                    said = Instant::now();
+                    tracing::info!("recovering in the background: {left} of {total} pages to go; the database is open");
+                }
+            }
+            Err(error) => {
+                tracing::error!("background recovery met a page it cannot bring up to date: {error}");
+                std::thread::sleep(Duration::from_secs(5));
+            }
+        }
+    }
+}
+
+fn cleaner(weak: &Weak<Inner>) {
+    let mut last = Instant::now();
+    while let Some(db) = alive(weak) {
+        let interval = Duration::from_secs_f64(db.inner().options.cleaner_interval_s.max(0.05));
+        if last.elapsed() >= interval && db.inner().pool.pending_redo().is_empty() {
+            match db.clean() {
+                Ok(report) => {
+                    if report.forgotten > 0 {
+                        tracing::debug!("cleaner: {report:?}");
+                    }
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Stopped) => return,
+                Err(error) => tracing::error!("cleaner: {error}"),
+            }
+            last = Instant::now();
+        }
+        drop(db);
+        std::thread::sleep(TICK);
+    }
+}

@@ -1,0 +1,107 @@
+//! Filling a new tree with rows: for new indexes and rebuilt tables.
+//!
+//! The tree is referred to by an uncommitted definition only, and goes whole if that is
+//! rolled back, so its rows carry no versions.
+
+use std::sync::Arc;
+
+use resurgam_base::{Error, PageId, Result};
+use resurgam_btree::Tree;
+use resurgam_buffer::{BufferPool, Mtr};
+use resurgam_page::types::DatumRef;
+use resurgam_page::{LeafBuilder, leaf, op};
+
+use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
+use crate::rows::duplicate;
+use crate::table::Table;
+use crate::transaction::Transaction;
+
+/// Adds a row that all see. False: the key is taken.
+pub(crate) fn insert_plain(pool: &BufferPool, tree: Tree, key: &[u8], value: &[u8], hint: &mut Option<PageId>) -> Result<bool> {
+    let bytes = LeafBuilder::plain(key, value).encode()?;
+    loop {
+        let page = tree.write_leaf_hinted(pool, key, *hint)?;
+        *hint = Some(page.id());
+        let Err(slot) = leaf::search(&page, key) else { return Ok(false) };
+        if !page.fits(bytes.len()) {
+            drop(page);
+            tree.make_room(pool, key, bytes.len())?;
+            continue;
+        }
+        let mut mtr = Mtr::new(pool);
+        let at = mtr.add(page);
+        op::insert(mtr.ops(at), slot, &bytes);
+        mtr.commit()?;
+        return Ok(true);
+    }
+}
+
+impl Transaction {
+    /// Calls `each` with every row of `table` that is newest and committed (or own). The
+    /// table must be locked exclusively.
+    fn each_row(&self, table: &Arc<Table>, mut each: impl FnMut(&[DatumRef<'_>], &[u8]) -> Result<()>) -> Result<()> {
+        let mut view = self.0.db.plain_view();
+        view.own = self.id().unwrap_or_default();
+        view.own_catalog = true;
+        let mut cursor = Cursor::new(view, Arc::clone(table), None, KeyRange::all(), Direction::Forward);
+        let mut batch = RowBatch::default();
+        loop {
+            batch.clear();
+            if !cursor.next_batch(&mut batch, 1000)? {
+                return Ok(());
+            }
+            for i in 0..batch.len() {
+                let raw = batch.row(i);
+                each(&table.all_columns(raw)?, raw.key)?;
+            }
+        }
+    }
+
+    /// Fills the index at `at` of `table` from its rows.
+    pub(crate) fn fill_index(&self, table: &Arc<Table>, at: usize) -> Result<()> {
+        let pool = &self.0.db.inner().pool;
+        let tree = table.indexes[at].tree;
+        let mut hint = None;
+        self.each_row(table, |row, key| {
+            let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
+            table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
+            if insert_plain(pool, tree, &entry_key, &entry_value, &mut hint)? {
+                return Ok(());
+            }
+            let error = duplicate(table, Some(at), row);
+            Err(Error::new(error.kind(), format!("could not create unique index \"{}\"", table.indexes[at].name))
+                .with_detail(error.detail().unwrap_or_default().replace("already exists", "is duplicated")))
+        })
+    }
+
+    /// Copies the rows of `old` into the new trees of `new`; `map` makes the new row.
+    pub(crate) fn rebuild(&self, old: &Arc<Table>, new: &Arc<Table>, map: impl Fn(&[DatumRef<'_>], &mut dyn FnMut(&[DatumRef<'_>]) -> Result<()>) -> Result<()>) -> Result<()> {
+        let pool = &self.0.db.inner().pool;
+        let mut hint = None;
+        let mut hints = vec![None; new.indexes.len()];
+        let mut row_id = 0u64;
+        self.each_row(old, |row, _| {
+            map(row, &mut |row| {
+                new.check_row(row)?;
+                let mut key = Vec::new();
+                row_id += 1;
+                new.key_of_row(row, || Ok(row_id), &mut key)?;
+                let mut value = Vec::new();
+                new.layout.encode(&new.value_datums(row), &mut value)?;
+                if !insert_plain(pool, new.tree, &key, &value, &mut hint)? {
+                    let error = duplicate(new, None, row);
+                    return Err(Error::new(error.kind(), format!("could not create unique index \"{}\"", new.primary_key_name))
+                        .with_detail(error.detail().unwrap_or_default().replace("already exists", "is duplicated")));
+                }
+                for (at, index) in new.indexes.iter().enumerate() {
+                    let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
+                    new.index_entry(at, row, &key, &mut entry_key, &mut entry_value)?;
+                    if !insert_plain(pool, index.tree, &entry_key, &entry_value, &mut hints[at])? {
+                        return Err(duplicate(new, Some(at), row));
+                    }
+                }
+                Ok(())
+            })
+        })
+    }
+}

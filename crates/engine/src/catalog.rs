@@ -1,0 +1,345 @@
+//! Definitions as ordinary versioned rows, so that changes of them commit, roll back and
+//! recover as rows do; and the cache of committed ones.
+//!
+//! ```text
+//! 't' table id u32 BE, chunk u16 BE   ->  a chunk of the encoded definition
+//! 'n' schema 0 name 0                 ->  table id u32 LE, 1 = the name is an index's
+//! ```
+//! A name is a key, so two transactions that create the same name meet at one record.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+use resurgam_base::{Error, ErrorKind, ObjectId, Result, TxId, limits::IDENTIFIER_BYTES_MAX};
+use resurgam_btree::Tree;
+use resurgam_versions::{Outcome, RowWriter, Seen};
+
+use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
+use crate::database::Database;
+use crate::table::{Parts, Table};
+use crate::transaction::{Attempt, Isolation, Transaction};
+use crate::view::ReadView;
+
+/// Owner of the catalog's pages.
+pub(crate) const CATALOG_OBJECT: ObjectId = ObjectId(4);
+/// First id of user objects, as PostgreSQL's.
+pub(crate) const FIRST_USER_OBJECT: u32 = 16384;
+const CHUNK: usize = 1400;
+
+/// All definitions as of one moment.
+#[derive(Default)]
+pub(crate) struct Definitions {
+    pub by_id: HashMap<u32, Arc<Table>>,
+    pub by_name: HashMap<(String, String), u32>,
+}
+
+/// What a transaction knows of its own changes.
+#[derive(Default)]
+pub(crate) struct OwnCatalog {
+    pub changed: bool,
+    cache: Option<Arc<Definitions>>,
+}
+
+/// The cache of committed definitions.
+pub(crate) struct Catalog {
+    pub tree: Tree,
+    version: AtomicU64,
+    cached: RwLock<(u64, Arc<Definitions>)>,
+    loading: Mutex<()>,
+    /// Row id counters outlive definitions.
+    row_ids: Mutex<HashMap<ObjectId, Arc<AtomicU64>>>,
+}
+
+impl Catalog {
+    pub fn new(tree: Tree) -> Self {
+        Self {
+            tree,
+            version: AtomicU64::new(1),
+            cached: RwLock::new((0, Arc::default())),
+            loading: Mutex::new(()),
+            row_ids: Mutex::default(),
+        }
+    }
+
+    /// Raised when a commit changed definitions.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+    pub fn bump(&self) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether `table` is still the committed definition. `version` is the catalog's at the
+    /// time of asking.
+    pub fn is_current(&self, table: &Table, version: u64) -> bool {
+        let cached = self.cached.read();
+        // An older cache cannot refuse; a statement that uses it was planned with it.
+        if cached.0 < version {
+            drop(cached);
+            return true_if_unchanged(self, table);
+        }
+        cached.1.by_id.get(&table.id).is_some_and(|t| t.generation == table.generation)
+    }
+
+    /// Committed definitions now.
+    pub fn committed(&self, db: &Database) -> Result<Arc<Definitions>> {
+        let version = self.version();
+        {
+            let cached = self.cached.read();
+            if cached.0 == version {
+                return Ok(Arc::clone(&cached.1));
+            }
+        }
+        let _one = self.loading.lock();
+        let version = self.version();
+        {
+            let cached = self.cached.read();
+            if cached.0 == version {
+                return Ok(Arc::clone(&cached.1));
+            }
+        }
+        let view = db.plain_view();
+        let definitions = Arc::new(self.load(&view)?);
+        *self.cached.write() = (version, Arc::clone(&definitions));
+        Ok(definitions)
+    }
+
+    fn row_id_counter(&self, object: ObjectId) -> Arc<AtomicU64> {
+        Arc::clone(self.row_ids.lock().entry(object).or_default())
+    }
+
+    /// Completes a definition.
+    pub fn build(&self, parts: Parts) -> Arc<Table> {
+        let counter = self.row_id_counter(parts.tree.object);
+        Arc::new(parts.build(counter))
+    }
+
+    /// Reads all definitions that a view sees.
+    pub fn load(&self, view: &ReadView) -> Result<Definitions> {
+        let mut definitions = Definitions::default();
+        let carrier = Arc::new(carrier(self.tree));
+        let mut cursor = Cursor::new({ let mut v = view.clone(); v.own_catalog = true; v }, carrier, None, KeyRange::prefix(b"t"), Direction::Forward);
+        let mut batch = RowBatch::default();
+        let mut current: Option<(u32, Vec<u8>)> = None;
+        loop {
+            batch.clear();
+            let more = cursor.next_batch(&mut batch, 1000)?;
+            for i in 0..batch.len() {
+                let row = batch.row(i);
+                let Some(id) = row.key.get(1..5).and_then(|b| b.first_chunk::<4>()) else {
+                    return Err(Error::corrupt("a catalog key cannot be read"));
+                };
+                let id = u32::from_be_bytes(*id);
+                match &mut current {
+                    Some((at, bytes)) if *at == id => bytes.extend_from_slice(row.value),
+                    _ => {
+                        self.finish(&mut definitions, current.take())?;
+                        current = Some((id, row.value.to_vec()));
+                    }
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        self.finish(&mut definitions, current)?;
+        Ok(definitions)
+    }
+
+    fn finish(&self, definitions: &mut Definitions, found: Option<(u32, Vec<u8>)>) -> Result<()> {
+        let Some((id, bytes)) = found else { return Ok(()) };
+        let parts = Parts::decode(&bytes)?;
+        if parts.id != id {
+            return Err(Error::corrupt(format!("the definition of table {id} names table {}", parts.id)));
+        }
+        let table = self.build(parts);
+        definitions.by_name.insert((table.schema.clone(), table.name.clone()), id);
+        definitions.by_id.insert(id, table);
+        Ok(())
+    }
+}
+
+fn true_if_unchanged(catalog: &Catalog, table: &Table) -> bool {
+    // The cache is behind: somebody's definition was committed and nobody has loaded it
+    // yet. Only the newest cache can tell; until then be strict about tables it knows to
+    // be different, lenient about the rest.
+    catalog.cached.read().1.by_id.get(&table.id).is_none_or(|t| t.generation <= table.generation)
+}
+
+/// A table in name only, to run a cursor over the catalog's tree.
+fn carrier(tree: Tree) -> Table {
+    Parts {
+        id: CATALOG_OBJECT.0,
+        schema: String::new(),
+        name: "catalog".into(),
+        columns: Vec::new(),
+        primary_key: Vec::new(),
+        primary_key_name: String::new(),
+        indexes: Vec::new(),
+        tree,
+        generation: 0,
+        value_types: Vec::new(),
+    }
+    .build(Arc::default())
+}
+
+fn definition_key(id: u32, chunk: usize) -> Vec<u8> {
+    let mut key = vec![b't'];
+    key.extend_from_slice(&id.to_be_bytes());
+    key.extend_from_slice(&(chunk as u16).to_be_bytes());
+    key
+}
+
+fn name_key(schema: &str, name: &str) -> Vec<u8> {
+    let mut key = vec![b'n'];
+    key.extend_from_slice(schema.as_bytes());
+    key.push(0);
+    key.extend_from_slice(name.as_bytes());
+    key.push(0);
+    key
+}
+
+/// Refuses names that cannot be.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
+    if name.is_empty() || name.contains('\0') {
+        return Err(Error::new(ErrorKind::InvalidParameter, format!("invalid {what} name")));
+    }
+    if name.len() > IDENTIFIER_BYTES_MAX {
+        return Err(Error::new(
+            ErrorKind::LimitExceeded,
+            format!("identifier \"{name}\" is too long: {} bytes, the most is {IDENTIFIER_BYTES_MAX}", name.len()),
+        ));
+    }
+    Ok(())
+}
+
+impl Transaction {
+    /// What this transaction sees of the catalog.
+    pub(crate) fn definitions(&self) -> Result<Arc<Definitions>> {
+        let inner = self.0.db.inner();
+        let (own, frozen) = {
+            let state = self.0.state.lock();
+            if let Some(cache) = &state.catalog.cache {
+                return Ok(Arc::clone(cache));
+            }
+            (state.catalog.changed, self.0.isolation == Isolation::RepeatableRead && state.snapshot.is_some())
+        };
+        if !own && !frozen {
+            return inner.catalog.committed(&self.0.db);
+        }
+        let mut view = self.view()?;
+        view.hidden_from = TxId(u64::MAX);
+        if own && self.0.isolation == Isolation::ReadCommitted {
+            view.snapshot = Arc::new(inner.txs.snapshot());
+        }
+        let definitions = Arc::new(inner.catalog.load(&view)?);
+        self.0.state.lock().catalog.cache = Some(Arc::clone(&definitions));
+        Ok(definitions)
+    }
+
+    /// The table of that name.
+    pub fn table(&self, schema: &str, name: &str) -> Result<Option<Arc<Table>>> {
+        let definitions = self.definitions()?;
+        Ok(definitions
+            .by_name
+            .get(&(schema.to_owned(), name.to_owned()))
+            .and_then(|id| definitions.by_id.get(id))
+            .cloned())
+    }
+
+    /// The table with that id.
+    pub fn table_by_id(&self, id: u32) -> Result<Option<Arc<Table>>> {
+        Ok(self.definitions()?.by_id.get(&id).cloned())
+    }
+
+    /// All tables, by schema and name.
+    pub fn tables(&self) -> Result<Vec<Arc<Table>>> {
+        let definitions = self.definitions()?;
+        let mut all: Vec<_> = definitions.by_id.values().cloned().collect();
+        all.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
+        Ok(all)
+    }
+
+    fn with_catalog_writer<R>(&self, f: impl FnOnce(&RowWriter<'_>, Tree) -> Result<R>) -> Result<R> {
+        let inner = self.0.db.inner();
+        let context = self.write_context()?;
+        let writer = RowWriter {
+            pool: &inner.pool,
+            store: &inner.versions,
+            view: resurgam_versions::View { txs: &inner.txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from: TxId(u64::MAX) },
+            tx: &context.active,
+            xid: context.xid,
+            caps: inner.options.versions,
+            trust: true,
+        };
+        let result = f(&writer, inner.catalog.tree)?;
+        let mut state = self.0.state.lock();
+        state.catalog.changed = true;
+        state.catalog.cache = None;
+        Ok(result)
+    }
+
+    /// Takes a name for a table or index.
+    pub(crate) fn claim_name(&self, schema: &str, name: &str, id: u32, is_index: bool) -> Result<Attempt<()>> {
+        check_name(if is_index { "index" } else { "table" }, name)?;
+        let key = name_key(schema, name);
+        let mut value = id.to_le_bytes().to_vec();
+        value.push(u8::from(is_index));
+        let outcome = self.with_catalog_writer(|w, tree| w.insert(tree, &key, &value, &mut None))?;
+        match outcome {
+            Outcome::Done => Ok(Attempt::Done(())),
+            Outcome::Wait(holder) => {
+                let id = self.write_context()?.active.id;
+                Ok(Attempt::Wait(self.0.db.inner().txs.wait_for(id, holder)?))
+            }
+            _ => Err(Error::new(ErrorKind::DuplicateTable, format!("relation \"{name}\" already exists"))),
+        }
+    }
+
+    /// Gives a name back.
+    pub(crate) fn release_name(&self, schema: &str, name: &str) -> Result<()> {
+        let key = name_key(schema, name);
+        expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a name")
+    }
+
+    /// Stores a definition; `old` is the one it replaces.
+    pub(crate) fn store_definition(&self, parts: &Parts, old: Option<&Table>) -> Result<Arc<Table>> {
+        let bytes = parts.encode();
+        let before = old.map_or(0, |t| Parts::of(t).encode().len().div_ceil(CHUNK));
+        let chunks: Vec<&[u8]> = bytes.chunks(CHUNK).collect();
+        for (at, chunk) in chunks.iter().enumerate() {
+            let key = definition_key(parts.id, at);
+            let outcome = self.with_catalog_writer(|w, tree| {
+                if at < before { w.update(tree, &key, chunk, Seen::Snapshot) } else { w.insert(tree, &key, chunk, &mut None) }
+            })?;
+            expect_done(outcome, "a definition")?;
+        }
+        for at in chunks.len()..before {
+            let key = definition_key(parts.id, at);
+            expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;
+        }
+        Ok(self.0.db.inner().catalog.build(Parts::decode(&bytes)?))
+    }
+
+    /// Removes a definition.
+    pub(crate) fn remove_definition(&self, table: &Table) -> Result<()> {
+        for at in 0..Parts::of(table).encode().len().div_ceil(CHUNK) {
+            let key = definition_key(table.id, at);
+            expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;
+        }
+        Ok(())
+    }
+}
+
+fn expect_done(outcome: Outcome, what: &str) -> Result<()> {
+    match outcome {
+        Outcome::Done => Ok(()),
+        other => Err(Error::new(
+            ErrorKind::SerializationFailure,
+            format!("{what} in the catalog was changed at the same time ({other:?})"),
+        )
+        .with_hint("Retry the transaction.")),
+    }
+}

@@ -1,0 +1,246 @@
+//! Range reads: rows of a table or index in key order, batch by batch. No latch is held
+//! between calls; the position is a key.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use resurgam_base::{Result, SlotId};
+use resurgam_btree::LeafWalk;
+use resurgam_page::{LeafRecord, leaf};
+use resurgam_versions::{Visible, visible};
+
+use crate::table::{RawRow, RowBuf, Table};
+use crate::view::ReadView;
+
+/// Which way a cursor goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Forward,
+    Backward,
+}
+
+/// A range of encoded keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    pub low: Bound<Vec<u8>>,
+    pub high: Bound<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// Every key.
+    pub fn all() -> Self {
+        Self { low: Bound::Unbounded, high: Bound::Unbounded }
+    }
+    /// Keys that begin with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        Self {
+            low: Bound::Included(prefix.to_vec()),
+            high: resurgam_page::key::prefix_end(prefix).map_or(Bound::Unbounded, Bound::Excluded),
+        }
+    }
+    /// Divides the range at the given ascending keys.
+    pub fn split(&self, keys: &[Vec<u8>]) -> Vec<KeyRange> {
+        let mut ranges = Vec::new();
+        let mut low = self.low.clone();
+        for key in keys {
+            ranges.push(KeyRange { low, high: Bound::Excluded(key.clone()) });
+            low = Bound::Included(key.clone());
+        }
+        ranges.push(KeyRange { low, high: self.high.clone() });
+        ranges
+    }
+    fn above_low(&self, key: &[u8]) -> bool {
+        match &self.low {
+            Bound::Unbounded => true,
+            Bound::Included(low) => key >= low.as_slice(),
+            Bound::Excluded(low) => key > low.as_slice(),
+        }
+    }
+    fn below_high(&self, key: &[u8]) -> bool {
+        match &self.high {
+            Bound::Unbounded => true,
+            Bound::Included(high) => key <= high.as_slice(),
+            Bound::Excluded(high) => key < high.as_slice(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    at: usize,
+    key: u32,
+    value: u32,
+}
+
+/// Rows in one buffer.
+#[derive(Clone, Debug, Default)]
+pub struct RowBatch {
+    bytes: Vec<u8>,
+    rows: Vec<Span>,
+}
+
+impl RowBatch {
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+    /// Bytes of the rows held.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+    /// Row `i`; panics beyond [`RowBatch::len`].
+    pub fn row(&self, i: usize) -> RawRow<'_> {
+        let span = self.rows[i];
+        let (key, rest) = self.bytes[span.at..].split_at(span.key as usize);
+        RawRow { key, value: &rest[..span.value as usize] }
+    }
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.rows.push(Span { at, key: key.len() as u32, value: value.len() as u32 });
+    }
+}
+
+/// A scan under way.
+pub struct Cursor {
+    view: ReadView,
+    table: Arc<Table>,
+    index: Option<usize>,
+    range: KeyRange,
+    direction: Direction,
+    done: bool,
+    checked: bool,
+    scratch: Vec<u8>,
+    entries: RowBatch,
+}
+
+impl Cursor {
+    pub(crate) fn new(view: ReadView, table: Arc<Table>, index: Option<usize>, range: KeyRange, direction: Direction) -> Self {
+        Self { view, table, index, range, direction, done: false, checked: false, scratch: Vec::new(), entries: RowBatch::default() }
+    }
+
+    /// Appends up to about `max_rows` rows to `batch`. False: the range is exhausted and
+    /// nothing was appended.
+    pub fn next_batch(&mut self, batch: &mut RowBatch, max_rows: usize) -> Result<bool> {
+        if !self.checked {
+            self.view.check_table(&self.table)?;
+            self.checked = true;
+        }
+        let before = batch.len();
+        match self.index {
+            None => self.fill(self.table.tree, batch, max_rows)?,
+            Some(at) => {
+                let table = Arc::clone(&self.table);
+                let Some(index) = table.indexes.get(at) else {
+                    return Err(resurgam_base::Error::internal(format!("table {} has no index {at}", table.name)));
+                };
+                let mut row = RowBuf::default();
+                while batch.len() == before && !self.done {
+                    let mut entries = std::mem::take(&mut self.entries);
+                    entries.clear();
+                    self.fill(index.tree, &mut entries, max_rows)?;
+                    for i in 0..entries.len() {
+                        let entry = entries.row(i);
+                        let key = table.clustered_key(at, entry.key, entry.value)?;
+                        if self.view.get_unchecked(&table, key, &mut row)? {
+                            batch.push(&row.key, &row.value);
+                        }
+                    }
+                    self.entries = entries;
+                }
+            }
+        }
+        Ok(batch.len() > before)
+    }
+
+    fn fill(&mut self, tree: resurgam_btree::Tree, batch: &mut RowBatch, max_rows: usize) -> Result<()> {
+        if self.done {
+            return Ok(());
+        }
+        let db = self.view.db.clone();
+        let pool = &db.inner().pool;
+        let limit = batch.len() + max_rows.max(1);
+        let mut walk = match self.direction {
+            Direction::Forward => LeafWalk::ascending(tree, match &self.range.low {
+                Bound::Included(k) | Bound::Excluded(k) => k.clone(),
+                Bound::Unbounded => Vec::new(),
+            }),
+            Direction::Backward => LeafWalk::descending(tree, match &self.range.high {
+                Bound::Unbounded => None,
+                Bound::Excluded(k) => Some(k.clone()),
+                // Keys up to and including k: those below the next possible key.
+                Bound::Included(k) => {
+                    let mut next = k.clone();
+                    next.push(0);
+                    Some(next)
+                }
+            }),
+        };
+        loop {
+            let Some(page) = walk.next(pool)? else {
+                self.done = true;
+                return Ok(());
+            };
+            let view = self.view.view();
+            let count = page.slot_count();
+            let start = match self.direction {
+                Direction::Forward => match &self.range.low {
+                    Bound::Unbounded => 0,
+                    Bound::Included(k) => leaf::search(&page, k).unwrap_or_else(|s| s).0,
+                    Bound::Excluded(k) => leaf::search(&page, k).map_or_else(|s| s.0, |s| s.0 + 1),
+                },
+                Direction::Backward => match &self.range.high {
+                    Bound::Unbounded => count,
+                    Bound::Included(k) => leaf::search(&page, k).map_or_else(|s| s.0, |s| s.0 + 1),
+                    Bound::Excluded(k) => leaf::search(&page, k).unwrap_or_else(|s| s).0,
+                },
+            };
+            let mut step = 0u16;
+            loop {
+                let slot = match self.direction {
+                    Direction::Forward => {
+                        if start + step >= count {
+                            break;
+                        }
+                        start + step
+                    }
+                    Direction::Backward => {
+                        if step >= start {
+                            break;
+                        }
+                        start - 1 - step
+                    }
+                };
+                step += 1;
+                let record = LeafRecord::parse(page.record(SlotId(slot))?)?;
+                let within = match self.direction {
+                    Direction::Forward => self.range.below_high(record.key),
+                    Direction::Backward => self.range.above_low(record.key),
+                };
+                if !within {
+                    self.done = true;
+                    return Ok(());
+                }
+                match visible(pool, &record, &view, &mut self.scratch)? {
+                    Visible::No => {}
+                    Visible::Current => batch.push(record.key, record.value),
+                    Visible::Rebuilt => batch.push(record.key, &self.scratch),
+                }
+                if batch.len() >= limit {
+                    match self.direction {
+                        Direction::Forward => self.range.low = Bound::Excluded(record.key.to_vec()),
+                        Direction::Backward => self.range.high = Bound::Excluded(record.key.to_vec()),
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! Opening, creating and closing a database.
+//!
+//! ```text
+//! DIR/lock           held while a process has the database open
+//! DIR/control        where the last checkpoint is
+//! DIR/data           pages; page 0 is the boot page
+//! DIR/doublewrite    torn-write protection
+//! DIR/log/           log segments
+//! DIR/creating       present while the folder is being made
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
+use resurgam_btree::{self as btree, Tree};
+use resurgam_buffer::{BufferPool, Mtr, PendingRedo, PoolConfig, restore_double_writes};
+use resurgam_log::{Log, LogConfig};
+use resurgam_page::boot::{self, Boot};
+use resurgam_page::{PageBuf, PageType, op};
+use resurgam_recovery::{Control, ControlFile, Progress, analyse, take_checkpoint};
+use resurgam_txn::{ObjectLocks, TxManager};
+use resurgam_versions::{Cleaner, Ledger, SweepReport, VersionStore};
+use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
+
+use crate::background::Background;
+use crate::catalog::{CATALOG_OBJECT, Catalog, FIRST_USER_OBJECT};
+use crate::options::Options;
+use crate::status::RecoveryReport;
+use crate::transaction::{Isolation, Transaction};
+use crate::view::ReadView;
+
+/// Owner of the ledger's pages.
+const LEDGER_OBJECT: ObjectId = ObjectId(5);
+
+pub(crate) struct Inner {
+    pub vfs: Arc<dyn Vfs>,
+    pub dir: PathBuf,
+    pub options: Options,
+    pub log: Arc<Log>,
+    pub pool: BufferPool,
+    pub txs: Arc<TxManager>,
+    pub locks: ObjectLocks,
+    pub versions: VersionStore,
+    pub ledger: Ledger,
+    pub catalog: Catalog,
+    pub cleaner: Cleaner,
+    pub recovery: RecoveryReport,
+    control: Mutex<(ControlFile, Control)>,
+    next_object: AtomicU32,
+    /// Trees that no committed definition names (yet).
+    trees: RwLock<HashMap<ObjectId, Tree>>,
+    pub stopping: AtomicBool,
+    pub background: Mutex<Option<Background>>,
+    closed: AtomicBool,
+    _lock: Box<dyn FileLock>,
+}
+
+impl Inner {
+    pub fn next_object(&self) -> u32 {
+        self.next_object.fetch_add(1, Ordering::SeqCst)
+    }
+    pub fn note_tree(&self, tree: Tree) {
+        self.trees.write().insert(tree.object, tree);
+    }
+}
+
+/// An open database. Clones share it; it closes when the last clone and the last
+/// transaction are gone, or by [`Database::close`].
+#[derive(Clone)]
+pub struct Database(pub(crate) Arc<Inner>);
+
+struct Paths {
+    lock: PathBuf,
+    control: PathBuf,
+    data: PathBuf,
+    double_write: PathBuf,
+    log: PathBuf,
+    creating: PathBuf,
+}
+
+impl Paths {
+    fn new(dir: &Path) -> Self {
+        Self {
+            lock: dir.join("lock"),
+            control: dir.join("control"),
+            data: dir.join("data"),
+            double_write: dir.join("doublewrite"),
+            log: dir.join("log"),
+            creating: dir.join("creating"),
+        }
+    }
+}
+
+impl Database {
+    /// Opens the database in `dir`, creating it when the folder is missing or empty.
+    /// After a crash this is where recovery happens.
+    ///
+    /// # Errors
+    /// `InUse` when another process has it; `NotADatabase` when the folder holds something
+    /// else; `NewerFormat`; `Corrupt`; `Io`; `DiskFull`.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_with(Arc::new(RealVfs::new()), dir.as_ref(), options, |_| {})
+    }
+
+    /// As [`Database::open`], on any file system, with a callback for progress.
+    pub fn open_with(vfs: Arc<dyn Vfs>, dir: &Path, options: Options, progress: impl FnMut(Progress)) -> Result<Self> {
+        let paths = Paths::new(dir);
+        vfs.create_dir_all(dir)?;
+        let mut entries = vfs.list(dir)?;
+        entries.retain(|name| name != "lock" && name != "lost+found");
+        let has_control = entries.iter().any(|n| n == "control");
+        let creating = entries.iter().any(|n| n == "creating");
+        if !has_control && !creating && !entries.is_empty() {
+            return Err(Error::new(ErrorKind::NotADatabase, format!("\"{}\" is not a Resurgam data folder: it is not empty and has no control file", dir.display()))
+                .with_hint("Name an empty or new folder to create a database, or the right one."));
+        }
+        let lock = vfs.lock(&paths.lock).map_err(|e| match e.kind() {
+            ErrorKind::InUse => Error::new(ErrorKind::InUse, format!("the data folder \"{}\" is in use by another process", dir.display()))
+                .with_hint("Stop the other server, or use another folder."),
+            _ => e,
+        })?;
+        if creating || !has_control {
+            create(&vfs, dir, &paths, &options, creating)?;
+        }
+        Self::recover(vfs, dir, &paths, options, lock, progress)
+    }
+
+    fn recover(vfs: Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: Options, lock: Box<dyn FileLock>, progress: impl FnMut(Progress)) -> Result<Self> {
+        let started = vfs.now();
+        let (mut control_file, mut control) = ControlFile::open(&vfs, &paths.control, false)?;
+        let boot = read_boot(&vfs, &paths.data)?;
+        let restored = restore_double_writes(&vfs, &paths.data, &paths.double_write)?;
+        let pending = PendingRedo::default();
+        let analysis = analyse(&vfs, &paths.log, &control, &pending, progress)?;
+        let analysed = vfs.now();
+        let was_clean = control.clean;
+        // The new epoch is durable before anything is appended under it.
+        control.epoch = control.epoch.max(analysis.end.epoch) + 1;
+        control.clean = false;
+        control_file.write(control)?;
+        let config = LogConfig { segment_bytes: control.segment_bytes, ..LogConfig::default() };
+        let log = Log::open(Arc::clone(&vfs), &paths.log, config, control.epoch, analysis.end)?;
+        let pool = open_pool(&vfs, paths, &log, &options)?;
+        for (page, entry) in pending.snapshot() {
+            pool.pending_redo().note(page, entry.rec_lsn, entry.last_lsn);
+        }
+        pool.space().restore(analysis.high_water);
+        let txs = Arc::new(TxManager::new(analysis.next_id));
+        for aborted in &analysis.aborted {
+            txs.restore_aborted(*aborted);
+        }
+        let recovery = RecoveryReport {
+            was_clean,
+            analysis: analysed.saturating_sub(started),
+            total: vfs.now().saturating_sub(started),
+            log_records: analysis.records,
+            log_bytes: analysis.bytes,
+            pages_to_redo: pool.pending_redo().len(),
+            transactions_aborted: analysis.cut_off as u64,
+            aborted_in_map: analysis.aborted.len() as u64,
+            pages_restored: restored.restored as u64,
+            log_end: analysis.end_reason,
+        };
+        let ledger_start = log.end_lsn().0;
+        let inner = Arc::new(Inner {
+            ledger: Ledger::new(Tree { root: boot.ledger_root, object: boot.ledger_object }, ledger_start),
+            catalog: Catalog::new(Tree { root: boot.catalog_root, object: boot.catalog_object }),
+            vfs,
+            dir: dir.to_path_buf(),
+            options,
+            log: Arc::clone(&log),
+            pool,
+            txs: Arc::clone(&txs),
+            locks: ObjectLocks::default(),
+            versions: VersionStore::default(),
+            cleaner: Cleaner::default(),
+            recovery,
+            control: Mutex::new((control_file, control)),
+            next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
+            trees: RwLock::default(),
+            stopping: AtomicBool::new(false),
+            background: Mutex::new(None),
+            closed: AtomicBool::new(false),
+            _lock: lock,
+        });
+        log.set_durable_hook(Box::new(move |lsn| txs.on_durable(lsn)));
+        let db = Self(inner);
+        if db.0.options.background {
+            log.start_flusher()?;
+            *db.0.background.lock() = Some(Background::start(&db.0)?);
+        }
+        Ok(db)
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&self, isolation: Isolation) -> Transaction {
+        Transaction::begin(self, isolation)
+    }
+
+    /// Raised by every commit that changed definitions.
+    pub fn catalog_version(&self) -> u64 {
+        self.0.catalog.version()
+    }
+    /// The settings it was opened with.
+    pub fn options(&self) -> &Options {
+        &self.0.options
+    }
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
+    }
+    /// What recovery did at open.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.0.recovery
+    }
+
+    /// A view of everything committed now, outside any transaction.
+    pub(crate) fn plain_view(&self) -> ReadView {
+        ReadView {
+            db: self.clone(),
+            snapshot: Arc::new(self.0.txs.snapshot()),
+            own: TxId::NONE,
+            hidden_from: TxId(u64::MAX),
+            catalog_version: self.0.catalog.version(),
+            own_catalog: false,
+        }
+    }
+
+    /// Takes a checkpoint and truncates the log.
+    pub fn checkpoint(&self) -> Result<()> {
+        let inner = self.inner();
+        let mut control = inner.control.lock();
+        let (begin, keep) = take_checkpoint(&inner.log, &inner.pool, &inner.txs, || inner.next_object.load(Ordering::SeqCst))?;
+        // Pages written in place but not synced are not in the dirty list; the double-write
+        // area still has them, so the checkpoint may rely on it.
+        let next = Control { checkpoint: begin, ..control.1 };
+        control.0.write(next)?;
+        control.1 = next;
+        inner.log.truncate_before(keep)?;
+        Ok(())
+    }
+
+    /// Writes dirty pages so that the log before `keep` is no longer needed.
+    pub(crate) fn last_checkpoint(&self) -> Lsn {
+        self.inner().control.lock().1.checkpoint
+    }
+
+    /// Runs one sweep of the cleaner now.
+    pub fn clean(&self) -> Result<SweepReport> {
+        let inner = self.inner();
+        let definitions = inner.catalog.committed(self)?;
+        let mut trees: HashMap<ObjectId, Tree> = inner.trees.read().clone();
+        for table in definitions.by_id.values() {
+            trees.insert(table.tree.object, table.tree);
+            for index in &table.indexes {
+                trees.insert(index.tree.object, index.tree);
+            }
+        }
+        trees.insert(inner.catalog.tree.object, inner.catalog.tree);
+        let stop = || inner.stopping.load(Ordering::Relaxed);
+        inner.cleaner.sweep(&inner.pool, &inner.txs, &inner.versions, &inner.ledger, &|object| trees.get(&object).copied(), &stop)
+    }
+
+    /// Finishes what recovery left: redo of all pages, knowledge of free space. For
+    /// databases without background threads.
+    pub fn finish_recovery(&self) -> Result<()> {
+        let inner = self.inner();
+        while inner.pool.redo_some(64)? > 0 {}
+        self.discover_space()
+    }
+
+    pub(crate) fn discover_space(&self) -> Result<()> {
+        let inner = self.inner();
+        let next = inner.txs.next_id();
+        for map in inner.pool.space().map_pages() {
+            if inner.stopping.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let adopted = inner.pool.space().flagged(&inner.pool, map, resurgam_page::space::PFS_ALLOCATED)?;
+            for (page, owner, _) in adopted {
+                if owner == resurgam_versions::VERSION_OBJECT {
+                    inner.versions.adopt(page, next);
+                }
+            }
+            inner.pool.space().discover(&inner.pool, map)?;
+        }
+        Ok(())
+    }
+
+    /// Writes dirty pages: for databases without background threads.
+    pub fn write_back(&self) -> Result<usize> {
+        self.inner().pool.write_back(resurgam_buffer::WriteGoal::Victims)
+    }
+
+    /// Stops background work, writes everything, and marks the folder as cleanly closed.
+    /// Transactions still open fail from here on.
+    pub fn close(&self) -> Result<()> {
+        let inner = self.inner();
+        if inner.closed.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.stop_background();
+        let closed = (|| {
+            inner.pool.write_all()?;
+            self.checkpoint()?;
+            let mut control = inner.control.lock();
+            let next = Control { clean: true, ..control.1 };
+            control.0.write(next)?;
+            control.1 = next;
+            Ok(())
+        })();
+        let log_closed = inner.log.close();
+        closed.and(log_closed)
+    }
+
+    pub(crate) fn stop_background(&self) {
+        let inner = self.inner();
+        inner.stopping.store(true, Ordering::SeqCst);
+        let background = inner.background.lock().take();
+        if let Some(background) = background {
+            background.join();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Not a clean close: the next open recovers. Threads hold weak references and end.
+        self.stopping.store(true, Ordering::SeqCst);
+        let _ = self.log.close();
+    }
+}
+
+fn open_pool(vfs: &Arc<dyn Vfs>, paths: &Paths, log: &Arc<Log>, options: &Options) -> Result<BufferPool> {
+    let config = PoolConfig { bytes: options.buffer_bytes, ..PoolConfig::default() };
+    BufferPool::open(vfs, &paths.data, &paths.double_write, Arc::clone(log), config)
+}
+
+fn read_boot(vfs: &Arc<dyn Vfs>, data: &Path) -> Result<Boot> {
+    let file = vfs.open(data, OpenMode::ReadOnly)?;
+    let mut page = PageBuf::zeroed();
+    file.read_exact_at(page.as_bytes_mut(), 0)?;
+    page.verify(PageId(0)).map_err(|fault| Error::corrupt(format!("the boot page of \"{}\" is damaged: {fault}", data.display())))?;
+    Boot::read(&page)
+}
+
+/// Makes a new database. A crash in between leaves the marker, and the next open starts over.
+fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, again: bool) -> Result<()> {
+    if again {
+        for path in [&paths.control, &paths.data, &paths.double_write] {
+            if vfs.exists(path)? {
+                vfs.remove(path)?;
+            }
+        }
+        if vfs.exists(&paths.log)? {
+            for name in vfs.list(&paths.log)? {
+                vfs.remove(&paths.log.join(name))?;
+            }
+        }
+    } else {
+        vfs.open(&paths.creating, OpenMode::Create)?;
+        vfs.sync_dir(dir)?;
+    }
+    let epoch = 1;
+    let config = LogConfig { segment_bytes: options.log_segment_bytes, ..LogConfig::default() };
+    let log = Log::create(Arc::clone(vfs), &paths.log, config, epoch)?;
+    let pool = open_pool(vfs, paths, &log, options)?;
+    let now = vfs.wall_clock_us();
+    let mut id = [0u8; 16];
+    id[..8].copy_from_slice(&vfs.random_u64().to_le_bytes());
+    id[8..].copy_from_slice(&vfs.random_u64().to_le_bytes());
+    pool.space().restore(1);
+    let mut mtr = Mtr::new(&pool);
+    let catalog = btree::create(&mut mtr, CATALOG_OBJECT)?;
+    let ledger = btree::create(&mut mtr, LEDGER_OBJECT)?;
+    mtr.commit()?;
+    let boot = Boot {
+        catalog_root: catalog.root,
+        catalog_object: catalog.object,
+        ledger_root: ledger.root,
+        ledger_object: ledger.object,
+        ..Boot::new(id, now)
+    };
+    let mut page = PageBuf::zeroed();
+    let mut body = Vec::new();
+    op::format(&mut body, PageType::Boot, 0, ObjectId::NONE, &[], None);
+    op::set_bytes(&mut body, boot::OFFSET as u16, &boot.encode());
+    op::apply(&mut page, PageId(0), &body, log.end_lsn())?;
+    page.seal();
+    debug_assert_eq!(page.as_bytes().len(), PAGE_SIZE);
+    pool.file().write_at(page.as_bytes(), 0)?;
+    pool.file().sync()?;
+    pool.write_all()?;
+    let txs = TxManager::new(TxId(1));
+    let (begin, _) = take_checkpoint(&log, &pool, &txs, || FIRST_USER_OBJECT)?;
+    log.close()?;
+    let control = Control { checkpoint: begin, epoch, segment_bytes: options.log_segment_bytes, clean: true };
+    ControlFile::create(vfs, &paths.control, control)?;
+    vfs.sync_dir(&paths.log)?;
+    vfs.sync_dir(dir)?;
+    vfs.remove(&paths.creating)?;
+    vfs.sync_dir(dir)?;
+    Ok(())
+}
+
+/// How long a background thread sleeps between looks.
+pub(crate) const TICK: Duration = Duration::from_millis(50);

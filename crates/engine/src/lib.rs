@@ -1,0 +1,59 @@
+//! The embedded transactional engine: a database of tables and indexes with transactions,
+//! range cursors, and recovery in constant time. No SQL and no async runtime.
+//!
+//! ```no_run
+//! use resurgam_engine::*;
+//! # fn main() -> Result<()> {
+//! let db = Database::open("./data", Options::default())?;
+//! let tx = db.begin(Isolation::ReadCommitted);
+//! let table = tx.create_table(TableSpec::new("public", "accounts")
+//!     .column("id", ColumnType::Int8)
+//!     .column("balance", ColumnType::Int8)
+//!     .primary_key(&["id"]))?.wait(|| unreachable!())?;
+//! tx.insert(&table, &[DatumRef::Int8(1), DatumRef::Int8(100)])?.done()?;
+//! tx.commit(Durability::Sync)?.wait()?;
+//! # Ok(()) }
+//! ```
+//!
+//! This crate composes; the algorithms are in the crates below it.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `database.rs` | open, create, close |
+//! | `background.rs` | write-back, checkpoints, redo, cleaning |
+//! | `options.rs` | settings |
+//! | `table.rs` | table definitions, and how rows become keys and values |
+//! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
+//! | `transaction.rs` | begin, statements, commit, rollback |
+//! | `rows.rs` | insert, update, delete with index maintenance |
+//! | `ddl.rs` | changes of definitions |
+//! | `view.rs` | point reads |
+//! | `cursor.rs` | range reads |
+//! | `status.rs` | what an operator can see |
+
+mod background;
+mod build;
+mod catalog;
+mod cursor;
+mod database;
+mod ddl;
+mod options;
+mod rows;
+mod status;
+mod table;
+mod transaction;
+mod view;
+
+pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
+pub use database::Database;
+pub use ddl::TableChange;
+pub use options::Options;
+pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
+pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};
+pub use resurgam_txn::LockWait;
+pub use resurgam_versions::{Seen, VersionCaps};
+pub use rows::BulkInserter;
+pub use status::{RecoveryReport, Stats};
+pub use table::{Column, ColumnSpec, Index, IndexSpec, RawRow, RowBuf, Table, TableSpec};
+pub use transaction::{Attempt, Change, CommitTicket, Durability, Isolation, StatementKind, Transaction};
+pub use view::ReadView;

@@ -1,0 +1,520 @@
+//! Insert, update and delete of a table's rows: the clustered row, its index entries, its
+//! large values.
+//!
+//! The steps of one row are several log groups. A step that cannot go ahead (a duplicate,
+//! another transaction in the way) takes back the steps before it, under the same
+//! transaction id, so that the caller may wait and try again, or carry on. A crash in
+//! between leaves what any crash leaves of an unfinished transaction.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use resurgam_base::{Error, ErrorKind, PageId, Result, TxId, limits::RECORD_BYTES_MAX};
+use resurgam_btree::Tree;
+use resurgam_buffer::{Access, Mtr};
+use resurgam_page::types::DatumRef;
+use resurgam_page::{LeafRecord, leaf};
+use resurgam_txn::LockWait;
+use resurgam_versions::{LedgerAction, Outcome, RowWriter, Seen, View, free_external, newest, write_external};
+
+use crate::table::{RawRow, RowBuf, Table};
+use crate::transaction::{Attempt, Change, Isolation, Transaction, WriteContext};
+
+/// Most bytes of a row's value that stay in the row; larger values move to overflow pages.
+const VALUE_IN_ROW_MAX: usize = 1500;
+/// A column shorter than this gains nothing by moving out.
+const EXTERNAL_MIN: usize = 64;
+
+/// What a step over several trees ended with.
+enum Steps {
+    Done,
+    Wait(TxId),
+    Duplicate(Option<usize>),
+    Change(Change),
+}
+
+impl Transaction {
+    fn writer<'a>(&'a self, context: &'a WriteContext, trust: bool) -> RowWriter<'a> {
+        let inner = self.0.db.inner();
+        let hidden_from = if context.bulk && !trust { context.xid } else { TxId(u64::MAX) };
+        RowWriter {
+            pool: &inner.pool,
+            store: &inner.versions,
+            view: View { txs: &inner.txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from },
+            tx: &context.active,
+            xid: context.xid,
+            caps: inner.options.versions,
+            trust,
+        }
+    }
+
+    fn wait_for(&self, context: &WriteContext, holder: TxId) -> Result<LockWait> {
+        self.0.db.inner().txs.wait_for(context.active.id, holder)
+    }
+
+    /// Inserts a row; one datum for each column.
+    ///
+    /// # Errors
+    /// `UniqueViolation` naming the constraint and the key; `NotNullViolation`;
+    /// `LimitExceeded`. The row is then not there, and the transaction may go on.
+    pub fn insert(&self, table: &Arc<Table>, row: &[DatumRef<'_>]) -> Result<Attempt<()>> {
+        self.insert_hinted(table, row, &mut None)
+    }
+
+    fn insert_hinted(&self, table: &Arc<Table>, row: &[DatumRef<'_>], hint: &mut Option<PageId>) -> Result<Attempt<()>> {
+        if let Some(wait) = self.lock_for_rows(table)? {
+            return Ok(Attempt::Wait(wait));
+        }
+        table.check_row(row)?;
+        let context = self.write_context()?;
+        let mut key = Vec::new();
+        table.key_of_row(row, || self.next_row_id(table), &mut key)?;
+        let encoded = self.encode_value(table, row, context.xid)?;
+        let steps = self.insert_steps(table, &context, row, &key, &encoded.bytes, hint);
+        if !matches!(steps, Ok(Steps::Done)) {
+            self.discard(&encoded.written)?;
+        }
+        match steps? {
+            Steps::Done | Steps::Change(_) => Ok(Attempt::Done(())),
+            Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(&context, holder)?)),
+            Steps::Duplicate(index) => Err(duplicate(table, index, row)),
+        }
+    }
+
+    fn insert_steps(&self, table: &Table, context: &WriteContext, row: &[DatumRef<'_>], key: &[u8], value: &[u8], hint: &mut Option<PageId>) -> Result<Steps> {
+        let writer = self.writer(context, false);
+        match writer.insert(table.tree, key, value, hint)? {
+            Outcome::Done => {}
+            Outcome::Wait(holder) => return Ok(Steps::Wait(holder)),
+            _ => return Ok(Steps::Duplicate(None)),
+        }
+        let steps = self.insert_entries(table, context, row, key, None)?;
+        if !matches!(steps, Steps::Done) {
+            self.take_back(context, table.tree, key)?;
+        }
+        Ok(steps)
+    }
+
+    /// Inserts the index entries of a row. With `old`, only into indexes whose entry differs.
+    fn insert_entries(&self, table: &Table, context: &WriteContext, row: &[DatumRef<'_>], key: &[u8], old: Option<(&[DatumRef<'_>], &[u8])>) -> Result<Steps> {
+        let writer = self.writer(context, true);
+        let mut done: Vec<(Tree, Vec<u8>)> = Vec::new();
+        for (at, index) in table.indexes.iter().enumerate() {
+            let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
+            table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
+            if let Some((old_row, old_key)) = old {
+                let (mut before, mut before_value) = (Vec::new(), Vec::new());
+                table.index_entry(at, old_row, old_key, &mut before, &mut before_value)?;
+                if before == entry_key && before_value == entry_value {
+                    continue;
+                }
+            }
+            let outcome = writer.insert(index.tree, &entry_key, &entry_value, &mut None)?;
+            if outcome == Outcome::Done {
+                done.push((index.tree, entry_key));
+                continue;
+            }
+            for (tree, entry) in done.iter().rev() {
+                self.take_back(context, *tree, entry)?;
+            }
+            return Ok(match outcome {
+                Outcome::Wait(holder) => Steps::Wait(holder),
+                _ => Steps::Duplicate(Some(at)),
+            });
+        }
+        Ok(Steps::Done)
+    }
+
+    /// Deletes the index entries of a row, except those that `new` has as well. Returns
+    /// what was deleted, to take it back.
+    fn delete_entries(&self, table: &Table, context: &WriteContext, row: &[DatumRef<'_>], key: &[u8], new: Option<(&[DatumRef<'_>], &[u8])>) -> Result<Vec<(Tree, Vec<u8>, Vec<u8>)>> {
+        let writer = self.writer(context, true);
+        let mut deleted = Vec::new();
+        for (at, index) in table.indexes.iter().enumerate() {
+            let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
+            table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
+            if let Some((new_row, new_key)) = new {
+                let (mut after, mut after_value) = (Vec::new(), Vec::new());
+                table.index_entry(at, new_row, new_key, &mut after, &mut after_value)?;
+                if after == entry_key && after_value == entry_value {
+                    continue;
+                }
+            }
+            match writer.delete(index.tree, &entry_key, Seen::Snapshot)? {
+                Outcome::Done => deleted.push((index.tree, entry_key, entry_value)),
+                other => {
+                    return Err(Error::corrupt(format!(
+                        "index \"{}\" has no live entry for a row of table \"{}\" ({other:?})",
+                        index.name, table.name
+                    )));
+                }
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Takes back an insert of this transaction.
+    fn take_back(&self, context: &WriteContext, tree: Tree, key: &[u8]) -> Result<()> {
+        match self.writer(context, true).delete(tree, key, Seen::Snapshot)? {
+            Outcome::Done | Outcome::Gone => Ok(()),
+            other => Err(Error::internal(format!("an insert could not be taken back: {other:?}"))),
+        }
+    }
+
+    /// Gives the row under the encoded clustered key new content.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`]; in REPEATABLE READ, `SerializationFailure` where READ
+    /// COMMITTED reports [`Change::Changed`] or [`Change::Gone`] of a row that was seen.
+    pub fn update(&self, table: &Arc<Table>, key: &[u8], seen: Seen, new_row: &[DatumRef<'_>]) -> Result<Attempt<Change>> {
+        if let Some(wait) = self.lock_for_rows(table)? {
+            return Ok(Attempt::Wait(wait));
+        }
+        table.check_row(new_row)?;
+        let context = self.write_context()?;
+        let mut new_key = Vec::new();
+        if table.primary_key.is_empty() {
+            new_key.extend_from_slice(key);
+        } else {
+            table.key_of_row(new_row, || Ok(0), &mut new_key)?;
+        }
+        let simple = table.indexes.is_empty() && new_key == key && !table.may_hold_external();
+        let encoded = self.encode_value(table, new_row, context.xid)?;
+        if simple {
+            let outcome = self.writer(&context, false).update(table.tree, key, &encoded.bytes, seen)?;
+            return self.changed(&context, outcome);
+        }
+        let steps = self.update_steps(table, &context, key, seen, new_row, &new_key, &encoded.bytes);
+        if !matches!(steps, Ok(Steps::Done)) {
+            self.discard(&encoded.written)?;
+        }
+        match steps? {
+            Steps::Done => Ok(Attempt::Done(Change::Done)),
+            Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(&context, holder)?)),
+            Steps::Duplicate(index) => Err(duplicate(table, index, new_row)),
+            Steps::Change(change) => self.change(change),
+        }
+    }
+
+    fn update_steps(&self, table: &Arc<Table>, context: &WriteContext, key: &[u8], seen: Seen, new_row: &[DatumRef<'_>], new_key: &[u8], value: &[u8]) -> Result<Steps> {
+        let writer = self.writer(context, false);
+        // The row as it is now, for its index entries and large values; the write checks
+        // that it is the one that was seen.
+        let mut old = RowBuf::default();
+        if self.newest_row(table, key, context, &mut old)?.is_none() {
+            let outcome = writer.delete_check(table.tree, key, seen)?;
+            return Ok(step_of(outcome));
+        }
+        let moved = new_key != key;
+        let outcome = if moved { writer.delete(table.tree, key, seen)? } else { writer.update(table.tree, key, value, seen)? };
+        if outcome != Outcome::Done {
+            return Ok(step_of(outcome));
+        }
+        let old_row = table.all_columns(old.raw())?;
+        if moved {
+            let inserted = self.writer(context, true).insert(table.tree, new_key, value, &mut None)?;
+            if inserted != Outcome::Done {
+                self.restore(context, table.tree, key, &old.value)?;
+                return Ok(match inserted {
+                    Outcome::Wait(holder) => Steps::Wait(holder),
+                    _ => Steps::Duplicate(None),
+                });
+            }
+        }
+        let deleted = self.delete_entries(table, context, &old_row, key, Some((new_row, new_key)))?;
+        let steps = self.insert_entries(table, context, new_row, new_key, Some((&old_row, key)))?;
+        if !matches!(steps, Steps::Done) {
+            for (tree, entry, entry_value) in &deleted {
+                self.restore(context, *tree, entry, entry_value)?;
+            }
+            if moved {
+                self.take_back(context, table.tree, new_key)?;
+            }
+            self.restore(context, table.tree, key, &old.value)?;
+            return Ok(steps);
+        }
+        let kept = table.externals(new_row);
+        self.drop_externals(context, table.externals(&old_row).into_iter().filter(|p| !kept.contains(p)))?;
+        Ok(Steps::Done)
+    }
+
+    /// Brings back what this transaction has just deleted or changed.
+    fn restore(&self, context: &WriteContext, tree: Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        let writer = self.writer(context, true);
+        let outcome = match writer.update(tree, key, value, Seen::Snapshot)? {
+            Outcome::Gone => writer.insert(tree, key, value, &mut None)?,
+            other => other,
+        };
+        if outcome != Outcome::Done {
+            return Err(Error::internal(format!("a change could not be taken back: {outcome:?}")));
+        }
+        Ok(())
+    }
+
+    /// Deletes the row under the encoded clustered key.
+    pub fn delete(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
+        if let Some(wait) = self.lock_for_rows(table)? {
+            return Ok(Attempt::Wait(wait));
+        }
+        let context = self.write_context()?;
+        let plain = table.indexes.is_empty() && !table.may_hold_external();
+        let mut old = RowBuf::default();
+        let found = !plain && self.newest_row(table, key, &context, &mut old)?.is_some();
+        let outcome = self.writer(&context, false).delete(table.tree, key, seen)?;
+        if outcome == Outcome::Done && found {
+            let old_row = table.all_columns(old.raw())?;
+            self.delete_entries(table, &context, &old_row, key, None)?;
+            self.drop_externals(&context, table.externals(&old_row).into_iter())?;
+        }
+        self.changed(&context, outcome)
+    }
+
+    /// Checks that the row may be written by this transaction, and leaves it locked by
+    /// giving it a new version of the same content (SELECT … FOR UPDATE).
+    pub fn lock_row(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
+        if let Some(wait) = self.lock_for_rows(table)? {
+            return Ok(Attempt::Wait(wait));
+        }
+        let context = self.write_context()?;
+        let mut row = RowBuf::default();
+        if self.newest_row(table, key, &context, &mut row)?.is_none() {
+            let outcome = self.writer(&context, false).delete_check(table.tree, key, seen)?;
+            return self.changed(&context, outcome);
+        }
+        let outcome = self.writer(&context, false).update(table.tree, key, &row.value, seen)?;
+        self.changed(&context, outcome)
+    }
+
+    /// The newest committed (or own) row under a key, after [`Change::Changed`].
+    pub fn latest(&self, table: &Arc<Table>, key: &[u8], row: &mut RowBuf) -> Result<Option<Seen>> {
+        let context = self.write_context()?;
+        Ok(self.newest_row(table, key, &context, row)?.map(Seen::Version))
+    }
+
+    fn newest_row(&self, table: &Table, key: &[u8], context: &WriteContext, row: &mut RowBuf) -> Result<Option<TxId>> {
+        let inner = self.0.db.inner();
+        let page = table.tree.read_leaf(&inner.pool, key, Access::Point)?;
+        let Ok(slot) = leaf::search(&page, key) else { return Ok(None) };
+        let record = LeafRecord::parse(page.record(slot)?)?;
+        let view = View { txs: &inner.txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from: TxId(u64::MAX) };
+        let found = newest(&inner.pool, &record, &view, &mut row.value)?;
+        row.key.clear();
+        row.key.extend_from_slice(key);
+        Ok(found)
+    }
+
+    fn changed(&self, context: &WriteContext, outcome: Outcome) -> Result<Attempt<Change>> {
+        match step_of(outcome) {
+            Steps::Done => Ok(Attempt::Done(Change::Done)),
+            Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(context, holder)?)),
+            Steps::Change(change) => self.change(change),
+            Steps::Duplicate(_) => Err(Error::internal("a duplicate without an insert")),
+        }
+    }
+
+    fn change(&self, change: Change) -> Result<Attempt<Change>> {
+        if self.0.isolation == Isolation::RepeatableRead && matches!(change, Change::Changed | Change::Gone) {
+            return Err(Error::new(ErrorKind::SerializationFailure, "could not serialize access due to concurrent update")
+                .with_hint("Retry the transaction."));
+        }
+        Ok(Attempt::Done(change))
+    }
+
+    fn next_row_id(&self, table: &Table) -> Result<u64> {
+        let next = &table.next_row_id;
+        if next.load(Ordering::Relaxed) == 0 {
+            let last = table.tree.last_key(&self.0.db.inner().pool)?;
+            let start = match last {
+                None => 1,
+                Some(key) => match resurgam_page::key::decode_column(&key, &table.key_columns, 0)?.as_ref() {
+                    DatumRef::Int8(id) => id as u64 + 1,
+                    _ => return Err(Error::corrupt(format!("a row of table {} has no row id", table.name))),
+                },
+            };
+            let _ = next.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        Ok(next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Encodes the value of a row; columns that make it too long go to overflow pages.
+    fn encode_value(&self, table: &Table, row: &[DatumRef<'_>], xid: TxId) -> Result<Encoded> {
+        let mut values = table.value_datums(row);
+        let mut bytes = Vec::new();
+        let mut written = Vec::new();
+        let variable: usize = values.iter().map(datum_len).sum();
+        if variable <= VALUE_IN_ROW_MAX {
+            table.layout.encode(&values, &mut bytes)?;
+            if bytes.len() <= VALUE_IN_ROW_MAX {
+                return Ok(Encoded { bytes, written });
+            }
+        }
+        loop {
+            let total: usize = values.iter().map(datum_len).sum();
+            if total <= VALUE_IN_ROW_MAX {
+                bytes.clear();
+                table.layout.encode(&values, &mut bytes)?;
+                if bytes.len() <= VALUE_IN_ROW_MAX.min(RECORD_BYTES_MAX) {
+                    return Ok(Encoded { bytes, written });
+                }
+            }
+            let longest = values
+                .iter()
+                .enumerate()
+                .filter(|(_, d)| matches!(d, DatumRef::Text(_) | DatumRef::Bytes(_)))
+                .max_by_key(|(_, d)| datum_len(d))
+                .map(|(at, d)| (at, datum_len(d)));
+            let Some((at, len)) = longest.filter(|(_, len)| *len >= EXTERNAL_MIN) else {
+                self.discard(&written)?;
+                return Err(Error::new(
+                    ErrorKind::LimitExceeded,
+                    format!("row is too big: its short columns alone need more than {VALUE_IN_ROW_MAX} bytes"),
+                ));
+            };
+            let (data, is_text): (&[u8], bool) = match &values[at] {
+                DatumRef::Text(text) => (text.as_bytes(), true),
+                DatumRef::Bytes(bytes) => (bytes, false),
+                _ => return Err(Error::internal("no long column")),
+            };
+            debug_assert_eq!(len, data.len());
+            let external = write_external(&self.0.db.inner().pool, xid, data, is_text)?;
+            written.push(external.page);
+            values[at] = DatumRef::External(external);
+        }
+    }
+
+    /// Frees large values that were written for a row that did not come to be.
+    fn discard(&self, written: &[PageId]) -> Result<()> {
+        let pool = &self.0.db.inner().pool;
+        for first in written {
+            let mut at = *first;
+            while at.is_some() {
+                let mut mtr = Mtr::new(pool);
+                let Some(next) = free_external(&mut mtr, at)? else { break };
+                mtr.commit()?;
+                at = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes large values that this transaction no longer refers to.
+    fn drop_externals(&self, context: &WriteContext, pages: impl Iterator<Item = PageId>) -> Result<()> {
+        let inner = self.0.db.inner();
+        for page in pages {
+            inner.ledger.add(&inner.pool, context.xid, LedgerAction::ValueIfCommitted(page))?;
+        }
+        Ok(())
+    }
+
+    /// An inserter for many rows of one table: like [`Transaction::insert`], faster.
+    pub fn bulk_insert(&self, table: &Arc<Table>) -> BulkInserter {
+        BulkInserter { tx: self.clone(), table: Arc::clone(table), hint: None, rows: 0 }
+    }
+}
+
+struct Encoded {
+    bytes: Vec<u8>,
+    /// First pages of large values written for it.
+    written: Vec<PageId>,
+}
+
+fn datum_len(datum: &DatumRef<'_>) -> usize {
+    match datum {
+        DatumRef::Text(text) => text.len(),
+        DatumRef::Bytes(bytes) => bytes.len(),
+        DatumRef::External(_) => 20,
+        _ => 8,
+    }
+}
+
+fn step_of(outcome: Outcome) -> Steps {
+    match outcome {
+        Outcome::Done => Steps::Done,
+        Outcome::Wait(holder) => Steps::Wait(holder),
+        Outcome::Duplicate => Steps::Duplicate(None),
+        Outcome::Changed => Steps::Change(Change::Changed),
+        Outcome::Gone => Steps::Change(Change::Gone),
+        Outcome::SelfModified => Steps::Change(Change::SelfModified),
+    }
+}
+
+/// The error of a duplicate key, worded as PostgreSQL's.
+pub(crate) fn duplicate(table: &Table, index: Option<usize>, row: &[DatumRef<'_>]) -> Error {
+    let (name, columns) = match index {
+        None => (table.primary_key_name.as_str(), &table.primary_key),
+        Some(at) => (table.indexes[at].name.as_str(), &table.indexes[at].columns),
+    };
+    let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
+    let values: Vec<String> = columns.iter().map(|c| display(&row[*c], table.columns[*c].ty)).collect();
+    Error::new(ErrorKind::UniqueViolation, format!("duplicate key value violates unique constraint \"{name}\""))
+        .with_detail(format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")))
+}
+
+fn display(datum: &DatumRef<'_>, ty: resurgam_page::types::ColumnType) -> String {
+    match datum {
+        DatumRef::Null => "null".into(),
+        DatumRef::Bool(b) => if *b { "t".into() } else { "f".into() },
+        DatumRef::Int2(v) => v.to_string(),
+        DatumRef::Int4(v) | DatumRef::Date(v) => v.to_string(),
+        DatumRef::Int8(v) | DatumRef::Time(v) | DatumRef::Timestamp(v) | DatumRef::TimestampTz(v) => v.to_string(),
+        DatumRef::Float4(v) => v.to_string(),
+        DatumRef::Float8(v) => v.to_string(),
+        DatumRef::Numeric(v) => match ty {
+            resurgam_page::types::ColumnType::Numeric { scale, .. } if scale > 0 => {
+                let digits = format!("{:0>width$}", v.unsigned_abs(), width = scale as usize + 1);
+                let (whole, fraction) = digits.split_at(digits.len() - scale as usize);
+                format!("{}{whole}.{fraction}", if *v < 0 { "-" } else { "" })
+            }
+            _ => v.to_string(),
+        },
+        DatumRef::Text(text) => (*text).into(),
+        DatumRef::Bytes(bytes) => bytes.iter().fold("\\x".into(), |s, b| format!("{s}{b:02x}")),
+        DatumRef::Uuid(u) => {
+            let hex: String = u.iter().map(|b| format!("{b:02x}")).collect();
+            format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+        }
+        DatumRef::External(_) => "(large value)".into(),
+    }
+}
+
+impl Table {
+    /// All columns of a row.
+    pub(crate) fn all_columns<'a>(&'a self, row: RawRow<'a>) -> Result<Vec<DatumRef<'a>>> {
+        (0..self.columns.len()).map(|i| self.column(row, i)).collect()
+    }
+    fn may_hold_external(&self) -> bool {
+        self.value_types.iter().any(|t| t.fixed_width().is_none())
+    }
+    fn externals(&self, row: &[DatumRef<'_>]) -> Vec<PageId> {
+        row.iter()
+            .filter_map(|d| match d {
+                DatumRef::External(e) => Some(e.page),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// See [`Transaction::bulk_insert`].
+pub struct BulkInserter {
+    tx: Transaction,
+    table: Arc<Table>,
+    /// The leaf of the last row: ascending keys need no descent.
+    hint: Option<PageId>,
+    rows: u64,
+}
+
+impl BulkInserter {
+    /// Inserts a row.
+    pub fn push(&mut self, row: &[DatumRef<'_>]) -> Result<Attempt<()>> {
+        let attempt = self.tx.insert_hinted(&self.table, row, &mut self.hint)?;
+        if matches!(attempt, Attempt::Done(())) {
+            self.rows += 1;
+        }
+        Ok(attempt)
+    }
+    /// Rows inserted.
+    pub fn finish(self) -> u64 {
+        self.rows
+    }
+}

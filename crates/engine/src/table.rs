@@ -1,0 +1,420 @@
+//! Table definitions, and how rows become keys and values.
+//!
+//! A table is a tree clustered on its primary key, or on a hidden row id. The key holds the
+//! primary-key columns in order-preserving form, the value holds the rest (and key columns
+//! of type bytea, whose key form cannot be borrowed from).
+//!
+//! An index is a tree. Of a unique index whose columns are all set the key is just those
+//! columns, so that two transactions that insert the same key meet at one record; otherwise
+//! the clustered key follows the columns. The value is the clustered key, or empty when the
+//! key ends with it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result, limits};
+use resurgam_btree::Tree;
+use resurgam_page::codec::{Reader, put_counted};
+use resurgam_page::key::{self, KeyColumn};
+use resurgam_page::row::RowLayout;
+use resurgam_page::types::{ColumnType, DatumRef};
+
+/// Version of the definition's encoding.
+const ENCODING: u8 = 1;
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    pub name: String,
+    pub ty: ColumnType,
+    pub nullable: bool,
+    /// The DEFAULT expression as SQL text; its meaning is the SQL layer's.
+    pub default_sql: Option<String>,
+    pub(crate) place: Place,
+}
+
+/// Where a column is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Position in the key.
+    Key(u16),
+    /// Position in the value.
+    Value(u16),
+}
+
+/// An index of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Index {
+    pub id: u32,
+    pub name: String,
+    /// Positions in [`Table::columns`].
+    pub columns: Vec<usize>,
+    pub unique: bool,
+    /// It implements a UNIQUE constraint of that name.
+    pub constraint: bool,
+    pub(crate) tree: Tree,
+}
+
+/// A table as a transaction sees it.
+#[derive(Debug)]
+pub struct Table {
+    pub id: u32,
+    pub schema: String,
+    pub name: String,
+    pub columns: Vec<Column>,
+    /// Positions in `columns`; empty = hidden row id.
+    pub primary_key: Vec<usize>,
+    pub primary_key_name: String,
+    pub indexes: Vec<Index>,
+    pub(crate) tree: Tree,
+    /// Raised by every change of the definition.
+    pub(crate) generation: u64,
+    /// Types of everything in the value, dropped columns included.
+    pub(crate) value_types: Vec<ColumnType>,
+    pub(crate) layout: RowLayout,
+    pub(crate) key_columns: Vec<KeyColumn>,
+    pub(crate) index_keys: Vec<Vec<KeyColumn>>,
+    /// Next hidden row id; 0 = not known yet. Shared by all definitions of the same tree.
+    pub(crate) next_row_id: Arc<AtomicU64>,
+}
+
+/// A clustered key and the encoded columns beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct RawRow<'a> {
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+}
+
+/// Room for one row.
+#[derive(Clone, Debug, Default)]
+pub struct RowBuf {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+}
+
+impl RowBuf {
+    pub fn raw(&self) -> RawRow<'_> {
+        RawRow { key: &self.key, value: &self.value }
+    }
+}
+
+/// A column to be created.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnSpec {
+    pub name: String,
+    pub ty: ColumnType,
+    pub nullable: bool,
+    pub default_sql: Option<String>,
+}
+
+/// An index to be created.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexSpec {
+    pub name: String,
+    pub columns: Vec<usize>,
+    pub unique: bool,
+    pub constraint: bool,
+}
+
+/// A table to be created.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableSpec {
+    pub schema: String,
+    pub name: String,
+    pub columns: Vec<ColumnSpec>,
+    /// Constraint name and columns.
+    pub primary_key: Option<(String, Vec<usize>)>,
+    pub indexes: Vec<IndexSpec>,
+}
+
+impl TableSpec {
+    /// A table without columns yet.
+    pub fn new(schema: &str, name: &str) -> Self {
+        Self { schema: schema.into(), name: name.into(), columns: Vec::new(), primary_key: None, indexes: Vec::new() }
+    }
+    /// Adds a nullable column.
+    pub fn column(mut self, name: &str, ty: ColumnType) -> Self {
+        self.columns.push(ColumnSpec { name: name.into(), ty, nullable: true, default_sql: None });
+        self
+    }
+    /// Sets the primary key by column names; unknown names are ignored.
+    pub fn primary_key(mut self, names: &[&str]) -> Self {
+        let at = names.iter().filter_map(|n| self.columns.iter().position(|c| c.name == *n)).collect();
+        self.primary_key = Some((format!("{}_pkey", self.name), at));
+        self
+    }
+    /// Adds an index by column names; unknown names are ignored.
+    pub fn index(mut self, name: &str, names: &[&str], unique: bool) -> Self {
+        let columns = names.iter().filter_map(|n| self.columns.iter().position(|c| c.name == *n)).collect();
+        self.indexes.push(IndexSpec { name: name.into(), columns, unique, constraint: false });
+        self
+    }
+}
+
+/// The parts of a definition that are stored.
+pub(crate) struct Parts {
+    pub id: u32,
+    pub schema: String,
+    pub name: String,
+    pub columns: Vec<Column>,
+    pub primary_key: Vec<usize>,
+    pub primary_key_name: String,
+    pub indexes: Vec<Index>,
+    pub tree: Tree,
+    pub generation: u64,
+    pub value_types: Vec<ColumnType>,
+}
+
+impl Parts {
+    pub fn of(table: &Table) -> Self {
+        Self {
+            id: table.id,
+            schema: table.schema.clone(),
+            name: table.name.clone(),
+            columns: table.columns.clone(),
+            primary_key: table.primary_key.clone(),
+            primary_key_name: table.primary_key_name.clone(),
+            indexes: table.indexes.clone(),
+            tree: table.tree,
+            generation: table.generation,
+            value_types: table.value_types.clone(),
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![ENCODING];
+        out.extend_from_slice(&self.id.to_le_bytes());
+        out.extend_from_slice(&self.generation.to_le_bytes());
+        put_counted(&mut out, self.schema.as_bytes());
+        put_counted(&mut out, self.name.as_bytes());
+        put_counted(&mut out, self.primary_key_name.as_bytes());
+        put_tree(&mut out, self.tree);
+        put_positions(&mut out, &self.primary_key);
+        out.extend_from_slice(&(self.value_types.len() as u16).to_le_bytes());
+        for ty in &self.value_types {
+            ty.encode_into(&mut out);
+        }
+        out.extend_from_slice(&(self.columns.len() as u16).to_le_bytes());
+        for column in &self.columns {
+            put_counted(&mut out, column.name.as_bytes());
+            column.ty.encode_into(&mut out);
+            let (kind, at) = match column.place {
+                Place::Key(at) => (0u8, at),
+                Place::Value(at) => (1, at),
+            };
+            out.push(kind | u8::from(column.nullable) << 1 | u8::from(column.default_sql.is_some()) << 2);
+            out.extend_from_slice(&at.to_le_bytes());
+            if let Some(sql) = &column.default_sql {
+                put_counted(&mut out, sql.as_bytes());
+            }
+        }
+        out.extend_from_slice(&(self.indexes.len() as u16).to_le_bytes());
+        for index in &self.indexes {
+            out.extend_from_slice(&index.id.to_le_bytes());
+            put_counted(&mut out, index.name.as_bytes());
+            out.push(u8::from(index.unique) | u8::from(index.constraint) << 1);
+            put_positions(&mut out, &index.columns);
+            put_tree(&mut out, index.tree);
+        }
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut r = Reader::new(bytes, "table definition");
+        if r.u8()? != ENCODING {
+            return Err(Error::new(ErrorKind::NewerFormat, "a table definition was written by a newer version"));
+        }
+        let id = r.u32()?;
+        let generation = r.u64()?;
+        let schema = text(&mut r)?;
+        let name = text(&mut r)?;
+        let primary_key_name = text(&mut r)?;
+        let tree = read_tree(&mut r)?;
+        let primary_key = positions(&mut r)?;
+        let mut value_types = Vec::new();
+        for _ in 0..r.u16()? {
+            value_types.push(ColumnType::decode(&mut r)?);
+        }
+        let mut columns = Vec::new();
+        for _ in 0..r.u16()? {
+            let name = text(&mut r)?;
+            let ty = ColumnType::decode(&mut r)?;
+            let flags = r.u8()?;
+            let at = r.u16()?;
+            let place = if flags & 1 == 0 { Place::Key(at) } else { Place::Value(at) };
+            let default_sql = if flags & 4 != 0 { Some(text(&mut r)?) } else { None };
+            columns.push(Column { name, ty, nullable: flags & 2 != 0, default_sql, place });
+        }
+        let mut indexes = Vec::new();
+        for _ in 0..r.u16()? {
+            let id = r.u32()?;
+            let name = text(&mut r)?;
+            let flags = r.u8()?;
+            let columns = positions(&mut r)?;
+            indexes.push(Index { id, name, columns, unique: flags & 1 != 0, constraint: flags & 2 != 0, tree: read_tree(&mut r)? });
+        }
+        let fine = primary_key.iter().chain(indexes.iter().flat_map(|i| &i.columns)).all(|c| *c < columns.len())
+            && columns.iter().all(|c| match c.place {
+                Place::Key(at) => (at as usize) < primary_key.len(),
+                Place::Value(at) => value_types.get(at as usize) == Some(&c.ty),
+            });
+        if !fine {
+            return Err(r.bad("a column that does not exist"));
+        }
+        Ok(Self { id, schema, name, columns, primary_key, primary_key_name, indexes, tree, generation, value_types })
+    }
+
+    /// Completes the definition.
+    pub fn build(self, next_row_id: Arc<AtomicU64>) -> Table {
+        let key_columns: Vec<KeyColumn> = if self.primary_key.is_empty() {
+            vec![KeyColumn::ascending(ColumnType::Int8)]
+        } else {
+            self.primary_key.iter().map(|c| KeyColumn::ascending(self.columns[*c].ty)).collect()
+        };
+        let index_keys = self
+            .indexes
+            .iter()
+            .map(|i| i.columns.iter().map(|c| KeyColumn::ascending(self.columns[*c].ty)).collect())
+            .collect();
+        Table {
+            layout: RowLayout::new(&self.value_types),
+            id: self.id,
+            schema: self.schema,
+            name: self.name,
+            columns: self.columns,
+            primary_key: self.primary_key,
+            primary_key_name: self.primary_key_name,
+            indexes: self.indexes,
+            tree: self.tree,
+            generation: self.generation,
+            value_types: self.value_types,
+            key_columns,
+            index_keys,
+            next_row_id,
+        }
+    }
+}
+
+fn put_tree(out: &mut Vec<u8>, tree: Tree) {
+    out.extend_from_slice(&tree.root.0.to_le_bytes());
+    out.extend_from_slice(&tree.object.0.to_le_bytes());
+}
+fn read_tree(r: &mut Reader<'_>) -> Result<Tree> {
+    Ok(Tree { root: PageId(r.u64()?), object: ObjectId(r.u32()?) })
+}
+fn put_positions(out: &mut Vec<u8>, positions: &[usize]) {
+    out.extend_from_slice(&(positions.len() as u16).to_le_bytes());
+    for at in positions {
+        out.extend_from_slice(&(*at as u16).to_le_bytes());
+    }
+}
+fn positions(r: &mut Reader<'_>) -> Result<Vec<usize>> {
+    let count = r.u16()?;
+    (0..count).map(|_| r.u16().map(usize::from)).collect()
+}
+fn text(r: &mut Reader<'_>) -> Result<String> {
+    let bytes = r.counted()?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| r.bad("a name that is not UTF-8"))
+}
+
+impl Table {
+    /// Decodes one column of a row. A large value comes as [`DatumRef::External`], to be
+    /// read with [`crate::ReadView::read_external`].
+    #[inline]
+    pub fn column<'a>(&'a self, row: RawRow<'a>, i: usize) -> Result<DatumRef<'a>> {
+        let Some(column) = self.columns.get(i) else {
+            return Err(Error::internal(format!("table {} has no column {i}", self.name)));
+        };
+        match column.place {
+            Place::Value(at) => self.layout.column(row.value, at as usize),
+            Place::Key(at) => match key::decode_column(row.key, &self.key_columns, at as usize)? {
+                key::KeyDatum::Ref(datum) => Ok(datum),
+                key::KeyDatum::Owned(_) => Err(Error::corrupt(format!(
+                    "the key of a row of table {} holds a zero byte in text",
+                    self.name
+                ))),
+            },
+        }
+    }
+
+    /// Appends the clustered key of primary-key values; fewer values make a prefix.
+    pub fn encode_key(&self, values: &[DatumRef<'_>], out: &mut Vec<u8>) -> Result<()> {
+        key::encode(values, &self.key_columns, out)
+    }
+
+    /// Appends the key prefix of an index's column values.
+    pub fn encode_index_key(&self, index: usize, values: &[DatumRef<'_>], out: &mut Vec<u8>) -> Result<()> {
+        match self.index_keys.get(index) {
+            Some(columns) => key::encode(values, columns, out),
+            None => Err(Error::internal(format!("table {} has no index {index}", self.name))),
+        }
+    }
+
+    /// The clustered key of a whole row; `row_id` when there is no primary key.
+    pub(crate) fn key_of_row(&self, row: &[DatumRef<'_>], row_id: impl FnOnce() -> Result<u64>, out: &mut Vec<u8>) -> Result<()> {
+        if self.primary_key.is_empty() {
+            return self.encode_key(&[DatumRef::Int8(row_id()? as i64)], out);
+        }
+        let mut values = Vec::with_capacity(self.primary_key.len());
+        for at in &self.primary_key {
+            values.push(row[*at]);
+        }
+        self.encode_key(&values, out)
+    }
+
+    /// The columns of a row that go into its value, in their places; dropped ones NULL.
+    pub(crate) fn value_datums<'d>(&self, row: &[DatumRef<'d>]) -> Vec<DatumRef<'d>> {
+        let mut values = vec![DatumRef::Null; self.value_types.len()];
+        for (column, datum) in self.columns.iter().zip(row) {
+            if let Place::Value(at) = column.place {
+                values[at as usize] = *datum;
+            }
+        }
+        values
+    }
+
+    /// Key and value of an index entry for a row with clustered key `key`.
+    pub(crate) fn index_entry(&self, index: usize, row: &[DatumRef<'_>], key: &[u8], out_key: &mut Vec<u8>, out_value: &mut Vec<u8>) -> Result<()> {
+        let definition = &self.indexes[index];
+        let values: Vec<DatumRef<'_>> = definition.columns.iter().map(|c| row[*c]).collect();
+        self.encode_index_key(index, &values, out_key)?;
+        if definition.unique && !values.iter().any(DatumRef::is_null) {
+            out_value.extend_from_slice(key);
+        } else {
+            out_key.extend_from_slice(key);
+            if out_key.len() > limits::KEY_BYTES_MAX {
+                return Err(Error::new(
+                    ErrorKind::LimitExceeded,
+                    format!("index row size {} exceeds maximum {} for index \"{}\"", out_key.len(), limits::KEY_BYTES_MAX, definition.name),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The clustered key that an index entry leads to.
+    pub(crate) fn clustered_key<'a>(&self, index: usize, entry_key: &'a [u8], entry_value: &'a [u8]) -> Result<&'a [u8]> {
+        if !entry_value.is_empty() {
+            return Ok(entry_value);
+        }
+        let columns = &self.index_keys[index];
+        let at = key::column_offset(entry_key, columns, columns.len())?;
+        entry_key.get(at..).ok_or_else(|| Error::corrupt(format!("an entry of index {} has no row key", self.indexes[index].name)))
+    }
+
+    /// Checks NOT NULL and the number of values.
+    pub(crate) fn check_row(&self, row: &[DatumRef<'_>]) -> Result<()> {
+        if row.len() != self.columns.len() {
+            return Err(Error::internal(format!("{} values for the {} columns of table {}", row.len(), self.columns.len(), self.name)));
+        }
+        for (column, datum) in self.columns.iter().zip(row) {
+            if !column.nullable && datum.is_null() {
+                return Err(Error::new(
+                    ErrorKind::NotNullViolation,
+                    format!("null value in column \"{}\" of relation \"{}\" violates not-null constraint", column.name, self.name),
+                ));
+            }
+        }
+        Ok(())
+    }
+}

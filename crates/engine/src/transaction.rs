@@ -1,0 +1,458 @@
+//! Transactions: begin, statements, commit, rollback.
+//!
+//! A transaction gets an id at its first write. A statement that writes many rows runs
+//! under a sub-transaction id of its own when the transaction has written before, so that
+//! it never meets its own rows.
+//!
+//! Nothing here waits. A lock or a commit hands out a future.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, Result, TxId};
+use resurgam_log::{FlushTicket, Group, RecordKind};
+use resurgam_recovery::TxRecord;
+use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Status};
+
+use crate::catalog::OwnCatalog;
+use crate::database::Database;
+use crate::table::Table;
+use crate::view::ReadView;
+
+/// Isolation levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each statement sees what was committed when it began.
+    ReadCommitted,
+    /// All statements see what was committed when the first began.
+    RepeatableRead,
+}
+
+/// What a statement will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatementKind {
+    Read,
+    /// Writes at most one row of a table, after all its reads.
+    PointWrite,
+    /// Any other writer.
+    BulkWrite,
+}
+
+/// Whether a commit waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    Sync,
+    /// Acknowledge at once; a crash may lose the transaction, whole.
+    Async,
+}
+
+/// An operation that may have to wait for another transaction first.
+#[must_use]
+pub enum Attempt<T> {
+    Done(T),
+    /// Wait for this, then call again.
+    Wait(LockWait),
+}
+
+impl<T> Attempt<T> {
+    /// The result, if nothing is in the way; an error otherwise.
+    pub fn done(self) -> Result<T> {
+        match self {
+            Self::Done(value) => Ok(value),
+            Self::Wait(_) => Err(Error::new(ErrorKind::LockNotAvailable, "another transaction is in the way")),
+        }
+    }
+    /// The result, blocking and calling `again` as long as something is in the way.
+    pub fn wait(self, mut again: impl FnMut() -> Result<Attempt<T>>) -> Result<T> {
+        let mut attempt = self;
+        loop {
+            match attempt {
+                Self::Done(value) => return Ok(value),
+                Self::Wait(wait) => {
+                    wait.wait()?;
+                    attempt = again()?;
+                }
+            }
+        }
+    }
+}
+
+/// What became of an update or delete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Done,
+    /// The newest committed version is not the one that was seen (READ COMMITTED only).
+    Changed,
+    /// The row is deleted.
+    Gone,
+    /// This statement changed it already.
+    SelfModified,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Committed,
+    RolledBack,
+}
+
+pub(crate) struct TxState {
+    phase: Phase,
+    pub active: Option<Arc<ActiveTx>>,
+    /// Id under which rows are written now.
+    pub xid: TxId,
+    /// The current statement writes many rows.
+    pub bulk: bool,
+    pub snapshot: Option<Arc<SnapshotHold>>,
+    locked: Vec<ObjectId>,
+    pub catalog: OwnCatalog,
+}
+
+pub(crate) struct TxInner {
+    pub db: Database,
+    pub isolation: Isolation,
+    pub state: Mutex<TxState>,
+}
+
+/// A transaction. Dropping the last clone of an unfinished one rolls it back.
+#[derive(Clone)]
+pub struct Transaction(pub(crate) Arc<TxInner>);
+
+/// What a row operation needs of its transaction.
+pub(crate) struct WriteContext {
+    pub active: Arc<ActiveTx>,
+    pub xid: TxId,
+    pub bulk: bool,
+    pub snapshot: Arc<SnapshotHold>,
+    pub own_catalog: bool,
+}
+
+impl Transaction {
+    pub(crate) fn begin(db: &Database, isolation: Isolation) -> Self {
+        Self(Arc::new(TxInner {
+            db: db.clone(),
+            isolation,
+            state: Mutex::new(TxState {
+                phase: Phase::Open,
+                active: None,
+                xid: TxId::NONE,
+                bulk: false,
+                snapshot: None,
+                locked: Vec::new(),
+                catalog: OwnCatalog::default(),
+            }),
+        }))
+    }
+
+    pub fn isolation(&self) -> Isolation {
+        self.0.isolation
+    }
+    /// Its id; none before the first write.
+    pub fn id(&self) -> Option<TxId> {
+        self.0.state.lock().active.as_ref().map(|a| a.id)
+    }
+    /// Whether it has written anything.
+    pub fn has_written(&self) -> bool {
+        self.0.state.lock().active.is_some()
+    }
+    /// Whether it has changed definitions.
+    pub fn has_catalog_changes(&self) -> bool {
+        self.0.state.lock().catalog.changed
+    }
+
+    /// Starts a statement.
+    ///
+    /// # Errors
+    /// `InvalidTransactionState` when the transaction has ended.
+    pub fn statement(&self, kind: StatementKind) -> Result<ReadView> {
+        let inner = self.0.db.inner();
+        let mut state = self.0.state.lock();
+        check_open(&state)?;
+        if state.snapshot.is_none() || self.0.isolation == Isolation::ReadCommitted {
+            state.snapshot = None; // give the slot back before taking the next
+            let hold = inner.txs.snapshot();
+            if self.0.isolation == Isolation::RepeatableRead {
+                Snapshots::mark_since(&hold);
+            }
+            state.snapshot = Some(Arc::new(hold));
+        }
+        state.bulk = kind == StatementKind::BulkWrite;
+        let mut hidden_from = TxId(u64::MAX);
+        let mut own = TxId::NONE;
+        if let Some(active) = state.active.clone() {
+            own = active.id;
+            if state.bulk {
+                state.xid = inner.txs.begin_sub(&active);
+                hidden_from = state.xid;
+            }
+        }
+        let Some(snapshot) = state.snapshot.clone() else { return Err(Error::internal("no snapshot")) };
+        Ok(ReadView {
+            db: self.0.db.clone(),
+            snapshot,
+            own,
+            hidden_from,
+            catalog_version: inner.catalog.version(),
+            own_catalog: state.catalog.changed,
+        })
+    }
+
+    /// The current statement's view; starts a reading statement if none was started.
+    pub(crate) fn view(&self) -> Result<ReadView> {
+        let state = self.0.state.lock();
+        check_open(&state)?;
+        let Some(snapshot) = state.snapshot.clone() else {
+            drop(state);
+            return self.statement(StatementKind::Read);
+        };
+        Ok(ReadView {
+            db: self.0.db.clone(),
+            snapshot,
+            own: state.active.as_ref().map_or(TxId::NONE, |a| a.id),
+            hidden_from: if state.bulk && state.xid.is_some() { state.xid } else { TxId(u64::MAX) },
+            catalog_version: self.0.db.inner().catalog.version(),
+            own_catalog: state.catalog.changed,
+        })
+    }
+
+    /// What a write needs; gives the transaction its id.
+    pub(crate) fn write_context(&self) -> Result<WriteContext> {
+        let inner = self.0.db.inner();
+        let mut state = self.0.state.lock();
+        check_open(&state)?;
+        if state.snapshot.is_none() {
+            state.snapshot = Some(Arc::new(inner.txs.snapshot()));
+        }
+        let active = match &state.active {
+            Some(active) => Arc::clone(active),
+            None => {
+                let active = inner.txs.begin();
+                state.xid = active.id;
+                state.active = Some(Arc::clone(&active));
+                active
+            }
+        };
+        let Some(snapshot) = state.snapshot.clone() else { return Err(Error::internal("no snapshot")) };
+        Ok(WriteContext { active, xid: state.xid, bulk: state.bulk, snapshot, own_catalog: state.catalog.changed })
+    }
+
+    /// Locks a table for this transaction. `None` = locked; otherwise wait and ask again.
+    pub(crate) fn lock_table(&self, object: ObjectId, mode: LockMode) -> Result<Option<LockWait>> {
+        let inner = self.0.db.inner();
+        if mode == LockMode::Share && self.0.state.lock().locked.contains(&object) {
+            return Ok(None);
+        }
+        let id = self.write_context()?.active.id;
+        match inner.locks.try_lock(object, id, mode) {
+            Ok(()) => {
+                let mut state = self.0.state.lock();
+                if !state.locked.contains(&object) {
+                    state.locked.push(object);
+                }
+                Ok(None)
+            }
+            Err(holder) => {
+                // Remember it even so: a pending request must be taken back at the end.
+                let mut state = self.0.state.lock();
+                if !state.locked.contains(&object) && mode == LockMode::Exclusive {
+                    state.locked.push(object);
+                }
+                drop(state);
+                Ok(Some(inner.txs.wait_for(id, holder)?))
+            }
+        }
+    }
+
+    /// Locks a table for writing rows, and makes sure that `table` still describes it.
+    pub(crate) fn lock_for_rows(&self, table: &Table) -> Result<Option<LockWait>> {
+        if self.0.state.lock().locked.contains(&ObjectId(table.id)) {
+            return Ok(None);
+        }
+        if let Some(wait) = self.lock_table(ObjectId(table.id), LockMode::Share)? {
+            return Ok(Some(wait));
+        }
+        let inner = self.0.db.inner();
+        let own = self.0.state.lock().catalog.changed;
+        if !own && !inner.catalog.is_current(table, inner.catalog.version()) {
+            return Err(Error::new(
+                ErrorKind::SerializationFailure,
+                format!("could not write to table \"{}\" because its definition was changed at the same time", table.name),
+            )
+            .with_hint("Retry the transaction."));
+        }
+        Ok(None)
+    }
+
+    /// Commits. The outcome is fixed when this returns; the ticket completes when it is
+    /// durable.
+    ///
+    /// # Errors
+    /// `InvalidTransactionState` when it has ended; `Stopped` when the log cannot be
+    /// written, in which case the outcome is known only after a restart.
+    pub fn commit(&self, durability: Durability) -> Result<CommitTicket> {
+        let inner = self.0.db.inner();
+        let mut state = self.0.state.lock();
+        check_open(&state)?;
+        state.phase = Phase::Committed;
+        state.snapshot = None;
+        let Some(active) = state.active.take() else {
+            return Ok(CommitTicket { flush: None });
+        };
+        if active.first_lsn.load(Ordering::Relaxed) == 0 {
+            inner.txs.end_unwritten(&active);
+            self.unlock(&mut state, active.id);
+            return Ok(CommitTicket { flush: None });
+        }
+        let ddl = state.catalog.changed;
+        let wait_durable = durability == Durability::Sync || ddl;
+        let end = inner.txs.commit(&active, wait_durable, || {
+            let body = TxRecord { time_us: inner.vfs.wall_clock_us(), subs: active.subs() }.encode();
+            let mut group = Group::default();
+            group.record(RecordKind::Commit, active.id, active.last_lsn(), &body);
+            Ok(inner.log.append(&group)?.end)
+        });
+        let end = match end {
+            Ok(end) => end,
+            Err(error) => {
+                self.unlock(&mut state, active.id);
+                return Err(error);
+            }
+        };
+        if ddl {
+            // New definitions are handed out only once they are durable and visible, and
+            // tables stay locked until then.
+            let flushed = inner.log.flush(end);
+            if flushed.is_ok() {
+                inner.txs.on_durable(end);
+                inner.catalog.bump();
+            }
+            self.unlock(&mut state, active.id);
+            flushed?;
+            return Ok(CommitTicket { flush: None });
+        }
+        self.unlock(&mut state, active.id);
+        if !wait_durable {
+            return Ok(CommitTicket { flush: None });
+        }
+        if !inner.options.background {
+            inner.log.flush(end)?;
+            inner.txs.on_durable(end);
+            return Ok(CommitTicket { flush: None });
+        }
+        Ok(CommitTicket { flush: Some((inner.log.flushed(end), self.0.db.clone(), end)) })
+    }
+
+    /// Rolls back: constant time, whatever the transaction did.
+    pub fn rollback(&self) -> Result<()> {
+        let mut state = self.0.state.lock();
+        check_open(&state)?;
+        self.0.roll_back(&mut state)
+    }
+
+    fn unlock(&self, state: &mut TxState, id: TxId) {
+        self.0.unlock(state, id);
+    }
+
+    /// Whether `xid` belongs to this transaction and can be waited for no more.
+    #[doc(hidden)]
+    pub fn status_of(&self, xid: TxId) -> Status {
+        self.0.db.inner().txs.status(xid)
+    }
+}
+
+fn check_open(state: &TxState) -> Result<()> {
+    match state.phase {
+        Phase::Open => Ok(()),
+        Phase::Committed => Err(Error::new(ErrorKind::InvalidTransactionState, "the transaction is committed already")),
+        Phase::RolledBack => Err(Error::new(ErrorKind::InvalidTransactionState, "the transaction is rolled back already")),
+    }
+}
+
+impl TxInner {
+    fn unlock(&self, state: &mut TxState, id: TxId) {
+        for object in state.locked.drain(..) {
+            self.db.inner().locks.release(object, id);
+        }
+    }
+
+    fn roll_back(&self, state: &mut TxState) -> Result<()> {
+        let inner = self.db.inner();
+        state.phase = Phase::RolledBack;
+        state.snapshot = None;
+        let Some(active) = state.active.take() else { return Ok(()) };
+        let mut result = Ok(());
+        if active.first_lsn.load(Ordering::Relaxed) == 0 {
+            inner.txs.end_unwritten(&active);
+        } else {
+            let now = inner.vfs.wall_clock_us();
+            let body = TxRecord { time_us: now, subs: active.subs() }.encode();
+            let mut group = Group::default();
+            group.record(RecordKind::Abort, active.id, active.last_lsn(), &body);
+            // A log that cannot be written does not keep a transaction from aborting.
+            let appended = inner.log.append(&group);
+            let lsn = appended.as_ref().map_or(Lsn::NONE, |a| a.base);
+            inner.txs.abort(&active, lsn, now);
+            result = appended.map(|_| ());
+        }
+        self.unlock(state, active.id);
+        result
+    }
+}
+
+impl Drop for TxInner {
+    fn drop(&mut self) {
+        let db = self.db.clone();
+        let mut taken = TxState {
+            phase: Phase::RolledBack,
+            active: None,
+            xid: TxId::NONE,
+            bulk: false,
+            snapshot: None,
+            locked: Vec::new(),
+            catalog: OwnCatalog::default(),
+        };
+        std::mem::swap(&mut taken, self.state.get_mut());
+        if taken.phase == Phase::Open {
+            let _ = self.roll_back(&mut taken);
+        }
+        drop(db);
+    }
+}
+
+/// Completes when a commit is durable.
+#[must_use = "the commit is acknowledged only when the ticket completes"]
+pub struct CommitTicket {
+    flush: Option<(FlushTicket, Database, Lsn)>,
+}
+
+impl CommitTicket {
+    /// Blocks until the commit is durable.
+    pub fn wait(self) -> Result<()> {
+        match self.flush {
+            None => Ok(()),
+            Some((ticket, db, end)) => {
+                ticket.wait()?;
+                db.inner().txs.on_durable(end);
+                Ok(())
+            }
+        }
+    }
+    /// Whether there is nothing to wait for.
+    pub fn is_done(&self) -> bool {
+        self.flush.is_none()
+    }
+}
+
+impl Future for CommitTicket {
+    type Output = Result<()>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.flush {
+            None => Poll::Ready(Ok(())),
+            Some((ticket, _, _)) => Pin::new(ticket).poll(context),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What one statement sees, and point reads.
+
+use std::sync::Arc;
+
+use resurgam_base::{Error, ErrorKind, Result, TxId};
+use resurgam_buffer::Access;
+use resurgam_page::types::ExternalRef;
+use resurgam_page::{LeafRecord, leaf};
+use resurgam_txn::SnapshotHold;
+use resurgam_versions::{View, Visible, read_external, visible};
+use resurgam_btree::Tree;
+
+use crate::cursor::{Cursor, Direction, KeyRange};
+use crate::database::Database;
+use crate::table::{Index, RowBuf, Table};
+
+/// A statement's view of the database. Holding it keeps the row versions that it needs.
+#[derive(Clone)]
+pub struct ReadView {
+    pub(crate) db: Database,
+    pub(crate) snapshot: Arc<SnapshotHold>,
+    pub(crate) own: TxId,
+    pub(crate) hidden_from: TxId,
+    /// Version of the catalog when the view was made.
+    pub(crate) catalog_version: u64,
+    /// The view may use definitions of its own uncommitted DDL, which no cache knows.
+    pub(crate) own_catalog: bool,
+}
+
+impl ReadView {
+    pub(crate) fn view(&self) -> View<'_> {
+        View { txs: &self.db.inner().txs, ts: self.snapshot.ts(), own: self.own, hidden_from: self.hidden_from }
+    }
+
+    /// Refuses a definition that no longer describes the table.
+    pub(crate) fn check_table(&self, table: &Table) -> Result<()> {
+        if self.own_catalog || self.db.inner().catalog.is_current(table, self.catalog_version) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::SerializationFailure,
+            format!("could not use table \"{}\" because its definition was changed at the same time", table.name),
+        )
+        .with_hint("Retry the transaction."))
+    }
+
+    /// Reads the row with the encoded clustered key. False: this view sees none.
+    pub fn get(&self, table: &Table, key: &[u8], row: &mut RowBuf) -> Result<bool> {
+        self.check_table(table)?;
+        self.get_unchecked(table, key, row)
+    }
+
+    pub(crate) fn get_unchecked(&self, table: &Table, key: &[u8], row: &mut RowBuf) -> Result<bool> {
+        let found = self.read_value(table.tree, key, &mut row.value)?;
+        if found {
+            row.key.clear();
+            row.key.extend_from_slice(key);
+        }
+        Ok(found)
+    }
+
+    /// The value seen under `key` in a tree.
+    pub(crate) fn read_value(&self, tree: Tree, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        let pool = &self.db.inner().pool;
+        let page = tree.read_leaf(pool, key, Access::Point)?;
+        let Ok(slot) = leaf::search(&page, key) else { return Ok(false) };
+        let record = LeafRecord::parse(page.record(slot)?)?;
+        match visible(pool, &record, &self.view(), out)? {
+            Visible::No => Ok(false),
+            Visible::Rebuilt => Ok(true),
+            Visible::Current => {
+                out.clear();
+                out.extend_from_slice(record.value);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Reads the row that a unique index has under the full encoded key.
+    pub fn get_by_index(&self, table: &Table, index: &Index, key: &[u8], row: &mut RowBuf) -> Result<bool> {
+        self.check_table(table)?;
+        let mut clustered = Vec::new();
+        if !self.read_value(index.tree, key, &mut clustered)? {
+            return Ok(false);
+        }
+        self.get_unchecked(table, &clustered, row)
+    }
+
+    /// Rows of a range in clustered order.
+    pub fn scan(&self, table: &Arc<Table>, range: KeyRange, direction: Direction) -> Cursor {
+        Cursor::new(self.clone(), Arc::clone(table), None, range, direction)
+    }
+
+    /// Rows of a range of an index (by its position in the table's list), in its order.
+    pub fn scan_index(&self, table: &Arc<Table>, index: usize, range: KeyRange, direction: Direction) -> Cursor {
+        Cursor::new(self.clone(), Arc::clone(table), Some(index), range, direction)
+    }
+
+    /// Reads a large value.
+    pub fn read_external(&self, value: ExternalRef) -> Result<Vec<u8>> {
+        read_external(&self.db.inner().pool, value)
+    }
+
+    /// Splits a table into at most `n` ranges of about equal size.
+    pub fn partitions(&self, table: &Table, n: usize) -> Result<Vec<KeyRange>> {
+        self.check_table(table)?;
+        let keys = table.tree.separators(&self.db.inner().pool, n)?;
+        Ok(KeyRange::all().split(&keys))
+    }
+
+    /// About how many rows a table has.
+    pub fn row_count_estimate(&self, table: &Table) -> u64 {
+        table.tree.estimate(&self.db.inner().pool).unwrap_or(1000)
+    }
+}

@@ -1,0 +1,388 @@
+//! Reading the log from a block to its end, in order.
+//!
+//! The reader trusts nothing: a block counts when its header is of the expected
+//! position, its epoch not below the one before, its link to the block before
+//! right, and its checksum right. The first position where that fails is the end
+//! of the log; [`LogReader::why_stopped`] says what was found there, and
+//! [`LogReader::check_end`] whether it was the end or a hole.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_vfs::{File, OpenMode, Vfs};
+
+use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
+use crate::record::{RecordRef, record_at};
+use crate::segments::{list_segments, segment_file_name};
+
+/// Bytes read at a time.
+const READ_AHEAD_BYTES: u64 = 1 << 20;
+/// How far behind the end [`LogReader::check_end`] looks.
+const CHECK_BYTES_MAX: u64 = 64 << 20;
+
+/// Where the log ends: what [`Log::open`](crate::Log::open) continues from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// Where the next block goes.
+    pub lsn: Lsn,
+    /// The highest epoch read, or the one the reader was opened with.
+    pub epoch: u32,
+    /// The last block read, or none.
+    pub last_block: Lsn,
+}
+
+/// What the reader found instead of a further block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhyStopped {
+    /// Zeros: nothing was ever written there.
+    Zeros,
+    /// No block, or one of another position: a recycled segment.
+    OtherPosition,
+    /// A block of an earlier epoch: from before a crash.
+    StaleEpoch,
+    /// A block that follows another one than the last read.
+    OtherPredecessor,
+    /// A block of this position, torn or damaged.
+    BadChecksum,
+    /// The segment file does not exist.
+    MissingSegment,
+    /// The segment file ends before its time.
+    ShortSegment,
+}
+
+/// The bytes of segment files through a window.
+struct Window {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    segment_bytes: u64,
+    file: Option<(u64, Arc<dyn File>)>,
+    buf: Vec<u8>,
+    start: Lsn,
+    len: usize,
+}
+
+enum Bytes {
+    There,
+    MissingSegment,
+    ShortSegment,
+}
+
+impl Window {
+    /// Makes `len` bytes at `lsn` (which are of one segment) available.
+    fn load(&mut self, lsn: Lsn, len: u64) -> Result<Bytes> {
+        if lsn >= self.start && lsn.0 + len <= self.start.0 + self.len as u64 {
+            return Ok(Bytes::There);
+        }
+        let segment = lsn.0 / self.segment_bytes;
+        let offset = lsn.0 % self.segment_bytes;
+        let file = match &self.file {
+            Some((number, file)) if *number == segment => file,
+            _ => {
+                let path = self.dir.join(segment_file_name(segment));
+                if !self.vfs.exists(&path)? {
+                    return Ok(Bytes::MissingSegment);
+                }
+                let file = self.vfs.open(&path, OpenMode::ReadOnly)?;
+                &self.file.insert((segment, file)).1
+            }
+        };
+        let want = len.max(READ_AHEAD_BYTES).min(self.segment_bytes - offset) as usize;
+        if self.buf.len() < want {
+            self.buf.resize(want, 0);
+        }
+        self.len = 0;
+        self.len = file.read_at(&mut self.buf[..want], offset)?;
+        self.start = lsn;
+        Ok(if (self.len as u64) < len {
+            Bytes::ShortSegment
+        } else {
+            Bytes::There
+        })
+    }
+
+    /// Bytes made available by [`Window::load`].
+    fn get(&self, lsn: Lsn, len: usize) -> &[u8] {
+        let at = (lsn.0 - self.start.0) as usize;
+        &self.buf[at..at + len]
+    }
+
+    /// The header at `lsn`, if the bytes there are one of this position.
+    fn header(&self, lsn: Lsn) -> Option<BlockHeader> {
+        BlockHeader::decode(self.get(lsn, BLOCK_HEADER_BYTES).first_chunk()?, lsn)
+    }
+}
+
+/// A sequential reader of the log.
+pub struct LogReader {
+    window: Window,
+    end: LogEnd,
+    why: Option<WhyStopped>,
+    /// The block whose records are handed out.
+    block: Option<BlockHeader>,
+    /// Offset in it of the next record.
+    at: usize,
+    in_group: bool,
+}
+
+impl LogReader {
+    /// A reader of the log in `dir` that starts with the block at `from`, which
+    /// must be of `min_epoch` or later.
+    ///
+    /// # Errors
+    /// `InvalidParameter` when `from` cannot be the start of a block.
+    pub fn open(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        segment_bytes: u64,
+        from: Lsn,
+        min_epoch: u32,
+    ) -> Result<LogReader> {
+        let aligned = segment_bytes.is_multiple_of(BLOCK_ALIGN as u64)
+            && from.0.is_multiple_of(BLOCK_ALIGN as u64);
+        if segment_bytes == 0 || !aligned || from.0 > u64::MAX / 2 {
+            return Err(Error::new(
+                ErrorKind::InvalidParameter,
+                format!(
+                    "LSN {from} cannot be the start of a log block (segments of {segment_bytes} bytes)"
+                ),
+            ));
+        }
+        Ok(LogReader {
+            window: Window {
+                vfs,
+                dir: dir.to_path_buf(),
+                segment_bytes,
+                file: None,
+                buf: Vec::new(),
+                start: Lsn::NONE,
+                len: 0,
+            },
+            end: LogEnd {
+                lsn: from,
+                epoch: min_epoch,
+                last_block: Lsn::NONE,
+            },
+            why: None,
+            block: None,
+            at: 0,
+            in_group: false,
+        })
+    }
+
+    /// The next record, or `None` at the end of the log.
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt` when a block with a right checksum holds malformed
+    /// records; `NewerFormat`.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<RecordRef<'_>>> {
+        let Some(block) = self.block_with_records()? else {
+            return Ok(None);
+        };
+        let bytes = self.window.get(block.lsn, block.len() as usize);
+        let record = record_at(bytes, block.lsn, self.at)?;
+        let next = self.at + record.header.len as usize;
+        if record.header.first_of_group == self.in_group
+            || (next == bytes.len() && !record.header.last_of_group)
+        {
+            return Err(Error::corrupt(format!(
+                "log record at LSN {}: the group in the block at LSN {} is not whole",
+                record.lsn, block.lsn
+            )));
+        }
+        self.at = next;
+        self.in_group = !record.header.last_of_group;
+        Ok(Some(record))
+    }
+
+    /// The next group, or `None` at the end of the log. After [`LogReader::next`]
+    /// stopped inside a group, the rest of that group.
+    ///
+    /// # Errors
+    /// As [`LogReader::next`].
+    pub fn next_group(&mut self) -> Result<Option<GroupRef<'_>>> {
+        let Some(first) = self.next()? else {
+            return Ok(None);
+        };
+        let (from, mut last) = (first.lsn, first.header.last_of_group);
+        while !last {
+            match self.next()? {
+                Some(record) => last = record.header.last_of_group,
+                None => return Err(Error::internal("a log group ended without its last record")),
+            }
+        }
+        let Some(block) = self.block else {
+            return Ok(None);
+        };
+        Ok(Some(GroupRef {
+            block: block.lsn,
+            bytes: &self.window.get(block.lsn, block.len() as usize)[..self.at],
+            at: (from.0 - block.lsn.0) as usize,
+        }))
+    }
+
+    /// The block of the record read last.
+    pub fn block(&self) -> Option<BlockHeader> {
+        self.block
+    }
+
+    /// Where the log ends as far as it was read; final once `next` returned `None`.
+    pub fn end(&self) -> LogEnd {
+        self.end
+    }
+
+    /// What stands at the end; `None` before the end is reached.
+    pub fn why_stopped(&self) -> Option<WhyStopped> {
+        self.why
+    }
+
+    /// Moves on to a block with unread records.
+    fn block_with_records(&mut self) -> Result<Option<BlockHeader>> {
+        loop {
+            if let Some(block) = self.block
+                && self.at < block.len() as usize
+                && !block.skip
+            {
+                return Ok(Some(block));
+            }
+            if self.why.is_some() {
+                return Ok(None);
+            }
+            match self.next_block()? {
+                Ok(block) => {
+                    self.end = LogEnd {
+                        lsn: block.next(self.window.segment_bytes),
+                        epoch: block.epoch,
+                        last_block: block.lsn,
+                    };
+                    self.block = Some(block);
+                    self.at = BLOCK_HEADER_BYTES;
+                    self.in_group = false;
+                }
+                Err(why) => {
+                    self.why = Some(why);
+                    self.block = None;
+                }
+            }
+        }
+    }
+
+    fn next_block(&mut self) -> Result<Result<BlockHeader, WhyStopped>> {
+        let lsn = self.end.lsn;
+        match self.window.load(lsn, BLOCK_HEADER_BYTES as u64)? {
+            Bytes::There => {}
+            Bytes::MissingSegment => return Ok(Err(WhyStopped::MissingSegment)),
+            Bytes::ShortSegment => return Ok(Err(WhyStopped::ShortSegment)),
+        }
+        let Some(header) = self.window.header(lsn) else {
+            let zeros = self
+                .window
+                .get(lsn, BLOCK_HEADER_BYTES)
+                .iter()
+                .all(|b| *b == 0);
+            return Ok(Err(if zeros {
+                WhyStopped::Zeros
+            } else {
+                WhyStopped::OtherPosition
+            }));
+        };
+        // The checksum comes first: nothing is concluded from damaged fields.
+        if !self.intact(&header)? {
+            return Ok(Err(WhyStopped::BadChecksum));
+        }
+        if header.epoch < self.end.epoch {
+            return Ok(Err(WhyStopped::StaleEpoch));
+        }
+        if self.end.last_block.is_some()
+            && header.prev.is_some()
+            && header.prev != self.end.last_block
+        {
+            return Ok(Err(WhyStopped::OtherPredecessor));
+        }
+        Ok(Ok(header))
+    }
+
+    /// Loads the block of `header` and checks length and checksum.
+    fn intact(&mut self, header: &BlockHeader) -> Result<bool> {
+        let segment_bytes = self.window.segment_bytes;
+        let left = segment_bytes - header.lsn.0 % segment_bytes;
+        if header.len() > left || header.skip != header.is_empty() {
+            return Ok(false);
+        }
+        match self.window.load(header.lsn, header.len())? {
+            Bytes::There => BlockHeader::verify(self.window.get(header.lsn, header.len() as usize)),
+            Bytes::MissingSegment | Bytes::ShortSegment => Ok(false),
+        }
+    }
+
+    /// Looks behind the end for a block which proves that what stood at the end
+    /// had been durable, that is: committed work is missing. A crash alone never
+    /// leaves such a block. Reads up to 64 MB.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming the damaged position and the proof.
+    pub fn check_end(&mut self) -> Result<()> {
+        let segment_bytes = self.window.segment_bytes;
+        let end = self.end;
+        let first = end.lsn.0 / segment_bytes;
+        let mut left = CHECK_BYTES_MAX;
+        for number in list_segments(&*self.window.vfs, &self.window.dir)? {
+            if number < first || number > u64::MAX / 2 / segment_bytes {
+                continue;
+            }
+            let mut lsn = Lsn((number * segment_bytes).max(end.lsn.0));
+            while lsn.0 < (number + 1) * segment_bytes && left > 0 {
+                match self.window.load(lsn, BLOCK_HEADER_BYTES as u64)? {
+                    Bytes::There => {}
+                    Bytes::MissingSegment | Bytes::ShortSegment => break,
+                }
+                if let Some(header) = self.window.header(lsn)
+                    && header.epoch >= end.epoch
+                    && header.durable > end.lsn
+                    && self.intact(&header)?
+                {
+                    return Err(Error::corrupt(format!(
+                        "the log is damaged at LSN {} (file \"{}\", {:?}): the later block at LSN {lsn} \
+                         shows that it had been durable up to LSN {}",
+                        end.lsn,
+                        self.window.dir.join(segment_file_name(first)).display(),
+                        self.why,
+                        header.durable,
+                    ))
+                    .with_hint("Restore from a backup, or accept the loss of later transactions."));
+                }
+                lsn.0 += BLOCK_ALIGN as u64;
+                left = left.saturating_sub(BLOCK_ALIGN as u64);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The records of one group in the reader's buffer.
+#[derive(Clone, Copy)]
+pub struct GroupRef<'a> {
+    block: Lsn,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> GroupRef<'a> {
+    /// Start of the block that holds the group.
+    pub fn block(&self) -> Lsn {
+        self.block
+    }
+
+    /// The records, in order.
+    pub fn records(self) -> impl Iterator<Item = RecordRef<'a>> {
+        let mut at = self.at;
+        std::iter::from_fn(move || {
+            // Checked when the group was read; a failure here would end the group.
+            let record = record_at(self.bytes, self.block, at).ok()?;
+            at += record.header.len as usize;
+            Some(record)
+        })
+    }
+}

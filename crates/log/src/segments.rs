@@ -1,0 +1,317 @@
+//! Segment files: made ahead of need, recycled when no longer needed.
+//!
+//! A new segment is filled with zeros and synced before it is used, so that
+//! later syncs of it need no metadata. A recycled one keeps its old bytes: its
+//! blocks carry positions of the old segment number, so no reader takes them for
+//! new ones.
+//!
+//! # Invariants
+//! 1. The kept segments are numbered without a gap from `first` to
+//!    `prepared - 1`; all have the full length.
+//! 2. A segment counts as prepared only after its name is durable (folder
+//!    synced): a block must never be lost with the name of its file.
+//!
+//! # Locking
+//! Preparation and recycling take `maintenance` for their whole, slow work;
+//! `table` is only held for moments, so that a flush never waits for a segment
+//! that is being filled with zeros.
+//!
+//! After a crash names may be those from before an unfinished recycling. What is
+//! not connected to the segment of the log's end is removed at opening.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_vfs::{File, OpenMode, Vfs};
+
+use crate::stats::Counters;
+
+const ZERO_FILL_BYTES: usize = 1 << 20;
+
+/// Name of the file of segment `number`.
+pub fn segment_file_name(number: u64) -> String {
+    format!("{number:016x}.log")
+}
+
+/// The inverse of [`segment_file_name`].
+pub(crate) fn parse_segment_file_name(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".log")?;
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    (segment_file_name(number) == name).then_some(number)
+}
+
+/// Numbers of the segment files in `dir`, ascending.
+pub(crate) fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<u64>> {
+    let mut numbers: Vec<u64> = vfs
+        .list(dir)?
+        .iter()
+        .filter_map(|name| parse_segment_file_name(name))
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+struct Table {
+    /// The oldest kept segment.
+    first: u64,
+    /// One past the last prepared segment.
+    prepared: u64,
+    files: BTreeMap<u64, Arc<dyn File>>,
+}
+
+pub(crate) struct Segments {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    segment_bytes: u64,
+    /// Held by whoever changes which segments there are.
+    maintenance: Mutex<()>,
+    table: Mutex<Table>,
+    /// `Table::prepared` as an LSN, for reading without the lock.
+    prepared_end: AtomicU64,
+    /// `Table::first` as an LSN.
+    oldest: AtomicU64,
+}
+
+impl Segments {
+    fn new(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        segment_bytes: u64,
+        first: u64,
+        prepared: u64,
+    ) -> Segments {
+        Segments {
+            vfs,
+            dir: dir.to_path_buf(),
+            segment_bytes,
+            maintenance: Mutex::default(),
+            table: Mutex::new(Table {
+                first,
+                prepared,
+                files: BTreeMap::new(),
+            }),
+            prepared_end: AtomicU64::new(prepared * segment_bytes),
+            oldest: AtomicU64::new(first * segment_bytes),
+        }
+    }
+
+    /// Makes the folder and segment 1 of a new log.
+    pub(crate) fn create(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        segment_bytes: u64,
+        counters: &Counters,
+    ) -> Result<Segments> {
+        vfs.create_dir_all(dir)?;
+        if let Some(number) = list_segments(&*vfs, dir)?.first() {
+            return Err(Error::new(
+                ErrorKind::InvalidParameter,
+                format!(
+                    "folder \"{}\" already holds a log (file {})",
+                    dir.display(),
+                    segment_file_name(*number)
+                ),
+            ));
+        }
+        if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            vfs.sync_dir(parent)?;
+        }
+        let segments = Self::new(vfs, dir, segment_bytes, 1, 1);
+        segments.prepare(1, counters)?;
+        Ok(segments)
+    }
+
+    /// Opens the segments of a log that ends at `end`: makes durable what was
+    /// found there, and removes files that are not connected to the end.
+    pub(crate) fn open(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        segment_bytes: u64,
+        end: Lsn,
+        counters: &Counters,
+    ) -> Result<Segments> {
+        let found = list_segments(&*vfs, dir)?;
+        let has = |number: u64| found.binary_search(&number).is_ok();
+        let current = end.0 / segment_bytes;
+        // At a segment's very start the file may not have been made yet.
+        let last_used = if has(current) {
+            current
+        } else if end.0.is_multiple_of(segment_bytes) && has(current - 1) {
+            current - 1
+        } else {
+            return Err(Error::corrupt(format!(
+                "log segment \"{}\" is missing, in which the log ends",
+                dir.join(segment_file_name(current)).display()
+            )));
+        };
+        let mut first = last_used;
+        while first > 0 && has(first - 1) {
+            first -= 1;
+        }
+        let mut prepared = last_used + 1;
+        while has(prepared) {
+            let file = vfs.open(&dir.join(segment_file_name(prepared)), OpenMode::ReadOnly)?;
+            if file.len()? != segment_bytes {
+                break;
+            }
+            prepared += 1;
+        }
+        for number in found.iter().filter(|n| **n < first || **n >= prepared) {
+            vfs.remove(&dir.join(segment_file_name(*number)))?;
+        }
+        let segments = Self::new(Arc::clone(&vfs), dir, segment_bytes, first, prepared);
+        for number in first..=last_used {
+            let file = segments.file(number)?;
+            let len = file.len()?;
+            if number == current && len < segment_bytes {
+                segments.fill_with_zeros(&*file, len)?;
+            }
+            // What the reader saw may be in the system's cache only.
+            file.sync()?;
+        }
+        vfs.sync_dir(dir)?;
+        if prepared <= current {
+            segments.prepare(current, counters)?;
+        }
+        Ok(segments)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.dir.join(segment_file_name(number))
+    }
+
+    pub(crate) fn prepared_end(&self) -> Lsn {
+        Lsn(self.prepared_end.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn oldest(&self) -> Lsn {
+        Lsn(self.oldest.load(Ordering::Acquire))
+    }
+
+    /// The open file of a kept segment.
+    pub(crate) fn file(&self, number: u64) -> Result<Arc<dyn File>> {
+        let mut table = self.table.lock();
+        if number < table.first || number >= table.prepared {
+            return Err(Error::corrupt(format!(
+                "log segment {number} is not kept (kept are {} to {})",
+                table.first,
+                table.prepared - 1
+            )));
+        }
+        if let Some(file) = table.files.get(&number) {
+            return Ok(Arc::clone(file));
+        }
+        let file = self.vfs.open(&self.path(number), OpenMode::ReadWrite)?;
+        table.files.insert(number, Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn fill_with_zeros(&self, file: &dyn File, from: u64) -> Result<()> {
+        let zeros = vec![0; ZERO_FILL_BYTES.min(self.segment_bytes as usize)];
+        let mut at = from;
+        while at < self.segment_bytes {
+            let n = (self.segment_bytes - at).min(zeros.len() as u64);
+            file.write_at(&zeros[..n as usize], at)?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// Prepares every segment up to and including `number`.
+    pub(crate) fn prepare(&self, number: u64, counters: &Counters) -> Result<()> {
+        let _maintenance = self.maintenance.lock();
+        loop {
+            let next = self.table.lock().prepared;
+            if next > number {
+                return Ok(());
+            }
+            let path = self.path(next);
+            let made = self.make(&path);
+            if made.is_err() {
+                // Best effort: a half-made file would only take space.
+                let _ = self.vfs.remove(&path);
+            }
+            let file = made?;
+            let mut table = self.table.lock();
+            table.files.insert(next, file);
+            table.prepared = next + 1;
+            self.prepared_end
+                .store(table.prepared * self.segment_bytes, Ordering::Release);
+            Counters::add(&counters.segments_created, 1);
+        }
+    }
+
+    fn make(&self, path: &Path) -> Result<Arc<dyn File>> {
+        let file = self.vfs.open(path, OpenMode::Create)?;
+        self.fill_with_zeros(&*file, 0)?;
+        file.sync()?;
+        self.vfs.sync_dir(&self.dir)?;
+        Ok(file)
+    }
+
+    /// Gives up the segments that lie wholly below `before`; the log's end is in
+    /// segment `current`. Up to `spares` of them become prepared segments, the
+    /// others are removed. Returns the bytes given up.
+    pub(crate) fn truncate(
+        &self,
+        before: Lsn,
+        current: u64,
+        spares: u64,
+        counters: &Counters,
+    ) -> Result<u64> {
+        let keep_from = (before.0 / self.segment_bytes).min(current);
+        let _maintenance = self.maintenance.lock();
+        let (first, already_prepared) = {
+            let mut table = self.table.lock();
+            let first = table.first;
+            if keep_from <= first {
+                return Ok(0);
+            }
+            // From here on nobody opens them.
+            table.first = keep_from;
+            table.files.retain(|number, _| *number >= keep_from);
+            self.oldest
+                .store(keep_from * self.segment_bytes, Ordering::Release);
+            (first, table.prepared)
+        };
+        let freed = keep_from - first;
+        let mut prepared = already_prepared;
+        for number in first..keep_from {
+            if prepared.saturating_sub(current + 1) < spares {
+                self.vfs.rename(&self.path(number), &self.path(prepared))?;
+                prepared += 1;
+            } else {
+                self.vfs.remove(&self.path(number))?;
+            }
+        }
+        self.vfs.sync_dir(&self.dir)?;
+        Counters::add(&counters.segments_recycled, prepared - already_prepared);
+        self.table.lock().prepared = prepared;
+        self.prepared_end
+            .store(prepared * self.segment_bytes, Ordering::Release);
+        Ok(freed * self.segment_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(segment_file_name(0x1f), "000000000000001f.log");
+        assert_eq!(parse_segment_file_name("000000000000001f.log"), Some(0x1f));
+        for bad in [
+            "1f.log",
+            "000000000000001F.log",
+            "000000000000001f.tmp",
+            "+00000000000001f.log",
+        ] {
+            assert_eq!(parse_segment_file_name(bad), None, "{bad}");
+        }
+    }
+}

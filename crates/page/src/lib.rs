@@ -1,0 +1,42 @@
+//! Bytes of every page, row and key: encode, validate, redo, print. Pure: no I/O,
+//! no clock, no randomness.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`buf`] | the 8 KiB page buffer, its 64-byte header, checksum |
+//! | [`slotted`] | slot array and record heap (methods of [`PageBuf`]) |
+//! | [`leaf`], [`inner`], [`version`] | the three kinds of slotted page: their records |
+//! | [`overflow`], [`space`], [`boot`] | the pages that are not slotted |
+//! | [`diff`] | byte diffs: in-row earlier versions and log patches |
+//! | [`op`] | page operations, and the one function that applies them: redo |
+//! | [`types`], [`key`], [`row`] | SQL values, order-preserving keys, row values |
+//! | [`print`], [`validate`] | human-readable dumps and structural checks |
+//!
+//! # Trust
+//! Everything here may be handed bytes of a damaged page. Decoders answer with a
+//! `Corrupt` error that says where; the fast accessors that return no `Result`
+//! answer an empty slice for a nonsense slot. Nothing panics on any bytes.
+
+pub mod boot;
+pub mod buf;
+pub mod codec;
+pub mod diff;
+pub mod inner;
+pub mod key;
+pub mod leaf;
+pub mod op;
+pub mod overflow;
+pub mod print;
+pub mod row;
+pub mod slotted;
+pub mod space;
+pub mod types;
+pub mod validate;
+pub mod version;
+
+pub use buf::{PageBuf, PageFault, PageType};
+pub use key::KeyColumn;
+pub use leaf::{Earlier, EarlierTag, LeafBuilder, LeafRecord, VersionPtr};
+pub use op::PageOp;
+pub use row::RowLayout;
+pub use types::{ColumnType, Datum, DatumRef, ExternalRef};

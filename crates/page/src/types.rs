@@ -1,0 +1,520 @@
+//! Column types and the values of columns, owned and borrowed.
+//!
+//! A column type is kept in the catalog as a tag byte and its parameters:
+//! ```text
+//! 1 Bool  2 Int2  3 Int4  4 Int8  5 Float4  6 Float8  8 Text  11 Bytes  12 Date
+//! 13 Time  14 Timestamp  15 TimestampTz  16 Uuid  17 Json
+//! 7 Numeric: precision u8, scale u8     9 Varchar: length u32     10 Char: length u32
+//! ```
+
+use crate::codec::Reader;
+use resurgam_base::{PageId, Result};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// Most digits of a [`ColumnType::Numeric`].
+pub const NUMERIC_PRECISION_MAX: u8 = 38;
+/// Digits of a numeric that always fit an i64; wider ones take 16 bytes in a row.
+pub const NUMERIC_PRECISION_I64: u8 = 18;
+
+/// Type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ColumnType {
+    Bool,
+    Int2,
+    Int4,
+    Int8,
+    Float4,
+    Float8,
+    /// Decimal with `precision` digits (1..=38), `scale` of them after the point (0..=precision).
+    Numeric {
+        precision: u8,
+        scale: i8,
+    },
+    Text,
+    /// Text of at most so many characters.
+    Varchar(u32),
+    /// Text of so many characters, padded with spaces (by the SQL layer).
+    Char(u32),
+    Bytes,
+    /// Days.
+    Date,
+    /// Microseconds since midnight.
+    Time,
+    /// Microseconds, no time zone.
+    Timestamp,
+    /// Microseconds UTC.
+    TimestampTz,
+    Uuid,
+    /// JSON kept as its text.
+    Json,
+}
+
+impl ColumnType {
+    /// Bytes of a value in a row's fixed-width area; `None` if the type is of variable width.
+    pub const fn fixed_width(self) -> Option<usize> {
+        use ColumnType::*;
+        Some(match self {
+            Bool => 1,
+            Int2 => 2,
+            Int4 | Float4 | Date => 4,
+            Int8 | Float8 | Time | Timestamp | TimestampTz => 8,
+            Numeric { precision, .. } if precision <= NUMERIC_PRECISION_I64 => 8,
+            Numeric { .. } | Uuid => 16,
+            Text | Varchar(_) | Char(_) | Bytes | Json => return None,
+        })
+    }
+
+    /// Whether values are text.
+    pub const fn is_text(self) -> bool {
+        use ColumnType::*;
+        matches!(self, Text | Varchar(_) | Char(_) | Json)
+    }
+
+    /// Appends the type as kept in the catalog.
+    pub fn encode_into(self, out: &mut Vec<u8>) {
+        use ColumnType::*;
+        let tag = match self {
+            Bool => 1,
+            Int2 => 2,
+            Int4 => 3,
+            Int8 => 4,
+            Float4 => 5,
+            Float8 => 6,
+            Numeric { .. } => 7,
+            Text => 8,
+            Varchar(_) => 9,
+            Char(_) => 10,
+            Bytes => 11,
+            Date => 12,
+            Time => 13,
+            Timestamp => 14,
+            TimestampTz => 15,
+            Uuid => 16,
+            Json => 17,
+        };
+        out.push(tag);
+        match self {
+            Numeric { precision, scale } => out.extend_from_slice(&[precision, scale as u8]),
+            Varchar(n) | Char(n) => out.extend_from_slice(&n.to_le_bytes()),
+            _ => {}
+        }
+    }
+
+    /// Reads what [`Self::encode_into`] wrote.
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        use ColumnType::*;
+        Ok(match r.u8()? {
+            1 => Bool,
+            2 => Int2,
+            3 => Int4,
+            4 => Int8,
+            5 => Float4,
+            6 => Float8,
+            7 => {
+                let (precision, scale) = (r.u8()?, r.u8()?);
+                if !(1..=NUMERIC_PRECISION_MAX).contains(&precision) || scale > precision {
+                    return Err(r.bad("impossible numeric type"));
+                }
+                Numeric {
+                    precision,
+                    scale: scale as i8,
+                }
+            }
+            8 => Text,
+            9 => Varchar(r.u32()?),
+            10 => Char(r.u32()?),
+            11 => Bytes,
+            12 => Date,
+            13 => Time,
+            14 => Timestamp,
+            15 => TimestampTz,
+            16 => Uuid,
+            17 => Json,
+            _ => return Err(r.bad("unknown column type")),
+        })
+    }
+}
+
+impl fmt::Display for ColumnType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use ColumnType::*;
+        f.write_str(match self {
+            Bool => "boolean",
+            Int2 => "smallint",
+            Int4 => "integer",
+            Int8 => "bigint",
+            Float4 => "real",
+            Float8 => "double precision",
+            Numeric { precision, scale } => return write!(f, "numeric({precision},{scale})"),
+            Text => "text",
+            Varchar(n) => return write!(f, "character varying({n})"),
+            Char(n) => return write!(f, "character({n})"),
+            Bytes => "bytea",
+            Date => "date",
+            Time => "time without time zone",
+            Timestamp => "timestamp without time zone",
+            TimestampTz => "timestamp with time zone",
+            Uuid => "uuid",
+            Json => "json",
+        })
+    }
+}
+
+/// A long value that is kept on overflow pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ExternalRef {
+    /// Bytes of the value.
+    pub len: u64,
+    /// First page of its chain.
+    pub page: PageId,
+    /// Text, not bytes.
+    pub is_text: bool,
+}
+
+impl ExternalRef {
+    /// Bytes of an encoded reference.
+    pub const SIZE: usize = 8 + 8 + 1;
+
+    /// Appends the reference: len u64, page u64, is_text u8.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.len.to_le_bytes());
+        out.extend_from_slice(&self.page.0.to_le_bytes());
+        out.push(u8::from(self.is_text));
+    }
+
+    /// Reads what [`Self::encode_into`] wrote; `bytes` holds nothing else.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut r = Reader::new(bytes, "external reference");
+        let (len, page, is_text) = (r.u64()?, PageId(r.u64()?), r.u8()?);
+        if !r.is_empty() || is_text > 1 || page.is_none() {
+            return Err(r.bad("malformed"));
+        }
+        Ok(Self {
+            len,
+            page,
+            is_text: is_text == 1,
+        })
+    }
+}
+
+/// A value, owned. Dates and timestamps count from 2000-01-01.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Datum {
+    Null,
+    Bool(bool),
+    Int2(i16),
+    Int4(i32),
+    Int8(i64),
+    Float4(f32),
+    Float8(f64),
+    /// The unscaled integer; the scale is the column type's.
+    Numeric(i128),
+    /// Text, varchar, char, json.
+    Text(String),
+    Bytes(Vec<u8>),
+    /// Days since 2000-01-01.
+    Date(i32),
+    /// Microseconds since midnight.
+    Time(i64),
+    /// Microseconds since 2000-01-01.
+    Timestamp(i64),
+    /// Microseconds since 2000-01-01 UTC.
+    TimestampTz(i64),
+    Uuid([u8; 16]),
+    /// Kept on overflow pages; the engine fetches it.
+    External(ExternalRef),
+}
+
+/// A value, borrowed; see [`Datum`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DatumRef<'a> {
+    Null,
+    Bool(bool),
+    Int2(i16),
+    Int4(i32),
+    Int8(i64),
+    Float4(f32),
+    Float8(f64),
+    Numeric(i128),
+    Text(&'a str),
+    Bytes(&'a [u8]),
+    Date(i32),
+    Time(i64),
+    Timestamp(i64),
+    TimestampTz(i64),
+    Uuid([u8; 16]),
+    External(ExternalRef),
+}
+
+impl Datum {
+    /// The value, borrowed.
+    #[inline]
+    pub fn as_ref(&self) -> DatumRef<'_> {
+        match self {
+            Self::Null => DatumRef::Null,
+            Self::Bool(v) => DatumRef::Bool(*v),
+            Self::Int2(v) => DatumRef::Int2(*v),
+            Self::Int4(v) => DatumRef::Int4(*v),
+            Self::Int8(v) => DatumRef::Int8(*v),
+            Self::Float4(v) => DatumRef::Float4(*v),
+            Self::Float8(v) => DatumRef::Float8(*v),
+            Self::Numeric(v) => DatumRef::Numeric(*v),
+            Self::Text(v) => DatumRef::Text(v),
+            Self::Bytes(v) => DatumRef::Bytes(v),
+            Self::Date(v) => DatumRef::Date(*v),
+            Self::Time(v) => DatumRef::Time(*v),
+            Self::Timestamp(v) => DatumRef::Timestamp(*v),
+            Self::TimestampTz(v) => DatumRef::TimestampTz(*v),
+            Self::Uuid(v) => DatumRef::Uuid(*v),
+            Self::External(v) => DatumRef::External(*v),
+        }
+    }
+    /// Whether this is NULL.
+    #[inline]
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+}
+
+impl<'a> From<&'a Datum> for DatumRef<'a> {
+    fn from(datum: &'a Datum) -> Self {
+        datum.as_ref()
+    }
+}
+
+impl From<DatumRef<'_>> for Datum {
+    fn from(datum: DatumRef<'_>) -> Self {
+        datum.to_owned()
+    }
+}
+
+impl DatumRef<'_> {
+    /// The value, owned.
+    #[inline]
+    pub fn to_owned(&self) -> Datum {
+        match *self {
+            Self::Null => Datum::Null,
+            Self::Bool(v) => Datum::Bool(v),
+            Self::Int2(v) => Datum::Int2(v),
+            Self::Int4(v) => Datum::Int4(v),
+            Self::Int8(v) => Datum::Int8(v),
+            Self::Float4(v) => Datum::Float4(v),
+            Self::Float8(v) => Datum::Float8(v),
+            Self::Numeric(v) => Datum::Numeric(v),
+            Self::Text(v) => Datum::Text(v.to_owned()),
+            Self::Bytes(v) => Datum::Bytes(v.to_vec()),
+            Self::Date(v) => Datum::Date(v),
+            Self::Time(v) => Datum::Time(v),
+            Self::Timestamp(v) => Datum::Timestamp(v),
+            Self::TimestampTz(v) => Datum::TimestampTz(v),
+            Self::Uuid(v) => Datum::Uuid(v),
+            Self::External(v) => Datum::External(v),
+        }
+    }
+    /// Whether this is NULL.
+    #[inline]
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// The variant's name, for errors.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "bool",
+            Self::Int2(_) => "int2",
+            Self::Int4(_) => "int4",
+            Self::Int8(_) => "int8",
+            Self::Float4(_) => "float4",
+            Self::Float8(_) => "float8",
+            Self::Numeric(_) => "numeric",
+            Self::Text(_) => "text",
+            Self::Bytes(_) => "bytes",
+            Self::Date(_) => "date",
+            Self::Time(_) => "time",
+            Self::Timestamp(_) => "timestamp",
+            Self::TimestampTz(_) => "timestamptz",
+            Self::Uuid(_) => "uuid",
+            Self::External(_) => "external",
+        }
+    }
+
+    /// The order that ascending keys have: NULL last, NaN above all numbers, -0 = 0, text by
+    /// its bytes. `None` for values of different types, or external ones.
+    pub fn key_cmp(&self, other: &Self) -> Option<Ordering> {
+        use DatumRef::*;
+        fn float(a: f64, b: f64) -> Ordering {
+            match (a.is_nan(), b.is_nan()) {
+                (false, false) => a.partial_cmp(&b).unwrap_or(Ordering::Equal),
+                (a, b) => a.cmp(&b),
+            }
+        }
+        Some(match (self, other) {
+            (Null, Null) => Ordering::Equal,
+            (Null, _) => Ordering::Greater,
+            (_, Null) => Ordering::Less,
+            (Bool(a), Bool(b)) => a.cmp(b),
+            (Int2(a), Int2(b)) => a.cmp(b),
+            (Int4(a), Int4(b)) | (Date(a), Date(b)) => a.cmp(b),
+            (Int8(a), Int8(b))
+            | (Time(a), Time(b))
+            | (Timestamp(a), Timestamp(b))
+            | (TimestampTz(a), TimestampTz(b)) => a.cmp(b),
+            (Float4(a), Float4(b)) => float(f64::from(*a), f64::from(*b)),
+            (Float8(a), Float8(b)) => float(*a, *b),
+            (Numeric(a), Numeric(b)) => a.cmp(b),
+            (Text(a), Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+            (Bytes(a), Bytes(b)) => a.cmp(b),
+            (Uuid(a), Uuid(b)) => a.cmp(b),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod strategies {
+    //! Random types and values for property tests.
+    use super::*;
+    use proptest::prelude::*;
+
+    pub fn column_type() -> impl Strategy<Value = ColumnType> {
+        use ColumnType::*;
+        prop_oneof![
+            Just(Bool),
+            Just(Int2),
+            Just(Int4),
+            Just(Int8),
+            Just(Float4),
+            Just(Float8),
+            Just(Numeric {
+                precision: 10,
+                scale: 2
+            }),
+            Just(Numeric {
+                precision: 38,
+                scale: 0
+            }),
+            Just(Text),
+            Just(Varchar(9)),
+            Just(Char(3)),
+            Just(Bytes),
+            Just(Date),
+            Just(Time),
+            Just(Timestamp),
+            Just(TimestampTz),
+            Just(Uuid),
+            Just(Json),
+        ]
+    }
+
+    /// A value of the type, NULL included; small domains, so that equal prefixes are common.
+    pub fn datum(ty: ColumnType) -> BoxedStrategy<Datum> {
+        use ColumnType::*;
+        let small = || -2i64..3;
+        let i64s = || prop_oneof![small(), any::<i64>(), Just(i64::MIN), Just(i64::MAX)];
+        let value = match ty {
+            Bool => any::<bool>().prop_map(Datum::Bool).boxed(),
+            Int2 => any::<i16>().prop_map(Datum::Int2).boxed(),
+            Int4 => prop_oneof![-2..3i32, any::<i32>()]
+                .prop_map(Datum::Int4)
+                .boxed(),
+            Int8 => i64s().prop_map(Datum::Int8).boxed(),
+            Float4 => prop_oneof![
+                proptest::num::f32::ANY,
+                Just(0.0),
+                Just(-0.0),
+                Just(f32::NAN),
+                Just(f32::INFINITY)
+            ]
+            .prop_map(Datum::Float4)
+            .boxed(),
+            Float8 => prop_oneof![
+                proptest::num::f64::ANY,
+                Just(0.0),
+                Just(-0.0),
+                Just(-f64::NAN),
+                Just(f64::NEG_INFINITY)
+            ]
+            .prop_map(Datum::Float8)
+            .boxed(),
+            Numeric { precision, .. } => {
+                let max = 10i128.pow(u32::from(precision)) - 1;
+                prop_oneof![-2..3i128, -max..=max, Just(max), Just(-max)]
+                    .prop_map(Datum::Numeric)
+                    .boxed()
+            }
+            Text | Varchar(_) | Char(_) | Json => prop_oneof!["[ab\u{0}\u{1}]{0,4}", ".{0,12}"]
+                .prop_map(Datum::Text)
+                .boxed(),
+            Bytes => proptest::collection::vec(
+                prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()],
+                0..6,
+            )
+            .prop_map(Datum::Bytes)
+            .boxed(),
+            Date => any::<i32>().prop_map(Datum::Date).boxed(),
+            Time => i64s().prop_map(Datum::Time).boxed(),
+            Timestamp => i64s().prop_map(Datum::Timestamp).boxed(),
+            TimestampTz => i64s().prop_map(Datum::TimestampTz).boxed(),
+            Uuid => any::<[u8; 16]>().prop_map(Datum::Uuid).boxed(),
+        };
+        prop_oneof![1 => Just(Datum::Null), 6 => value].boxed()
+    }
+
+    /// Types and that many rows of values.
+    pub fn rows(
+        columns: usize,
+        rows: usize,
+    ) -> impl Strategy<Value = (Vec<ColumnType>, Vec<Vec<Datum>>)> {
+        proptest::collection::vec(column_type(), 1..=columns).prop_flat_map(move |types| {
+            let row: Vec<_> = types.iter().map(|&ty| datum(ty)).collect();
+            (Just(types), proptest::collection::vec(row, rows))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn types_round_trip(ty in strategies::column_type()) {
+            let mut bytes = Vec::new();
+            ty.encode_into(&mut bytes);
+            let mut r = Reader::new(&bytes, "type");
+            prop_assert_eq!(ColumnType::decode(&mut r).unwrap(), ty);
+            prop_assert!(r.is_empty());
+        }
+    }
+
+    #[test]
+    fn impossible_types_are_errors() {
+        for bytes in [
+            &[0][..],
+            &[18],
+            &[7, 0, 0],
+            &[7, 39, 0],
+            &[7, 5, 6],
+            &[9, 1, 0, 0],
+        ] {
+            assert!(ColumnType::decode(&mut Reader::new(bytes, "type")).is_err());
+        }
+    }
+
+    #[test]
+    fn external_references_round_trip() {
+        let external = ExternalRef {
+            len: 1 << 33,
+            page: PageId(77),
+            is_text: true,
+        };
+        let mut bytes = Vec::new();
+        external.encode_into(&mut bytes);
+        assert_eq!(bytes.len(), ExternalRef::SIZE);
+        assert_eq!(ExternalRef::decode(&bytes).unwrap(), external);
+        assert!(ExternalRef::decode(&bytes[1..]).is_err());
+    }
+}

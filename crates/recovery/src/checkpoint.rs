@@ -1,0 +1,169 @@
+//! Fuzzy checkpoints: nothing is written out and nobody waits. A checkpoint records which
+//! transactions are active, the aborted-transaction map, and which pages the data file
+//! lags behind for; analysis starts at its begin.
+//!
+//! ```text
+//! CheckpointBegin             body empty; starts a block
+//! CheckpointData ...          body: kind u8, then entries (below), at most CHUNK of them
+//! CheckpointEnd               body: begin block LSN u64, number of data records u32
+//!
+//! kind 1 counters   next id u64, high water u64, next object u32
+//! kind 2 active     first u64, last u64           (id ranges, subs included)
+//! kind 3 aborted    id u64, lsn u64, time i64
+//! kind 4 dirty      page u64, rec_lsn u64, last_lsn u64
+//! ```
+//!
+//! # Why the state may be read after the begin record was written
+//! Whatever changes afterwards is in the log after the begin record, and analysis reads
+//! that too. Three things need care. A commit whose record is *before* the begin record
+//! must not be listed as active: its state is set under the mutex under which its record
+//! was appended, so after passing through that mutex the state is final. Transactions are
+//! read before the aborted map, so one that aborts in between is in at least one of the
+//! two. A dirty page's last record is read under its latch, so a change that was appended
+//! before the begin record has been applied.
+
+use resurgam_base::{Error, Lsn, PageId, Result, TxId};
+use resurgam_buffer::{BufferPool, DirtyPage};
+use resurgam_log::{Appended, Group, Log, RecordKind};
+use resurgam_txn::{AbortedTx, Status, TxManager};
+
+const CHUNK: usize = 2048;
+
+/// What a checkpoint holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointState {
+    pub next_id: TxId,
+    pub high_water: u64,
+    pub next_object: u32,
+    pub active: Vec<(TxId, TxId)>,
+    pub aborted: Vec<AbortedTx>,
+    pub dirty: Vec<DirtyPage>,
+}
+
+impl CheckpointState {
+    fn encode(&self) -> Vec<Vec<u8>> {
+        let mut bodies = Vec::new();
+        let mut counters = vec![1u8];
+        counters.extend_from_slice(&self.next_id.0.to_le_bytes());
+        counters.extend_from_slice(&self.high_water.to_le_bytes());
+        counters.extend_from_slice(&self.next_object.to_le_bytes());
+        bodies.push(counters);
+        chunked(&mut bodies, 2, &self.active, |out, (first, last)| words(out, &[first.0, last.0]));
+        chunked(&mut bodies, 3, &self.aborted, |out, tx| words(out, &[tx.id.0, tx.lsn.0, tx.aborted_us as u64]));
+        chunked(&mut bodies, 4, &self.dirty, |out, d| words(out, &[d.page.0, d.rec_lsn.0, d.last_lsn.0]));
+        bodies
+    }
+
+    /// Adds one CheckpointData body.
+    pub fn decode_into(&mut self, body: &[u8]) -> Result<()> {
+        let bad = || Error::corrupt("a checkpoint record cannot be read");
+        let (kind, rest) = body.split_first().ok_or_else(bad)?;
+        let entries = |width: usize| -> Result<std::slice::ChunksExact<'_, u8>> {
+            if rest.len() % (width * 8) != 0 { Err(bad()) } else { Ok(rest.chunks_exact(width * 8)) }
+        };
+        let word = |c: &[u8], i: usize| {
+            let mut b = [0u8; 8];
+            b.copy_from_slice(&c[i * 8..i * 8 + 8]);
+            u64::from_le_bytes(b)
+        };
+        match kind {
+            1 => {
+                if rest.len() != 20 {
+                    return Err(bad());
+                }
+                self.next_id = TxId(word(rest, 0));
+                self.high_water = word(rest, 1);
+                self.next_object = u32::from_le_bytes([rest[16], rest[17], rest[18], rest[19]]);
+            }
+            2 => self.active.extend(entries(2)?.map(|c| (TxId(word(c, 0)), TxId(word(c, 1))))),
+            3 => self.aborted.extend(entries(3)?.map(|c| AbortedTx { id: TxId(word(c, 0)), lsn: Lsn(word(c, 1)), aborted_us: word(c, 2) as i64 })),
+            4 => self.dirty.extend(entries(3)?.map(|c| DirtyPage { page: PageId(word(c, 0)), rec_lsn: Lsn(word(c, 1)), last_lsn: Lsn(word(c, 2)) })),
+            _ => return Err(bad()),
+        }
+        Ok(())
+    }
+}
+
+fn words(out: &mut Vec<u8>, values: &[u64]) {
+    for value in values {
+        out.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn chunked<T>(bodies: &mut Vec<Vec<u8>>, kind: u8, all: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
+    for chunk in all.chunks(CHUNK) {
+        let mut body = vec![kind];
+        for item in chunk {
+            put(&mut body, item);
+        }
+        bodies.push(body);
+    }
+}
+
+/// Takes a checkpoint and makes it durable. Returns the begin block's LSN, for the control
+/// file, and the position up to which the log is no longer needed for redo.
+pub fn take_checkpoint(log: &Log, pool: &BufferPool, txs: &TxManager, next_object: impl FnOnce() -> u32) -> Result<(Lsn, Lsn)> {
+    let mut group = Group::default();
+    group.record(RecordKind::CheckpointBegin, TxId::NONE, Lsn::NONE, &[]);
+    let begin: Appended = log.append_at_block_start(&group)?;
+
+    let _settled = txs.decided(); // passes through the commit mutex, see above
+    let (active, next_id) = txs.active();
+    let mut state = CheckpointState {
+        next_id,
+        high_water: pool.space().high_water(),
+        next_object: next_object(),
+        active: Vec::new(),
+        aborted: Vec::new(),
+        dirty: Vec::new(),
+    };
+    for tx in active {
+        if matches!(txs.status(tx.id), Status::Committed(_)) {
+            continue;
+        }
+        state.active.push((tx.id, tx.id));
+        state.active.extend(tx.subs());
+    }
+    state.aborted = txs.status_table().aborted().snapshot();
+    state.dirty = pool.dirty_pages();
+    let bodies = state.encode();
+    let count = bodies.len() as u32;
+    for body in &bodies {
+        group.clear();
+        group.record(RecordKind::CheckpointData, TxId::NONE, Lsn::NONE, body);
+        log.append(&group)?;
+    }
+    group.clear();
+    let mut end = begin.block.0.to_le_bytes().to_vec();
+    end.extend_from_slice(&count.to_le_bytes());
+    group.record(RecordKind::CheckpointEnd, TxId::NONE, Lsn::NONE, &end);
+    let appended = log.append(&group)?;
+    log.flush(appended.end)?;
+    let oldest = state.dirty.iter().map(|d| d.rec_lsn).min().unwrap_or(begin.block);
+    Ok((begin.block, oldest.min(begin.block)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_round_trip() -> Result<()> {
+        let state = CheckpointState {
+            next_id: TxId(99),
+            high_water: 1234,
+            next_object: 7,
+            active: (1..5000).map(|i| (TxId(i), TxId(i))).collect(),
+            aborted: (1..3000).map(|i| AbortedTx { id: TxId(i), lsn: Lsn(i * 2), aborted_us: -1 }).collect(),
+            dirty: (1..9000).map(|i| DirtyPage { page: PageId(i), rec_lsn: Lsn(i), last_lsn: Lsn(i + 1) }).collect(),
+        };
+        let mut back = CheckpointState::default();
+        for body in state.encode() {
+            assert!(body.len() < 60_000, "a checkpoint record stays small");
+            back.decode_into(&body)?;
+            assert!(CheckpointState::default().decode_into(&body[..body.len() - 1]).is_err() || body.len() == 2);
+        }
+        assert_eq!(back, state);
+        Ok(())
+    }
+}

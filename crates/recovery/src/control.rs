@@ -1,0 +1,131 @@
+//! The control file: two copies, written in turn, each checksummed, in sectors of their
+//! own. The valid copy with the higher sequence number counts; a torn write loses the
+//! newer copy and leaves the older.
+//!
+//! ```text
+//! copy i at i * 4096:
+//! 0  magic "RSCT" u32 | format version u32 | sequence u64 | checkpoint block LSN u64
+//! 24 log epoch u32 | log segment bytes u64 | flags u32 (1 = closed cleanly) | crc u32
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_base::{Error, ErrorKind, Lsn, Result, checksum};
+use resurgam_vfs::{File, OpenMode, Vfs};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"RSCT");
+/// Version of the data folder's format as a whole.
+pub const FORMAT_VERSION: u32 = 1;
+const COPY: u64 = 4096;
+const LEN: usize = 44;
+
+/// What the control file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Start of the block with the begin record of the last finished checkpoint.
+    pub checkpoint: Lsn,
+    /// The epoch under which the log is written since the last open.
+    pub epoch: u32,
+    pub segment_bytes: u64,
+    pub clean: bool,
+}
+
+/// The open control file.
+pub struct ControlFile {
+    file: Arc<dyn File>,
+    sequence: u64,
+}
+
+impl ControlFile {
+    /// Makes the file with its first content.
+    pub fn create(vfs: &Arc<dyn Vfs>, path: &Path, control: Control) -> Result<Self> {
+        let file = vfs.open(path, OpenMode::CreateNew)?;
+        file.write_at(&[0; 2 * COPY as usize], 0)?;
+        let mut this = Self { file, sequence: 0 };
+        this.write(control)?;
+        Ok(this)
+    }
+
+    /// Opens and reads.
+    ///
+    /// # Errors
+    /// `NewerFormat`; `Corrupt` when neither copy is intact.
+    pub fn open(vfs: &Arc<dyn Vfs>, path: &Path, read_only: bool) -> Result<(Self, Control)> {
+        let file = vfs.open(path, if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite })?;
+        let mut best: Option<(u64, Control)> = None;
+        for copy in 0..2 {
+            let mut bytes = [0u8; LEN];
+            if file.read_at(&mut bytes, copy * COPY)? < LEN {
+                continue;
+            }
+            if let Some((sequence, control)) = decode(&bytes)? {
+                if best.is_none_or(|(s, _)| sequence > s) {
+                    best = Some((sequence, control));
+                }
+            }
+        }
+        let (sequence, control) = best.ok_or_else(|| {
+            Error::corrupt(format!("both copies in the control file \"{}\" are damaged", path.display()))
+                .with_hint("Restore the data folder from a backup.")
+        })?;
+        Ok((Self { file, sequence }, control))
+    }
+
+    /// Replaces the older copy and makes it durable.
+    pub fn write(&mut self, control: Control) -> Result<()> {
+        self.sequence += 1;
+        let bytes = encode(self.sequence, control);
+        self.file.write_at(&bytes, (self.sequence % 2) * COPY)?;
+        self.file.sync()
+    }
+}
+
+fn encode(sequence: u64, c: Control) -> [u8; LEN] {
+    let mut b = [0u8; LEN];
+    b[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+    b[4..8].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    b[8..16].copy_from_slice(&sequence.to_le_bytes());
+    b[16..24].copy_from_slice(&c.checkpoint.0.to_le_bytes());
+    b[24..28].copy_from_slice(&c.epoch.to_le_bytes());
+    b[28..36].copy_from_slice(&c.segment_bytes.to_le_bytes());
+    b[36..40].copy_from_slice(&u32::from(c.clean).to_le_bytes());
+    let crc = checksum(&b[..40]);
+    b[40..44].copy_from_slice(&crc.to_le_bytes());
+    b
+}
+
+fn decode(b: &[u8; LEN]) -> Result<Option<(u64, Control)>> {
+    let u32_at = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
+    let u64_at = |i: usize| u64::from(u32_at(i)) | u64::from(u32_at(i + 4)) << 32;
+    if u32_at(0) != MAGIC || checksum(&b[..40]) != u32_at(40) {
+        return Ok(None);
+    }
+    if u32_at(4) > FORMAT_VERSION {
+        return Err(Error::new(
+            ErrorKind::NewerFormat,
+            format!("the data folder has format version {}, this program knows versions up to {FORMAT_VERSION}", u32_at(4)),
+        )
+        .with_hint("Use a newer version of Resurgam."));
+    }
+    let control = Control { checkpoint: Lsn(u64_at(16)), epoch: u32_at(24), segment_bytes: u64_at(28), clean: u32_at(36) & 1 != 0 };
+    Ok(Some((u64_at(8), control)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codec_and_damage() -> Result<()> {
+        let control = Control { checkpoint: Lsn(77), epoch: 3, segment_bytes: 1 << 24, clean: true };
+        let bytes = encode(9, control);
+        assert_eq!(decode(&bytes)?, Some((9, control)));
+        for i in 0..LEN {
+            let mut bad = bytes;
+            bad[i] ^= 1;
+            assert_eq!(decode(&bad)?, None, "byte {i}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,31 @@
+//! Checkpoints and what follows a crash. Constant Time Recovery, sections 2.1, 3.3.2 and
+//! 3.6.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `control.rs` | the control file: where the last checkpoint is, and the log's epoch |
+//! | `checkpoint.rs` | taking a fuzzy checkpoint; its records |
+//! | `analysis.rs` | reading the log from the last checkpoint on |
+//! | `tx_record.rs` | bodies of COMMIT and ABORT records |
+//!
+//! # What an open does
+//! 1. Intact images of the double-write area replace torn pages.
+//! 2. **Analysis** reads the log from the last checkpoint's begin: which transactions had
+//!    not ended, the aborted-transaction map, and for every page that the data file may
+//!    lack something of, its last log record.
+//! 3. The database **opens**. Transactions that had not ended are aborted by being in the
+//!    map; nothing is undone.
+//! 4. A page is **redone** when it is first fetched; a background pass fetches the rest.
+//!
+//! Only step 2 stands before the first query, and a checkpoint bounds it: its cost is the
+//! log since the last checkpoint, whatever transactions did and however large they were.
+
+mod analysis;
+mod checkpoint;
+mod control;
+mod tx_record;
+
+pub use analysis::{Analysis, Progress, analyse};
+pub use checkpoint::{CheckpointState, take_checkpoint};
+pub use control::{Control, ControlFile};
+pub use tx_record::TxRecord;

@@ -1,0 +1,85 @@
+//! COPY FROM STDIN and COPY TO STDOUT.
+//!
+//! A failure on this side is answered at once; the client's remaining CopyData is
+//! then dropped by the main loop, as PostgreSQL does.
+
+use resurgam_sql::wire::SqlError;
+use resurgam_sql::{CopyIn, CopyOut, Session};
+
+use super::io::Channel;
+use super::respond::{Outcome, complete};
+use super::Ending;
+use crate::protocol::ProtocolError;
+use crate::protocol::backend;
+use crate::protocol::frontend::{self, DecodeError, Frontend};
+
+/// Takes rows from the client until CopyDone or CopyFail.
+pub async fn receive(session: &mut Session, channel: &mut Channel, copy: CopyIn) -> Result<Outcome, Ending> {
+    channel.expect_bulk(true);
+    let outcome = receive_rows(session, channel, copy).await;
+    channel.expect_bulk(false);
+    outcome
+}
+
+async fn receive_rows(session: &mut Session, channel: &mut Channel, mut copy: CopyIn) -> Result<Outcome, Ending> {
+    backend::copy_response(&mut channel.output, b'G', copy.format(), copy.columns());
+    channel.flush().await?;
+    loop {
+        let frame = match channel.next(None).await {
+            Ok(frame) => frame,
+            Err(ending) => {
+                copy.fail(session, "the connection ended").await;
+                return Err(ending);
+            }
+        };
+        let message = match frontend::decode(&frame) {
+            Ok(message) => message,
+            Err(DecodeError::Malformed(error)) => return Err(Ending::Protocol(error)),
+            Err(DecodeError::Value { sqlstate, message }) => {
+                copy.fail(session, &message).await;
+                return Ok(Outcome::Failed(SqlError::new(sqlstate, message).into()));
+            }
+        };
+        match message {
+            Frontend::CopyData(data) => {
+                if let Err(error) = copy.data(session, &data).await {
+                    return Ok(Outcome::Failed(error.into()));
+                }
+            }
+            Frontend::CopyDone => {
+                return Ok(match copy.finish(session).await {
+                    Ok(tag) => {
+                        complete(session, channel, &tag);
+                        Outcome::Done
+                    }
+                    Err(error) => Outcome::Failed(error.into()),
+                });
+            }
+            Frontend::CopyFail(reason) => return Ok(Outcome::Failed(copy.fail(session, &reason).await.into())),
+            // Clients that pipeline send these without knowing that a COPY began.
+            Frontend::Flush | Frontend::Sync => {}
+            Frontend::Terminate => return Err(Ending::Closed),
+            _ => {
+                let what = format!("unexpected message type 0x{:02X} during COPY from stdin", frame.tag);
+                copy.fail(session, &what).await;
+                return Err(Ending::Protocol(ProtocolError::violation(what)));
+            }
+        }
+    }
+}
+
+/// Sends rows to the client.
+pub async fn send(session: &mut Session, channel: &mut Channel, mut copy: CopyOut) -> Result<Outcome, Ending> {
+    backend::copy_response(&mut channel.output, b'H', copy.format(), copy.columns());
+    loop {
+        match copy.next(session).await {
+            Ok(Some(data)) => backend::copy_data(&mut channel.output, &data),
+            Ok(None) => break,
+            Err(error) => return Ok(Outcome::Failed(error.into())),
+        }
+        channel.flush_if_large().await?;
+    }
+    backend::copy_done(&mut channel.output);
+    complete(session, channel, &copy.tag());
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,196 @@
+//! One client's socket with its input and output buffers.
+//!
+//! Invariants:
+//! 1. Output goes to the socket only in [`Channel::flush`] and
+//!    [`Channel::flush_if_large`]: one write for all answers up to a Sync.
+//! 2. Input memory is reused once no message part is alive; it grows only with
+//!    bytes that arrived.
+//! 3. Waiting for input ends when the connection is told to stop.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use pgwire::tokio::tokio_rustls::server::TlsStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::Ending;
+use crate::protocol::frame::{self, Frame};
+use crate::registry::Control;
+
+/// Output that is sent before the client asked for it.
+const OUTPUT_BYTES_LARGE: usize = 64 * 1024;
+/// Room for one read while COPY data arrives.
+const BULK_READ_BYTES: usize = 64 * 1024;
+/// Output memory that is given back after a large answer.
+const OUTPUT_BYTES_KEPT: usize = 256 * 1024;
+
+/// A plain or encrypted connection.
+pub enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+    /// While a TLS handshake runs, and after it failed.
+    Gone,
+}
+
+fn gone() -> io::Error {
+    io::ErrorKind::NotConnected.into()
+}
+
+impl AsyncRead for Socket {
+    #[inline]
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Gone => Poll::Ready(Err(gone())),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    #[inline]
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Gone => Poll::Ready(Err(gone())),
+        }
+    }
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Gone => Poll::Ready(Err(gone())),
+        }
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Gone => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+/// The socket with its buffers.
+pub struct Channel {
+    pub socket: Socket,
+    pub input: BytesMut,
+    pub output: BytesMut,
+    pub control: Arc<Control>,
+    pub message_bytes_max: usize,
+    /// Room for one read when nothing is known about the next message.
+    read_bytes: usize,
+}
+
+impl Channel {
+    /// Buffers around a fresh socket.
+    pub fn new(socket: Socket, message_bytes_max: usize) -> Self {
+        Self {
+            socket,
+            input: BytesMut::with_capacity(frame::READ_BYTES),
+            output: BytesMut::with_capacity(frame::READ_BYTES),
+            control: Arc::new(Control::default()),
+            message_bytes_max,
+            read_bytes: frame::READ_BYTES,
+        }
+    }
+
+    /// Reads in larger (`true`) or ordinary pieces from now on.
+    pub fn expect_bulk(&mut self, bulk: bool) {
+        self.read_bytes = if bulk { BULK_READ_BYTES } else { frame::READ_BYTES };
+    }
+
+    /// The next whole message if it is here already.
+    #[inline]
+    pub fn buffered(&mut self) -> Result<Option<Frame>, Ending> {
+        frame::take(&mut self.input, self.message_bytes_max).map_err(Ending::Protocol)
+    }
+
+    /// The next whole message.
+    ///
+    /// `idle_max` bounds the wait and names the state in which it ran out.
+    pub async fn next(&mut self, idle_max: Option<Duration>) -> Result<Frame, Ending> {
+        loop {
+            if let Some(frame) = self.buffered()? {
+                return Ok(frame);
+            }
+            match idle_max {
+                None => self.read().await?,
+                Some(limit) => match tokio::time::timeout(limit, self.read()).await {
+                    Ok(result) => result?,
+                    Err(_) => return Err(Ending::IdleInTransaction),
+                },
+            }
+        }
+    }
+
+    /// Takes the plain socket out, to be encrypted.
+    pub fn take_plain(&mut self) -> Option<TcpStream> {
+        match std::mem::replace(&mut self.socket, Socket::Gone) {
+            Socket::Plain(stream) => Some(stream),
+            other => {
+                self.socket = other;
+                None
+            }
+        }
+    }
+
+    /// Waits for more bytes of a startup packet.
+    pub async fn read_startup(&mut self) -> Result<(), Ending> {
+        self.read_more(frame::READ_BYTES).await
+    }
+
+    /// Waits for more input, or for the order to stop.
+    #[inline]
+    pub async fn read(&mut self) -> Result<(), Ending> {
+        self.read_more(frame::room_wanted(&self.input, self.message_bytes_max).max(self.read_bytes)).await
+    }
+
+    async fn read_more(&mut self, room: usize) -> Result<(), Ending> {
+        self.input.reserve(room);
+        let Self { socket, input, control, .. } = self;
+        let mut read = std::pin::pin!(socket.read_buf(input));
+        let count = poll_fn(|cx| {
+            if control.watch(cx.waker()) {
+                return Poll::Ready(Err(Ending::Stopping));
+            }
+            read.as_mut().poll(cx).map_err(Ending::Io)
+        })
+        .await?;
+        if count == 0 {
+            return Err(if self.input.is_empty() { Ending::Closed } else { Ending::Cut });
+        }
+        Ok(())
+    }
+
+    /// Sends everything that was answered so far.
+    #[inline]
+    pub async fn flush(&mut self) -> Result<(), Ending> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        self.socket.write_all(&self.output).await.map_err(Ending::Io)?;
+        if let Socket::Tls(stream) = &mut self.socket {
+            stream.flush().await.map_err(Ending::Io)?;
+        }
+        if self.output.capacity() > OUTPUT_BYTES_KEPT {
+            self.output = BytesMut::with_capacity(frame::READ_BYTES);
+        } else {
+            self.output.clear();
+        }
+        Ok(())
+    }
+
+    /// Sends when enough has gathered, so that a large result needs little memory.
+    #[inline]
+    pub async fn flush_if_large(&mut self) -> Result<(), Ending> {
+        if self.output.len() >= OUTPUT_BYTES_LARGE { self.flush().await } else { Ok(()) }
+    }
+}

@@ -1,0 +1,80 @@
+//! Sending what an execution gives back, shared by both protocols.
+
+use bytes::BytesMut;
+use resurgam_sql::Session;
+use resurgam_sql::wire::{Execution, SqlError, Tag};
+
+use super::io::Channel;
+use super::{Ending, copy};
+use crate::protocol::backend;
+
+/// How an execution came out.
+pub enum Outcome {
+    /// All of it was sent, with its command tag.
+    Done,
+    /// The statement failed; the client was not told yet.
+    Failed(Box<SqlError>),
+}
+
+/// Notices and changed settings that the last call left in the session.
+#[inline]
+pub fn changes(session: &mut Session, out: &mut BytesMut) {
+    for notice in session.take_notices() {
+        backend::error(out, &notice);
+    }
+    for (name, value) in session.take_parameter_changes() {
+        backend::parameter_status(out, &name, &value);
+    }
+}
+
+/// Sends an execution's rows or copy stream, and its end.
+///
+/// `describe`: the simple protocol sends `RowDescription` first.
+pub async fn execution(
+    session: &mut Session,
+    channel: &mut Channel,
+    execution: Execution,
+    describe: bool,
+) -> Result<Outcome, Ending> {
+    match execution {
+        Execution::Empty => backend::empty_query(&mut channel.output),
+        Execution::Command { tag } => complete(session, channel, &tag),
+        Execution::Rows { fields, first, rows, tag } => {
+            if describe {
+                backend::row_description(&mut channel.output, &fields, &[]);
+            }
+            if let Some(chunk) = first {
+                backend::data_rows(&mut channel.output, &chunk);
+            }
+            let Some(mut rows) = rows else {
+                complete(session, channel, &tag);
+                return Ok(Outcome::Done);
+            };
+            loop {
+                channel.flush_if_large().await?;
+                match rows.next(session).await {
+                    Ok(Some(chunk)) => backend::data_rows(&mut channel.output, &chunk),
+                    Ok(None) => break,
+                    Err(error) => return Ok(Outcome::Failed(error.into())),
+                }
+            }
+            if rows.suspended() {
+                changes(session, &mut channel.output);
+                backend::portal_suspended(&mut channel.output);
+            } else {
+                complete(session, channel, &rows.tag());
+            }
+        }
+        Execution::CopyIn(copy) => return copy::receive(session, channel, copy).await,
+        Execution::CopyOut(copy) => return copy::send(session, channel, copy).await,
+    }
+    Ok(Outcome::Done)
+}
+
+/// Notices first, then `CommandComplete`.
+pub fn complete(session: &mut Session, channel: &mut Channel, tag: &Tag) {
+    for notice in session.take_notices() {
+        backend::error(&mut channel.output, &notice);
+    }
+    backend::command_complete(&mut channel.output, tag);
+}

@@ -1,0 +1,34 @@
+//! The simple protocol: one Query, any number of statements, one `ReadyForQuery`.
+
+use super::respond::{self, Outcome};
+use super::{Connection, Ending};
+use crate::protocol::backend;
+
+impl Connection<'_> {
+    /// Runs the statements of a Query until one fails.
+    pub(super) async fn query(&mut self, text: &str) -> Result<(), Ending> {
+        let statements = match self.session.split(text) {
+            Ok(statements) => statements,
+            Err(error) => {
+                self.session.error_occurred();
+                backend::error(&mut self.channel.output, &error);
+                return self.ready().await;
+            }
+        };
+        if statements.is_empty() {
+            backend::empty_query(&mut self.channel.output);
+        }
+        let count = statements.len();
+        for (i, statement) in statements.into_iter().enumerate() {
+            let outcome = match self.session.execute_simple(statement, i + 1 == count).await {
+                Ok(execution) => respond::execution(&mut self.session, self.channel, execution, true).await?,
+                Err(error) => Outcome::Failed(error.into()),
+            };
+            if let Outcome::Failed(error) = outcome {
+                self.fail(&error);
+                break;
+            }
+        }
+        self.ready().await
+    }
+}

@@ -1,0 +1,22 @@
+//! The `resurgam` server: settings, the PostgreSQL protocol over TCP, the command line.
+//!
+//! One task serves one connection from accept to close:
+//!
+//! ```text
+//! server ──accept──► connection::startup ──► connection::serve ──► session (SQL layer)
+//!    │                    │ TLS, SCRAM           │ protocol::{frame, frontend, backend}
+//!    └── registry: process ids, cancel keys, who is connected, stop
+//! ```
+//!
+//! Nothing here knows SQL; nothing below here knows sockets.
+
+pub mod cli;
+pub mod connection;
+pub mod protocol;
+pub mod registry;
+pub mod serve;
+pub mod server;
+pub mod settings;
+pub mod tls;
+mod auth;
+mod tools;

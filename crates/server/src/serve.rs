@@ -1,0 +1,161 @@
+//! `resurgam serve`: open the data folder, serve it, close it.
+//!
+//! ```text
+//! bind ──► open (create | open | recover) ──► serve ──SIGINT or SIGTERM──► end sessions ──► checkpoint ──► exit 0
+//!                                               └──── a second signal at any time: exit at once; the log has everything
+//! ```
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use resurgam_engine::{Database, Options};
+use resurgam_sql::{ServerSetting, SqlDatabase, SqlSettings};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::server::{Server, Stopper, stopper};
+use crate::settings::{LogFormat, Settings};
+
+/// Serves until told to stop. Errors are sentences for the terminal.
+pub fn run(settings: Settings) -> Result<ExitCode, String> {
+    start_log(&settings);
+    let runtime = runtime(&settings)?;
+    runtime.block_on(async {
+        let server = Server::bind(settings.clone()).await?;
+        let address = server.address().map_err(|error| format!("the listener has no address: {error}"))?;
+        let (stop, stopped) = stopper();
+        watch_signals(stop).map_err(|error| format!("could not watch for signals: {error}"))?;
+
+        let created = is_new(&settings.data);
+        let begun = Instant::now();
+        let database = {
+            let settings = settings.clone();
+            tokio::task::spawn_blocking(move || open(&settings)).await.map_err(|error| error.to_string())??
+        };
+        let verb = if created { "created" } else { "opened" };
+        say(&format!("Data folder {} {verb} in {:.3} s.", settings.data.display(), begun.elapsed().as_secs_f64()));
+        say(&format!("Listening on {address}. Connect with:"));
+        say(&format!("    psql -h {} -p {} -U postgres", address.ip(), address.port()));
+        let sql = SqlDatabase::new(database.clone(), sql_settings(&settings));
+        server.run(sql, stopped).await;
+        say("Stopping: writing a checkpoint.");
+        tokio::task::spawn_blocking(move || database.close())
+            .await
+            .map_err(|error| error.to_string())?
+            .map_err(|error| format!("the last checkpoint failed: {error}; the log has everything that was committed"))?;
+        say("Stopped.");
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// A runtime with a thread per processor, or as many as the settings say.
+pub fn runtime(settings: &Settings) -> Result<tokio::runtime::Runtime, String> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if settings.worker_threads > 0 {
+        builder.worker_threads(settings.worker_threads as usize);
+    }
+    builder.thread_name("session").enable_all().build().map_err(|error| format!("could not start threads: {error}"))
+}
+
+/// Opens the data folder as the settings say.
+pub fn open(settings: &Settings) -> Result<Database, String> {
+    Database::open(&settings.data, engine_options(settings)).map_err(|error| {
+        let hint = error.hint().map(|hint| format!("\nHint: {hint}")).unwrap_or_default();
+        format!("could not open the data folder {}: {error}{hint}", settings.data.display())
+    })
+}
+
+fn engine_options(settings: &Settings) -> Options {
+    Options {
+        buffer_bytes: usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX),
+        log_segment_bytes: settings.log_segment_bytes.0,
+        checkpoint_log_bytes: settings.checkpoint_log_bytes.0,
+        log_bytes_max: settings.log_bytes_max.0,
+        cleaner_interval_s: settings.cleaner_interval.as_secs_f64(),
+        ..Options::default()
+    }
+}
+
+/// The SQL layer's settings, with the whole table for `SHOW` and `pg_settings`.
+pub fn sql_settings(settings: &Settings) -> SqlSettings {
+    SqlSettings {
+        statement_timeout: settings.statement_timeout,
+        idle_in_transaction_session_timeout: settings.idle_in_transaction_session_timeout,
+        synchronous_commit: settings.synchronous_commit,
+        query_memory_bytes: settings.query_memory_bytes.0,
+        server: settings
+            .rows()
+            .into_iter()
+            .map(|row| ServerSetting {
+                name: row.definition.name,
+                value: row.value,
+                default: row.definition.default,
+                kind: row.definition.kind,
+                description: row.definition.help.trim(),
+                source: row.source.word(),
+            })
+            .collect(),
+    }
+}
+
+fn is_new(dir: &Path) -> bool {
+    match std::fs::read_dir(dir) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(_) => true,
+    }
+}
+
+/// The first signal stops cleanly, the second at once.
+fn watch_signals(stop: Stopper) -> std::io::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        let mut signals = 0;
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            signals += 1;
+            if signals == 1 {
+                say("Stopping: running statements may finish. Signal again to stop at once.");
+                stop.stop();
+            } else {
+                say("Stopping at once; the next start recovers from the log.");
+                std::process::exit(130);
+            }
+        }
+    });
+    Ok(())
+}
+
+fn start_log(settings: &Settings) {
+    use crate::settings::Value;
+    let filter = tracing_subscriber::EnvFilter::try_from_env("RESURGAM_LOG_FILTER").unwrap_or_else(|_| {
+        tracing_subscriber::EnvFilter::new(format!("warn,resurgam={}", settings.log_level.show()))
+    });
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    // A second start in one process (a test) keeps the first log.
+    let _ = match settings.log_format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Compact => builder.compact().with_target(false).try_init(),
+    };
+}
+
+/// One line for the person at the terminal; a closed terminal is no reason to stop.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Keeps a database handle beside its SQL layer; for embedding the server in another program.
+pub fn sql_database(settings: &Settings) -> Result<(Database, Arc<SqlDatabase>), String> {
+    let database = open(settings)?;
+    let sql = SqlDatabase::new(database.clone(), sql_settings(settings));
+    Ok((database, sql))
+}

@@ -1,0 +1,331 @@
+//! Every setting of the server, in one table.
+//!
+//! The table below defines, for each setting, its config-file key (the name), its
+//! environment variable, its command-line flag (the name with hyphens), its
+//! default and its help. `--help`, the config file, the environment, `SHOW` and
+//! `pg_settings` all read this table, so none of them can know a setting that
+//! the others do not.
+//!
+//! Precedence: command line, then environment, then config file, then default.
+
+pub mod value;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+
+pub use value::{Authentication, Bytes, LogFormat, LogLevel, Value};
+
+/// What is known of a setting besides its value.
+#[derive(Debug, Clone, Copy)]
+pub struct Definition {
+    /// Config-file key and name in `SHOW`.
+    pub name: &'static str,
+    /// Command-line flag without the two hyphens.
+    pub flag: &'static str,
+    /// Environment variable.
+    pub env: &'static str,
+    /// Default, as a user would write it.
+    pub default: &'static str,
+    /// One or two sentences.
+    pub help: &'static str,
+    /// `bool`, `integer`, `string` or `enum`.
+    pub kind: &'static str,
+    placeholder: &'static str,
+    /// Never shown, and not accepted on the command line, which other users can read.
+    pub secret: bool,
+}
+
+/// Where a setting's value came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    Default,
+    File,
+    Environment,
+    CommandLine,
+}
+
+impl Source {
+    /// The word in `pg_settings.source`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::File => "configuration file",
+            Self::Environment => "environment variable",
+            Self::CommandLine => "command line",
+        }
+    }
+}
+
+/// One row for `SHOW ALL` and `pg_settings`.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub definition: &'static Definition,
+    pub value: String,
+    pub source: Source,
+}
+
+macro_rules! settings {
+    ($($(#[doc = $help:literal])+ $name:ident: $kind:ty, $flag:literal, $env:literal, $default:literal $(, $secret:ident)?;)+) => {
+        /// The server's settings; the fields are described where the table is.
+        #[derive(Debug, Clone)]
+        pub struct Settings {
+            $($(#[doc = $help])+ pub $name: $kind,)+
+            sources: BTreeMap<&'static str, Source>,
+        }
+
+        /// The table itself, in the order of `--help`.
+        pub const DEFINITIONS: &[Definition] = &[$(Definition {
+            name: stringify!($name),
+            flag: $flag,
+            env: $env,
+            default: $default,
+            help: concat!($($help),+),
+            kind: <$kind as Value>::KIND,
+            placeholder: <$kind as Value>::PLACEHOLDER,
+            secret: false $(|| settings!(@$secret))?,
+        }),+];
+
+        impl Settings {
+            /// Every setting at its default.
+            pub fn defaults() -> Result<Self, String> {
+                Ok(Self { $($name: <$kind as Value>::read($default)?,)+ sources: BTreeMap::new() })
+            }
+            /// Sets `name` from what a user wrote; the error is about the value only.
+            fn set(&mut self, name: &str, text: &str, source: Source) -> Result<(), String> {
+                match name {
+                    $(stringify!($name) => self.$name = <$kind as Value>::read(text)?,)+
+                    _ => return Err("there is no such setting".into()),
+                }
+                if let Some(definition) = DEFINITIONS.iter().find(|definition| definition.name == name) {
+                    self.sources.insert(definition.name, source);
+                }
+                Ok(())
+            }
+            fn shown(&self, name: &str) -> String {
+                match name {
+                    $(stringify!($name) => self.$name.show(),)+
+                    _ => String::new(),
+                }
+            }
+        }
+    };
+    (@secret) => { true };
+}
+
+settings! {
+    /// Folder with the database's files; created when it is missing or empty.
+    data: PathBuf, "data", "RESURGAM_DATA", "./resurgam-data";
+    /// Address and port to listen on.
+    listen: String, "listen", "RESURGAM_LISTEN", "127.0.0.1:5433";
+    /// Memory for pages of tables and indexes.
+    buffer_bytes: Bytes, "buffer-bytes", "RESURGAM_BUFFER_BYTES", "1GB";
+    /// Memory for sorts, hashes and aggregates of all queries together; beyond it they spill to disk.
+    query_memory_bytes: Bytes, "query-memory-bytes", "RESURGAM_QUERY_MEMORY_BYTES", "1GB";
+    /// Clients at one time.
+    max_connections: u32, "max-connections", "RESURGAM_MAX_CONNECTIONS", "100";
+    /// Whether a commit waits until it is on disk. Off: a crash can lose the last moments' commits, never consistency.
+    synchronous_commit: bool, "synchronous-commit", "RESURGAM_SYNCHRONOUS_COMMIT", "on";
+    /// Log written between two checkpoints; it bounds the work, and so the time, to open after a crash.
+    checkpoint_log_bytes: Bytes, "checkpoint-log-bytes", "RESURGAM_CHECKPOINT_LOG_BYTES", "64MB";
+    /// Log kept on disk, at most: changed pages are written out early enough to stay below it.
+    log_bytes_max: Bytes, "log-bytes-max", "RESURGAM_LOG_BYTES_MAX", "1GB";
+    /// Size of one log file; fixed when the database is created.
+    log_segment_bytes: Bytes, "log-segment-bytes", "RESURGAM_LOG_SEGMENT_BYTES", "16MB";
+    /// Time between two sweeps for row versions that nobody needs any more.
+    cleaner_interval: Duration, "cleaner-interval", "RESURGAM_CLEANER_INTERVAL", "10s";
+    /// Longest run of one statement; 0 for no limit. A session can change it with SET.
+    statement_timeout: Duration, "statement-timeout", "RESURGAM_STATEMENT_TIMEOUT", "0";
+    /// Longest pause of a client inside a transaction before it is disconnected; 0 for no limit. A session can change it with SET.
+    idle_in_transaction_session_timeout: Duration, "idle-in-transaction-session-timeout", "RESURGAM_IDLE_IN_TRANSACTION_SESSION_TIMEOUT", "0";
+    /// Longest time that a client may take to log in.
+    authentication_timeout: Duration, "authentication-timeout", "RESURGAM_AUTHENTICATION_TIMEOUT", "1min";
+    /// Time that running statements get to finish when the server stops.
+    shutdown_timeout: Duration, "shutdown-timeout", "RESURGAM_SHUTDOWN_TIMEOUT", "10s";
+    /// How clients prove who they are: trust (no password; only for addresses of this machine) or scram-sha-256.
+    authentication: Authentication, "authentication", "RESURGAM_AUTHENTICATION", "trust";
+    /// File whose first line is the password of the user postgres, or its SCRAM-SHA-256 verifier.
+    password_file: PathBuf, "password-file", "RESURGAM_PASSWORD_FILE", "";
+    /// The password itself, or its SCRAM-SHA-256 verifier; only in the environment or the config file.
+    password: String, "password", "RESURGAM_PASSWORD", "", secret;
+    /// Allow trust authentication on an address that other machines can reach.
+    insecure_trust: bool, "insecure-trust", "RESURGAM_INSECURE_TRUST", "off";
+    /// Certificate chain in PEM form; with tls-key it turns TLS on.
+    tls_cert: PathBuf, "tls-cert", "RESURGAM_TLS_CERT", "";
+    /// Private key in PEM form.
+    tls_key: PathBuf, "tls-key", "RESURGAM_TLS_KEY", "";
+    /// Longest message from a client (a statement, a parameter set, a COPY chunk).
+    message_bytes_max: Bytes, "message-bytes-max", "RESURGAM_MESSAGE_BYTES_MAX", "1GB";
+    /// Threads that run statements; 0 for one per processor.
+    worker_threads: u32, "worker-threads", "RESURGAM_WORKER_THREADS", "0";
+    /// How much the server says: error, warn, info, debug or trace.
+    log_level: LogLevel, "log-level", "RESURGAM_LOG_LEVEL", "info";
+    /// Shape of the server's log lines: text or compact.
+    log_format: LogFormat, "log-format", "RESURGAM_LOG_FORMAT", "text";
+}
+
+/// Environment variable that names the config file, as `--config` does.
+const CONFIG_ENV: &str = "RESURGAM_CONFIG";
+
+/// Adds a flag for each setting, and `--config`, to a command.
+pub fn add_flags(mut command: Command) -> Command {
+    command = command.arg(
+        Arg::new("config").long("config").env(CONFIG_ENV).value_name("FILE").help("Config file (TOML), one key per setting"),
+    );
+    for definition in DEFINITIONS.iter().filter(|definition| !definition.secret) {
+        let mut help = definition.help.trim().to_owned();
+        help.push_str(&format!(" [config key: {}]", definition.name));
+        if !definition.default.is_empty() {
+            help.push_str(&format!(" [default: {}]", definition.default));
+        }
+        let mut arg = Arg::new(definition.name)
+            .long(definition.flag)
+            .env(definition.env)
+            .value_name(definition.placeholder.trim_start_matches('|'))
+            .help(help);
+        if definition.kind == "bool" {
+            arg = arg.num_args(0..=1).require_equals(true).default_missing_value("on");
+        }
+        command = command.arg(arg);
+    }
+    command
+}
+
+impl Settings {
+    /// Reads every source in order of precedence.
+    ///
+    /// Errors are complete sentences for the terminal, naming the flag, variable
+    /// or file key that is wrong.
+    pub fn from_matches(matches: &ArgMatches) -> Result<Self, String> {
+        let mut settings = Self::defaults()?;
+        if let Some(path) = matches.get_one::<String>("config") {
+            settings.read_file(Path::new(path))?;
+        }
+        for definition in DEFINITIONS {
+            if definition.secret {
+                if let Some(text) = std::env::var_os(definition.env) {
+                    let text = text.to_str().ok_or_else(|| format!("{} is not UTF-8 text", definition.env))?;
+                    settings
+                        .set(definition.name, text, Source::Environment)
+                        .map_err(|error| format!("{}: {error}", definition.env))?;
+                }
+                continue;
+            }
+            let Some(text) = matches.get_one::<String>(definition.name) else { continue };
+            let (source, place) = match matches.value_source(definition.name) {
+                Some(ValueSource::EnvVariable) => (Source::Environment, definition.env.to_owned()),
+                _ => (Source::CommandLine, format!("--{}", definition.flag)),
+            };
+            settings.set(definition.name, text, source).map_err(|error| format!("{place}: {error}"))?;
+        }
+        settings.check()?;
+        Ok(settings)
+    }
+
+    fn read_file(&mut self, path: &Path) -> Result<(), String> {
+        let place = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| format!("could not read the config file {place}: {error}"))?;
+        self.read_toml(&text).map_err(|error| format!("config file {place}: {error}"))
+    }
+
+    fn read_toml(&mut self, text: &str) -> Result<(), String> {
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+        for (name, value) in table {
+            let text = match value {
+                toml::Value::String(text) => text,
+                toml::Value::Integer(number) => number.to_string(),
+                toml::Value::Boolean(on) => on.show(),
+                other => return Err(format!("{name}: a {} is not expected here", other.type_str())),
+            };
+            self.set(&name, &text, Source::File).map_err(|error| format!("{name}: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// What only several settings together can get wrong.
+    fn check(&self) -> Result<(), String> {
+        if self.tls_cert.as_os_str().is_empty() != self.tls_key.as_os_str().is_empty() {
+            return Err("tls_cert and tls_key belong together: give both or neither".into());
+        }
+        if !self.password.is_empty() && !self.password_file.as_os_str().is_empty() {
+            return Err("give either password or password_file, not both".into());
+        }
+        if self.max_connections == 0 {
+            return Err("max_connections must be at least 1".into());
+        }
+        Ok(())
+    }
+
+    /// Every setting with its value, for `SHOW ALL` and `pg_settings`.
+    pub fn rows(&self) -> Vec<Row> {
+        DEFINITIONS
+            .iter()
+            .map(|definition| Row {
+                definition,
+                value: match definition.secret {
+                    true if self.shown(definition.name).is_empty() => String::new(),
+                    true => "********".into(),
+                    false => self.shown(definition.name),
+                },
+                source: self.sources.get(definition.name).copied().unwrap_or(Source::Default),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Settings, String> {
+        let mut full = vec!["serve"];
+        full.extend(args);
+        let matches = add_flags(Command::new("serve")).try_get_matches_from(full).map_err(|error| error.to_string())?;
+        Settings::from_matches(&matches)
+    }
+
+    #[test]
+    fn names_flags_and_variables_agree() {
+        for definition in DEFINITIONS {
+            assert_eq!(definition.flag, definition.name.replace('_', "-"));
+            assert_eq!(definition.env, format!("RESURGAM_{}", definition.name.to_uppercase()));
+        }
+        Settings::defaults().unwrap();
+        add_flags(Command::new("serve")).debug_assert();
+    }
+
+    #[test]
+    fn the_command_line_beats_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "max_connections = 7\nbuffer_bytes = \"2GB\"\nsynchronous_commit = false\n").unwrap();
+        let path = file.path().to_str().unwrap();
+        let settings = parse(&["--config", path, "--max-connections", "9", "--insecure-trust"]).unwrap();
+        assert_eq!(settings.max_connections, 9);
+        assert_eq!(settings.buffer_bytes, Bytes(2 << 30));
+        assert!(!settings.synchronous_commit);
+        assert!(settings.insecure_trust);
+        let row = |name: &str| settings.rows().into_iter().find(|row| row.definition.name == name).unwrap();
+        assert_eq!(row("max_connections").source, Source::CommandLine);
+        assert_eq!(row("buffer_bytes").source, Source::File);
+        assert_eq!(row("listen").source, Source::Default);
+    }
+
+    #[test]
+    fn mistakes_name_their_place() {
+        assert!(parse(&["--buffer-bytes", "lots"]).unwrap_err().contains("--buffer-bytes"));
+        assert!(parse(&["--tls-cert", "x"]).unwrap_err().contains("tls_key"));
+        let mut settings = Settings::defaults().unwrap();
+        assert!(settings.read_toml("no_such = 1").unwrap_err().contains("no_such"));
+        assert!(settings.read_toml("listen = [1]").unwrap_err().contains("listen"));
+    }
+
+    #[test]
+    fn the_password_is_never_shown() {
+        let mut settings = Settings::defaults().unwrap();
+        settings.read_toml("password = \"hunter2\"").unwrap();
+        assert!(settings.rows().iter().all(|row| !row.value.contains("hunter2")));
+    }
+}

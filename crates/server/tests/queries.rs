@@ -1,0 +1,207 @@
+//! Both query protocols and COPY against the SQL layer.
+
+mod common;
+
+use common::*;
+
+#[test]
+fn one_query_may_hold_several_statements() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let (status, messages) = client.query("select 1; select 2;");
+    assert_eq!((status, tags(&messages).as_str()), (b'I', "TDCTDC"));
+    assert_eq!(messages[2].text(), "SELECT 1");
+    let (status, messages) = client.query("select 1; select 1/0; select 2");
+    assert_eq!((status, tags(&messages).as_str()), (b'I', "TDCE"));
+    assert_eq!(error(&messages).sqlstate(), "22012");
+    let (_, messages) = client.query("");
+    assert_eq!(tags(&messages), "I");
+}
+
+#[test]
+fn a_failed_transaction_says_so_until_its_end() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    assert_eq!(client.query("begin").0, b'T');
+    assert_eq!(client.query("select 1/0").0, b'E');
+    let (status, messages) = client.query("select 1");
+    assert_eq!((status, error(&messages).sqlstate().as_str()), (b'E', "25P02"));
+    assert_eq!(client.query("rollback").0, b'I');
+    assert_eq!(client.rows("select 1"), ["1"]);
+}
+
+#[test]
+fn extended_answers_come_in_order() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let all = [
+        parse("s", "select $1::text"),
+        describe(b'S', "s"),
+        bind("", "s", &[Some("hello")]),
+        describe(b'P', ""),
+        execute("", 0),
+        bind("", "s", &[Some("again")]),
+        execute("", 0),
+        sync(),
+    ]
+    .concat();
+    client.send(&all);
+    let (status, messages) = client.until_ready();
+    assert_eq!((status, tags(&messages).as_str()), (b'I', "1tT2TDC2DC"));
+    assert_eq!(messages[1].body, b"\0\x01\0\0\0\x19");
+    assert_eq!(messages[5].first().unwrap(), "hello");
+    assert_eq!(messages[8].first().unwrap(), "again");
+}
+
+#[test]
+fn an_error_skips_to_sync() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let all = [
+        parse("", "select 1/0"),
+        bind("", "", &[]),
+        execute("", 0),
+        parse("", "select 1"),
+        bind("", "", &[]),
+        execute("", 0),
+        message(b'Q', b"select 3\0"),
+        sync(),
+        parse("", "select 1"),
+        bind("", "", &[]),
+        execute("", 0),
+        sync(),
+    ]
+    .concat();
+    client.send(&all);
+    let (status, messages) = client.until_ready();
+    assert_eq!(status, b'I');
+    assert_eq!(messages.last().unwrap().tag, b'E', "{messages:?}");
+    assert_eq!(error(&messages).sqlstate(), "22012");
+    let (status, messages) = client.until_ready();
+    assert_eq!((status, tags(&messages).as_str()), (b'I', "12DC"));
+}
+
+#[test]
+fn unknown_statements_and_portals_are_errors() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    for (step, sqlstate) in [
+        (bind("", "none", &[]), "26000"),
+        (describe(b'S', "none"), "26000"),
+        (describe(b'P', "none"), "34000"),
+        (execute("none", 0), "34000"),
+    ] {
+        client.send(&[step, sync()].concat());
+        let (status, messages) = client.until_ready();
+        assert_eq!((status, error(&messages).sqlstate().as_str()), (b'I', sqlstate));
+    }
+    client.send(&[message(b'C', b"Snone\0"), sync()].concat());
+    assert_eq!(tags(&client.until_ready().1), "3");
+}
+
+#[test]
+fn flush_sends_answers_without_ending_the_transaction() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.send(&[parse("", "select 1"), message(b'H', b"")].concat());
+    assert_eq!(client.next().unwrap().tag, b'1');
+    client.send(&[bind("", "", &[]), execute("", 0), message(b'H', b"")].concat());
+    let got: String = (0..3).map(|_| client.next().unwrap().tag as char).collect();
+    assert_eq!(got, "2DC");
+    client.send(&sync());
+    assert_eq!(client.until_ready().0, b'I');
+}
+
+#[test]
+fn portals_suspend_and_go_on() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.query("begin");
+    client.send(
+        &[
+            parse("", "select generate_series(1, 5)"),
+            bind("p", "", &[]),
+            execute("p", 2),
+            execute("p", 2),
+            execute("p", 2),
+            sync(),
+        ]
+        .concat(),
+    );
+    let (status, messages) = client.until_ready();
+    assert_eq!((status, tags(&messages).as_str()), (b'T', "12DDsDDsDC"));
+    let rows: Vec<_> = messages.iter().filter(|message| message.tag == b'D').filter_map(Message::first).collect();
+    assert_eq!(rows, ["1", "2", "3", "4", "5"]);
+    client.query("commit");
+}
+
+#[test]
+fn large_results_stream() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let rows = client.rows("select generate_series(1, 300000)");
+    assert_eq!(rows.len(), 300_000);
+    assert_eq!(rows.last().unwrap(), "300000");
+}
+
+#[test]
+fn copy_goes_both_ways() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.query("create table t (a text)");
+    client.send(&query("copy t from stdin"));
+    assert_eq!(client.next().unwrap().tag, b'G');
+    for part in ["row1\nro", "w2\nr", "ow3\n"] {
+        client.send(&message(b'd', part.as_bytes()));
+    }
+    client.send(&message(b'c', b""));
+    let (status, messages) = client.until_ready();
+    assert_eq!((status, messages[0].text().as_str()), (b'I', "COPY 3"));
+
+    let (_, messages) = client.query("copy t to stdout");
+    assert_eq!(messages[0].tag, b'H');
+    let data: Vec<u8> =
+        messages.iter().filter(|message| message.tag == b'd').flat_map(|message| message.body.clone()).collect();
+    assert_eq!(String::from_utf8(data).unwrap(), "row1\nrow2\nrow3\n");
+    assert_eq!(messages.last().unwrap().text(), "COPY 3");
+}
+
+#[test]
+fn copy_can_be_given_up() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.query("create table t (a text)");
+    client.send(&query("copy t from stdin"));
+    assert_eq!(client.next().unwrap().tag, b'G');
+    client.send(&[message(b'd', b"row1\n"), message(b'f', b"changed my mind\0")].concat());
+    let (status, messages) = client.until_ready();
+    assert_eq!((status, error(&messages).sqlstate().as_str()), (b'I', "57014"));
+    assert!(error(&messages).field(b'M').unwrap().contains("changed my mind"));
+    assert_eq!(client.rows("select 1"), ["1"]);
+}
+
+#[test]
+fn copy_in_the_extended_protocol_ignores_early_syncs() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.query("create table t (a text)");
+    client.send(&[parse("", "copy t from stdin"), bind("", "", &[]), execute("", 0), message(b'H', b"")].concat());
+    let got: String = (0..3).map(|_| client.next().unwrap().tag as char).collect();
+    assert_eq!(got, "12G");
+    client.send(&[sync(), message(b'd', b"x\n"), message(b'c', b""), sync()].concat());
+    let (status, messages) = client.until_ready();
+    assert_eq!((status, messages[0].text().as_str()), (b'I', "COPY 1"));
+}
+
+#[test]
+fn a_query_during_copy_is_a_protocol_error() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.query("create table t (a text)");
+    client.send(&query("copy t from stdin"));
+    assert_eq!(client.next().unwrap().tag, b'G');
+    client.send(&query("select 1"));
+    let (_, messages) = client.until_ready();
+    assert_eq!(error(&messages).sqlstate(), "08P01");
+    assert_eq!(server.client().rows("select 1"), ["1"]);
+}

@@ -1,0 +1,99 @@
+//! What a running statement carries: the view it reads through, its transaction,
+//! and whether someone asked it to stop.
+//!
+//! Operators find it in the task context's session configuration, so that one kept
+//! physical plan serves any transaction.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use datafusion::common::DataFusionError;
+use datafusion::execution::TaskContext;
+use parking_lot::Mutex;
+use resurgam_engine::{ReadView, RowBuf};
+use tokio::sync::Notify;
+
+use crate::wire::SqlError;
+
+/// Why a statement has to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum StopReason {
+    None = 0,
+    Cancel = 1,
+    Timeout = 2,
+}
+
+/// A flag with a bell; shared between a session and whoever may cancel it.
+#[derive(Debug, Default)]
+pub(crate) struct StopFlag {
+    reason: AtomicU8,
+    /// A statement is running: a cancel that comes between statements is forgotten.
+    running: std::sync::atomic::AtomicBool,
+    bell: Notify,
+}
+
+impl StopFlag {
+    pub(crate) fn begin(&self) {
+        self.reason.store(0, Ordering::Relaxed);
+        self.running.store(true, Ordering::Release);
+    }
+    pub(crate) fn end(&self) {
+        self.running.store(false, Ordering::Release);
+    }
+    pub(crate) fn stop(&self, reason: StopReason) {
+        if self.running.load(Ordering::Acquire) {
+            self.reason.store(reason as u8, Ordering::Release);
+            self.bell.notify_waiters();
+            self.bell.notify_one();
+        }
+    }
+    /// The error that a stopped statement ends with.
+    pub(crate) fn check(&self) -> Result<(), SqlError> {
+        match self.reason.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            2 => Err(SqlError::new("57014", "canceling statement due to statement timeout")),
+            _ => Err(SqlError::new("57014", "canceling statement due to user request")),
+        }
+    }
+    /// Completes when the statement has to stop.
+    pub(crate) async fn stopped(&self) -> SqlError {
+        loop {
+            let bell = self.bell.notified();
+            if let Err(error) = self.check() {
+                return error;
+            }
+            bell.await;
+        }
+    }
+}
+
+/// The newest version of one row, in place of the target table's scan: a statement
+/// of a READ COMMITTED transaction is run again on it after a concurrent change.
+#[derive(Debug)]
+pub(crate) struct TargetRow {
+    pub table: u32,
+    pub row: Mutex<Option<RowBuf>>,
+}
+
+/// See the module's head.
+pub(crate) struct StatementContext {
+    pub view: ReadView,
+    pub stop: Arc<StopFlag>,
+    pub target: Option<TargetRow>,
+}
+
+impl std::fmt::Debug for StatementContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StatementContext")
+    }
+}
+
+impl StatementContext {
+    /// The context that `task` runs in.
+    pub(crate) fn of(task: &TaskContext) -> datafusion::common::Result<Arc<Self>> {
+        task.session_config()
+            .get_extension::<StatementContext>()
+            .ok_or_else(|| DataFusionError::Internal("a scan outside a statement".to_owned()))
+    }
+}

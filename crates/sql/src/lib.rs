@@ -1,0 +1,1 @@
+//! SQL over the engine, planned by Apache DataFusion

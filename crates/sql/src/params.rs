@@ -1,0 +1,163 @@
+//! Parameters of kept plans.
+//!
+//! A statement is optimised with its parameters as placeholders. When a physical plan
+//! is made, each placeholder becomes a call of a function without arguments that reads
+//! the plan's own [`ParamCell`]; running the plan again means filling the cell.
+//!
+//! Invariants:
+//! 1. A cell belongs to one physical plan, and a physical plan runs for one statement at a time.
+//! 2. The function is volatile in DataFusion's sense, so no pass after this folds it.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
+use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use parking_lot::RwLock;
+
+/// The values of the present execution.
+#[derive(Debug, Default)]
+pub(crate) struct ParamCell(RwLock<Vec<ScalarValue>>);
+
+impl ParamCell {
+    pub(crate) fn set(&self, values: Vec<ScalarValue>) {
+        *self.0.write() = values;
+    }
+    pub(crate) fn get(&self, index: usize) -> Result<ScalarValue> {
+        self.0
+            .read()
+            .get(index)
+            .cloned()
+            .ok_or_else(|| DataFusionError::Internal(format!("no value for parameter ${}", index + 1)))
+    }
+}
+
+/// Reads parameter `index` of `cell`.
+#[derive(Debug)]
+pub(crate) struct ParamFunction {
+    pub(crate) index: usize,
+    field: FieldRef,
+    cell: Arc<ParamCell>,
+    signature: Signature,
+}
+
+impl PartialEq for ParamFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index && Arc::ptr_eq(&self.cell, &other.cell)
+    }
+}
+impl Eq for ParamFunction {}
+impl Hash for ParamFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.index.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for ParamFunction {
+    fn name(&self) -> &str {
+        "$"
+    }
+    fn display_name(&self, _: &[Expr]) -> Result<String> {
+        Ok(format!("${}", self.index + 1))
+    }
+    fn schema_name(&self, _: &[Expr]) -> Result<String> {
+        Ok(format!("${}", self.index + 1))
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.field.data_type().clone())
+    }
+    fn return_field_from_args(&self, _: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(Arc::clone(&self.field))
+    }
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(self.cell.get(self.index)?))
+    }
+}
+
+/// Index of a placeholder such as `$3` (then 2).
+pub(crate) fn placeholder_index(id: &str) -> Option<usize> {
+    id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
+}
+
+/// `plan` with each placeholder replaced by a reader of `cell`.
+pub(crate) fn bind_to_cell(plan: LogicalPlan, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<LogicalPlan> {
+    map_placeholders(plan, &mut |placeholder| {
+        let Some(index) = placeholder_index(&placeholder.id) else {
+            return internal_err!("unknown parameter {}", placeholder.id);
+        };
+        let Some(ty) = types.get(index) else { return internal_err!("no type for parameter {}", placeholder.id) };
+        let function = ParamFunction {
+            index,
+            field: Arc::new(Field::new(&placeholder.id, ty.clone(), true)),
+            cell: Arc::clone(cell),
+            signature: Signature::nullary(Volatility::Volatile),
+        };
+        Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::new_from_impl(function)), vec![])))
+    })
+}
+
+/// `plan` with each placeholder replaced by its value.
+pub(crate) fn bind_to_values(plan: LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan> {
+    map_placeholders(plan, &mut |placeholder| {
+        match placeholder_index(&placeholder.id).and_then(|index| values.get(index)) {
+            Some(value) => Ok(Expr::Literal(value.clone(), None)),
+            None => internal_err!("no value for parameter {}", placeholder.id),
+        }
+    })
+}
+
+fn map_placeholders(plan: LogicalPlan, replace: &mut dyn FnMut(&Placeholder) -> Result<Expr>) -> Result<LogicalPlan> {
+    plan.transform_up_with_subqueries(|node| {
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            if !contains_placeholder(&expr) {
+                return Ok(Transformed::no(expr));
+            }
+            let name = names.save(&expr);
+            let expr = expr
+                .transform_up(|expr| match &expr {
+                    Expr::Placeholder(placeholder) => Ok(Transformed::yes(replace(placeholder)?)),
+                    _ => Ok(Transformed::no(expr)),
+                })
+                .data()?;
+            Ok(Transformed::yes(name.restore(expr)))
+        })?
+        .map_data(|node| node.recompute_schema())
+    })
+    .data()
+}
+
+/// Whether a placeholder occurs in `expr`.
+pub(crate) fn contains_placeholder(expr: &Expr) -> bool {
+    expr.exists(|e| Ok(matches!(e, Expr::Placeholder(_)))).unwrap_or(true)
+}
+
+/// Whether a kept physical plan cannot serve `plan`, because planning itself reads the values
+/// (LIMIT, VALUES) or the plan cannot be started twice (recursion).
+pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let _ = plan.apply_with_subqueries(|node| {
+        found |= match node {
+            LogicalPlan::Limit(limit) => limit
+                .skip
+                .iter()
+                .chain(limit.fetch.iter())
+                .any(|e| contains_placeholder(e)),
+            LogicalPlan::Values(values) => values.values.iter().flatten().any(contains_placeholder),
+            LogicalPlan::RecursiveQuery(_) | LogicalPlan::Extension(_) => true,
+            _ => false,
+        };
+        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+    });
+    found
+}

@@ -1,0 +1,447 @@
+//! Casts by PostgreSQL's rules where Arrow's differ: rounding, text parsing, lengths.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::*;
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::arrow::datatypes::*;
+use resurgam_engine::ColumnType;
+
+use crate::pg::datetime::Zone;
+use crate::pg::decode;
+use crate::pg::encode::uuid_text;
+use crate::pg::errors::from_arrow;
+use crate::pg::types::{arrow_oid, arrow_type, column_oid, column_typmod, format_type, oid};
+use crate::wire::SqlError;
+
+/// An expression's result brought to the Arrow type of the column that it is assigned to.
+///
+/// # Errors
+/// `22003` out of range, `22001` too long, `22P02`/`22007`/`22008` for text that does not
+/// read as the column's type, `42804` for types that have no assignment cast.
+pub fn assignment_cast(array: &ArrayRef, ty: &ColumnType, zone: &Zone) -> Result<ArrayRef, SqlError> {
+    let target = arrow_type(ty);
+    let cast = cast_array(array, &target, column_oid(ty), zone).map_err(|error| {
+        if error.sqlstate == "42846" {
+            SqlError::new(
+                "42804",
+                format!(
+                    "column is of type {} but expression is of type {}",
+                    format_type(column_oid(ty), Some(column_typmod(ty))),
+                    format_type(arrow_oid(array.data_type()), None)
+                ),
+            )
+            .with_hint("You will need to rewrite or cast the expression.")
+        } else {
+            error
+        }
+    })?;
+    match ty {
+        ColumnType::Varchar(_) | ColumnType::Char(_) => fit_array(&cast, ty, false),
+        _ => Ok(cast),
+    }
+}
+
+/// Checks every text against `varchar(n)` or `char(n)`; copies only if something changes.
+fn fit_array(array: &ArrayRef, ty: &ColumnType, explicit: bool) -> Result<ArrayRef, SqlError> {
+    let texts = array.as_string_view();
+    let mut changed = false;
+    for text in texts.iter().flatten() {
+        changed |= fit_text(text, ty, explicit)?.len() != text.len();
+    }
+    if !changed {
+        return Ok(array.clone());
+    }
+    let fitted: StringViewArray = texts
+        .iter()
+        .map(|text| text.map(|text| fit_text(text, ty, explicit)).transpose())
+        .collect::<Result<_, _>>()?;
+    Ok(Arc::new(fitted))
+}
+
+/// A text cut or refused by the length of its type. Blanks beyond the length are cut
+/// silently; other characters are an error unless the cast is explicit. `char(n)` loses
+/// its blanks at the end, see [`crate::pg::types`].
+///
+/// # Errors
+/// `22001`: value too long.
+pub fn fit_text<'a>(text: &'a str, ty: &ColumnType, explicit: bool) -> Result<&'a str, SqlError> {
+    let limit = match *ty {
+        ColumnType::Varchar(n) | ColumnType::Char(n) => n as usize,
+        _ => return Ok(text),
+    };
+    let mut fitted = text;
+    // fewer bytes than characters allowed cannot be too long
+    if text.len() > limit
+        && let Some((at, _)) = text.char_indices().nth(limit)
+    {
+        if !explicit && !text[at..].bytes().all(|byte| byte == b' ') {
+            return Err(SqlError::new(
+                "22001",
+                format!("value too long for type {}", format_type(column_oid(ty), Some(column_typmod(ty)))),
+            ));
+        }
+        fitted = &text[..at];
+    }
+    Ok(if matches!(ty, ColumnType::Char(_)) { fitted.trim_end_matches(' ') } else { fitted })
+}
+
+/// An array cast to another type by PostgreSQL's rules. `oid` refines the target where
+/// Arrow's type does not say enough (`uuid`, `json`, `char(n)`).
+///
+/// # Errors
+/// As [`assignment_cast`]; `42846` where there is no cast.
+pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) -> Result<ArrayRef, SqlError> {
+    let source = array.data_type();
+    match (source, oid) {
+        (DataType::Null, _) => return Ok(new_null_array(target, array.len())),
+        (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..), _)
+            if !matches!(source, DataType::Dictionary(_, value) if !value.is_string()) =>
+        {
+            return from_text(array, target, oid, zone);
+        }
+        _ => {}
+    }
+    if source == target {
+        return Ok(array.clone());
+    }
+    match (source, target) {
+        (DataType::Float16 | DataType::Float32 | DataType::Float64, t) if t.is_integer() => {
+            let wide = plain_cast(array, &DataType::Float64)?;
+            let rounded: Float64Array =
+                wide.as_primitive::<Float64Type>().unary(|value| value.round_ties_even());
+            for value in rounded.iter().flatten() {
+                if !in_range(value, t) {
+                    return Err(out_of_range(t));
+                }
+            }
+            plain_cast(&(Arc::new(rounded) as ArrayRef), t)
+        }
+        (DataType::Decimal128(_, scale), t) if t.is_integer() => {
+            let scale = i32::from(*scale);
+            let rounded: Int64Array = array
+                .as_primitive::<Decimal128Type>()
+                .iter()
+                .map(|value| {
+                    value
+                        .map(|value| {
+                            decode::rescale(value, scale, 38, 0)
+                                .ok()
+                                .and_then(|value| i64::try_from(value).ok())
+                                .ok_or_else(|| out_of_range(t))
+                        })
+                        .transpose()
+                })
+                .collect::<Result<_, _>>()?;
+            plain_cast(&(Arc::new(rounded) as ArrayRef), t)
+        }
+        (DataType::Decimal128(_, from), DataType::Decimal128(precision, scale)) => {
+            let (from, precision, scale) = (i32::from(*from), *precision, *scale);
+            let out: Decimal128Array = array
+                .as_primitive::<Decimal128Type>()
+                .iter()
+                .map(|value| value.map(|value| decode::rescale(value, from, precision, scale)).transpose())
+                .collect::<Result<_, _>>()?;
+            Ok(Arc::new(
+                out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?,
+            ))
+        }
+        (DataType::Float32 | DataType::Float64, DataType::Decimal128(precision, scale)) => {
+            let (precision, scale) = (*precision, *scale);
+            let single = matches!(source, DataType::Float32);
+            let wide = plain_cast(array, &DataType::Float64)?;
+            let out: Decimal128Array = wide
+                .as_primitive::<Float64Type>()
+                .iter()
+                .map(|value| value.map(|value| float_to_numeric(value, single, precision, scale)).transpose())
+                .collect::<Result<_, _>>()?;
+            Ok(Arc::new(
+                out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?,
+            ))
+        }
+        (from, DataType::Decimal128(precision, scale)) if from.is_integer() => {
+            let (precision, scale) = (*precision, *scale);
+            let wide = plain_cast(array, &DataType::Int64)?;
+            let out: Decimal128Array = wide
+                .as_primitive::<Int64Type>()
+                .iter()
+                .map(|value| value.map(|value| decode::rescale(value.into(), 0, precision, scale)).transpose())
+                .collect::<Result<_, _>>()?;
+            Ok(Arc::new(
+                out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?,
+            ))
+        }
+        (DataType::Timestamp(_, Some(_)), DataType::Timestamp(_, None)) => {
+            let wide = plain_cast(array, &crate::pg::types::timestamptz())?;
+            let local: TimestampMicrosecondArray = wide
+                .as_primitive::<TimestampMicrosecondType>()
+                .unary(|us| us.saturating_add(i64::from(zone.offset_at(us)) * crate::pg::datetime::SECOND_US));
+            plain_cast(&(Arc::new(local) as ArrayRef), target)
+        }
+        (DataType::Timestamp(_, None) | DataType::Date32, DataType::Timestamp(_, Some(_))) => {
+            let wide = plain_cast(array, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+            let utc: TimestampMicrosecondArray =
+                wide.as_primitive::<TimestampMicrosecondType>().unary(|us| zone.local_to_utc(us));
+            plain_cast(&(Arc::new(utc.with_timezone(crate::pg::types::UTC)) as ArrayRef), target)
+        }
+        (DataType::Timestamp(_, Some(_)), DataType::Date32 | DataType::Time64(_)) => {
+            let local = cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None), oid::TIMESTAMP, zone)?;
+            plain_cast(&local, target)
+        }
+        (_, DataType::Utf8View | DataType::Utf8) => to_text(array, target, zone),
+        (from, to) if !castable(from, to) => Err(SqlError::new(
+            "42846",
+            format!(
+                "cannot cast type {} to {}",
+                format_type(arrow_oid(from), None),
+                format_type(arrow_oid(to), None)
+            ),
+        )),
+        _ => plain_cast(array, target),
+    }
+}
+
+fn castable(from: &DataType, to: &DataType) -> bool {
+    use DataType as D;
+    let number = |t: &DataType| t.is_numeric();
+    match (from, to) {
+        (D::Boolean, D::Int32 | D::Int64) | (D::Int32 | D::Int64, D::Boolean) => true,
+        (D::Boolean, _) | (_, D::Boolean) => false,
+        (a, b) if number(a) && number(b) => true,
+        (a, b) if number(a) != number(b) => false,
+        (D::Date32, D::Time64(_)) | (D::Time64(_), D::Date32 | D::Timestamp(..)) => false,
+        _ => datafusion::arrow::compute::can_cast_types(from, to),
+    }
+}
+
+fn plain_cast(array: &ArrayRef, target: &DataType) -> Result<ArrayRef, SqlError> {
+    if array.data_type() == target {
+        return Ok(array.clone());
+    }
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(array, target, &options).map_err(|error| {
+        let out = from_arrow(&error);
+        if target.is_integer() && out.sqlstate == "22003" { out_of_range(target) } else { out }
+    })
+}
+
+fn out_of_range(target: &DataType) -> SqlError {
+    SqlError::new("22003", format!("{} out of range", format_type(arrow_oid(target), None)))
+}
+
+fn in_range(value: f64, target: &DataType) -> bool {
+    let (min, max) = match target {
+        DataType::Int8 => (-128.0, 128.0),
+        DataType::Int16 => (-32_768.0, 32_768.0),
+        DataType::Int32 => (-2_147_483_648.0, 2_147_483_648.0),
+        DataType::UInt32 => (0.0, 4_294_967_296.0),
+        DataType::UInt64 => (0.0, 18_446_744_073_709_551_616.0),
+        _ => (-9_223_372_036_854_775_808.0, 9_223_372_036_854_775_808.0),
+    };
+    value >= min && value < max
+}
+
+/// PostgreSQL goes through the shortest decimal digits of 15 (6 for `real`) at most.
+fn float_to_numeric(value: f64, single: bool, precision: u8, scale: i8) -> Result<i128, SqlError> {
+    if !value.is_finite() {
+        return Err(SqlError::unsupported("numeric values NaN and Infinity are not supported"));
+    }
+    let text = if single { format!("{value:.5e}") } else { format!("{value:.14e}") };
+    decode::parse_numeric(&text, precision, scale)
+}
+
+macro_rules! parse_each {
+    ($array:expr, $collect:ty, $parse:expr) => {{
+        let parse = $parse;
+        let out: $collect =
+            $array.iter().map(|text| text.map(&parse).transpose()).collect::<Result<_, SqlError>>()?;
+        Arc::new(out) as ArrayRef
+    }};
+}
+
+fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Result<ArrayRef, SqlError> {
+    let views = plain_cast(array, &DataType::Utf8View)?;
+    let texts = views.as_string_view();
+    Ok(match target {
+        DataType::Utf8View => match ty {
+            oid::UUID => {
+                parse_each!(texts, StringViewArray, |text: &str| decode::parse_uuid(text).map(|u| uuid_text(&u)))
+            }
+            oid::JSON | oid::JSONB => {
+                for text in texts.iter().flatten() {
+                    decode::check_json(text)?;
+                }
+                views.clone()
+            }
+            _ => views.clone(),
+        },
+        DataType::Utf8 | DataType::LargeUtf8 => plain_cast(&views, target)?,
+        DataType::Boolean => parse_each!(texts, BooleanArray, decode::parse_bool),
+        DataType::Int16 => parse_each!(texts, Int16Array, |text: &str| decode::parse_int(
+            text,
+            i16::MIN.into(),
+            i16::MAX.into(),
+            "smallint"
+        )
+        .map(|v| v as i16)),
+        DataType::Int32 => parse_each!(texts, Int32Array, |text: &str| decode::parse_int(
+            text,
+            i32::MIN.into(),
+            i32::MAX.into(),
+            "integer"
+        )
+        .map(|v| v as i32)),
+        DataType::Int64 => {
+            parse_each!(texts, Int64Array, |text: &str| decode::parse_int(text, i64::MIN, i64::MAX, "bigint"))
+        }
+        DataType::UInt32 => parse_each!(texts, UInt32Array, decode::parse_oid),
+        DataType::Float32 => parse_each!(texts, Float32Array, decode::parse_float4),
+        DataType::Float64 => parse_each!(texts, Float64Array, decode::parse_float8),
+        DataType::Decimal128(precision, scale) => {
+            let (precision, scale) = (*precision, *scale);
+            let out: Decimal128Array = texts
+                .iter()
+                .map(|text| text.map(|text| decode::parse_numeric(text, precision, scale)).transpose())
+                .collect::<Result<_, SqlError>>()?;
+            Arc::new(out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?)
+        }
+        DataType::Date32 => parse_each!(texts, Date32Array, |text: &str| decode::parse_date(text, zone)),
+        DataType::Time64(TimeUnit::Microsecond) => {
+            parse_each!(texts, Time64MicrosecondArray, decode::parse_time)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, None) => {
+            parse_each!(texts, TimestampMicrosecondArray, |text: &str| decode::parse_timestamp(text, zone))
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, Some(name)) => {
+            let out: TimestampMicrosecondArray = texts
+                .iter()
+                .map(|text| text.map(|text| decode::parse_timestamptz(text, zone)).transpose())
+                .collect::<Result<_, SqlError>>()?;
+            Arc::new(out.with_timezone(name.clone()))
+        }
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            parse_each!(texts, IntervalMonthDayNanoArray, |text: &str| {
+                let interval = decode::parse_interval(text)?;
+                let nanos =
+                    interval.us.checked_mul(1000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
+                Ok(IntervalMonthDayNano::new(interval.months, interval.days, nanos))
+            })
+        }
+        DataType::BinaryView => parse_each!(texts, BinaryViewArray, |text: &str| {
+            let mut bytes = Vec::new();
+            decode::parse_bytea(text, &mut bytes).map(|()| bytes)
+        }),
+        DataType::List(_) => {
+            let mut lists = Vec::with_capacity(texts.len());
+            let list_oid = if ty == oid::TEXT || ty == 0 { arrow_oid(target) } else { ty };
+            for text in texts {
+                let scalar = decode::decode_param(
+                    list_oid,
+                    crate::wire::Format::Text,
+                    text.map(str::as_bytes),
+                    zone,
+                )?;
+                lists.push(scalar);
+            }
+            if lists.is_empty() {
+                return Ok(new_empty_array(target));
+            }
+            datafusion::common::ScalarValue::iter_to_array(lists)
+                .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?
+        }
+        other => plain_cast(&views, other)?,
+    })
+}
+
+/// Anything to text, as a result would show it.
+fn to_text(array: &ArrayRef, target: &DataType, zone: &Zone) -> Result<ArrayRef, SqlError> {
+    let field = Field::new("", array.data_type().clone(), true);
+    let fields = Fields::from(vec![field]);
+    let style = crate::pg::encode::TextStyle { zone: *zone, names: None };
+    let encoder = crate::pg::encode::RowEncoder::new(&fields, &[], &style)?;
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![array.clone()])
+        .map_err(|error| from_arrow(&error))?;
+    let cells = encoder.cells(&batch)?;
+    let cell = &cells[0];
+    let boolean = array.data_type() == &DataType::Boolean;
+    let mut builder = StringViewBuilder::with_capacity(array.len());
+    let mut buffer = bytes::BytesMut::new();
+    for row in 0..array.len() {
+        if cell.is_null(row) {
+            builder.append_null();
+            continue;
+        }
+        buffer.clear();
+        cell.put_text(row, &mut buffer)?;
+        // a cast says true and false, a result t and f
+        let text = match (boolean, &buffer[..]) {
+            (true, b"t") => "true",
+            (true, _) => "false",
+            (false, bytes) => decode::utf8(bytes)?,
+        };
+        builder.append_value(text);
+    }
+    plain_cast(&(Arc::new(builder.finish()) as ArrayRef), target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn assign(array: impl Array + 'static, ty: ColumnType) -> Result<ArrayRef, SqlError> {
+        assignment_cast(&(Arc::new(array) as ArrayRef), &ty, &Zone::Utc)
+    }
+
+    #[test]
+    fn numbers_are_rounded() {
+        let out = assign(Float64Array::from(vec![1.5, 2.5, -1.7]), ColumnType::Int4).expect("cast");
+        assert_eq!(out.as_primitive::<Int32Type>().values(), &[2, 2, -2]);
+        let decimals = Decimal128Array::from(vec![150, 250, -170]).with_precision_and_scale(5, 2).expect("type");
+        let out = assign(decimals, ColumnType::Int2).expect("cast");
+        assert_eq!(out.as_primitive::<Int16Type>().values(), &[2, 3, -2]);
+        assert_eq!(assign(Float64Array::from(vec![3e9]), ColumnType::Int4).unwrap_err().message, "integer out of range");
+        assert_eq!(assign(Int64Array::from(vec![40_000]), ColumnType::Int2).unwrap_err().message, "smallint out of range");
+        let numeric = ColumnType::Numeric { precision: 5, scale: 2 };
+        let out = assign(Float64Array::from(vec![1.005, 0.1]), numeric).expect("cast");
+        assert_eq!(out.as_primitive::<Decimal128Type>().values(), &[101, 10]);
+        assert_eq!(assign(Int64Array::from(vec![1000]), numeric).unwrap_err().sqlstate, "22003");
+    }
+
+    #[test]
+    fn text_is_read_as_postgresql_reads_it() {
+        let out = assign(StringArray::from(vec![Some(" 12 "), None]), ColumnType::Int4).expect("cast");
+        assert_eq!(out.as_primitive::<Int32Type>().value(0), 12);
+        assert!(out.is_null(1));
+        let out = assign(StringArray::from(vec!["A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"]), ColumnType::Uuid).expect("cast");
+        assert_eq!(out.as_string_view().value(0), "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11");
+        assert_eq!(assign(StringArray::from(vec!["x"]), ColumnType::Json).unwrap_err().sqlstate, "22P02");
+    }
+
+    #[test]
+    fn lengths() {
+        assert_eq!(fit_text("abc   ", &ColumnType::Varchar(3), false).expect("blanks"), "abc");
+        assert_eq!(fit_text("ab ", &ColumnType::Varchar(3), false).expect("fits"), "ab ");
+        assert_eq!(fit_text("ab ", &ColumnType::Char(3), false).expect("fits"), "ab");
+        assert_eq!(fit_text("äöü", &ColumnType::Varchar(3), false).expect("characters"), "äöü");
+        assert_eq!(fit_text("abcd", &ColumnType::Varchar(3), true).expect("cut"), "abc");
+        let error = assign(StringArray::from(vec!["abcd"]), ColumnType::Varchar(3)).unwrap_err();
+        assert_eq!(error.message, "value too long for type character varying(3)");
+    }
+
+    #[test]
+    fn zones() {
+        let berlin = Zone::parse("Europe/Berlin").expect("zone");
+        let noon: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![0]));
+        let out = assignment_cast(&noon, &ColumnType::TimestampTz, &berlin).expect("cast");
+        assert_eq!(out.as_primitive::<TimestampMicrosecondType>().value(0), -3_600_000_000);
+        let back = assignment_cast(&out, &ColumnType::Timestamp, &berlin).expect("cast");
+        assert_eq!(back.as_primitive::<TimestampMicrosecondType>().value(0), 0);
+    }
+
+    #[test]
+    fn to_text() {
+        let out = assign(BooleanArray::from(vec![true]), ColumnType::Text).expect("cast");
+        assert_eq!(out.as_string_view().value(0), "true");
+        assert_eq!(assign(BooleanArray::from(vec![true]), ColumnType::Date).unwrap_err().sqlstate, "42804");
+    }
+}

@@ -1,0 +1,92 @@
+//! What functions and catalog tables need to know about the session they run in.
+//!
+//! The session implements [`PgContext`]; functions and catalog tables hold it in
+//! an `Arc` and ask at execution time, so a kept plan never answers with stale
+//! facts as long as it is kept for that one session.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use resurgam_engine::Table;
+
+use crate::pg::datetime::Zone;
+use crate::wire::SqlError;
+
+/// One row of `pg_settings`.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    pub name: String,
+    pub value: String,
+    /// For instance `ms`, `8kB`.
+    pub unit: Option<&'static str>,
+    pub category: &'static str,
+    pub description: &'static str,
+    /// `user`, `superuser`, `sighup`, `postmaster`, `internal`.
+    pub context: &'static str,
+    /// `bool`, `integer`, `real`, `string`, `enum`.
+    pub kind: &'static str,
+    pub default: String,
+}
+
+/// One row of `pg_stat_activity`. Times are microseconds since 1970-01-01 UTC.
+#[derive(Clone, Debug, Default)]
+pub struct Activity {
+    pub pid: i32,
+    pub database: String,
+    pub user: String,
+    pub application_name: String,
+    pub client_addr: Option<String>,
+    pub client_port: Option<i32>,
+    pub backend_start: Option<i64>,
+    pub xact_start: Option<i64>,
+    pub query_start: Option<i64>,
+    pub state_change: Option<i64>,
+    /// `active`, `idle`, `idle in transaction`, `idle in transaction (aborted)`.
+    pub state: String,
+    pub query: String,
+    pub backend_xid: Option<u64>,
+}
+
+/// What is known about the session and the database; every method is cheap.
+pub trait PgContext: Debug + Send + Sync {
+    /// Name of the database that the session is connected to.
+    fn database(&self) -> String;
+    /// Name of the user who logged in.
+    fn user(&self) -> String;
+    /// The number that a cancel request names.
+    fn backend_pid(&self) -> i32;
+    /// Every table that the session's transaction sees.
+    fn tables(&self) -> Result<Vec<Arc<Table>>, SqlError>;
+    /// Present value of a run-time parameter, lower-case name; `None` if there is none.
+    fn setting(&self, name: &str) -> Option<String>;
+    /// Changes a parameter (`set_config`); returns the new value as shown.
+    fn set_setting(&self, name: &str, value: &str, is_local: bool) -> Result<String, SqlError>;
+    /// All parameters, sorted by name.
+    fn settings(&self) -> Vec<Setting>;
+    /// The session's `TimeZone`.
+    fn zone(&self) -> Zone;
+    /// Start of the current transaction, microseconds since 1970-01-01 UTC (`now()`).
+    fn transaction_start(&self) -> i64;
+    /// Start of the current statement, same unit.
+    fn statement_start(&self) -> i64;
+    /// Id of the current transaction, if it has one; `assign` asks for one to be given.
+    fn transaction_id(&self, assign: bool) -> Option<u64>;
+    /// Bytes that a table or index occupies; `None` if unknown.
+    fn relation_bytes(&self, id: u32) -> Option<u64>;
+    /// Estimated rows of a table; `None` if unknown.
+    fn row_estimate(&self, table: &Table) -> Option<u64>;
+    /// All sessions.
+    fn activity(&self) -> Vec<Activity>;
+    /// When the server started, microseconds since 1970-01-01 UTC.
+    fn server_start(&self) -> i64;
+    /// Address and port of the server's end of the connection, if it is TCP.
+    fn server_addr(&self) -> Option<(String, u16)> {
+        None
+    }
+    /// Cancels (`terminate` = false) or ends the session with that pid; whether it was found.
+    fn signal_backend(&self, pid: i32, terminate: bool) -> bool;
+    /// Fails with `57014` when the running statement has been cancelled (polled by `pg_sleep`).
+    fn check_cancelled(&self) -> Result<(), SqlError> {
+        Ok(())
+    }
+}

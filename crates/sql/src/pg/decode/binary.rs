@@ -1,0 +1,239 @@
+//! Binary parameter values.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::IntervalMonthDayNano;
+use datafusion::common::ScalarValue;
+
+use super::{parse_array, utf8};
+use crate::pg::datetime::{DAY_US, days_from_engine, us_from_engine};
+use crate::pg::encode::uuid_text;
+use crate::pg::types::{NUMERIC_PRECISION, NUMERIC_SCALE, UTC, field_of_oid, oid, type_by_oid};
+use crate::wire::SqlError;
+
+#[cold]
+fn wrong_length(ty: u32) -> SqlError {
+    let name = type_by_oid(ty).map_or("unknown", |row| row.sql_name);
+    SqlError::new("22P03", format!("incorrect binary data format for type {name}"))
+}
+
+fn fixed<const N: usize>(bytes: &[u8], ty: u32) -> Result<[u8; N], SqlError> {
+    bytes.try_into().map_err(|_| wrong_length(ty))
+}
+
+/// A binary value of a type as the scalar in which it is computed.
+///
+/// # Errors
+/// `22P03` for bytes that are not of the type, `0A000` for types without a binary reader.
+pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
+    Ok(match ty {
+        oid::BOOL => ScalarValue::Boolean(Some(fixed::<1>(bytes, ty)?[0] != 0)),
+        oid::INT2 => ScalarValue::Int16(Some(i16::from_be_bytes(fixed(bytes, ty)?))),
+        oid::INT4 => ScalarValue::Int32(Some(i32::from_be_bytes(fixed(bytes, ty)?))),
+        oid::INT8 => ScalarValue::Int64(Some(i64::from_be_bytes(fixed(bytes, ty)?))),
+        oid::FLOAT4 => ScalarValue::Float32(Some(f32::from_be_bytes(fixed(bytes, ty)?))),
+        oid::FLOAT8 => ScalarValue::Float64(Some(f64::from_be_bytes(fixed(bytes, ty)?))),
+        oid::NUMERIC => {
+            let (value, scale) = numeric(bytes)?;
+            let precision = NUMERIC_PRECISION;
+            ScalarValue::Decimal128(
+                Some(super::rescale(value, scale, precision, NUMERIC_SCALE as i8)?),
+                precision,
+                NUMERIC_SCALE as i8,
+            )
+        }
+        oid::TEXT | oid::VARCHAR | oid::NAME | oid::CHAR | oid::JSON | oid::UNKNOWN | oid::CSTRING => {
+            ScalarValue::Utf8View(Some(utf8(bytes)?.to_owned()))
+        }
+        oid::BPCHAR => ScalarValue::Utf8View(Some(utf8(bytes)?.trim_end_matches(' ').to_owned())),
+        oid::JSONB => match bytes {
+            [1, rest @ ..] => ScalarValue::Utf8View(Some(utf8(rest)?.to_owned())),
+            _ => return Err(SqlError::new("22P03", "unsupported jsonb version number")),
+        },
+        oid::UUID => ScalarValue::Utf8View(Some(uuid_text(&fixed(bytes, ty)?))),
+        oid::BYTEA => ScalarValue::BinaryView(Some(bytes.to_vec())),
+        oid::DATE => ScalarValue::Date32(Some(days_from_engine(i32::from_be_bytes(fixed(bytes, ty)?)))),
+        oid::TIME => {
+            let us = i64::from_be_bytes(fixed(bytes, ty)?);
+            if !(0..=DAY_US).contains(&us) {
+                return Err(SqlError::new("22008", "time out of range"));
+            }
+            ScalarValue::Time64Microsecond(Some(us))
+        }
+        oid::TIMESTAMP => {
+            ScalarValue::TimestampMicrosecond(Some(us_from_engine(i64::from_be_bytes(fixed(bytes, ty)?))), None)
+        }
+        oid::TIMESTAMPTZ => ScalarValue::TimestampMicrosecond(
+            Some(us_from_engine(i64::from_be_bytes(fixed(bytes, ty)?))),
+            Some(Arc::from(UTC)),
+        ),
+        oid::INTERVAL => {
+            let raw: [u8; 16] = fixed(bytes, ty)?;
+            let us = i64::from_be_bytes(fixed(&raw[..8], ty)?);
+            let days = i32::from_be_bytes(fixed(&raw[8..12], ty)?);
+            let months = i32::from_be_bytes(fixed(&raw[12..], ty)?);
+            let nanos = us
+                .checked_mul(1000)
+                .ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
+            ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(months, days, nanos)))
+        }
+        oid::OID
+        | oid::XID
+        | oid::CID
+        | oid::REGCLASS
+        | oid::REGTYPE
+        | oid::REGPROC
+        | oid::REGPROCEDURE
+        | oid::REGNAMESPACE
+        | oid::REGROLE => ScalarValue::UInt32(Some(u32::from_be_bytes(fixed(bytes, ty)?))),
+        0 => ScalarValue::Utf8View(Some(utf8(bytes)?.to_owned())),
+        _ => return array(ty, bytes),
+    })
+}
+
+/// `numeric_recv`: unscaled value and scale.
+fn numeric(bytes: &[u8]) -> Result<(i128, i32), SqlError> {
+    let wrong = || wrong_length(oid::NUMERIC);
+    let overflow = || SqlError::new("22003", "numeric field overflow");
+    let word = |at: usize| -> Result<i16, SqlError> {
+        let pair = bytes.get(at * 2..at * 2 + 2).ok_or_else(wrong)?;
+        Ok(i16::from_be_bytes(fixed(pair, oid::NUMERIC)?))
+    };
+    let (count, weight, sign, display) = (word(0)?, word(1)?, word(2)? as u16, word(3)?);
+    if count < 0 || bytes.len() != 8 + count as usize * 2 || !(0..=16383).contains(&display) {
+        return Err(wrong());
+    }
+    match sign {
+        0 | 0x4000 => {}
+        0xC000 | 0xD000 | 0xF000 => {
+            return Err(SqlError::unsupported("numeric values NaN and Infinity are not supported"));
+        }
+        _ => return Err(SqlError::new("22P03", "invalid sign in external \"numeric\" value")),
+    }
+    let mut value: i128 = 0;
+    for at in 0..count as usize {
+        let digit = word(4 + at)?;
+        if !(0..10_000).contains(&digit) {
+            return Err(SqlError::new("22P03", "invalid digit in external \"numeric\" value"));
+        }
+        value = value.checked_mul(10_000).and_then(|v| v.checked_add(digit.into())).ok_or_else(overflow)?;
+    }
+    // digits say value * 10000^(weight - count + 1)
+    let mut scale = (i32::from(count) - i32::from(weight) - 1) * 4;
+    while scale < 0 {
+        value = value.checked_mul(10).ok_or_else(overflow)?;
+        scale += 1;
+    }
+    Ok((if sign == 0x4000 { -value } else { value }, scale))
+}
+
+/// A one-dimensional array.
+fn array(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
+    let wrong = || wrong_length(ty);
+    let element = match type_by_oid(ty) {
+        Some(row) if row.elem != 0 => row.elem,
+        _ => return Err(SqlError::unsupported(format!("binary parameters of type {ty} are not supported"))),
+    };
+    let mut at = 0usize;
+    let mut word = || -> Result<i32, SqlError> {
+        let raw = bytes.get(at..at + 4).ok_or_else(wrong)?;
+        at += 4;
+        Ok(i32::from_be_bytes(fixed(raw, ty)?))
+    };
+    let dimensions = word()?;
+    let _flags = word()?;
+    let sent = word()? as u32;
+    if sent != element {
+        return Err(SqlError::new("42804", "binary data has array element type that is not the expected one"));
+    }
+    let count = match dimensions {
+        0 => 0,
+        1 => {
+            let count = word()?;
+            let _lower = word()?;
+            count
+        }
+        _ => return Err(SqlError::unsupported("multidimensional arrays are not supported")),
+    };
+    // every element takes at least its length word, which bounds the allocation
+    if count < 0 || count as usize > bytes.len().saturating_sub(at) / 4 {
+        return Err(wrong());
+    }
+    let mut values = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let raw = bytes.get(at..at + 4).ok_or_else(wrong)?;
+        let length = i32::from_be_bytes(fixed(raw, ty)?);
+        at += 4;
+        if length < 0 {
+            values.push(None);
+            continue;
+        }
+        let body = bytes.get(at..at.saturating_add(length as usize)).ok_or_else(wrong)?;
+        at += length as usize;
+        values.push(Some(decode_binary(element, body)?));
+    }
+    if at != bytes.len() {
+        return Err(wrong());
+    }
+    super::array::list_scalar(element, values)
+}
+
+/// The scalar null of a type.
+pub(super) fn null_of(ty: u32) -> ScalarValue {
+    field_of_oid("", ty, -1)
+        .and_then(|field| ScalarValue::try_from(field.data_type()).ok())
+        .unwrap_or(ScalarValue::Utf8View(None))
+}
+
+/// An array in text form.
+pub(super) fn text_array(ty: u32, text: &str, zone: &crate::pg::datetime::Zone) -> Result<ScalarValue, SqlError> {
+    let element = match type_by_oid(ty) {
+        Some(row) if row.elem != 0 => row.elem,
+        _ => return Err(SqlError::unsupported(format!("parameters of type {ty} are not supported"))),
+    };
+    let values = parse_array(text)?
+        .into_iter()
+        .map(|item| match item {
+            None => Ok(None),
+            Some(item) => super::param::decode_text(element, &item, zone).map(Some),
+        })
+        .collect::<Result<Vec<_>, SqlError>>()?;
+    super::array::list_scalar(element, values)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::pg::encode::put_numeric_binary;
+
+    #[test]
+    fn numerics_round_trip() {
+        for (value, scale) in [(0i128, 0), (150, 2), (-1, 0), (123_456_789, 4), (1, 10), (-99_999_999, 3), (10_000, 0)] {
+            let mut out = BytesMut::new();
+            put_numeric_binary(&mut out, value, scale, false);
+            let (got, got_scale) = numeric(&out).expect("numeric");
+            let left = got * 10i128.pow((10 - got_scale.min(10)) as u32);
+            let right = value * 10i128.pow((10 - scale) as u32);
+            assert_eq!(left / 10i128.pow((got_scale - 10).max(0) as u32), right, "{value} {scale}");
+        }
+    }
+
+    #[test]
+    fn bad_lengths() {
+        for ty in [oid::BOOL, oid::INT4, oid::NUMERIC, oid::UUID, oid::INTERVAL, oid::INT4_ARRAY] {
+            assert_eq!(decode_binary(ty, &[1, 2, 3]).unwrap_err().sqlstate, "22P03", "{ty}");
+        }
+        // an array that claims two thousand million elements
+        let bytes = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 23, 0x7f, 255, 255, 255, 0, 0, 0, 1];
+        assert_eq!(decode_binary(oid::INT4_ARRAY, &bytes).unwrap_err().sqlstate, "22P03");
+    }
+
+    #[test]
+    fn arrays() {
+        let bytes = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 9, 255, 255, 255, 255];
+        let ScalarValue::List(list) = decode_binary(oid::INT4_ARRAY, &bytes).expect("array") else { panic!("list") };
+        assert_eq!(list.value(0).len(), 2);
+    }
+}

@@ -1,0 +1,411 @@
+//! Types: SQL names, PostgreSQL oids and modifiers, engine column types, Arrow types.
+//!
+//! Choices, each with its reason:
+//! - `text`, `varchar`, `char`, `json`, `uuid` are Arrow `Utf8View`: a view array
+//!   has no 2 GB limit, and filters and sorts copy 16 bytes a value instead of the text.
+//! - `uuid` is its canonical lower-case text: byte order of the text is the
+//!   order of the 16 bytes, and comparisons with string literals need no special case.
+//! - `bytea` is `BinaryView`.
+//! - `char(n)` is held without its padding, so that comparison and every text
+//!   function see what PostgreSQL's see; the padding comes back at the edge.
+//! - `oid` and the `reg…` types are `UInt32`, which nothing else is, so an oid stays
+//!   an oid through expressions.
+//! - `numeric` without precision is `Decimal128(38, 10)`: 28 digits before and 10 after
+//!   the point. Such values print without trailing zeros. `numeric(38,10)` is the same type.
+//! - dates and times count from 1970 in Arrow and from 2000 in the engine and on the wire;
+//!   [`EPOCH_DAYS`] and [`EPOCH_US`] are the difference.
+//! - what Arrow cannot tell apart (`varchar(20)`, `json`, `name`…) travels as field
+//!   metadata under [`OID_KEY`] and [`TYPMOD_KEY`]. It survives column references and
+//!   aliases and is lost by expressions, as PostgreSQL loses modifiers there.
+
+mod names;
+pub mod oid;
+mod sql;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{
+    DataType, Field, FieldRef, IntervalUnit, TimeUnit,
+};
+use resurgam_engine::ColumnType;
+
+pub use names::{PgType, TYPES, format_type, type_by_name, type_by_oid};
+pub use sql::{PgTypePlanner, arrow_field_from_sql, column_type_from_sql};
+
+/// Field metadata key: PostgreSQL type oid, decimal.
+pub const OID_KEY: &str = "pg.oid";
+/// Field metadata key: PostgreSQL type modifier, decimal.
+pub const TYPMOD_KEY: &str = "pg.typmod";
+
+/// Days from 1970-01-01 to 2000-01-01.
+pub const EPOCH_DAYS: i32 = 10_957;
+/// Microseconds from 1970-01-01 to 2000-01-01.
+pub const EPOCH_US: i64 = 946_684_800_000_000;
+/// Precision of `numeric` without one.
+pub const NUMERIC_PRECISION: u8 = 38;
+/// Scale of `numeric` without one.
+pub const NUMERIC_SCALE: u8 = 10;
+/// Time zone name that Arrow timestamps with time zone carry; the instants are UTC.
+pub const UTC: &str = "UTC";
+
+/// Arrow type of text.
+pub const TEXT: DataType = DataType::Utf8View;
+
+/// Arrow type of `timestamptz`.
+pub fn timestamptz() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from(UTC)))
+}
+
+/// PostgreSQL type oid of an engine column type.
+pub fn column_oid(ty: &ColumnType) -> u32 {
+    match ty {
+        ColumnType::Bool => oid::BOOL,
+        ColumnType::Int2 => oid::INT2,
+        ColumnType::Int4 => oid::INT4,
+        ColumnType::Int8 => oid::INT8,
+        ColumnType::Float4 => oid::FLOAT4,
+        ColumnType::Float8 => oid::FLOAT8,
+        ColumnType::Numeric { .. } => oid::NUMERIC,
+        ColumnType::Text => oid::TEXT,
+        ColumnType::Varchar(_) => oid::VARCHAR,
+        ColumnType::Char(_) => oid::BPCHAR,
+        ColumnType::Bytes => oid::BYTEA,
+        ColumnType::Date => oid::DATE,
+        ColumnType::Time => oid::TIME,
+        ColumnType::Timestamp => oid::TIMESTAMP,
+        ColumnType::TimestampTz => oid::TIMESTAMPTZ,
+        ColumnType::Uuid => oid::UUID,
+        ColumnType::Json => oid::JSON,
+    }
+}
+
+/// PostgreSQL type modifier of an engine column type, -1 for none.
+pub fn column_typmod(ty: &ColumnType) -> i32 {
+    match *ty {
+        ColumnType::Varchar(n) if n == 0 || n > 10_485_760 => -1,
+        ColumnType::Varchar(n) | ColumnType::Char(n) => n as i32 + 4,
+        ColumnType::Numeric { precision, scale } => numeric_typmod(precision, scale as i32),
+        _ => -1,
+    }
+}
+
+/// Modifier of `numeric(precision, scale)`; -1 for the type that plain `numeric` is.
+pub fn numeric_typmod(precision: u8, scale: i32) -> i32 {
+    if precision == NUMERIC_PRECISION && scale == i32::from(NUMERIC_SCALE) {
+        -1
+    } else {
+        ((i32::from(precision) << 16) | (scale & 0x7ff)) + 4
+    }
+}
+
+/// Arrow type in which a column of this type is read.
+pub fn arrow_type(ty: &ColumnType) -> DataType {
+    match *ty {
+        ColumnType::Bool => DataType::Boolean,
+        ColumnType::Int2 => DataType::Int16,
+        ColumnType::Int4 => DataType::Int32,
+        ColumnType::Int8 => DataType::Int64,
+        ColumnType::Float4 => DataType::Float32,
+        ColumnType::Float8 => DataType::Float64,
+        ColumnType::Numeric { precision, scale } => DataType::Decimal128(precision, scale as i8),
+        ColumnType::Text
+        | ColumnType::Varchar(_)
+        | ColumnType::Char(_)
+        | ColumnType::Uuid
+        | ColumnType::Json => TEXT,
+        ColumnType::Bytes => DataType::BinaryView,
+        ColumnType::Date => DataType::Date32,
+        ColumnType::Time => DataType::Time64(TimeUnit::Microsecond),
+        ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+        ColumnType::TimestampTz => timestamptz(),
+    }
+}
+
+/// Arrow field of a table column, with the metadata that keeps its PostgreSQL type.
+pub fn arrow_field(name: &str, ty: &ColumnType, nullable: bool) -> Field {
+    let field = Field::new(name, arrow_type(ty), nullable);
+    match ty {
+        ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Uuid | ColumnType::Json => {
+            with_pg_type(field, column_oid(ty), column_typmod(ty))
+        }
+        ColumnType::Numeric { .. } if column_typmod(ty) != -1 => {
+            with_pg_type(field, oid::NUMERIC, column_typmod(ty))
+        }
+        _ => field,
+    }
+}
+
+/// The field marked as having that PostgreSQL type.
+pub fn with_pg_type(field: Field, oid: u32, typmod: i32) -> Field {
+    let mut metadata: HashMap<String, String> = field.metadata().clone();
+    metadata.insert(OID_KEY.to_owned(), oid.to_string());
+    if typmod >= 0 {
+        metadata.insert(TYPMOD_KEY.to_owned(), typmod.to_string());
+    } else {
+        metadata.remove(TYPMOD_KEY);
+    }
+    field.with_metadata(metadata)
+}
+
+/// Nullable field of an oid, marked where Arrow alone would not say it; used for the
+/// catalog tables and for parameters. `None` for an oid that is not known.
+pub fn field_of_oid(name: &str, oid: u32, typmod: i32) -> Option<Field> {
+    let data_type = arrow_type_of_oid(oid, typmod)?;
+    let implied = arrow_oid(&data_type);
+    let field = Field::new(name, data_type, true);
+    Some(if implied == oid && typmod < 0 { field } else { with_pg_type(field, oid, typmod) })
+}
+
+/// Arrow type in which values of a PostgreSQL type are computed; `None` if unknown.
+pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
+    Some(match oid {
+        oid::BOOL => DataType::Boolean,
+        oid::INT2 => DataType::Int16,
+        oid::INT4 => DataType::Int32,
+        oid::INT8 => DataType::Int64,
+        oid::FLOAT4 => DataType::Float32,
+        oid::FLOAT8 => DataType::Float64,
+        oid::NUMERIC => {
+            let (precision, scale) = numeric_of_typmod(typmod);
+            DataType::Decimal128(precision, scale)
+        }
+        oid::TEXT
+        | oid::VARCHAR
+        | oid::BPCHAR
+        | oid::NAME
+        | oid::CHAR
+        | oid::UUID
+        | oid::JSON
+        | oid::JSONB
+        | oid::UNKNOWN
+        | oid::CSTRING
+        | oid::INT2VECTOR
+        | oid::OIDVECTOR
+        | oid::PG_NODE_TREE
+        | oid::ACLITEM
+        | oid::INET => TEXT,
+        oid::BYTEA => DataType::BinaryView,
+        oid::DATE => DataType::Date32,
+        oid::TIME => DataType::Time64(TimeUnit::Microsecond),
+        oid::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
+        oid::TIMESTAMPTZ => timestamptz(),
+        oid::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
+        oid::OID
+        | oid::REGCLASS
+        | oid::REGTYPE
+        | oid::REGPROC
+        | oid::REGPROCEDURE
+        | oid::REGNAMESPACE
+        | oid::REGROLE
+        | oid::XID
+        | oid::CID => DataType::UInt32,
+        _ => {
+            let elem = type_by_oid(oid)?.elem;
+            if elem == 0 {
+                return None;
+            }
+            DataType::List(Arc::new(field_of_oid("item", elem, -1)?))
+        }
+    })
+}
+
+/// Precision and scale that a `numeric` modifier says.
+pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
+    if typmod < 4 {
+        return (NUMERIC_PRECISION, NUMERIC_SCALE as i8);
+    }
+    let bits = typmod - 4;
+    let precision = (bits >> 16).clamp(1, 38) as u8;
+    // 11 bits, two's complement.
+    let scale = ((bits & 0x7ff) ^ 1024) - 1024;
+    (precision, scale.clamp(0, i32::from(precision)) as i8)
+}
+
+/// PostgreSQL type that an Arrow type shows as when no metadata says more.
+pub fn arrow_oid(ty: &DataType) -> u32 {
+    match ty {
+        DataType::Boolean => oid::BOOL,
+        DataType::Int8 | DataType::Int16 | DataType::UInt8 => oid::INT2,
+        DataType::Int32 | DataType::UInt16 => oid::INT4,
+        DataType::Int64 | DataType::UInt64 => oid::INT8,
+        DataType::UInt32 => oid::OID,
+        DataType::Float16 | DataType::Float32 => oid::FLOAT4,
+        DataType::Float64 => oid::FLOAT8,
+        DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => oid::NUMERIC,
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => oid::BYTEA,
+        DataType::Date32 | DataType::Date64 => oid::DATE,
+        DataType::Time32(_) | DataType::Time64(_) => oid::TIME,
+        DataType::Timestamp(_, None) => oid::TIMESTAMP,
+        DataType::Timestamp(_, Some(_)) => oid::TIMESTAMPTZ,
+        DataType::Interval(_) | DataType::Duration(_) => oid::INTERVAL,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => match type_by_oid(field_oid(item)) {
+            Some(ty) if ty.array != 0 => ty.array,
+            _ => oid::TEXT_ARRAY,
+        },
+        DataType::Struct(_) => oid::RECORD,
+        DataType::Dictionary(_, value) => arrow_oid(value),
+        DataType::RunEndEncoded(_, value) => field_oid(value),
+        _ => oid::TEXT,
+    }
+}
+
+/// PostgreSQL type of a field: its metadata's if that fits the Arrow type, else the Arrow type's.
+pub fn field_oid(field: &Field) -> u32 {
+    let implied = arrow_oid(field.data_type());
+    match field.metadata().get(OID_KEY).and_then(|v| v.parse().ok()) {
+        Some(marked) if compatible(marked, implied) => marked,
+        _ => implied,
+    }
+}
+
+/// Type modifier of a field, -1 for none.
+pub fn field_typmod(field: &Field) -> i32 {
+    match field.metadata().get(OID_KEY).and_then(|v| v.parse::<u32>().ok()) {
+        Some(marked) if compatible(marked, arrow_oid(field.data_type())) => {
+            field.metadata().get(TYPMOD_KEY).and_then(|v| v.parse().ok()).unwrap_or(-1)
+        }
+        _ => -1,
+    }
+}
+
+/// Whether metadata may refine the type that Arrow implies: expressions can carry the
+/// metadata of an input although they changed its type.
+fn compatible(marked: u32, implied: u32) -> bool {
+    marked == implied
+        || match implied {
+            oid::TEXT => matches!(
+                marked,
+                oid::VARCHAR
+                    | oid::BPCHAR
+                    | oid::NAME
+                    | oid::CHAR
+                    | oid::UUID
+                    | oid::JSON
+                    | oid::JSONB
+                    | oid::UNKNOWN
+                    | oid::CSTRING
+                    | oid::INT2VECTOR
+                    | oid::OIDVECTOR
+                    | oid::PG_NODE_TREE
+                    | oid::ACLITEM
+                    | oid::INET
+            ),
+            oid::OID => matches!(
+                marked,
+                oid::REGCLASS
+                    | oid::REGTYPE
+                    | oid::REGPROC
+                    | oid::REGPROCEDURE
+                    | oid::REGNAMESPACE
+                    | oid::REGROLE
+                    | oid::XID
+                    | oid::CID
+            ),
+            _ => false,
+        }
+}
+
+/// `RowDescription` entry of a result column.
+pub fn wire_field(field: &Field, table_oid: u32, column: i16) -> crate::wire::Field {
+    let type_oid = field_oid(field);
+    crate::wire::Field {
+        name: field.name().clone(),
+        type_oid,
+        type_len: type_by_oid(type_oid).map_or(-1, |ty| ty.len),
+        typmod: field_typmod(field),
+        table_oid,
+        column,
+    }
+}
+
+/// `RowDescription` entry of a table column.
+pub fn wire_column(name: &str, ty: &ColumnType, table_oid: u32, column: i16) -> crate::wire::Field {
+    let type_oid = column_oid(ty);
+    crate::wire::Field {
+        name: name.to_owned(),
+        type_oid,
+        type_len: type_by_oid(type_oid).map_or(-1, |ty| ty.len),
+        typmod: column_typmod(ty),
+        table_oid,
+        column,
+    }
+}
+
+/// Field of a statement parameter declared with that oid; text for 0 and unknown ones.
+pub fn parameter_field(name: &str, oid: u32) -> FieldRef {
+    Arc::new(field_of_oid(name, oid, -1).unwrap_or_else(|| Field::new(name, TEXT, true)))
+}
+
+/// SQL name of a column type with its modifier, for instance `character varying(20)`.
+pub fn column_type_name(ty: &ColumnType) -> String {
+    format_type(column_oid(ty), Some(column_typmod(ty)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numeric_modifiers_round_trip() {
+        for (p, s) in [(12u8, 2i8), (1, 0), (38, 38), (38, 0)] {
+            assert_eq!(numeric_of_typmod(numeric_typmod(p, i32::from(s))), (p, s));
+        }
+        assert_eq!(numeric_typmod(12, 2), 786_438); // what PostgreSQL has in atttypmod
+        assert_eq!(numeric_typmod(38, 10), -1);
+    }
+
+    #[test]
+    fn columns_keep_their_type() {
+        let types = [
+            ColumnType::Bool,
+            ColumnType::Int2,
+            ColumnType::Int4,
+            ColumnType::Int8,
+            ColumnType::Float4,
+            ColumnType::Float8,
+            ColumnType::Numeric { precision: 12, scale: 2 },
+            ColumnType::Numeric { precision: 38, scale: 10 },
+            ColumnType::Text,
+            ColumnType::Varchar(20),
+            ColumnType::Char(3),
+            ColumnType::Bytes,
+            ColumnType::Date,
+            ColumnType::Time,
+            ColumnType::Timestamp,
+            ColumnType::TimestampTz,
+            ColumnType::Uuid,
+            ColumnType::Json,
+        ];
+        for ty in types {
+            let field = arrow_field("c", &ty, true);
+            assert_eq!(field_oid(&field), column_oid(&ty), "{ty:?}");
+            assert_eq!(field_typmod(&field), column_typmod(&ty), "{ty:?}");
+            assert_eq!(arrow_type_of_oid(column_oid(&ty), column_typmod(&ty)), Some(arrow_type(&ty)));
+        }
+    }
+
+    #[test]
+    fn metadata_of_another_type_is_ignored() {
+        let field = with_pg_type(Field::new("n", DataType::Int32, true), oid::VARCHAR, 24);
+        assert_eq!((field_oid(&field), field_typmod(&field)), (oid::INT4, -1));
+    }
+
+    #[test]
+    fn every_type_has_an_array_that_points_back() {
+        for ty in TYPES.iter().filter(|ty| ty.array != 0) {
+            let array = type_by_oid(ty.array).expect(ty.name);
+            assert_eq!(array.elem, ty.oid, "{}", ty.name);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! SQL type names, as the parser gives them, to engine column types and Arrow fields.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{Field, FieldRef};
+use datafusion::common::Result as DfResult;
+use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, CharacterLength, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
+};
+use resurgam_engine::ColumnType;
+
+use super::{arrow_field, field_of_oid, numeric_typmod, oid, type_by_name};
+use crate::pg::errors::to_datafusion;
+use crate::wire::SqlError;
+
+/// Longest `varchar(n)` and `char(n)`, in characters, as in PostgreSQL.
+const CHARACTERS_MAX: u64 = 10_485_760;
+
+/// A SQL type by oid and modifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Resolved {
+    oid: u32,
+    typmod: i32,
+}
+
+impl Resolved {
+    const fn plain(oid: u32) -> Self {
+        Self { oid, typmod: -1 }
+    }
+}
+
+/// Column type that `CREATE TABLE` gives a column.
+///
+/// # Errors
+/// `42704` for an unknown type, `0A000` for one that columns cannot have,
+/// `22023` for a length or precision out of range.
+pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
+    let resolved = resolve(ty)?;
+    let length = || (resolved.typmod - 4).max(0) as u32;
+    Ok(match resolved.oid {
+        oid::BOOL => ColumnType::Bool,
+        oid::INT2 => ColumnType::Int2,
+        oid::INT4 => ColumnType::Int4,
+        oid::INT8 => ColumnType::Int8,
+        oid::FLOAT4 => ColumnType::Float4,
+        oid::FLOAT8 => ColumnType::Float8,
+        oid::NUMERIC => {
+            let (precision, scale) = super::numeric_of_typmod(resolved.typmod);
+            ColumnType::Numeric { precision, scale: scale as _ }
+        }
+        oid::TEXT => ColumnType::Text,
+        // varchar without a length is text in all but name
+        oid::VARCHAR if resolved.typmod < 4 => ColumnType::Text,
+        oid::VARCHAR => ColumnType::Varchar(length()),
+        oid::BPCHAR if resolved.typmod < 4 => ColumnType::Text,
+        oid::BPCHAR => ColumnType::Char(length()),
+        oid::NAME => ColumnType::Varchar(63),
+        oid::BYTEA => ColumnType::Bytes,
+        oid::DATE => ColumnType::Date,
+        oid::TIME => ColumnType::Time,
+        oid::TIMESTAMP => ColumnType::Timestamp,
+        oid::TIMESTAMPTZ => ColumnType::TimestampTz,
+        oid::UUID => ColumnType::Uuid,
+        oid::JSON => ColumnType::Json,
+        _ => {
+            return Err(SqlError::unsupported(format!("columns of type {ty} are not supported")));
+        }
+    })
+}
+
+/// Arrow field (unnamed, nullable) in which a SQL type is computed.
+///
+/// # Errors
+/// `42704` for an unknown type, `0A000` for one that is not supported.
+pub fn arrow_field_from_sql(ty: &SqlType) -> Result<Field, SqlError> {
+    let resolved = resolve(ty)?;
+    if resolved.oid == oid::NUMERIC && resolved.typmod >= 0 {
+        let (precision, scale) = super::numeric_of_typmod(resolved.typmod);
+        return Ok(arrow_field("", &ColumnType::Numeric { precision, scale: scale as _ }, true));
+    }
+    field_of_oid("", resolved.oid, resolved.typmod)
+        .ok_or_else(|| SqlError::unsupported(format!("type {ty} is not supported")))
+}
+
+/// Gives DataFusion's planner PostgreSQL's types, with metadata that keeps their identity.
+#[derive(Debug, Default)]
+pub struct PgTypePlanner;
+
+impl TypePlanner for PgTypePlanner {
+    fn plan_type_field(&self, ty: &SqlType) -> DfResult<Option<FieldRef>> {
+        match arrow_field_from_sql(ty) {
+            Ok(field) => Ok(Some(Arc::new(field))),
+            Err(error) => Err(to_datafusion(error)),
+        }
+    }
+}
+
+fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
+    use SqlType as T;
+    Ok(match ty {
+        T::Bool | T::Boolean => Resolved::plain(oid::BOOL),
+        T::SmallInt(None) | T::Int2(None) => Resolved::plain(oid::INT2),
+        T::Int(None) | T::Integer(None) | T::Int4(None) => Resolved::plain(oid::INT4),
+        T::BigInt(None) | T::Int8(None) => Resolved::plain(oid::INT8),
+        T::Real | T::Float4 => Resolved::plain(oid::FLOAT4),
+        T::Float8 | T::DoublePrecision | T::Double(ExactNumberInfo::None) => {
+            Resolved::plain(oid::FLOAT8)
+        }
+        T::Float(ExactNumberInfo::None) => Resolved::plain(oid::FLOAT8),
+        T::Float(ExactNumberInfo::Precision(bits)) => match bits {
+            1..=24 => Resolved::plain(oid::FLOAT4),
+            25..=53 => Resolved::plain(oid::FLOAT8),
+            0 => return Err(invalid("precision for type float must be at least 1 bit")),
+            _ => return Err(invalid("precision for type float must be less than 54 bits")),
+        },
+        T::Numeric(info) | T::Decimal(info) | T::Dec(info) => numeric(info)?,
+        T::Text | T::String(None) => Resolved::plain(oid::TEXT),
+        T::Varchar(n) | T::CharacterVarying(n) | T::CharVarying(n) => {
+            Resolved { oid: oid::VARCHAR, typmod: length("varchar", n.as_ref(), -1)? }
+        }
+        T::Char(n) | T::Character(n) => {
+            Resolved { oid: oid::BPCHAR, typmod: length("char", n.as_ref(), 5)? }
+        }
+        T::Bytea => Resolved::plain(oid::BYTEA),
+        T::Date => Resolved::plain(oid::DATE),
+        T::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Resolved::plain(oid::TIME),
+        T::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            Resolved::plain(oid::TIMESTAMP)
+        }
+        T::Timestamp(_, _) => Resolved::plain(oid::TIMESTAMPTZ),
+        T::Interval { .. } => Resolved::plain(oid::INTERVAL),
+        T::Uuid => Resolved::plain(oid::UUID),
+        T::JSON => Resolved::plain(oid::JSON),
+        T::JSONB => Resolved::plain(oid::JSONB),
+        T::Regclass => Resolved::plain(oid::REGCLASS),
+        T::Array(element) => {
+            let inner = match element {
+                ArrayElemTypeDef::AngleBracket(inner)
+                | ArrayElemTypeDef::SquareBracket(inner, _)
+                | ArrayElemTypeDef::Parenthesis(inner) => inner,
+                ArrayElemTypeDef::None => return Err(unknown(ty)),
+            };
+            let inner = resolve(inner)?;
+            match super::type_by_oid(inner.oid) {
+                Some(row) if row.array != 0 => Resolved::plain(row.array),
+                _ => return Err(unknown(ty)),
+            }
+        }
+        T::Custom(name, modifiers) => {
+            let parts: Vec<String> = name
+                .0
+                .iter()
+                .filter_map(|part| part.as_ident())
+                .map(|ident| match ident.quote_style {
+                    Some(_) => ident.value.clone(),
+                    None => ident.value.to_ascii_lowercase(),
+                })
+                .collect();
+            let (schema, base) = match parts.as_slice() {
+                [base] => (None, base.as_str()),
+                [schema, base] => (Some(schema.as_str()), base.as_str()),
+                _ => return Err(unknown(ty)),
+            };
+            if schema.is_some_and(|s| s != "pg_catalog" && s != "information_schema") {
+                return Err(unknown(ty));
+            }
+            let quoted =
+                name.0.last().and_then(|part| part.as_ident()).is_some_and(|i| i.quote_style.is_some());
+            custom(base, quoted, modifiers).ok_or_else(|| match base {
+                "serial" | "bigserial" | "smallserial" | "serial4" | "serial8" | "serial2" => {
+                    SqlError::unsupported(format!("type {base} is not supported"))
+                        .with_hint("Sequences do not exist yet; use an integer type.")
+                }
+                _ => unknown(ty),
+            })?
+        }
+        _ => return Err(unknown(ty)),
+    })
+}
+
+/// Types that the parser has no keyword for.
+fn custom(name: &str, quoted: bool, modifiers: &[String]) -> Option<Resolved> {
+    let modifier = modifiers.first().and_then(|m| m.parse::<i32>().ok());
+    // "char" in quotes, and char after pg_catalog., is the one-byte type
+    let row = match name {
+        "char" if quoted => super::type_by_oid(oid::CHAR),
+        // domains of the information schema
+        "sql_identifier" => super::type_by_oid(oid::NAME),
+        "character_data" | "yes_or_no" => super::type_by_oid(oid::VARCHAR),
+        "cardinal_number" => super::type_by_oid(oid::INT4),
+        other => type_by_name(other),
+    }?;
+    let typmod = match (row.oid, modifier) {
+        (oid::VARCHAR | oid::BPCHAR, Some(n)) if n > 0 => n.saturating_add(4),
+        (oid::NUMERIC, Some(p)) if (1..=38).contains(&p) => {
+            let scale = modifiers.get(1).and_then(|m| m.parse().ok()).unwrap_or(0);
+            numeric_typmod(p as u8, scale)
+        }
+        _ => -1,
+    };
+    Some(Resolved { oid: row.oid, typmod })
+}
+
+fn length(name: &str, n: Option<&CharacterLength>, default: i32) -> Result<i32, SqlError> {
+    let n = match n {
+        None => return Ok(default),
+        Some(CharacterLength::Max) => return Ok(-1),
+        Some(CharacterLength::IntegerLength { length, .. }) => *length,
+    };
+    if n == 0 {
+        return Err(invalid(format!("length for type {name} must be at least 1")));
+    }
+    if n > CHARACTERS_MAX {
+        return Err(invalid(format!("length for type {name} cannot exceed {CHARACTERS_MAX}")));
+    }
+    Ok(n as i32 + 4)
+}
+
+fn numeric(info: &ExactNumberInfo) -> Result<Resolved, SqlError> {
+    let (precision, scale) = match *info {
+        ExactNumberInfo::None => return Ok(Resolved::plain(oid::NUMERIC)),
+        ExactNumberInfo::Precision(precision) => (precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => (precision, scale),
+    };
+    if precision == 0 || precision > 1000 {
+        return Err(invalid(format!("NUMERIC precision {precision} must be between 1 and 1000")));
+    }
+    if precision > 38 {
+        return Err(SqlError::unsupported(format!("NUMERIC precision {precision} is not supported"))
+            .with_hint("The largest supported precision is 38."));
+    }
+    if scale < 0 || scale > precision as i64 {
+        return Err(SqlError::unsupported(format!(
+            "NUMERIC scale {scale} must be between 0 and precision {precision}"
+        )));
+    }
+    Ok(Resolved { oid: oid::NUMERIC, typmod: numeric_typmod(precision as u8, scale as i32) })
+}
+
+fn unknown(ty: &SqlType) -> SqlError {
+    SqlError::new("42704", format!("type \"{}\" does not exist", ty.to_string().to_ascii_lowercase()))
+}
+
+fn invalid(message: impl Into<String>) -> SqlError {
+    SqlError::new("22023", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+
+    fn parse(text: &str) -> SqlType {
+        let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).expect("tokens");
+        parser.parse_data_type().expect(text)
+    }
+
+    #[test]
+    fn column_types() {
+        for (text, ty) in [
+            ("int", ColumnType::Int4),
+            ("bigint", ColumnType::Int8),
+            ("int2", ColumnType::Int2),
+            ("double precision", ColumnType::Float8),
+            ("float(10)", ColumnType::Float4),
+            ("numeric(12,2)", ColumnType::Numeric { precision: 12, scale: 2 }),
+            ("numeric", ColumnType::Numeric { precision: 38, scale: 10 }),
+            ("varchar", ColumnType::Text),
+            ("varchar(20)", ColumnType::Varchar(20)),
+            ("character(3)", ColumnType::Char(3)),
+            ("char", ColumnType::Char(1)),
+            ("timestamptz", ColumnType::TimestampTz),
+            ("timestamp without time zone", ColumnType::Timestamp),
+            ("pg_catalog.int4", ColumnType::Int4),
+            ("uuid", ColumnType::Uuid),
+            ("bytea", ColumnType::Bytes),
+            ("json", ColumnType::Json),
+        ] {
+            assert_eq!(column_type_from_sql(&parse(text)).expect(text), ty, "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_types() {
+        for (text, state) in [
+            ("nosuch", "42704"),
+            ("varchar(0)", "22023"),
+            ("numeric(39,2)", "0A000"),
+            ("serial", "0A000"),
+            ("int[]", "0A000"),
+        ] {
+            assert_eq!(column_type_from_sql(&parse(text)).unwrap_err().sqlstate, state, "{text}");
+        }
+    }
+
+    #[test]
+    fn cast_targets() {
+        for (text, oid) in [
+            ("pg_catalog.regclass", oid::REGCLASS),
+            ("regtype", oid::REGTYPE),
+            ("oid", oid::OID),
+            ("name", oid::NAME),
+            ("\"char\"", oid::CHAR),
+            ("text[]", oid::TEXT_ARRAY),
+            ("pg_catalog.int2[]", oid::INT2_ARRAY),
+            ("information_schema.sql_identifier", oid::NAME),
+        ] {
+            let field = arrow_field_from_sql(&parse(text)).expect(text);
+            assert_eq!(super::super::field_oid(&field), oid, "{text}");
+        }
+    }
+}

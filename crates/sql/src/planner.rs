@@ -1,0 +1,348 @@
+//! From syntax to plans: name lookup against a transaction, DataFusion's session state,
+//! and kept physical plans.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use datafusion::common::config::Dialect;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue, TableReference, plan_datafusion_err};
+use datafusion::catalog::TableProvider;
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::{cte_worktable::CteWorkTable, provider_as_source};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::SessionConfig;
+use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast::{self, Statement};
+use parking_lot::Mutex;
+use resurgam_engine::{Table, Transaction};
+
+use crate::bridge;
+use crate::context::StatementContext;
+use crate::params::{ParamCell, bind_to_cell, bind_to_values, must_plan_each_time};
+use crate::pg::context::PgContext;
+use crate::pg::types::PgTypePlanner;
+use crate::table::EngineTable;
+use crate::wire::SqlError;
+
+/// Catalog name under which planning finds the target of an UPDATE or DELETE.
+pub(crate) const TARGET: &str = "resurgam$target";
+/// Kept physical plans of one statement, for as many concurrent executions.
+const INSTANCES_MAX: usize = 16;
+
+/// Resources that all queries of a database share.
+pub(crate) fn runtime(query_memory_bytes: u64) -> Arc<RuntimeEnv> {
+    let bytes = usize::try_from(query_memory_bytes).unwrap_or(usize::MAX).max(16 << 20);
+    let pool = datafusion::execution::memory_pool::TrackConsumersPool::new(
+        datafusion::execution::memory_pool::FairSpillPool::new(bytes),
+        NonZeroUsize::new(3).unwrap_or(NonZeroUsize::MIN),
+    );
+    RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc().unwrap_or_default()
+}
+
+fn config() -> SessionConfig {
+    let mut options = ConfigOptions::new();
+    options.execution.batch_size = 8192;
+    options.execution.target_partitions = 1;
+    options.execution.collect_statistics = false;
+    options.execution.time_zone = Some("UTC".to_owned());
+    options.optimizer.enable_dynamic_filter_pushdown = false;
+    options.optimizer.repartition_joins = false;
+    options.optimizer.repartition_aggregations = false;
+    options.optimizer.repartition_windows = false;
+    options.optimizer.repartition_sorts = false;
+    options.sql_parser.dialect = Dialect::PostgreSQL;
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.map_string_types_to_utf8view = true;
+    options.sql_parser.collect_spans = true;
+    options.sql_parser.default_null_ordering = "nulls_max".to_owned();
+    options.catalog.create_default_catalog_and_schema = false;
+    options.catalog.information_schema = false;
+    SessionConfig::from(options)
+}
+
+/// The state that a session plans with.
+pub(crate) fn session_state(runtime: &Arc<RuntimeEnv>, cx: &Arc<dyn PgContext>) -> Result<SessionState> {
+    let mut state = SessionStateBuilder::new()
+        .with_config(config())
+        .with_runtime_env(Arc::clone(runtime))
+        .with_default_features()
+        .with_type_planner(Arc::new(PgTypePlanner))
+        .build();
+    bridge::register_functions(&mut state, cx)?;
+    Ok(state)
+}
+
+/// Looks names up for one statement.
+pub(crate) struct Names<'a> {
+    pub state: &'a SessionState,
+    pub txn: &'a Transaction,
+    pub cx: &'a Arc<dyn PgContext>,
+}
+
+impl Names<'_> {
+    /// The table of that name, system catalogs excluded.
+    pub(crate) fn table(&self, name: &TableReference) -> Result<Option<Arc<Table>>> {
+        let schema = name.schema().unwrap_or("public");
+        self.txn.table(schema, name.table()).map_err(bridge::storage)
+    }
+}
+
+fn undefined(name: &TableReference) -> datafusion::common::DataFusionError {
+    let name = match name.schema() {
+        Some(schema) => format!("{schema}.{}", name.table()),
+        None => name.table().to_owned(),
+    };
+    bridge::failure(SqlError::new("42P01", format!("relation \"{name}\" does not exist")))
+}
+
+impl ContextProvider for Names<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        if name.catalog() == Some(TARGET) {
+            let table = self.table(&name)?.ok_or_else(|| undefined(&name))?;
+            return Ok(provider_as_source(Arc::new(EngineTable::new(table, true))));
+        }
+        let system = |schema: &str| bridge::catalog_table(self.cx, schema, name.table());
+        let found: Option<Arc<dyn TableProvider>> = match name.schema() {
+            Some(schema @ ("pg_catalog" | "information_schema")) => system(schema)?,
+            Some(_) => None,
+            None => system("pg_catalog")?,
+        };
+        if let Some(provider) = found {
+            return Ok(provider_as_source(provider));
+        }
+        match self.table(&name)? {
+            Some(table) => Ok(provider_as_source(Arc::new(EngineTable::new(table, false)))),
+            None => Err(undefined(&name)),
+        }
+    }
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        let function = self
+            .state
+            .table_functions()
+            .get(name)
+            .cloned()
+            .ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
+        let context = SimplifyContext::builder().with_config_options(Arc::clone(self.state.config_options())).build();
+        let simplifier = ExprSimplifier::new(context);
+        let schema = DFSchema::empty();
+        let args = args
+            .into_iter()
+            .map(|arg| simplifier.coerce(arg, &schema).and_then(|arg| simplifier.simplify(arg)))
+            .collect::<Result<Vec<_>>>()?;
+        let args = datafusion::catalog::TableFunctionArgs::new(&args, self.state);
+        Ok(provider_as_source(function.create_table_provider_with_args(args)?))
+    }
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        self.state.relation_planners()
+    }
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        Some(Arc::new(PgTypePlanner))
+    }
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).cloned()
+    }
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).cloned()
+    }
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+    fn udf_names(&self) -> Vec<String> {
+        self.state.scalar_functions().keys().cloned().collect()
+    }
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.state.higher_order_functions().keys().cloned().collect()
+    }
+    fn udaf_names(&self) -> Vec<String> {
+        self.state.aggregate_functions().keys().cloned().collect()
+    }
+    fn udwf_names(&self) -> Vec<String> {
+        self.state.window_functions().keys().cloned().collect()
+    }
+}
+
+impl Names<'_> {
+    fn parser_options() -> ParserOptions {
+        ParserOptions {
+            parse_float_as_decimal: true,
+            enable_ident_normalization: true,
+            support_varchar_with_length: true,
+            map_string_types_to_utf8view: true,
+            enable_options_value_normalization: false,
+            collect_spans: true,
+            default_null_ordering: NullOrdering::NullsMax,
+        }
+    }
+
+    /// Logical plan of a query. `params` are the known parameter types; `target` is the
+    /// schema whose types a VALUES list takes.
+    pub(crate) fn query(
+        &self,
+        query: ast::Query,
+        params: &[Option<FieldRef>],
+        target: Option<DFSchema>,
+    ) -> Result<LogicalPlan> {
+        let planner = SqlToRel::new_with_options(self, Self::parser_options());
+        let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
+        context.set_table_schema(target.map(Arc::new));
+        planner.sql_statement_to_plan_with_context(Statement::Query(Box::new(query)), &mut context)
+    }
+
+    /// Logical form of an expression over `schema`.
+    pub(crate) fn expression(
+        &self,
+        expr: ast::Expr,
+        schema: &DFSchema,
+        params: &[Option<FieldRef>],
+    ) -> Result<Expr> {
+        let planner = SqlToRel::new_with_options(self, Self::parser_options());
+        let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
+        planner.sql_to_expr(expr, schema, &mut context)
+    }
+}
+
+/// A physical plan with the cell that its parameters read.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    plan: Arc<dyn ExecutionPlan>,
+    cell: Arc<ParamCell>,
+    used: bool,
+}
+
+/// A planned query that can be run any number of times.
+#[derive(Debug)]
+pub(crate) struct QueryPlan {
+    /// Optimised, with placeholders; or as planned, when every execution plans anew.
+    pub(crate) logical: LogicalPlan,
+    each_time: bool,
+    pub(crate) params: Arc<[DataType]>,
+    pub(crate) schema: SchemaRef,
+    pool: Mutex<VecDeque<Instance>>,
+}
+
+impl QueryPlan {
+    /// Optimises `logical`; `params` are the types of all parameters.
+    pub(crate) fn new(state: &SessionState, logical: LogicalPlan, params: Arc<[DataType]>) -> Result<Self> {
+        let schema: SchemaRef = Arc::clone(logical.schema().inner());
+        let each_time = must_plan_each_time(&logical);
+        let logical = if each_time { logical } else { state.optimize(&logical)? };
+        // The optimiser can bring parameters into places that need their values.
+        let each_time = each_time || must_plan_each_time(&logical);
+        Ok(Self { logical, each_time, params, schema, pool: Mutex::default() })
+    }
+
+    /// A physical plan ready to run with `values`.
+    pub(crate) async fn instance(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Instance> {
+        if self.each_time {
+            let bound = bind_to_values(self.logical.clone(), values)?;
+            let bound = state.optimize(&bound)?;
+            let plan = state.query_planner().create_physical_plan(&bound, state).await?;
+            return Ok(Instance { plan, cell: Arc::default(), used: true });
+        }
+        let kept = self.pool.lock().pop_front();
+        let mut instance = match kept {
+            Some(kept) => Instance { plan: reset_plan_states(kept.plan)?, ..kept },
+            None => {
+                let cell = Arc::<ParamCell>::default();
+                // Values are needed already while planning: constants may be looked at.
+                cell.set(values.to_vec());
+                let bound = bind_to_cell(self.logical.clone(), &cell, &self.params)?;
+                let plan = state.query_planner().create_physical_plan(&bound, state).await?;
+                Instance { plan, cell, used: false }
+            }
+        };
+        instance.cell.set(values.to_vec());
+        instance.used = true;
+        Ok(instance)
+    }
+
+    /// Gives a physical plan back after its stream ended.
+    pub(crate) fn give_back(&self, instance: Instance) {
+        if self.each_time {
+            return;
+        }
+        instance.cell.set(Vec::new());
+        let mut pool = self.pool.lock();
+        if pool.len() < INSTANCES_MAX {
+            pool.push_back(instance);
+        }
+    }
+
+    /// Whether the plan has no state of a session in it: then all sessions may share it.
+    pub(crate) fn is_shareable(&self, state: &SessionState) -> bool {
+        let mut shareable = true;
+        let _ = self.logical.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node {
+                shareable &= engine_table(&scan.source).is_some();
+            }
+            node.apply_expressions(|expr| {
+                expr.apply(|expr| {
+                    if let Expr::ScalarFunction(f) = expr {
+                        shareable &= !bridge::is_session_function(state, f.name());
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        });
+        shareable
+    }
+}
+
+impl Instance {
+    pub(crate) fn start(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        execute_stream(Arc::clone(&self.plan), task)
+    }
+    pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.plan
+    }
+}
+
+/// The engine table behind a source, if it is one, and whether it is a DML target.
+pub(crate) fn engine_table(source: &Arc<dyn TableSource>) -> Option<(Arc<Table>, bool)> {
+    let provider = datafusion::datasource::source_as_provider(source).ok()?;
+    provider.downcast_ref::<EngineTable>().map(|found| (Arc::clone(&found.table), found.target))
+}
+
+/// What operators of one execution share.
+pub(crate) fn task_context(state: &SessionState, statement: Arc<StatementContext>) -> Arc<TaskContext> {
+    let config = state.config().clone().with_extension(statement);
+    Arc::new(TaskContext::new(
+        None,
+        String::new(),
+        config,
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        Arc::clone(state.runtime_env()),
+    ))
+}

@@ -1,0 +1,295 @@
+//! The operator that reads a table: ranges of one of its trees, as Arrow batches.
+//!
+//! It keeps no state of an execution, so a kept plan can run it again and again. The view
+//! comes from the statement ([`StatementContext`]). Batches start small and grow, so that
+//! whoever wants a few rows does not pay for thousands. Only projected columns are decoded.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::SortOptions;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::coop::cooperative;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use resurgam_engine::{Cursor, Direction, KeyRange, ReadView, RowBatch, Table};
+
+use crate::bridge::{self, RowColumns};
+use crate::context::StatementContext;
+use crate::range::Access;
+
+const FIRST_ROWS: usize = 64;
+const BATCH_ROWS: usize = 8192;
+
+/// See the module's head.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanExec {
+    pub(crate) table: Arc<Table>,
+    target: bool,
+    /// Positions in the provider's schema.
+    columns: Vec<usize>,
+    schema: SchemaRef,
+    access: Access,
+    backward: bool,
+    limit: Option<usize>,
+    properties: Arc<PlanProperties>,
+}
+
+impl ScanExec {
+    pub(crate) fn new(
+        table: Arc<Table>,
+        target: bool,
+        columns: Vec<usize>,
+        full: &SchemaRef,
+        access: Access,
+        limit: Option<usize>,
+    ) -> Result<Self> {
+        let schema = Arc::new(full.project(&columns)?);
+        let ordering = Self::ordering(&table, &columns, &schema, &access, false);
+        let properties = Self::properties_of(&schema, ordering);
+        Ok(Self { table, target, columns, schema, access, backward: false, limit, properties })
+    }
+
+    fn properties_of(schema: &SchemaRef, ordering: Vec<PhysicalSortExpr>) -> Arc<PlanProperties> {
+        let equivalences = if ordering.is_empty() {
+            EquivalenceProperties::new(Arc::clone(schema))
+        } else {
+            EquivalenceProperties::new_with_orderings(Arc::clone(schema), [ordering])
+        };
+        Arc::new(
+            PlanProperties::new(
+                equivalences,
+                Partitioning::UnknownPartitioning(1),
+                EmissionType::Incremental,
+                Boundedness::Bounded,
+            )
+            .with_scheduling_type(SchedulingType::Cooperative),
+        )
+    }
+
+    /// The order in which rows come out, as far as projected columns can say it.
+    fn ordering(
+        table: &Table,
+        columns: &[usize],
+        schema: &SchemaRef,
+        access: &Access,
+        backward: bool,
+    ) -> Vec<PhysicalSortExpr> {
+        let mut out = Vec::new();
+        let key = access.key_columns(table).to_vec();
+        let behind: &[usize] = if access.index.is_some() { &table.primary_key } else { &[] };
+        for &column in key.iter().chain(behind) {
+            let Some(at) = columns.iter().position(|&c| c == column) else { break };
+            let column = Column::new(schema.field(at).name(), at);
+            out.push(PhysicalSortExpr::new(
+                Arc::new(column),
+                SortOptions { descending: backward, nulls_first: backward },
+            ));
+        }
+        out
+    }
+}
+
+impl DisplayAs for ScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.access.index {
+            None if self.access.equal.is_empty() && self.access.low.is_none() && self.access.high.is_none() => {
+                write!(f, "Seq Scan on {}", self.table.name)?
+            }
+            None => write!(f, "Primary Key Scan on {}", self.table.name)?,
+            Some(i) => write!(f, "Index Scan using {} on {}", self.table.indexes[i].name, self.table.name)?,
+        }
+        if self.backward {
+            f.write_str(" backward")?;
+        }
+        let key = self.access.key_columns(&self.table);
+        let name = |i: usize| key.get(i).map_or("?", |&c| self.table.columns[c].name.as_str());
+        let mut conditions: Vec<String> = Vec::new();
+        for (i, values) in self.access.equal.iter().enumerate() {
+            match values.as_slice() {
+                [one] => conditions.push(format!("{} = {one}", name(i))),
+                many => conditions.push(format!("{} IN ({} values)", name(i), many.len())),
+            }
+        }
+        let next = name(self.access.equal.len());
+        if let Some((value, inclusive)) = &self.access.low {
+            conditions.push(format!("{next} {} {value}", if *inclusive { ">=" } else { ">" }));
+        }
+        if let Some((value, inclusive)) = &self.access.high {
+            conditions.push(format!("{next} {} {value}", if *inclusive { "<=" } else { "<" }));
+        }
+        if !conditions.is_empty() {
+            write!(f, ": {}", conditions.join(" AND "))?;
+        }
+        if let Some(limit) = self.limit {
+            write!(f, " limit {limit}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for ScanExec {
+    fn name(&self) -> &str {
+        "ScanExec"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        let bounds = self.access.low.iter().chain(&self.access.high).map(|(value, _)| value);
+        for expr in self.access.equal.iter().flatten().chain(bounds) {
+            if f(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+    fn fetch(&self) -> Option<usize> {
+        self.limit
+    }
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(Arc::new(Self { limit, ..self.clone() }))
+    }
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        let reversed = Self::ordering(&self.table, &self.columns, &self.schema, &self.access, !self.backward);
+        let matches = !order.is_empty()
+            && order.len() <= reversed.len()
+            && order.iter().zip(&reversed).all(|(want, have)| want.options == have.options && want.expr.eq(&have.expr));
+        if !matches {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
+        let properties = Self::properties_of(&self.schema, reversed);
+        let inner = Arc::new(Self { backward: !self.backward, properties, ..self.clone() });
+        Ok(SortOrderPushdownResult::Exact { inner })
+    }
+    fn execute(&self, partition: usize, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("a scan has one partition, not {partition}");
+        }
+        let statement = StatementContext::of(&task)?;
+        let mut ranges = self.access.ranges(&self.table)?;
+        if !self.backward {
+            ranges.reverse(); // taken from the end
+        }
+        let reader = Reader {
+            scan: self.clone(),
+            view: statement.view.clone(),
+            statement,
+            ranges,
+            cursor: None,
+            rows: RowBatch::default(),
+            want: FIRST_ROWS,
+            left: self.limit.unwrap_or(usize::MAX),
+        };
+        let stream = futures::stream::try_unfold(reader, |mut reader| async move {
+            Ok(reader.next()?.map(|batch| (batch, reader)))
+        });
+        Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream))))
+    }
+}
+
+struct Reader {
+    scan: ScanExec,
+    view: ReadView,
+    statement: Arc<StatementContext>,
+    ranges: Vec<KeyRange>,
+    cursor: Option<Cursor>,
+    rows: RowBatch,
+    want: usize,
+    left: usize,
+}
+
+impl Reader {
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        self.statement.stop.check().map_err(bridge::failure)?;
+        if self.scan.target
+            && let Some(target) = &self.statement.target
+            && target.table == self.scan.table.id
+        {
+            return match target.row.lock().take() {
+                Some(row) => Ok(Some(self.batch(std::iter::once(row.raw()))?)),
+                None => Ok(None),
+            };
+        }
+        if self.left == 0 {
+            return Ok(None);
+        }
+        loop {
+            let Some(cursor) = &mut self.cursor else {
+                let Some(range) = self.ranges.pop() else { return Ok(None) };
+                let direction = if self.scan.backward { Direction::Backward } else { Direction::Forward };
+                self.cursor = Some(match self.scan.access.index {
+                    None => self.view.scan(&self.scan.table, range, direction),
+                    Some(i) => self.view.scan_index(&self.scan.table, i, range, direction),
+                });
+                continue;
+            };
+            self.rows.clear();
+            let more = cursor.next_batch(&mut self.rows, self.want.min(self.left)).map_err(bridge::storage)?;
+            if !more {
+                self.cursor = None;
+            }
+            if self.rows.len() > 0 {
+                break;
+            }
+        }
+        self.want = (self.want * 4).min(BATCH_ROWS);
+        self.left -= self.rows.len().min(self.left);
+        let rows = std::mem::take(&mut self.rows);
+        let batch = self.batch((0..rows.len()).map(|i| rows.row(i)));
+        self.rows = rows;
+        Ok(Some(batch?))
+    }
+
+    fn batch<'a>(
+        &self,
+        rows: impl ExactSizeIterator<Item = resurgam_engine::RawRow<'a>> + Clone,
+    ) -> Result<RecordBatch> {
+        let count = rows.len();
+        let table = &self.scan.table;
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.scan.columns.len());
+        let mut columns = RowColumns::new(table, &self.view);
+        for &column in &self.scan.columns {
+            if column == table.columns.len() {
+                let mut keys = BinaryBuilder::with_capacity(count, count * 16);
+                rows.clone().for_each(|row| keys.append_value(row.key));
+                arrays.push(Arc::new(keys.finish()));
+            } else {
+                arrays.push(columns.array(column, rows.clone())?);
+            }
+        }
+        debug_assert!(self.scan.schema.fields().iter().all(|f| f.data_type() != &DataType::Null));
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.scan.schema), arrays, &options)?)
+    }
+}

@@ -1,0 +1,308 @@
+//! A prepared statement: parsed, named, typed and planned.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field as ArrowField, FieldRef, Schema};
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Statement, Value, Visit, Visitor};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::fast::Fast;
+use crate::naming;
+use crate::params::placeholder_index;
+use crate::pg::errors;
+use crate::pg::types::{self, TEXT, oid};
+use crate::planner::{Names, QueryPlan};
+use crate::wire::{Field, SqlError};
+use crate::write::{self, WritePlan};
+
+/// Deepest nesting that the parser follows.
+const NESTING_MAX: usize = 100;
+/// Most parameters, as the protocol counts them.
+const PARAMS_MAX: usize = 65_535;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub text: Arc<str>,
+    pub kind: Kind,
+    /// PostgreSQL types of the parameters.
+    pub param_oids: Arc<[u32]>,
+    /// Result columns; `None` if there are none.
+    pub fields: Option<Arc<[Field]>>,
+    /// The catalog that names were looked up in.
+    pub catalog_version: u64,
+    /// Not bound to one session.
+    pub shareable: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Empty,
+    Query(Box<Query>),
+    Write(Box<WritePlan>),
+    Explain { analyze: bool, verbose: bool, inner: Arc<Prepared> },
+    /// Run from its syntax.
+    Utility(Box<Statement>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Query {
+    pub plan: QueryPlan,
+    pub schema: Arc<Schema>,
+    pub fast: Option<Fast>,
+}
+
+/// Parses a string of statements.
+///
+/// # Errors
+/// `42601` with a position.
+pub(crate) fn parse(text: &str) -> Result<Vec<Statement>, SqlError> {
+    if let Some(special) = crate::utility::parse_special(text) {
+        return special;
+    }
+    let failed = |error: &_| errors::from_parser(error, text);
+    let mut statements = Parser::new(&PostgreSqlDialect {})
+        .with_recursion_limit(NESTING_MAX)
+        .try_with_sql(text)
+        .and_then(|mut parser| parser.parse_statements())
+        .map_err(|error| failed(&error))?;
+    for statement in &mut statements {
+        crate::bridge::rewrite(statement)?;
+    }
+    Ok(statements)
+}
+
+/// Parses one statement; `None` for an empty string.
+pub(crate) fn parse_one(text: &str) -> Result<Option<Statement>, SqlError> {
+    let mut statements = parse(text)?;
+    if statements.len() > 1 {
+        return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement"));
+    }
+    Ok(statements.pop())
+}
+
+/// Number of parameters that a statement mentions.
+pub(crate) fn count_params<T: Visit>(statement: &T) -> Result<usize, SqlError> {
+    struct Count(usize);
+    impl Visitor for Count {
+        type Break = SqlError;
+        fn pre_visit_value(&mut self, value: &ast::ValueWithSpan) -> ControlFlow<SqlError> {
+            if let Value::Placeholder(id) = &value.value {
+                match placeholder_index(id) {
+                    Some(index) if index < PARAMS_MAX => self.0 = self.0.max(index + 1),
+                    _ => return ControlFlow::Break(SqlError::new("42P02", format!("there is no parameter {id}"))),
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut count = Count(0);
+    match statement.visit(&mut count) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(count.0),
+    }
+}
+
+/// Types of a statement's parameters while they are found out.
+pub(crate) struct ParamTypes {
+    declared: Vec<u32>,
+    pub known: Vec<Option<FieldRef>>,
+}
+
+impl ParamTypes {
+    pub(crate) fn new(count: usize, declared: &[u32]) -> Self {
+        let count = count.max(declared.len());
+        let mut oids = declared.to_vec();
+        oids.resize(count, 0);
+        let known = oids
+            .iter()
+            .enumerate()
+            .map(|(i, &o)| (o != 0 && o != oid::UNKNOWN).then(|| types::parameter_field(&format!("${}", i + 1), o)))
+            .collect();
+        Self { declared: oids, known }
+    }
+    /// A parameter stands where a value of that field's type is wanted.
+    pub(crate) fn hint(&mut self, expr: &Expr, field: &ArrowField) {
+        if let Expr::Value(value) = expr
+            && let Value::Placeholder(id) = &value.value
+            && let Some(index) = placeholder_index(id)
+            && let Some(slot) = self.known.get_mut(index)
+            && slot.is_none()
+        {
+            *slot = Some(Arc::new(field.clone().with_name(id).with_nullable(true)));
+        }
+    }
+    /// Runs `plan` until every parameter has a type.
+    pub(crate) fn resolve(
+        &mut self,
+        mut plan: impl FnMut(&[Option<FieldRef>]) -> datafusion::common::Result<LogicalPlan>,
+    ) -> datafusion::common::Result<LogicalPlan> {
+        if self.known.iter().all(Option::is_some) {
+            return plan(&self.known);
+        }
+        if let Ok(first) = plan(&self.known)
+            && let Ok(found) = first.get_parameter_fields()
+        {
+            for (id, field) in found {
+                if let (Some(index), Some(field)) = (placeholder_index(&id), field)
+                    && let Some(slot) = self.known.get_mut(index)
+                    && slot.is_none()
+                    && field.data_type() != &DataType::Null
+                {
+                    *slot = Some(field);
+                }
+            }
+        }
+        for (i, slot) in self.known.iter_mut().enumerate() {
+            if slot.is_none() {
+                *slot = Some(Arc::new(ArrowField::new(format!("${}", i + 1), TEXT, true)));
+            }
+        }
+        plan(&self.known)
+    }
+    pub(crate) fn oids(&self) -> Arc<[u32]> {
+        self.known
+            .iter()
+            .zip(&self.declared)
+            .map(|(field, &declared)| match field {
+                _ if declared != 0 && declared != oid::UNKNOWN => declared,
+                Some(field) => types::field_oid(field),
+                None => oid::TEXT,
+            })
+            .collect()
+    }
+    pub(crate) fn data_types(&self) -> Arc<[DataType]> {
+        self.known.iter().map(|f| f.as_ref().map_or(TEXT, |f| f.data_type().clone())).collect()
+    }
+}
+
+/// `RowDescription` of a plan's result.
+pub(crate) fn result_fields(plan: &LogicalPlan) -> Arc<[Field]> {
+    plan.schema()
+        .fields()
+        .iter()
+        .map(|field| {
+            let mut out = types::wire_field(field, 0, 0);
+            naming::shown(&mut out.name);
+            out
+        })
+        .collect()
+}
+
+/// The one column of `SHOW` and `EXPLAIN`.
+pub(crate) fn text_field(name: &str) -> Arc<[Field]> {
+    Arc::new([Field { name: name.to_owned(), type_oid: oid::TEXT, type_len: -1, typmod: -1, table_oid: 0, column: 0 }])
+}
+
+/// Plans one statement.
+pub(crate) fn prepare(
+    names: &Names<'_>,
+    statement: Option<Statement>,
+    text: &str,
+    declared: &[u32],
+    catalog_version: u64,
+) -> Result<Prepared, SqlError> {
+    let text: Arc<str> = Arc::from(text);
+    let failed = |error| errors::from_datafusion(error, &text);
+    let mut prepared = Prepared {
+        text: Arc::clone(&text),
+        kind: Kind::Empty,
+        param_oids: Arc::new([]),
+        fields: None,
+        catalog_version,
+        shareable: false,
+    };
+    let Some(statement) = statement else { return Ok(prepared) };
+    match statement {
+        Statement::Query(mut query) => {
+            reject_query(&query)?;
+            let mut params = ParamTypes::new(count_params(&query)?, declared);
+            naming::name_columns(&mut query);
+            let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+            prepared.fields = Some(result_fields(&logical));
+            prepared.param_oids = params.oids();
+            let plan = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
+            prepared.shareable = plan.is_shareable(names.state);
+            let fast = Fast::select(&plan);
+            let schema = Arc::clone(&plan.schema);
+            prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast }));
+        }
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+            let mut params = ParamTypes::new(count_params(&statement)?, declared);
+            let plan = write::plan(names, statement, &mut params, &text)?;
+            prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
+            prepared.param_oids = params.oids();
+            prepared.shareable = plan.source.is_shareable(names.state) && plan.returning.is_none();
+            prepared.kind = Kind::Write(Box::new(plan));
+        }
+        Statement::Explain { analyze, verbose, statement, options, format, .. } => {
+            if format.is_some() {
+                return Err(SqlError::unsupported("EXPLAIN formats other than text are not supported"));
+            }
+            let mut analyze = analyze;
+            let mut verbose = verbose;
+            for option in options.into_iter().flatten() {
+                let on = !matches!(option.arg.as_ref().map(ToString::to_string).as_deref(), Some("off" | "false" | "0"));
+                match option.name.value.to_ascii_lowercase().as_str() {
+                    "analyze" => analyze = on,
+                    "verbose" => verbose = on,
+                    "costs" | "buffers" | "timing" | "summary" | "settings" | "wal" | "format" => {}
+                    other => {
+                        return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\"")));
+                    }
+                }
+            }
+            let inner = prepare(names, Some(*statement), &text, declared, catalog_version)?;
+            if !matches!(inner.kind, Kind::Query(_) | Kind::Write(_)) {
+                return Err(SqlError::unsupported("EXPLAIN of this statement is not supported"));
+            }
+            prepared.param_oids = Arc::clone(&inner.param_oids);
+            prepared.fields = Some(text_field("QUERY PLAN"));
+            prepared.kind = Kind::Explain { analyze, verbose, inner: Arc::new(inner) };
+        }
+        other => {
+            prepared.fields = crate::utility::fields(&other);
+            prepared.kind = Kind::Utility(Box::new(other));
+        }
+    }
+    Ok(prepared)
+}
+
+/// Syntax that DataFusion would accept and ignore, or misunderstand.
+fn reject_query(query: &ast::Query) -> Result<(), SqlError> {
+    if !query.locks.is_empty() {
+        return Err(SqlError::unsupported("SELECT ... FOR UPDATE/SHARE is not supported"));
+    }
+    if let SetExpr::Select(select) = query.body.as_ref()
+        && select.into.is_some()
+    {
+        return Err(SqlError::unsupported("SELECT ... INTO is not supported").with_hint("Use CREATE TABLE AS."));
+    }
+    Ok(())
+}
+
+/// A query parsed from text that this crate wrote.
+pub(crate) fn template(text: &str) -> Result<Box<ast::Query>, SqlError> {
+    match Parser::parse_sql(&PostgreSqlDialect {}, text).map(|mut all| all.pop()) {
+        Ok(Some(Statement::Query(query))) => Ok(query),
+        _ => Err(SqlError::internal(format!("bad template: {text}"))),
+    }
+}
+
+/// An expression parsed from text, for instance a column's default.
+pub(crate) fn parse_expression(text: &str) -> Result<Expr, SqlError> {
+    Parser::new(&PostgreSqlDialect {})
+        .with_recursion_limit(NESTING_MAX)
+        .try_with_sql(text)
+        .and_then(|mut parser| parser.parse_expr())
+        .map_err(|error| errors::from_parser(&error, text))
+}
+
+/// `schema` with unqualified columns, as planning wants it.
+pub(crate) fn df_schema(schema: &Schema) -> Result<DFSchema, SqlError> {
+    DFSchema::try_from(schema.clone()).map_err(|error| SqlError::internal(error.to_string()))
+}

@@ -1,0 +1,40 @@
+//! Transactions: states, snapshots, visibility, the aborted-transaction map, and locks
+//! on transaction ids and on objects. No pages and no I/O.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `status.rs` | the state of every transaction id that can still matter |
+//! | `atm.rs` | the aborted-transaction map |
+//! | `snapshot.rs` | snapshots, the register of those in use, the horizon |
+//! | `manager.rs` | begin, commit order, abort |
+//! | `wait.rs` | waiting for a transaction to end; deadlocks |
+//! | `object_lock.rs` | coarse locks on tables |
+//!
+//! # Two moments of a commit
+//! A commit gets its timestamp when its record is *in the log buffer* ("decided"): from
+//! then on writers build on its rows, because whatever they do comes later in the same
+//! log and cannot become durable before it. Snapshots see it only when the record is
+//! *durable*. So a hot row is passed on without waiting for the disk, and no reader ever
+//! sees what a power loss could still take back.
+//!
+//! # Invariants
+//! 1. The order of commit timestamps is the order of commit records in the log.
+//! 2. The visible timestamp never passes a commit that is not durable (except where a
+//!    session asked for `synchronous_commit = off`).
+//! 3. A transaction's state changes before anyone waiting for it is woken.
+//! 4. The horizon is at most every snapshot in use; versions older than what the
+//!    horizon sees are needed by nobody.
+
+mod atm;
+mod manager;
+mod object_lock;
+mod snapshot;
+mod status;
+mod wait;
+
+pub use atm::{AbortedMap, AbortedTx};
+pub use manager::{ActiveTx, TxManager, TxStats};
+pub use object_lock::{LockMode, ObjectLocks};
+pub use snapshot::{SnapshotHold, Snapshots};
+pub use status::{Status, StatusTable};
+pub use wait::{LockWait, WaitGraph};

@@ -1,0 +1,323 @@
+//! Begin, commit order, abort. See the crate's page for the two moments of a commit.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use resurgam_base::{CommitTs, Lsn, Result, TxId};
+
+use crate::atm::AbortedTx;
+use crate::snapshot::{SnapshotHold, Snapshots};
+use crate::status::{Status, StatusTable};
+use crate::wait::{LockWait, WaitGraph};
+
+/// A transaction that has written: its ids.
+pub struct ActiveTx {
+    /// The top-level id.
+    pub id: TxId,
+    pub since: Instant,
+    /// Sub-transaction ids, as inclusive ranges in ascending order.
+    subs: Mutex<Vec<(TxId, TxId)>>,
+    /// LSN of the transaction's last log record.
+    pub last_lsn: AtomicU64,
+    /// LSN of its first one.
+    pub first_lsn: AtomicU64,
+}
+
+impl ActiveTx {
+    /// Sub-transaction ids as inclusive ranges.
+    pub fn subs(&self) -> Vec<(TxId, TxId)> {
+        self.subs.lock().clone()
+    }
+    /// Every id, the top-level one included.
+    pub fn all_ids(&self) -> Vec<TxId> {
+        let subs = self.subs.lock();
+        let mut ids = vec![self.id];
+        ids.extend(subs.iter().flat_map(|(a, b)| (a.0..=b.0).map(TxId)));
+        ids
+    }
+    /// Notes a log record of this transaction.
+    pub fn logged(&self, lsn: Lsn) {
+        self.last_lsn.store(lsn.0, Ordering::Relaxed);
+        if self.first_lsn.load(Ordering::Relaxed) == 0 {
+            self.first_lsn.store(lsn.0, Ordering::Relaxed);
+        }
+    }
+    pub fn last_lsn(&self) -> Lsn {
+        Lsn(self.last_lsn.load(Ordering::Relaxed))
+    }
+}
+
+#[derive(Default)]
+struct Commits {
+    last: u64,
+    /// Decided, not yet durable: (end of the commit's group, timestamp), in order.
+    queue: VecDeque<(Lsn, CommitTs)>,
+}
+
+/// A reading of the manager's counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TxStats {
+    pub commits: u64,
+    pub aborts: u64,
+    pub active: u64,
+    pub aborted_in_map: u64,
+    pub snapshots: u64,
+    pub lock_waits: u64,
+    pub deadlocks: u64,
+}
+
+/// All transactions of a database.
+pub struct TxManager {
+    next: AtomicU64,
+    status: StatusTable,
+    snapshots: Arc<Snapshots>,
+    commits: Mutex<Commits>,
+    active: Mutex<BTreeMap<TxId, Arc<ActiveTx>>>,
+    waits: Arc<WaitGraph>,
+    committed: AtomicU64,
+    aborted: AtomicU64,
+}
+
+impl TxManager {
+    /// A manager whose first id is `next`.
+    pub fn new(next: TxId) -> Self {
+        let snapshots = Arc::new(Snapshots::default());
+        // Time 0 means "before every snapshot", so the clock starts at 1.
+        snapshots.publish(CommitTs(1));
+        Self {
+            next: AtomicU64::new(next.0.max(1)),
+            status: StatusTable::default(),
+            snapshots,
+            commits: Mutex::new(Commits { last: 1, queue: VecDeque::new() }),
+            active: Mutex::new(BTreeMap::new()),
+            waits: Arc::default(),
+            committed: AtomicU64::new(0),
+            aborted: AtomicU64::new(0),
+        }
+    }
+
+    /// The id that will be handed out next.
+    pub fn next_id(&self) -> TxId {
+        TxId(self.next.load(Ordering::SeqCst))
+    }
+    pub fn status_table(&self) -> &StatusTable {
+        &self.status
+    }
+    pub fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.snapshots
+    }
+    pub fn waits(&self) -> &Arc<WaitGraph> {
+        &self.waits
+    }
+    /// A snapshot of now.
+    pub fn snapshot(&self) -> SnapshotHold {
+        self.snapshots.take()
+    }
+    /// See [`Snapshots::horizon`].
+    pub fn horizon(&self) -> CommitTs {
+        self.snapshots.horizon()
+    }
+
+    /// Gives a transaction its id; done at its first write.
+    pub fn begin(&self) -> Arc<ActiveTx> {
+        // Under the lock, so that the list of active transactions is never missing an
+        // id below `next`.
+        let mut active = self.active.lock();
+        let id = TxId(self.next.fetch_add(1, Ordering::SeqCst));
+        self.status.set_active(id);
+        let tx = Arc::new(ActiveTx {
+            id,
+            since: Instant::now(),
+            subs: Mutex::default(),
+            last_lsn: AtomicU64::new(0),
+            first_lsn: AtomicU64::new(0),
+        });
+        active.insert(id, Arc::clone(&tx));
+        tx
+    }
+
+    /// A sub-transaction id of `tx`.
+    pub fn begin_sub(&self, tx: &ActiveTx) -> TxId {
+        let _order = self.active.lock();
+        let mut subs = tx.subs.lock();
+        let id = TxId(self.next.fetch_add(1, Ordering::SeqCst));
+        self.status.set_sub(id, tx.id);
+        match subs.last_mut() {
+            Some((_, end)) if end.0 + 1 == id.0 => *end = id,
+            _ => subs.push((id, id)),
+        }
+        id
+    }
+
+    /// Decides a commit: `append` puts the commit record into the log and returns the end
+    /// of its group. With `wait_durable` snapshots see the commit once
+    /// [`TxManager::on_durable`] has passed it, otherwise at once.
+    pub fn commit(&self, tx: &ActiveTx, wait_durable: bool, append: impl FnOnce() -> Result<Lsn>) -> Result<Lsn> {
+        let ids = tx.subs();
+        let end = {
+            let mut commits = self.commits.lock();
+            let end = append()?;
+            commits.last += 1;
+            let ts = CommitTs(commits.last);
+            // The top first: a reader that finds a sub-transaction still linked to it
+            // gets the same answer.
+            self.status.set_committed(tx.id, ts);
+            for (first, last) in &ids {
+                for id in first.0..=last.0 {
+                    if self.status.status(TxId(id)) != Status::Aborted {
+                        self.status.set_committed(TxId(id), ts);
+                    }
+                }
+            }
+            commits.queue.push_back((end, ts));
+            if !wait_durable {
+                commits.queue.clear();
+                self.snapshots.publish(ts);
+            }
+            end
+        };
+        self.active.lock().remove(&tx.id);
+        self.committed.fetch_add(1, Ordering::Relaxed);
+        self.waits.ended(tx.id);
+        Ok(end)
+    }
+
+    /// Tells that the log is durable below `lsn`: commits up to there become visible.
+    pub fn on_durable(&self, lsn: Lsn) {
+        let mut commits = self.commits.lock();
+        let mut newest = None;
+        while let Some((end, ts)) = commits.queue.front() {
+            if *end > lsn {
+                break;
+            }
+            newest = Some(*ts);
+            commits.queue.pop_front();
+        }
+        if let Some(ts) = newest {
+            self.snapshots.publish(ts);
+        }
+    }
+
+    /// Ends `tx` as aborted: constant time whatever it did. The ABORT record must be in
+    /// the log (its durability need not be waited for: no COMMIT is ever found).
+    pub fn abort(&self, tx: &ActiveTx, lsn: Lsn, now_us: i64) {
+        for id in tx.all_ids() {
+            self.status.aborted().insert(AbortedTx { id, lsn, aborted_us: now_us });
+            self.status.set_aborted(id);
+        }
+        self.active.lock().remove(&tx.id);
+        self.aborted.fetch_add(1, Ordering::Relaxed);
+        self.waits.ended(tx.id);
+    }
+
+    /// Ends a transaction that wrote no row: nothing needs to be remembered of it.
+    pub fn end_unwritten(&self, tx: &ActiveTx) {
+        for id in tx.all_ids() {
+            self.status.set_committed(id, CommitTs::NONE);
+        }
+        self.active.lock().remove(&tx.id);
+        self.waits.ended(tx.id);
+    }
+
+    /// The newest decided commit.
+    pub fn decided(&self) -> CommitTs {
+        CommitTs(self.commits.lock().last)
+    }
+
+    /// Adds what recovery found aborted.
+    pub fn restore_aborted(&self, tx: AbortedTx) {
+        self.status.aborted().insert(tx);
+    }
+
+    /// The state of `id`.
+    pub fn status(&self, id: TxId) -> Status {
+        self.status.status(id)
+    }
+
+    /// Active transactions and the next id, consistent with each other, for a checkpoint.
+    pub fn active(&self) -> (Vec<Arc<ActiveTx>>, TxId) {
+        let active = self.active.lock();
+        (active.values().cloned().collect(), self.next_id())
+    }
+
+    /// Lowest id that may still be active or may still be handed out.
+    pub fn oldest_active(&self) -> TxId {
+        let active = self.active.lock();
+        active.keys().next().copied().unwrap_or_else(|| self.next_id())
+    }
+
+    /// Makes `waiter` wait for the end of the transaction `holder` (any id of it).
+    pub fn wait_for(&self, waiter: TxId, holder: TxId) -> Result<LockWait> {
+        self.waits.wait_for(waiter, holder, || matches!(self.status(holder), Status::Active(_)))
+    }
+
+    pub fn stats(&self) -> TxStats {
+        let (lock_waits, deadlocks) = self.waits.counts();
+        TxStats {
+            commits: self.committed.load(Ordering::Relaxed),
+            aborts: self.aborted.load(Ordering::Relaxed),
+            active: self.active.lock().len() as u64,
+            aborted_in_map: self.status.aborted().len() as u64,
+            snapshots: self.snapshots.in_use() as u64,
+            lock_waits,
+            deadlocks,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decided_is_not_visible_until_durable() {
+        let txs = TxManager::new(TxId(1));
+        let tx = txs.begin();
+        let before = txs.snapshot().ts();
+        let end = txs.commit(&tx, true, || Ok(Lsn(100)));
+        assert_eq!(end.ok(), Some(Lsn(100)));
+        let Status::Committed(ts) = txs.status(tx.id) else { panic!("decided") };
+        assert_eq!(txs.snapshot().ts(), before, "no snapshot sees it yet");
+        txs.on_durable(Lsn(99));
+        assert_eq!(txs.snapshot().ts(), before);
+        txs.on_durable(Lsn(100));
+        assert!(txs.snapshot().ts() >= ts);
+    }
+
+    #[test]
+    fn subs_follow_their_top() {
+        let txs = TxManager::new(TxId(1));
+        let tx = txs.begin();
+        let sub = txs.begin_sub(&tx);
+        let other = txs.begin();
+        let sub2 = txs.begin_sub(&tx);
+        assert_eq!(txs.status(sub), Status::Active(tx.id));
+        assert_eq!(tx.subs().len(), 2, "ranges are broken by other ids");
+        assert!(txs.commit(&tx, true, || Ok(Lsn(5))).is_ok());
+        assert!(matches!(txs.status(sub), Status::Committed(_)));
+        assert_eq!(txs.status(sub), txs.status(sub2));
+        txs.abort(&other, Lsn(7), 0);
+        assert_eq!(txs.status(other.id), Status::Aborted);
+    }
+
+    #[test]
+    fn retired_ids_are_committed_or_in_the_map() {
+        let txs = TxManager::new(TxId(1));
+        let first = txs.begin();
+        let second = txs.begin();
+        for _ in 0..5000 {
+            let tx = txs.begin();
+            assert!(txs.commit(&tx, false, || Ok(Lsn(1))).is_ok());
+        }
+        assert!(txs.commit(&first, false, || Ok(Lsn(1))).is_ok());
+        txs.abort(&second, Lsn(1), 0);
+        txs.status_table().retire(txs.next_id(), txs.horizon());
+        assert_eq!(txs.status(first.id), Status::Committed(CommitTs::NONE));
+        assert_eq!(txs.status(second.id), Status::Aborted);
+        txs.status_table().aborted().forget(&[second.id]);
+        assert_eq!(txs.status(second.id), Status::Committed(CommitTs::NONE));
+    }
+}

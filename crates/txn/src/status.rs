@@ -1,0 +1,156 @@
+//! The state of transaction ids, for readers who ask it of every tagged row.
+//!
+//! Ids are grouped into segments. A segment is kept while any of its transactions is
+//! unfinished or was committed after the horizon; of all other ids it is known without
+//! a table that they are committed and visible to everyone, unless the
+//! aborted-transaction map names them.
+//!
+//! State word: `payload << 3 | tag`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use resurgam_base::{CommitTs, TxId};
+
+use crate::atm::AbortedMap;
+
+const SEGMENT_BITS: u32 = 12;
+const SEGMENT_LEN: usize = 1 << SEGMENT_BITS;
+
+const UNUSED: u64 = 0;
+const ACTIVE: u64 = 1;
+const SUB: u64 = 2;
+const COMMITTED: u64 = 3;
+const ABORTED: u64 = 4;
+const TAG_MASK: u64 = 7;
+
+/// What a transaction id stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Unfinished; the id is that of the top-level transaction.
+    Active(TxId),
+    /// Committed at this time; 0 = before every snapshot in use.
+    Committed(CommitTs),
+    Aborted,
+}
+
+struct Segment {
+    words: Box<[AtomicU64]>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct StatusTable {
+    segments: RwLock<HashMap<u64, Arc<Segment>>>,
+    aborted: AbortedMap,
+}
+
+impl StatusTable {
+    /// The aborted-transaction map.
+    pub fn aborted(&self) -> &AbortedMap {
+        &self.aborted
+    }
+
+    fn with_word<R>(&self, id: TxId, f: impl FnOnce(&AtomicU64) -> R) -> Option<R> {
+        let segments = self.segments.read();
+        let segment = segments.get(&(id.0 >> SEGMENT_BITS))?;
+        Some(f(&segment.words[id.0 as usize & (SEGMENT_LEN - 1)]))
+    }
+
+    fn set(&self, id: TxId, word: u64) {
+        if self.with_word(id, |w| w.store(word, Ordering::SeqCst)).is_some() {
+            return;
+        }
+        let mut segments = self.segments.write();
+        let segment = segments.entry(id.0 >> SEGMENT_BITS).or_insert_with(|| {
+            let mut words = Vec::new();
+            words.resize_with(SEGMENT_LEN, || AtomicU64::new(UNUSED));
+            Arc::new(Segment { words: words.into_boxed_slice() })
+        });
+        segment.words[id.0 as usize & (SEGMENT_LEN - 1)].store(word, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_active(&self, id: TxId) {
+        self.set(id, ACTIVE);
+    }
+    pub(crate) fn set_sub(&self, id: TxId, top: TxId) {
+        self.set(id, top.0 << 3 | SUB);
+    }
+    pub(crate) fn set_committed(&self, id: TxId, ts: CommitTs) {
+        self.set(id, ts.0 << 3 | COMMITTED);
+    }
+    /// The id must be in the map before.
+    pub(crate) fn set_aborted(&self, id: TxId) {
+        self.set(id, ABORTED);
+    }
+
+    /// The state of `id`.
+    pub fn status(&self, id: TxId) -> Status {
+        let word = self.with_word(id, |w| w.load(Ordering::SeqCst)).unwrap_or(UNUSED);
+        match word & TAG_MASK {
+            ACTIVE => Status::Active(id),
+            SUB => match self.status_of_top(TxId(word >> 3)) {
+                // The top may have ended between the two looks; then this id's own word is final.
+                Status::Active(top) => Status::Active(top),
+                ended => self.final_status(id).unwrap_or(ended),
+            },
+            COMMITTED => Status::Committed(CommitTs(word >> 3)),
+            ABORTED => Status::Aborted,
+            _ => self.untracked(id),
+        }
+    }
+
+    fn status_of_top(&self, top: TxId) -> Status {
+        let word = self.with_word(top, |w| w.load(Ordering::SeqCst)).unwrap_or(UNUSED);
+        match word & TAG_MASK {
+            ACTIVE => Status::Active(top),
+            COMMITTED => Status::Committed(CommitTs(word >> 3)),
+            ABORTED => Status::Aborted,
+            _ => self.untracked(top),
+        }
+    }
+
+    fn final_status(&self, id: TxId) -> Option<Status> {
+        let word = self.with_word(id, |w| w.load(Ordering::SeqCst))?;
+        match word & TAG_MASK {
+            COMMITTED => Some(Status::Committed(CommitTs(word >> 3))),
+            ABORTED => Some(Status::Aborted),
+            _ => None,
+        }
+    }
+
+    fn untracked(&self, id: TxId) -> Status {
+        if self.aborted.contains(id) { Status::Aborted } else { Status::Committed(CommitTs::NONE) }
+    }
+
+    /// Drops segments in which every id below `next` is finished and, if committed, at or
+    /// before `horizon`. Returns how many remain.
+    pub fn retire(&self, next: TxId, horizon: CommitTs) -> usize {
+        let done: Vec<u64> = {
+            let segments = self.segments.read();
+            segments
+                .iter()
+                .filter(|(number, segment)| {
+                    // The segment that still hands out ids stays.
+                    (**number + 1) << SEGMENT_BITS <= next.0
+                        && segment.words.iter().all(|w| {
+                            let word = w.load(Ordering::SeqCst);
+                            match word & TAG_MASK {
+                                COMMITTED => word >> 3 <= horizon.0,
+                                ABORTED | UNUSED => true,
+                                _ => false,
+                            }
+                        })
+                })
+                .map(|(number, _)| *number)
+                .collect()
+        };
+        let mut segments = self.segments.write();
+        for number in done {
+            segments.remove(&number);
+        }
+        segments.len()
+    }
+}

@@ -1,0 +1,41 @@
+//! Row versions: what a snapshot sees of a row, how rows are written, where earlier
+//! versions live, and how they go away. Constant Time Recovery, sections 3.2, 3.3, 3.7.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `view.rs` | which transactions' writes a statement sees |
+//! | `read.rs` | the version of a row that a view sees |
+//! | `write.rs` | insert, update, delete of one row |
+//! | `store.rs` | the off-row version store |
+//! | `prune.rs` | reverting and stripping the rows of one page |
+//! | `overflow.rs` | values too large for a page |
+//! | `ledger.rs` | storage to be freed once a transaction's outcome is past changing |
+//! | `cleaner.rs` | the sweep over pages with versions |
+//!
+//! # Invariants
+//! 1. Every row version carries its writer's id until that writer is committed and seen
+//!    by all; only then may the tag go.
+//! 2. Under an aborted version there is always the newest version that is not aborted,
+//!    or nothing at all.
+//! 3. An off-row version is freed only when no snapshot and no aborted transaction can
+//!    lead to it: its pusher and all pushers on its page are committed and seen by all.
+//! 4. The has-versions mark of a page (in its header and in its PFS byte) is set in the
+//!    same log group as the first version on it.
+
+mod cleaner;
+mod ledger;
+mod overflow;
+mod prune;
+mod read;
+mod store;
+mod view;
+mod write;
+
+pub use cleaner::{Cleaner, SweepReport, decode_forget};
+pub use ledger::{Ledger, LedgerAction};
+pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
+pub use prune::{PageCleaning, clean_leaf};
+pub use read::{Seen, Visible, newest, visible};
+pub use store::{VERSION_OBJECT, VersionStore, VersionStoreStats};
+pub use view::View;
+pub use write::{Outcome, RowWriter, VersionCaps};

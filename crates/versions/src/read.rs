@@ -1,0 +1,232 @@
+//! The version of a row that a view sees.
+//!
+//! The row's leaf stays latched while its chain is followed: an off-row version that a
+//! latched row points to cannot be re-homed and freed meanwhile.
+
+use resurgam_base::{Error, Result, TxId};
+use resurgam_buffer::{Access, BufferPool};
+use resurgam_page::{Earlier, LeafRecord, VersionPtr, leaf, version::VersionRecord};
+use resurgam_txn::{Status, TxManager};
+
+use crate::view::View;
+
+/// More versions than any chain has; beyond it the chain is taken to be damaged.
+const CHAIN_MAX: usize = 100_000_000;
+
+/// How the caller knows the row version that it wants to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It read the row through its statement's view.
+    Snapshot,
+    /// It read this version with [`newest`] after being told that the row had changed.
+    Version(TxId),
+}
+
+/// What [`visible`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visible {
+    /// The view does not see the row.
+    No,
+    /// The record's own value.
+    Current,
+    /// The value is in the caller's buffer.
+    Rebuilt,
+}
+
+/// Finds what `view` sees of `record`; an earlier version's value goes to `out`.
+pub fn visible(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: &mut Vec<u8>) -> Result<Visible> {
+    if view.sees(record.xid) {
+        return Ok(if record.is_ghost() { Visible::No } else { Visible::Current });
+    }
+    let mut next = match step(record, view, out)? {
+        Step::Found(found) => return Ok(found),
+        Step::Follow(pointer) => pointer,
+    };
+    for _ in 0..CHAIN_MAX {
+        let bytes = fetch(pool, next)?;
+        let earlier = VersionRecord::parse(&bytes).map_err(|e| at(next, &e))?.record;
+        if view.sees(earlier.xid) {
+            if earlier.is_ghost() {
+                return Ok(Visible::No);
+            }
+            out.clear();
+            out.extend_from_slice(earlier.value);
+            return Ok(Visible::Rebuilt);
+        }
+        match step(&earlier, view, out)? {
+            Step::Found(found) => return Ok(found),
+            Step::Follow(pointer) => next = pointer,
+        }
+    }
+    Err(Error::corrupt("a chain of row versions does not end"))
+}
+
+enum Step {
+    Found(Visible),
+    Follow(VersionPtr),
+}
+
+/// Looks at what is before `record`, whose own version is not seen.
+fn step(record: &LeafRecord<'_>, view: &View<'_>, out: &mut Vec<u8>) -> Result<Step> {
+    Ok(match record.earlier() {
+        Earlier::None => Step::Found(Visible::No),
+        Earlier::OffRow(pointer) => Step::Follow(pointer),
+        Earlier::InRow(tag, diff) => {
+            if view.sees(tag.xid) {
+                if tag.ghost {
+                    return Ok(Step::Found(Visible::No));
+                }
+                leaf::rebuild_earlier(record.value, diff, out)?;
+                Step::Found(Visible::Rebuilt)
+            } else {
+                tag.offrow.map_or(Step::Found(Visible::No), Step::Follow)
+            }
+        }
+    })
+}
+
+/// A copy of the version record at `pointer`.
+pub(crate) fn fetch(pool: &BufferPool, pointer: VersionPtr) -> Result<Vec<u8>> {
+    let page = pool.read(pointer.page, Access::Point)?;
+    if !page.is(resurgam_page::PageType::Version) {
+        return Err(Error::corrupt(format!("a row version is said to be on page {}, which is no version page", pointer.page)));
+    }
+    Ok(page.record(pointer.slot)?.to_vec())
+}
+
+fn at(pointer: VersionPtr, error: &Error) -> Error {
+    Error::corrupt(format!("row version on page {}, slot {}: {}", pointer.page, pointer.slot.0, error.message()))
+}
+
+/// The newest version of a row that is not aborted. Owned: it may come from anywhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub ghost: bool,
+    /// Its writer; NONE = seen by all.
+    pub xid: TxId,
+    pub value: Vec<u8>,
+    pub earlier: OwnedEarlier,
+    /// It is the record on the leaf itself (nothing aborted above it).
+    pub on_top: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum OwnedEarlier {
+    None,
+    InRow(resurgam_page::EarlierTag, Vec<u8>),
+    OffRow(VersionPtr),
+}
+
+impl OwnedEarlier {
+    pub fn of(earlier: Earlier<'_>) -> Self {
+        match earlier {
+            Earlier::None => Self::None,
+            Earlier::InRow(tag, diff) => Self::InRow(tag, diff.to_vec()),
+            Earlier::OffRow(pointer) => Self::OffRow(pointer),
+        }
+    }
+    pub fn borrow(&self) -> Earlier<'_> {
+        match self {
+            Self::None => Earlier::None,
+            Self::InRow(tag, diff) => Earlier::InRow(*tag, diff),
+            Self::OffRow(pointer) => Earlier::OffRow(*pointer),
+        }
+    }
+}
+
+fn owned(record: &LeafRecord<'_>, on_top: bool) -> Version {
+    Version {
+        ghost: record.is_ghost(),
+        xid: record.xid,
+        value: record.value.to_vec(),
+        earlier: OwnedEarlier::of(record.earlier()),
+        on_top,
+    }
+}
+
+/// Walks down from `record` past aborted versions. `None`: everything is aborted, the
+/// row was never there.
+pub(crate) fn newest_not_aborted(pool: &BufferPool, txs: &TxManager, record: &LeafRecord<'_>) -> Result<Option<Version>> {
+    let aborted = |xid: TxId| xid.is_some() && txs.status(xid) == Status::Aborted;
+    if !aborted(record.xid) {
+        return Ok(Some(owned(record, true)));
+    }
+    let mut next = match past_aborted(record, aborted)? {
+        Past::Version(version) => return Ok(Some(version)),
+        Past::Nothing => return Ok(None),
+        Past::Follow(pointer) => pointer,
+    };
+    for _ in 0..CHAIN_MAX {
+        let bytes = fetch(pool, next)?;
+        let earlier = VersionRecord::parse(&bytes).map_err(|e| at(next, &e))?.record;
+        if !aborted(earlier.xid) {
+            return Ok(Some(owned(&earlier, false)));
+        }
+        match past_aborted(&earlier, aborted)? {
+            Past::Version(version) => return Ok(Some(version)),
+            Past::Nothing => return Ok(None),
+            Past::Follow(pointer) => next = pointer,
+        }
+    }
+    Err(Error::corrupt("a chain of row versions does not end"))
+}
+
+enum Past {
+    Version(Version),
+    Nothing,
+    Follow(VersionPtr),
+}
+
+fn past_aborted(record: &LeafRecord<'_>, aborted: impl Fn(TxId) -> bool) -> Result<Past> {
+    Ok(match record.earlier() {
+        Earlier::None => Past::Nothing,
+        Earlier::OffRow(pointer) => Past::Follow(pointer),
+        Earlier::InRow(tag, diff) => {
+            if aborted(tag.xid) {
+                return Ok(tag.offrow.map_or(Past::Nothing, Past::Follow));
+            }
+            let mut value = Vec::new();
+            leaf::rebuild_earlier(record.value, diff, &mut value)?;
+            Past::Version(Version {
+                ghost: tag.ghost,
+                xid: tag.xid,
+                value,
+                earlier: tag.offrow.map_or(OwnedEarlier::None, OwnedEarlier::OffRow),
+                on_top: false,
+            })
+        }
+    })
+}
+
+/// The newest version of a row that is committed (or own), for a READ COMMITTED writer
+/// that was told that the row has changed: its value goes to `out`. `None` if it is gone.
+pub fn newest(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: &mut Vec<u8>) -> Result<Option<TxId>> {
+    // Past aborted versions and past versions of others that are still active.
+    let foreign = |xid: TxId| match view.txs.status(xid) {
+        Status::Aborted => true,
+        Status::Active(top) => top != view.own,
+        Status::Committed(_) => false,
+    };
+    let skip = |xid: TxId| xid.is_some() && foreign(xid);
+    let version = if !skip(record.xid) {
+        Some(owned(record, true))
+    } else {
+        let mut at = past_aborted(record, skip)?;
+        loop {
+            match at {
+                Past::Version(version) => break Some(version),
+                Past::Nothing => break None,
+                Past::Follow(pointer) => {
+                    let bytes = fetch(pool, pointer)?;
+                    let earlier = VersionRecord::parse(&bytes)?.record;
+                    at = if skip(earlier.xid) { past_aborted(&earlier, skip)? } else { Past::Version(owned(&earlier, false)) };
+                }
+            }
+        }
+    };
+    Ok(version.filter(|v| !v.ghost).map(|v| {
+        out.clear();
+        out.extend_from_slice(&v.value);
+        v.xid
+    }))
+}

@@ -1,0 +1,359 @@
+//! Writing one row: insert, update, delete as versions.
+//!
+//! A writer looks at the newest version that is not aborted (the *prior*):
+//! - an aborted version above it is simply overwritten; the new version is linked to the
+//!   prior, no revert first (Constant Time Recovery, section 3.3.1, figure 6);
+//! - if the prior's writer is active, the caller waits for that transaction;
+//! - if it is committed and not seen by the statement, the row has changed.
+//!
+//! Where the prior goes: nowhere if it is the writer's own under the same id, or if the
+//! writer inserts over a deletion that all have seen; else into the row as a diff if it
+//! has no in-row version of its own that is still needed and the caps allow; else off-row
+//! as a full image, its own chain included. When the prior was off-row under an aborted
+//! version it is pushed again, under the new writer's id, so that it lives as long as the
+//! new version needs it.
+
+use resurgam_base::{Error, Lsn, PageId, Result, SlotId, TxId, limits::RECORD_BYTES_MAX};
+use resurgam_buffer::{BufferPool, Mtr, WriteGuard};
+use resurgam_btree::Tree;
+use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, buf, diff, leaf, op, space};
+use resurgam_txn::{ActiveTx, Status};
+
+use crate::prune;
+use crate::read::{self, OwnedEarlier, Seen, Version};
+use crate::store::VersionStore;
+use crate::view::View;
+
+/// Limits of in-row versions (Constant Time Recovery, section 3.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionCaps {
+    /// Keep earlier versions in the row at all.
+    pub in_row: bool,
+    /// Longest diff kept in the row, in bytes.
+    pub diff_bytes_max: usize,
+    /// Longest record (version included) that keeps one, in bytes.
+    pub record_bytes_max: usize,
+}
+
+impl Default for VersionCaps {
+    fn default() -> Self {
+        Self { in_row: true, diff_bytes_max: 256, record_bytes_max: 1600 }
+    }
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// This transaction must end first.
+    Wait(TxId),
+    /// A live row has the key.
+    Duplicate,
+    /// The newest committed version is not the one the statement saw.
+    Changed,
+    /// The row is deleted, or was never there.
+    Gone,
+    /// This very statement wrote it already.
+    SelfModified,
+}
+
+/// What to do to a row.
+#[derive(Clone, Copy)]
+enum Action<'v> {
+    Insert(&'v [u8]),
+    Update(&'v [u8]),
+    Delete,
+}
+
+/// Writes rows for one statement.
+pub struct RowWriter<'a> {
+    pub pool: &'a BufferPool,
+    pub store: &'a VersionStore,
+    pub view: View<'a>,
+    pub tx: &'a ActiveTx,
+    /// The id that versions are tagged with: the transaction's or its statement's own.
+    pub xid: TxId,
+    pub caps: VersionCaps,
+    /// The caller knows the row to be its to change (index entries of a row that it holds,
+    /// taking back its own writes): no check against the view.
+    pub trust: bool,
+}
+
+enum Step {
+    Finished(Outcome),
+    /// Make room for this many bytes and try again.
+    NeedsRoom(usize),
+    Again,
+}
+
+impl RowWriter<'_> {
+    /// Inserts a row. `hint` is a leaf to try first; it is set to the leaf used.
+    pub fn insert(&self, tree: Tree, key: &[u8], value: &[u8], hint: &mut Option<PageId>) -> Result<Outcome> {
+        self.apply(tree, key, Action::Insert(value), Seen::Snapshot, hint)
+    }
+    /// Gives a row a new value.
+    pub fn update(&self, tree: Tree, key: &[u8], value: &[u8], seen: Seen) -> Result<Outcome> {
+        self.apply(tree, key, Action::Update(value), seen, &mut None)
+    }
+    /// Deletes a row: it stays as a ghost with its content as the earlier version.
+    pub fn delete(&self, tree: Tree, key: &[u8], seen: Seen) -> Result<Outcome> {
+        self.apply(tree, key, Action::Delete, seen, &mut None)
+    }
+
+    /// What a delete would meet, without doing it.
+    pub fn delete_check(&self, tree: Tree, key: &[u8], seen: Seen) -> Result<Outcome> {
+        let page = tree.read_leaf(self.pool, key, resurgam_buffer::Access::Point)?;
+        let Ok(slot) = leaf::search(&page, key) else { return Ok(Outcome::Gone) };
+        let record = LeafRecord::parse(page.record(slot)?)?;
+        Ok(match read::newest_not_aborted(self.pool, self.view.txs, &record)? {
+            None => Outcome::Gone,
+            Some(prior) => self.conflict(&prior, Action::Delete, seen).unwrap_or(Outcome::Done),
+        })
+    }
+
+    fn apply(&self, tree: Tree, key: &[u8], action: Action<'_>, seen: Seen, hint: &mut Option<PageId>) -> Result<Outcome> {
+        loop {
+            let page = tree.write_leaf_hinted(self.pool, key, *hint)?;
+            *hint = Some(page.id());
+            match self.attempt(tree, page, key, action, seen)? {
+                Step::Finished(outcome) => return Ok(outcome),
+                Step::Again => {}
+                Step::NeedsRoom(len) => tree.make_room(self.pool, key, len)?,
+            }
+        }
+    }
+
+    fn attempt(&self, tree: Tree, page: WriteGuard<'_>, key: &[u8], action: Action<'_>, seen: Seen) -> Result<Step> {
+        match leaf::search(&page, key) {
+            Err(at) => match action {
+                Action::Insert(value) => {
+                    let bytes = LeafBuilder::inserted(self.xid, key, value).encode()?;
+                    check_size(bytes.len())?;
+                    self.put(tree, page, at, None, &bytes, None)
+                }
+                Action::Update(_) | Action::Delete => Ok(Step::Finished(Outcome::Gone)),
+            },
+            Ok(slot) => self.over(tree, page, slot, key, action, seen),
+        }
+    }
+
+    /// The key has a record.
+    fn over(&self, tree: Tree, page: WriteGuard<'_>, slot: SlotId, key: &[u8], action: Action<'_>, seen: Seen) -> Result<Step> {
+        let record = LeafRecord::parse(page.record(slot)?)?;
+        let prior = read::newest_not_aborted(self.pool, self.view.txs, &record)?;
+        let Some(prior) = prior else {
+            // Only aborted work lies here.
+            return match action {
+                Action::Insert(value) => {
+                    let bytes = LeafBuilder::inserted(self.xid, key, value).encode()?;
+                    check_size(bytes.len())?;
+                    self.put(tree, page, slot, Some(slot), &bytes, None)
+                }
+                Action::Update(_) | Action::Delete => Ok(Step::Finished(Outcome::Gone)),
+            };
+        };
+        if let Some(outcome) = self.conflict(&prior, action, seen) {
+            return Ok(Step::Finished(outcome));
+        }
+        self.replace(tree, page, slot, key, action, prior)
+    }
+
+    /// Why the action cannot go ahead on `prior` now.
+    fn conflict(&self, prior: &Version, action: Action<'_>, seen: Seen) -> Option<Outcome> {
+        let status = if prior.xid.is_none() { Status::Committed(resurgam_base::CommitTs::NONE) } else { self.view.txs.status(prior.xid) };
+        match status {
+            Status::Active(top) if top != self.tx.id => return Some(Outcome::Wait(prior.xid)),
+            Status::Active(_) => {
+                // Own work. This statement's own is left alone (a row is changed once a statement).
+                let this_statement = prior.xid >= self.view.hidden_from;
+                match action {
+                    Action::Insert(_) => return (!prior.ghost).then_some(Outcome::Duplicate),
+                    _ if this_statement && !self.trust => return Some(Outcome::SelfModified),
+                    _ if prior.ghost => return Some(Outcome::Gone),
+                    _ => return None,
+                }
+            }
+            Status::Committed(_) | Status::Aborted => {}
+        }
+        match action {
+            Action::Insert(_) => (!prior.ghost).then_some(Outcome::Duplicate),
+            Action::Update(_) | Action::Delete => {
+                let expected = match seen {
+                    Seen::Snapshot => self.trust || self.view.sees(prior.xid),
+                    Seen::Version(xid) => xid == prior.xid,
+                };
+                match (prior.ghost, expected) {
+                    (true, _) => Some(Outcome::Gone),
+                    (false, true) => None,
+                    (false, false) => Some(Outcome::Changed),
+                }
+            }
+        }
+    }
+
+    /// Builds the new record over `prior` and puts it in place.
+    fn replace(&self, tree: Tree, page: WriteGuard<'_>, slot: SlotId, key: &[u8], action: Action<'_>, prior: Version) -> Result<Step> {
+        let (ghost, value): (bool, &[u8]) = match action {
+            Action::Insert(v) | Action::Update(v) => (false, v),
+            Action::Delete => (true, &prior.value),
+        };
+        let horizon = self.view.txs.horizon();
+        let seen_by_all = |xid: TxId| {
+            xid.is_none() || matches!(self.view.txs.status(xid), Status::Committed(ts) if ts <= horizon)
+        };
+        if prior.xid == self.xid {
+            return self.replace_own(tree, page, slot, key, ghost, value, &prior);
+        }
+        let prior_for_all = seen_by_all(prior.xid);
+        if prior_for_all && prior.ghost {
+            // Inserting over a deletion that everyone has seen: nothing earlier matters.
+            let bytes = LeafBuilder::inserted(self.xid, key, value).encode()?;
+            check_size(bytes.len())?;
+            return self.put(tree, page, slot, Some(slot), &bytes, None);
+        }
+        let tag = EarlierTag {
+            ghost: prior.ghost,
+            xid: if prior_for_all { TxId::NONE } else { prior.xid },
+            offrow: match prior.earlier {
+                OwnedEarlier::OffRow(pointer) if !prior_for_all => Some(pointer),
+                _ => None,
+            },
+        };
+        let holds_inner = matches!(prior.earlier, OwnedEarlier::InRow(..)) && !prior_for_all;
+        if self.caps.in_row && !holds_inner {
+            let mut delta = Vec::new();
+            diff::diff(value, &prior.value, &mut delta);
+            let builder = LeafBuilder { ghost, xid: self.xid, key, value, earlier: Earlier::InRow(tag, &delta) };
+            if delta.len() <= self.caps.diff_bytes_max && builder.encoded_len() <= self.caps.record_bytes_max.min(RECORD_BYTES_MAX) {
+                return self.put(tree, page, slot, Some(slot), &builder.encode()?, None);
+            }
+        }
+        // Off-row: the prior as a full record with its own chain.
+        let image = LeafBuilder {
+            ghost: prior.ghost,
+            xid: tag.xid,
+            key,
+            value: &prior.value,
+            earlier: if prior_for_all { Earlier::None } else { prior.earlier.borrow() },
+        }
+        .encode()?;
+        // A deletion whose content is off-row needs none of it here.
+        let value = if ghost { &[][..] } else { value };
+        self.put(tree, page, slot, Some(slot), value, Some((ghost, key.to_vec(), image)))
+    }
+
+    /// The same transaction id wrote the prior: it is replaced, its own earlier version stays.
+    fn replace_own(&self, tree: Tree, page: WriteGuard<'_>, slot: SlotId, key: &[u8], ghost: bool, value: &[u8], prior: &Version) -> Result<Step> {
+        let mut older = Vec::new();
+        let mut delta = Vec::new();
+        let earlier = match &prior.earlier {
+            OwnedEarlier::None => {
+                if ghost {
+                    return self.remove(tree, page, slot);
+                }
+                Earlier::None
+            }
+            OwnedEarlier::OffRow(pointer) => Earlier::OffRow(*pointer),
+            OwnedEarlier::InRow(tag, old_delta) => {
+                leaf::rebuild_earlier(&prior.value, old_delta, &mut older)?;
+                diff::diff(value, &older, &mut delta);
+                Earlier::InRow(*tag, &delta)
+            }
+        };
+        let builder = LeafBuilder { ghost, xid: self.xid, key, value, earlier };
+        if let (Earlier::InRow(tag, _), true) = (earlier, builder.encoded_len() > self.caps.record_bytes_max.min(RECORD_BYTES_MAX)) {
+            let image = LeafBuilder {
+                ghost: tag.ghost,
+                xid: tag.xid,
+                key,
+                value: &older,
+                earlier: tag.offrow.filter(|_| tag.xid.is_some()).map_or(Earlier::None, Earlier::OffRow),
+            }
+            .encode()?;
+            return self.put(tree, page, slot, Some(slot), value, Some((ghost, key.to_vec(), image)));
+        }
+        check_size(builder.encoded_len())?;
+        self.put(tree, page, slot, Some(slot), &builder.encode()?, None)
+    }
+
+    /// A row that this transaction inserted and deletes again, with nothing before it.
+    fn remove(&self, _tree: Tree, page: WriteGuard<'_>, slot: SlotId) -> Result<Step> {
+        let mut mtr = Mtr::new(self.pool);
+        let at = mtr.add(page);
+        mtr.attribute(at, self.xid, self.tx.last_lsn());
+        op::remove(mtr.ops(at), slot);
+        self.finish(mtr)
+    }
+
+    /// Puts a record into the leaf: `bytes` is the record itself, or, with `offrow`
+    /// (ghost, key, image of the earlier version), the new value.
+    fn put(
+        &self,
+        tree: Tree,
+        page: WriteGuard<'_>,
+        slot: SlotId,
+        replaces: Option<SlotId>,
+        bytes: &[u8],
+        offrow: Option<(bool, Vec<u8>, Vec<u8>)>,
+    ) -> Result<Step> {
+        // The length is known before the off-row version has its address.
+        let len = match &offrow {
+            None => bytes.len(),
+            Some((ghost, key, _)) => {
+                let pointer = resurgam_page::VersionPtr { page: PageId(1), slot: SlotId(0) };
+                LeafBuilder { ghost: *ghost, xid: self.xid, key, value: bytes, earlier: Earlier::OffRow(pointer) }.encoded_len()
+            }
+        };
+        check_size(len)?;
+        let fits = match replaces {
+            Some(slot) => page.fits_replace(slot, len),
+            None => page.fits(len),
+        };
+        if !fits {
+            if page.has_versions() && prune::clean_leaf(self.pool, self.view.txs, page)?.changed() {
+                return Ok(Step::Again);
+            }
+            return Ok(Step::NeedsRoom(len));
+        }
+        let first_version = !page.has_versions();
+        let id = page.id();
+        let mut mtr = Mtr::new(self.pool);
+        let at = mtr.add(page);
+        mtr.attribute(at, self.xid, self.tx.last_lsn());
+        let built;
+        let record: &[u8] = match offrow {
+            None => bytes,
+            Some((ghost, key, image)) => {
+                let pointer = self.store.push(&mut mtr, tree.object, self.xid, &image)?;
+                built = LeafBuilder { ghost, xid: self.xid, key: &key, value: bytes, earlier: Earlier::OffRow(pointer) }.encode()?;
+                &built
+            }
+        };
+        let (page, ops) = mtr.page_and_ops(at);
+        match replaces {
+            Some(slot) => op::patch_or_replace(ops, slot, page.record(slot)?, record),
+            None => op::insert(ops, slot, record),
+        }
+        if first_version {
+            op::set_flags(ops, buf::HAS_VERSIONS, 0);
+            self.pool.space().set_flags(&mut mtr, id, space::PFS_HAS_VERSIONS, 0)?;
+        }
+        self.finish(mtr)
+    }
+
+    fn finish(&self, mtr: Mtr<'_>) -> Result<Step> {
+        let (lsn, _end): (Lsn, Lsn) = mtr.commit()?;
+        self.tx.logged(lsn);
+        Ok(Step::Finished(Outcome::Done))
+    }
+}
+
+fn check_size(len: usize) -> Result<()> {
+    if len > RECORD_BYTES_MAX {
+        return Err(Error::new(
+            resurgam_base::ErrorKind::LimitExceeded,
+            format!("a row needs {len} bytes in its page, the most is {RECORD_BYTES_MAX}"),
+        ));
+    }
+    Ok(())
+}

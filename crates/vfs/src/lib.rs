@@ -1,0 +1,136 @@
+//! Files, clock and randomness: the real ones and a simulated disk.
+//!
+//! The only crate that touches the outside world. Everything above it is given
+//! an [`Arc<dyn Vfs>`](Vfs) and is therefore deterministic under [`SimVfs`],
+//! which loses unsynced writes, tears them at sector boundaries, fails the Nth
+//! call, flips bits and runs out of space, all from one seed.
+//!
+//! # What an implementation promises
+//! 1. A write is seen by every reader of the file as soon as it returns.
+//! 2. A write is durable after a later [`File::sync`] of *that file* returned `Ok`.
+//!    Until then any subset of its sectors may survive a power loss.
+//! 3. Creating, renaming or removing a name is durable after a later
+//!    [`Vfs::sync_dir`] of its folder returned `Ok`.
+//! 4. After a failed `sync` nothing is known about the unsynced data, and a
+//!    second `sync` may report success without having written it: never retry.
+//!
+//! # What it does not promise
+//! Atomicity of a write of any size, and any order between unsynced writes.
+
+mod real;
+mod sim;
+mod stats;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use resurgam_base::{Error, Result};
+
+pub use real::RealVfs;
+pub use sim::{FaultPlan, SimConfig, SimVfs};
+pub use stats::VfsStats;
+
+/// Seconds from 1970-01-01 to 2000-01-01 UTC, PostgreSQL's epoch.
+pub const POSTGRES_EPOCH_UNIX_SECONDS: i64 = 946_684_800;
+
+/// How [`Vfs::open`] treats a file that is there, or is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// The file must exist; writing fails.
+    ReadOnly,
+    /// The file must exist.
+    ReadWrite,
+    /// Opened for reading and writing; made empty if missing, kept if present.
+    Create,
+    /// Opened for reading and writing; the file must not exist.
+    CreateNew,
+}
+
+/// An open file. Positions and lengths are in bytes. Every call may be made
+/// from several threads at once.
+pub trait File: Send + Sync {
+    /// Reads at `offset` and returns how many bytes were read: fewer than asked
+    /// only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// Writes all of `buf` at `offset`, extending the file if needed. After an
+    /// error any part may have been written.
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()>;
+
+    /// Makes every earlier write durable, and the metadata needed to read it
+    /// back (`fdatasync`). An error is final: see promise 4 of this crate.
+    fn sync(&self) -> Result<()>;
+
+    /// Cuts the file, or extends it with zeros.
+    fn set_len(&self, len: u64) -> Result<()>;
+
+    /// Length in bytes.
+    fn len(&self) -> Result<u64>;
+
+    /// Whether the file holds no byte.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Extends the file to at least `len` with space that is really allocated,
+    /// so that later writes below `len` cannot run out of it. Never shortens.
+    fn preallocate(&self, len: u64) -> Result<()>;
+
+    /// The path it was opened by.
+    fn path(&self) -> &Path;
+
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](resurgam_base::ErrorKind::Corrupt), naming the
+    /// file, when it ends before `buf` is full.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let read = self.read_at(buf, offset)?;
+        if read == buf.len() {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!(
+            "file \"{}\" ends too early: {} bytes wanted at offset {offset}, {read} found",
+            self.path().display(),
+            buf.len(),
+        )))
+    }
+}
+
+/// An exclusive lock on a path; released when dropped or when the process dies.
+pub trait FileLock: Send + Sync {}
+
+/// A file system, a clock and a source of randomness.
+pub trait Vfs: Send + Sync {
+    /// Opens a file. A missing file, a missing folder, and
+    /// [`OpenMode::CreateNew`] of an existing file are `Io` errors.
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>>;
+    /// Whether a file or folder of that name exists.
+    fn exists(&self, path: &Path) -> Result<bool>;
+    /// Removes a file. Handles that are open stay usable.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Renames a file atomically, replacing `to` if it exists.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes a folder and its missing parents.
+    fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// Names of the files and folders directly inside `dir`, sorted. Names that
+    /// are not UTF-8 are left out: this program never makes one.
+    fn list(&self, dir: &Path) -> Result<Vec<String>>;
+    /// Makes creations, renames and removals inside `dir` durable.
+    fn sync_dir(&self, dir: &Path) -> Result<()>;
+    /// Takes the exclusive lock on `path`, making the file if needed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InUse`](resurgam_base::ErrorKind::InUse) when another holder
+    /// has it, in this process or another one.
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>>;
+    /// Monotonic time since an arbitrary start.
+    fn now(&self) -> Duration;
+    /// Microseconds since 2000-01-01 00:00 UTC, PostgreSQL's epoch.
+    fn wall_clock_us(&self) -> i64;
+    /// A random number: from the operating system, or from the simulator's seed.
+    fn random_u64(&self) -> u64;
+    /// Counters of all calls made through this instance so far.
+    fn stats(&self) -> VfsStats;
+}

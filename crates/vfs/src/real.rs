@@ -1,0 +1,323 @@
+//! The operating system's files, clock and randomness.
+//!
+//! `sync` is `fdatasync`; `preallocate` is `fallocate`, or a zero fill where the
+//! file system has none; `lock` is `flock`, which the kernel releases when the
+//! process dies.
+
+use std::collections::hash_map::RandomState;
+use std::fs;
+use std::hash::{BuildHasher, Hasher};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rand::TryRngCore;
+use resurgam_base::{Error, ErrorKind, Result};
+
+use crate::stats::Counters;
+use crate::{File, FileLock, OpenMode, POSTGRES_EPOCH_UNIX_SECONDS, Vfs, VfsStats};
+
+/// Bytes written at a time where zeros have to be written out.
+const ZERO_FILL_BYTES: usize = 1 << 20;
+
+/// The real file system.
+pub struct RealVfs {
+    start: Instant,
+    counters: Arc<Counters>,
+}
+
+impl RealVfs {
+    /// A view of the operating system's files; counters start at zero.
+    pub fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            counters: Arc::default(),
+        }
+    }
+}
+
+impl Default for RealVfs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+struct RealFile {
+    file: fs::File,
+    path: PathBuf,
+    counters: Arc<Counters>,
+}
+
+impl RealFile {
+    fn error(&self, action: &str, source: &std::io::Error) -> Error {
+        Error::io(action, self.path.display(), source)
+    }
+}
+
+impl File for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.error("read file", &e)),
+            }
+        }
+        self.counters.read(done);
+        Ok(done)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
+        self.file
+            .write_all_at(buf, offset)
+            .map_err(|e| self.error("write file", &e))?;
+        self.counters.write(buf.len());
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.counters.sync();
+        self.file
+            .sync_data()
+            .map_err(|e| self.error("sync file", &e))
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.file
+            .set_len(len)
+            .map_err(|e| self.error("resize file", &e))
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self
+            .file
+            .metadata()
+            .map_err(|e| self.error("stat file", &e))?
+            .len())
+    }
+
+    fn preallocate(&self, len: u64) -> Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::Errno;
+
+        let old = self.len()?;
+        if len <= old {
+            return Ok(());
+        }
+        loop {
+            match fallocate(&self.file, FallocateFlags::empty(), old, len - old) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => break,
+                Err(e) => return Err(self.error("allocate file", &e.into())),
+            }
+        }
+        let zeros = vec![0; ZERO_FILL_BYTES];
+        let mut at = old;
+        while at < len {
+            let n = (len - at).min(ZERO_FILL_BYTES as u64);
+            self.write_at(&zeros[..n as usize], at)?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+struct RealLock {
+    _file: fs::File,
+}
+
+impl FileLock for RealLock {}
+
+impl Vfs for RealVfs {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::ReadOnly => {}
+            OpenMode::ReadWrite => {
+                options.write(true);
+            }
+            OpenMode::Create => {
+                options.write(true).create(true);
+            }
+            OpenMode::CreateNew => {
+                options.write(true).create_new(true);
+            }
+        }
+        let file = options
+            .open(path)
+            .map_err(|e| Error::io("open file", path.display(), &e))?;
+        Ok(Arc::new(RealFile {
+            file,
+            path: path.to_path_buf(),
+            counters: Arc::clone(&self.counters),
+        }))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        path.try_exists()
+            .map_err(|e| Error::io("stat file", path.display(), &e))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path).map_err(|e| Error::io("remove file", path.display(), &e))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to).map_err(|e| Error::io("rename file", from.display(), &e))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        fs::create_dir_all(path).map_err(|e| Error::io("create folder", path.display(), &e))
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        let failed = |e: std::io::Error| Error::io("list folder", dir.display(), &e);
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir).map_err(failed)? {
+            if let Ok(name) = entry.map_err(failed)?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.counters.sync();
+        // `Path::parent` of a bare name is the empty path: the current folder.
+        let dir = if dir.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            dir
+        };
+        fs::File::open(dir)
+            .and_then(|file| file.sync_all())
+            .map_err(|e| Error::io("sync folder", dir.display(), &e))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(|e| Error::io("open lock file", path.display(), &e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Err(fs::TryLockError::WouldBlock) => Err(in_use(path)),
+            Err(fs::TryLockError::Error(e)) => Err(Error::io("lock file", path.display(), &e)),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn wall_clock_us(&self) -> i64 {
+        let since_unix_us = match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
+            Err(before) => -i64::try_from(before.duration().as_micros()).unwrap_or(i64::MAX),
+        };
+        since_unix_us.saturating_sub(POSTGRES_EPOCH_UNIX_SECONDS * 1_000_000)
+    }
+
+    fn random_u64(&self) -> u64 {
+        // Where the system call is missing, the hash keys of the standard
+        // library (seeded by the system) and the clock have to do.
+        rand::rngs::OsRng.try_next_u64().unwrap_or_else(|_| {
+            let mut hasher = RandomState::new().build_hasher();
+            hasher.write_u128(self.start.elapsed().as_nanos());
+            hasher.finish()
+        })
+    }
+
+    fn stats(&self) -> VfsStats {
+        self.counters.snapshot()
+    }
+}
+
+/// The error of a lock that another holder has.
+pub(crate) fn in_use(path: &Path) -> Error {
+    Error::new(
+        ErrorKind::InUse,
+        format!("\"{}\" is in use by another process", path.display()),
+    )
+    .with_hint("Stop the other server, or choose another data folder.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_behave() {
+        let dir = tempfile::tempdir().unwrap();
+        let vfs = RealVfs::new();
+        let sub = dir.path().join("a/b");
+        vfs.create_dir_all(&sub).unwrap();
+        let path = sub.join("f");
+        assert_eq!(
+            vfs.open(&path, OpenMode::ReadWrite).err().unwrap().kind(),
+            ErrorKind::Io
+        );
+        let file = vfs.open(&path, OpenMode::CreateNew).unwrap();
+        assert!(vfs.open(&path, OpenMode::CreateNew).is_err());
+        file.write_at(b"hello", 3).unwrap();
+        file.sync().unwrap();
+        vfs.sync_dir(&sub).unwrap();
+        let mut buf = [9; 8];
+        file.read_exact_at(&mut buf, 0).unwrap();
+        assert_eq!(&buf, b"\0\0\0hello");
+        assert_eq!(file.read_at(&mut buf, 6).unwrap(), 2);
+        assert_eq!(
+            file.read_exact_at(&mut buf, 6).unwrap_err().kind(),
+            ErrorKind::Corrupt
+        );
+        file.preallocate(100_000).unwrap();
+        file.preallocate(10).unwrap();
+        assert_eq!(file.len().unwrap(), 100_000);
+        assert!(
+            vfs.open(&path, OpenMode::ReadOnly)
+                .unwrap()
+                .write_at(b"x", 0)
+                .is_err()
+        );
+        vfs.rename(&path, &sub.join("g")).unwrap();
+        assert_eq!(vfs.list(&sub).unwrap(), ["g"]);
+        vfs.remove(&sub.join("g")).unwrap();
+        assert!(!vfs.exists(&path).unwrap());
+        let stats = vfs.stats();
+        assert_eq!((stats.writes, stats.bytes_written, stats.syncs), (1, 5, 2));
+    }
+
+    #[test]
+    fn a_lock_has_one_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = RealVfs::new().lock(&path).unwrap();
+        assert_eq!(
+            RealVfs::new().lock(&path).err().unwrap().kind(),
+            ErrorKind::InUse
+        );
+        drop(held);
+        RealVfs::new().lock(&path).unwrap();
+    }
+
+    #[test]
+    fn clock_and_randomness() {
+        let vfs = RealVfs::new();
+        assert!(vfs.wall_clock_us() > 800_000_000_000_000, "later than 2025");
+        assert_ne!(vfs.random_u64(), vfs.random_u64());
+        assert!(vfs.now() <= vfs.now());
+    }
+}

@@ -1,0 +1,24 @@
+//! What the simulated disk should do wrong, and when.
+
+/// Faults of a [`SimVfs`](crate::SimVfs), set with
+/// [`set_faults`](crate::SimVfs::set_faults). Calls are counted from 1, starting
+/// when the plan is set; `None` means never.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FaultPlan {
+    /// This sync of a file or folder fails; as on Linux, a random part of the
+    /// unsynced data reaches the disk and the rest is silently forgotten.
+    pub fail_sync_at: Option<u64>,
+    /// This write fails after a random prefix of it was applied.
+    pub fail_write_at: Option<u64>,
+    /// This read fails.
+    pub fail_read_at: Option<u64>,
+    /// Power is lost during this call, counted over every call that changes
+    /// anything (write, resize, sync, create, rename, remove). All later calls
+    /// fail until [`SimVfs::crash`](crate::SimVfs::crash) is taken.
+    pub crash_after_ops: Option<u64>,
+    /// Bytes that all files together may hold; more is a `DiskFull` error.
+    pub capacity_bytes: Option<u64>,
+    /// A planted bug: sync reports success and does nothing. A crash test that
+    /// passes with it tests nothing.
+    pub skip_sync: bool,
+}
