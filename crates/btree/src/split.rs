@@ -140,9 +140,23 @@ fn plan(page: &PageBuf, key: &[u8]) -> Result<Plan> {
     }
     let last = key_at(count - 1);
     if is_leaf && key > last {
-        return Ok(Plan { from: SlotId(count), separator: shortest_between(last, key) });
+        let separator = shortest_between(last, key);
+        // The left node needs room for its new upper fence.
+        if page.free_total() >= separator.len() {
+            return Ok(Plan { from: SlotId(count), separator });
+        }
+        if count > 1 {
+            let before = key_at(count - 2);
+            let separator = shortest_between(before, last);
+            if page.free_total() + page.rec(SlotId(count - 1)).len() >= separator.len() {
+                return Ok(Plan { from: SlotId(count - 1), separator });
+            }
+        }
     }
     if count == 1 {
+        if is_leaf && key > last {
+            return Ok(Plan { from: SlotId(1), separator: shortest_between(last, key) });
+        }
         // One record, and the new one goes before it.
         if is_leaf && key < last {
             return Ok(Plan { from: SlotId(0), separator: shortest_between(key, last) });

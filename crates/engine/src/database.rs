@@ -57,7 +57,8 @@ pub(crate) struct Inner {
     pub stopping: AtomicBool,
     pub background: Mutex<Option<Background>>,
     closed: AtomicBool,
-    _lock: Box<dyn FileLock>,
+    /// Given back by a clean close, even while clones are still around.
+    lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
 impl Inner {
@@ -186,7 +187,7 @@ impl Database {
             stopping: AtomicBool::new(false),
             background: Mutex::new(None),
             closed: AtomicBool::new(false),
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         });
         log.set_durable_hook(Box::new(move |lsn| txs.on_durable(lsn)));
         let db = Self(inner);
@@ -319,6 +320,7 @@ impl Database {
             Ok(())
         })();
         let log_closed = inner.log.close();
+        *inner.lock.lock() = None;
         closed.and(log_closed)
     }
 

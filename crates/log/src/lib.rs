@@ -41,6 +41,7 @@
 mod block;
 mod buffers;
 mod config;
+mod core;
 mod fetch;
 mod group;
 mod log;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use resurgam_base::{Lsn, Result};
 
-use crate::log::Core;
+use crate::core::Core;
 
 struct Waiter {
     id: u64,

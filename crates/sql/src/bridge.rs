@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
-    ArrayRef, BinaryViewBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder,
-    Int16Builder, Int32Builder, Int64Builder, StringViewBuilder, Time64MicrosecondBuilder,
-    TimestampMicrosecondBuilder,
-};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::ArrayRef;
+use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::sqlparser::ast::Statement;
 use resurgam_engine::{ColumnType, Datum, DatumRef, ExternalRef, RawRow, ReadView, Table};
 
+use crate::pg::arrow::ColumnBuilder;
+use crate::pg::context::PgContext;
 use crate::pg::errors;
-use crate::pg::types::{EPOCH_DAYS, EPOCH_US, UTC};
+use crate::pg::types::{EPOCH_DAYS, EPOCH_US};
 use crate::wire::SqlError;
 
 /// An engine error on its way through DataFusion.
@@ -26,22 +26,6 @@ pub(crate) fn storage(error: resurgam_base::Error) -> DataFusionError {
 #[cold]
 pub(crate) fn failure(error: SqlError) -> DataFusionError {
     errors::to_datafusion(error)
-}
-
-/// Lower-case text of a uuid.
-pub(crate) fn uuid_text(bytes: &[u8; 16], out: &mut [u8; 36]) -> usize {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    let mut at = 0;
-    for (i, byte) in bytes.iter().enumerate() {
-        if matches!(i, 4 | 6 | 8 | 10) {
-            out[at] = b'-';
-            at += 1;
-        }
-        out[at] = HEX[usize::from(byte >> 4)];
-        out[at + 1] = HEX[usize::from(byte & 15)];
-        at += 2;
-    }
-    at
 }
 
 /// A large value's bytes.
@@ -62,28 +46,6 @@ pub(crate) struct RowColumns<'a> {
     view: &'a ReadView,
 }
 
-#[cold]
-fn mismatch(table: &Table, column: usize, datum: &DatumRef<'_>) -> DataFusionError {
-    storage(resurgam_base::Error::corrupt(format!(
-        "column \"{}\" of table \"{}\" holds {datum:?}",
-        table.columns[column].name, table.name
-    )))
-}
-
-macro_rules! fill {
-    ($self:ident, $column:ident, $rows:ident, $builder:expr, $($pattern:pat => $value:expr),+) => {{
-        let mut builder = $builder;
-        for row in $rows {
-            match $self.table.column(row, $column).map_err(storage)? {
-                DatumRef::Null => builder.append_null(),
-                $($pattern => builder.append_value($value),)+
-                other => return Err(mismatch($self.table, $column, &other)),
-            }
-        }
-        Arc::new(builder.finish()) as ArrayRef
-    }};
-}
-
 impl<'a> RowColumns<'a> {
     pub(crate) fn new(table: &'a Table, view: &'a ReadView) -> Self {
         Self { table, view }
@@ -98,79 +60,18 @@ impl<'a> RowColumns<'a> {
     where
         'a: 'r,
     {
-        let n = rows.len();
-        Ok(match self.table.columns[column].ty {
-            ColumnType::Bool => fill!(self, column, rows, BooleanBuilder::with_capacity(n), DatumRef::Bool(v) => v),
-            ColumnType::Int2 => fill!(self, column, rows, Int16Builder::with_capacity(n), DatumRef::Int2(v) => v),
-            ColumnType::Int4 => fill!(self, column, rows, Int32Builder::with_capacity(n), DatumRef::Int4(v) => v),
-            ColumnType::Int8 => fill!(self, column, rows, Int64Builder::with_capacity(n), DatumRef::Int8(v) => v),
-            ColumnType::Float4 => fill!(self, column, rows, Float32Builder::with_capacity(n), DatumRef::Float4(v) => v),
-            ColumnType::Float8 => fill!(self, column, rows, Float64Builder::with_capacity(n), DatumRef::Float8(v) => v),
-            ColumnType::Numeric { precision, scale } => {
-                let builder = Decimal128Builder::with_capacity(n)
-                    .with_data_type(DataType::Decimal128(precision, scale as i8));
-                fill!(self, column, rows, builder, DatumRef::Numeric(v) => v)
-            }
-            ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Json => {
-                let mut builder = StringViewBuilder::with_capacity(n);
-                for row in rows {
-                    match self.table.column(row, column).map_err(storage)? {
-                        DatumRef::Null => builder.append_null(),
-                        DatumRef::Text(v) => builder.append_value(v),
-                        DatumRef::External(r) => match external(self.view, r)? {
-                            Datum::Text(v) => builder.append_value(v),
-                            other => return Err(mismatch(self.table, column, &other.as_ref())),
-                        },
-                        other => return Err(mismatch(self.table, column, &other)),
-                    }
+        let mut builder = ColumnBuilder::new(&self.table.columns[column].ty, rows.len());
+        for row in rows {
+            let datum = self.table.column(row, column).map_err(storage)?;
+            match datum {
+                DatumRef::Null => builder.append_null(),
+                DatumRef::External(reference) => {
+                    builder.append(external(self.view, reference)?.as_ref()).map_err(failure)?;
                 }
-                Arc::new(builder.finish())
+                datum => builder.append(datum).map_err(failure)?,
             }
-            ColumnType::Bytes => {
-                let mut builder = BinaryViewBuilder::with_capacity(n);
-                for row in rows {
-                    match self.table.column(row, column).map_err(storage)? {
-                        DatumRef::Null => builder.append_null(),
-                        DatumRef::Bytes(v) => builder.append_value(v),
-                        DatumRef::External(r) => match external(self.view, r)? {
-                            Datum::Bytes(v) => builder.append_value(v),
-                            other => return Err(mismatch(self.table, column, &other.as_ref())),
-                        },
-                        other => return Err(mismatch(self.table, column, &other)),
-                    }
-                }
-                Arc::new(builder.finish())
-            }
-            ColumnType::Uuid => {
-                let mut builder = StringViewBuilder::with_capacity(n);
-                let mut text = [0u8; 36];
-                for row in rows {
-                    match self.table.column(row, column).map_err(storage)? {
-                        DatumRef::Null => builder.append_null(),
-                        DatumRef::Uuid(v) => {
-                            let len = uuid_text(&v, &mut text);
-                            builder.append_value(std::str::from_utf8(&text[..len]).unwrap_or_default());
-                        }
-                        other => return Err(mismatch(self.table, column, &other)),
-                    }
-                }
-                Arc::new(builder.finish())
-            }
-            ColumnType::Date => {
-                fill!(self, column, rows, Date32Builder::with_capacity(n), DatumRef::Date(v) => v.saturating_add(EPOCH_DAYS))
-            }
-            ColumnType::Time => {
-                fill!(self, column, rows, Time64MicrosecondBuilder::with_capacity(n), DatumRef::Time(v) => v)
-            }
-            ColumnType::Timestamp => {
-                let builder = TimestampMicrosecondBuilder::with_capacity(n);
-                fill!(self, column, rows, builder, DatumRef::Timestamp(v) => v.saturating_add(EPOCH_US))
-            }
-            ColumnType::TimestampTz => {
-                let builder = TimestampMicrosecondBuilder::with_capacity(n).with_timezone(UTC);
-                fill!(self, column, rows, builder, DatumRef::TimestampTz(v) => v.saturating_add(EPOCH_US))
-            }
-        })
+        }
+        Ok(builder.finish())
     }
 }
 
@@ -256,4 +157,64 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
         out[i] = u8::from_str_radix(pair, 16).ok()?;
     }
     Some(out)
+}
+
+/// The error of a row operator, with the names that a client wants to know.
+#[cold]
+pub(crate) fn row_failure(mut error: SqlError, table: &Table, row: &[DatumRef<'_>]) -> DataFusionError {
+    if matches!(error.sqlstate.as_str(), "23505" | "23502") {
+        error.schema = Some(table.schema.clone());
+        error.table = Some(table.name.clone());
+        let name = error.message.split('"').nth(1).map(str::to_owned);
+        if error.sqlstate == "23505" {
+            error.constraint = name;
+        } else {
+            error.column = name;
+            if error.detail.is_none() {
+                let values: Vec<String> = row.iter().map(shown).collect();
+                error.detail = Some(format!("Failing row contains ({}).", values.join(", ")));
+            }
+        }
+    }
+    failure(error)
+}
+
+/// See [`row_failure`].
+#[cold]
+pub(crate) fn row_error(error: resurgam_base::Error, table: &Table, row: &[DatumRef<'_>]) -> DataFusionError {
+    row_failure(error.into(), table, row)
+}
+
+fn shown(datum: &DatumRef<'_>) -> String {
+    match datum {
+        DatumRef::Null => "null".to_owned(),
+        DatumRef::Bool(v) => if *v { "t" } else { "f" }.to_owned(),
+        DatumRef::Int2(v) => v.to_string(),
+        DatumRef::Int4(v) => v.to_string(),
+        DatumRef::Int8(v) => v.to_string(),
+        DatumRef::Float4(v) => v.to_string(),
+        DatumRef::Float8(v) => v.to_string(),
+        DatumRef::Text(v) => v.chars().take(64).collect(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Adds PostgreSQL's functions to a session's state.
+pub(crate) fn register_functions(_: &mut SessionState, _: &Arc<dyn PgContext>) -> Result<()> {
+    Ok(())
+}
+
+/// Whether a function's answer depends on the session.
+pub(crate) fn is_session_function(_: &SessionState, _: &str) -> bool {
+    false
+}
+
+/// A table of `pg_catalog` or `information_schema`.
+pub(crate) fn catalog_table(_: &Arc<dyn PgContext>, _: &str, _: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    Ok(None)
+}
+
+/// PostgreSQL's syntax to what DataFusion plans.
+pub(crate) fn rewrite(_: &mut Statement) -> Result<(), SqlError> {
+    Ok(())
 }

@@ -1,1 +1,50 @@
-//! SQL over the engine, planned by Apache DataFusion
+//! SQL over the engine, planned by Apache DataFusion.
+//!
+//! A [`SqlDatabase`] wraps an engine database; a [`Session`] of it parses, plans and runs
+//! statements, keeps transaction state as PostgreSQL does, and hands out encoded rows
+//! (see [`wire`]).
+//!
+//! | module | concept |
+//! |---|---|
+//! | `database`, `session`, `shared` | what all sessions share; one session; what others see of it |
+//! | `lexer`, `cache`, `statement` | literals lifted out of texts; kept statements; parse and plan |
+//! | `planner`, `naming`, `params` | names and plans; result column names; parameters of kept plans |
+//! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
+//! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
+//! | `ddl`, `utility`, `copy` | everything that is not planned |
+//! | `stream`, `wait`, `context` | results; waiting for locks; what a running statement carries |
+//! | `pg` | PostgreSQL's types, formats, catalogs, functions, errors |
+
+mod bridge;
+mod cache;
+mod context;
+mod copy;
+mod database;
+mod ddl;
+mod embedded;
+mod fast;
+mod lexer;
+mod naming;
+mod params;
+pub mod pg;
+mod planner;
+mod range;
+mod scan;
+mod session;
+mod settings;
+mod shared;
+mod statement;
+mod stream;
+mod table;
+mod utility;
+mod wait;
+pub mod wire;
+mod write;
+
+pub use copy::{CopyIn, CopyOut};
+pub use database::{CancelHandle, SessionOptions, SqlDatabase};
+pub use embedded::QueryResult;
+pub use session::{Session, SimpleStatement};
+pub use settings::{ServerSetting, SqlSettings};
+pub use stream::RowStream;
+pub use wire::*;

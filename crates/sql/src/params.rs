@@ -91,19 +91,7 @@ pub(crate) fn placeholder_index(id: &str) -> Option<usize> {
 
 /// `plan` with each placeholder replaced by a reader of `cell`.
 pub(crate) fn bind_to_cell(plan: LogicalPlan, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<LogicalPlan> {
-    map_placeholders(plan, &mut |placeholder| {
-        let Some(index) = placeholder_index(&placeholder.id) else {
-            return internal_err!("unknown parameter {}", placeholder.id);
-        };
-        let Some(ty) = types.get(index) else { return internal_err!("no type for parameter {}", placeholder.id) };
-        let function = ParamFunction {
-            index,
-            field: Arc::new(Field::new(&placeholder.id, ty.clone(), true)),
-            cell: Arc::clone(cell),
-            signature: Signature::nullary(Volatility::Volatile),
-        };
-        Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::new_from_impl(function)), vec![])))
-    })
+    map_placeholders(plan, &mut |placeholder| param_call(placeholder, cell, types))
 }
 
 /// `plan` with each placeholder replaced by its value.
@@ -160,4 +148,27 @@ pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
         Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
     });
     found
+}
+
+/// `expr` with each placeholder replaced by a reader of `cell`.
+pub(crate) fn bind_expr_to_cell(expr: Expr, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<Expr> {
+    expr.transform_up(|expr| match &expr {
+        Expr::Placeholder(placeholder) => Ok(Transformed::yes(param_call(placeholder, cell, types)?)),
+        _ => Ok(Transformed::no(expr)),
+    })
+    .data()
+}
+
+fn param_call(placeholder: &Placeholder, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<Expr> {
+    let Some(index) = placeholder_index(&placeholder.id) else {
+        return internal_err!("unknown parameter {}", placeholder.id);
+    };
+    let Some(ty) = types.get(index) else { return internal_err!("no type for parameter {}", placeholder.id) };
+    let function = ParamFunction {
+        index,
+        field: Arc::new(Field::new(&placeholder.id, ty.clone(), true)),
+        cell: Arc::clone(cell),
+        signature: Signature::nullary(Volatility::Volatile),
+    };
+    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::new_from_impl(function)), vec![])))
 }

@@ -295,3 +295,51 @@ fn stale_blocks_behind_the_end_are_never_a_continuation() {
     }
     assert!(continued > 50, "{continued}");
 }
+
+#[test]
+fn a_process_killed_while_recycling_leaves_no_segment_with_an_uncertain_name() {
+    let mut reused = 0;
+    for seed in 0..60 {
+        let (disk, vfs) = sim(seed);
+        let config = LogConfig {
+            spare_segments: 2,
+            ..small()
+        };
+        let log = Log::create(Arc::clone(&vfs), &dir(), config.clone(), 1).unwrap();
+        let mut group = Group::new();
+        note(&mut group, 1, &[1; 1000]);
+        let mut last = log.append(&group).unwrap();
+        while last.block.0 < 5 * config.segment_bytes {
+            last = log.append(&group).unwrap();
+        }
+        log.flush_all().unwrap();
+        // The renames happen, the sync of the folder does not.
+        disk.set_faults(FaultPlan {
+            crash_after_ops: Some(2 + seed % 4),
+            ..Default::default()
+        });
+        log.truncate_before(last.block).unwrap_err();
+        let disk = disk.kill();
+        let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
+        let (_, reader) = read_all(&vfs, &config, last.block);
+        let log = reopen(&vfs, &config, reader.end());
+        note(&mut group, 2, &[2; 1000]);
+        let mut appended = 0;
+        // Up to the end of the recycled segment: no new one is made, which would
+        // sync the folder.
+        while log.end_lsn().0 < 6 * config.segment_bytes + 4000 {
+            log.append(&group).unwrap();
+            appended += 1;
+        }
+        log.flush_all().unwrap();
+        reused += u64::from(log.stats().segments_created == 0);
+        let vfs: Arc<dyn Vfs> = Arc::new(disk.crash());
+        let (records, _) = read_all(&vfs, &config, last.block);
+        let found = records
+            .iter()
+            .filter(|record| record.header.tx == TxId(2))
+            .count();
+        assert_eq!(found, appended, "seed {seed}");
+    }
+    assert_eq!(reused, 60);
+}

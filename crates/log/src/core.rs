@@ -1,0 +1,426 @@
+//! Appending and group commit.
+//!
+//! # Group commit
+//! The obvious design, a sync for each commit, is limited by the disk's sync
+//! rate. A timer that gathers commits makes every lone commit wait. Here, whoever
+//! needs durability and finds no flush under way becomes the leader: it seals the
+//! open block, writes and syncs all blocks gathered so far, and wakes the others.
+//! What is appended meanwhile gathers for the next leader. So a batch is as large
+//! as the disk is slow, and a lone commit never waits for company.
+//!
+//! # States
+//! ```text
+//! running --failed write or sync--> stopped   (Core::stop; never left)
+//! running --Log::close------------> stopped, all flushed before
+//! ```
+//! A segment that cannot be prepared for lack of space is an error of that
+//! append alone: nothing of its group is in the log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_vfs::Vfs;
+
+use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES};
+use crate::buffers::{Buffers, Sealed, SegmentWanted};
+use crate::config::LogConfig;
+use crate::fetch::{BlockCache, read_block};
+use crate::group::Group;
+use crate::log::Appended;
+use crate::reader::LogEnd;
+use crate::record::{OwnedRecord, record_at};
+use crate::segments::Segments;
+use crate::stats::Counters;
+use crate::waiters::Waiters;
+
+/// Most bytes handed to one write call.
+const WRITE_BYTES_MAX: usize = 4 << 20;
+
+pub(crate) type DurableHook = Arc<dyn Fn(Lsn) + Send + Sync>;
+
+#[derive(Default)]
+pub(crate) struct FlusherControl {
+    pub(crate) running: bool,
+    shutdown: bool,
+    wanted: Lsn,
+}
+
+#[derive(Default)]
+pub(crate) struct PreparerControl {
+    pub(crate) running: bool,
+    shutdown: bool,
+    kicked: bool,
+}
+
+/// What the log's handle, its threads and its tickets share.
+pub(crate) struct Core {
+    vfs: Arc<dyn Vfs>,
+    pub(crate) config: LogConfig,
+    pub(crate) segments: Segments,
+    buffers: Mutex<Buffers>,
+    /// Copies of what the buffers and flushes know, for reading without a lock.
+    end: AtomicU64,
+    flushed: AtomicU64,
+    /// Flush leadership: whether a flush is under way.
+    flushing: Mutex<bool>,
+    flush_ended: Condvar,
+    /// The leader's scratch space.
+    write_buf: Mutex<Vec<u8>>,
+    stopped: AtomicBool,
+    stop_error: Mutex<Option<Error>>,
+    pub(crate) hook: RwLock<Option<DurableHook>>,
+    pub(crate) waiters: Waiters,
+    pub(crate) flusher: Mutex<FlusherControl>,
+    flusher_woken: Condvar,
+    pub(crate) preparer: Mutex<PreparerControl>,
+    preparer_woken: Condvar,
+    cache: BlockCache,
+    pub(crate) counters: Counters,
+}
+
+/// Gives up flush leadership, also when the hook panics.
+struct Leadership<'a>(&'a Core);
+
+impl Drop for Leadership<'_> {
+    fn drop(&mut self) {
+        *self.0.flushing.lock() = false;
+        self.0.flush_ended.notify_all();
+    }
+}
+
+impl Core {
+    pub(crate) fn new(
+        vfs: Arc<dyn Vfs>,
+        config: LogConfig,
+        epoch: u32,
+        end: LogEnd,
+        segments: Segments,
+        counters: Counters,
+    ) -> Self {
+        Core {
+            vfs,
+            segments,
+            buffers: Mutex::new(Buffers::new(&config, epoch, end.lsn, end.last_block)),
+            end: AtomicU64::new(end.lsn.0),
+            flushed: AtomicU64::new(end.lsn.0),
+            flushing: Mutex::new(false),
+            flush_ended: Condvar::new(),
+            write_buf: Mutex::default(),
+            stopped: AtomicBool::new(false),
+            stop_error: Mutex::default(),
+            hook: RwLock::default(),
+            waiters: Waiters::default(),
+            flusher: Mutex::default(),
+            flusher_woken: Condvar::new(),
+            preparer: Mutex::default(),
+            preparer_woken: Condvar::new(),
+            cache: BlockCache::default(),
+            counters,
+            config,
+        }
+    }
+
+    pub(crate) fn flushed(&self) -> Lsn {
+        Lsn(self.flushed.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn end(&self) -> Lsn {
+        Lsn(self.end.load(Ordering::Acquire))
+    }
+
+    /// Latches the stopped state and returns the error that every caller gets.
+    pub(crate) fn stop(&self, message: &str, cause: Option<&Error>) -> Error {
+        let error = {
+            let mut slot = self.stop_error.lock();
+            let error = slot.get_or_insert_with(|| {
+                let error = Error::new(ErrorKind::Stopped, message);
+                match cause {
+                    Some(cause) => error.with_detail(cause.to_string()),
+                    None => error,
+                }
+            });
+            error.clone()
+        };
+        self.stopped.store(true, Ordering::Release);
+        self.flush_ended.notify_all();
+        self.waiters.wake_all();
+        error
+    }
+
+    pub(crate) fn stop_failed(&self, cause: &Error) -> Error {
+        self.stop(
+            "the log stopped after a failed write; reopen the database",
+            Some(cause),
+        )
+    }
+
+    pub(crate) fn check_running(&self) -> Result<()> {
+        if self.stopped.load(Ordering::Acquire)
+            && let Some(error) = self.stop_error.lock().clone()
+        {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// The outcome for one who waits for `upto`, if it is known.
+    pub(crate) fn settled(&self, upto: Lsn) -> Option<Result<()>> {
+        if upto <= self.flushed() {
+            return Some(Ok(()));
+        }
+        if let Err(stopped) = self.check_running() {
+            return Some(Err(stopped));
+        }
+        let end = self.end();
+        (upto > end).then(|| {
+            Err(Error::corrupt(format!(
+                "LSN {upto} is behind the end of the log at LSN {end}"
+            )))
+        })
+    }
+
+    pub(crate) fn append(&self, group: &Group, fresh: bool) -> Result<Appended> {
+        if group.is_empty() || group.is_open() {
+            return Err(Error::internal("a log group must have records, all ended"));
+        }
+        if group.len() > self.config.block_payload_bytes_max {
+            return Err(Error::new(
+                ErrorKind::LimitExceeded,
+                format!(
+                    "a log group of {} bytes is larger than a log block may be ({} bytes)",
+                    group.len(),
+                    self.config.block_payload_bytes_max
+                ),
+            ));
+        }
+        let (appended, buffered) = loop {
+            self.check_running()?;
+            let mut buffers = self.buffers.lock();
+            let buffered = buffers.bytes();
+            if buffered > 0 && buffered + group.len() > self.config.buffer_bytes_max {
+                let upto = buffers.end();
+                drop(buffers);
+                Counters::add(&self.counters.buffer_full_waits, 1);
+                self.flush(upto)?;
+                continue;
+            }
+            let result = buffers.append(group, fresh, self.segments.prepared_end());
+            self.end.store(buffers.end().0, Ordering::Release);
+            drop(buffers);
+            match result {
+                Ok(appended) => break (appended, buffered + group.len()),
+                Err(SegmentWanted(number)) => {
+                    Counters::add(&self.counters.segments_prepared_late, 1);
+                    self.prepare(number)?;
+                }
+            }
+        };
+        Counters::add(&self.counters.groups, 1);
+        Counters::add(&self.counters.records, group.records() as u64);
+        Counters::add(&self.counters.record_bytes, group.len() as u64);
+        if buffered > self.config.buffer_bytes_max / 4 {
+            self.request_flush(appended.end);
+        }
+        // The first group of a segment: time to think of the next one.
+        let first_in_block = appended.base.0 - appended.block.0 == BLOCK_HEADER_BYTES as u64;
+        if first_in_block && appended.block.0.is_multiple_of(self.config.segment_bytes) {
+            self.kick_preparer();
+        }
+        Ok(appended)
+    }
+
+    fn prepare(&self, segment: u64) -> Result<()> {
+        self.segments
+            .prepare(segment, &self.counters)
+            .map_err(|error| match error.kind() {
+                ErrorKind::DiskFull => error.with_detail("no space for the next log segment"),
+                _ => self.stop_failed(&error),
+            })
+    }
+
+    /// Blocks until everything below `upto` is durable.
+    pub(crate) fn flush(&self, upto: Lsn) -> Result<()> {
+        if let Some(settled) = self.settled(upto) {
+            return settled;
+        }
+        Counters::add(&self.counters.waits, 1);
+        loop {
+            let mut flushing = self.flushing.lock();
+            if let Some(settled) = self.settled(upto) {
+                return settled;
+            }
+            if *flushing {
+                self.flush_ended.wait(&mut flushing);
+                continue;
+            }
+            *flushing = true;
+            drop(flushing);
+            let _leadership = Leadership(self);
+            self.flush_batch()
+                .map_err(|error| self.stop_failed(&error))?;
+        }
+    }
+
+    /// Writes and syncs all that was appended so far. Only for the leader.
+    fn flush_batch(&self) -> Result<()> {
+        let (batch, batch_end) = {
+            let mut buffers = self.buffers.lock();
+            let batch = buffers.batch();
+            self.end.store(buffers.end().0, Ordering::Release);
+            batch
+        };
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.write_and_sync(&batch)?;
+        let count = batch.len();
+        drop(batch);
+        self.flushed.store(batch_end.0, Ordering::Release);
+        Counters::add(&self.counters.flushes, 1);
+        self.buffers.lock().written(count);
+        let hook = self.hook.read().clone();
+        if let Some(hook) = hook {
+            hook(batch_end);
+        }
+        self.waiters.wake(batch_end);
+        Ok(())
+    }
+
+    fn write_and_sync(&self, batch: &[Arc<Sealed>]) -> Result<()> {
+        let durable = self.flushed();
+        let segment_of = |sealed: &Sealed| sealed.header.lsn.0 / self.config.segment_bytes;
+        let mut buf = self.write_buf.lock();
+        for in_segment in batch.chunk_by(|a, b| segment_of(a) == segment_of(b)) {
+            let Some(first) = in_segment.first() else {
+                continue;
+            };
+            let file = self.segments.file(segment_of(first))?;
+            let mut start = first.header.lsn;
+            buf.clear();
+            for sealed in in_segment {
+                if !buf.is_empty() && buf.len() + sealed.bytes.len() > WRITE_BYTES_MAX {
+                    file.write_at(&buf, start.0 % self.config.segment_bytes)?;
+                    start = sealed.header.lsn;
+                    buf.clear();
+                }
+                let at = buf.len();
+                buf.extend_from_slice(&sealed.bytes);
+                let mut header = sealed.header;
+                header.durable = durable;
+                header.seal(&mut buf[at..]);
+                let padded = buf.len().next_multiple_of(BLOCK_ALIGN);
+                buf.resize(padded, 0);
+                Counters::add(&self.counters.blocks, 1);
+                Counters::add(&self.counters.written_bytes, (padded - at) as u64);
+            }
+            file.write_at(&buf, start.0 % self.config.segment_bytes)?;
+            let sync_start = self.vfs.now();
+            file.sync()?;
+            self.counters
+                .synced(self.vfs.now().saturating_sub(sync_start));
+        }
+        Ok(())
+    }
+
+    /// Asks the flusher thread to flush up to `upto`; false when there is none.
+    pub(crate) fn request_flush(&self, upto: Lsn) -> bool {
+        let mut flusher = self.flusher.lock();
+        if !flusher.running {
+            return false;
+        }
+        if upto > flusher.wanted && upto <= self.end() {
+            flusher.wanted = upto;
+            self.flusher_woken.notify_one();
+        }
+        true
+    }
+
+    pub(crate) fn run_flusher(&self) {
+        loop {
+            let wanted = {
+                let mut flusher = self.flusher.lock();
+                loop {
+                    if flusher.shutdown {
+                        return;
+                    }
+                    if flusher.wanted > self.flushed() {
+                        break flusher.wanted;
+                    }
+                    self.flusher_woken.wait(&mut flusher);
+                }
+            };
+            if self.flush(wanted).is_err() {
+                // Stopped for good; every waiter was told.
+                self.flusher.lock().running = false;
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn kick_preparer(&self) {
+        let mut preparer = self.preparer.lock();
+        if preparer.running {
+            preparer.kicked = true;
+            self.preparer_woken.notify_one();
+        }
+    }
+
+    pub(crate) fn run_preparer(&self) {
+        loop {
+            {
+                let mut preparer = self.preparer.lock();
+                while !preparer.kicked && !preparer.shutdown {
+                    self.preparer_woken.wait(&mut preparer);
+                }
+                if preparer.shutdown {
+                    return;
+                }
+                preparer.kicked = false;
+            }
+            let current = self.end().0 / self.config.segment_bytes;
+            for number in current + 1..=current + self.config.spare_segments.max(1) {
+                // Lack of space is reported to the append that needs the segment.
+                if self.prepare(number).is_err() || self.preparer.lock().shutdown {
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn shut_down_threads(&self) {
+        {
+            let mut flusher = self.flusher.lock();
+            flusher.shutdown = true;
+            flusher.running = false;
+            self.flusher_woken.notify_all();
+        }
+        let mut preparer = self.preparer.lock();
+        preparer.shutdown = true;
+        preparer.running = false;
+        self.preparer_woken.notify_all();
+    }
+
+    pub(crate) fn read_record(&self, lsn: Lsn) -> Result<OwnedRecord> {
+        let (oldest, end) = (self.segments.oldest(), self.end());
+        if lsn < oldest || lsn >= end {
+            return Err(Error::corrupt(format!(
+                "LSN {lsn} is not in the log (kept from LSN {oldest} to {end})"
+            )));
+        }
+        {
+            let buffers = self.buffers.lock();
+            if let Some((start, bytes)) = buffers.find(lsn) {
+                return Ok(record_at(bytes, start, (lsn.0 - start.0) as usize)?.to_owned());
+            }
+        }
+        if let Some(block) = self.cache.get(lsn) {
+            return block.record(lsn);
+        }
+        let file = self.segments.file(lsn.0 / self.config.segment_bytes)?;
+        let block = Arc::new(read_block(&*file, lsn, self.config.segment_bytes)?);
+        self.cache.put(Arc::clone(&block));
+        block.record(lsn)
+    }
+}

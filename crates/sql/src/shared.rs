@@ -1,0 +1,130 @@
+//! The part of a session that functions, catalog tables and other sessions see.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use resurgam_engine::{Table, Transaction};
+
+use crate::context::StopFlag;
+use crate::database::SqlDatabase;
+use crate::pg::context::{Activity, PgContext, Setting};
+use crate::pg::datetime::Zone;
+use crate::settings::Variables;
+use crate::wire::SqlError;
+
+/// Microseconds since 1970-01-01 UTC.
+pub(crate) fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as i64)
+}
+
+/// See the module's head.
+pub(crate) struct SessionShared {
+    pub database: Weak<SqlDatabase>,
+    pub database_name: String,
+    pub user: String,
+    pub pid: i32,
+    pub client_addr: Option<SocketAddr>,
+    pub started: i64,
+    pub stop: Arc<StopFlag>,
+    pub variables: Mutex<Variables>,
+    pub txn: Mutex<Option<Transaction>>,
+    pub transaction_start: AtomicI64,
+    pub statement_start: AtomicI64,
+    pub state: Mutex<(&'static str, Arc<str>)>,
+}
+
+impl std::fmt::Debug for SessionShared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "session {}", self.pid)
+    }
+}
+
+impl PgContext for SessionShared {
+    fn database(&self) -> String {
+        self.database_name.clone()
+    }
+    fn user(&self) -> String {
+        self.user.clone()
+    }
+    fn backend_pid(&self) -> i32 {
+        self.pid
+    }
+    fn tables(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        let txn = self.txn.lock().clone();
+        match txn {
+            Some(txn) => Ok(txn.tables()?),
+            None => Ok(Vec::new()),
+        }
+    }
+    fn setting(&self, name: &str) -> Option<String> {
+        self.variables.lock().show(name).ok()
+    }
+    fn set_setting(&self, name: &str, value: &str, is_local: bool) -> Result<String, SqlError> {
+        self.variables.lock().set(name, Some(value), is_local, true)
+    }
+    fn settings(&self) -> Vec<Setting> {
+        self.variables.lock().all()
+    }
+    fn zone(&self) -> Zone {
+        self.variables.lock().zone
+    }
+    fn transaction_start(&self) -> i64 {
+        self.transaction_start.load(Ordering::Relaxed)
+    }
+    fn statement_start(&self) -> i64 {
+        self.statement_start.load(Ordering::Relaxed)
+    }
+    fn transaction_id(&self, _assign: bool) -> Option<u64> {
+        self.txn.lock().as_ref().and_then(Transaction::id).map(|id| id.0)
+    }
+    fn relation_bytes(&self, _: u32) -> Option<u64> {
+        None
+    }
+    fn row_estimate(&self, table: &Table) -> Option<u64> {
+        let txn = self.txn.lock().clone()?;
+        let view = txn.statement(resurgam_engine::StatementKind::Read).ok()?;
+        Some(view.row_count_estimate(table))
+    }
+    fn activity(&self) -> Vec<Activity> {
+        let Some(database) = self.database.upgrade() else { return Vec::new() };
+        let sessions: Vec<Arc<Self>> = database.sessions.lock().values().filter_map(Weak::upgrade).collect();
+        let mut out: Vec<Activity> = sessions.iter().map(|session| session.describe()).collect();
+        out.sort_by_key(|activity| activity.pid);
+        out
+    }
+    fn server_start(&self) -> i64 {
+        self.database.upgrade().map_or(0, |database| database.started)
+    }
+    fn signal_backend(&self, pid: i32, _terminate: bool) -> bool {
+        self.database.upgrade().is_some_and(|database| database.cancel(pid))
+    }
+    fn check_cancelled(&self) -> Result<(), SqlError> {
+        self.stop.check()
+    }
+}
+
+impl SessionShared {
+    fn describe(&self) -> Activity {
+        let (state, query) = self.state.lock().clone();
+        let time = |value: i64| (value != 0).then_some(value);
+        let in_transaction = self.txn.lock().is_some();
+        Activity {
+            pid: self.pid,
+            database: self.database_name.clone(),
+            user: self.user.clone(),
+            application_name: self.variables.lock().get("application_name").unwrap_or_default(),
+            client_addr: self.client_addr.map(|addr| addr.ip().to_string()),
+            client_port: self.client_addr.map(|addr| i32::from(addr.port())),
+            backend_start: time(self.started),
+            xact_start: if in_transaction { time(self.transaction_start()) } else { None },
+            query_start: time(self.statement_start()),
+            state_change: time(self.statement_start()),
+            state: state.to_owned(),
+            query: query.to_string(),
+            backend_xid: None,
+        }
+    }
+}

@@ -1,0 +1,1030 @@
+//! INSERT, UPDATE and DELETE: a planned source feeding the engine's row operators.
+//!
+//! The source of an UPDATE yields every column's new value and then the row's key; of a
+//! DELETE the old columns and the key; of an INSERT every column. UPDATE and DELETE are planned
+//! as queries over the target, so that FROM, USING and subqueries need nothing special.
+//!
+//! READ COMMITTED: when the newest committed version of a row is not the one that the
+//! statement saw, the source runs again with that version alone in place of the target, and
+//! its answer (new values, or none if the row no longer qualifies) is applied instead.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, BinaryArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use datafusion::arrow::datatypes::{DataType, Field as ArrowField, Schema};
+use datafusion::common::{DFSchema, ScalarValue, TableReference};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::sql::sqlparser::ast::{
+    self, AssignmentTarget, ConflictTarget, FromTable, Ident, OnConflictAction, OnInsert, SelectItem, SetExpr,
+    Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, VisitMut, VisitorMut,
+};
+use futures::StreamExt;
+use resurgam_engine::{Attempt, Change, DatumRef, ErrorKind, ReadView, RowBuf, Seen, StatementKind, Table, Transaction};
+
+use crate::bridge;
+use crate::context::{StatementContext, StopFlag, TargetRow};
+use crate::fast::FastWrite;
+use crate::naming;
+use crate::params::{ParamCell, bind_expr_to_cell};
+use crate::pg::arrow::{DatumColumn, assignment_cast};
+use crate::pg::datetime::Zone;
+use crate::pg::errors;
+use crate::pg::types;
+use crate::planner::{Names, QueryPlan, TARGET, task_context};
+use crate::statement::{ParamTypes, parse_expression, template};
+use crate::table::{KEY_COLUMN, table_schema};
+use crate::wait::{Waiting, settle};
+use crate::wire::{Field, SqlError};
+
+/// What kind of statement it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Insert,
+    Update,
+    Delete,
+}
+
+/// A planned statement that writes.
+#[derive(Debug)]
+pub(crate) struct WritePlan {
+    pub op: Op,
+    pub table: Arc<Table>,
+    pub source: QueryPlan,
+    pub returning: Option<Returning>,
+    pub conflict: Option<Conflict>,
+    pub fast: Option<FastWrite>,
+}
+
+/// RETURNING: expressions over the row after (before, for DELETE) the change.
+#[derive(Debug)]
+pub(crate) struct Returning {
+    pub fields: Arc<[Field]>,
+    pub schema: Arc<Schema>,
+    exprs: Vec<Arc<dyn PhysicalExpr>>,
+    cell: Arc<ParamCell>,
+    input: Arc<Schema>,
+}
+
+/// ON CONFLICT.
+#[derive(Debug)]
+pub(crate) struct Conflict {
+    /// The unique keys whose conflicts are handled: `None` is the primary key.
+    keys: Vec<Option<usize>>,
+    /// `None` is DO NOTHING.
+    update: Option<ConflictUpdate>,
+}
+
+/// Expressions over the existing row followed by the proposed one.
+#[derive(Debug)]
+struct ConflictUpdate {
+    /// Column and value.
+    set: Vec<(usize, Arc<dyn PhysicalExpr>)>,
+    condition: Option<Arc<dyn PhysicalExpr>>,
+    cell: Arc<ParamCell>,
+    input: Arc<Schema>,
+}
+
+fn ident_text(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Schema and name that an object name means.
+pub(crate) fn table_name(name: &ast::ObjectName) -> Result<(String, String), SqlError> {
+    let parts: Vec<String> = name
+        .0
+        .iter()
+        .map(|part| part.as_ident().map(ident_text).ok_or_else(|| SqlError::syntax(format!("improper name: {name}"))))
+        .collect::<Result<_, _>>()?;
+    match parts.as_slice() {
+        [table] => Ok(("public".to_owned(), table.clone())),
+        [schema, table] => Ok((schema.clone(), table.clone())),
+        [database, schema, table] if database == "postgres" => Ok((schema.clone(), table.clone())),
+        [_, _, _] => Err(SqlError::unsupported(format!("cross-database references are not implemented: \"{name}\""))),
+        _ => Err(SqlError::syntax(format!("improper qualified name (too many dotted names): {name}"))),
+    }
+}
+
+/// The table, or `42P01`.
+pub(crate) fn find_table(txn: &Transaction, name: &ast::ObjectName) -> Result<Arc<Table>, SqlError> {
+    let (schema, table) = table_name(name)?;
+    if matches!(schema.as_str(), "pg_catalog" | "information_schema") {
+        return Err(SqlError::new("42501", format!("permission denied: \"{table}\" is a system catalog")));
+    }
+    txn.table(&schema, &table)?.ok_or_else(|| {
+        let shown = if name.0.len() > 1 { format!("{schema}.{table}") } else { table };
+        SqlError::new("42P01", format!("relation \"{shown}\" does not exist"))
+    })
+}
+
+/// Position of a column, or `42703`.
+pub(crate) fn find_column(table: &Table, ident: &Ident) -> Result<usize, SqlError> {
+    let name = ident_text(ident);
+    table.columns.iter().position(|c| c.name == name).ok_or_else(|| {
+        SqlError::new("42703", format!("column \"{name}\" of relation \"{}\" does not exist", table.name))
+    })
+}
+
+/// Whether `expr` is the keyword DEFAULT.
+fn is_default(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}
+
+/// A column's default as syntax.
+fn default_of(table: &Table, column: usize) -> Result<ast::Expr, SqlError> {
+    match &table.columns[column].default_sql {
+        Some(text) => {
+            let mut query = template(&format!("SELECT {text}"))?;
+            match *query.body {
+                SetExpr::Select(mut select) => match select.projection.pop() {
+                    Some(SelectItem::UnnamedExpr(expr)) => Ok(expr),
+                    _ => parse_expression(text),
+                },
+                _ => parse_expression(text),
+            }
+        }
+        None => Ok(ast::Expr::Value(ast::Value::Null.into())),
+    }
+}
+
+/// Plans an INSERT, UPDATE or DELETE.
+pub(crate) fn plan(
+    names: &Names<'_>,
+    statement: Statement,
+    params: &mut ParamTypes,
+    text: &str,
+) -> Result<WritePlan, SqlError> {
+    let mut plan = match statement {
+        Statement::Insert(insert) => plan_insert(names, insert, params, text),
+        Statement::Update(update) => plan_update(names, update, params, text),
+        Statement::Delete(delete) => plan_delete(names, delete, params, text),
+        _ => Err(SqlError::internal("not a write")),
+    }?;
+    plan.fast = FastWrite::new(&plan);
+    Ok(plan)
+}
+
+fn plan_insert(
+    names: &Names<'_>,
+    insert: ast::Insert,
+    params: &mut ParamTypes,
+    text: &str,
+) -> Result<WritePlan, SqlError> {
+    let failed = |error| errors::from_datafusion(error, text);
+    let TableObject::TableName(name) = &insert.table else {
+        return Err(SqlError::unsupported("INSERT into this kind of target is not supported"));
+    };
+    if insert.overwrite || insert.replace_into || insert.or.is_some() || insert.ignore || !insert.assignments.is_empty() {
+        return Err(SqlError::syntax("this form of INSERT is not supported"));
+    }
+    let table = find_table(names.txn, name)?;
+    let alias = insert.table_alias.as_ref().map(|a| ident_text(&a.alias));
+    let columns: Vec<usize> = if insert.columns.is_empty() {
+        (0..table.columns.len()).collect()
+    } else {
+        let mut out: Vec<usize> = Vec::with_capacity(insert.columns.len());
+        for name in &insert.columns {
+            let ident = name.0.last().and_then(|part| part.as_ident()).ok_or_else(|| SqlError::syntax("bad column name"))?;
+            let column = find_column(&table, ident)?;
+            if out.contains(&column) {
+                return Err(SqlError::new("42701", format!("column \"{}\" specified more than once", ident_text(ident))));
+            }
+            out.push(column);
+        }
+        out
+    };
+    let implicit = insert.columns.is_empty();
+    let mut source = match insert.source {
+        Some(source) => source,
+        // INSERT INTO t DEFAULT VALUES
+        None => template("VALUES (DEFAULT)")?,
+    };
+    let defaults_only = matches!(source.body.as_ref(), SetExpr::Values(v) if v.rows.len() == 1 && v.rows[0].content.len() == 1 && is_default(&v.rows[0].content[0]) && columns.len() != 1);
+    let mut columns = if defaults_only { Vec::new() } else { columns };
+    let schema = table_schema(&table);
+    if defaults_only {
+        *source = *template("SELECT 1")?;
+    } else if let SetExpr::Values(values) = source.body.as_mut() {
+        let width = values.rows.first().map_or(0, |row| row.content.len());
+        if values.rows.iter().any(|row| row.content.len() != width) {
+            return Err(SqlError::syntax("VALUES lists must all be the same length"));
+        }
+        if width > columns.len() {
+            return Err(SqlError::syntax("INSERT has more expressions than target columns"));
+        }
+        if width < columns.len() {
+            if !implicit {
+                return Err(SqlError::syntax("INSERT has more target columns than expressions"));
+            }
+            columns.truncate(width);
+        }
+        for row in &mut values.rows {
+            for (value, &column) in row.content.iter_mut().zip(&columns) {
+                if is_default(value) {
+                    *value = default_of(&table, column)?;
+                }
+                params.hint(value, schema.field(column));
+            }
+        }
+    } else {
+        naming::name_columns(&mut source);
+    }
+    let logical = params
+        .resolve(|known| names.query((*source).clone(), known, None))
+        .map_err(failed)?;
+    let produced = if defaults_only { 0 } else { logical.schema().fields().len() };
+    if produced > columns.len() {
+        return Err(SqlError::syntax("INSERT has more expressions than target columns"));
+    }
+    if produced < columns.len() {
+        if !implicit {
+            return Err(SqlError::syntax("INSERT has more target columns than expressions"));
+        }
+        columns.truncate(produced);
+    }
+    let mut exprs = Vec::with_capacity(table.columns.len());
+    for (at, column) in table.columns.iter().enumerate() {
+        let expr = match columns.iter().position(|&c| c == at) {
+            Some(i) => {
+                let from = datafusion::common::Column::from(logical.schema().qualified_field(i));
+                let given = logical.schema().field(i).data_type();
+                check_assignable(given, &column.ty, &column.name)?;
+                Expr::Column(from)
+            }
+            None => names.expression(default_of(&table, at)?, &DFSchema::empty(), &[]).map_err(failed)?,
+        };
+        exprs.push(expr.alias(&column.name));
+    }
+    let logical = LogicalPlanBuilder::from(logical).project(exprs).and_then(|b| b.build()).map_err(failed)?;
+    let conflict = match insert.on {
+        None => None,
+        Some(OnInsert::OnConflict(on)) => Some(plan_conflict(names, &table, on, alias.as_deref(), params, text)?),
+        Some(_) => return Err(SqlError::syntax("ON DUPLICATE KEY is not supported; use ON CONFLICT")),
+    };
+    let returning = plan_returning(names, &table, alias.as_deref(), insert.returning, params, text)?;
+    let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
+    Ok(WritePlan { op: Op::Insert, table, source, returning, conflict, fast: None })
+}
+
+/// `42804` for assignments that PostgreSQL refuses although a cast exists.
+fn check_assignable(from: &DataType, to: &resurgam_engine::ColumnType, column: &str) -> Result<(), SqlError> {
+    use resurgam_engine::ColumnType as T;
+    let numeric = |ty: &DataType| ty.is_numeric();
+    let to_numeric = matches!(to, T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 | T::Numeric { .. });
+    let bad = match from {
+        DataType::Boolean => !matches!(to, T::Bool | T::Text | T::Varchar(_) | T::Char(_)),
+        ty if numeric(ty) => !(to_numeric || matches!(to, T::Text | T::Varchar(_) | T::Char(_))),
+        DataType::Date32 | DataType::Timestamp(..) => {
+            to_numeric || matches!(to, T::Bool | T::Uuid | T::Json | T::Bytes)
+        }
+        _ => false,
+    };
+    if bad {
+        return Err(SqlError::new(
+            "42804",
+            format!(
+                "column \"{column}\" is of type {} but expression is of type {}",
+                types::column_type_name(to),
+                types::format_type(types::arrow_oid(from), None)
+            ),
+        )
+        .with_hint("You will need to rewrite or cast the expression."));
+    }
+    Ok(())
+}
+
+/// `UPDATE`'s and `DELETE`'s target as a FROM item with its key column.
+fn target_query(table: &Table, alias: &str) -> Result<Box<ast::Query>, SqlError> {
+    template(&format!(
+        "SELECT 1 FROM {}.{}.{} AS {}",
+        quoted(TARGET),
+        quoted(&table.schema),
+        quoted(&table.name),
+        quoted(alias)
+    ))
+}
+
+fn select_of(query: &mut ast::Query) -> Result<&mut ast::Select, SqlError> {
+    match query.body.as_mut() {
+        SetExpr::Select(select) => Ok(select),
+        _ => Err(SqlError::internal("template is not a SELECT")),
+    }
+}
+
+fn column_ref(alias: &str, column: &str) -> ast::Expr {
+    ast::Expr::CompoundIdentifier(vec![Ident::with_quote('"', alias), Ident::with_quote('"', column)])
+}
+
+fn single_relation(table: &TableWithJoins) -> Result<(&ast::ObjectName, Option<String>), SqlError> {
+    match &table.relation {
+        TableFactor::Table { name, alias, .. } if table.joins.is_empty() => {
+            Ok((name, alias.as_ref().map(|a| ident_text(&a.name))))
+        }
+        _ => Err(SqlError::syntax("the target of UPDATE or DELETE must be one table")),
+    }
+}
+
+/// Inside expressions, `schema.table.column` of the target becomes `alias.column`.
+fn requalify<T: VisitMut>(node: &mut T, table: &Table, alias: &str) {
+    struct Walk<'a>(&'a Table, &'a str);
+    impl VisitorMut for Walk<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if let ast::Expr::CompoundIdentifier(parts) = expr
+                && parts.len() == 3
+                && ident_text(&parts[0]) == self.0.schema
+                && ident_text(&parts[1]) == self.0.name
+            {
+                parts.remove(0);
+                parts[0] = Ident::with_quote('"', self.1);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = node.visit(&mut Walk(table, alias));
+}
+
+fn plan_update(
+    names: &Names<'_>,
+    mut update: ast::Update,
+    params: &mut ParamTypes,
+    text: &str,
+) -> Result<WritePlan, SqlError> {
+    let failed = |error| errors::from_datafusion(error, text);
+    if update.or.is_some() || !update.order_by.is_empty() || update.limit.is_some() {
+        return Err(SqlError::syntax("UPDATE with ORDER BY, LIMIT or OR is not supported"));
+    }
+    let (name, alias) = single_relation(&update.table)?;
+    let table = find_table(names.txn, name)?;
+    let alias = alias.unwrap_or_else(|| table.name.clone());
+    requalify(&mut update, &table, &alias);
+    let schema = table_schema(&table);
+    let mut assigned: Vec<Option<ast::Expr>> = vec![None; table.columns.len()];
+    for assignment in std::mem::take(&mut update.assignments) {
+        let pairs: Vec<(&ast::ObjectName, ast::Expr)> = match (&assignment.target, assignment.value) {
+            (AssignmentTarget::ColumnName(name), value) => vec![(name, value)],
+            (AssignmentTarget::Tuple(columns), ast::Expr::Tuple(values)) if columns.len() == values.len() => {
+                columns.iter().zip(values).collect()
+            }
+            (AssignmentTarget::Tuple(_), _) => {
+                return Err(SqlError::unsupported("this form of multi-column assignment is not supported"));
+            }
+        };
+        for (name, value) in pairs {
+            let [part] = name.0.as_slice() else {
+                return Err(SqlError::unsupported("assignment to part of a column is not supported"));
+            };
+            let ident = part.as_ident().ok_or_else(|| SqlError::syntax("bad column name"))?;
+            let column = find_column(&table, ident)?;
+            if assigned[column].is_some() {
+                return Err(SqlError::syntax(format!("multiple assignments to same column \"{}\"", ident_text(ident))));
+            }
+            let value = if is_default(&value) { default_of(&table, column)? } else { value };
+            params.hint(&value, schema.field(column));
+            assigned[column] = Some(value);
+        }
+    }
+    let mut query = target_query(&table, &alias)?;
+    let select = select_of(&mut query)?;
+    if let Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) = update.from {
+        select.from.extend(from);
+    }
+    select.selection = update.selection;
+    select.projection = table
+        .columns
+        .iter()
+        .zip(&assigned)
+        .enumerate()
+        .map(|(i, (column, value))| SelectItem::ExprWithAlias {
+            expr: value.clone().unwrap_or_else(|| column_ref(&alias, &column.name)),
+            alias: Ident::with_quote('"', format!("{KEY_COLUMN}{i}")),
+        })
+        .chain([SelectItem::UnnamedExpr(column_ref(&alias, KEY_COLUMN))])
+        .collect();
+    let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+    let mut exprs = Vec::with_capacity(table.columns.len() + 1);
+    for (i, column) in table.columns.iter().enumerate() {
+        let from = datafusion::common::Column::from(logical.schema().qualified_field(i));
+        if assigned[i].is_some() {
+            check_assignable(logical.schema().field(i).data_type(), &column.ty, &column.name)?;
+        }
+        exprs.push(Expr::Column(from).alias(&column.name));
+    }
+    let key = datafusion::common::Column::from(logical.schema().qualified_field(table.columns.len()));
+    exprs.push(Expr::Column(key).alias(KEY_COLUMN));
+    let logical = LogicalPlanBuilder::from(logical).project(exprs).and_then(|b| b.build()).map_err(failed)?;
+    let returning = plan_returning(names, &table, Some(&alias), update.returning, params, text)?;
+    let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
+    Ok(WritePlan { op: Op::Update, table, source, returning, conflict: None, fast: None })
+}
+
+fn plan_delete(
+    names: &Names<'_>,
+    mut delete: ast::Delete,
+    params: &mut ParamTypes,
+    text: &str,
+) -> Result<WritePlan, SqlError> {
+    let failed = |error| errors::from_datafusion(error, text);
+    if !delete.order_by.is_empty() || delete.limit.is_some() || !delete.tables.is_empty() {
+        return Err(SqlError::syntax("this form of DELETE is not supported"));
+    }
+    let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+    let [target] = from.as_slice() else {
+        return Err(SqlError::syntax("the target of DELETE must be one table"));
+    };
+    let (name, alias) = single_relation(target)?;
+    let table = find_table(names.txn, name)?;
+    let alias = alias.unwrap_or_else(|| table.name.clone());
+    requalify(&mut delete, &table, &alias);
+    let mut query = target_query(&table, &alias)?;
+    let select = select_of(&mut query)?;
+    select.from.extend(delete.using.unwrap_or_default());
+    select.selection = delete.selection;
+    let old: &[resurgam_engine::Column] = if delete.returning.is_some() { &table.columns } else { &[] };
+    select.projection = old
+        .iter()
+        .map(|column| SelectItem::UnnamedExpr(column_ref(&alias, &column.name)))
+        .chain([SelectItem::UnnamedExpr(column_ref(&alias, KEY_COLUMN))])
+        .collect();
+    let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+    let returning = plan_returning(names, &table, Some(&alias), delete.returning, params, text)?;
+    let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
+    Ok(WritePlan { op: Op::Delete, table, source, returning, conflict: None, fast: None })
+}
+
+fn plan_returning(
+    names: &Names<'_>,
+    table: &Arc<Table>,
+    alias: Option<&str>,
+    items: Option<Vec<SelectItem>>,
+    params: &mut ParamTypes,
+    text: &str,
+) -> Result<Option<Returning>, SqlError> {
+    let Some(mut items) = items else { return Ok(None) };
+    let failed = |error| errors::from_datafusion(error, text);
+    let alias = alias.unwrap_or(&table.name);
+    naming::name_items(&mut items);
+    for item in &mut items {
+        requalify(item, table, alias);
+    }
+    let mut query = template(&format!(
+        "SELECT 1 FROM {}.{} AS {}",
+        quoted(&table.schema),
+        quoted(&table.name),
+        quoted(alias)
+    ))?;
+    select_of(&mut query)?.projection = items;
+    let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+    let LogicalPlan::Projection(projection) = &logical else {
+        return Err(SqlError::unsupported("this RETURNING list is not supported"));
+    };
+    let input = projection.input.schema();
+    if !matches!(projection.input.as_ref(), LogicalPlan::SubqueryAlias(_) | LogicalPlan::TableScan(_)) {
+        return Err(SqlError::unsupported("subqueries and aggregates in RETURNING are not supported"));
+    }
+    let cell = Arc::<ParamCell>::default();
+    let data_types = params.data_types();
+    let mut exprs = Vec::with_capacity(projection.expr.len());
+    for expr in &projection.expr {
+        let expr = coerce(names.state, expr.clone(), input).map_err(failed)?;
+        let expr = bind_expr_to_cell(expr, &cell, &data_types).map_err(failed)?;
+        exprs.push(
+            create_physical_expr(&expr, input, &ExecutionProps::new(), &Default::default()).map_err(failed)?,
+        );
+    }
+    Ok(Some(Returning {
+        fields: crate::statement::result_fields(&logical),
+        schema: Arc::clone(logical.schema().inner()),
+        exprs,
+        cell,
+        input: Arc::clone(input.inner()),
+    }))
+}
+
+/// Type coercion and simplification of one expression.
+fn coerce(state: &SessionState, expr: Expr, schema: &DFSchema) -> datafusion::common::Result<Expr> {
+    use datafusion::logical_expr::simplify::SimplifyContext;
+    use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .with_config_options(Arc::clone(state.config_options()))
+        .build();
+    let simplifier = ExprSimplifier::new(context);
+    simplifier.simplify(simplifier.coerce(expr, schema)?)
+}
+
+fn plan_conflict(
+    names: &Names<'_>,
+    table: &Arc<Table>,
+    on: ast::OnConflict,
+    alias: Option<&str>,
+    params: &mut ParamTypes,
+    text: &str,
+) -> Result<Conflict, SqlError> {
+    let failed = |error| errors::from_datafusion(error, text);
+    let all: Vec<Option<usize>> = (!table.primary_key.is_empty())
+        .then_some(None)
+        .into_iter()
+        .chain(table.indexes.iter().enumerate().filter(|(_, index)| index.unique).map(|(i, _)| Some(i)))
+        .collect();
+    let keys = match &on.conflict_target {
+        None => all,
+        Some(ConflictTarget::Columns(columns)) => {
+            let mut wanted: Vec<usize> =
+                columns.iter().map(|ident| find_column(table, ident)).collect::<Result<_, _>>()?;
+            wanted.sort_unstable();
+            let found: Vec<Option<usize>> = all
+                .into_iter()
+                .filter(|key| {
+                    let mut columns =
+                        key.map_or_else(|| table.primary_key.clone(), |i| table.indexes[i].columns.clone());
+                    columns.sort_unstable();
+                    columns == wanted
+                })
+                .collect();
+            if found.is_empty() {
+                return Err(SqlError::new(
+                    "42P10",
+                    "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+                ));
+            }
+            found
+        }
+        Some(ConflictTarget::OnConstraint(name)) => {
+            let (_, name) = table_name(name)?;
+            let found: Vec<Option<usize>> = all
+                .into_iter()
+                .filter(|key| match key {
+                    None => table.primary_key_name == name,
+                    Some(i) => table.indexes[*i].name == name,
+                })
+                .collect();
+            if found.is_empty() {
+                return Err(SqlError::new(
+                    "42704",
+                    format!("constraint \"{name}\" for table \"{}\" does not exist", table.name),
+                ));
+            }
+            found
+        }
+    };
+    let update = match on.action {
+        OnConflictAction::DoNothing => None,
+        OnConflictAction::DoUpdate(action) => {
+            if on.conflict_target.is_none() {
+                return Err(SqlError::syntax(
+                    "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+                ));
+            }
+            let schema = table_schema(table);
+            let existing = DFSchema::try_from_qualified_schema(alias.unwrap_or(&table.name), &schema).map_err(failed)?;
+            let proposed =
+                DFSchema::try_from_qualified_schema(TableReference::bare("excluded"), &schema).map_err(failed)?;
+            let joined = existing.join(&proposed).map_err(failed)?;
+            let cell = Arc::<ParamCell>::default();
+            let mut assignments = Vec::new();
+            for assignment in action.assignments {
+                let AssignmentTarget::ColumnName(name) = &assignment.target else {
+                    return Err(SqlError::unsupported("multi-column assignment in ON CONFLICT is not supported"));
+                };
+                let ident = name
+                    .0
+                    .last()
+                    .and_then(|part| part.as_ident())
+                    .ok_or_else(|| SqlError::syntax("bad column name"))?;
+                let column = find_column(table, ident)?;
+                let value =
+                    if is_default(&assignment.value) { default_of(table, column)? } else { assignment.value };
+                params.hint(&value, schema.field(column));
+                assignments.push((column, value));
+            }
+            let known = params.known.clone();
+            let data_types = params.data_types();
+            // A plain column means the existing row.
+            let plan_expr = |mut expr: ast::Expr| -> Result<Expr, SqlError> {
+                qualify(&mut expr, table, alias.unwrap_or(&table.name));
+                let expr = names.expression(expr, &joined, &known).map_err(failed)?;
+                coerce(names.state, expr, &joined).map_err(failed)
+            };
+            let physical = |expr: Expr| -> Result<Arc<dyn PhysicalExpr>, SqlError> {
+                let expr = bind_expr_to_cell(expr, &cell, &data_types).map_err(failed)?;
+                create_physical_expr(&expr, &joined, &ExecutionProps::new(), &Default::default()).map_err(failed)
+            };
+            let mut set = Vec::new();
+            for (column, value) in assignments {
+                set.push((column, physical(plan_expr(value)?)?));
+            }
+            let condition = match action.selection {
+                Some(condition) => Some(physical(plan_expr(condition)?)?),
+                None => None,
+            };
+            Some(ConflictUpdate { set, condition, cell, input: Arc::clone(joined.inner()) })
+        }
+    };
+    Ok(Conflict { keys, update })
+}
+
+/// Unqualified names of the table's columns get `alias` in front.
+fn qualify(expr: &mut ast::Expr, table: &Table, alias: &str) {
+    struct Walk<'a>(&'a Table, &'a str);
+    impl VisitorMut for Walk<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if let ast::Expr::Identifier(ident) = expr {
+                let name = ident_text(ident);
+                if self.0.columns.iter().any(|c| c.name == name) {
+                    *expr = column_ref(self.1, &name);
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.visit(&mut Walk(table, alias));
+}
+
+/// What a write did.
+pub(crate) struct Written {
+    pub rows: u64,
+    /// Batches for RETURNING, already evaluated.
+    pub returned: Vec<RecordBatch>,
+}
+
+/// One execution of a write.
+pub(crate) struct WriteRun<'a> {
+    pub plan: &'a WritePlan,
+    pub state: &'a SessionState,
+    pub txn: &'a Transaction,
+    pub values: &'a [ScalarValue],
+    pub waiting: Waiting<'a>,
+    pub stop: &'a Arc<StopFlag>,
+    pub zone: Zone,
+}
+
+type DfResult<T> = datafusion::common::Result<T>;
+
+/// The table's columns of a source batch, brought to their types by the rules of assignment.
+fn typed(table: &Table, batch: &RecordBatch, zone: &Zone) -> DfResult<RecordBatch> {
+    let mut fields = Vec::with_capacity(table.columns.len());
+    let mut arrays = Vec::with_capacity(table.columns.len());
+    for (column, array) in table.columns.iter().zip(batch.columns()) {
+        arrays.push(assignment_cast(array, &column.ty, zone).map_err(|mut error| {
+            if error.column.is_none() {
+                error.column = Some(column.name.clone());
+            }
+            bridge::failure(error)
+        })?);
+        fields.push(types::arrow_field(&column.name, &column.ty, true));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?)
+}
+
+fn readers<'a>(table: &Table, batch: &'a RecordBatch) -> DfResult<Vec<DatumColumn<'a>>> {
+    table
+        .columns
+        .iter()
+        .zip(batch.columns())
+        .map(|(column, array)| DatumColumn::new(array.as_ref(), &column.ty).map_err(bridge::failure))
+        .collect()
+}
+
+fn datums<'a>(readers: &[DatumColumn<'a>], row: usize) -> DfResult<Vec<DatumRef<'a>>> {
+    readers.iter().map(|reader| reader.get(row).map_err(bridge::failure)).collect()
+}
+
+impl WriteRun<'_> {
+    /// Runs the statement to its end.
+    pub(crate) async fn run(&self) -> DfResult<Written> {
+        let view = self.txn.statement(StatementKind::BulkWrite).map_err(bridge::storage)?;
+        if let Some(returning) = &self.plan.returning {
+            returning.cell.set(self.values.to_vec());
+        }
+        if let Some(update) = self.plan.conflict.as_ref().and_then(|c| c.update.as_ref()) {
+            update.cell.set(self.values.to_vec());
+        }
+        let instance = self.plan.source.instance(self.state, self.values).await?;
+        let mut stream = instance.start(self.task(&view, None))?;
+        let mut out = Written { rows: 0, returned: Vec::new() };
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            match self.plan.op {
+                Op::Insert => self.insert(&batch, &mut out).await?,
+                Op::Update | Op::Delete => self.change(&batch, &view, &mut out).await?,
+            }
+            self.stop.check().map_err(bridge::failure)?;
+        }
+        drop(stream);
+        self.plan.source.give_back(instance);
+        Ok(out)
+    }
+
+    fn task(&self, view: &ReadView, target: Option<TargetRow>) -> Arc<datafusion::execution::TaskContext> {
+        let context = StatementContext { view: view.clone(), stop: Arc::clone(self.stop), target };
+        task_context(self.state, Arc::new(context))
+    }
+
+    async fn settle<T>(&self, attempt: impl FnMut() -> resurgam_base::Result<Attempt<T>>) -> DfResult<T> {
+        settle(&self.waiting, attempt).await.map_err(bridge::failure)
+    }
+
+    async fn insert(&self, batch: &RecordBatch, out: &mut Written) -> DfResult<()> {
+        let table = &self.plan.table;
+        let batch = &typed(table, batch, &self.zone)?;
+        let readers = readers(table, batch)?;
+        let mut kept: Vec<u32> = Vec::new();
+        let mut bulk = self.txn.bulk_insert(table);
+        for row in 0..batch.num_rows() {
+            let datums = datums(&readers, row)?;
+            match &self.plan.conflict {
+                None => {
+                    let result = match bulk.push(&datums) {
+                        Ok(Attempt::Done(())) => Ok(()),
+                        Ok(Attempt::Wait(wait)) => {
+                            self.waiting.wait(wait).await.map_err(bridge::failure)?;
+                            self.settle(|| bulk.push(&datums)).await
+                        }
+                        Err(error) => Err(bridge::row_error(error, table, &datums)),
+                    };
+                    result?;
+                    out.rows += 1;
+                    if self.plan.returning.is_some() {
+                        kept.push(row as u32);
+                    }
+                }
+                Some(conflict) => {
+                    if let Some(changed) = self.upsert(conflict, batch, row, &datums).await? {
+                        out.rows += 1;
+                        match changed {
+                            None => kept.push(row as u32),
+                            Some(updated) => {
+                                if let Some(returning) = &self.plan.returning {
+                                    self.flush_returning(returning, batch, &mut kept, out)?;
+                                    out.returned.push(returning.evaluate(&updated)?);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        bulk.finish();
+        if let Some(returning) = &self.plan.returning {
+            self.flush_returning(returning, batch, &mut kept, out)?;
+        }
+        Ok(())
+    }
+
+    fn flush_returning(
+        &self,
+        returning: &Returning,
+        batch: &RecordBatch,
+        kept: &mut Vec<u32>,
+        out: &mut Written,
+    ) -> DfResult<()> {
+        if kept.is_empty() {
+            return Ok(());
+        }
+        let rows = datafusion::arrow::compute::take_record_batch(batch, &UInt32Array::from(std::mem::take(kept)))?;
+        out.returned.push(returning.evaluate(&rows)?);
+        Ok(())
+    }
+
+    /// Inserts a row or handles its conflict. `None`: nothing done; `Some(None)`: inserted;
+    /// `Some(Some(row))`: updated to that row.
+    async fn upsert(
+        &self,
+        conflict: &Conflict,
+        batch: &RecordBatch,
+        row: usize,
+        datums: &[DatumRef<'_>],
+    ) -> DfResult<Option<Option<RecordBatch>>> {
+        let table = &self.plan.table;
+        loop {
+            if let Some((key, existing, seen)) = self.conflicting(conflict, datums)? {
+                let Some(update) = &conflict.update else { return Ok(None) };
+                let view = self.txn.statement(StatementKind::PointWrite).map_err(bridge::storage)?;
+                let Some(updated) = update.evaluate(table, &view, &existing, batch, row)? else { return Ok(None) };
+                let updated = typed(table, &updated, &self.zone)?;
+                let readers = readers(table, &updated)?;
+                let datums = datums(&readers, 0)?;
+                match self.settle(|| self.txn.update(table, &key, seen, &datums)).await? {
+                    Change::Done => return Ok(Some(Some(updated))),
+                    Change::SelfModified => {
+                        return Err(bridge::failure(
+                            SqlError::new("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time")
+                                .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values."),
+                        ));
+                    }
+                    Change::Changed | Change::Gone => continue,
+                }
+            }
+            match self.settle_insert(datums).await {
+                Ok(()) => return Ok(Some(None)),
+                Err(error) if error.kind() == ErrorKind::UniqueViolation => {
+                    // Someone was faster, or another constraint is in the way.
+                    if self.conflicting(conflict, datums)?.is_none() {
+                        return Err(bridge::row_error(error, table, datums));
+                    }
+                }
+                Err(error) => return Err(bridge::row_error(error, table, datums)),
+            }
+        }
+    }
+
+    async fn settle_insert(&self, datums: &[DatumRef<'_>]) -> resurgam_base::Result<()> {
+        loop {
+            match self.txn.insert(&self.plan.table, datums)? {
+                Attempt::Done(()) => return Ok(()),
+                Attempt::Wait(wait) => self.waiting.wait(wait).await.map_err(|error| {
+                    resurgam_base::Error::new(ErrorKind::Cancelled, error.message)
+                })?,
+            }
+        }
+    }
+
+    /// The newest row that has one of the handled keys in common with `datums`.
+    fn conflicting(&self, conflict: &Conflict, datums: &[DatumRef<'_>]) -> DfResult<Option<(Vec<u8>, RowBuf, Seen)>> {
+        let table = &self.plan.table;
+        let mut row = RowBuf::default();
+        for key in &conflict.keys {
+            let columns = key.map_or(&table.primary_key, |i| &table.indexes[i].columns);
+            let values: Vec<DatumRef<'_>> = columns.iter().map(|&c| datums[c]).collect();
+            if values.iter().any(|v| matches!(v, DatumRef::Null)) {
+                continue;
+            }
+            let mut clustered = Vec::new();
+            match key {
+                None => table.encode_key(&values, &mut clustered).map_err(bridge::storage)?,
+                Some(i) => {
+                    let mut encoded = Vec::new();
+                    table.encode_index_key(*i, &values, &mut encoded).map_err(bridge::storage)?;
+                    let view = self.txn.statement(StatementKind::PointWrite).map_err(bridge::storage)?;
+                    if !view.get_by_index(table, &table.indexes[*i], &encoded, &mut row).map_err(bridge::storage)? {
+                        continue;
+                    }
+                    clustered.extend_from_slice(row.raw().key);
+                }
+            }
+            if let Some(seen) = self.txn.latest(table, &clustered, &mut row).map_err(bridge::storage)? {
+                return Ok(Some((clustered, row, seen)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn change(&self, batch: &RecordBatch, view: &ReadView, out: &mut Written) -> DfResult<()> {
+        let table = &self.plan.table;
+        let keys = Arc::clone(batch.columns().last().ok_or_else(|| bridge::failure(SqlError::internal("no columns")))?);
+        let keys = Some(&keys)
+            .and_then(|array| array.as_any().downcast_ref::<BinaryArray>())
+            .ok_or_else(|| bridge::failure(SqlError::internal("a write without keys")))?;
+        let update = self.plan.op == Op::Update;
+        let typed_batch = if update { typed(table, batch, &self.zone)? } else { batch.clone() };
+        let readers = if update { readers(table, &typed_batch)? } else { Vec::new() };
+        let batch = &typed_batch;
+        let mut kept: Vec<u32> = Vec::new();
+        for row in 0..batch.num_rows() {
+            if keys.is_null(row) {
+                continue;
+            }
+            let key = keys.value(row);
+            let change = match self.plan.op {
+                Op::Update => {
+                    let datums = datums(&readers, row)?;
+                    settle(&self.waiting, || self.txn.update(table, key, Seen::Snapshot, &datums))
+                        .await
+                        .map_err(|error| bridge::row_failure(error, table, &datums))?
+                }
+                _ => self.settle(|| self.txn.delete(table, key, Seen::Snapshot)).await?,
+            };
+            match change {
+                Change::Done => {
+                    out.rows += 1;
+                    if self.plan.returning.is_some() {
+                        kept.push(row as u32);
+                    }
+                }
+                Change::Changed => {
+                    if let Some(rechecked) = self.recheck(key, view).await? {
+                        out.rows += 1;
+                        if let Some(returning) = &self.plan.returning {
+                            self.flush_returning(returning, batch, &mut kept, out)?;
+                            out.returned.push(returning.evaluate(&rechecked)?);
+                        }
+                    }
+                }
+                Change::Gone | Change::SelfModified => {}
+            }
+        }
+        if let Some(returning) = &self.plan.returning {
+            self.flush_returning(returning, batch, &mut kept, out)?;
+        }
+        Ok(())
+    }
+
+    /// Applies the statement to the newest version of one row; the source's batch if it qualified.
+    async fn recheck(&self, key: &[u8], view: &ReadView) -> DfResult<Option<RecordBatch>> {
+        let table = &self.plan.table;
+        loop {
+            let mut row = RowBuf::default();
+            let Some(seen) = self.txn.latest(table, key, &mut row).map_err(bridge::storage)? else { return Ok(None) };
+            let target = TargetRow { table: table.id, row: parking_lot::Mutex::new(Some(row)) };
+            let instance = self.plan.source.instance(self.state, self.values).await?;
+            let mut stream = instance.start(self.task(view, Some(target)))?;
+            let mut found = None;
+            while let Some(batch) = stream.next().await {
+                let batch = batch?;
+                if batch.num_rows() > 0 {
+                    found = Some(batch.slice(0, 1));
+                    break;
+                }
+            }
+            drop(stream);
+            self.plan.source.give_back(instance);
+            let Some(batch) = found else { return Ok(None) };
+            let batch = if self.plan.op == Op::Update { typed(table, &batch, &self.zone)? } else { batch };
+            let change = match self.plan.op {
+                Op::Update => {
+                    let readers = readers(table, &batch)?;
+                    let datums = datums(&readers, 0)?;
+                    settle(&self.waiting, || self.txn.update(table, key, seen, &datums))
+                        .await
+                        .map_err(|error| bridge::row_failure(error, table, &datums))?
+                }
+                _ => self.settle(|| self.txn.delete(table, key, seen)).await?,
+            };
+            match change {
+                Change::Done => return Ok(Some(batch)),
+                Change::Changed => {}
+                Change::Gone | Change::SelfModified => return Ok(None),
+            }
+        }
+    }
+}
+
+impl Returning {
+    fn evaluate(&self, rows: &RecordBatch) -> DfResult<RecordBatch> {
+        let columns = rows.columns()[..self.input.fields().len()].to_vec();
+        let fields: Vec<_> = self.input.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
+        let input = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
+        let arrays = self
+            .exprs
+            .iter()
+            .map(|expr| expr.evaluate(&input)?.into_array(input.num_rows()))
+            .collect::<DfResult<Vec<_>>>()?;
+        let fields: Vec<_> = self
+            .schema
+            .fields()
+            .iter()
+            .zip(&arrays)
+            .map(|(f, array)| f.as_ref().clone().with_nullable(true).with_data_type(array.data_type().clone()))
+            .collect();
+        Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
+    }
+}
+
+impl ConflictUpdate {
+    /// The row after the update; `None` if the condition does not hold.
+    fn evaluate(
+        &self,
+        table: &Arc<Table>,
+        view: &ReadView,
+        existing: &RowBuf,
+        batch: &RecordBatch,
+        row: usize,
+    ) -> DfResult<Option<RecordBatch>> {
+        let mut columns = bridge::RowColumns::new(table, view);
+        let mut arrays = Vec::with_capacity(table.columns.len() * 2);
+        for column in 0..table.columns.len() {
+            arrays.push(columns.array(column, std::iter::once(existing.raw()))?);
+        }
+        let mut result = arrays.clone();
+        let proposed = batch.slice(row, 1);
+        arrays.extend(proposed.columns().iter().cloned());
+        let fields: Vec<_> = self.input.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
+        let input = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
+        if let Some(condition) = &self.condition {
+            let holds = condition.evaluate(&input)?.into_array(1)?;
+            if ScalarValue::try_from_array(&holds, 0)? != ScalarValue::Boolean(Some(true)) {
+                return Ok(None);
+            }
+        }
+        for (column, expr) in &self.set {
+            result[*column] = expr.evaluate(&input)?.into_array(1)?;
+        }
+        let fields: Vec<_> = table
+            .columns
+            .iter()
+            .zip(&result)
+            .map(|(column, array)| ArrowField::new(&column.name, array.data_type().clone(), true))
+            .collect();
+        Ok(Some(RecordBatch::try_new(Arc::new(Schema::new(fields)), result)?))
+    }
+}
