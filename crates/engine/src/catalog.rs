@@ -273,6 +273,7 @@ impl Transaction {
             xid: context.xid,
             caps: inner.options.versions,
             trust: true,
+            prior: std::cell::RefCell::default(),
         };
         let result = f(&writer, inner.catalog.tree)?;
         let mut state = self.0.state.lock();

@@ -89,18 +89,21 @@ impl Transaction {
         let key_columns = spec.primary_key.as_ref().map(|(_, c)| c.clone()).unwrap_or_default();
         check_positions(&key_columns, spec.columns.len())?;
         let id = self.0.db.inner().next_object();
-        attempt!(self.claim_name(&spec.schema, &spec.name, id, false));
         let primary_key_name = spec.primary_key.as_ref().map(|(n, _)| n.clone()).unwrap_or_default();
-        if !primary_key_name.is_empty() {
-            attempt!(self.claim_name(&spec.schema, &primary_key_name, id, true));
+        for index in &spec.indexes {
+            check_positions(&index.columns, spec.columns.len())?;
         }
+        let mut names = vec![(spec.name.as_str(), false)];
+        names.extend((!primary_key_name.is_empty()).then_some((primary_key_name.as_str(), true)));
+        names.extend(spec.indexes.iter().map(|i| (i.name.as_str(), true)));
+        attempt!(self.claim_names(&spec.schema, &names, id));
         let mut parts = Parts {
             id,
             schema: spec.schema.clone(),
             name: spec.name.clone(),
             columns: spec.columns.iter().map(column_of).collect(),
             primary_key: key_columns,
-            primary_key_name,
+            primary_key_name: primary_key_name.clone(),
             indexes: Vec::new(),
             tree: self.new_tree()?,
             generation: 1,
@@ -108,12 +111,23 @@ impl Transaction {
         };
         place(&mut parts);
         for index in &spec.indexes {
-            check_positions(&index.columns, spec.columns.len())?;
             let index_id = self.0.db.inner().next_object();
-            attempt!(self.claim_name(&spec.schema, &index.name, id, true));
             parts.indexes.push(index_of(index_id, index, self.new_tree()?));
         }
         self.store_definition(&parts, None).map(Attempt::Done)
+    }
+
+    /// Takes several names, or none of them if one has to be waited for.
+    fn claim_names(&self, schema: &str, names: &[(&str, bool)], id: u32) -> Result<Attempt<()>> {
+        for (at, (name, is_index)) in names.iter().enumerate() {
+            if let Attempt::Wait(wait) = self.claim_name(schema, name, id, *is_index)? {
+                for (taken, _) in &names[..at] {
+                    self.release_name(schema, taken)?;
+                }
+                return Ok(Attempt::Wait(wait));
+            }
+        }
+        Ok(Attempt::Done(()))
     }
 
     /// Drops a table.

@@ -45,6 +45,7 @@ impl Transaction {
             xid: context.xid,
             caps: inner.options.versions,
             trust,
+            prior: std::cell::RefCell::default(),
         }
     }
 
@@ -178,12 +179,7 @@ impl Transaction {
         } else {
             table.key_of_row(new_row, || Ok(0), &mut new_key)?;
         }
-        let simple = table.indexes.is_empty() && new_key == key && !table.may_hold_external();
         let encoded = self.encode_value(table, new_row, context.xid)?;
-        if simple {
-            let outcome = self.writer(&context, false).update(table.tree, key, &encoded.bytes, seen)?;
-            return self.changed(&context, outcome);
-        }
         let steps = self.update_steps(table, &context, key, seen, new_row, &new_key, &encoded.bytes);
         if !matches!(steps, Ok(Steps::Done)) {
             self.discard(&encoded.written)?;
@@ -198,17 +194,19 @@ impl Transaction {
 
     fn update_steps(&self, table: &Arc<Table>, context: &WriteContext, key: &[u8], seen: Seen, new_row: &[DatumRef<'_>], new_key: &[u8], value: &[u8]) -> Result<Steps> {
         let writer = self.writer(context, false);
-        // The row as it is now, for its index entries and large values; the write checks
-        // that it is the one that was seen.
-        let mut old = RowBuf::default();
-        if self.newest_row(table, key, context, &mut old)?.is_none() {
-            let outcome = writer.delete_check(table.tree, key, seen)?;
-            return Ok(step_of(outcome));
-        }
         let moved = new_key != key;
         let outcome = if moved { writer.delete(table.tree, key, seen)? } else { writer.update(table.tree, key, value, seen)? };
         if outcome != Outcome::Done {
             return Ok(step_of(outcome));
+        }
+        let old = RowBuf { key: key.to_vec(), value: writer.prior.take() };
+        if !moved && table.indexes.is_empty() {
+            if table.may_hold_external() {
+                let kept = table.externals(new_row);
+                let gone = table.externals_of_value(&old.value)?;
+                self.drop_externals(context, gone.into_iter().filter(|p| !kept.contains(p)))?;
+            }
+            return Ok(Steps::Done);
         }
         let old_row = table.all_columns(old.raw())?;
         if moved {
@@ -257,11 +255,10 @@ impl Transaction {
             return Ok(Attempt::Wait(wait));
         }
         let context = self.write_context()?;
-        let plain = table.indexes.is_empty() && !table.may_hold_external();
-        let mut old = RowBuf::default();
-        let found = !plain && self.newest_row(table, key, &context, &mut old)?.is_some();
-        let outcome = self.writer(&context, false).delete(table.tree, key, seen)?;
-        if outcome == Outcome::Done && found {
+        let writer = self.writer(&context, false);
+        let outcome = writer.delete(table.tree, key, seen)?;
+        if outcome == Outcome::Done && (!table.indexes.is_empty() || table.may_hold_external()) {
+            let old = RowBuf { key: key.to_vec(), value: writer.prior.take() };
             let old_row = table.all_columns(old.raw())?;
             self.delete_entries(table, &context, &old_row, key, None)?;
             self.drop_externals(&context, table.externals(&old_row).into_iter())?;
@@ -484,6 +481,19 @@ impl Table {
     }
     fn may_hold_external(&self) -> bool {
         self.value_types.iter().any(|t| t.fixed_width().is_none())
+    }
+    /// Large values that an encoded value refers to.
+    fn externals_of_value(&self, value: &[u8]) -> Result<Vec<PageId>> {
+        let view = self.layout.view(value)?;
+        let mut found = Vec::new();
+        for (at, ty) in self.value_types.iter().enumerate() {
+            if ty.fixed_width().is_none() {
+                if let DatumRef::External(external) = view.column(at)? {
+                    found.push(external.page);
+                }
+            }
+        }
+        Ok(found)
     }
     fn externals(&self, row: &[DatumRef<'_>]) -> Vec<PageId> {
         row.iter()

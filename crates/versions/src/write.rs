@@ -77,6 +77,8 @@ pub struct RowWriter<'a> {
     /// The caller knows the row to be its to change (index entries of a row that it holds,
     /// taking back its own writes): no check against the view.
     pub trust: bool,
+    /// After [`Outcome::Done`] of an update or delete: the value that was there before.
+    pub prior: std::cell::RefCell<Vec<u8>>,
 }
 
 enum Step {
@@ -155,7 +157,11 @@ impl RowWriter<'_> {
         if let Some(outcome) = self.conflict(&prior, action, seen) {
             return Ok(Step::Finished(outcome));
         }
-        self.replace(tree, page, slot, key, action, prior)
+        let step = self.replace(tree, page, slot, key, action, &prior)?;
+        if matches!(step, Step::Finished(Outcome::Done)) {
+            *self.prior.borrow_mut() = prior.value;
+        }
+        Ok(step)
     }
 
     /// Why the action cannot go ahead on `prior` now.
@@ -192,7 +198,7 @@ impl RowWriter<'_> {
     }
 
     /// Builds the new record over `prior` and puts it in place.
-    fn replace(&self, tree: Tree, page: WriteGuard<'_>, slot: SlotId, key: &[u8], action: Action<'_>, prior: Version) -> Result<Step> {
+    fn replace(&self, tree: Tree, page: WriteGuard<'_>, slot: SlotId, key: &[u8], action: Action<'_>, prior: &Version) -> Result<Step> {
         let (ghost, value): (bool, &[u8]) = match action {
             Action::Insert(v) | Action::Update(v) => (false, v),
             Action::Delete => (true, &prior.value),
@@ -202,7 +208,7 @@ impl RowWriter<'_> {
             xid.is_none() || matches!(self.view.txs.status(xid), Status::Committed(ts) if ts <= horizon)
         };
         if prior.xid == self.xid {
-            return self.replace_own(tree, page, slot, key, ghost, value, &prior);
+            return self.replace_own(tree, page, slot, key, ghost, value, prior);
         }
         let prior_for_all = seen_by_all(prior.xid);
         if prior_for_all && prior.ghost {

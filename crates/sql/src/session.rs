@@ -1,0 +1,883 @@
+//! A session: its transaction, prepared statements and portals, and how statements run.
+//!
+//! Transaction states, as PostgreSQL has them:
+//! ```text
+//! Idle --statement--> implicit --end of Query / Sync--> Idle
+//! Idle --BEGIN--> block --COMMIT/ROLLBACK--> Idle
+//! block --error--> failed --COMMIT/ROLLBACK--> Idle
+//! ```
+//! A failed block has given its locks back already: the engine's transaction is rolled back
+//! at the error. Results of an autocommitted statement are handed out only after its commit is
+//! durable (or at once with `synchronous_commit = off`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use datafusion::common::ScalarValue;
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::sqlparser::ast::Statement;
+use parking_lot::Mutex;
+use resurgam_engine::{Durability, Isolation, StatementKind, Transaction};
+use tokio::time::Instant;
+
+use crate::context::{StatementContext, StopFlag};
+use crate::database::{CancelHandle, SessionOptions, SqlDatabase};
+use crate::lexer::{self, Literal};
+use crate::pg::context::PgContext;
+use crate::pg::decode::decode_param;
+use crate::pg::encode::{RowEncoder, TextStyle};
+use crate::pg::errors;
+use crate::planner::{self, Names, task_context};
+use crate::settings::Variables;
+use crate::shared::{SessionShared, now};
+use crate::statement::{self, Kind, Prepared};
+use crate::stream::{ActiveRows, RowStream, guarded};
+use crate::wait::Waiting;
+use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag, TransactionStatus};
+use crate::write::{Op, WritePlan, WriteRun};
+
+/// Statements that belong to one session, kept by text.
+const LOCAL_MAX: usize = 256;
+
+/// The open transaction.
+pub(crate) struct Open {
+    pub txn: Transaction,
+    /// Begun by BEGIN.
+    pub block: bool,
+    pub read_only: bool,
+    /// A statement has run: its isolation is fixed.
+    pub used: bool,
+}
+
+/// One connection's state; see the module's head.
+pub struct Session {
+    pub(crate) db: Arc<SqlDatabase>,
+    pub(crate) shared: Arc<SessionShared>,
+    pub(crate) cx: Arc<dyn PgContext>,
+    state: Option<Arc<SessionState>>,
+    pub(crate) open: Option<Open>,
+    /// A block that failed and waits for its end.
+    pub(crate) failed: bool,
+    pub(crate) statements: HashMap<String, Named>,
+    portals: HashMap<String, Portal>,
+    local: HashMap<(String, Vec<u32>), Arc<Prepared>>,
+    notices: Vec<SqlError>,
+}
+
+/// A prepared statement by name.
+pub(crate) struct Named {
+    pub prepared: Arc<Prepared>,
+    pub declared: Vec<u32>,
+    /// Made by SQL's PREPARE.
+    pub from_sql: bool,
+}
+
+struct Portal {
+    prepared: Arc<Prepared>,
+    values: Vec<ScalarValue>,
+    formats: Vec<Format>,
+    running: Option<ActiveRows>,
+    done: bool,
+}
+
+/// One statement of a simple query.
+pub struct SimpleStatement(Simple);
+
+enum Simple {
+    /// Planned before; literals as parameters.
+    Ready { prepared: Arc<Prepared>, literals: Vec<Literal> },
+    /// To be planned with its literals lifted, or as it is if that fails.
+    Lifted { text: String, oids: Vec<u32>, literals: Vec<Literal>, original: String },
+    /// To be planned as it is.
+    Text(String),
+    /// Part of a string of several statements.
+    Parsed { statement: Box<Statement>, text: Arc<str> },
+}
+
+impl Session {
+    pub(crate) fn new(db: Arc<SqlDatabase>, options: SessionOptions, pid: i32) -> Result<Self, SqlError> {
+        let mut variables = Variables::new(&db.settings);
+        variables.set_default("session_authorization", options.user.clone());
+        if !options.application_name.is_empty() {
+            variables.start("application_name", &options.application_name)?;
+        }
+        for (name, value) in &options.params {
+            variables.start(name, value)?;
+        }
+        let shared = Arc::new(SessionShared {
+            database: Arc::downgrade(&db),
+            database_name: options.database,
+            user: options.user,
+            pid,
+            client_addr: options.client_addr,
+            started: now(),
+            stop: Arc::<StopFlag>::default(),
+            variables: Mutex::new(variables),
+            txn: Mutex::new(None),
+            transaction_start: Default::default(),
+            statement_start: Default::default(),
+            state: Mutex::new(("idle", Arc::from(""))),
+        });
+        let cx: Arc<dyn PgContext> = Arc::clone(&shared) as _;
+        Ok(Self {
+            db,
+            shared,
+            cx,
+            state: None,
+            open: None,
+            failed: false,
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            local: HashMap::new(),
+            notices: Vec::new(),
+        })
+    }
+
+    /// `I`, `T` or `E` of `ReadyForQuery`.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        match &self.open {
+            _ if self.failed => TransactionStatus::Failed,
+            Some(open) if open.block => TransactionStatus::InTransaction,
+            _ => TransactionStatus::Idle,
+        }
+    }
+
+    /// Stops this session's running statement from another task.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        CancelHandle(Arc::clone(&self.shared.stop))
+    }
+
+    /// Notices since the last call.
+    pub fn take_notices(&mut self) -> Vec<SqlError> {
+        if self.notices.is_empty() { Vec::new() } else { std::mem::take(&mut self.notices) }
+    }
+
+    /// Reported parameters that changed since the last call.
+    pub fn take_parameter_changes(&mut self) -> Vec<(String, String)> {
+        self.shared.variables.lock().take_changes()
+    }
+
+    /// Reported parameters and their values, for the start of a connection.
+    pub fn reported_parameters(&self) -> Vec<(String, String)> {
+        self.shared.variables.lock().reported()
+    }
+
+    /// Longest time that the session may sit idle inside a transaction.
+    pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
+        let timeout = self.shared.variables.lock().idle_timeout;
+        (!timeout.is_zero()).then_some(timeout)
+    }
+
+    pub(crate) fn notice(&mut self, notice: SqlError) {
+        self.notices.push(notice);
+    }
+
+    pub(crate) fn state(&mut self) -> Result<Arc<SessionState>, SqlError> {
+        if let Some(state) = &self.state {
+            return Ok(Arc::clone(state));
+        }
+        let state = planner::session_state(&self.db.runtime, &self.cx)
+            .map_err(|error| errors::from_datafusion(error, ""))?;
+        let state = Arc::new(state);
+        self.state = Some(Arc::clone(&state));
+        Ok(state)
+    }
+
+    // ---- transactions ----
+
+    /// The open transaction, begun if there is none.
+    #[inline]
+    pub(crate) fn transaction(&mut self) -> &mut Open {
+        if self.open.is_none() {
+            let (isolation, read_only) = {
+                let variables = self.shared.variables.lock();
+                (
+                    isolation_of(&variables.get("default_transaction_isolation").unwrap_or_default()),
+                    variables.get("default_transaction_read_only").as_deref() == Some("on"),
+                )
+            };
+            self.begin(isolation, read_only, false);
+        }
+        match &mut self.open {
+            Some(open) => open,
+            None => unreachable!("just begun"),
+        }
+    }
+
+    pub(crate) fn begin(&mut self, isolation: Isolation, read_only: bool, block: bool) {
+        let txn = self.db.engine.begin(isolation);
+        *self.shared.txn.lock() = Some(txn.clone());
+        self.shared.transaction_start.store(now(), Ordering::Relaxed);
+        self.open = Some(Open { txn, block, read_only, used: false });
+    }
+
+    /// Commits what is open, if anything, and waits until it is durable.
+    pub(crate) async fn commit(&mut self) -> Result<(), SqlError> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        *self.shared.txn.lock() = None;
+        let durability = {
+            let mut variables = self.shared.variables.lock();
+            let durability = if variables.synchronous { Durability::Sync } else { Durability::Async };
+            variables.end_transaction(true);
+            durability
+        };
+        self.close_portals();
+        let ticket = open.txn.commit(durability)?;
+        drop(open);
+        ticket.await?;
+        Ok(())
+    }
+
+    /// Rolls back what is open, if anything.
+    pub(crate) fn roll_back(&mut self) {
+        *self.shared.txn.lock() = None;
+        if let Some(open) = self.open.take() {
+            if let Err(error) = open.txn.rollback() {
+                tracing::error!(%error, "rollback failed");
+            }
+            self.shared.variables.lock().end_transaction(false);
+        }
+        self.close_portals();
+    }
+
+    fn close_portals(&mut self) {
+        if !self.portals.is_empty() {
+            self.portals.clear();
+        }
+    }
+
+    /// A statement failed: the transaction is rolled back; a block waits for its end.
+    pub(crate) fn statement_failed(&mut self) {
+        self.shared.stop.end();
+        let block = self.open.as_ref().is_some_and(|open| open.block);
+        self.roll_back();
+        self.failed |= block;
+    }
+
+    /// A statement succeeded; commits if it was a transaction of its own.
+    pub(crate) async fn statement_done(&mut self, autocommit: bool) -> Result<(), SqlError> {
+        self.shared.stop.end();
+        if autocommit && self.open.as_ref().is_some_and(|open| !open.block) {
+            self.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// The server tells of a failure that this layer did not see.
+    pub fn error_occurred(&mut self) {
+        self.statement_failed();
+    }
+
+    fn refuse_if_failed(&self, kind: &Kind) -> Result<(), SqlError> {
+        if !self.failed {
+            return Ok(());
+        }
+        match kind {
+            Kind::Utility(statement) if crate::utility::ends_transaction(statement) => Ok(()),
+            _ => Err(aborted()),
+        }
+    }
+
+    // ---- planning ----
+
+    /// The statement of that text, planned now or before.
+    pub(crate) fn prepare_text(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>, SqlError> {
+        if let Some(found) = self.kept(text, declared) {
+            return Ok(found);
+        }
+        let statement = statement::parse_one(text)?;
+        self.plan(statement, text, declared, true)
+    }
+
+    fn own_catalog(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.txn.has_catalog_changes())
+    }
+
+    fn kept(&self, text: &str, declared: &[u32]) -> Option<Arc<Prepared>> {
+        if self.own_catalog() {
+            return None;
+        }
+        let version = self.db.engine.catalog_version();
+        if let Some(found) = self.db.statements.get(text, declared, version) {
+            return Some(found);
+        }
+        if self.local.is_empty() {
+            return None;
+        }
+        let found = self.local.get(&(text.to_owned(), declared.to_vec()))?;
+        (found.catalog_version == version).then(|| Arc::clone(found))
+    }
+
+    fn plan(
+        &mut self,
+        statement: Option<Statement>,
+        text: &str,
+        declared: &[u32],
+        keep: bool,
+    ) -> Result<Arc<Prepared>, SqlError> {
+        if self.failed && !statement.as_ref().is_some_and(crate::utility::ends_transaction) {
+            return Err(aborted());
+        }
+        let planned = matches!(
+            statement,
+            Some(Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Explain { .. })
+        );
+        if !planned {
+            let mut prepared = Prepared {
+                text: Arc::from(text),
+                kind: Kind::Empty,
+                param_oids: Arc::new([]),
+                fields: None,
+                catalog_version: self.db.engine.catalog_version(),
+                shareable: false,
+            };
+            if let Some(statement) = statement {
+                prepared.fields = self.utility_fields(&statement)?;
+                prepared.kind = Kind::Utility(Box::new(statement));
+            }
+            return Ok(Arc::new(prepared));
+        }
+        let state = self.state()?;
+        let version = self.db.engine.catalog_version();
+        let cx = Arc::clone(&self.cx);
+        let txn = self.transaction().txn.clone();
+        let names = Names { state: &state, txn: &txn, cx: &cx };
+        let prepared = Arc::new(statement::prepare(&names, statement, text, declared, version)?);
+        if keep && !txn.has_catalog_changes() && self.db.engine.catalog_version() == version {
+            if prepared.shareable {
+                self.db.statements.put(text, declared, &prepared);
+            } else if !matches!(prepared.kind, Kind::Explain { .. }) {
+                if self.local.len() >= LOCAL_MAX {
+                    self.local.clear();
+                }
+                self.local.insert((text.to_owned(), declared.to_vec()), Arc::clone(&prepared));
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// The statement planned against the present catalog.
+    fn current(&mut self, prepared: Arc<Prepared>, declared: &[u32]) -> Result<Arc<Prepared>, SqlError> {
+        let planned = !matches!(prepared.kind, Kind::Utility(_) | Kind::Empty);
+        if planned && (self.own_catalog() || prepared.catalog_version != self.db.engine.catalog_version()) {
+            let text = Arc::clone(&prepared.text);
+            return self.prepare_text(&text, declared);
+        }
+        Ok(prepared)
+    }
+
+    // ---- simple protocol ----
+
+    /// Splits a simple query into statements; nothing runs yet. A text whose form is known
+    /// is not parsed.
+    ///
+    /// # Errors
+    /// `42601` with a position.
+    pub fn split(&mut self, sql: &str) -> Result<Vec<SimpleStatement>, SqlError> {
+        let lifted = lexer::lift(sql).filter(|lifted| !lifted.literals.is_empty());
+        if let Some(lifted) = lifted {
+            if !self.own_catalog() {
+                let version = self.db.engine.catalog_version();
+                if let Some(prepared) = self.db.statements.get(&lifted.text, &lifted.oids, version) {
+                    return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: lifted.literals })]);
+                }
+            }
+            if let Some(prepared) = self.kept(sql, &[]) {
+                return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: vec![] })]);
+            }
+            return Ok(vec![SimpleStatement(Simple::Lifted {
+                text: lifted.text,
+                oids: lifted.oids,
+                literals: lifted.literals,
+                original: sql.to_owned(),
+            })]);
+        }
+        if let Some(prepared) = self.kept(sql, &[]) {
+            return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: vec![] })]);
+        }
+        if lexer::is_single(sql) {
+            return Ok(vec![SimpleStatement(Simple::Text(sql.to_owned()))]);
+        }
+        let text: Arc<str> = Arc::from(sql);
+        Ok(statement::parse(sql)?
+            .into_iter()
+            .map(|statement| {
+                SimpleStatement(Simple::Parsed { statement: Box::new(statement), text: Arc::clone(&text) })
+            })
+            .collect())
+    }
+
+    /// Runs one statement of a simple query. `last`: it is the last of its string, so what
+    /// it and its predecessors did outside of BEGIN is committed.
+    ///
+    /// # Errors
+    /// The statement's; the transaction has then failed and the rest must not run.
+    pub async fn execute_simple(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
+        let result = self.run_simple(simple, last).await;
+        if result.is_err() {
+            self.statement_failed();
+        }
+        result
+    }
+
+    async fn run_simple(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
+        let (prepared, literals) = match simple.0 {
+            Simple::Ready { prepared, literals } => (prepared, literals),
+            Simple::Lifted { text, oids, literals, original } => match self.prepare_text(&text, &oids) {
+                Ok(prepared) if prepared.shareable && prepared.param_oids.len() == literals.len() => {
+                    (prepared, literals)
+                }
+                _ => {
+                    // Any failure is told in terms of the text that the user wrote.
+                    let statement = statement::parse(&original)?;
+                    if statement.len() != 1 {
+                        return Err(SqlError::syntax("cannot run several statements here"));
+                    }
+                    let prepared = self.plan(statement.into_iter().next(), &original, &[], true)?;
+                    (prepared, vec![])
+                }
+            },
+            Simple::Text(text) => (self.prepare_text(&text, &[])?, vec![]),
+            Simple::Parsed { statement, text } => (self.plan(Some(*statement), &text, &[], false)?, vec![]),
+        };
+        let prepared = self.current_lifted(prepared, &literals)?;
+        let zone = self.zone_if_needed(&prepared);
+        let mut values = Vec::with_capacity(literals.len());
+        for (literal, &oid) in literals.iter().zip(prepared.param_oids.iter()) {
+            values.push(decode_param(oid, Format::Text, Some(literal.text.as_bytes()), &zone)?);
+        }
+        if values.len() < prepared.param_oids.len() {
+            return Err(SqlError::new("42P02", format!("there is no parameter ${}", values.len() + 1)));
+        }
+        self.run(&prepared, values, &[], 0, None, last).await
+    }
+
+    fn current_lifted(&mut self, prepared: Arc<Prepared>, literals: &[Literal]) -> Result<Arc<Prepared>, SqlError> {
+        if literals.is_empty() {
+            return self.current(prepared, &[]);
+        }
+        let oids: Vec<u32> = literals.iter().map(|literal| literal.oid).collect();
+        self.current(prepared, &oids)
+    }
+
+    fn zone_if_needed(&self, prepared: &Prepared) -> crate::pg::datetime::Zone {
+        if prepared.param_oids.is_empty() { Default::default() } else { self.shared.variables.lock().zone }
+    }
+
+    // ---- extended protocol ----
+
+    /// Parse: plans a statement and keeps it under `name` (empty: until the next).
+    ///
+    /// # Errors
+    /// As the statement deserves; `42P05` for a name in use.
+    pub async fn parse(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<(), SqlError> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            self.statement_failed();
+            return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
+        }
+        match self.prepare_text(sql, param_types) {
+            Ok(prepared) => {
+                let named = Named { prepared, declared: param_types.to_vec(), from_sql: false };
+                self.statements.insert(name.to_owned(), named);
+                Ok(())
+            }
+            Err(error) => {
+                self.statement_failed();
+                Err(error)
+            }
+        }
+    }
+
+    fn named(&self, name: &str) -> Result<&Named, SqlError> {
+        self.statements.get(name).ok_or_else(|| {
+            if name.is_empty() {
+                SqlError::new("26000", "unnamed prepared statement does not exist")
+            } else {
+                SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"))
+            }
+        })
+    }
+
+    /// Describe of a statement: parameter types and result columns.
+    ///
+    /// # Errors
+    /// `26000`.
+    pub fn describe_statement(&mut self, name: &str) -> Result<(Vec<u32>, Option<Arc<[Field]>>), SqlError> {
+        let named = self.named(name)?;
+        let (prepared, declared) = (Arc::clone(&named.prepared), named.declared.clone());
+        if self.failed && prepared.fields.is_some() {
+            return Err(aborted());
+        }
+        let prepared = self.current(prepared, &declared)?;
+        Ok((prepared.param_oids.to_vec(), prepared.fields.clone()))
+    }
+
+    /// Bind: a portal from a statement and values.
+    ///
+    /// # Errors
+    /// `26000`, `08P01` for a wrong number of values, `22P02`… for bad ones, `25P02`.
+    pub async fn bind(
+        &mut self,
+        portal: &str,
+        statement: &str,
+        params: Vec<Option<Bytes>>,
+        param_formats: &[Format],
+        result_formats: &[Format],
+    ) -> Result<(), SqlError> {
+        let bound = self.make_portal(statement, params, param_formats, result_formats);
+        match bound {
+            Ok(bound) if portal.is_empty() || !self.portals.contains_key(portal) => {
+                self.portals.insert(portal.to_owned(), bound);
+                Ok(())
+            }
+            Ok(_) => {
+                self.statement_failed();
+                Err(SqlError::new("42P03", format!("cursor \"{portal}\" already exists")))
+            }
+            Err(error) => {
+                self.statement_failed();
+                Err(error)
+            }
+        }
+    }
+
+    fn make_portal(
+        &mut self,
+        statement: &str,
+        params: Vec<Option<Bytes>>,
+        param_formats: &[Format],
+        result_formats: &[Format],
+    ) -> Result<Portal, SqlError> {
+        let named = self.named(statement)?;
+        let mut prepared = Arc::clone(&named.prepared);
+        if prepared.catalog_version != self.db.engine.catalog_version() || self.own_catalog() {
+            let declared = named.declared.clone();
+            prepared = self.current(prepared, &declared)?;
+            if let Some(named) = self.statements.get_mut(statement) {
+                named.prepared = Arc::clone(&prepared);
+            }
+        }
+        self.refuse_if_failed(&prepared.kind)?;
+        let wanted = prepared.param_oids.len();
+        if params.len() != wanted {
+            return Err(SqlError::new(
+                "08P01",
+                format!(
+                    "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {wanted}",
+                    params.len()
+                ),
+            ));
+        }
+        if param_formats.len() > 1 && param_formats.len() != params.len() {
+            return Err(SqlError::new(
+                "08P01",
+                format!(
+                    "bind message has {} parameter formats but {} parameters",
+                    param_formats.len(),
+                    params.len()
+                ),
+            ));
+        }
+        let zone = self.zone_if_needed(&prepared);
+        let mut values = Vec::with_capacity(wanted);
+        for (i, (value, &oid)) in params.iter().zip(prepared.param_oids.iter()).enumerate() {
+            let format = match param_formats {
+                [] => Format::Text,
+                [one] => *one,
+                many => many[i],
+            };
+            values.push(decode_param(oid, format, value.as_deref(), &zone)?);
+        }
+        Ok(Portal { prepared, values, formats: result_formats.to_vec(), running: None, done: false })
+    }
+
+    fn portal(&mut self, name: &str) -> Result<&mut Portal, SqlError> {
+        self.portals
+            .get_mut(name)
+            .ok_or_else(|| SqlError::new("34000", format!("portal \"{name}\" does not exist")))
+    }
+
+    /// Describe of a portal: result columns and the formats that Bind asked for.
+    ///
+    /// # Errors
+    /// `34000`.
+    pub fn describe_portal(&mut self, portal: &str) -> Result<(Option<Arc<[Field]>>, Vec<Format>), SqlError> {
+        let portal = self.portal(portal)?;
+        Ok((portal.prepared.fields.clone(), portal.formats.clone()))
+    }
+
+    /// Execute: runs a portal, for at most `max_rows` rows (0: all).
+    ///
+    /// # Errors
+    /// The statement's; the transaction has then failed.
+    pub async fn execute(&mut self, portal: &str, max_rows: usize) -> Result<Execution, SqlError> {
+        let result = self.run_portal(portal, max_rows).await;
+        if result.is_err() {
+            self.statement_failed();
+        }
+        result
+    }
+
+    async fn run_portal(&mut self, name: &str, max_rows: usize) -> Result<Execution, SqlError> {
+        let portal = self.portal(name)?;
+        let prepared = Arc::clone(&portal.prepared);
+        if let Some(active) = portal.running.take() {
+            let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+            self.shared.stop.begin();
+            return self.rows(active, fields, max_rows, Some(name.to_owned()), false).await;
+        }
+        if portal.done {
+            if prepared.fields.is_none() {
+                return Err(SqlError::new("55000", format!("portal \"{name}\" cannot be run")));
+            }
+            let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+            return Ok(Execution::Rows { fields, first: None, rows: None, tag: Tag::Count("SELECT", 0) });
+        }
+        portal.done = true;
+        let values = std::mem::take(&mut portal.values);
+        let formats = portal.formats.clone();
+        let portal = (max_rows > 0).then(|| name.to_owned());
+        self.run(&prepared, values, &formats, max_rows, portal, false).await
+    }
+
+    /// Keeps the rest of a portal's rows for its next execution.
+    pub(crate) fn suspend(&mut self, portal: &str, active: ActiveRows) {
+        self.shared.stop.end();
+        if let Some(portal) = self.portals.get_mut(portal) {
+            portal.running = Some(active);
+        }
+    }
+
+    /// Sync: ends what ran outside of BEGIN, by committing it.
+    ///
+    /// # Errors
+    /// That of the commit.
+    pub async fn sync(&mut self) -> Result<(), SqlError> {
+        match &self.open {
+            Some(open) if !open.block => self.commit().await,
+            Some(_) => Ok(()),
+            None => {
+                self.close_portals();
+                Ok(())
+            }
+        }
+    }
+
+    /// Close of a statement; unknown names are no error.
+    pub fn close_statement(&mut self, name: &str) {
+        self.statements.remove(name);
+    }
+
+    /// Close of a portal; unknown names are no error.
+    pub fn close_portal(&mut self, name: &str) {
+        self.portals.remove(name);
+    }
+
+    // ---- running ----
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let timeout = self.shared.variables.lock().statement_timeout;
+        (!timeout.is_zero()).then(|| Instant::now() + timeout)
+    }
+
+    pub(crate) fn style(&self) -> TextStyle {
+        TextStyle::of(&self.cx)
+    }
+
+    pub(crate) async fn run(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        values: Vec<ScalarValue>,
+        formats: &[Format],
+        max_rows: usize,
+        portal: Option<String>,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        self.refuse_if_failed(&prepared.kind)?;
+        self.shared.stop.begin();
+        self.shared.statement_start.store(now(), Ordering::Relaxed);
+        match &prepared.kind {
+            Kind::Empty => Ok(Execution::Empty),
+            Kind::Query(query) => {
+                let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+                if let Some(fast) = &query.fast
+                    && let Some(chunk) = self.fast_select(fast, &values, formats, &query.schema)?
+                {
+                    self.statement_done(autocommit).await?;
+                    let rows = chunk.len() as u64;
+                    return Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Count("SELECT", rows) });
+                }
+                let state = self.state()?;
+                let deadline = self.deadline();
+                let style = self.style();
+                let stop = Arc::clone(&self.shared.stop);
+                let open = self.transaction();
+                open.used = true;
+                let view = open.txn.statement(StatementKind::Read)?;
+                let failed = |error| errors::from_datafusion(error, &prepared.text);
+                let instance = query.plan.instance(&state, &values).await.map_err(failed)?;
+                let context = StatementContext { view, stop: Arc::clone(&stop), target: None };
+                let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
+                let active = ActiveRows::new(
+                    stream,
+                    instance,
+                    Arc::clone(prepared),
+                    &query.schema,
+                    formats,
+                    &style,
+                    stop,
+                    deadline,
+                )?;
+                self.rows(active, fields, max_rows, portal, autocommit).await
+            }
+            Kind::Write(plan) => self.write(prepared, plan, values, formats, autocommit).await,
+            Kind::Explain { analyze, verbose, inner } => {
+                let lines = self.explain(inner, values, *analyze, *verbose).await?;
+                let chunk = text_rows(&lines);
+                self.statement_done(autocommit).await?;
+                let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+                Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Fixed("EXPLAIN") })
+            }
+            Kind::Utility(statement) => {
+                let execution = self.utility(statement, &prepared.text, formats, autocommit).await?;
+                if !matches!(execution, Execution::CopyIn(_) | Execution::CopyOut(_) | Execution::Rows { rows: Some(_), .. }) {
+                    self.statement_done(autocommit).await?;
+                }
+                Ok(execution)
+            }
+        }
+    }
+
+    /// The first rows of a running query, and the rest as a stream.
+    pub(crate) async fn rows(
+        &mut self,
+        mut active: ActiveRows,
+        fields: Arc<[Field]>,
+        max_rows: usize,
+        portal: Option<String>,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        let limit = if max_rows == 0 { usize::MAX } else { max_rows };
+        let mut first = RowChunk { fields: fields.len() as i16, ..RowChunk::default() };
+        let more = active.fill(&mut first, limit).await?;
+        let count = first.len() as u64;
+        if !more {
+            active.finish();
+            self.statement_done(autocommit).await?;
+            return Ok(Execution::Rows { fields, first: Some(first), rows: None, tag: Tag::Count("SELECT", count) });
+        }
+        let rows = RowStream {
+            active: Some(active),
+            portal,
+            left: limit - first.len(),
+            count,
+            suspended: false,
+            autocommit,
+        };
+        Ok(Execution::Rows { fields, first: Some(first), rows: Some(rows), tag: Tag::Count("SELECT", count) })
+    }
+
+    pub(crate) fn refuse_if_read_only(&mut self, what: &str) -> Result<(), SqlError> {
+        if self.transaction().read_only {
+            return Err(SqlError::new("25006", format!("cannot execute {what} in a read-only transaction")));
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        plan: &WritePlan,
+        values: Vec<ScalarValue>,
+        formats: &[Format],
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        let name = match plan.op {
+            Op::Insert => "INSERT",
+            Op::Update => "UPDATE",
+            Op::Delete => "DELETE",
+        };
+        self.refuse_if_read_only(name)?;
+        if let Some(fast) = &plan.fast
+            && let Some(rows) = self.fast_write(fast, plan, &values).await?
+        {
+            self.statement_done(autocommit).await?;
+            return Ok(Execution::Command { tag: write_tag(plan.op, rows) });
+        }
+        let written = self.write_rows(plan, &values, &prepared.text).await?;
+        let tag = write_tag(plan.op, written.rows);
+        let Some(returning) = &plan.returning else {
+            self.statement_done(autocommit).await?;
+            return Ok(Execution::Command { tag });
+        };
+        let mut chunk = RowChunk { fields: returning.fields.len() as i16, ..RowChunk::default() };
+        let style = self.style();
+        let encoder = RowEncoder::new(returning.schema.fields(), formats, &style)?;
+        for batch in &written.returned {
+            encoder.encode(batch, 0..batch.num_rows(), &mut chunk)?;
+        }
+        self.statement_done(autocommit).await?;
+        Ok(Execution::Rows { fields: Arc::clone(&returning.fields), first: Some(chunk), rows: None, tag })
+    }
+
+    /// Runs a write by the general path.
+    pub(crate) async fn write_rows(
+        &mut self,
+        plan: &WritePlan,
+        values: &[ScalarValue],
+        text: &str,
+    ) -> Result<crate::write::Written, SqlError> {
+        let state = self.state()?;
+        let deadline = self.deadline();
+        let stop = Arc::clone(&self.shared.stop);
+        let (lock_timeout, zone) = {
+            let variables = self.shared.variables.lock();
+            (variables.lock_timeout, variables.zone)
+        };
+        let open = self.transaction();
+        open.used = true;
+        let txn = open.txn.clone();
+        let run = WriteRun {
+            plan,
+            state: &state,
+            txn: &txn,
+            values,
+            waiting: Waiting { stop: &stop, lock_timeout },
+            stop: &stop,
+            zone,
+        };
+        let work = async { run.run().await.map_err(|error| errors::from_datafusion(error, text)) };
+        guarded(&stop, deadline, work).await
+    }
+}
+
+pub(crate) fn write_tag(op: Op, rows: u64) -> Tag {
+    match op {
+        Op::Insert => Tag::Insert(rows),
+        Op::Update => Tag::Count("UPDATE", rows),
+        Op::Delete => Tag::Count("DELETE", rows),
+    }
+}
+
+pub(crate) fn aborted() -> SqlError {
+    SqlError::new("25P02", "current transaction is aborted, commands ignored until end of transaction block")
+}
+
+pub(crate) fn isolation_of(name: &str) -> Isolation {
+    if name == "repeatable read" { Isolation::RepeatableRead } else { Isolation::ReadCommitted }
+}
+
+/// One-column rows of text.
+pub(crate) fn text_rows(lines: &[String]) -> RowChunk {
+    use bytes::BufMut;
+    let mut chunk = RowChunk { fields: 1, ..RowChunk::default() };
+    for line in lines {
+        chunk.bytes.put_i32(line.len() as i32);
+        chunk.bytes.put_slice(line.as_bytes());
+        chunk.ends.push(chunk.bytes.len() as u32);
+    }
+    chunk
+}
