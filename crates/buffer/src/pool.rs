@@ -29,6 +29,8 @@ use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
 
 const SHARDS: usize = 64;
+/// Dirty victims that the clock passes before it asks for a batch to be cleaned.
+const DIRTY_SEEN_MAX: usize = 512;
 
 /// Why a page is fetched; decides how long it stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +64,7 @@ pub struct BufferPool {
     shards: Box<[RwLock<HashMap<PageId, u32>>]>,
     /// Frames that hold no page (failed loads, dropped pages).
     free: Mutex<Vec<u32>>,
-    hand: AtomicUsize,
+    pub(crate) hand: AtomicUsize,
     pub(crate) file: Arc<dyn File>,
     pub(crate) log: Arc<Log>,
     pub(crate) double_write: Mutex<DoubleWrite>,
@@ -312,11 +314,15 @@ impl BufferPool {
         }
     }
 
-    /// One or two turns of the clock; the frame comes back unmapped with one pin.
+    /// Moves the clock until it finds a clean victim; the frame comes back unmapped with one
+    /// pin. Gives up after many dirty ones: then it is cheaper to clean a batch of those.
     fn evict(&self) -> Option<u32> {
         let count = self.frames.len();
         let mut dirty_seen = 0usize;
         for _ in 0..count * (USAGE_MAX as usize + 1) {
+            if dirty_seen >= DIRTY_SEEN_MAX {
+                return None;
+            }
             let at = self.hand.fetch_add(1, Ordering::Relaxed) % count;
             let Some(frame) = self.frames[at].get() else { continue };
             if frame.pins.load(Ordering::Relaxed) != 0 {
@@ -355,11 +361,6 @@ impl BufferPool {
     /// Whether `page` is in memory (no pin is taken: a hint).
     pub fn is_resident(&self, page: PageId) -> bool {
         self.shard(page).read().contains_key(&page)
-    }
-
-    /// A frame that holds `page`, if it is in memory, pinned.
-    pub(crate) fn resident(&self, page: PageId) -> Option<Pin<'_>> {
-        self.lookup(page, Access::Scan)
     }
 
     /// Position up to which the log must be kept for pages: the least `rec_lsn` of

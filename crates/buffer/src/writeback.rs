@@ -133,15 +133,23 @@ impl BufferPool {
                 found.truncate(limit);
             }
             WriteGoal::Victims => {
+                // What the clock has just passed, or comes to next.
+                let used = self.used.load(Ordering::Acquire).max(1);
+                let start = self.hand.load(Ordering::Relaxed).wrapping_sub(limit * 2) % used;
                 for most_used in 0..=crate::frame::USAGE_MAX {
-                    found.extend(self.allocated_frames().filter(|f| {
-                        f.is_dirty() && f.usage.load(Ordering::Relaxed) == most_used
-                    }));
+                    for at in (0..used).map(|i| (start + i) % used) {
+                        let Some(frame) = self.frames[at].get() else { continue };
+                        if frame.is_dirty() && frame.usage.load(Ordering::Relaxed) == most_used {
+                            found.push(frame);
+                            if found.len() >= limit {
+                                break;
+                            }
+                        }
+                    }
                     if found.len() >= limit / 4 {
                         break;
                     }
                 }
-                found.truncate(limit);
             }
         }
         // In page order within the batch: the disk likes it.
@@ -218,6 +226,10 @@ impl BufferPool {
     pub fn redo_some(&self, limit: usize) -> Result<u64> {
         for page in self.pending.any(limit) {
             drop(self.read(page, crate::Access::Scan)?);
+            // Loading a page settles its entry. One that is in memory without having been
+            // loaded was to be formatted anew by an allocation that was dropped: it is free,
+            // and what it held does not matter.
+            self.pending.done(page);
         }
         Ok(self.pending.len())
     }

@@ -9,14 +9,18 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use resurgam_engine::{Database, Options};
+use resurgam_engine::{Database, Options, RecoveryReport};
 use resurgam_sql::{ServerSetting, SqlDatabase, SqlSettings};
+use resurgam_vfs::RealVfs;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::server::{Server, Stopper, stopper};
 use crate::settings::{LogFormat, Settings};
+
+/// How often a long recovery says how far it is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Serves until told to stop. Errors are sentences for the terminal.
 pub fn run(settings: Settings) -> Result<ExitCode, String> {
@@ -36,8 +40,15 @@ pub fn run(settings: Settings) -> Result<ExitCode, String> {
         };
         let verb = if created { "created" } else { "opened" };
         say(&format!("Data folder {} {verb} in {:.3} s.", settings.data.display(), begun.elapsed().as_secs_f64()));
+        if !created {
+            say_recovery(database.recovery());
+        }
         say(&format!("Listening on {address}. Connect with:"));
-        say(&format!("    psql -h {} -p {} -U postgres", address.ip(), address.port()));
+        let host = match address.ip() {
+            ip if ip.is_unspecified() => "127.0.0.1".into(),
+            ip => ip.to_string(),
+        };
+        say(&format!("    psql -h {host} -p {} -U postgres", address.port()));
         let sql = SqlDatabase::new(database.clone(), sql_settings(&settings));
         server.run(sql, stopped).await;
         say("Stopping: writing a checkpoint.");
@@ -61,10 +72,39 @@ pub fn runtime(settings: &Settings) -> Result<tokio::runtime::Runtime, String> {
 
 /// Opens the data folder as the settings say.
 pub fn open(settings: &Settings) -> Result<Database, String> {
-    Database::open(&settings.data, engine_options(settings)).map_err(|error| {
+    let begun = Instant::now();
+    let mut said = begun;
+    let vfs = Arc::new(RealVfs::new());
+    Database::open_with(vfs, &settings.data, engine_options(settings), |progress| {
+        if said.elapsed() >= PROGRESS_INTERVAL {
+            said = Instant::now();
+            say(&format!(
+                "Recovering: read {} MB of log ({} records) in {:.0} s.",
+                progress.bytes >> 20,
+                progress.records,
+                begun.elapsed().as_secs_f64()
+            ));
+        }
+    })
+    .map_err(|error| {
         let hint = error.hint().map(|hint| format!("\nHint: {hint}")).unwrap_or_default();
         format!("could not open the data folder {}: {error}{hint}", settings.data.display())
     })
+}
+
+/// What recovery found, when there was something to recover.
+fn say_recovery(report: &RecoveryReport) {
+    if report.was_clean {
+        return;
+    }
+    say(&format!(
+        "It was not closed cleanly: {} MB of log were read in {:.3} s; {} transactions were cut off and are undone; \
+         {} pages are brought up to date in the background.",
+        report.log_bytes >> 20,
+        report.analysis.as_secs_f64(),
+        report.transactions_aborted,
+        report.pages_to_redo
+    ));
 }
 
 fn engine_options(settings: &Settings) -> Options {
