@@ -266,7 +266,8 @@ impl Space {
         let empty = (first.0..first.0 + EXTENT_PAGES).all(|p| {
             p == page.0
                 || freed_here.contains(&p)
-                || (p != map_id.0 && map::pfs(map_page, PageId(p)) & map::PFS_ALLOCATED == 0)
+                || p == map_id.0
+                || map::pfs(map_page, PageId(p)) & map::PFS_ALLOCATED == 0
         });
         op::set_bytes(mtr.ops(at), map::pfs_offset(page) as u16, &[0]);
         if empty {

@@ -82,8 +82,6 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
         | oid::CID
         | oid::REGCLASS
         | oid::REGTYPE
-        | oid::REGPROC
-        | oid::REGPROCEDURE
         | oid::REGNAMESPACE
         | oid::REGROLE => ScalarValue::UInt32(Some(u32::from_be_bytes(fixed(bytes, ty)?))),
         0 => ScalarValue::Utf8View(Some(utf8(bytes)?.to_owned())),

@@ -88,7 +88,7 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
                 nanos,
             )))
         }
-        oid::OID | oid::XID | oid::CID | oid::REGPROC | oid::REGPROCEDURE | oid::REGNAMESPACE | oid::REGROLE
+        oid::OID | oid::XID | oid::CID | oid::REGNAMESPACE | oid::REGROLE
         | oid::REGCLASS => ScalarValue::UInt32(Some(parse_oid(text)?)),
         oid::REGTYPE => match parse_oid(text) {
             Ok(value) => ScalarValue::UInt32(Some(value)),
@@ -98,7 +98,7 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
             },
         },
         0 | oid::TEXT | oid::VARCHAR | oid::NAME | oid::CHAR | oid::UNKNOWN | oid::CSTRING | oid::INET
-        | oid::INT2VECTOR | oid::OIDVECTOR | oid::PG_NODE_TREE | oid::ACLITEM => {
+        | oid::REGPROC | oid::REGPROCEDURE | oid::PG_NODE_TREE | oid::ACLITEM => {
             ScalarValue::Utf8View(Some(text.to_owned()))
         }
         _ => return binary::text_array(ty, text, zone),

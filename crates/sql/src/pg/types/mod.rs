@@ -9,7 +9,8 @@
 //! - `char(n)` is held without its padding, so that comparison and every text
 //!   function see what PostgreSQL's see; the padding comes back at the edge.
 //! - `oid` and the `reg…` types are `UInt32`, which nothing else is, so an oid stays
-//!   an oid through expressions.
+//!   an oid through expressions. `regproc` is the function's name.
+//! - `int2vector` and `oidvector` are lists that print without braces.
 //! - `numeric` without precision is `Decimal128(38, 10)`: 28 digits before and 10 after
 //!   the point. Such values print without trailing zeros. `numeric(38,10)` is the same type.
 //! - dates and times count from 1970 in Arrow and from 2000 in the engine and on the wire;
@@ -180,8 +181,8 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         | oid::JSONB
         | oid::UNKNOWN
         | oid::CSTRING
-        | oid::INT2VECTOR
-        | oid::OIDVECTOR
+        | oid::REGPROC
+        | oid::REGPROCEDURE
         | oid::PG_NODE_TREE
         | oid::ACLITEM
         | oid::INET => TEXT,
@@ -194,8 +195,6 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         oid::OID
         | oid::REGCLASS
         | oid::REGTYPE
-        | oid::REGPROC
-        | oid::REGPROCEDURE
         | oid::REGNAMESPACE
         | oid::REGROLE
         | oid::XID
@@ -295,8 +294,8 @@ fn compatible(marked: u32, implied: u32) -> bool {
                     | oid::JSONB
                     | oid::UNKNOWN
                     | oid::CSTRING
-                    | oid::INT2VECTOR
-                    | oid::OIDVECTOR
+                    | oid::REGPROC
+                    | oid::REGPROCEDURE
                     | oid::PG_NODE_TREE
                     | oid::ACLITEM
                     | oid::INET
@@ -305,13 +304,13 @@ fn compatible(marked: u32, implied: u32) -> bool {
                 marked,
                 oid::REGCLASS
                     | oid::REGTYPE
-                    | oid::REGPROC
-                    | oid::REGPROCEDURE
                     | oid::REGNAMESPACE
                     | oid::REGROLE
                     | oid::XID
                     | oid::CID
             ),
+            oid::INT2_ARRAY => marked == oid::INT2VECTOR,
+            oid::OID_ARRAY => marked == oid::OIDVECTOR,
             _ => false,
         }
 }

@@ -1,0 +1,182 @@
+//! Trees against a model: random inserts, removals, merges and walks on a pool far smaller
+//! than the tree; the tree is verified after every round. Then the same with threads.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use resurgam_base::{ObjectId, Result, SlotId};
+use resurgam_btree::{LeafWalk, Tree, create, free_tree_step, verify};
+use resurgam_buffer::{BufferPool, Mtr, PoolConfig};
+use resurgam_log::{Log, LogConfig};
+use resurgam_page::{LeafBuilder, LeafRecord, leaf, op};
+use resurgam_vfs::{SimVfs, Vfs};
+
+fn pool(seed: u64) -> Result<BufferPool> {
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(seed));
+    vfs.create_dir_all(Path::new("/db"))?;
+    let config = LogConfig { segment_bytes: 1 << 20, ..LogConfig::default() };
+    let log = Log::create(Arc::clone(&vfs), Path::new("/db/log"), config, 1)?;
+    let config = PoolConfig { bytes: 64 * 8192, ..PoolConfig::default() };
+    let pool = BufferPool::open(&vfs, Path::new("/db/data"), Path::new("/db/dw"), log, config)?;
+    pool.space().restore(1);
+    Ok(pool)
+}
+
+fn new_tree(pool: &BufferPool) -> Result<Tree> {
+    let mut mtr = Mtr::new(pool);
+    let tree = create(&mut mtr, ObjectId(100))?;
+    mtr.commit()?;
+    Ok(tree)
+}
+
+fn put(pool: &BufferPool, tree: Tree, key: &[u8], value: &[u8]) -> Result<()> {
+    let bytes = LeafBuilder::plain(key, value).encode()?;
+    loop {
+        let page = tree.write_leaf(pool, key)?;
+        let found = leaf::search(&page, key);
+        let fits = match found {
+            Ok(slot) => page.fits_replace(slot, bytes.len()),
+            Err(_) => page.fits(bytes.len()),
+        };
+        if !fits {
+            drop(page);
+            tree.make_room(pool, key, bytes.len())?;
+            continue;
+        }
+        let mut mtr = Mtr::new(pool);
+        let at = mtr.add(page);
+        match found {
+            Ok(slot) => op::replace(mtr.ops(at), slot, &bytes),
+            Err(slot) => op::insert(mtr.ops(at), slot, &bytes),
+        }
+        mtr.commit()?;
+        return Ok(());
+    }
+}
+
+fn remove(pool: &BufferPool, tree: Tree, key: &[u8]) -> Result<()> {
+    let page = tree.write_leaf(pool, key)?;
+    if let Ok(slot) = leaf::search(&page, key) {
+        let used = page.used();
+        let mut mtr = Mtr::new(pool);
+        let at = mtr.add(page);
+        op::remove(mtr.ops(at), slot);
+        mtr.commit()?;
+        if used < 2048 {
+            tree.merge_leaf(pool, key, |_| {})?;
+        }
+    }
+    Ok(())
+}
+
+fn walk(pool: &BufferPool, mut walk: LeafWalk, backward: bool) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut all = Vec::new();
+    while let Some(page) = walk.next(pool)? {
+        let mut rows = Vec::new();
+        for s in 0..page.slot_count() {
+            let record = LeafRecord::parse(page.record(SlotId(s))?)?;
+            rows.push((record.key.to_vec(), record.value.to_vec()));
+        }
+        if backward {
+            rows.reverse();
+        }
+        all.extend(rows);
+    }
+    Ok(all)
+}
+
+fn random_key(rng: &mut StdRng) -> Vec<u8> {
+    match rng.random_range(0..10) {
+        0 => vec![rng.random(); rng.random_range(1..1500)],
+        1..4 => rng.random_range(0u32..5000).to_be_bytes().to_vec(),
+        _ => format!("key {:06}", rng.random_range(0..20_000)).into_bytes(),
+    }
+}
+
+#[test]
+fn random_work_agrees_with_a_map() -> Result<()> {
+    let seed = std::env::var("RESURGAM_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(|| StdRng::from_os_rng().random());
+    println!("RESURGAM_SEED={seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    let pool = pool(seed)?;
+    let tree = new_tree(&pool)?;
+    let mut model = BTreeMap::new();
+    for round in 0..12 {
+        // Rounds grow and shrink the tree in turn.
+        let inserts = if round % 3 == 2 { 10 } else { 80 };
+        for _ in 0..1500 {
+            let key = random_key(&mut rng);
+            if rng.random_range(0..100) < inserts {
+                let len = rng.random_range(0..(1900 - key.len()).min(400));
+                let value = vec![rng.random::<u8>(); len];
+                put(&pool, tree, &key, &value)?;
+                model.insert(key, value);
+            } else {
+                let key = model.range(key.clone()..).next().map_or(key, |(k, _)| k.clone());
+                remove(&pool, tree, &key)?;
+                model.remove(&key);
+            }
+        }
+        let report = verify(&pool, tree)?;
+        assert!(report.problems.is_empty(), "seed {seed}: {:?}", report.problems);
+        assert_eq!(report.records as usize, model.len(), "seed {seed}");
+        let expected: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+        assert_eq!(walk(&pool, LeafWalk::ascending(tree, Vec::new()), false)?, expected, "seed {seed}");
+        let mut backward = walk(&pool, LeafWalk::descending(tree, None), true)?;
+        backward.reverse();
+        assert_eq!(backward, expected, "seed {seed}");
+    }
+    let depth = verify(&pool, tree)?.depth;
+    assert!(depth >= 2, "the test made a real tree");
+    while free_tree_step(&pool, tree, |_| Ok(()))? {}
+    // Everything but the space map is free again.
+    let free = pool.space().free_pages();
+    assert_eq!(free.pages_in_owned_extents, 0, "{free:?}");
+    Ok(())
+}
+
+#[test]
+fn ascending_keys_fill_their_pages() -> Result<()> {
+    let pool = pool(1)?;
+    let tree = new_tree(&pool)?;
+    for i in 0u64..20_000 {
+        put(&pool, tree, &i.to_be_bytes(), &[1; 100])?;
+    }
+    let report = verify(&pool, tree)?;
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    let per_leaf = report.records / report.leaves;
+    assert!(per_leaf > 65, "ascending inserts leave full leaves, not half full ones: {per_leaf}");
+    Ok(())
+}
+
+#[test]
+fn threads_write_and_walk_together() -> Result<()> {
+    let pool = Arc::new(pool(2)?);
+    let tree = new_tree(&pool)?;
+    std::thread::scope(|scope| {
+        for t in 0u32..4 {
+            let pool = Arc::clone(&pool);
+            scope.spawn(move || {
+                let mut rng = StdRng::seed_from_u64(u64::from(t));
+                for i in 0..4000 {
+                    let key = [&rng.random_range(0u32..3000).to_be_bytes()[..], &t.to_be_bytes()].concat();
+                    if rng.random_bool(0.7) {
+                        put(&pool, tree, &key, &vec![t as u8; rng.random_range(0..300)]).expect("put");
+                    } else {
+                        remove(&pool, tree, &key).expect("remove");
+                    }
+                    if i % 500 == 0 {
+                        let rows = walk(&pool, LeafWalk::ascending(tree, Vec::new()), false).expect("walk");
+                        assert!(rows.windows(2).all(|w| w[0].0 < w[1].0), "a walk sees each key once, in order");
+                    }
+                }
+            });
+        }
+    });
+    let report = verify(&pool, tree)?;
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    Ok(())
+}

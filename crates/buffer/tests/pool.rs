@@ -1,0 +1,163 @@
+//! The pool against its invariants: eviction, the WAL rule, torn writes, failed syncs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_base::{ErrorKind, ObjectId, PageId, Result, SlotId, limits::PAGE_SIZE};
+use resurgam_buffer::{Access, BufferPool, Mtr, PoolConfig, WriteGoal, restore_double_writes};
+use resurgam_log::{Log, LogConfig};
+use resurgam_page::{PageType, op};
+use resurgam_vfs::{OpenMode, SimVfs, Vfs};
+
+const DATA: &str = "/db/data";
+const SIDE: &str = "/db/dw";
+
+fn open(sim: &SimVfs, pages: usize) -> Result<BufferPool> {
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    vfs.create_dir_all(Path::new("/db"))?;
+    let config = LogConfig { segment_bytes: 1 << 20, ..LogConfig::default() };
+    let log = Log::create(Arc::clone(&vfs), Path::new("/db/log"), config, 1)?;
+    let config = PoolConfig { bytes: pages * PAGE_SIZE, batch_pages: 16 };
+    let pool = BufferPool::open(&vfs, Path::new(DATA), Path::new(SIDE), log, config)?;
+    pool.space().restore(1);
+    Ok(pool)
+}
+
+fn new_page(pool: &BufferPool, content: &[u8]) -> Result<PageId> {
+    let mut mtr = Mtr::new(pool);
+    let (id, at) = pool.space().allocate(&mut mtr, ObjectId(9), 0)?;
+    let ops = mtr.ops(at);
+    op::format(ops, PageType::Version, 0, ObjectId(9), &[], None);
+    let mut record = vec![0; 12];
+    record[4] = 1;
+    record.extend_from_slice(&resurgam_page::LeafBuilder::plain(b"k", content).encode()?);
+    op::insert(ops, SlotId(0), &record);
+    mtr.commit()?;
+    Ok(id)
+}
+
+fn content(pool: &BufferPool, id: PageId) -> Result<Vec<u8>> {
+    let page = pool.read(id, Access::Point)?;
+    let record = resurgam_page::version::VersionRecord::parse(page.record(SlotId(0))?)?;
+    Ok(record.record.value.to_vec())
+}
+
+#[test]
+fn a_working_set_ten_times_memory() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 64)?;
+    let ids: Vec<PageId> = (0..700u32).map(|i| new_page(&pool, &i.to_le_bytes())).collect::<Result<_>>()?;
+    for (i, id) in ids.iter().enumerate().rev() {
+        assert_eq!(content(&pool, *id)?, (i as u32).to_le_bytes());
+    }
+    let stats = pool.stats();
+    assert!(stats.evictions > 600 && stats.pages_written > 600 && stats.foreground_cleans > 0, "{stats:?}");
+    Ok(())
+}
+
+#[test]
+fn a_scan_leaves_the_working_set_alone() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 128)?;
+    let ids: Vec<PageId> = (0..600u32).map(|i| new_page(&pool, &i.to_le_bytes())).collect::<Result<_>>()?;
+    pool.write_all()?;
+    let hot = &ids[..40];
+    for _ in 0..4 {
+        for id in hot {
+            drop(pool.read(*id, Access::Point)?);
+        }
+    }
+    for id in &ids[40..] {
+        drop(pool.read(*id, Access::Scan)?);
+    }
+    let resident = hot.iter().filter(|id| pool.is_resident(**id)).count();
+    assert!(resident >= 36, "{resident} of 40 hot pages survived a scan of 560");
+    Ok(())
+}
+
+#[test]
+fn no_page_is_written_before_its_log() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 64)?;
+    let id = new_page(&pool, b"x")?;
+    let lsn = pool.read(id, Access::Point)?.lsn();
+    assert!(pool.log().flushed_lsn() <= lsn, "nothing asked for a flush yet");
+    pool.write_all()?;
+    assert!(pool.log().flushed_lsn() > lsn);
+    Ok(())
+}
+
+#[test]
+fn a_torn_page_comes_back_from_the_double_write_area() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 64)?;
+    let id = new_page(&pool, b"precious")?;
+    pool.write_all()?;
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let file = vfs.open(Path::new(DATA), OpenMode::ReadWrite)?;
+    file.write_at(&[0xEE; 512], id.0 * PAGE_SIZE as u64 + 4096)?;
+    file.sync()?;
+    drop(pool);
+    let report = restore_double_writes(&vfs, Path::new(DATA), Path::new(SIDE))?;
+    assert_eq!(report.restored, 1, "{report:?}");
+    assert_eq!(restore_double_writes(&vfs, Path::new(DATA), Path::new(SIDE))?.restored, 0, "once is enough");
+    let mut bytes = vec![0; PAGE_SIZE];
+    file.read_exact_at(&mut bytes, id.0 * PAGE_SIZE as u64)?;
+    assert!(bytes.windows(8).any(|w| w == b"precious"));
+    Ok(())
+}
+
+#[test]
+fn a_dropped_mini_transaction_changes_nothing() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 64)?;
+    let first = new_page(&pool, b"a")?;
+    let before = pool.space().free_pages();
+    let end = pool.log().end_lsn();
+    {
+        let mut mtr = Mtr::new(&pool);
+        let (_, at) = pool.space().allocate(&mut mtr, ObjectId(9), 0)?;
+        op::format(mtr.ops(at), PageType::Version, 0, ObjectId(9), &[], None);
+        let page = pool.write(first, Access::Point)?;
+        let at = mtr.add(page);
+        op::remove(mtr.ops(at), SlotId(0));
+    }
+    assert_eq!(pool.log().end_lsn(), end);
+    assert_eq!(pool.space().free_pages(), before);
+    assert_eq!(content(&pool, first)?, b"a");
+    Ok(())
+}
+
+#[test]
+fn freed_pages_are_used_again() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 64)?;
+    let ids: Vec<PageId> = (0..40u32).map(|i| new_page(&pool, &i.to_le_bytes())).collect::<Result<_>>()?;
+    let high = pool.space().high_water();
+    for id in &ids {
+        let page = pool.write(*id, Access::Point)?;
+        let mut mtr = Mtr::new(&pool);
+        let at = mtr.add(page);
+        pool.space().free(&mut mtr, *id, ObjectId(9), at)?;
+        mtr.commit()?;
+    }
+    assert!(pool.space().free_pages().extents >= 4, "{:?}", pool.space().free_pages());
+    for i in 0..40u32 {
+        new_page(&pool, &i.to_le_bytes())?;
+    }
+    assert_eq!(pool.space().high_water(), high, "the file did not grow");
+    Ok(())
+}
+
+#[test]
+fn reading_a_page_that_never_was_is_a_clear_error() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let pool = open(&sim, 64)?;
+    for _ in 0..3 {
+        let error = pool.read(PageId(4000), Access::Point).err().expect("no such page");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.message().contains("page 4000"), "{error}");
+    }
+    assert_eq!(pool.write_back(WriteGoal::All)?, 0);
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! `information_schema`.
+
+use resurgam_engine::ColumnType;
+
+use super::defs::system_relations;
+use super::model::{Model, RelationKind};
+use super::rows::{Rows, V};
+use crate::pg::context::PgContext;
+use crate::pg::types::{column_oid, format_type, type_by_oid};
+use crate::wire::SqlError;
+
+/// Fills a view; false if it is not one of these.
+pub(super) fn fill(
+    name: &str,
+    rows: &mut Rows<'_>,
+    cx: &dyn PgContext,
+    model: &mut dyn FnMut() -> Result<Model, SqlError>,
+) -> Result<bool, SqlError> {
+    let database = cx.database();
+    match name {
+        "information_schema_catalog_name" => rows.add([("catalog_name", database.into())]),
+        "schemata" => {
+            for (_, schema) in model()?.namespaces() {
+                rows.add([
+                    ("catalog_name", database.as_str().into()),
+                    ("schema_name", schema.into()),
+                    ("schema_owner", cx.user().into()),
+                ]);
+            }
+        }
+        "tables" => {
+            for relation in model()?.relations.iter().filter(|r| r.kind != RelationKind::Index) {
+                let view = relation.kind == RelationKind::View;
+                let insertable = relation.id.is_some();
+                rows.add([
+                    ("table_catalog", database.as_str().into()),
+                    ("table_schema", relation.schema.as_str().into()),
+                    ("table_name", relation.name.as_str().into()),
+                    ("table_type", (if view { "VIEW" } else { "BASE TABLE" }).into()),
+                    ("is_insertable_into", yes_no(insertable)),
+                    ("is_typed", "NO".into()),
+                ]);
+            }
+        }
+        "views" => {
+            for system in system_relations().iter().filter(|system| system.kind == 'v') {
+                rows.add([
+                    ("table_catalog", database.as_str().into()),
+                    ("table_schema", system.schema_name.into()),
+                    ("table_name", system.name.into()),
+                    ("check_option", "NONE".into()),
+                    ("is_updatable", "NO".into()),
+                    ("is_insertable_into", "NO".into()),
+                    ("is_trigger_updatable", "NO".into()),
+                    ("is_trigger_deletable", "NO".into()),
+                    ("is_trigger_insertable_into", "NO".into()),
+                ]);
+            }
+        }
+        "columns" => columns(rows, &database, &model()?),
+        "table_constraints" => {
+            let model = model()?;
+            for constraint in model.constraints() {
+                let index = &constraint.index;
+                let kind = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
+                table_constraint(rows, &database, &index.table.schema, &index.table.name, &index.name, kind);
+            }
+            for table in &model.tables {
+                for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.nullable) {
+                    let _ = column;
+                    let name = format!(
+                        "{}_{}_{}_not_null",
+                        super::schema_oid(&table.schema),
+                        super::relation_oid(table.id),
+                        at + 1
+                    );
+                    table_constraint(rows, &database, &table.schema, &table.name, &name, "CHECK");
+                }
+            }
+        }
+        "key_column_usage" | "constraint_column_usage" => {
+            let keys = name == "key_column_usage";
+            for constraint in model()?.constraints() {
+                let index = &constraint.index;
+                for (at, &column) in index.columns.iter().enumerate() {
+                    let Some(column) = index.table.columns.get(column) else { continue };
+                    let mut row = vec![
+                        ("constraint_catalog", V::from(database.as_str())),
+                        ("constraint_schema", index.table.schema.as_str().into()),
+                        ("constraint_name", index.name.as_str().into()),
+                        ("table_catalog", database.as_str().into()),
+                        ("table_schema", index.table.schema.as_str().into()),
+                        ("table_name", index.table.name.as_str().into()),
+                        ("column_name", column.name.as_str().into()),
+                    ];
+                    if keys {
+                        row.push(("ordinal_position", (at + 1).into()));
+                    }
+                    rows.add(row);
+                }
+            }
+        }
+        "enabled_roles" => rows.add([("role_name", cx.user().into())]),
+        "applicable_roles" => {}
+        "character_sets" => rows.add([
+            ("character_set_name", "UTF8".into()),
+            ("character_repertoire", "UCS".into()),
+            ("form_of_use", "UTF8".into()),
+            ("default_collate_catalog", database.as_str().into()),
+            ("default_collate_schema", "pg_catalog".into()),
+            ("default_collate_name", "C".into()),
+        ]),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn yes_no(yes: bool) -> V {
+    (if yes { "YES" } else { "NO" }).into()
+}
+
+fn table_constraint(rows: &mut Rows<'_>, database: &str, schema: &str, table: &str, name: &str, kind: &str) {
+    rows.add([
+        ("constraint_catalog", database.into()),
+        ("constraint_schema", schema.into()),
+        ("constraint_name", name.into()),
+        ("table_catalog", database.into()),
+        ("table_schema", schema.into()),
+        ("table_name", table.into()),
+        ("constraint_type", kind.into()),
+        ("is_deferrable", "NO".into()),
+        ("initially_deferred", "NO".into()),
+        ("enforced", "YES".into()),
+    ]);
+}
+
+/// Precision, its radix, scale; and the precision of date/time types.
+fn precision(ty: &ColumnType) -> (Option<i64>, Option<i64>, Option<i64>, Option<i64>) {
+    match *ty {
+        ColumnType::Int2 => (Some(16), Some(2), Some(0), None),
+        ColumnType::Int4 => (Some(32), Some(2), Some(0), None),
+        ColumnType::Int8 => (Some(64), Some(2), Some(0), None),
+        ColumnType::Float4 => (Some(24), Some(2), None, None),
+        ColumnType::Float8 => (Some(53), Some(2), None, None),
+        ColumnType::Numeric { precision, scale } if crate::pg::types::column_typmod(ty) >= 0 => {
+            (Some(precision.into()), Some(10), Some(scale.into()), None)
+        }
+        ColumnType::Numeric { .. } => (None, Some(10), None, None),
+        ColumnType::Date => (None, None, None, Some(0)),
+        ColumnType::Time | ColumnType::Timestamp | ColumnType::TimestampTz => (None, None, None, Some(6)),
+        _ => (None, None, None, None),
+    }
+}
+
+fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
+    for system in system_relations() {
+        for (at, column) in system.columns.iter().enumerate() {
+            let ty = type_by_oid(column.oid);
+            let data_type = match ty {
+                Some(ty) if ty.category == 'A' && ty.name.starts_with('_') => "ARRAY".to_owned(),
+                _ => format_type(column.oid, None),
+            };
+            rows.add([
+                ("table_catalog", database.into()),
+                ("table_schema", system.schema_name.into()),
+                ("table_name", system.name.into()),
+                ("column_name", column.name.into()),
+                ("ordinal_position", (at + 1).into()),
+                ("is_nullable", yes_no(!column.not_null)),
+                ("data_type", data_type.into()),
+                ("udt_catalog", database.into()),
+                ("udt_schema", "pg_catalog".into()),
+                ("udt_name", ty.map_or("text", |ty| ty.name).into()),
+                ("dtd_identifier", (at + 1).to_string().into()),
+                ("is_self_referencing", "NO".into()),
+                ("is_identity", "NO".into()),
+                ("identity_cycle", "NO".into()),
+                ("is_generated", "NEVER".into()),
+                ("is_updatable", yes_no(system.kind == 'r')),
+            ]);
+        }
+    }
+    for table in &model.tables {
+        for (at, column) in table.columns.iter().enumerate() {
+            let ty = column_oid(&column.ty);
+            let (precision, radix, scale, time) = precision(&column.ty);
+            let characters = match column.ty {
+                ColumnType::Varchar(n) | ColumnType::Char(n) => Some(i64::from(n)),
+                _ => None,
+            };
+            let octets = match column.ty {
+                ColumnType::Text => Some(1_073_741_824),
+                _ => characters.map(|n| n * 4),
+            };
+            rows.add([
+                ("table_catalog", database.into()),
+                ("table_schema", table.schema.as_str().into()),
+                ("table_name", table.name.as_str().into()),
+                ("column_name", column.name.as_str().into()),
+                ("ordinal_position", (at + 1).into()),
+                ("column_default", column.default_sql.as_deref().into()),
+                ("is_nullable", yes_no(column.nullable)),
+                ("data_type", format_type(ty, None).into()),
+                ("character_maximum_length", characters.into()),
+                ("character_octet_length", octets.into()),
+                ("numeric_precision", precision.into()),
+                ("numeric_precision_radix", radix.into()),
+                ("numeric_scale", scale.into()),
+                ("datetime_precision", time.into()),
+                ("udt_catalog", database.into()),
+                ("udt_schema", "pg_catalog".into()),
+                ("udt_name", type_by_oid(ty).map_or("text", |ty| ty.name).into()),
+                ("dtd_identifier", (at + 1).to_string().into()),
+                ("is_self_referencing", "NO".into()),
+                ("is_identity", "NO".into()),
+                ("identity_cycle", "NO".into()),
+                ("is_generated", "NEVER".into()),
+                ("is_updatable", "YES".into()),
+            ]);
+        }
+    }
+}

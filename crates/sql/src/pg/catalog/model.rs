@@ -1,0 +1,330 @@
+//! The database's relations, indexes and constraints as the catalogs show them.
+
+use std::sync::Arc;
+
+use resurgam_engine::Table;
+
+use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, system_relations};
+use crate::pg::context::PgContext;
+use crate::pg::functions::quote_ident;
+use crate::wire::SqlError;
+
+/// First oid of what users make.
+const FIRST_USER_OID: u32 = 16_384;
+/// Distance from a table's oid to that of the index its primary key shows as.
+const PRIMARY_INDEX: u32 = 1 << 30;
+/// Distance from an index's oid to its constraint's.
+const CONSTRAINT: u32 = 1 << 29;
+
+/// Oid of a table or index with an engine id.
+pub const fn relation_oid(id: u32) -> u32 {
+    FIRST_USER_OID.wrapping_add(id)
+}
+
+/// Oid of the index that a table's primary key shows as.
+pub const fn primary_index_oid(table_id: u32) -> u32 {
+    relation_oid(table_id) | PRIMARY_INDEX
+}
+
+const fn constraint_oid(index_oid: u32) -> u32 {
+    // keeps the two kinds of index apart: 2^30 for primary keys, 2^29 added for both
+    index_oid | CONSTRAINT
+}
+
+/// Oid of a schema.
+pub fn schema_oid(name: &str) -> u32 {
+    match name {
+        "pg_catalog" => PG_CATALOG_OID,
+        "public" => PUBLIC_OID,
+        "information_schema" => INFORMATION_SCHEMA_OID,
+        "pg_toast" => 99,
+        other => {
+            // FNV-1a, kept away from the other ranges
+            let hash = other
+                .bytes()
+                .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+            0x6000_0000 | (hash & 0x00ff_ffff)
+        }
+    }
+}
+
+/// What a relation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelationKind {
+    Table,
+    Index,
+    View,
+}
+
+impl RelationKind {
+    /// `relkind`.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Table => 'r',
+            Self::Index => 'i',
+            Self::View => 'v',
+        }
+    }
+}
+
+/// A row of `pg_class`.
+#[derive(Clone, Debug)]
+pub struct Relation {
+    pub oid: u32,
+    pub name: String,
+    pub schema: String,
+    pub kind: RelationKind,
+    /// Columns.
+    pub columns: usize,
+    pub has_index: bool,
+    /// The engine's id; `None` for system relations.
+    pub id: Option<u32>,
+}
+
+impl Relation {
+    /// Whether an unqualified name finds it.
+    pub fn is_visible(&self) -> bool {
+        self.schema == "public" || self.schema == "pg_catalog"
+    }
+    /// The name as `regclass` prints it: qualified unless visible, quoted if it must be.
+    pub fn visible_name(&self) -> String {
+        if self.is_visible() {
+            quote_ident(&self.name)
+        } else {
+            format!("{}.{}", quote_ident(&self.schema), quote_ident(&self.name))
+        }
+    }
+}
+
+/// An index of a table.
+#[derive(Clone, Debug)]
+pub struct IndexInfo {
+    pub oid: u32,
+    pub name: String,
+    /// Positions in the table's columns.
+    pub columns: Vec<usize>,
+    pub unique: bool,
+    pub primary: bool,
+    /// Belongs to a UNIQUE or PRIMARY KEY constraint.
+    pub constraint: bool,
+    pub table: Arc<Table>,
+}
+
+impl IndexInfo {
+    /// `pg_get_indexdef`.
+    pub fn definition(&self) -> String {
+        format!(
+            "CREATE {}INDEX {} ON {}.{} USING btree ({})",
+            if self.unique { "UNIQUE " } else { "" },
+            quote_ident(&self.name),
+            quote_ident(&self.table.schema),
+            quote_ident(&self.table.name),
+            self.column_list()
+        )
+    }
+    /// The columns' names with commas.
+    pub fn column_list(&self) -> String {
+        let names: Vec<String> = self.columns.iter().filter_map(|&at| self.column_name(at)).collect();
+        names.join(", ")
+    }
+    /// Quoted name of the table's column at a position.
+    pub fn column_name(&self, at: usize) -> Option<String> {
+        self.table.columns.get(at).map(|column| quote_ident(&column.name))
+    }
+}
+
+/// A primary key or unique constraint.
+#[derive(Clone, Debug)]
+pub struct Constraint {
+    pub oid: u32,
+    pub index: IndexInfo,
+}
+
+impl Constraint {
+    /// `p` or `u`.
+    pub fn kind(&self) -> char {
+        if self.index.primary { 'p' } else { 'u' }
+    }
+    /// `pg_get_constraintdef`.
+    pub fn definition(&self) -> String {
+        let kind = if self.index.primary { "PRIMARY KEY" } else { "UNIQUE" };
+        format!("{kind} ({})", self.index.column_list())
+    }
+}
+
+/// Everything that a session sees, at one moment.
+#[derive(Debug)]
+pub struct Model {
+    pub tables: Vec<Arc<Table>>,
+    pub indexes: Vec<IndexInfo>,
+    pub relations: Vec<Relation>,
+}
+
+impl Model {
+    /// Asks the session.
+    pub fn load(cx: &dyn PgContext) -> Result<Self, SqlError> {
+        let tables = cx.tables()?;
+        let mut indexes = Vec::new();
+        let mut relations: Vec<Relation> = system_relations()
+            .iter()
+            .map(|system| Relation {
+                oid: system.oid,
+                name: system.name.to_owned(),
+                schema: system.schema_name.to_owned(),
+                kind: if system.kind == 'v' { RelationKind::View } else { RelationKind::Table },
+                columns: system.columns.len(),
+                has_index: false,
+                id: None,
+            })
+            .collect();
+        for table in &tables {
+            let first = indexes.len();
+            if !table.primary_key.is_empty() {
+                indexes.push(IndexInfo {
+                    oid: primary_index_oid(table.id),
+                    name: table.primary_key_name.clone(),
+                    columns: table.primary_key.clone(),
+                    unique: true,
+                    primary: true,
+                    constraint: true,
+                    table: table.clone(),
+                });
+            }
+            for index in &table.indexes {
+                indexes.push(IndexInfo {
+                    oid: relation_oid(index.id),
+                    name: index.name.clone(),
+                    columns: index.columns.clone(),
+                    unique: index.unique,
+                    primary: false,
+                    constraint: index.constraint,
+                    table: table.clone(),
+                });
+            }
+            relations.push(Relation {
+                oid: relation_oid(table.id),
+                name: table.name.clone(),
+                schema: table.schema.clone(),
+                kind: RelationKind::Table,
+                columns: table.columns.len(),
+                has_index: indexes.len() > first,
+                id: Some(table.id),
+            });
+            for index in &indexes[first..] {
+                relations.push(Relation {
+                    oid: index.oid,
+                    name: index.name.clone(),
+                    schema: table.schema.clone(),
+                    kind: RelationKind::Index,
+                    columns: index.columns.len(),
+                    has_index: false,
+                    id: Some(if index.primary { table.id } else { index.oid - FIRST_USER_OID }),
+                });
+            }
+        }
+        Ok(Self { tables, indexes, relations })
+    }
+
+    /// Primary keys and unique constraints.
+    pub fn constraints(&self) -> impl Iterator<Item = Constraint> + '_ {
+        self.indexes
+            .iter()
+            .filter(|index| index.constraint)
+            .map(|index| Constraint { oid: constraint_oid(index.oid), index: index.clone() })
+    }
+
+    /// The relation that a name means: `name` or `schema.name`, quoted parts allowed.
+    pub fn find(&self, name: &str) -> Option<&Relation> {
+        let parts = split_name(name)?;
+        let found = |schema: &str, name: &str| {
+            self.relations.iter().find(|relation| relation.schema == schema && relation.name == name)
+        };
+        match parts.as_slice() {
+            [name] => found("pg_catalog", name).or_else(|| found("public", name)),
+            [schema, name] | [_, schema, name] => found(schema, name),
+            _ => None,
+        }
+    }
+
+    /// The relation with that oid.
+    pub fn relation(&self, oid: u32) -> Option<&Relation> {
+        self.relations.iter().find(|relation| relation.oid == oid)
+    }
+
+    /// Every schema that exists: oid and name.
+    pub fn namespaces(&self) -> Vec<(u32, String)> {
+        let mut names = vec!["pg_catalog", "public", "information_schema", "pg_toast"];
+        for table in &self.tables {
+            if !names.contains(&table.schema.as_str()) {
+                names.push(&table.schema);
+            }
+        }
+        names.into_iter().map(|name| (schema_oid(name), name.to_owned())).collect()
+    }
+}
+
+/// The parts of a dotted name, unquoted ones folded to lower case; `None` if malformed.
+pub(crate) fn split_name(text: &str) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    let mut chars = text.trim().chars().peekable();
+    loop {
+        let mut part = String::new();
+        if chars.peek() == Some(&'"') {
+            chars.next();
+            loop {
+                match chars.next()? {
+                    '"' if chars.peek() == Some(&'"') => {
+                        chars.next();
+                        part.push('"');
+                    }
+                    '"' => break,
+                    c => part.push(c),
+                }
+            }
+        } else {
+            while let Some(&c) = chars.peek() {
+                if c == '.' {
+                    break;
+                }
+                if c == '"' || c.is_whitespace() {
+                    return None;
+                }
+                part.extend(c.to_lowercase());
+                chars.next();
+            }
+        }
+        if part.is_empty() {
+            return None;
+        }
+        parts.push(part);
+        match chars.next() {
+            None => return Some(parts),
+            Some('.') => {}
+            Some(_) => return None,
+        }
+    }
+}
+
+/// Every relation that a session sees.
+pub fn relations(cx: &dyn PgContext) -> Result<Vec<Relation>, SqlError> {
+    Ok(Model::load(cx)?.relations)
+}
+
+/// Every schema that a session sees: oid and name.
+pub fn namespaces(cx: &dyn PgContext) -> Result<Vec<(u32, String)>, SqlError> {
+    Ok(Model::load(cx)?.namespaces())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(split_name("Foo"), Some(vec!["foo".into()]));
+        assert_eq!(split_name("a.\"B \"\"c\""), Some(vec!["a".into(), "B \"c".into()]));
+        for bad in ["", "a.", ".a", "\"a", "a b"] {
+            assert_eq!(split_name(bad), None, "{bad}");
+        }
+    }
+}

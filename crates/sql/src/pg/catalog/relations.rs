@@ -1,0 +1,333 @@
+//! `pg_class`, `pg_attribute`, `pg_index` and what else describes relations.
+
+use super::defs::system_relations;
+use super::model::{Model, RelationKind, relation_oid, schema_oid};
+use super::rows::{Rows, V};
+use super::{BTREE_AM_OID, DATABASE_OID, HEAP_AM_OID, SUPERUSER_OID};
+use crate::pg::context::PgContext;
+use crate::pg::types::{column_oid, column_typmod, oid, type_by_oid};
+use crate::wire::SqlError;
+
+/// Fills a relation; false if it is not one of these.
+pub(super) fn fill(
+    name: &str,
+    rows: &mut Rows<'_>,
+    cx: &dyn PgContext,
+    model: &mut dyn FnMut() -> Result<Model, SqlError>,
+) -> Result<bool, SqlError> {
+    match name {
+        "pg_namespace" => {
+            for (oid, name) in model()?.namespaces() {
+                rows.add([("oid", oid.into()), ("nspname", name.into()), ("nspowner", SUPERUSER_OID.into())]);
+            }
+        }
+        "pg_class" => pg_class(rows, cx, &model()?),
+        "pg_attribute" => pg_attribute(rows, &model()?),
+        "pg_attrdef" => {
+            for (oid, table, column, default) in defaults(&model()?) {
+                rows.add([
+                    ("oid", oid.into()),
+                    ("adrelid", table.into()),
+                    ("adnum", column.into()),
+                    ("adbin", default.into()),
+                ]);
+            }
+        }
+        "pg_index" => pg_index(rows, &model()?),
+        "pg_constraint" => pg_constraint(rows, &model()?),
+        "pg_tables" => {
+            let model = model()?;
+            for relation in model.relations.iter().filter(|r| r.kind == RelationKind::Table) {
+                rows.add([
+                    ("schemaname", relation.schema.as_str().into()),
+                    ("tablename", relation.name.as_str().into()),
+                    ("tableowner", cx.user().into()),
+                    ("hasindexes", relation.has_index.into()),
+                    ("hasrules", false.into()),
+                    ("hastriggers", false.into()),
+                    ("rowsecurity", false.into()),
+                ]);
+            }
+        }
+        "pg_indexes" => {
+            for index in &model()?.indexes {
+                rows.add([
+                    ("schemaname", index.table.schema.as_str().into()),
+                    ("tablename", index.table.name.as_str().into()),
+                    ("indexname", index.name.as_str().into()),
+                    ("indexdef", index.definition().into()),
+                ]);
+            }
+        }
+        "pg_views" => {
+            for system in system_relations().iter().filter(|system| system.kind == 'v') {
+                rows.add([
+                    ("schemaname", system.schema_name.into()),
+                    ("viewname", system.name.into()),
+                    ("viewowner", cx.user().into()),
+                    ("definition", "".into()),
+                ]);
+            }
+        }
+        "pg_stat_user_tables" | "pg_stat_all_tables" => {
+            for table in &model()?.tables {
+                rows.add([
+                    ("relid", relation_oid(table.id).into()),
+                    ("schemaname", table.schema.as_str().into()),
+                    ("relname", table.name.as_str().into()),
+                    ("n_live_tup", cx.row_estimate(table).into()),
+                ]);
+            }
+        }
+        "pg_stat_user_indexes" | "pg_stat_all_indexes" => {
+            for index in &model()?.indexes {
+                rows.add([
+                    ("relid", relation_oid(index.table.id).into()),
+                    ("indexrelid", index.oid.into()),
+                    ("schemaname", index.table.schema.as_str().into()),
+                    ("relname", index.table.name.as_str().into()),
+                    ("indexrelname", index.name.as_str().into()),
+                ]);
+            }
+        }
+        "pg_depend" => {
+            // an index of a constraint belongs to it
+            for constraint in model()?.constraints() {
+                rows.add([
+                    ("classid", 1259u32.into()),
+                    ("objid", constraint.index.oid.into()),
+                    ("objsubid", 0.into()),
+                    ("refclassid", 2606u32.into()),
+                    ("refobjid", constraint.oid.into()),
+                    ("refobjsubid", 0.into()),
+                    ("deptype", 'i'.into()),
+                ]);
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// oid, table oid, column number, text.
+fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
+    let mut out = Vec::new();
+    for table in &model.tables {
+        for (at, column) in table.columns.iter().enumerate() {
+            if let Some(default) = &column.default_sql {
+                let number = out.len() as u32;
+                out.push((0x7000_0000 + number, relation_oid(table.id), at + 1, default.clone()));
+            }
+        }
+    }
+    out
+}
+
+fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
+    for relation in &model.relations {
+        let is_index = relation.kind == RelationKind::Index;
+        let am = match relation.kind {
+            RelationKind::Table => HEAP_AM_OID,
+            RelationKind::Index => BTREE_AM_OID,
+            RelationKind::View => 0,
+        };
+        let pages = relation.id.and_then(|id| cx.relation_bytes(id)).unwrap_or(0) / 8192;
+        let tuples = model
+            .tables
+            .iter()
+            .find(|table| Some(table.id) == relation.id && !is_index)
+            .and_then(|table| cx.row_estimate(table))
+            .map_or(-1, |rows| rows.min(i64::MAX as u64) as i64);
+        rows.add([
+            ("oid", relation.oid.into()),
+            ("relname", relation.name.as_str().into()),
+            ("relnamespace", schema_oid(&relation.schema).into()),
+            ("relowner", SUPERUSER_OID.into()),
+            ("relam", am.into()),
+            ("relfilenode", if relation.kind == RelationKind::View { V::from(0) } else { relation.oid.into() }),
+            ("relpages", (pages as i64).into()),
+            ("reltuples", tuples.into()),
+            ("relhasindex", relation.has_index.into()),
+            ("relpersistence", 'p'.into()),
+            ("relkind", relation.kind.letter().into()),
+            ("relnatts", relation.columns.into()),
+            ("relhasrules", (relation.kind == RelationKind::View).into()),
+            ("relispopulated", true.into()),
+            ("relreplident", (if is_index { 'n' } else { 'd' }).into()),
+        ]);
+    }
+}
+
+/// Collation of a type: `default` for text, `C` for names.
+fn collation(ty: u32) -> u32 {
+    match ty {
+        oid::TEXT | oid::VARCHAR | oid::BPCHAR => 100,
+        oid::NAME => 950,
+        _ => 0,
+    }
+}
+
+fn storage(ty: u32) -> char {
+    match ty {
+        oid::NUMERIC => 'm',
+        _ => match type_by_oid(ty) {
+            Some(row) if row.len < 0 => 'x',
+            _ => 'p',
+        },
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Attribute<'a> {
+    relation: u32,
+    number: usize,
+    name: &'a str,
+    ty: u32,
+    typmod: i32,
+    not_null: bool,
+    has_default: bool,
+}
+
+fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
+    let ty = type_by_oid(at.ty);
+    rows.add([
+        ("attrelid", at.relation.into()),
+        ("attname", at.name.into()),
+        ("atttypid", at.ty.into()),
+        ("attstattarget", (-1).into()),
+        ("attlen", ty.map_or(-1, |ty| ty.len).into()),
+        ("attnum", at.number.into()),
+        ("attcacheoff", (-1).into()),
+        ("atttypmod", at.typmod.into()),
+        ("attbyval", ty.is_some_and(|ty| ty.by_value).into()),
+        ("attalign", ty.map_or('i', |ty| ty.align).into()),
+        ("attstorage", storage(at.ty).into()),
+        ("attnotnull", at.not_null.into()),
+        ("atthasdef", at.has_default.into()),
+        ("attislocal", true.into()),
+        ("attcollation", collation(at.ty).into()),
+    ]);
+}
+
+fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
+    for system in system_relations() {
+        for (at, column) in system.columns.iter().enumerate() {
+            attribute(
+                rows,
+                Attribute {
+                    relation: system.oid,
+                    number: at + 1,
+                    name: column.name,
+                    ty: column.oid,
+                    typmod: -1,
+                    not_null: column.not_null,
+                    has_default: false,
+                },
+            );
+        }
+    }
+    for table in &model.tables {
+        for (at, column) in table.columns.iter().enumerate() {
+            attribute(
+                rows,
+                Attribute {
+                    relation: relation_oid(table.id),
+                    number: at + 1,
+                    name: &column.name,
+                    ty: column_oid(&column.ty),
+                    typmod: column_typmod(&column.ty),
+                    not_null: !column.nullable,
+                    has_default: column.default_sql.is_some(),
+                },
+            );
+        }
+    }
+    for index in &model.indexes {
+        for (at, &position) in index.columns.iter().enumerate() {
+            if let Some(column) = index.table.columns.get(position) {
+                attribute(
+                    rows,
+                    Attribute {
+                        relation: index.oid,
+                        number: at + 1,
+                        name: &column.name,
+                        ty: column_oid(&column.ty),
+                        typmod: column_typmod(&column.ty),
+                        not_null: false,
+                        has_default: false,
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// Oid of the default btree operator class of a type.
+fn operator_class(ty: u32) -> u32 {
+    match ty {
+        oid::INT2 => 1979,
+        oid::INT4 => 1978,
+        oid::INT8 => 3124,
+        oid::FLOAT4 => 1970,
+        oid::FLOAT8 => 3123,
+        oid::NUMERIC => 3125,
+        oid::TEXT | oid::VARCHAR => 3126,
+        oid::BPCHAR => 426,
+        oid::BYTEA => 428,
+        oid::BOOL => 424,
+        oid::DATE => 3122,
+        oid::TIME => 3129,
+        oid::TIMESTAMP => 3128,
+        oid::TIMESTAMPTZ => 3127,
+        oid::UUID => 2968,
+        _ => 0,
+    }
+}
+
+fn pg_index(rows: &mut Rows<'_>, model: &Model) {
+    for index in &model.indexes {
+        let types: Vec<u32> = index
+            .columns
+            .iter()
+            .map(|&at| index.table.columns.get(at).map_or(0, |column| column_oid(&column.ty)))
+            .collect();
+        rows.add([
+            ("indexrelid", index.oid.into()),
+            ("indrelid", relation_oid(index.table.id).into()),
+            ("indnatts", index.columns.len().into()),
+            ("indnkeyatts", index.columns.len().into()),
+            ("indisunique", index.unique.into()),
+            ("indisprimary", index.primary.into()),
+            ("indimmediate", true.into()),
+            ("indisvalid", true.into()),
+            ("indisready", true.into()),
+            ("indislive", true.into()),
+            ("indkey", index.columns.iter().map(|at| at + 1).collect::<Vec<_>>().into()),
+            ("indcollation", types.iter().map(|&ty| collation(ty)).collect::<Vec<_>>().into()),
+            ("indclass", types.iter().map(|&ty| operator_class(ty)).collect::<Vec<_>>().into()),
+            ("indoption", vec![0i64; types.len()].into()),
+        ]);
+    }
+}
+
+fn pg_constraint(rows: &mut Rows<'_>, model: &Model) {
+    for constraint in model.constraints() {
+        let index = &constraint.index;
+        rows.add([
+            ("oid", constraint.oid.into()),
+            ("conname", index.name.as_str().into()),
+            ("connamespace", schema_oid(&index.table.schema).into()),
+            ("contype", constraint.kind().into()),
+            ("convalidated", true.into()),
+            ("conrelid", relation_oid(index.table.id).into()),
+            ("conindid", index.oid.into()),
+            ("confupdtype", ' '.into()),
+            ("confdeltype", ' '.into()),
+            ("confmatchtype", ' '.into()),
+            ("conislocal", true.into()),
+            ("connoinherit", true.into()),
+            ("conkey", index.columns.iter().map(|at| at + 1).collect::<Vec<_>>().into()),
+        ]);
+    }
+    let _ = DATABASE_OID;
+}

@@ -1,0 +1,94 @@
+//! The server, its users, sessions and settings.
+
+use super::rows::{Rows, V};
+use super::{DATABASE_OID, SUPERUSER_OID};
+use crate::pg::context::PgContext;
+
+fn time(us: Option<i64>) -> V {
+    us.map_or(V::Null, V::Time)
+}
+
+/// Fills a relation; false if it is not one of these.
+pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool {
+    match name {
+        "pg_database" => rows.add([
+            ("oid", DATABASE_OID.into()),
+            ("datname", cx.database().into()),
+            ("datdba", SUPERUSER_OID.into()),
+            ("encoding", 6.into()),
+            ("datlocprovider", 'c'.into()),
+            ("datallowconn", true.into()),
+            ("datconnlimit", (-1).into()),
+            ("dattablespace", 1663u32.into()),
+            ("datcollate", "C".into()),
+            ("datctype", "C".into()),
+        ]),
+        "pg_roles" | "pg_authid" => rows.add([
+            ("rolname", cx.user().into()),
+            ("rolsuper", true.into()),
+            ("rolinherit", true.into()),
+            ("rolcreaterole", true.into()),
+            ("rolcreatedb", true.into()),
+            ("rolcanlogin", true.into()),
+            ("rolreplication", true.into()),
+            ("rolconnlimit", (-1).into()),
+            ("rolbypassrls", true.into()),
+            ("oid", SUPERUSER_OID.into()),
+        ]),
+        "pg_user" | "pg_shadow" => rows.add([
+            ("usename", cx.user().into()),
+            ("usesysid", SUPERUSER_OID.into()),
+            ("usecreatedb", true.into()),
+            ("usesuper", true.into()),
+            ("userepl", true.into()),
+            ("usebypassrls", true.into()),
+        ]),
+        "pg_settings" => {
+            for setting in cx.settings() {
+                let source = if setting.value == setting.default { "default" } else { "session" };
+                rows.add([
+                    ("name", setting.name.into()),
+                    ("setting", setting.value.clone().into()),
+                    ("unit", setting.unit.into()),
+                    ("category", setting.category.into()),
+                    ("short_desc", setting.description.into()),
+                    ("context", setting.context.into()),
+                    ("vartype", setting.kind.into()),
+                    ("source", source.into()),
+                    ("boot_val", setting.default.clone().into()),
+                    ("reset_val", setting.default.into()),
+                    ("pending_restart", false.into()),
+                ]);
+            }
+        }
+        "pg_stat_activity" => {
+            for session in cx.activity() {
+                rows.add([
+                    ("datid", DATABASE_OID.into()),
+                    ("datname", session.database.into()),
+                    ("pid", session.pid.into()),
+                    ("usesysid", SUPERUSER_OID.into()),
+                    ("usename", session.user.into()),
+                    ("application_name", session.application_name.into()),
+                    ("client_addr", session.client_addr.into()),
+                    ("client_port", session.client_port.into()),
+                    ("backend_start", time(session.backend_start)),
+                    ("xact_start", time(session.xact_start)),
+                    ("query_start", time(session.query_start)),
+                    ("state_change", time(session.state_change)),
+                    ("state", session.state.into()),
+                    ("backend_xid", session.backend_xid.map(|xid| xid as u32).into()),
+                    ("query", session.query.into()),
+                    ("backend_type", "client backend".into()),
+                ]);
+            }
+        }
+        "pg_stat_database" => rows.add([
+            ("datid", DATABASE_OID.into()),
+            ("datname", cx.database().into()),
+            ("numbackends", cx.activity().len().into()),
+        ]),
+        _ => return false,
+    }
+    true
+}
