@@ -1,15 +1,16 @@
 //! Fetching pages and choosing victims.
 //!
-//! Replacement is a clock with usage counts. A page enters with a count that depends on
-//! why it was fetched: a scan's pages enter with 0 and are not counted up by further
-//! scan accesses, so a scan of a table larger than memory recycles its own frames and
-//! leaves the working set alone.
+//! Replacement is a clock with usage counts. Pages that a scan brings in also join a queue;
+//! once an eighth of memory holds such pages, the oldest of them that nobody else has asked
+//! for is the victim, before the clock moves. So a scan of a table larger than memory
+//! recycles its own frames and leaves the working set alone.
 //!
 //! # Locking
 //! shard lock -> (nothing). A frame is pinned under its shard's lock; a victim is taken
 //! under the exclusive shard lock with no pins, so a pinned frame never changes page.
 //! The latch of a frame being loaded is held by the loader before the frame can be found.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -65,6 +66,8 @@ pub struct BufferPool {
     /// Frames that hold no page (failed loads, dropped pages).
     free: Mutex<Vec<u32>>,
     pub(crate) hand: AtomicUsize,
+    /// Pages that scans brought in, oldest first.
+    scanned: Mutex<VecDeque<(u32, PageId)>>,
     pub(crate) file: Arc<dyn File>,
     pub(crate) log: Arc<Log>,
     pub(crate) double_write: Mutex<DoubleWrite>,
@@ -100,6 +103,7 @@ impl BufferPool {
             shards: shards.into_boxed_slice(),
             free: Mutex::new(Vec::new()),
             hand: AtomicUsize::new(0),
+            scanned: Mutex::default(),
             file,
             log,
             double_write: Mutex::new(dw),
@@ -233,6 +237,9 @@ impl BufferPool {
                     pin.0.usage.store(u8::from(access == Access::Point), Ordering::Relaxed);
                     pin.0.valid.store(true, Ordering::Release);
                     drop(latch);
+                    if access == Access::Scan {
+                        self.note_scanned(page);
+                    }
                     return Ok(pin);
                 }
                 Err(error) => {
@@ -302,6 +309,9 @@ impl BufferPool {
                 }
                 continue;
             }
+            if let Some(index) = self.evict_scanned() {
+                return Ok(index);
+            }
             if let Some(index) = self.evict() {
                 return Ok(index);
             }
@@ -341,19 +351,59 @@ impl BufferPool {
                 continue;
             }
             let page = PageId(frame.page_id.load(Ordering::Relaxed));
-            if page.is_none() {
-                continue; // on the free list
-            }
-            let mut shard = self.shard(page).write();
-            let mine = shard.get(&page) == Some(&(at as u32));
-            if mine && frame.pins.load(Ordering::Acquire) == 0 && !frame.is_dirty() {
-                shard.remove(&page);
-                frame.pins.fetch_add(1, Ordering::Acquire);
-                frame.page_id.store(0, Ordering::Relaxed);
-                frame.valid.store(false, Ordering::Relaxed);
-                bump(&self.counters.evictions, 1);
+            if page.is_some() && self.unmap(at as u32, page) {
                 return Some(at as u32);
+            } // a frame without a page is on the free list
+        }
+        None
+    }
+
+    /// Takes `page` out of the frame at `index` if nobody uses it and it is clean; the frame
+    /// then has one pin.
+    fn unmap(&self, index: u32, page: PageId) -> bool {
+        let frame = self.frame(index);
+        let mut shard = self.shard(page).write();
+        let mine = shard.get(&page) == Some(&index);
+        if !mine || frame.pins.load(Ordering::Acquire) != 0 || frame.is_dirty() {
+            return false;
+        }
+        shard.remove(&page);
+        frame.pins.fetch_add(1, Ordering::Acquire);
+        frame.page_id.store(0, Ordering::Relaxed);
+        frame.valid.store(false, Ordering::Relaxed);
+        bump(&self.counters.evictions, 1);
+        true
+    }
+
+    fn note_scanned(&self, page: PageId) {
+        if let Some(index) = self.shard(page).read().get(&page).copied() {
+            self.scanned.lock().push_back((index, page));
+        }
+    }
+
+    /// The oldest page that only scans have used, once they hold their share of memory.
+    fn evict_scanned(&self) -> Option<u32> {
+        let share = (self.frames.len() / 8).max(8);
+        let mut scanned = self.scanned.lock();
+        let mut dirty = 0;
+        while scanned.len() > share && dirty < 16 {
+            let (index, page) = scanned.pop_front()?;
+            let frame = self.frame(index);
+            if frame.page_id.load(Ordering::Relaxed) != page.0 || frame.usage.load(Ordering::Relaxed) > 0 {
+                continue; // gone already, or promoted by another use
             }
+            if frame.is_dirty() || frame.pins.load(Ordering::Relaxed) != 0 {
+                dirty += 1;
+                scanned.push_back((index, page));
+                continue;
+            }
+            if self.unmap(index, page) {
+                return Some(index);
+            }
+        }
+        if dirty > 0 {
+            drop(scanned);
+            self.wake_writer();
         }
         None
     }
