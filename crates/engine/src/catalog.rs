@@ -33,6 +33,8 @@ const CHUNK: usize = 1400;
 pub(crate) struct Definitions {
     pub by_id: HashMap<u32, Arc<Table>>,
     pub by_name: HashMap<(String, String), u32>,
+    /// Tables that are gone, with the version of the catalog that no longer had them.
+    dropped: HashMap<u32, u64>,
 }
 
 /// What a transaction knows of its own changes.
@@ -71,16 +73,37 @@ impl Catalog {
         self.version.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether `table` is still the committed definition. `version` is the catalog's at the
-    /// time of asking.
-    pub fn is_current(&self, table: &Table, version: u64) -> bool {
-        let cached = self.cached.read();
-        // An older cache cannot refuse; a statement that uses it was planned with it.
-        if cached.0 < version {
-            drop(cached);
-            return true_if_unchanged(self, table);
+    /// Whether `table` is the committed definition now. For writers, who hold its lock.
+    pub fn is_newest(&self, db: &Database, table: &Table) -> Result<bool> {
+        let now = self.committed(db)?;
+        Ok(now.by_id.get(&table.id).is_some_and(|t| t.generation == table.generation))
+    }
+
+    /// Whether `table` described the table at `version` of the catalog. For readers: a later
+    /// change does not concern them.
+    pub fn was_current(&self, db: &Database, table: &Table, version: u64) -> Result<bool> {
+        let mut definitions = {
+            let cached = self.cached.read();
+            if cached.0 >= version {
+                match cached.1.by_id.get(&table.id) {
+                    Some(now) if now.generation == table.generation => return Ok(table.valid_from <= version),
+                    _ => Some(Arc::clone(&cached.1)),
+                }
+            } else {
+                None
+            }
+        };
+        let definitions = match definitions.take() {
+            Some(definitions) => definitions,
+            None => self.committed(db)?,
+        };
+        if table.valid_from > version {
+            return Ok(false);
         }
-        cached.1.by_id.get(&table.id).is_some_and(|t| t.generation == table.generation)
+        Ok(match definitions.by_id.get(&table.id) {
+            Some(now) => now.generation == table.generation || now.valid_from > version,
+            None => definitions.dropped.get(&table.id).is_some_and(|at| *at > version),
+        })
     }
 
     /// Committed definitions now.
@@ -101,7 +124,23 @@ impl Catalog {
             }
         }
         let view = db.plain_view();
-        let definitions = Arc::new(self.load(&view)?);
+        let mut definitions = self.load(&view, version)?;
+        // A definition that did not change keeps the version it came with; what is missing
+        // was dropped.
+        let before = Arc::clone(&self.cached.read().1);
+        definitions.dropped = before.dropped.clone();
+        for (id, old) in &before.by_id {
+            match definitions.by_id.get(id) {
+                Some(new) if new.generation == old.generation => {
+                    definitions.by_id.insert(*id, Arc::clone(old));
+                }
+                Some(_) => {}
+                None => {
+                    definitions.dropped.insert(*id, version);
+                }
+            }
+        }
+        let definitions = Arc::new(definitions);
         *self.cached.write() = (version, Arc::clone(&definitions));
         Ok(definitions)
     }
@@ -111,13 +150,13 @@ impl Catalog {
     }
 
     /// Completes a definition.
-    pub fn build(&self, parts: Parts) -> Arc<Table> {
+    pub fn build(&self, parts: Parts, valid_from: u64) -> Arc<Table> {
         let counter = self.row_id_counter(parts.tree.object);
-        Arc::new(parts.build(counter))
+        Arc::new(parts.build(counter, valid_from))
     }
 
     /// Reads all definitions that a view sees.
-    pub fn load(&self, view: &ReadView) -> Result<Definitions> {
+    pub fn load(&self, view: &ReadView, valid_from: u64) -> Result<Definitions> {
         let mut definitions = Definitions::default();
         let carrier = Arc::new(carrier(self.tree));
         let mut cursor = Cursor::new({ let mut v = view.clone(); v.own_catalog = true; v }, carrier, None, KeyRange::prefix(b"t"), Direction::Forward);
@@ -135,7 +174,7 @@ impl Catalog {
                 match &mut current {
                     Some((at, bytes)) if *at == id => bytes.extend_from_slice(row.value),
                     _ => {
-                        self.finish(&mut definitions, current.take())?;
+                        self.finish(&mut definitions, current.take(), valid_from)?;
                         current = Some((id, row.value.to_vec()));
                     }
                 }
@@ -144,28 +183,21 @@ impl Catalog {
                 break;
             }
         }
-        self.finish(&mut definitions, current)?;
+        self.finish(&mut definitions, current, valid_from)?;
         Ok(definitions)
     }
 
-    fn finish(&self, definitions: &mut Definitions, found: Option<(u32, Vec<u8>)>) -> Result<()> {
+    fn finish(&self, definitions: &mut Definitions, found: Option<(u32, Vec<u8>)>, valid_from: u64) -> Result<()> {
         let Some((id, bytes)) = found else { return Ok(()) };
         let parts = Parts::decode(&bytes)?;
         if parts.id != id {
             return Err(Error::corrupt(format!("the definition of table {id} names table {}", parts.id)));
         }
-        let table = self.build(parts);
+        let table = self.build(parts, valid_from);
         definitions.by_name.insert((table.schema.clone(), table.name.clone()), id);
         definitions.by_id.insert(id, table);
         Ok(())
     }
-}
-
-fn true_if_unchanged(catalog: &Catalog, table: &Table) -> bool {
-    // The cache is behind: somebody's definition was committed and nobody has loaded it
-    // yet. Only the newest cache can tell; until then be strict about tables it knows to
-    // be different, lenient about the rest.
-    catalog.cached.read().1.by_id.get(&table.id).is_none_or(|t| t.generation <= table.generation)
 }
 
 /// A table in name only, to run a cursor over the catalog's tree.
@@ -182,7 +214,7 @@ fn carrier(tree: Tree) -> Table {
         generation: 0,
         value_types: Vec::new(),
     }
-    .build(Arc::default())
+    .build(Arc::default(), 0)
 }
 
 fn definition_key(id: u32, chunk: usize) -> Vec<u8> {
@@ -234,7 +266,7 @@ impl Transaction {
         if own && self.0.isolation == Isolation::ReadCommitted {
             view.snapshot = Arc::new(inner.txs.snapshot());
         }
-        let definitions = Arc::new(inner.catalog.load(&view)?);
+        let definitions = Arc::new(inner.catalog.load(&view, 0)?);
         self.0.state.lock().catalog.cache = Some(Arc::clone(&definitions));
         Ok(definitions)
     }
@@ -321,7 +353,7 @@ impl Transaction {
             let key = definition_key(parts.id, at);
             expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;
         }
-        Ok(self.0.db.inner().catalog.build(Parts::decode(&bytes)?))
+        Ok(self.0.db.inner().catalog.build(Parts::decode(&bytes)?, 0))
     }
 
     /// Removes a definition.

@@ -23,7 +23,7 @@ use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_recovery::{Control, ControlFile, Progress, analyse, take_checkpoint};
-use resurgam_txn::{ObjectLocks, TxManager};
+use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
 use resurgam_versions::{Cleaner, Ledger, SweepReport, VersionStore};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
@@ -224,14 +224,29 @@ impl Database {
         &self.0.recovery
     }
 
+    /// A snapshot, and the version of the catalog that goes with it. A change of definitions
+    /// becomes visible before the version is raised and its tables stay locked until after,
+    /// so under the version read on both sides of the snapshot no row was written that the
+    /// older definitions would miss.
+    pub(crate) fn snapshot(&self) -> (SnapshotHold, u64) {
+        loop {
+            let version = self.0.catalog.version();
+            let hold = self.0.txs.snapshot();
+            if self.0.catalog.version() == version {
+                return (hold, version);
+            }
+        }
+    }
+
     /// A view of everything committed now, outside any transaction.
     pub(crate) fn plain_view(&self) -> ReadView {
+        let (snapshot, catalog_version) = self.snapshot();
         ReadView {
             db: self.clone(),
-            snapshot: Arc::new(self.0.txs.snapshot()),
+            snapshot: Arc::new(snapshot),
             own: TxId::NONE,
             hidden_from: TxId(u64::MAX),
-            catalog_version: self.0.catalog.version(),
+            catalog_version,
             own_catalog: false,
         }
     }

@@ -69,6 +69,8 @@ pub struct Table {
     pub(crate) tree: Tree,
     /// Raised by every change of the definition.
     pub(crate) generation: u64,
+    /// Version of the catalog that this definition came with; 0 = older than the cache.
+    pub(crate) valid_from: u64,
     /// Types of everything in the value, dropped columns included.
     pub(crate) value_types: Vec<ColumnType>,
     pub(crate) layout: RowLayout,
@@ -265,7 +267,7 @@ impl Parts {
     }
 
     /// Completes the definition.
-    pub fn build(self, next_row_id: Arc<AtomicU64>) -> Table {
+    pub fn build(self, next_row_id: Arc<AtomicU64>, valid_from: u64) -> Table {
         let key_columns: Vec<KeyColumn> = if self.primary_key.is_empty() {
             vec![KeyColumn::ascending(ColumnType::Int8)]
         } else {
@@ -287,6 +289,7 @@ impl Parts {
             indexes: self.indexes,
             tree: self.tree,
             generation: self.generation,
+            valid_from,
             value_types: self.value_types,
             key_columns,
             index_keys,

@@ -108,6 +108,8 @@ pub(crate) struct TxState {
     /// The current statement writes many rows.
     pub bulk: bool,
     pub snapshot: Option<Arc<SnapshotHold>>,
+    /// Version of the catalog that goes with the snapshot.
+    catalog_version: u64,
     locked: Vec<ObjectId>,
     pub catalog: OwnCatalog,
 }
@@ -128,7 +130,6 @@ pub(crate) struct WriteContext {
     pub xid: TxId,
     pub bulk: bool,
     pub snapshot: Arc<SnapshotHold>,
-    pub own_catalog: bool,
 }
 
 impl Transaction {
@@ -142,6 +143,7 @@ impl Transaction {
                 xid: TxId::NONE,
                 bulk: false,
                 snapshot: None,
+                catalog_version: 0,
                 locked: Vec::new(),
                 catalog: OwnCatalog::default(),
             }),
@@ -174,7 +176,8 @@ impl Transaction {
         check_open(&state)?;
         if state.snapshot.is_none() || self.0.isolation == Isolation::ReadCommitted {
             state.snapshot = None; // give the slot back before taking the next
-            let hold = inner.txs.snapshot();
+            let (hold, version) = self.0.db.snapshot();
+            state.catalog_version = version;
             if self.0.isolation == Isolation::RepeatableRead {
                 Snapshots::mark_since(&hold);
             }
@@ -196,7 +199,7 @@ impl Transaction {
             snapshot,
             own,
             hidden_from,
-            catalog_version: inner.catalog.version(),
+            catalog_version: state.catalog_version,
             own_catalog: state.catalog.changed,
         })
     }
@@ -214,7 +217,7 @@ impl Transaction {
             snapshot,
             own: state.active.as_ref().map_or(TxId::NONE, |a| a.id),
             hidden_from: if state.bulk && state.xid.is_some() { state.xid } else { TxId(u64::MAX) },
-            catalog_version: self.0.db.inner().catalog.version(),
+            catalog_version: state.catalog_version,
             own_catalog: state.catalog.changed,
         })
     }
@@ -225,7 +228,9 @@ impl Transaction {
         let mut state = self.0.state.lock();
         check_open(&state)?;
         if state.snapshot.is_none() {
-            state.snapshot = Some(Arc::new(inner.txs.snapshot()));
+            let (hold, version) = self.0.db.snapshot();
+            state.catalog_version = version;
+            state.snapshot = Some(Arc::new(hold));
         }
         let active = match &state.active {
             Some(active) => Arc::clone(active),
@@ -237,7 +242,7 @@ impl Transaction {
             }
         };
         let Some(snapshot) = state.snapshot.clone() else { return Err(Error::internal("no snapshot")) };
-        Ok(WriteContext { active, xid: state.xid, bulk: state.bulk, snapshot, own_catalog: state.catalog.changed })
+        Ok(WriteContext { active, xid: state.xid, bulk: state.bulk, snapshot })
     }
 
     /// Locks a table for this transaction. `None` = locked; otherwise wait and ask again.
@@ -277,7 +282,7 @@ impl Transaction {
         }
         let inner = self.0.db.inner();
         let own = self.0.state.lock().catalog.changed;
-        if !own && !inner.catalog.is_current(table, inner.catalog.version()) {
+        if !own && !inner.catalog.is_newest(&self.0.db, table)? {
             return Err(Error::new(
                 ErrorKind::SerializationFailure,
                 format!("could not write to table \"{}\" because its definition was changed at the same time", table.name),
@@ -308,6 +313,10 @@ impl Transaction {
             return Ok(CommitTicket { flush: None });
         }
         let ddl = state.catalog.changed;
+        if ddl {
+            // The cache must know each version, to tell what changed in which.
+            inner.catalog.committed(&self.0.db)?;
+        }
         let wait_durable = durability == Durability::Sync || ddl;
         let end = inner.txs.commit(&active, wait_durable, || {
             let body = TxRecord { time_us: inner.vfs.wall_clock_us(), subs: active.subs() }.encode();
@@ -329,6 +338,7 @@ impl Transaction {
             if flushed.is_ok() {
                 inner.txs.on_durable(end);
                 inner.catalog.bump();
+                inner.catalog.committed(&self.0.db)?;
             }
             self.unlock(&mut state, active.id);
             flushed?;
@@ -412,6 +422,7 @@ impl Drop for TxInner {
             xid: TxId::NONE,
             bulk: false,
             snapshot: None,
+            catalog_version: 0,
             locked: Vec::new(),
             catalog: OwnCatalog::default(),
         };

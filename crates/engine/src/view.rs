@@ -34,7 +34,7 @@ impl ReadView {
 
     /// Refuses a definition that no longer describes the table.
     pub(crate) fn check_table(&self, table: &Table) -> Result<()> {
-        if self.own_catalog || self.db.inner().catalog.is_current(table, self.catalog_version) {
+        if self.own_catalog || self.db.inner().catalog.was_current(&self.db, table, self.catalog_version)? {
             return Ok(());
         }
         Err(Error::new(

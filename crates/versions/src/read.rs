@@ -106,8 +106,6 @@ pub(crate) struct Version {
     pub xid: TxId,
     pub value: Vec<u8>,
     pub earlier: OwnedEarlier,
-    /// It is the record on the leaf itself (nothing aborted above it).
-    pub on_top: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -134,13 +132,12 @@ impl OwnedEarlier {
     }
 }
 
-fn owned(record: &LeafRecord<'_>, on_top: bool) -> Version {
+fn owned(record: &LeafRecord<'_>) -> Version {
     Version {
         ghost: record.is_ghost(),
         xid: record.xid,
         value: record.value.to_vec(),
         earlier: OwnedEarlier::of(record.earlier()),
-        on_top,
     }
 }
 
@@ -149,7 +146,7 @@ fn owned(record: &LeafRecord<'_>, on_top: bool) -> Version {
 pub(crate) fn newest_not_aborted(pool: &BufferPool, txs: &TxManager, record: &LeafRecord<'_>) -> Result<Option<Version>> {
     let aborted = |xid: TxId| xid.is_some() && txs.status(xid) == Status::Aborted;
     if !aborted(record.xid) {
-        return Ok(Some(owned(record, true)));
+        return Ok(Some(owned(record)));
     }
     let mut next = match past_aborted(record, aborted)? {
         Past::Version(version) => return Ok(Some(version)),
@@ -160,7 +157,7 @@ pub(crate) fn newest_not_aborted(pool: &BufferPool, txs: &TxManager, record: &Le
         let bytes = fetch(pool, next)?;
         let earlier = VersionRecord::parse(&bytes).map_err(|e| at(next, &e))?.record;
         if !aborted(earlier.xid) {
-            return Ok(Some(owned(&earlier, false)));
+            return Ok(Some(owned(&earlier)));
         }
         match past_aborted(&earlier, aborted)? {
             Past::Version(version) => return Ok(Some(version)),
@@ -192,7 +189,6 @@ fn past_aborted(record: &LeafRecord<'_>, aborted: impl Fn(TxId) -> bool) -> Resu
                 xid: tag.xid,
                 value,
                 earlier: tag.offrow.map_or(OwnedEarlier::None, OwnedEarlier::OffRow),
-                on_top: false,
             })
         }
     })
@@ -209,7 +205,7 @@ pub fn newest(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: 
     };
     let skip = |xid: TxId| xid.is_some() && foreign(xid);
     let version = if !skip(record.xid) {
-        Some(owned(record, true))
+        Some(owned(record))
     } else {
         let mut at = past_aborted(record, skip)?;
         loop {
@@ -219,7 +215,7 @@ pub fn newest(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: 
                 Past::Follow(pointer) => {
                     let bytes = fetch(pool, pointer)?;
                     let earlier = VersionRecord::parse(&bytes)?.record;
-                    at = if skip(earlier.xid) { past_aborted(&earlier, skip)? } else { Past::Version(owned(&earlier, false)) };
+                    at = if skip(earlier.xid) { past_aborted(&earlier, skip)? } else { Past::Version(owned(&earlier)) };
                 }
             }
         }

@@ -1,2 +1,114 @@
-//! todo
-pub fn quote_ident(name: &str) -> String { name.to_owned() }
+//! Functions that PostgreSQL has and DataFusion lacks, or has with another meaning.
+//!
+//! - [`define`]: how a function is written down here
+//! - `session`: who, where, when; settings
+//! - `catalog`: `pg_get_…`, `pg_…_is_visible`, sizes, privileges
+//! - `cast`: `pg_cast_TYPE`, which casts are rewritten to
+//! - `text`: quoting, patterns, `format`
+//! - `time`: `now()` and its kin, `age`, `timezone`
+//! - `to_char`: `to_char`, `to_date`, `to_timestamp`
+//! - `arrays`, `math`: what their names say
+//! - `aggregate`: `pg_single`
+//! - `planner`: operators on lists and dates
+//!
+//! Volatility: what depends on the session but not on the statement is `Volatile`, so that
+//! it is never folded into a plan; `now()` and its kin are `Stable`: they are folded, and plans
+//! with them are made anew for each statement.
+
+mod aggregate;
+mod arrays;
+mod cast;
+mod catalog;
+mod define;
+mod math;
+mod planner;
+mod session;
+mod text;
+mod time;
+mod to_char;
+
+use std::sync::Arc;
+
+use datafusion::common::Result as DfResult;
+use datafusion::execution::FunctionRegistry;
+use datafusion::execution::session_state::SessionState;
+
+pub use text::{quote_ident, quote_literal, similar_to_regex};
+
+use crate::pg::context::PgContext;
+
+/// Adds everything to a session's state.
+///
+/// # Errors
+/// Only if the state refuses registrations, which it does not.
+pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<()> {
+    for udf in datafusion_functions_nested::all_default_nested_functions() {
+        state.register_udf(udf)?;
+    }
+    state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner))?;
+    state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner))?;
+    state.register_expr_planner(Arc::new(planner::PgExprPlanner))?;
+    for function in all(cx) {
+        state.register_udf(Arc::new(function.into_udf()))?;
+    }
+    for udf in cast::all(cx) {
+        state.register_udf(Arc::new(udf))?;
+    }
+    for udf in time::special(cx) {
+        state.register_udf(Arc::new(udf))?;
+    }
+    state.register_udaf(Arc::new(aggregate::pg_single()))?;
+    // names that only differ
+    for (alias, name) in
+        [("ceiling", "ceil"), ("sign", "signum"), ("pow", "power"), ("char_length", "character_length")]
+    {
+        if let Ok(udf) = state.udf(name)
+            && !udf.aliases().iter().any(|known| known == alias)
+        {
+            let renamed = udf.as_ref().clone().with_aliases([alias]);
+            state.register_udf(Arc::new(renamed))?;
+        }
+    }
+    if let Ok(udaf) = state.udaf("bool_and") {
+        let renamed = udaf.as_ref().clone().with_aliases(["every"]);
+        state.register_udaf(Arc::new(renamed))?;
+    }
+    Ok(())
+}
+
+/// Whether a function is bound to the session it was registered for, so that a plan with it
+/// must not be given to another.
+pub fn is_session_function(name: &str) -> bool {
+    session::NAMES.contains(&name)
+        || catalog::NAMES.contains(&name)
+        || time::SESSION_NAMES.contains(&name)
+        || name.starts_with("pg_cast_")
+        || name == "to_char"
+        || name == "to_timestamp"
+        || name == "to_date"
+}
+
+fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
+    let mut out = session::all(cx);
+    out.extend(catalog::all(cx));
+    out.extend(text::all());
+    out.extend(time::all(cx));
+    out.extend(to_char::all(cx));
+    out.extend(arrays::all());
+    out.extend(math::all());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pg::catalog::tests::TestContext;
+
+    #[test]
+    fn session_functions_are_known_as_such() {
+        let cx: Arc<dyn PgContext> = Arc::new(TestContext::default());
+        for function in session::all(&cx).into_iter().chain(catalog::all(&cx)) {
+            assert!(is_session_function(function.name()), "{}", function.name());
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! `pg_cast_TYPE(value[, typmod])`: casts as PostgreSQL does them.
+//!
+//! Where DataFusion's own cast means the same, the call becomes that cast while the plan is
+//! simplified, so that comparisons still reach indexes.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::arrow::array::*;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Result as DfResult, ScalarValue};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    Cast, ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use resurgam_engine::ColumnType;
+
+use crate::pg::arrow::{cast_array, fit_text};
+use crate::pg::catalog::{Model, SUPERUSER_OID};
+use crate::pg::context::PgContext;
+use crate::pg::encode::{RowEncoder, TextStyle};
+use crate::pg::errors::{from_arrow, to_datafusion};
+use crate::pg::types::{
+    TEXT, TYPES, arrow_type_of_oid, field_of_oid, field_oid, oid, type_by_name, with_pg_type,
+};
+use crate::wire::SqlError;
+
+/// A cast function for every type.
+pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<ScalarUDF> {
+    TYPES
+        .iter()
+        .filter(|ty| arrow_type_of_oid(ty.oid, -1).is_some() || ty.oid == oid::UNKNOWN)
+        .map(|ty| {
+            let volatility = match ty.oid {
+                // words such as 'now', the session's zone
+                oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::TEXT | oid::VARCHAR => {
+                    Volatility::Stable
+                }
+                oid::REGCLASS | oid::REGNAMESPACE | oid::REGROLE => Volatility::Stable,
+                _ => Volatility::Immutable,
+            };
+            ScalarUDF::new_from_impl(PgCast {
+                name: format!("pg_cast_{}", ty.name),
+                oid: ty.oid,
+                signature: Signature::user_defined(volatility),
+                cx: cx.clone(),
+            })
+        })
+        .collect()
+}
+
+#[derive(Debug)]
+struct PgCast {
+    name: String,
+    oid: u32,
+    signature: Signature,
+    cx: Arc<dyn PgContext>,
+}
+
+impl PartialEq for PgCast {
+    fn eq(&self, other: &Self) -> bool {
+        self.oid == other.oid
+    }
+}
+impl Eq for PgCast {}
+impl Hash for PgCast {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.oid.hash(state);
+    }
+}
+
+/// Types whose values are a lookup.
+fn is_reg(ty: u32) -> bool {
+    matches!(ty, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::REGPROC | oid::REGPROCEDURE)
+}
+
+impl PgCast {
+    fn field(&self, typmod: i32) -> Field {
+        field_of_oid(&self.name, self.oid, typmod)
+            .unwrap_or_else(|| with_pg_type(Field::new(&self.name, TEXT, true), self.oid, typmod))
+    }
+
+    /// Whether DataFusion's cast from a type means the same.
+    fn plain(&self, from: &Field, typmod: i32) -> bool {
+        let target = self.field(typmod);
+        let (from_oid, from) = (field_oid(from), from.data_type());
+        if typmod >= 0 && self.oid != oid::NUMERIC {
+            return false;
+        }
+        if from == target.data_type() {
+            return match self.oid {
+                // not a change of type, only of name: but a uuid must be one
+                oid::TEXT | oid::VARCHAR | oid::UNKNOWN => !is_reg(from_oid),
+                oid::NAME | oid::CHAR | oid::BPCHAR | oid::UUID | oid::JSON | oid::JSONB => from_oid == self.oid,
+                ty => !is_reg(ty) || from_oid == ty,
+            };
+        }
+        use DataType as D;
+        match (from, target.data_type()) {
+            (D::Null, _) => true,
+            (D::Utf8 | D::LargeUtf8, D::Utf8View) => matches!(self.oid, oid::TEXT | oid::VARCHAR),
+            (D::Int16 | D::Int32 | D::Int64, D::Int16 | D::Int32 | D::Int64 | D::Float32 | D::Float64) => true,
+            (D::Float32, D::Float64) => true,
+            (D::Decimal128(..), D::Float64 | D::Float32) => true,
+            (D::Date32, D::Timestamp(_, None)) | (D::Timestamp(_, None), D::Date32 | D::Timestamp(_, None)) => true,
+            _ => false,
+        }
+    }
+
+    fn cast(&self, array: &ArrayRef, from: &Field, typmod: i32) -> Result<ArrayRef, SqlError> {
+        let zone = self.cx.zone();
+        let from_oid = field_oid(from);
+        let target = self.field(typmod);
+        let target = target.data_type();
+        if matches!(array.data_type(), DataType::Null) {
+            return Ok(new_null_array(target, array.len()));
+        }
+        if is_reg(self.oid) {
+            return self.lookup(array);
+        }
+        if is_reg(from_oid) && target == &TEXT {
+            return self.reg_text(array, from);
+        }
+        let out = cast_array(array, target, self.oid, &zone)?;
+        match self.oid {
+            oid::VARCHAR | oid::BPCHAR => {
+                let limit = if typmod >= 4 { (typmod - 4) as u32 } else { u32::MAX };
+                let ty =
+                    if self.oid == oid::BPCHAR { ColumnType::Char(limit) } else { ColumnType::Varchar(limit) };
+                let texts = out.as_string_view();
+                let fitted: StringViewArray = texts
+                    .iter()
+                    .map(|text| text.map(|text| fit_text(text, &ty, true)).transpose())
+                    .collect::<Result<_, _>>()?;
+                Ok(Arc::new(fitted))
+            }
+            oid::NAME => Ok(Arc::new(
+                out.as_string_view().iter().map(|text| text.map(|text| cut(text, 63))).collect::<StringViewArray>(),
+            )),
+            oid::CHAR => Ok(Arc::new(
+                out.as_string_view()
+                    .iter()
+                    .map(|text| text.map(|text| text.chars().next().map(String::from).unwrap_or_default()))
+                    .collect::<StringViewArray>(),
+            )),
+            _ => Ok(out),
+        }
+    }
+
+    /// Names to oids; numbers stay what they are.
+    fn lookup(&self, array: &ArrayRef) -> Result<ArrayRef, SqlError> {
+        let text = array.data_type().is_string();
+        if matches!(self.oid, oid::REGPROC | oid::REGPROCEDURE) {
+            let texts = cast_array(array, &TEXT, oid::TEXT, &self.cx.zone())?;
+            let stripped: StringViewArray = texts
+                .as_string_view()
+                .iter()
+                .map(|name| name.map(|name| name.strip_prefix("pg_catalog.").unwrap_or(name)))
+                .collect();
+            return Ok(Arc::new(stripped));
+        }
+        if !text {
+            return cast_array(array, &DataType::UInt32, oid::OID, &self.cx.zone());
+        }
+        let texts = cast_array(array, &TEXT, oid::TEXT, &self.cx.zone())?;
+        let model = match self.oid {
+            oid::REGCLASS | oid::REGNAMESPACE => Some(Model::load(self.cx.as_ref())?),
+            _ => None,
+        };
+        let find = |name: &str| -> Result<u32, SqlError> {
+            if name == "-" {
+                return Ok(0);
+            }
+            if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
+                return crate::pg::decode::parse_oid(name);
+            }
+            match (self.oid, &model) {
+                (oid::REGCLASS, Some(model)) => model
+                    .find(name)
+                    .map(|relation| relation.oid)
+                    .ok_or_else(|| SqlError::new("42P01", format!("relation \"{name}\" does not exist"))),
+                (oid::REGNAMESPACE, Some(model)) => model
+                    .namespaces()
+                    .into_iter()
+                    .find(|(_, known)| known == name.trim_matches('"'))
+                    .map(|(oid, _)| oid)
+                    .ok_or_else(|| SqlError::new("3F000", format!("schema \"{name}\" does not exist"))),
+                (oid::REGTYPE, _) => type_by_name(name)
+                    .map(|ty| ty.oid)
+                    .ok_or_else(|| SqlError::new("42704", format!("type \"{name}\" does not exist"))),
+                _ if name.trim_matches('"') == self.cx.user() => Ok(SUPERUSER_OID),
+                _ => Err(SqlError::new("42704", format!("role \"{name}\" does not exist"))),
+            }
+        };
+        let oids: UInt32Array = texts
+            .as_string_view()
+            .iter()
+            .map(|name| name.map(find).transpose())
+            .collect::<Result<_, _>>()?;
+        Ok(Arc::new(oids))
+    }
+
+    /// What a `reg…` value prints as.
+    fn reg_text(&self, array: &ArrayRef, from: &Field) -> Result<ArrayRef, SqlError> {
+        let fields = datafusion::arrow::datatypes::Fields::from(vec![from.clone().with_nullable(true)]);
+        let encoder = RowEncoder::new(&fields, &[], &TextStyle::of(&self.cx))?;
+        let schema = Arc::new(datafusion::arrow::datatypes::Schema::new(fields));
+        let batch = RecordBatch::try_new(schema, vec![array.clone()]).map_err(|error| from_arrow(&error))?;
+        let cells = encoder.cells(&batch)?;
+        let mut builder = StringViewBuilder::new();
+        for row in 0..array.len() {
+            if cells[0].is_null(row) {
+                builder.append_null();
+                continue;
+            }
+            let mut text = bytes::BytesMut::new();
+            cells[0].put_text(row, &mut text)?;
+            builder.append_value(crate::pg::decode::utf8(&text)?);
+        }
+        Ok(Arc::new(builder.finish()))
+    }
+}
+
+/// At most so many bytes, whole characters.
+fn cut(text: &str, bytes: usize) -> &str {
+    if text.len() <= bytes {
+        return text;
+    }
+    let mut end = bytes;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn typmod_of(value: Option<&ScalarValue>) -> i32 {
+    match value {
+        Some(ScalarValue::Int64(Some(typmod))) => i32::try_from(*typmod).unwrap_or(-1),
+        Some(ScalarValue::Int32(Some(typmod))) => *typmod,
+        _ => -1,
+    }
+}
+
+impl ScalarUDFImpl for PgCast {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        match types {
+            [_] | [_, DataType::Int64] => Ok(types.to_vec()),
+            [first, _] => Ok(vec![first.clone(), DataType::Int64]),
+            _ => Err(to_datafusion(SqlError::new("42883", format!("function {} does not exist", self.name)))),
+        }
+    }
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(self.field(-1).data_type().clone())
+    }
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DfResult<FieldRef> {
+        Ok(Arc::new(self.field(typmod_of(args.scalar_arguments.get(1).copied().flatten()))))
+    }
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> DfResult<ExprSimplifyResult> {
+        use datafusion::logical_expr::ExprSchemable;
+        let typmod = match args.get(1) {
+            Some(Expr::Literal(value, _)) => typmod_of(Some(value)),
+            Some(_) => return Ok(ExprSimplifyResult::Original(args)),
+            None => -1,
+        };
+        let Some(value) = args.first() else { return Ok(ExprSimplifyResult::Original(args)) };
+        let Ok((_, from)) = value.to_field(info.schema()) else {
+            return Ok(ExprSimplifyResult::Original(args));
+        };
+        if !self.plain(&from, typmod) {
+            return Ok(ExprSimplifyResult::Original(args));
+        }
+        let target = self.field(typmod);
+        let value = args.into_iter().next().unwrap_or_else(|| Expr::Literal(ScalarValue::Null, None));
+        if from.data_type() == target.data_type() && field_oid(&from) == field_oid(&target) {
+            return Ok(ExprSimplifyResult::Simplified(value));
+        }
+        Ok(ExprSimplifyResult::Simplified(Expr::Cast(Cast::new_from_field(
+            Box::new(value),
+            Arc::new(target.with_name("")),
+        ))))
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let typmod = match args.args.get(1) {
+            Some(ColumnarValue::Scalar(value)) => typmod_of(Some(value)),
+            _ => -1,
+        };
+        let Some(from) = args.arg_fields.first() else {
+            return Err(to_datafusion(SqlError::internal("a cast without a value")));
+        };
+        match args.args.into_iter().next() {
+            Some(ColumnarValue::Scalar(value)) => {
+                let array = value.to_array()?;
+                let out = self.cast(&array, from, typmod).map_err(to_datafusion)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?))
+            }
+            Some(ColumnarValue::Array(array)) => {
+                Ok(ColumnarValue::Array(self.cast(&array, from, typmod).map_err(to_datafusion)?))
+            }
+            None => Err(to_datafusion(SqlError::internal("a cast without a value"))),
+        }
+    }
+}

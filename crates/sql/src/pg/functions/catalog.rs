@@ -1,0 +1,328 @@
+//! Functions over the system catalogs.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::ArrayRef;
+use datafusion::common::ScalarValue;
+
+use super::define::{Call, P, PgFunction, f, oid};
+use crate::pg::catalog::{Model, SUPERUSER_OID};
+use crate::pg::context::PgContext;
+use crate::pg::types::{self, oid as t};
+use crate::wire::SqlError;
+
+/// Every function here.
+pub(super) const NAMES: &[&str] = &[
+    "pg_table_is_visible",
+    "pg_type_is_visible",
+    "pg_function_is_visible",
+    "pg_get_userbyid",
+    "format_type",
+    "pg_get_expr",
+    "pg_get_indexdef",
+    "pg_get_constraintdef",
+    "pg_get_viewdef",
+    "pg_get_function_result",
+    "pg_get_statisticsobjdef_columns",
+    "pg_get_serial_sequence",
+    "obj_description",
+    "col_description",
+    "shobj_description",
+    "pg_size_pretty",
+    "pg_relation_size",
+    "pg_database_size",
+    "has_table_privilege",
+    "to_regclass",
+    "pg_table_size",
+    "pg_total_relation_size",
+    "pg_indexes_size",
+    "to_regtype",
+    "to_regnamespace",
+    "pg_relation_is_publishable",
+    "pg_relation_is_updatable",
+    "pg_tablespace_location",
+    "row_security_active",
+    "pg_relation_filenode",
+    "pg_get_partkeydef",
+];
+
+/// `pg_size_pretty`.
+fn size_pretty(bytes: i64) -> String {
+    const UNITS: [(&str, i64); 5] = [("bytes", 10 * 1024), ("kB", 20_479), ("MB", 20_479), ("GB", 20_479), ("TB", i64::MAX)];
+    // as PostgreSQL: shift with one bit more, and round when printing
+    let mut size = bytes;
+    let mut halves = false;
+    for (at, (unit, limit)) in UNITS.iter().enumerate() {
+        let last = at + 1 == UNITS.len();
+        if last || size.unsigned_abs() < *limit as u64 {
+            let shown = if halves { (size + if size < 0 { -1 } else { 1 }) / 2 } else { size };
+            return format!("{shown} {unit}");
+        }
+        // the first step keeps one bit for rounding; the next ones drop ten
+        let bits = if at == 0 { 9 } else { 10 };
+        halves = true;
+        size /= 1i64 << bits;
+    }
+    format!("{size} TB")
+}
+
+/// Sizes are of relations: a table's own id is behind its primary key as well.
+fn relation_bytes(cx: &dyn PgContext, model: &Model, relation: u32, with_indexes: bool) -> Option<i64> {
+    let found = model.relation(relation)?;
+    let mut bytes = found.id.and_then(|id| cx.relation_bytes(id)).unwrap_or(0);
+    if with_indexes {
+        for index in model.indexes.iter().filter(|index| !index.primary && Some(index.table.id) == found.id) {
+            let id = model.relation(index.oid).and_then(|r| r.id);
+            bytes += id.and_then(|id| cx.relation_bytes(id)).unwrap_or(0);
+        }
+    }
+    Some(bytes.min(i64::MAX as u64) as i64)
+}
+
+/// The relation that an argument names by oid or by text.
+fn relation_argument(call: &Call<'_>, model: &Model, row: usize) -> Result<Option<u32>, SqlError> {
+    let array = &call.arrays[0];
+    if array.is_null(row) {
+        return Ok(None);
+    }
+    let value = ScalarValue::try_from_array(array, row).map_err(|e| crate::pg::errors::from_datafusion(e, ""))?;
+    Ok(match value {
+        ScalarValue::UInt32(v) => v,
+        ScalarValue::Int64(v) => v.and_then(|v| u32::try_from(v).ok()),
+        ScalarValue::Int32(v) => v.and_then(|v| u32::try_from(v).ok()),
+        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => match text.parse() {
+            Ok(oid) => Some(oid),
+            Err(_) => match model.find(&text) {
+                Some(relation) => Some(relation.oid),
+                None => {
+                    return Err(SqlError::new("42P01", format!("relation \"{text}\" does not exist")));
+                }
+            },
+        },
+        _ => None,
+    })
+}
+
+pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
+    let mut out = Vec::new();
+    macro_rules! add {
+        ($name:literal, $parameters:expr, $returns:expr, |$cx:ident, $call:ident| $body:expr) => {{
+            let captured = cx.clone();
+            f($name, $parameters, oid($returns), move |$call| -> Result<ArrayRef, SqlError> {
+                let $cx = captured.as_ref();
+                $body
+            })
+            .volatile()
+        }};
+    }
+    out.push(add!("pg_table_is_visible", &[P::Oid], t::BOOL, |cx, call| {
+        let model = Model::load(cx)?;
+        let visible: std::collections::HashMap<u32, bool> =
+            model.relations.iter().map(|relation| (relation.oid, relation.is_visible())).collect();
+        call.bools(|row| Ok(call.oid(0, row).and_then(|oid| visible.get(&oid).copied())))
+    }));
+    out.push(add!("pg_type_is_visible", &[P::Oid], t::BOOL, |_cx, call| {
+        call.bools(|row| Ok(call.oid(0, row).map(|oid| types::type_by_oid(oid).is_some())))
+    }));
+    let mut visible = add!("pg_function_is_visible", &[P::Oid], t::BOOL, |_cx, call| {
+        call.bools(|row| Ok(call.oid(0, row).map(|_| true)))
+    });
+    for alias in [
+        "pg_opclass_is_visible",
+        "pg_operator_is_visible",
+        "pg_collation_is_visible",
+        "pg_conversion_is_visible",
+        "pg_statistics_obj_is_visible",
+        "pg_ts_config_is_visible",
+        "pg_ts_dict_is_visible",
+        "pg_ts_parser_is_visible",
+        "pg_ts_template_is_visible",
+        "pg_opfamily_is_visible",
+    ] {
+        visible = visible.alias(alias);
+    }
+    out.push(visible);
+    out.push(add!("pg_get_userbyid", &[P::Oid], t::NAME, |cx, call| {
+        let user = cx.user();
+        call.texts(|row| {
+            Ok(call.oid(0, row).map(|oid| {
+                if oid == SUPERUSER_OID { user.clone() } else { format!("unknown (OID={oid})") }
+            }))
+        })
+    }));
+    out.push(add!("format_type", &[P::Oid, P::Int], t::TEXT, |_cx, call| call.texts(|row| {
+        let Some(oid) = call.oid(0, row) else { return Ok(None) };
+        let typmod = call.int(1, row).map(|typmod| typmod.clamp(-1, i32::MAX.into()) as i32);
+        Ok(Some(types::format_type(oid, typmod)))
+    })));
+    // the catalogs keep expressions as their text
+    out.push(
+        add!("pg_get_expr", &[P::Text, P::Oid, P::Bool], t::TEXT, |_cx, call| call
+            .texts(|row| Ok(call.text(0, row).map(str::to_owned))))
+        .required(2),
+    );
+    out.push(
+        add!("pg_get_indexdef", &[P::Oid, P::Int, P::Bool], t::TEXT, |cx, call| {
+            let model = Model::load(cx)?;
+            call.texts(|row| {
+                let Some(index) = call.oid(0, row).and_then(|oid| model.indexes.iter().find(|i| i.oid == oid))
+                else {
+                    return Ok(None);
+                };
+                match call.int(1, row).unwrap_or(0) {
+                    0 if call.given(1) && index.table.schema == "public" => {
+                        // pretty: a visible table is not qualified
+                        Ok(Some(index.definition().replacen(" ON public.", " ON ", 1)))
+                    }
+                    0 => Ok(Some(index.definition())),
+                    column => Ok(usize::try_from(column - 1)
+                        .ok()
+                        .and_then(|at| index.columns.get(at))
+                        .and_then(|&at| index.column_name(at))),
+                }
+            })
+        })
+        .required(1),
+    );
+    out.push(
+        add!("pg_get_constraintdef", &[P::Oid, P::Bool], t::TEXT, |cx, call| {
+            let model = Model::load(cx)?;
+            let definitions: std::collections::HashMap<u32, String> =
+                model.constraints().map(|constraint| (constraint.oid, constraint.definition())).collect();
+            call.texts(|row| Ok(call.oid(0, row).and_then(|oid| definitions.get(&oid).cloned())))
+        })
+        .required(1),
+    );
+    let mut unknown = add!("pg_get_viewdef", &[P::Any, P::Any], t::TEXT, |_cx, call| call.null()).required(1);
+    for alias in [
+        "pg_get_functiondef",
+        "pg_get_function_arguments",
+        "pg_get_function_identity_arguments",
+        "pg_get_function_sqlbody",
+        "pg_get_ruledef",
+        "pg_get_triggerdef",
+        "pg_get_statisticsobjdef",
+        "pg_get_statisticsobjdef_expressions",
+        "pg_get_partition_constraintdef",
+    ] {
+        unknown = unknown.alias(alias);
+    }
+    out.push(unknown);
+    out.push(add!("pg_get_function_result", &[P::Any], t::TEXT, |_cx, call| call.null()));
+    out.push(add!("pg_get_statisticsobjdef_columns", &[P::Any], t::TEXT, |_cx, call| call.null()));
+    out.push(add!("pg_get_partkeydef", &[P::Any], t::TEXT, |_cx, call| call.null()));
+    out.push(add!("pg_get_serial_sequence", &[P::Text, P::Text], t::TEXT, |_cx, call| call.null()));
+    out.push(add!("obj_description", &[P::Any, P::Text], t::TEXT, |_cx, call| call.null()).required(1));
+    out.push(add!("col_description", &[P::Any, P::Any], t::TEXT, |_cx, call| call.null()));
+    out.push(add!("shobj_description", &[P::Any, P::Text], t::TEXT, |_cx, call| call.null()));
+    out.push(add!("pg_size_pretty", &[P::Int], t::TEXT, |_cx, call| call
+        .texts(|row| Ok(call.int(0, row).map(size_pretty)))));
+    for (name, with_indexes) in
+        [("pg_relation_size", false), ("pg_table_size", false), ("pg_total_relation_size", true)]
+    {
+        let captured = cx.clone();
+        out.push(
+            f(name, &[P::Any, P::Text], oid(t::INT8), move |call| {
+                let model = Model::load(captured.as_ref())?;
+                call.ints(|row| {
+                    let relation = relation_argument(call, &model, row)?;
+                    Ok(relation.and_then(|oid| relation_bytes(captured.as_ref(), &model, oid, with_indexes)))
+                })
+            })
+            .required(1)
+            .volatile(),
+        );
+    }
+    let captured = cx.clone();
+    out.push(
+        f("pg_indexes_size", &[P::Any], oid(t::INT8), move |call| {
+            let model = Model::load(captured.as_ref())?;
+            call.ints(|row| {
+                let Some(oid) = relation_argument(call, &model, row)? else { return Ok(None) };
+                let all = relation_bytes(captured.as_ref(), &model, oid, true);
+                let own = relation_bytes(captured.as_ref(), &model, oid, false);
+                Ok(all.zip(own).map(|(all, own)| all - own))
+            })
+        })
+        .volatile(),
+    );
+    out.push(add!("pg_database_size", &[P::Any], t::INT8, |cx, call| {
+        let model = Model::load(cx)?;
+        let mut bytes = 0i64;
+        for table in &model.tables {
+            let oid = crate::pg::catalog::relation_oid(table.id);
+            bytes = bytes.saturating_add(relation_bytes(cx, &model, oid, true).unwrap_or(0));
+        }
+        call.ints(|_| Ok(Some(bytes)))
+    }));
+    // the one user may do everything
+    let mut may = add!("has_table_privilege", &[P::Any, P::Any, P::Any, P::Any], t::BOOL, |_cx, call| {
+        call.bools(|_| Ok(Some(true)))
+    })
+    .required(2);
+    for alias in [
+        "has_schema_privilege",
+        "has_database_privilege",
+        "has_column_privilege",
+        "has_any_column_privilege",
+        "has_function_privilege",
+        "has_sequence_privilege",
+        "has_tablespace_privilege",
+        "has_type_privilege",
+        "has_language_privilege",
+        "pg_has_role",
+    ] {
+        may = may.alias(alias);
+    }
+    out.push(may);
+    out.push(add!("to_regclass", &[P::Text], t::REGCLASS, |cx, call| {
+        let model = Model::load(cx)?;
+        call.oids(|row| Ok(call.text(0, row).and_then(|name| model.find(name)).map(|relation| relation.oid)))
+    }));
+    out.push(add!("to_regtype", &[P::Text], t::REGTYPE, |_cx, call| call
+        .oids(|row| Ok(call.text(0, row).and_then(types::type_by_name).map(|ty| ty.oid)))));
+    out.push(add!("to_regnamespace", &[P::Text], t::REGNAMESPACE, |cx, call| {
+        let all = crate::pg::catalog::namespaces(cx)?;
+        call.oids(|row| {
+            Ok(call.text(0, row).and_then(|name| all.iter().find(|(_, n)| n == name)).map(|(oid, _)| *oid))
+        })
+    }));
+    out.push(add!("pg_relation_is_publishable", &[P::Any], t::BOOL, |_cx, call| {
+        call.bools(|_| Ok(Some(true)))
+    }));
+    out.push(
+        add!("pg_relation_is_updatable", &[P::Any, P::Bool], t::INT4, |_cx, call| call
+            .same(ScalarValue::Int32(Some(28))))
+        .required(1),
+    );
+    out.push(add!("pg_tablespace_location", &[P::Any], t::TEXT, |_cx, call| {
+        call.texts(|_| Ok(Some(String::new())))
+    }));
+    out.push(add!("row_security_active", &[P::Any], t::BOOL, |_cx, call| call.bools(|_| Ok(Some(false)))));
+    out.push(add!("pg_relation_filenode", &[P::Any], t::OID, |cx, call| {
+        let model = Model::load(cx)?;
+        call.oids(|row| relation_argument(call, &model, row))
+    }));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_pretty;
+
+    #[test]
+    fn sizes() {
+        for (bytes, shown) in [
+            (0, "0 bytes"),
+            (8192, "8192 bytes"),
+            (10_239, "10239 bytes"),
+            (10_240, "10 kB"),
+            (1_048_576, "1024 kB"),
+            (10_485_247, "10239 kB"),
+            (10_485_248, "10 MB"),
+            (1_099_511_627_776, "1024 GB"),
+        ] {
+            assert_eq!(size_pretty(bytes), shown);
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! How a function is written down: parameters, result, body.
+//!
+//! ```text
+//! f("quote_ident", &[Text], TEXT, |call| call.map_text(0, |text| Ok(quote_ident(text))))
+//! ```
+//! Arguments are brought to the parameters' types before the body sees them. When all
+//! arguments are constants the body runs for one row, and constant folding works.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::arrow::array::*;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, UInt32Type};
+use datafusion::common::{DataFusionError, Result as DfResult, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::pg::errors::{from_datafusion, to_datafusion};
+use crate::pg::types::{field_of_oid, format_type};
+use crate::wire::SqlError;
+
+/// Type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum P {
+    Text,
+    Bool,
+    /// `bigint`
+    Int,
+    Oid,
+    Float,
+    /// The argument as it is.
+    Any,
+}
+
+impl P {
+    fn arrow(self, given: &DataType) -> DataType {
+        match self {
+            Self::Text => DataType::Utf8View,
+            Self::Bool => DataType::Boolean,
+            Self::Int => DataType::Int64,
+            Self::Oid => DataType::UInt32,
+            Self::Float => DataType::Float64,
+            Self::Any => given.clone(),
+        }
+    }
+}
+
+/// Result type.
+#[derive(Clone)]
+pub(super) enum Returns {
+    Fixed(FieldRef),
+    By(fn(&[FieldRef]) -> FieldRef),
+}
+
+/// A result of that PostgreSQL type.
+pub(super) fn oid(oid: u32) -> Returns {
+    let field = field_of_oid("", oid, -1).unwrap_or_else(|| Field::new("", DataType::Utf8View, true));
+    Returns::Fixed(Arc::new(field))
+}
+
+type Body = Arc<dyn Fn(&Call<'_>) -> Result<ArrayRef, SqlError> + Send + Sync>;
+
+/// A scalar function.
+#[derive(Clone)]
+pub(super) struct PgFunction {
+    name: &'static str,
+    aliases: Vec<String>,
+    parameters: &'static [P],
+    /// Parameters that must be given.
+    required: usize,
+    /// The last parameter may be repeated.
+    variadic: bool,
+    returns: Returns,
+    signature: Signature,
+    /// A null argument makes the result null without calling the body. Row by row that is
+    /// up to the body; here it is only what the body is told.
+    body: Body,
+}
+
+/// A function of exactly these parameters, immutable.
+pub(super) fn f(
+    name: &'static str,
+    parameters: &'static [P],
+    returns: Returns,
+    body: impl Fn(&Call<'_>) -> Result<ArrayRef, SqlError> + Send + Sync + 'static,
+) -> PgFunction {
+    PgFunction {
+        name,
+        aliases: vec![],
+        parameters,
+        required: parameters.len(),
+        variadic: false,
+        returns,
+        signature: Signature::user_defined(Volatility::Immutable),
+        body: Arc::new(body),
+    }
+}
+
+impl PgFunction {
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+    /// The result changes from call to call or session to session: never folded.
+    pub(super) fn volatile(mut self) -> Self {
+        self.signature.volatility = Volatility::Volatile;
+        self
+    }
+    /// The result is the same during a statement.
+    pub(super) fn stable(mut self) -> Self {
+        self.signature.volatility = Volatility::Stable;
+        self
+    }
+    pub(super) fn required(mut self, required: usize) -> Self {
+        self.required = required;
+        self
+    }
+    pub(super) fn variadic(mut self) -> Self {
+        self.variadic = true;
+        self
+    }
+    pub(super) fn alias(mut self, alias: &str) -> Self {
+        self.aliases.push(alias.to_owned());
+        self
+    }
+    pub(super) fn into_udf(self) -> ScalarUDF {
+        ScalarUDF::new_from_impl(self)
+    }
+}
+
+impl fmt::Debug for PgFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+impl PartialEq for PgFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+impl Eq for PgFunction {}
+impl Hash for PgFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+/// `42883`
+fn no_function(name: &str, types: &[DataType]) -> DataFusionError {
+    let types: Vec<String> =
+        types.iter().map(|ty| format_type(crate::pg::types::arrow_oid(ty), None)).collect();
+    to_datafusion(
+        SqlError::new("42883", format!("function {name}({}) does not exist", types.join(", "))).with_hint(
+            "No function matches the given name and argument types. You might need to add explicit type casts.",
+        ),
+    )
+}
+
+impl ScalarUDFImpl for PgFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        let most = if self.variadic { usize::MAX } else { self.parameters.len() };
+        if types.len() < self.required || types.len() > most {
+            return Err(no_function(self.name, types));
+        }
+        Ok(types
+            .iter()
+            .enumerate()
+            .map(|(at, ty)| {
+                let parameter = self.parameters.get(at).or(self.parameters.last()).copied().unwrap_or(P::Any);
+                parameter.arrow(ty)
+            })
+            .collect())
+    }
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        match &self.returns {
+            Returns::Fixed(field) => Ok(field.data_type().clone()),
+            Returns::By(by) => {
+                let fields: Vec<FieldRef> =
+                    types.iter().map(|ty| Arc::new(Field::new("", ty.clone(), true))).collect();
+                Ok(by(&fields).data_type().clone())
+            }
+        }
+    }
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DfResult<FieldRef> {
+        let field = match &self.returns {
+            Returns::Fixed(field) => field.as_ref().clone(),
+            Returns::By(by) => by(args.arg_fields).as_ref().clone(),
+        };
+        Ok(Arc::new(field.with_name(self.name)))
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        // a volatile function without arguments still gives a value a row, the same one
+        let rows = if constant { 1 } else { args.number_rows };
+        let arrays = args
+            .args
+            .iter()
+            .map(|arg| arg.to_array(rows))
+            .collect::<DfResult<Vec<_>>>()?;
+        let call = Call { arrays, fields: &args.arg_fields, rows, returns: &args.return_field };
+        let result = (self.body)(&call).map_err(to_datafusion)?;
+        if constant {
+            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?))
+        } else {
+            Ok(ColumnarValue::Array(result))
+        }
+    }
+}
+
+/// One evaluation over some rows.
+pub(super) struct Call<'a> {
+    pub arrays: Vec<ArrayRef>,
+    pub fields: &'a [FieldRef],
+    pub rows: usize,
+    pub returns: &'a FieldRef,
+}
+
+impl Call<'_> {
+    /// Whether an optional argument was given.
+    pub(super) fn given(&self, at: usize) -> bool {
+        at < self.arrays.len()
+    }
+    pub(super) fn text(&self, at: usize, row: usize) -> Option<&str> {
+        let array = self.arrays.get(at)?.as_string_view_opt()?;
+        (!array.is_null(row)).then(|| array.value(row))
+    }
+    pub(super) fn int(&self, at: usize, row: usize) -> Option<i64> {
+        let array = self.arrays.get(at)?.as_primitive_opt::<Int64Type>()?;
+        (!array.is_null(row)).then(|| array.value(row))
+    }
+    pub(super) fn oid(&self, at: usize, row: usize) -> Option<u32> {
+        let array = self.arrays.get(at)?.as_primitive_opt::<UInt32Type>()?;
+        (!array.is_null(row)).then(|| array.value(row))
+    }
+    pub(super) fn bool(&self, at: usize, row: usize) -> Option<bool> {
+        let array = self.arrays.get(at)?.as_boolean_opt()?;
+        (!array.is_null(row)).then(|| array.value(row))
+    }
+
+    /// A text for each row.
+    pub(super) fn texts(
+        &self,
+        value: impl Fn(usize) -> Result<Option<String>, SqlError>,
+    ) -> Result<ArrayRef, SqlError> {
+        Ok(Arc::new((0..self.rows).map(value).collect::<Result<StringViewArray, _>>()?))
+    }
+    /// A boolean for each row.
+    pub(super) fn bools(
+        &self,
+        value: impl Fn(usize) -> Result<Option<bool>, SqlError>,
+    ) -> Result<ArrayRef, SqlError> {
+        Ok(Arc::new((0..self.rows).map(value).collect::<Result<BooleanArray, _>>()?))
+    }
+    /// A `bigint` for each row.
+    pub(super) fn ints(
+        &self,
+        value: impl Fn(usize) -> Result<Option<i64>, SqlError>,
+    ) -> Result<ArrayRef, SqlError> {
+        Ok(Arc::new((0..self.rows).map(value).collect::<Result<Int64Array, _>>()?))
+    }
+    /// An `integer` for each row.
+    pub(super) fn int4s(
+        &self,
+        value: impl Fn(usize) -> Result<Option<i32>, SqlError>,
+    ) -> Result<ArrayRef, SqlError> {
+        Ok(Arc::new((0..self.rows).map(value).collect::<Result<Int32Array, _>>()?))
+    }
+    /// An oid for each row.
+    pub(super) fn oids(
+        &self,
+        value: impl Fn(usize) -> Result<Option<u32>, SqlError>,
+    ) -> Result<ArrayRef, SqlError> {
+        Ok(Arc::new((0..self.rows).map(value).collect::<Result<UInt32Array, _>>()?))
+    }
+    /// The same value in every row, of the function's result type.
+    pub(super) fn same(&self, value: ScalarValue) -> Result<ArrayRef, SqlError> {
+        let value = if value.is_null() {
+            ScalarValue::try_from(self.returns.data_type()).map_err(|error| from_datafusion(error, ""))?
+        } else {
+            value
+        };
+        value.to_array_of_size(self.rows).map_err(|error| from_datafusion(error, ""))
+    }
+    /// The same text in every row.
+    pub(super) fn same_text(&self, text: impl Into<String>) -> Result<ArrayRef, SqlError> {
+        self.same(ScalarValue::Utf8View(Some(text.into())))
+    }
+    /// Null in every row.
+    pub(super) fn null(&self) -> Result<ArrayRef, SqlError> {
+        Ok(new_null_array(self.returns.data_type(), self.rows))
+    }
+}

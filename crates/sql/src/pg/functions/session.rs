@@ -1,0 +1,197 @@
+//! Who, where, and with which settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::arrow::array::*;
+use datafusion::common::ScalarValue;
+
+use super::define::{P, PgFunction, f, oid};
+use crate::pg::context::PgContext;
+use crate::pg::types::oid as t;
+use crate::wire::SqlError;
+
+/// Every function here.
+pub(super) const NAMES: &[&str] = &[
+    "version",
+    "current_database",
+    "current_schema",
+    "current_schemas",
+    "current_user",
+    "session_user",
+    "current_role",
+    "pg_backend_pid",
+    "current_setting",
+    "set_config",
+    "txid_current",
+    "txid_current_if_assigned",
+    "pg_is_in_recovery",
+    "pg_postmaster_start_time",
+    "inet_server_addr",
+    "inet_server_port",
+    "inet_client_addr",
+    "pg_cancel_backend",
+    "pg_terminate_backend",
+    "pg_sleep",
+    "pg_my_temp_schema",
+    "pg_is_other_temp_schema",
+    "pg_encoding_to_char",
+    "pg_client_encoding",
+];
+
+fn version(cx: &dyn PgContext) -> String {
+    let server = cx.setting("server_version").unwrap_or_else(|| "15".to_owned());
+    format!("PostgreSQL {server} (Resurgam {}) on {}", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH)
+}
+
+/// Sleeps in short steps, so that a cancel ends it.
+fn sleep(cx: &dyn PgContext, seconds: f64) -> Result<(), SqlError> {
+    if !seconds.is_finite() || seconds <= 0.0 {
+        return Ok(());
+    }
+    let end = std::time::Instant::now() + Duration::from_secs_f64(seconds.min(1e9));
+    let pause = || -> Result<(), SqlError> {
+        loop {
+            cx.check_cancelled()?;
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(Duration::from_millis(10)));
+        }
+    };
+    match tokio::runtime::Handle::try_current() {
+        Ok(handle) if handle.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread => {
+            tokio::task::block_in_place(pause)
+        }
+        _ => pause(),
+    }
+}
+
+pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
+    let mut out = Vec::new();
+    macro_rules! add {
+        ($name:literal, $parameters:expr, $returns:expr, |$cx:ident, $call:ident| $body:expr) => {{
+            let captured = cx.clone();
+            f($name, $parameters, oid($returns), move |$call| {
+                let $cx = captured.as_ref();
+                $body
+            })
+            .volatile()
+        }};
+    }
+    out.push(add!("version", &[], t::TEXT, |cx, call| call.same_text(version(cx))));
+    out.push(add!("current_database", &[], t::NAME, |cx, call| call.same_text(cx.database())).alias("current_catalog"));
+    out.push(add!("current_schema", &[], t::NAME, |_cx, call| call.same_text("public")));
+    out.push(add!("current_schemas", &[P::Bool], t::NAME_ARRAY, |_cx, call| {
+        let mut builder = ListBuilder::new(StringViewBuilder::new());
+        if let datafusion::arrow::datatypes::DataType::List(field) = call.returns.data_type() {
+            builder = builder.with_field(field.clone());
+        }
+        for row in 0..call.rows {
+            let implicit = call.bool(0, row).unwrap_or(false);
+            if implicit {
+                builder.values().append_value("pg_catalog");
+            }
+            builder.values().append_value("public");
+            builder.append(true);
+        }
+        Ok(Arc::new(builder.finish()))
+    }));
+    out.push(add!("current_user", &[], t::NAME, |cx, call| call.same_text(cx.user())).alias("user"));
+    out.push(add!("session_user", &[], t::NAME, |cx, call| call.same_text(cx.user())));
+    out.push(add!("current_role", &[], t::NAME, |cx, call| call.same_text(cx.user())));
+    out.push(add!("pg_backend_pid", &[], t::INT4, |cx, call| {
+        call.same(ScalarValue::Int32(Some(cx.backend_pid())))
+    }));
+    out.push(
+        add!("current_setting", &[P::Text, P::Bool], t::TEXT, |cx, call| call.texts(|row| {
+            let Some(name) = call.text(0, row) else { return Ok(None) };
+            match cx.setting(&name.to_ascii_lowercase()) {
+                Some(value) => Ok(Some(value)),
+                None if call.bool(1, row).unwrap_or(false) => Ok(None),
+                None => Err(SqlError::new(
+                    "42704",
+                    format!("unrecognized configuration parameter \"{name}\""),
+                )),
+            }
+        }))
+        .required(1),
+    );
+    out.push(add!("set_config", &[P::Text, P::Text, P::Bool], t::TEXT, |cx, call| call.texts(|row| {
+        let Some(name) = call.text(0, row) else {
+            return Err(SqlError::new("22004", "SET requires parameter name"));
+        };
+        let value = call.text(1, row).unwrap_or("");
+        cx.set_setting(&name.to_ascii_lowercase(), value, call.bool(2, row).unwrap_or(false)).map(Some)
+    })));
+    out.push(
+        add!("txid_current", &[], t::INT8, |cx, call| {
+            call.same(ScalarValue::Int64(cx.transaction_id(true).map(|id| id as i64)))
+        })
+        .alias("pg_current_xact_id"),
+    );
+    out.push(
+        add!("txid_current_if_assigned", &[], t::INT8, |cx, call| {
+            call.same(ScalarValue::Int64(cx.transaction_id(false).map(|id| id as i64)))
+        })
+        .alias("pg_current_xact_id_if_assigned"),
+    );
+    out.push(add!("pg_is_in_recovery", &[], t::BOOL, |_cx, call| {
+        call.same(ScalarValue::Boolean(Some(false)))
+    }));
+    out.push(
+        add!("pg_postmaster_start_time", &[], t::TIMESTAMPTZ, |cx, call| {
+            call.same(super::time::timestamptz_scalar(cx.server_start()))
+        })
+        .alias("pg_conf_load_time"),
+    );
+    out.push(add!("inet_server_addr", &[], t::INET, |cx, call| match cx.server_addr() {
+        Some((address, _)) => call.same_text(address),
+        None => call.null(),
+    }));
+    out.push(add!("inet_server_port", &[], t::INT4, |cx, call| match cx.server_addr() {
+        Some((_, port)) => call.same(ScalarValue::Int32(Some(port.into()))),
+        None => call.null(),
+    }));
+    out.push(add!("inet_client_addr", &[], t::INET, |cx, call| {
+        let pid = cx.backend_pid();
+        match cx.activity().into_iter().find(|session| session.pid == pid).and_then(|s| s.client_addr) {
+            Some(address) => call.same_text(address),
+            None => call.null(),
+        }
+    }));
+    out.push(add!("pg_cancel_backend", &[P::Int], t::BOOL, |cx, call| call.bools(|row| {
+        Ok(call.int(0, row).map(|pid| i32::try_from(pid).is_ok_and(|pid| cx.signal_backend(pid, false))))
+    })));
+    out.push(
+        add!("pg_terminate_backend", &[P::Int, P::Int], t::BOOL, |cx, call| call.bools(|row| {
+            Ok(call.int(0, row).map(|pid| i32::try_from(pid).is_ok_and(|pid| cx.signal_backend(pid, true))))
+        }))
+        .required(1),
+    );
+    out.push(add!("pg_sleep", &[P::Float], t::TEXT, |cx, call| {
+        let seconds = call.arrays[0].as_primitive::<datafusion::arrow::datatypes::Float64Type>();
+        call.texts(|row| {
+            if seconds.is_null(row) {
+                return Ok(None);
+            }
+            sleep(cx, seconds.value(row)).map(|()| Some(String::new()))
+        })
+    }));
+    out.push(add!("pg_my_temp_schema", &[], t::OID, |_cx, call| call.same(ScalarValue::UInt32(Some(0)))));
+    out.push(add!("pg_is_other_temp_schema", &[P::Oid], t::BOOL, |_cx, call| {
+        call.bools(|_| Ok(Some(false)))
+    }));
+    out.push(add!("pg_encoding_to_char", &[P::Int], t::NAME, |_cx, call| call.texts(|row| {
+        Ok(call.int(0, row).map(|code| match code {
+            0 => "SQL_ASCII".to_owned(),
+            6 => "UTF8".to_owned(),
+            _ => String::new(),
+        }))
+    })));
+    out.push(
+        add!("pg_client_encoding", &[], t::NAME, |_cx, call| call.same_text("UTF8")).alias("getdatabaseencoding"),
+    );
+    out
+}
