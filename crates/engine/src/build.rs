@@ -23,9 +23,11 @@ pub(crate) fn insert_plain(pool: &BufferPool, tree: Tree, key: &[u8], value: &[u
         let page = tree.write_leaf_hinted(pool, key, *hint)?;
         *hint = Some(page.id());
         let Err(slot) = leaf::search(&page, key) else { return Ok(false) };
-        if !page.fits(bytes.len()) {
+        // Leave room for versions, as ascending inserts do.
+        let reserve = if bytes.len() < 800 && slot.0 > 0 { 800 } else { 0 };
+        if !page.fits(bytes.len() + reserve) {
             drop(page);
-            tree.make_room(pool, key, bytes.len())?;
+            tree.make_room(pool, key, bytes.len() + reserve)?;
             continue;
         }
         let mut mtr = Mtr::new(pool);

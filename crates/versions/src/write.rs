@@ -311,15 +311,18 @@ impl RowWriter<'_> {
             }
         };
         check_size(len)?;
+        // Rows appended at the end of the tree leave room for later versions.
+        let appended = replaces.is_none() && slot.0 == page.slot_count() && page.upper_fence().is_none();
+        let wanted = if appended && slot.0 > 0 { len + append_reserve(len) } else { len };
         let fits = match replaces {
             Some(slot) => page.fits_replace(slot, len),
-            None => page.fits(len),
+            None => page.fits(wanted),
         };
         if !fits {
             if page.has_versions() && prune::clean_leaf(self.pool, self.view.txs, page)?.changed() {
                 return Ok(Step::Again);
             }
-            return Ok(Step::NeedsRoom(len));
+            return Ok(Step::NeedsRoom(wanted));
         }
         let first_version = !page.has_versions();
         let id = page.id();
@@ -352,6 +355,13 @@ impl RowWriter<'_> {
         self.tx.logged(lsn);
         Ok(Step::Finished(Outcome::Done))
     }
+}
+
+/// Bytes left free on a leaf that is filled in ascending order: a tenth of the page, as long
+/// as several rows of this length fit beside it.
+fn append_reserve(len: usize) -> usize {
+    let tenth = resurgam_base::limits::PAGE_SIZE / 10;
+    if len > tenth { 0 } else { tenth }
 }
 
 fn check_size(len: usize) -> Result<()> {
