@@ -26,7 +26,7 @@ pub struct TreeReport {
 pub fn verify(pool: &BufferPool, tree: Tree) -> Result<TreeReport> {
     let mut report = TreeReport::default();
     let mut seen = HashSet::new();
-    let mut stack: Vec<(PageId, Option<u8>, Vec<u8>, Option<Vec<u8>>)> = vec![(tree.root, None, Vec::new(), None)];
+    let mut stack: Vec<Pending> = vec![(tree.root, None, Vec::new(), None)];
     while let Some((id, level, lower, upper)) = stack.pop() {
         if !seen.insert(id) {
             report.problems.push(format!("page {id} is reached twice"));
@@ -74,11 +74,10 @@ fn push_children(page: &PageBuf, id: PageId, stack: &mut Vec<Pending>, report: &
             Err(error) => report.problems.push(format!("page {id}: slot {s}: {error}")),
         }
     }
-    if let Some((first, _)) = entries.first() {
-        if first.as_slice() != page.lower_fence() {
+    if let Some((first, _)) = entries.first()
+        && first.as_slice() != page.lower_fence() {
             report.problems.push(format!("page {id}: its first key is not its lower fence"));
         }
-    }
     let own_upper = page.upper_fence().map(<[u8]>::to_vec);
     for i in 0..entries.len() {
         let upper = entries.get(i + 1).map(|(k, _)| k.clone()).or_else(|| own_upper.clone());

@@ -136,11 +136,10 @@ pub(crate) fn load(
         }
         lsn = previous;
     }
-    if let Some(fault) = fault {
-        if !whole {
+    if let Some(fault) = fault
+        && !whole {
             return Err(damaged(file, page, &fault));
         }
-    }
     if whole {
         buf.as_bytes_mut().fill(0);
     }

@@ -377,10 +377,9 @@ impl Space {
 impl Drop for Mtr<'_> {
     fn drop(&mut self) {
         let events = std::mem::take(&mut self.on_commit);
-        if let Some(state) = self.alloc.as_mut() {
-            if !events.is_empty() {
+        if let Some(state) = self.alloc.as_mut()
+            && !events.is_empty() {
                 Space::taken_back(state, events);
             }
-        }
     }
 }

@@ -21,7 +21,10 @@ const VERSION_KNOWN: u32 = 1;
 /// One copy.
 #[derive(Clone, Debug)]
 pub(crate) enum Copy {
-    Good { sequence: u64, control: Control },
+    Good {
+        sequence: u64,
+        control: Control,
+    },
     /// Nothing was ever written there.
     Empty,
     Newer(u32),

@@ -45,7 +45,10 @@ impl Folder {
         if !names.iter().any(|name| ["control", "data", "log", "creating"].contains(&name.as_str())) {
             return Err(Error::new(
                 ErrorKind::NotADatabase,
-                format!("\"{}\" is not a Resurgam data folder: it has neither a control file nor data nor a log", dir.display()),
+                format!(
+                    "\"{}\" is not a Resurgam data folder: it has neither a control file nor data nor a log",
+                    dir.display()
+                ),
             ));
         }
         Ok(folder)

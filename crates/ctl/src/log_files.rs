@@ -16,7 +16,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use resurgam_base::{Lsn, ObjectId, PageId, Result, TxId, checksum, checksum_append};
-use resurgam_log::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, segment_file_name};
+use resurgam_log::{
+    BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind, segment_file_name,
+};
 use resurgam_vfs::File;
 
 use crate::folder::Folder;
@@ -58,7 +60,9 @@ impl fmt::Display for BlockFault {
             Self::Zeros => f.write_str("zeros, nothing was written here"),
             Self::NotABlock => f.write_str("no block starts here"),
             Self::OtherPosition(lsn) => write!(f, "a block of LSN {lsn} (the segment was recycled)"),
-            Self::Newer(version) => write!(f, "a block of format version {version}, newer than the {VERSION_KNOWN} known here"),
+            Self::Newer(version) => {
+                write!(f, "a block of format version {version}, newer than the {VERSION_KNOWN} known here")
+            }
             Self::BadLength(len) => write!(f, "a block of {len} bytes, which does not fit its segment"),
             Self::BadChecksum(_) => f.write_str("a block with a wrong checksum"),
             Self::Unreadable(why) => f.write_str(why),
@@ -101,7 +105,10 @@ impl Block {
         };
         let header = decode_record_header(head).map_err(bad)?;
         if header.offset_in_block as usize != offset {
-            return Err(bad(format!("it claims to be {} bytes into its block and is {offset}", header.offset_in_block)));
+            return Err(bad(format!(
+                "it claims to be {} bytes into its block and is {offset}",
+                header.offset_in_block
+            )));
         }
         match rest.get(RECORD_HEADER_BYTES..header.len as usize) {
             Some(body) => Ok(Record { lsn, header, body }),
@@ -218,7 +225,14 @@ impl LogFiles {
         };
         // A segment whose positions pass 64 bits cannot be.
         segments.retain(|number| *number < u64::MAX / 2 / segment_bytes);
-        Ok(Self { folder: folder.clone(), dir, segment_bytes, segments, open: RefCell::default(), cache: RefCell::default() })
+        Ok(Self {
+            folder: folder.clone(),
+            dir,
+            segment_bytes,
+            segments,
+            open: RefCell::default(),
+            cache: RefCell::default(),
+        })
     }
 
     pub fn dir(&self) -> &Path {

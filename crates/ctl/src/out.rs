@@ -5,9 +5,6 @@ use std::io::Write;
 
 use resurgam_base::{Error, Result};
 
-/// Where a printer writes to.
-pub(crate) type Out<'w> = &'w mut dyn Write;
-
 /// Writes formatted text.
 pub(crate) fn put(out: &mut dyn Write, text: Arguments<'_>) -> Result<()> {
     out.write_fmt(text).map_err(|e| Error::io("write to", "the output", &e))

@@ -46,12 +46,11 @@ fn main() -> Result<()> {
         let view = tx.statement(StatementKind::Read)?;
         key.clear();
         table.encode_key(&[DatumRef::Int4(next())], &mut key)?;
-        if view.get(&table, &key, &mut buf)? {
-            if let DatumRef::Int4(v) = table.column(buf.raw(), 1)? {
+        if view.get(&table, &key, &mut buf)?
+            && let DatumRef::Int4(v) = table.column(buf.raw(), 1)? {
                 sum += i64::from(v);
             }
-        }
-        let _ = tx.commit(Durability::Sync)?;
+        tx.commit(Durability::Sync)?.wait()?;
     }
     report("point read (own tx)", n, started);
     let started = Instant::now();
@@ -65,7 +64,7 @@ fn main() -> Result<()> {
         let DatumRef::Int4(v) = table.column(buf.raw(), 1)? else { continue };
         let done = tx.update(&table, &key, Seen::Snapshot, &[DatumRef::Int4(id), DatumRef::Int4(v + 1), DatumRef::Text(&filler)])?.done()?;
         assert_eq!(done, Change::Done);
-        let _ = tx.commit(Durability::Async)?;
+        tx.commit(Durability::Async)?.wait()?;
     }
     report("update (own tx, async)", n, started);
     let started = Instant::now();

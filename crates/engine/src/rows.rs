@@ -128,7 +128,7 @@ impl Transaction {
 
     /// Deletes the index entries of a row, except those that `new` has as well. Returns
     /// what was deleted, to take it back.
-    fn delete_entries(&self, table: &Table, context: &WriteContext, row: &[DatumRef<'_>], key: &[u8], new: Option<(&[DatumRef<'_>], &[u8])>) -> Result<Vec<(Tree, Vec<u8>, Vec<u8>)>> {
+    fn delete_entries(&self, table: &Table, context: &WriteContext, row: &[DatumRef<'_>], key: &[u8], new: Option<(&[DatumRef<'_>], &[u8])>) -> Result<Vec<Deleted>> {
         let writer = self.writer(context, true);
         let mut deleted = Vec::new();
         for (at, index) in table.indexes.iter().enumerate() {
@@ -409,6 +409,9 @@ impl Transaction {
     }
 }
 
+/// An index entry that was deleted: its tree, key and value.
+type Deleted = (Tree, Vec<u8>, Vec<u8>);
+
 struct Encoded {
     bytes: Vec<u8>,
     /// First pages of large values written for it.
@@ -487,11 +490,10 @@ impl Table {
         let view = self.layout.view(value)?;
         let mut found = Vec::new();
         for (at, ty) in self.value_types.iter().enumerate() {
-            if ty.fixed_width().is_none() {
-                if let DatumRef::External(external) = view.column(at)? {
+            if ty.fixed_width().is_none()
+                && let DatumRef::External(external) = view.column(at)? {
                     found.push(external.page);
                 }
-            }
         }
         Ok(found)
     }

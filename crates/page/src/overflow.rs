@@ -70,6 +70,6 @@ mod tests {
         page.as_bytes_mut()[HEADER_SIZE + 16] = 0xff;
         page.as_bytes_mut()[HEADER_SIZE + 17] = 0xff;
         assert!(read(&page).is_err());
-        assert!(payload(PageId(6), &[0; CHUNK_MAX + 1]).is_err());
+        assert!(payload(PageId(6), TxId(9), &[0; CHUNK_MAX + 1]).is_err());
     }
 }

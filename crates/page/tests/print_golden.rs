@@ -151,7 +151,7 @@ fn other_pages() {
     op::set_bytes(
         &mut body,
         64,
-        &overflow::payload(PageId(78), &[b'x'; 100]).unwrap(),
+        &overflow::payload(PageId(78), resurgam_base::TxId(9), &[b'x'; 100]).unwrap(),
     );
     apply(&mut page, 77, &body);
     text += &print::page(&page);

@@ -59,11 +59,10 @@ impl ControlFile {
             if file.read_at(&mut bytes, copy * COPY)? < LEN {
                 continue;
             }
-            if let Some((sequence, control)) = decode(&bytes)? {
-                if best.is_none_or(|(s, _)| sequence > s) {
+            if let Some((sequence, control)) = decode(&bytes)?
+                && best.is_none_or(|(s, _)| sequence > s) {
                     best = Some((sequence, control));
                 }
-            }
         }
         let (sequence, control) = best.ok_or_else(|| {
             Error::corrupt(format!("both copies in the control file \"{}\" are damaged", path.display()))

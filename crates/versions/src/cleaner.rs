@@ -154,14 +154,13 @@ impl Cleaner {
                 tree.make_room(pool, &key, len)?;
                 continue;
             }
-            if done.used_left < MERGE_BELOW_BYTES && done.reverted + done.removed > 0 {
-                if let Some(tree) = tree_of(owner) {
+            if done.used_left < MERGE_BELOW_BYTES && done.reverted + done.removed > 0
+                && let Some(tree) = tree_of(owner) {
                     let outcome = tree.merge_leaf(pool, &lower, |receiver| pool.space().watch_page(receiver, owner))?;
                     if outcome == resurgam_btree::MergeOutcome::Merged {
                         report.merged += 1;
                     }
                 }
-            }
             return Ok(());
         }
     }

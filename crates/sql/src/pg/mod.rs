@@ -28,3 +28,6 @@ pub mod errors;
 pub mod functions;
 pub mod rewrite;
 pub mod types;
+
+#[cfg(test)]
+mod psql_tests;

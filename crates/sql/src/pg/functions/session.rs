@@ -36,6 +36,7 @@ pub(super) const NAMES: &[&str] = &[
     "pg_my_temp_schema",
     "pg_is_other_temp_schema",
     "pg_encoding_to_char",
+    "pg_char_to_encoding",
     "pg_client_encoding",
 ];
 
@@ -188,6 +189,13 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             0 => "SQL_ASCII".to_owned(),
             6 => "UTF8".to_owned(),
             _ => String::new(),
+        }))
+    })));
+    out.push(add!("pg_char_to_encoding", &[P::Text], t::INT4, |_cx, call| call.int4s(|row| {
+        Ok(call.text(0, row).map(|name| match name.to_ascii_uppercase().as_str() {
+            "UTF8" | "UTF-8" | "UNICODE" => 6,
+            "SQL_ASCII" => 0,
+            _ => -1,
         }))
     })));
     out.push(

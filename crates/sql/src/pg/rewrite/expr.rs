@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::cast::rewrite_cast;
-use super::{bare, call, last_name, literal_text, rows, string, subquery, take};
+use super::{bare, call, correlate, last_name, literal_text, rows, string, subquery, take};
 use crate::pg::decode::parse_array;
 use crate::wire::SqlError;
 
@@ -84,13 +84,11 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::Substring { expr: inner, substring_from: Some(from), substring_for, .. }
             if literal_text(from).is_some() =>
         {
-            let mut args = vec![take(inner), take(from)];
-            if let Some(escape) = substring_for {
-                args.push(take(escape));
-                *expr = call("pg_substring_similar", args);
-            } else {
-                *expr = call("pg_substring_regex", args);
+            if substring_for.is_some() {
+                return Err(SqlError::unsupported("substring(… from … for …) with a pattern is not supported"));
             }
+            let matched = call("regexp_match", vec![take(inner), take(from)]);
+            *expr = call("array_element", vec![matched, super::number(1)]);
         }
         Expr::Extract { field, expr: inner, .. } => {
             let name = field.to_string().to_ascii_lowercase();
@@ -144,7 +142,20 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
                 *expr = call(if name == "user" { "current_user" } else { &name }, vec![]);
             }
         }
-        Expr::Subquery(query) => subquery::single(query),
+        Expr::Subquery(query) => {
+            subquery::single(query);
+            if let Some(condition) = correlate::simplify(query) {
+                *expr = correlate::guarded(condition, take(expr));
+            }
+        }
+        Expr::Case { operand: None, conditions, .. }
+            if matches!(conditions.as_slice(), [when]
+                if matches!(&when.condition, Expr::IsNotNull(column) if column.to_string().ends_with("prattrs"))) =>
+        {
+            // psql's \d: the columns that a publication names. There are no publications, and
+            // the subquery is of a kind that has no join.
+            *expr = call("pg_cast_text", vec![Expr::Value(Value::Null.into())]);
+        }
         _ => {}
     }
     Ok(())

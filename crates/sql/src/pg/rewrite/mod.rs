@@ -14,12 +14,16 @@
 //! | `x = ANY ('{…}')`, `= ANY (ARRAY[…])` | `x IN (…)` |
 //! | `ARRAY(SELECT …)` | a subquery with `array_agg` |
 //! | `(SELECT x FROM …)` as a value | one with an aggregate that refuses a second row |
+//! | `EXISTS (…)` in a select list | a comparison of a count |
+//! | conditions of correlated subqueries | see [`correlate`] |
+//! | `t.tableoid` of a system table | its oid |
 //! | `(a, b) < (c, d)` | the comparisons it stands for |
 //! | `generate_series(…)` in a select list | `unnest(generate_series(…))` |
 //! | `FETCH FIRST n ROWS` | `LIMIT n` |
 //! | `SIMILAR TO`, `substring(x from 'regex')`, `AT TIME ZONE` | functions |
 
 mod cast;
+mod correlate;
 mod expr;
 mod query;
 mod rows;

@@ -1,11 +1,13 @@
 //! Queries, select lists and FROM items.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArguments, Ident, LimitClause, Query, Select, SelectItem, TableAlias,
-    TableAliasColumnDef, TableFactor,
+    TableAliasColumnDef, TableFactor, VisitMut, VisitorMut,
 };
 
-use super::{call, last_name, take};
+use super::{call, correlate, last_name, number, take};
 use crate::wire::SqlError;
 
 /// Before the parts of a query: `FETCH FIRST` to `LIMIT`.
@@ -35,13 +37,47 @@ fn returns_set(function: &Function) -> bool {
 
 /// After the parts of a SELECT: functions that return sets.
 pub(super) fn select(select: &mut Select) {
+    table_oids(select);
     for item in &mut select.projection {
+        correlate::count_exists(item);
         let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
         if let Expr::Function(function) = expr
             && returns_set(function)
         {
             *expr = call("unnest", vec![take(expr)]);
         }
+    }
+}
+
+/// `t.tableoid`, where `t` is a system table of this SELECT, as the number it is.
+fn table_oids(select: &mut Select) {
+    struct Walk(Vec<(String, u32)>);
+    impl VisitorMut for Walk {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::CompoundIdentifier(parts) = expr
+                && let [table, column] = parts.as_slice()
+                && column.value.eq_ignore_ascii_case("tableoid")
+                && let Some((_, oid)) = self.0.iter().find(|(name, _)| name.eq_ignore_ascii_case(&table.value))
+            {
+                *expr = call("pg_cast_oid", vec![number((*oid).into())]);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut known = Vec::new();
+    for table in &select.from {
+        for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
+            if let TableFactor::Table { name, alias, args: None, .. } = factor
+                && let Some(system) = crate::pg::catalog::system_relation("pg_catalog", &last_name(name))
+            {
+                let alias = alias.as_ref().map_or_else(|| last_name(name), |alias| alias.name.value.clone());
+                known.push((alias, system.oid));
+            }
+        }
+    }
+    if !known.is_empty() {
+        let _ = select.visit(&mut Walk(known));
     }
 }
 

@@ -1,0 +1,203 @@
+//! The catalog's rows and what they define, as of the newest versions that count.
+//!
+//! ```text
+//! 't' table id u32 BE, chunk u16 BE   ->  a chunk of the encoded definition
+//! 'n' schema 0 name 0                 ->  table id u32 LE, 1 = the name is an index's
+//! ```
+//! When the catalog's tree is damaged its leaves are looked for in the whole data file.
+
+use std::collections::{BTreeMap, HashSet};
+
+use resurgam_base::{Lsn, ObjectId, PageId, SlotId};
+use resurgam_page::{LeafRecord, PageBuf, PageType};
+
+use crate::definition::Definition;
+use crate::image::Image;
+use crate::versions::{Current, current};
+use crate::walk::{From, Tree, Visitor, walk};
+
+/// Owner of the catalog's pages.
+pub(crate) const CATALOG_OBJECT: ObjectId = ObjectId(4);
+
+/// A problem met in the catalog.
+pub(crate) struct CatalogProblem {
+    /// Where, if it is at a place in the data file.
+    pub at: Option<(PageId, Option<SlotId>)>,
+    pub what: String,
+}
+
+/// A name as the catalog has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    pub schema: String,
+    pub name: String,
+    pub id: u32,
+    pub is_index: bool,
+}
+
+/// Definitions and names.
+#[derive(Default)]
+pub(crate) struct Catalog {
+    pub tables: BTreeMap<u32, Definition>,
+    pub names: Vec<Name>,
+    pub problems: Vec<CatalogProblem>,
+    /// Leaves were found by scanning, because the tree is damaged.
+    pub scanned: bool,
+}
+
+/// Rows by key, each with the LSN of the page it was found on.
+#[derive(Default)]
+struct Rows {
+    rows: BTreeMap<Vec<u8>, (Lsn, Vec<u8>)>,
+    seen: HashSet<PageId>,
+    problems: Vec<CatalogProblem>,
+}
+
+impl Visitor for Rows {
+    fn enter(&mut self, id: PageId, _from: Option<From>) -> bool {
+        self.seen.insert(id)
+    }
+    fn node(&mut self, image: &Image, id: PageId, page: &PageBuf) {
+        if !page.is(PageType::Leaf) {
+            return;
+        }
+        for slot in (0..page.slot_count()).map(SlotId) {
+            let found = LeafRecord::parse(page.rec(slot))
+                .map_err(|e| e.message().to_owned())
+                .and_then(|record| Ok((record.key.to_vec(), current(image, page.object(), &record)?)));
+            match found {
+                Ok((key, Current::Row(value) | Current::Earlier(value))) => {
+                    let newer = self.rows.get(&key).is_none_or(|(lsn, _)| *lsn < page.lsn());
+                    if newer {
+                        self.rows.insert(key, (page.lsn(), value));
+                    }
+                }
+                Ok((_, Current::Deleted | Current::Never)) => {}
+                Err(what) => self.problem(id, Some(slot), what),
+            }
+        }
+    }
+    fn problem(&mut self, page: PageId, slot: Option<SlotId>, what: String) {
+        self.problems.push(CatalogProblem { at: Some((page, slot)), what });
+    }
+}
+
+/// Reads the catalog.
+pub(crate) fn load(image: &Image) -> Catalog {
+    let mut rows = Rows::default();
+    let mut scanned = false;
+    match &image.boot {
+        Some(boot) => walk(image, Tree { root: boot.catalog_root, object: boot.catalog_object }, false, &mut rows),
+        None => {
+            rows.problems.push(CatalogProblem { at: None, what: "without the boot page its root is not known".into() })
+        }
+    }
+    if !rows.problems.is_empty() {
+        scanned = true;
+        let object = image.boot.as_ref().map_or(CATALOG_OBJECT, |boot| boot.catalog_object);
+        scan(image, object, &mut rows);
+    }
+    let mut catalog = Catalog { problems: rows.problems, scanned, ..Catalog::default() };
+    catalog.interpret(&rows.rows);
+    catalog
+}
+
+/// Takes the leaves of `object` that the walk did not reach.
+fn scan(image: &Image, object: ObjectId, rows: &mut Rows) {
+    for id in (1..image.file_pages).map(PageId) {
+        if rows.seen.contains(&id) {
+            continue;
+        }
+        // A look at the raw bytes first: few pages are the catalog's.
+        let Ok((raw, _)) = image.raw(id) else { continue };
+        if image.pending(id).is_none() && !(raw.is(PageType::Leaf) && raw.object() == object) {
+            continue;
+        }
+        if let Ok(loaded) = image.page(id)
+            && loaded.page.is(PageType::Leaf)
+            && loaded.page.object() == object
+        {
+            rows.node(image, id, &loaded.page);
+        }
+    }
+}
+
+impl Catalog {
+    fn bad(&mut self, what: String) {
+        self.problems.push(CatalogProblem { at: None, what });
+    }
+
+    fn interpret(&mut self, rows: &BTreeMap<Vec<u8>, (Lsn, Vec<u8>)>) {
+        let mut chunks: BTreeMap<u32, Vec<(u16, &[u8])>> = BTreeMap::new();
+        for (key, (_, value)) in rows {
+            match key.as_slice() {
+                [b't', a, b, c, d, e, f] => {
+                    let id = u32::from_be_bytes([*a, *b, *c, *d]);
+                    chunks.entry(id).or_default().push((u16::from_be_bytes([*e, *f]), value));
+                }
+                [b'n', name @ ..] => match decode_name(name, value) {
+                    Some(name) => self.names.push(name),
+                    None => self.bad(format!("the name with key {key:02x?} cannot be read")),
+                },
+                _ => self.bad(format!("a row with unknown key {key:02x?}")),
+            }
+        }
+        for (id, chunks) in chunks {
+            if let Some((at, _)) = chunks.iter().enumerate().find(|(at, (chunk, _))| *at != usize::from(*chunk)) {
+                self.bad(format!("chunk {at} of the definition of table {id} is missing"));
+                continue;
+            }
+            let bytes: Vec<u8> = chunks.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect();
+            match Definition::decode(&bytes) {
+                Ok(definition) if definition.id == id => {
+                    self.tables.insert(id, definition);
+                }
+                Ok(definition) => self.bad(format!("the definition of table {id} names table {}", definition.id)),
+                Err(error) => self.bad(format!("the definition of table {id}: {}", error.message())),
+            }
+        }
+        self.check_names();
+    }
+
+    /// Names and definitions must agree.
+    fn check_names(&mut self) {
+        let mut defined: HashSet<(&str, &str, u32, bool)> = HashSet::new();
+        for table in self.tables.values() {
+            defined.insert((&table.schema, &table.name, table.id, false));
+            for index in &table.indexes {
+                defined.insert((&table.schema, &index.name, index.id, true));
+            }
+        }
+        let mut wrong: Vec<String> = self
+            .names
+            .iter()
+            .filter(|n| !n.is_index && !defined.contains(&(n.schema.as_str(), n.name.as_str(), n.id, false)))
+            .map(|n| {
+                format!("the name {}.{} is that of table {}, which has no such definition", n.schema, n.name, n.id)
+            })
+            .collect();
+        let named: HashSet<(&str, &str)> = self.names.iter().map(|n| (n.schema.as_str(), n.name.as_str())).collect();
+        wrong.extend(
+            defined.iter().filter(|(schema, name, ..)| !named.contains(&(schema, name))).map(
+                |(schema, name, id, _)| format!("{schema}.{name} (id {id}) is defined but its name is not reserved"),
+            ),
+        );
+        wrong.sort();
+        wrong.into_iter().for_each(|what| self.bad(what));
+    }
+}
+
+fn decode_name(name: &[u8], value: &[u8]) -> Option<Name> {
+    let mut parts = name.strip_suffix(&[0])?.split(|b| *b == 0);
+    let (schema, name) = (parts.next()?, parts.next()?);
+    let [a, b, c, d, is_index] = *value else { return None };
+    if parts.next().is_some() {
+        return None;
+    }
+    Some(Name {
+        schema: String::from_utf8(schema.to_vec()).ok()?,
+        name: String::from_utf8(name.to_vec()).ok()?,
+        id: u32::from_le_bytes([a, b, c, d]),
+        is_index: is_index != 0,
+    })
+}

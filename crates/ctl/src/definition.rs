@@ -1,0 +1,141 @@
+//! Encoded table definitions, as the engine's `table.rs` writes them.
+//!
+//! ```text
+//! encoding u8 = 1 | table id u32 | generation u64
+//! schema, name, primary key name            counted text
+//! tree                                      root page u64, object u32
+//! primary key                               count u16, column positions u16 each
+//! value types                               count u16, column types
+//! columns                                   count u16, each: name, type, flags u8, place u16,
+//!                                           [DEFAULT] SQL text
+//! indexes                                   count u16, each: id u32, name, flags u8,
+//!                                           columns (count u16, positions u16), tree
+//! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT
+//! index flags                               1 unique, 2 implements a constraint
+//! ```
+
+use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result};
+use resurgam_page::codec::Reader;
+use resurgam_page::key::KeyColumn;
+use resurgam_page::types::ColumnType;
+
+use crate::walk::Tree;
+
+const ENCODING_KNOWN: u8 = 1;
+
+/// Where a column is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Key(u16),
+    Value(u16),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub name: String,
+    pub ty: ColumnType,
+    pub nullable: bool,
+    pub default_sql: Option<String>,
+    pub place: Place,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    pub id: u32,
+    pub name: String,
+    pub columns: Vec<usize>,
+    pub unique: bool,
+    pub constraint: bool,
+    pub tree: Tree,
+}
+
+/// A decoded definition.
+#[derive(Clone, Debug)]
+pub(crate) struct Definition {
+    pub id: u32,
+    pub generation: u64,
+    pub schema: String,
+    pub name: String,
+    pub primary_key_name: String,
+    pub tree: Tree,
+    pub primary_key: Vec<usize>,
+    pub value_types: Vec<ColumnType>,
+    pub columns: Vec<Column>,
+    pub indexes: Vec<Index>,
+}
+
+impl Definition {
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut r = Reader::new(bytes, "table definition");
+        let encoding = r.u8()?;
+        if encoding != ENCODING_KNOWN {
+            return Err(Error::new(ErrorKind::NewerFormat, format!("table definition of unknown encoding {encoding}")));
+        }
+        let (id, generation) = (r.u32()?, r.u64()?);
+        let (schema, name, primary_key_name) = (text(&mut r)?, text(&mut r)?, text(&mut r)?);
+        let tree = tree(&mut r)?;
+        let primary_key = positions(&mut r)?;
+        let count = r.u16()?;
+        let value_types = (0..count).map(|_| ColumnType::decode(&mut r)).collect::<Result<Vec<_>>>()?;
+        let count = r.u16()?;
+        let columns = (0..count).map(|_| column(&mut r)).collect::<Result<Vec<_>>>()?;
+        let count = r.u16()?;
+        let indexes = (0..count).map(|_| index(&mut r)).collect::<Result<Vec<_>>>()?;
+        let named = primary_key.iter().chain(indexes.iter().flat_map(|i| &i.columns));
+        let fine = named.copied().all(|c| c < columns.len())
+            && columns.iter().all(|c| match c.place {
+                Place::Key(at) => usize::from(at) < primary_key.len(),
+                Place::Value(at) => value_types.get(usize::from(at)) == Some(&c.ty),
+            });
+        if !fine || !r.is_empty() {
+            return Err(r.bad("it contradicts itself"));
+        }
+        Ok(Self { id, generation, schema, name, primary_key_name, tree, primary_key, value_types, columns, indexes })
+    }
+
+    /// Types of the clustered key: the primary key's, or the hidden row id's.
+    pub fn key_columns(&self) -> Vec<KeyColumn> {
+        if self.primary_key.is_empty() {
+            return vec![KeyColumn::ascending(ColumnType::Int8)];
+        }
+        self.columns_of(&self.primary_key)
+    }
+
+    /// Types of the columns at these positions.
+    pub fn columns_of(&self, positions: &[usize]) -> Vec<KeyColumn> {
+        positions.iter().filter_map(|at| self.columns.get(*at)).map(|c| KeyColumn::ascending(c.ty)).collect()
+    }
+
+    /// `schema.name`.
+    pub fn full_name(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+}
+
+fn text(r: &mut Reader<'_>) -> Result<String> {
+    let bytes = r.counted()?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| r.bad("a name that is not UTF-8"))
+}
+
+fn tree(r: &mut Reader<'_>) -> Result<Tree> {
+    Ok(Tree { root: PageId(r.u64()?), object: ObjectId(r.u32()?) })
+}
+
+fn positions(r: &mut Reader<'_>) -> Result<Vec<usize>> {
+    let count = r.u16()?;
+    (0..count).map(|_| r.u16().map(usize::from)).collect()
+}
+
+fn column(r: &mut Reader<'_>) -> Result<Column> {
+    let (name, ty) = (text(r)?, ColumnType::decode(r)?);
+    let (flags, at) = (r.u8()?, r.u16()?);
+    let place = if flags & 1 == 0 { Place::Key(at) } else { Place::Value(at) };
+    let default_sql = if flags & 4 != 0 { Some(text(r)?) } else { None };
+    Ok(Column { name, ty, nullable: flags & 2 != 0, default_sql, place })
+}
+
+fn index(r: &mut Reader<'_>) -> Result<Index> {
+    let (id, name, flags) = (r.u32()?, text(r)?, r.u8()?);
+    let (columns, tree) = (positions(r)?, tree(r)?);
+    Ok(Index { id, name, columns, unique: flags & 1 != 0, constraint: flags & 2 != 0, tree })
+}

@@ -1,0 +1,91 @@
+//! Printer of table definitions.
+
+use std::io::Write;
+
+use resurgam_base::Result;
+
+use crate::catalog;
+use crate::definition::{Definition, Place};
+use crate::folder::Folder;
+use crate::image::Image;
+use crate::out::say;
+use crate::walk::Tree;
+
+/// Prints tables, columns and indexes as the last committed transactions left them, and
+/// what could not be read.
+///
+/// # Errors
+/// When the files cannot be opened or `out` not written.
+pub fn inspect_catalog(folder: &Folder, out: &mut dyn Write) -> Result<()> {
+    if let Some(warning) = folder.warning() {
+        say!(out, "{warning}")?;
+    }
+    let image = Image::open(folder)?;
+    for trouble in &image.troubles {
+        say!(out, "PROBLEM: {}: {}", trouble.file, trouble.what)?;
+    }
+    let catalog = catalog::load(&image);
+    if let Some(boot) = &image.boot {
+        say!(out, "catalog {}", place(Tree { root: boot.catalog_root, object: boot.catalog_object }))?;
+        say!(out, "ledger {}", place(Tree { root: boot.ledger_root, object: boot.ledger_object }))?;
+    }
+    for table in catalog.tables.values() {
+        print_table(table, out)?;
+    }
+    say!(out, "{} tables, {} names", catalog.tables.len(), catalog.names.len())?;
+    if catalog.scanned {
+        say!(out, "the catalog's tree is damaged: the data file was searched for its leaves")?;
+    }
+    for problem in &catalog.problems {
+        match problem.at {
+            Some((page, Some(slot))) => say!(out, "PROBLEM: page {page} slot {}: {}", slot.0, problem.what)?,
+            Some((page, None)) => say!(out, "PROBLEM: page {page}: {}", problem.what)?,
+            None => say!(out, "PROBLEM: {}", problem.what)?,
+        }
+    }
+    Ok(())
+}
+
+fn place(tree: Tree) -> String {
+    format!("object {} root page {}", tree.object, tree.root)
+}
+
+fn print_table(table: &Definition, out: &mut dyn Write) -> Result<()> {
+    let names = |positions: &[usize]| {
+        let all: Vec<&str> =
+            positions.iter().filter_map(|at| table.columns.get(*at)).map(|c| c.name.as_str()).collect();
+        all.join(", ")
+    };
+    say!(out, "table {}  id {}  generation {}  {}", table.full_name(), table.id, table.generation, place(table.tree))?;
+    for column in &table.columns {
+        let null = if column.nullable { "" } else { " not null" };
+        let default = column.default_sql.as_ref().map_or_else(String::new, |sql| format!(" default {sql}"));
+        let stored = match column.place {
+            Place::Key(at) => format!("key {at}"),
+            Place::Value(at) => format!("value {at}"),
+        };
+        say!(out, "  column {} {}{null}{default}  [{stored}]", column.name, column.ty)?;
+    }
+    if table.primary_key.is_empty() {
+        say!(out, "  clustered by a hidden row id")?;
+    } else {
+        say!(out, "  primary key {} ({})", table.primary_key_name, names(&table.primary_key))?;
+    }
+    let stored_columns = table.columns.iter().filter(|c| matches!(c.place, Place::Value(_))).count();
+    if table.value_types.len() > stored_columns {
+        say!(out, "  {} dropped columns are still in the rows", table.value_types.len() - stored_columns)?;
+    }
+    for index in &table.indexes {
+        let unique = if index.unique { "unique index" } else { "index" };
+        let constraint = if index.constraint { " of a constraint" } else { "" };
+        say!(
+            out,
+            "  {unique} {} ({}){constraint}  id {}  {}",
+            index.name,
+            names(&index.columns),
+            index.id,
+            place(index.tree)
+        )?;
+    }
+    Ok(())
+}

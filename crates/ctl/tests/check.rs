@@ -1,0 +1,276 @@
+//! The checker: sound folders are sound, clean or crashed; planted damage is found, and named.
+
+mod common;
+
+use common::*;
+use resurgam_base::{ObjectId, PageId, SlotId, TxId};
+use resurgam_ctl::Severity;
+use resurgam_page::{LeafBuilder, PageBuf, PageType, leaf, space};
+use resurgam_vfs::{OpenMode, SimVfs, Vfs};
+use std::path::Path;
+
+fn page(vfs: &SimVfs, id: u64) -> PageBuf {
+    let file = vfs.open(&Path::new(DIR).join("data"), OpenMode::ReadOnly).unwrap();
+    let mut page = PageBuf::zeroed();
+    file.read_exact_at(page.as_bytes_mut(), id * 8192).unwrap();
+    page
+}
+
+fn put(vfs: &SimVfs, id: u64, mut page: PageBuf) {
+    page.seal();
+    poke(vfs, "data", id * 8192, page.as_bytes());
+}
+
+/// First page for which `wanted` holds.
+fn find(vfs: &SimVfs, wanted: impl Fn(&PageBuf) -> bool) -> u64 {
+    let pages = vfs.open(&Path::new(DIR).join("data"), OpenMode::ReadOnly).unwrap().len().unwrap() / 8192;
+    (1..pages).find(|id| wanted(&page(vfs, *id))).unwrap()
+}
+
+#[test]
+fn a_small_clean_database_is_sound() {
+    let (report, text) = checked(&small(1));
+    assert!(report.problems.is_empty(), "{text}");
+    assert_eq!((report.counts.tables, report.counts.rows, report.counts.trees), (1, 2, 5), "{text}");
+    assert!(text.ends_with("no problems\n"), "{text}");
+}
+
+#[test]
+fn a_busy_database_is_sound_when_closed_killed_crashed_and_recovered() {
+    let (vfs, db) = busy(2, 1500);
+    let (report, text) = checked(&vfs.fork(1));
+    assert!(report.problems.is_empty(), "{text}");
+    assert!(report.counts.pages_to_redo > 50 && report.counts.versions > 20 && report.counts.values == 29, "{text}");
+    assert_eq!((report.counts.tables, report.counts.rows), (2, 1500 + 30), "{text}");
+    assert!(report.counts.awaiting_cleaner >= 6, "{text}");
+
+    for seed in 0..20 {
+        let crashed = vfs.crash_clone(seed);
+        let (report, text) = checked(&crashed);
+        assert!(report.problems.is_empty(), "seed {seed}: {text}");
+        assert_eq!(report.counts.rows, 1530, "seed {seed}: {text}");
+        let reopened = open(&crashed);
+        reopened.finish_recovery().unwrap();
+        for _ in 0..3 {
+            reopened.clean().unwrap();
+        }
+        reopened.close().unwrap();
+        let (report, text) = checked(&crashed);
+        assert!(report.problems.is_empty(), "seed {seed}, cleaned: {text}");
+        assert_eq!((report.counts.rows, report.counts.awaiting_cleaner), (1530, 0), "seed {seed}: {text}");
+    }
+    db.close().unwrap();
+    let (report, text) = checked(&vfs);
+    assert!(report.problems.is_empty(), "{text}");
+    assert_eq!(report.counts.pages_to_redo, 0, "{text}");
+}
+
+#[test]
+fn nothing_is_written() {
+    let (vfs, _db) = busy(3, 300);
+    let vfs = vfs.fork(1);
+    let before = vfs.stats();
+    checked(&vfs);
+    let after = vfs.stats();
+    assert_eq!((before.writes, before.syncs), (after.writes, after.syncs));
+    assert!(!vfs.exists(&Path::new(DIR).join("lock2")).unwrap());
+}
+
+/// Damages a closed database and returns the problems in words.
+fn damage(rows: i32, change: impl FnOnce(&SimVfs)) -> Vec<String> {
+    let (vfs, db) = busy(4, rows);
+    db.close().unwrap();
+    drop(db);
+    // Nothing is repaired from there.
+    poke(&vfs, "doublewrite", 0, &[0; 4096]);
+    change(&vfs);
+    let (report, text) = checked(&vfs);
+    assert!(!report.problems.is_empty(), "{text}");
+    report.problems.iter().map(ToString::to_string).collect()
+}
+
+fn expect(problems: &[String], what: &[&str]) {
+    for what in what {
+        assert!(problems.iter().any(|p| p.contains(what)), "{what:?} is not in {problems:#?}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_named_with_its_page() {
+    let mut at = 0;
+    let found = damage(300, |vfs| {
+        at = find(vfs, |p| p.is(PageType::Leaf) && p.slot_count() > 3);
+        vfs.flip_bit(&Path::new(DIR).join("data"), (at * 8192 + 5000) * 8 + 3).unwrap();
+    });
+    expect(&found, &[&format!("DAMAGE data, page {at}: page {at} has checksum")]);
+    assert_eq!(found.iter().filter(|p| p.contains("has checksum")).count(), 1, "{found:#?}");
+}
+
+#[test]
+fn a_key_out_of_order_and_a_wrong_fence() {
+    let found = damage(1500, |vfs| {
+        let at = find(vfs, |p| p.is(PageType::Leaf) && p.slot_count() > 3 && !p.lower_fence().is_empty());
+        let mut p = page(vfs, at);
+        let (first, second) = (p.rec(SlotId(0)).to_vec(), p.rec(SlotId(1)).to_vec());
+        p.remove_many(SlotId(0), 2).unwrap();
+        p.insert(SlotId(0), &second).unwrap();
+        p.insert(SlotId(1), &first).unwrap();
+        put(vfs, at, p);
+        let other = find(vfs, |p| p.is(PageType::Leaf) && p.upper_fence().is_some() && p.page_id() != PageId(at));
+        let mut p = page(vfs, other);
+        p.set_upper_fence(None).unwrap();
+        put(vfs, other, p);
+    });
+    expect(&found, &["slot 1: key is not above the one before", "its upper fence is not its parent's next separator"]);
+}
+
+#[test]
+fn a_page_reached_twice_and_a_lost_one() {
+    let found = damage(1500, |vfs| {
+        let at = find(vfs, |p| p.is(PageType::Inner) && p.slot_count() > 3);
+        let mut p = page(vfs, at);
+        let wrong = resurgam_page::inner::child_of(p.rec(SlotId(0)));
+        let key = resurgam_page::inner::key_of(p.rec(SlotId(1))).to_vec();
+        p.replace(SlotId(1), &resurgam_page::inner::encode(&key, wrong)).unwrap();
+        put(vfs, at, p);
+    });
+    expect(&found, &["which belongs to something else as well", "which does not lead to it", "is a child twice"]);
+}
+
+#[test]
+fn space_map_entries() {
+    let mut leaf_at = 0;
+    let found = damage(300, |vfs| {
+        leaf_at = find(vfs, |p| p.is(PageType::Leaf) && p.object() > ObjectId(16384));
+        let mut p = page(vfs, 1);
+        let (_, extent) = space::extent_of(PageId(find(vfs, |p| p.is(PageType::Overflow))));
+        p.as_bytes_mut()[space::owner_offset(extent)] = 77;
+        // A page that nothing owns.
+        let free = (1..5120)
+            .find(|at| space::pfs(&p, PageId(*at)) == 0 && space::owner(&p, space::extent_of(PageId(*at)).1).0 > 16384)
+            .unwrap();
+        p.as_bytes_mut()[space::pfs_offset(PageId(free))] = 1;
+        p.as_bytes_mut()[space::pfs_offset(PageId(leaf_at))] = 0;
+        put(vfs, 1, p);
+    });
+    expect(
+        &found,
+        &[&format!("leads to page {leaf_at}, which is free"), "its extent belongs to object 77", "is all zero"],
+    );
+}
+
+#[test]
+fn a_broken_large_value() {
+    let mut chain = 0;
+    let found = damage(1500, |vfs| {
+        chain = find(vfs, |p| p.is(PageType::Overflow) && resurgam_page::overflow::read(p).unwrap().0.is_some());
+        let mut p = page(vfs, chain);
+        p.as_bytes_mut()[64..72].copy_from_slice(&chain.to_le_bytes());
+        put(vfs, chain, p);
+    });
+    expect(
+        &found,
+        &[
+            "large value that starts on page",
+            &format!("it leads to page {chain}, which belongs to something else as well"),
+        ],
+    );
+}
+
+#[test]
+fn rows_that_cannot_be_read() {
+    let found = damage(300, |vfs| {
+        let at =
+            find(vfs, |p| p.is(PageType::Leaf) && p.object() == ObjectId(16384 + 1) || p.object() == ObjectId(16384));
+        let mut p = page(vfs, at);
+        let key = leaf::key_of(p.rec(SlotId(0))).to_vec();
+        p.replace(SlotId(0), &LeafBuilder::plain(&key, &[9, 0, 1]).encode().unwrap()).unwrap();
+        put(vfs, at, p);
+    });
+    expect(&found, &["table public.people: row: stores 9 columns"]);
+}
+
+#[test]
+fn a_pointer_to_a_version_that_is_not_there() {
+    // Only a row whose newest version is aborted needs its earlier ones.
+    let (vfs, db) = busy(5, 1500);
+    db.write_back().ok();
+    let vfs = {
+        let copy = vfs.fork(1);
+        drop(db);
+        copy
+    };
+    let db = open(&vfs);
+    db.finish_recovery().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let (report, text) = checked(&vfs);
+    assert!(report.problems.is_empty(), "{text}");
+    let off = find(&vfs, |p| p.is(PageType::Version));
+    let mut p = page(&vfs, off);
+    let xid = p.highest_xid();
+    while p.slot_count() > 0 {
+        p.remove(SlotId(0)).unwrap();
+    }
+    p.set_highest_xid(xid.max(TxId(1)));
+    put(&vfs, off, p);
+    let (report, text) = checked(&vfs);
+    let needed = report.problems.iter().any(|p| p.to_string().contains(&format!("version on page {off} slot")));
+    assert!(needed || report.problems.is_empty(), "{text}");
+}
+
+#[test]
+fn one_copy_of_the_control_file_may_be_lost() {
+    let vfs = small(7);
+    for copy in 0..2 {
+        let vfs = vfs.fork(copy);
+        poke(&vfs, "control", copy * 4096 + 8, &[0xff; 8]);
+        let (report, text) = checked(&vfs);
+        assert!(report.problems.is_empty(), "{text}");
+        assert!(text.contains(&format!("copy {copy} DAMAGED: checksum")), "{text}");
+    }
+}
+
+#[test]
+fn a_torn_page_is_taken_from_the_double_write_area() {
+    let (vfs, db) = busy(8, 300);
+    db.close().unwrap();
+    let at = find(&vfs, |p| p.is(PageType::Leaf) && p.slot_count() > 3);
+    poke(&vfs, "data", at * 8192 + 4096, &[0x77; 4096]);
+    let (report, text) = checked(&vfs);
+    assert!(report.problems.is_empty(), "{text}");
+    assert!(text.contains(&format!("note: page {at} is damaged in the data file")), "{text}");
+}
+
+#[test]
+fn both_control_copies_gone() {
+    let found = damage(300, |vfs| {
+        poke(vfs, "control", 8, &[0xff; 8]);
+        poke(vfs, "control", 4096 + 8, &[0xff; 8]);
+    });
+    expect(&found, &["DAMAGE control: neither copy is intact"]);
+}
+
+#[test]
+fn a_hole_in_the_log() {
+    let (vfs, db) = busy(6, 300);
+    let vfs = {
+        let copy = vfs.fork(1);
+        drop(db);
+        copy
+    };
+    // In the middle of what was synced since the checkpoint.
+    let name = vfs.list(&Path::new(DIR).join("log")).unwrap().remove(0);
+    let (sound, _) = checked(&vfs);
+    assert!(sound.problems.is_empty());
+    for sector in (0..2048u64).rev() {
+        let copy = vfs.fork(sector);
+        poke(&copy, &format!("log/{name}"), sector * 512 + 60, &[0x5a; 32]);
+        let (report, text) = checked(&copy);
+        if report.problems.iter().any(|p| p.to_string().contains("had been durable up to LSN")) {
+            assert!(report.problems.iter().all(|p| p.severity == Severity::Damage), "{text}");
+            return;
+        }
+    }
+    panic!("no damage of the log was noticed as a hole");
+}

@@ -1,0 +1,222 @@
+//! Quoting, patterns, `format`, `pg_typeof`.
+
+use datafusion::arrow::array::Array;
+
+use super::define::{Call, P, PgFunction, f, oid};
+use crate::pg::types::{field_oid, format_type, oid as t};
+use crate::wire::SqlError;
+
+/// Words that PostgreSQL reserves, so that identifiers spelled like them need quotes.
+const RESERVED: &[&str] = &[
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "between",
+    "bigint", "binary", "bit", "boolean", "both", "case", "cast", "char", "character", "check", "coalesce", "collate",
+    "collation", "column", "concurrently", "constraint", "create", "cross", "current_catalog", "current_date",
+    "current_role", "current_schema", "current_time", "current_timestamp", "current_user", "dec", "decimal",
+    "default", "deferrable", "desc", "distinct", "do", "else", "end", "except", "exists", "extract", "false", "fetch",
+    "float", "for", "foreign", "freeze", "from", "full", "grant", "greatest", "group", "grouping", "having", "ilike",
+    "in", "initially", "inner", "inout", "int", "integer", "intersect", "interval", "into", "is", "isnull", "join",
+    "lateral", "leading", "least", "left", "like", "limit", "localtime", "localtimestamp", "national", "natural",
+    "nchar", "none", "normalize", "not", "notnull", "null", "nullif", "numeric", "offset", "on", "only", "or",
+    "order", "out", "outer", "overlaps", "overlay", "placing", "position", "precision", "primary", "real",
+    "references", "returning", "right", "row", "select", "session_user", "setof", "similar", "smallint", "some",
+    "substring", "symmetric", "table", "tablesample", "then", "time", "timestamp", "to", "trailing", "treat", "trim",
+    "true", "union", "unique", "user", "using", "values", "varchar", "variadic", "verbose", "when", "where", "window",
+    "with",
+];
+
+/// An identifier, in quotes if it needs them.
+pub fn quote_ident(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        && !RESERVED.contains(&name);
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// A string literal.
+pub fn quote_literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') { format!(" E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+}
+
+/// A `SIMILAR TO` pattern as a regular expression that must match the whole text.
+///
+/// # Errors
+/// `22019` for an escape that is not one character, `22025` for one at the end.
+pub fn similar_to_regex(pattern: &str, escape: Option<&str>) -> Result<String, SqlError> {
+    let escape = match escape {
+        None => Some('\\'),
+        Some("") => None,
+        Some(text) => {
+            let mut chars = text.chars();
+            match (chars.next(), chars.next()) {
+                (Some(c), None) => Some(c),
+                _ => {
+                    return Err(SqlError::new("22019", "invalid escape string")
+                        .with_hint("Escape string must be empty or one character."));
+                }
+            }
+        }
+    };
+    let mut out = String::from("^(?:");
+    let mut chars = pattern.chars();
+    let mut class = false;
+    while let Some(c) = chars.next() {
+        if Some(c) == escape {
+            let next = chars.next().ok_or_else(|| SqlError::new("22025", "invalid escape sequence"))?;
+            if !next.is_alphanumeric() {
+                out.push('\\');
+            }
+            out.push(next);
+        } else if class {
+            if c == '\\' {
+                out.push('\\');
+            }
+            class = c != ']';
+            out.push(c);
+        } else {
+            match c {
+                '%' => out.push_str("(?s:.*)"),
+                '_' => out.push_str("(?s:.)"),
+                '[' => {
+                    class = true;
+                    out.push('[');
+                }
+                '.' | '^' | '$' | '\\' => {
+                    out.push('\\');
+                    out.push(c);
+                }
+                other => out.push(other),
+            }
+        }
+    }
+    out.push_str(")$");
+    Ok(out)
+}
+
+/// `format(text, …)`: `%s`, `%I`, `%L`, `%%`, positions `%2$s`, widths `%-10s`.
+fn format(call: &Call<'_>, row: usize, values: &dyn Fn(usize) -> Result<Option<String>, SqlError>) -> Result<Option<String>, SqlError> {
+    let Some(pattern) = call.text(0, row) else { return Ok(None) };
+    let mut out = String::new();
+    let mut chars = pattern.chars().peekable();
+    let mut next = 1;
+    let bad = |what: &str| SqlError::new("22023", what.to_owned());
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        let number = |chars: &mut std::iter::Peekable<std::str::Chars<'_>>| {
+            let mut value: Option<usize> = None;
+            while let Some(digit) = chars.peek().and_then(|c| c.to_digit(10)) {
+                value = Some(value.unwrap_or(0).saturating_mul(10).saturating_add(digit as usize));
+                chars.next();
+            }
+            value
+        };
+        let mut width = number(&mut chars);
+        if chars.peek() == Some(&'$') {
+            chars.next();
+            next = width.take().unwrap_or(1);
+        }
+        let left = chars.peek() == Some(&'-');
+        if left {
+            chars.next();
+        }
+        if let Some(found) = number(&mut chars) {
+            width = Some(found);
+        }
+        let kind = chars.next().ok_or_else(|| bad("unterminated format() type specifier"))?;
+        if kind == '%' {
+            out.push('%');
+            continue;
+        }
+        if next == 0 || !call.given(next) {
+            return Err(bad("too few arguments for format()"));
+        }
+        let value = values(next)?;
+        next += 1;
+        let text = match (kind, value) {
+            ('s', value) => value.unwrap_or_default(),
+            ('I', Some(value)) => quote_ident(&value),
+            ('I', None) => return Err(SqlError::new("22004", "null values cannot be formatted as an SQL identifier")),
+            ('L', Some(value)) => quote_literal(&value),
+            ('L', None) => "NULL".to_owned(),
+            (other, _) => {
+                return Err(bad(&format!("unrecognized format() type specifier \"{other}\""))
+                    .with_hint("For a single \"%\" use \"%%\"."));
+            }
+        };
+        let pad = width.unwrap_or(0).min(10_000_000).saturating_sub(text.chars().count());
+        if left {
+            out.push_str(&text);
+        }
+        out.extend(std::iter::repeat_n(' ', pad));
+        if !left {
+            out.push_str(&text);
+        }
+    }
+    Ok(Some(out))
+}
+
+fn any_text(call: &Call<'_>, at: usize, row: usize) -> Result<Option<String>, SqlError> {
+    let array = &call.arrays[at];
+    if array.is_null(row) {
+        return Ok(None);
+    }
+    let value = datafusion::common::ScalarValue::try_from_array(array, row)
+        .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
+    crate::pg::decode::scalar_text(&value, &crate::pg::encode::TextStyle::default())
+}
+
+pub(super) fn all() -> Vec<PgFunction> {
+    vec![
+        f("quote_ident", &[P::Text], oid(t::TEXT), |call| {
+            call.texts(|row| Ok(call.text(0, row).map(quote_ident)))
+        }),
+        f("quote_literal", &[P::Any], oid(t::TEXT), |call| {
+            call.texts(|row| Ok(any_text(call, 0, row)?.as_deref().map(quote_literal)))
+        }),
+        f("quote_nullable", &[P::Any], oid(t::TEXT), |call| {
+            call.texts(|row| Ok(Some(any_text(call, 0, row)?.as_deref().map_or_else(|| "NULL".to_owned(), quote_literal))))
+        }),
+        f("similar_to_escape", &[P::Text, P::Text], oid(t::TEXT), |call| {
+            call.texts(|row| call.text(0, row).map(|p| similar_to_regex(p, call.text(1, row))).transpose())
+        })
+        .required(1),
+        f("pg_typeof", &[P::Any], oid(t::REGTYPE), |call| {
+            let ty = call.fields.first().map_or(t::UNKNOWN, |field| field_oid(field));
+            call.oids(|_| Ok(Some(ty)))
+        }),
+        f("format", &[P::Text, P::Any], oid(t::TEXT), |call| {
+            call.texts(|row| format(call, row, &|at| any_text(call, at, row)))
+        })
+        .required(1)
+        .variadic(),
+        f("pg_format_type_name", &[P::Oid], oid(t::TEXT), |call| {
+            call.texts(|row| Ok(call.oid(0, row).map(|ty| format_type(ty, None))))
+        }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoting() {
+        assert_eq!(quote_ident("abc_1"), "abc_1");
+        assert_eq!(quote_ident("Abc"), "\"Abc\"");
+        assert_eq!(quote_ident("select"), "\"select\"");
+        assert_eq!(quote_ident("a\"b"), "\"a\"\"b\"");
+        assert_eq!(quote_literal("it's"), "'it''s'");
+        assert_eq!(quote_literal("a\\b"), " E'a\\\\b'");
+    }
+
+    #[test]
+    fn similar() {
+        assert_eq!(similar_to_regex("a%b_", None).expect("regex"), "^(?:a(?s:.*)b(?s:.))$");
+        assert_eq!(similar_to_regex("a.b|c", None).expect("regex"), "^(?:a\\.b|c)$");
+        assert_eq!(similar_to_regex("a\\%", None).expect("regex"), "^(?:a\\%)$");
+        assert!(similar_to_regex("a\\", None).is_err());
+    }
+}
