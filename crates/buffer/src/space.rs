@@ -62,15 +62,17 @@ impl AllocState {
                 AllocEvent::Formatted { map } => self.formatted_to = self.formatted_to.max(map + 1),
                 AllocEvent::Freed { object, page, extent_empty } => {
                     let first = extent_first(page);
-                    if !self.discovered.contains(&map::map_page_of(PageId(page)).0) {
-                        continue; // discovery will find it
-                    }
+                    // Of an interval not discovered yet only what was handed out since open
+                    // is known; discovery finds the rest.
+                    let discovered = self.discovered.contains(&map::map_page_of(PageId(page)).0);
                     if extent_empty {
                         if let Some(pages) = self.objects.get_mut(&object) {
                             pages.retain(|p| extent_first(*p) != first);
                         }
-                        self.free_extents.push(first);
-                    } else {
+                        if discovered {
+                            self.free_extents.push(first);
+                        }
+                    } else if discovered {
                         self.objects.entry(object).or_default().push(page);
                     }
                 }
@@ -331,6 +333,68 @@ impl Space {
         }
         state.discovered.insert(map_id.0);
         Ok(())
+    }
+
+    /// Whether the free space of an interval is known in memory.
+    pub fn is_discovered(&self, map_id: PageId) -> bool {
+        self.state.lock().discovered.contains(&map_id.0)
+    }
+
+    /// Compares what is known in memory with the maps. Returns the differences, in words.
+    /// Must not run beside writers.
+    pub fn audit(&self, pool: &BufferPool) -> Result<Vec<String>> {
+        let mut problems = Vec::new();
+        let maps: Vec<PageId> = self.map_pages().collect();
+        let state = self.state.lock();
+        let mut seen = HashSet::new();
+        for first in &state.free_extents {
+            if !seen.insert(*first) {
+                problems.push(format!("the extent of page {first} is twice in the list of free extents"));
+            }
+        }
+        let mut pooled: HashMap<u64, ObjectId> = HashMap::new();
+        for (object, pages) in &state.objects {
+            for page in pages {
+                if let Some(other) = pooled.insert(*page, *object) {
+                    problems.push(format!("free page {page} is kept for object {object} and for object {other}"));
+                }
+            }
+        }
+        for map_id in maps {
+            let page = pool.read(map_id, Access::Scan)?;
+            let known = state.discovered.contains(&map_id.0);
+            for extent in 0..map::EXTENTS {
+                let first = map::first_page_of_extent(map_id, extent).0;
+                if first >= state.high_water {
+                    break;
+                }
+                let owner = map::owner(&page, extent);
+                let listed = seen.contains(&first);
+                if listed && owner.is_some() {
+                    problems.push(format!("the extent of page {first} is listed as free and belongs to object {owner}"));
+                }
+                if !listed && owner.is_none() && known {
+                    problems.push(format!("the extent of page {first} is free and forgotten"));
+                }
+                for p in first..first + EXTENT_PAGES {
+                    if p == map_id.0 {
+                        continue;
+                    }
+                    let free = map::pfs(&page, PageId(p)) & map::PFS_ALLOCATED == 0;
+                    match pooled.get(&p) {
+                        Some(object) if *object != owner => {
+                            problems.push(format!("free page {p} is kept for object {object}, its extent is object {owner}'s"));
+                        }
+                        Some(_) if !free => problems.push(format!("page {p} is kept as free and is allocated")),
+                        None if free && owner.is_some() && known => {
+                            problems.push(format!("page {p} of object {owner} is free and forgotten"));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(problems)
     }
 
     /// Pages of one interval whose PFS byte has any bit of `flags`, with their owner.

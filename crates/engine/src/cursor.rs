@@ -160,7 +160,8 @@ impl Cursor {
         Ok(batch.len() > before)
     }
 
-    fn fill(&mut self, tree: resurgam_btree::Tree, batch: &mut RowBatch, max_rows: usize) -> Result<()> {
+    /// Appends visible records of `tree` as they are.
+    pub(crate) fn fill(&mut self, tree: resurgam_btree::Tree, batch: &mut RowBatch, max_rows: usize) -> Result<()> {
         if self.done {
             return Ok(());
         }

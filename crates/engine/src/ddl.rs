@@ -42,20 +42,21 @@ macro_rules! attempt {
 impl Transaction {
     fn new_tree(&self) -> Result<Tree> {
         let inner = self.0.db.inner();
-        let xid = self.write_context()?.xid;
+        let context = self.write_context()?;
         let object = ObjectId(inner.next_object());
         let mut mtr = Mtr::new(&inner.pool);
         let tree = btree::create(&mut mtr, object)?;
         mtr.commit()?;
-        inner.ledger.add(&inner.pool, xid, LedgerAction::TreeIfAborted(tree))?;
+        context.active.logged(inner.ledger.add(&inner.pool, context.xid, LedgerAction::TreeIfAborted(tree))?);
         inner.note_tree(tree);
         Ok(tree)
     }
 
     fn drop_tree(&self, tree: Tree) -> Result<()> {
         let inner = self.0.db.inner();
-        let xid = self.write_context()?.xid;
-        inner.ledger.add(&inner.pool, xid, LedgerAction::TreeIfCommitted(tree))
+        let context = self.write_context()?;
+        context.active.logged(inner.ledger.add(&inner.pool, context.xid, LedgerAction::TreeIfCommitted(tree))?);
+        Ok(())
     }
 
     /// Locks a table against everyone else. False: it was changed or dropped meanwhile.

@@ -30,6 +30,7 @@
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
 //! | `status.rs` | what an operator can see |
+//! | `verify.rs` | proof that everything fits together |
 
 mod background;
 mod build;
@@ -42,6 +43,7 @@ mod rows;
 mod status;
 mod table;
 mod transaction;
+mod verify;
 mod view;
 
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};

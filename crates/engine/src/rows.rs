@@ -398,7 +398,7 @@ impl Transaction {
     fn drop_externals(&self, context: &WriteContext, pages: impl Iterator<Item = PageId>) -> Result<()> {
         let inner = self.0.db.inner();
         for page in pages {
-            inner.ledger.add(&inner.pool, context.xid, LedgerAction::ValueIfCommitted(page))?;
+            context.active.logged(inner.ledger.add(&inner.pool, context.xid, LedgerAction::ValueIfCommitted(page))?);
         }
         Ok(())
     }

@@ -78,12 +78,7 @@ impl Buffers {
 
     /// Appends a group; `fresh` puts it at the start of a block of its own.
     /// `prepared_end` is the end of the last prepared segment.
-    pub(crate) fn append(
-        &mut self,
-        group: &Group,
-        fresh: bool,
-        prepared_end: Lsn,
-    ) -> Result<Appended, SegmentWanted> {
+    pub(crate) fn append(&mut self, group: &Group, fresh: bool, prepared_end: Lsn) -> Result<Appended, SegmentWanted> {
         if let Some(open) = &self.open {
             let len = open.bytes.len() + group.len();
             let segment_left = self.segment_bytes - open.lsn.0 % self.segment_bytes;
@@ -98,11 +93,7 @@ impl Buffers {
         let base = group.place(&mut open.bytes, open.lsn);
         let block = open.lsn;
         self.open = Some(open);
-        Ok(Appended {
-            base,
-            end: self.end(),
-            block,
-        })
+        Ok(Appended { base, end: self.end(), block })
     }
 
     fn new_block(&mut self, payload_len: usize, prepared_end: Lsn) -> Result<Open, SegmentWanted> {
@@ -174,12 +165,9 @@ impl Buffers {
         {
             return Some((open.lsn, &open.bytes));
         }
-        let after = self
-            .sealed
-            .partition_point(|sealed| sealed.header.lsn <= lsn);
+        let after = self.sealed.partition_point(|sealed| sealed.header.lsn <= lsn);
         let sealed = self.sealed.get(after.checked_sub(1)?)?;
         // Behind the last sealed block nothing is in memory.
-        (lsn < sealed.header.next(self.segment_bytes))
-            .then_some((sealed.header.lsn, sealed.bytes.as_slice()))
+        (lsn < sealed.header.next(self.segment_bytes)).then_some((sealed.header.lsn, sealed.bytes.as_slice()))
     }
 }

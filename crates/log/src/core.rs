@@ -150,10 +150,7 @@ impl Core {
     }
 
     pub(crate) fn stop_failed(&self, cause: &Error) -> Error {
-        self.stop(
-            "the log stopped after a failed write; reopen the database",
-            Some(cause),
-        )
+        self.stop("the log stopped after a failed write; reopen the database", Some(cause))
     }
 
     pub(crate) fn check_running(&self) -> Result<()> {
@@ -174,11 +171,7 @@ impl Core {
             return Some(Err(stopped));
         }
         let end = self.end();
-        (upto > end).then(|| {
-            Err(Error::corrupt(format!(
-                "LSN {upto} is behind the end of the log at LSN {end}"
-            )))
-        })
+        (upto > end).then(|| Err(Error::corrupt(format!("LSN {upto} is behind the end of the log at LSN {end}"))))
     }
 
     pub(crate) fn append(&self, group: &Group, fresh: bool) -> Result<Appended> {
@@ -232,12 +225,10 @@ impl Core {
     }
 
     fn prepare(&self, segment: u64) -> Result<()> {
-        self.segments
-            .prepare(segment, &self.counters)
-            .map_err(|error| match error.kind() {
-                ErrorKind::DiskFull => error.with_detail("no space for the next log segment"),
-                _ => self.stop_failed(&error),
-            })
+        self.segments.prepare(segment, &self.counters).map_err(|error| match error.kind() {
+            ErrorKind::DiskFull => error.with_detail("no space for the next log segment"),
+            _ => self.stop_failed(&error),
+        })
     }
 
     /// Blocks until everything below `upto` is durable.
@@ -258,8 +249,7 @@ impl Core {
             *flushing = true;
             drop(flushing);
             let _leadership = Leadership(self);
-            self.flush_batch()
-                .map_err(|error| self.stop_failed(&error))?;
+            self.flush_batch().map_err(|error| self.stop_failed(&error))?;
         }
     }
 
@@ -318,8 +308,7 @@ impl Core {
             file.write_at(&buf, start.0 % self.config.segment_bytes)?;
             let sync_start = self.vfs.now();
             file.sync()?;
-            self.counters
-                .synced(self.vfs.now().saturating_sub(sync_start));
+            self.counters.synced(self.vfs.now().saturating_sub(sync_start));
         }
         Ok(())
     }
@@ -405,9 +394,7 @@ impl Core {
     pub(crate) fn read_record(&self, lsn: Lsn) -> Result<OwnedRecord> {
         let (oldest, end) = (self.segments.oldest(), self.end());
         if lsn < oldest || lsn >= end {
-            return Err(Error::corrupt(format!(
-                "LSN {lsn} is not in the log (kept from LSN {oldest} to {end})"
-            )));
+            return Err(Error::corrupt(format!("LSN {lsn} is not in the log (kept from LSN {oldest} to {end})")));
         }
         {
             let buffers = self.buffers.lock();

@@ -66,12 +66,8 @@ impl BlockCache {
 /// # Errors
 /// `Corrupt` when there is no intact block with a record at `lsn`.
 pub(crate) fn read_block(file: &dyn File, lsn: Lsn, segment_bytes: u64) -> Result<VerifiedBlock> {
-    let bad = |what: &str| {
-        Error::corrupt(format!(
-            "log record at LSN {lsn} in file \"{}\": {what}",
-            file.path().display()
-        ))
-    };
+    let bad =
+        |what: &str| Error::corrupt(format!("log record at LSN {lsn} in file \"{}\": {what}", file.path().display()));
     let in_segment = lsn.0 % segment_bytes;
     if in_segment + RECORD_HEADER_BYTES as u64 > segment_bytes {
         return Err(bad("no record fits there"));
@@ -101,9 +97,5 @@ pub(crate) fn read_block(file: &dyn File, lsn: Lsn, segment_bytes: u64) -> Resul
         offsets.push(at as u32);
         at += record_at(&bytes, start, at)?.header.len as usize;
     }
-    Ok(VerifiedBlock {
-        start,
-        bytes,
-        offsets,
-    })
+    Ok(VerifiedBlock { start, bytes, offsets })
 }

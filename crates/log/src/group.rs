@@ -9,8 +9,7 @@
 use resurgam_base::{Lsn, ObjectId, PageId, TxId};
 
 use crate::record::{
-    FLAG_FIRST, FLAG_LAST, FLAGS_AT, OFFSET_AT, PREV_PAGE_AT, PREV_TX_AT, RECORD_HEADER_BYTES,
-    RecordHeader, RecordKind,
+    FLAG_FIRST, FLAG_LAST, FLAGS_AT, OFFSET_AT, PREV_PAGE_AT, PREV_TX_AT, RECORD_HEADER_BYTES, RecordHeader, RecordKind,
 };
 
 struct Entry {
@@ -67,14 +66,7 @@ impl Group {
     /// Starts a record that changes `page`; append its body to [`Group::body`],
     /// then call [`Group::end`]. `prev_tx` and `prev_page` are the previous
     /// records of the transaction and of the page *before this group*.
-    pub fn begin_page(
-        &mut self,
-        tx: TxId,
-        prev_tx: Lsn,
-        page: PageId,
-        prev_page: Lsn,
-        object: ObjectId,
-    ) {
+    pub fn begin_page(&mut self, tx: TxId, prev_tx: Lsn, page: PageId, prev_page: Lsn, object: ObjectId) {
         self.begin(RecordKind::Page, tx, prev_tx, page, prev_page, object);
     }
 
@@ -82,32 +74,15 @@ impl Group {
     ///
     /// # Panics
     /// When the record before was not ended: a bug of the caller.
-    pub fn begin(
-        &mut self,
-        kind: RecordKind,
-        tx: TxId,
-        prev_tx: Lsn,
-        page: PageId,
-        prev_page: Lsn,
-        object: ObjectId,
-    ) {
+    pub fn begin(&mut self, kind: RecordKind, tx: TxId, prev_tx: Lsn, page: PageId, prev_page: Lsn, object: ObjectId) {
         assert!(!self.open, "the log record before was not ended");
         self.open = true;
         let at = self.bytes.len() as u32;
-        let same_tx = self
-            .entries
-            .iter()
-            .rposition(|e| tx.is_some() && e.tx == tx);
-        let same_page = self
-            .entries
-            .iter()
-            .rposition(|e| page.is_some() && e.page == page);
+        let same_tx = self.entries.iter().rposition(|e| tx.is_some() && e.tx == tx);
+        let same_page = self.entries.iter().rposition(|e| page.is_some() && e.page == page);
         for (found, field) in [(same_tx, PREV_TX_AT), (same_page, PREV_PAGE_AT)] {
             if let Some(target) = found {
-                self.links.push(Link {
-                    at: at + field as u32,
-                    target: target as u32,
-                });
+                self.links.push(Link { at: at + field as u32, target: target as u32 });
             }
         }
         let header = RecordHeader {
@@ -143,10 +118,7 @@ impl Group {
         let index = self.entries.len() - 1;
         let at = self.entries[index].at as usize;
         let len = self.bytes.len().saturating_sub(at);
-        assert!(
-            len >= RECORD_HEADER_BYTES,
-            "the header of the log record was cut off"
-        );
+        assert!(len >= RECORD_HEADER_BYTES, "the header of the log record was cut off");
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         self.bytes[at..at + 4].copy_from_slice(&len.to_le_bytes());
         index
@@ -214,10 +186,7 @@ mod tests {
         assert_eq!(group.end(), 1);
         group.begin_page(TxId(5), Lsn(100), PageId(7), Lsn(200), ObjectId(3));
         assert_eq!(group.end(), 2);
-        assert_eq!(
-            group.record(RecordKind::Commit, TxId(5), Lsn(100), b"now"),
-            3
-        );
+        assert_eq!(group.record(RecordKind::Commit, TxId(5), Lsn(100), b"now"), 3);
         assert_eq!(group.records(), 4);
 
         let mut block = vec![0; BLOCK_HEADER_BYTES + 10];
@@ -228,19 +197,10 @@ mod tests {
             record_at(&block, Lsn(4096), (lsn.0 - 4096) as usize).unwrap()
         };
         let (a, b, c, d) = (record(0), record(1), record(2), record(3));
-        assert_eq!(
-            (a.header.prev_tx, a.header.prev_page, a.body),
-            (Lsn(100), Lsn(200), &b"one"[..])
-        );
-        assert_eq!(
-            (b.header.prev_tx, b.header.prev_page),
-            (Lsn::NONE, Lsn(300))
-        );
+        assert_eq!((a.header.prev_tx, a.header.prev_page, a.body), (Lsn(100), Lsn(200), &b"one"[..]));
+        assert_eq!((b.header.prev_tx, b.header.prev_page), (Lsn::NONE, Lsn(300)));
         assert_eq!((c.header.prev_tx, c.header.prev_page), (a.lsn, a.lsn));
-        assert_eq!(
-            (d.header.prev_tx, d.header.prev_page, d.body),
-            (c.lsn, Lsn::NONE, &b"now"[..])
-        );
+        assert_eq!((d.header.prev_tx, d.header.prev_page, d.body), (c.lsn, Lsn::NONE, &b"now"[..]));
         assert!(a.header.first_of_group && !a.header.last_of_group);
         assert!(!d.header.first_of_group && d.header.last_of_group);
         group.clear();

@@ -2,7 +2,7 @@
 //! [`Core`], which the handle shares with its threads and tickets.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -36,6 +36,8 @@ pub struct Appended {
 pub struct Log {
     core: Arc<Core>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The outcome of [`Log::close`].
+    closed: OnceLock<Result<()>>,
 }
 
 impl Log {
@@ -45,20 +47,11 @@ impl Log {
     /// # Errors
     /// `InvalidParameter` when the folder holds a log already, or the settings
     /// do not fit together; `Io`; `DiskFull`.
-    pub fn create(
-        vfs: Arc<dyn Vfs>,
-        dir: &Path,
-        config: LogConfig,
-        epoch: u32,
-    ) -> Result<Arc<Log>> {
+    pub fn create(vfs: Arc<dyn Vfs>, dir: &Path, config: LogConfig, epoch: u32) -> Result<Arc<Log>> {
         config.check()?;
         let counters = Counters::default();
         let segments = Segments::create(Arc::clone(&vfs), dir, config.segment_bytes, &counters)?;
-        let end = LogEnd {
-            lsn: config.first_lsn(),
-            epoch,
-            last_block: Lsn::NONE,
-        };
+        let end = LogEnd { lsn: config.first_lsn(), epoch, last_block: Lsn::NONE };
         Ok(Self::start(vfs, config, epoch, end, segments, counters))
     }
 
@@ -72,13 +65,7 @@ impl Log {
     /// # Errors
     /// `InvalidParameter` when `epoch` is not above the last one; `Corrupt` when
     /// the segment of the end is missing; `Io`; `DiskFull`.
-    pub fn open(
-        vfs: Arc<dyn Vfs>,
-        dir: &Path,
-        config: LogConfig,
-        epoch: u32,
-        end: LogEnd,
-    ) -> Result<Arc<Log>> {
+    pub fn open(vfs: Arc<dyn Vfs>, dir: &Path, config: LogConfig, epoch: u32, end: LogEnd) -> Result<Arc<Log>> {
         config.check()?;
         if epoch <= end.epoch {
             return Err(Error::new(
@@ -87,19 +74,10 @@ impl Log {
             ));
         }
         if end.lsn < config.first_lsn() || !end.lsn.0.is_multiple_of(BLOCK_ALIGN as u64) {
-            return Err(Error::new(
-                ErrorKind::InvalidParameter,
-                format!("the log cannot end at LSN {}", end.lsn),
-            ));
+            return Err(Error::new(ErrorKind::InvalidParameter, format!("the log cannot end at LSN {}", end.lsn)));
         }
         let counters = Counters::default();
-        let segments = Segments::open(
-            Arc::clone(&vfs),
-            dir,
-            config.segment_bytes,
-            end.lsn,
-            &counters,
-        )?;
+        let segments = Segments::open(Arc::clone(&vfs), dir, config.segment_bytes, end.lsn, &counters)?;
         Ok(Self::start(vfs, config, epoch, end, segments, counters))
     }
 
@@ -112,10 +90,7 @@ impl Log {
         counters: Counters,
     ) -> Arc<Log> {
         let core = Core::new(vfs, config, epoch, end, segments, counters);
-        Arc::new(Log {
-            core: Arc::new(core),
-            threads: Mutex::default(),
-        })
+        Arc::new(Log { core: Arc::new(core), threads: Mutex::default(), closed: OnceLock::new() })
     }
 
     /// The settings it was opened with.
@@ -187,12 +162,7 @@ impl Log {
             std::thread::Builder::new()
                 .name(name.to_owned())
                 .spawn(move || run(&core))
-                .map_err(|e| {
-                    Error::new(
-                        ErrorKind::OutOfMemory,
-                        format!("could not start thread: {e}"),
-                    )
-                })
+                .map_err(|e| Error::new(ErrorKind::OutOfMemory, format!("could not start thread: {e}")))
         };
         threads.push(spawn("log-flush", Core::run_flusher)?);
         self.core.flusher.lock().running = true;
@@ -249,17 +219,23 @@ impl Log {
         self.core.counters.snapshot()
     }
 
-    /// Flushes everything, ends the threads and refuses further work.
+    /// Flushes everything, ends the threads and refuses further work. A second
+    /// call returns the outcome of the first.
     ///
     /// # Errors
-    /// `Stopped` when the log had stopped before; the threads are ended even so.
+    /// `Stopped` when the log had stopped before, even if nothing was left to be
+    /// flushed; the threads are ended all the same.
     pub fn close(&self) -> Result<()> {
-        let flushed = self.flush_all();
-        self.end_threads();
-        // What was appended since the threads were told to end.
-        let flushed = flushed.and_then(|()| self.flush_all());
-        self.core.stop("the log is closed", None);
-        flushed
+        let close = || {
+            let flushed = self.flush_all();
+            self.end_threads();
+            // What was appended since the threads were told to end.
+            let flushed = flushed.and_then(|()| self.flush_all());
+            let running = self.core.check_running();
+            self.core.stop("the log is closed", None);
+            flushed.and(running)
+        };
+        self.closed.get_or_init(close).clone()
     }
 
     fn end_threads(&self) {

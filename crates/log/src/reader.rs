@@ -95,11 +95,7 @@ impl Window {
         self.len = 0;
         self.len = file.read_at(&mut self.buf[..want], offset)?;
         self.start = lsn;
-        Ok(if (self.len as u64) < len {
-            Bytes::ShortSegment
-        } else {
-            Bytes::There
-        })
+        Ok(if (self.len as u64) < len { Bytes::ShortSegment } else { Bytes::There })
     }
 
     /// Bytes made available by [`Window::load`].
@@ -132,21 +128,12 @@ impl LogReader {
     ///
     /// # Errors
     /// `InvalidParameter` when `from` cannot be the start of a block.
-    pub fn open(
-        vfs: Arc<dyn Vfs>,
-        dir: &Path,
-        segment_bytes: u64,
-        from: Lsn,
-        min_epoch: u32,
-    ) -> Result<LogReader> {
-        let aligned = segment_bytes.is_multiple_of(BLOCK_ALIGN as u64)
-            && from.0.is_multiple_of(BLOCK_ALIGN as u64);
+    pub fn open(vfs: Arc<dyn Vfs>, dir: &Path, segment_bytes: u64, from: Lsn, min_epoch: u32) -> Result<LogReader> {
+        let aligned = segment_bytes.is_multiple_of(BLOCK_ALIGN as u64) && from.0.is_multiple_of(BLOCK_ALIGN as u64);
         if segment_bytes == 0 || !aligned || from.0 > u64::MAX / 2 {
             return Err(Error::new(
                 ErrorKind::InvalidParameter,
-                format!(
-                    "LSN {from} cannot be the start of a log block (segments of {segment_bytes} bytes)"
-                ),
+                format!("LSN {from} cannot be the start of a log block (segments of {segment_bytes} bytes)"),
             ));
         }
         Ok(LogReader {
@@ -159,11 +146,7 @@ impl LogReader {
                 start: Lsn::NONE,
                 len: 0,
             },
-            end: LogEnd {
-                lsn: from,
-                epoch: min_epoch,
-                last_block: Lsn::NONE,
-            },
+            end: LogEnd { lsn: from, epoch: min_epoch, last_block: Lsn::NONE },
             why: None,
             block: None,
             at: 0,
@@ -184,9 +167,7 @@ impl LogReader {
         let bytes = self.window.get(block.lsn, block.len() as usize);
         let record = record_at(bytes, block.lsn, self.at)?;
         let next = self.at + record.header.len as usize;
-        if record.header.first_of_group == self.in_group
-            || (next == bytes.len() && !record.header.last_of_group)
-        {
+        if record.header.first_of_group == self.in_group || (next == bytes.len() && !record.header.last_of_group) {
             return Err(Error::corrupt(format!(
                 "log record at LSN {}: the group in the block at LSN {} is not whole",
                 record.lsn, block.lsn
@@ -277,16 +258,8 @@ impl LogReader {
             Bytes::ShortSegment => return Ok(Err(WhyStopped::ShortSegment)),
         }
         let Some(header) = self.window.header(lsn) else {
-            let zeros = self
-                .window
-                .get(lsn, BLOCK_HEADER_BYTES)
-                .iter()
-                .all(|b| *b == 0);
-            return Ok(Err(if zeros {
-                WhyStopped::Zeros
-            } else {
-                WhyStopped::OtherPosition
-            }));
+            let zeros = self.window.get(lsn, BLOCK_HEADER_BYTES).iter().all(|b| *b == 0);
+            return Ok(Err(if zeros { WhyStopped::Zeros } else { WhyStopped::OtherPosition }));
         };
         // The checksum comes first: nothing is concluded from damaged fields.
         if !self.intact(&header)? {
@@ -295,10 +268,7 @@ impl LogReader {
         if header.epoch < self.end.epoch {
             return Ok(Err(WhyStopped::StaleEpoch));
         }
-        if self.end.last_block.is_some()
-            && header.prev.is_some()
-            && header.prev != self.end.last_block
-        {
+        if self.end.last_block.is_some() && header.prev.is_some() && header.prev != self.end.last_block {
             return Ok(Err(WhyStopped::OtherPredecessor));
         }
         Ok(Ok(header))

@@ -125,8 +125,7 @@ impl RecordHeader {
         out[0..4].copy_from_slice(&self.len.to_le_bytes());
         out[4..8].copy_from_slice(&self.offset_in_block.to_le_bytes());
         out[8] = self.kind.code();
-        out[9] =
-            u8::from(self.first_of_group) * FLAG_FIRST + u8::from(self.last_of_group) * FLAG_LAST;
+        out[9] = u8::from(self.first_of_group) * FLAG_FIRST + u8::from(self.last_of_group) * FLAG_LAST;
         out[12..16].copy_from_slice(&self.object.0.to_le_bytes());
         out[16..24].copy_from_slice(&self.tx.0.to_le_bytes());
         out[24..32].copy_from_slice(&self.prev_tx.0.to_le_bytes());
@@ -143,17 +142,11 @@ impl RecordHeader {
     pub(crate) fn decode(bytes: &[u8], lsn: Lsn) -> Result<Self> {
         let bad = |what: String| Error::corrupt(format!("log record at LSN {lsn}: {what}"));
         let Some((head, body)) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>() else {
-            return Err(bad(format!(
-                "{} bytes are left, too few for a header",
-                bytes.len()
-            )));
+            return Err(bad(format!("{} bytes are left, too few for a header", bytes.len())));
         };
         let header = Self::decode_head(head).map_err(bad)?;
         if header.len as usize > RECORD_HEADER_BYTES + body.len() {
-            return Err(bad(format!(
-                "length {} leads past the end of its block",
-                header.len
-            )));
+            return Err(bad(format!("length {} leads past the end of its block", header.len)));
         }
         Ok(header)
     }
@@ -174,8 +167,7 @@ impl RecordHeader {
         if (len as usize) < RECORD_HEADER_BYTES {
             return Err(format!("length {len} is shorter than a header"));
         }
-        let kind = RecordKind::from_code(head[8])
-            .ok_or_else(|| format!("record kind {} is unknown", head[8]))?;
+        let kind = RecordKind::from_code(head[8]).ok_or_else(|| format!("record kind {} is unknown", head[8]))?;
         let flags = head[FLAGS_AT];
         if flags & !(FLAG_FIRST | FLAG_LAST) != 0 || head[10..12] != [0, 0] {
             return Err(format!("unknown flags {flags:#04x}"));
@@ -224,12 +216,7 @@ pub struct OwnedRecord {
 impl RecordRef<'_> {
     /// A copy that needs no buffer.
     pub fn to_owned(&self) -> OwnedRecord {
-        OwnedRecord {
-            lsn: self.lsn,
-            block: self.block,
-            header: self.header,
-            body: self.body.to_vec(),
-        }
+        OwnedRecord { lsn: self.lsn, block: self.block, header: self.header, body: self.body.to_vec() }
     }
 }
 
@@ -252,12 +239,7 @@ pub(crate) fn record_at(block: &[u8], start: Lsn, offset: usize) -> Result<Recor
         )));
     }
     let body = &bytes[RECORD_HEADER_BYTES..header.len as usize];
-    Ok(RecordRef {
-        lsn,
-        block: start,
-        header,
-        body,
-    })
+    Ok(RecordRef { lsn, block: start, header, body })
 }
 
 #[cfg(test)]

@@ -46,11 +46,7 @@ pub(crate) fn parse_segment_file_name(name: &str) -> Option<u64> {
 
 /// Numbers of the segment files in `dir`, ascending.
 pub(crate) fn list_segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<u64>> {
-    let mut numbers: Vec<u64> = vfs
-        .list(dir)?
-        .iter()
-        .filter_map(|name| parse_segment_file_name(name))
-        .collect();
+    let mut numbers: Vec<u64> = vfs.list(dir)?.iter().filter_map(|name| parse_segment_file_name(name)).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
@@ -77,44 +73,25 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    fn new(
-        vfs: Arc<dyn Vfs>,
-        dir: &Path,
-        segment_bytes: u64,
-        first: u64,
-        prepared: u64,
-    ) -> Segments {
+    fn new(vfs: Arc<dyn Vfs>, dir: &Path, segment_bytes: u64, first: u64, prepared: u64) -> Segments {
         Segments {
             vfs,
             dir: dir.to_path_buf(),
             segment_bytes,
             maintenance: Mutex::default(),
-            table: Mutex::new(Table {
-                first,
-                prepared,
-                files: BTreeMap::new(),
-            }),
+            table: Mutex::new(Table { first, prepared, files: BTreeMap::new() }),
             prepared_end: AtomicU64::new(prepared * segment_bytes),
             oldest: AtomicU64::new(first * segment_bytes),
         }
     }
 
     /// Makes the folder and segment 1 of a new log.
-    pub(crate) fn create(
-        vfs: Arc<dyn Vfs>,
-        dir: &Path,
-        segment_bytes: u64,
-        counters: &Counters,
-    ) -> Result<Segments> {
+    pub(crate) fn create(vfs: Arc<dyn Vfs>, dir: &Path, segment_bytes: u64, counters: &Counters) -> Result<Segments> {
         vfs.create_dir_all(dir)?;
         if let Some(number) = list_segments(&*vfs, dir)?.first() {
             return Err(Error::new(
                 ErrorKind::InvalidParameter,
-                format!(
-                    "folder \"{}\" already holds a log (file {})",
-                    dir.display(),
-                    segment_file_name(*number)
-                ),
+                format!("folder \"{}\" already holds a log (file {})", dir.display(), segment_file_name(*number)),
             ));
         }
         if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -239,8 +216,7 @@ impl Segments {
             let mut table = self.table.lock();
             table.files.insert(next, file);
             table.prepared = next + 1;
-            self.prepared_end
-                .store(table.prepared * self.segment_bytes, Ordering::Release);
+            self.prepared_end.store(table.prepared * self.segment_bytes, Ordering::Release);
             Counters::add(&counters.segments_created, 1);
         }
     }
@@ -256,13 +232,7 @@ impl Segments {
     /// Gives up the segments that lie wholly below `before`; the log's end is in
     /// segment `current`. Up to `spares` of them become prepared segments, the
     /// others are removed. Returns the bytes given up.
-    pub(crate) fn truncate(
-        &self,
-        before: Lsn,
-        current: u64,
-        spares: u64,
-        counters: &Counters,
-    ) -> Result<u64> {
+    pub(crate) fn truncate(&self, before: Lsn, current: u64, spares: u64, counters: &Counters) -> Result<u64> {
         let keep_from = (before.0 / self.segment_bytes).min(current);
         let _maintenance = self.maintenance.lock();
         let (first, already_prepared) = {
@@ -274,8 +244,7 @@ impl Segments {
             // From here on nobody opens them.
             table.first = keep_from;
             table.files.retain(|number, _| *number >= keep_from);
-            self.oldest
-                .store(keep_from * self.segment_bytes, Ordering::Release);
+            self.oldest.store(keep_from * self.segment_bytes, Ordering::Release);
             (first, table.prepared)
         };
         let freed = keep_from - first;
@@ -291,8 +260,7 @@ impl Segments {
         self.vfs.sync_dir(&self.dir)?;
         Counters::add(&counters.segments_recycled, prepared - already_prepared);
         self.table.lock().prepared = prepared;
-        self.prepared_end
-            .store(prepared * self.segment_bytes, Ordering::Release);
+        self.prepared_end.store(prepared * self.segment_bytes, Ordering::Release);
         Ok(freed * self.segment_bytes)
     }
 }
@@ -305,12 +273,7 @@ mod tests {
     fn names() {
         assert_eq!(segment_file_name(0x1f), "000000000000001f.log");
         assert_eq!(parse_segment_file_name("000000000000001f.log"), Some(0x1f));
-        for bad in [
-            "1f.log",
-            "000000000000001F.log",
-            "000000000000001f.tmp",
-            "+00000000000001f.log",
-        ] {
+        for bad in ["1f.log", "000000000000001F.log", "000000000000001f.tmp", "+00000000000001f.log"] {
             assert_eq!(parse_segment_file_name(bad), None, "{bad}");
         }
     }

@@ -31,21 +31,13 @@ pub(crate) struct Waiters {
 impl Waiters {
     fn register(&self, id: Option<u64>, upto: Lsn, waker: &Waker) -> u64 {
         let mut table = self.table.lock();
-        if let Some(found) = table
-            .waiting
-            .iter_mut()
-            .find(|waiter| Some(waiter.id) == id)
-        {
+        if let Some(found) = table.waiting.iter_mut().find(|waiter| Some(waiter.id) == id) {
             found.waker.clone_from(waker);
             return found.id;
         }
         table.next_id += 1;
         let id = table.next_id;
-        table.waiting.push(Waiter {
-            id,
-            upto,
-            waker: waker.clone(),
-        });
+        table.waiting.push(Waiter { id, upto, waker: waker.clone() });
         id
     }
 
@@ -86,11 +78,7 @@ pub struct FlushTicket {
 impl FlushTicket {
     pub(crate) fn new(core: Arc<Core>, upto: Lsn) -> Self {
         core.request_flush(upto);
-        Self {
-            core,
-            upto,
-            id: None,
-        }
+        Self { core, upto, id: None }
     }
 
     /// Blocks the thread until resolved; this thread may do the flush itself.
@@ -113,11 +101,7 @@ impl Future for FlushTicket {
             // Nobody else would do it.
             return Poll::Ready(self.core.flush(self.upto));
         }
-        self.id = Some(
-            self.core
-                .waiters
-                .register(self.id, self.upto, context.waker()),
-        );
+        self.id = Some(self.core.waiters.register(self.id, self.upto, context.waker()));
         // The flush may have ended, or the flusher left, before the registration.
         match self.core.settled(self.upto) {
             Some(settled) => Poll::Ready(settled),

@@ -55,6 +55,9 @@ fn damaged(random: &mut Random) -> Vec<u8> {
     }
     let mut bytes = pipeline();
     for _ in 0..=random.below(4) {
+        if bytes.is_empty() {
+            break;
+        }
         let at = random.below(bytes.len());
         match random.below(4) {
             0 => bytes[at] = random.next() as u8,

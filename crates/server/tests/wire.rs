@@ -54,7 +54,7 @@ fn newer_minor_protocols_are_negotiated_down() {
     client.send(b"\0\0\0\x25\0\x03\0\x02user\0postgres\0_pq_.wish\0yes\0\0");
     let first = client.next().unwrap();
     assert_eq!(first.tag, b'v');
-    assert_eq!(first.body, b"\0\0\0\0\0\0\0\x01_pq_.wish\0");
+    assert_eq!(first.body, b"\0\x03\0\0\0\0\0\x01_pq_.wish\0");
     assert_eq!(client.until_ready().0, b'I');
 }
 

@@ -56,10 +56,7 @@ impl<'a> RowColumns<'a> {
         &mut self,
         column: usize,
         rows: impl ExactSizeIterator<Item = RawRow<'r>>,
-    ) -> Result<ArrayRef>
-    where
-        'a: 'r,
-    {
+    ) -> Result<ArrayRef> {
         let mut builder = ColumnBuilder::new(&self.table.columns[column].ty, rows.len());
         for row in rows {
             let datum = self.table.column(row, column).map_err(storage)?;
@@ -200,21 +197,21 @@ fn shown(datum: &DatumRef<'_>) -> String {
 }
 
 /// Adds PostgreSQL's functions to a session's state.
-pub(crate) fn register_functions(_: &mut SessionState, _: &Arc<dyn PgContext>) -> Result<()> {
-    Ok(())
+pub(crate) fn register_functions(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> Result<()> {
+    crate::pg::functions::register(state, cx)
 }
 
 /// Whether a function's answer depends on the session.
-pub(crate) fn is_session_function(_: &SessionState, _: &str) -> bool {
-    false
+pub(crate) fn is_session_function(_: &SessionState, name: &str) -> bool {
+    crate::pg::functions::is_session_function(name)
 }
 
 /// A table of `pg_catalog` or `information_schema`.
-pub(crate) fn catalog_table(_: &Arc<dyn PgContext>, _: &str, _: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-    Ok(None)
+pub(crate) fn catalog_table(cx: &Arc<dyn PgContext>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    Ok(crate::pg::catalog::table(cx, schema, name))
 }
 
 /// PostgreSQL's syntax to what DataFusion plans.
-pub(crate) fn rewrite(_: &mut Statement) -> Result<(), SqlError> {
-    Ok(())
+pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), SqlError> {
+    crate::pg::rewrite::rewrite_statement(statement)
 }

@@ -19,9 +19,7 @@ use crate::wire::SqlError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum StopReason {
-    None = 0,
     Cancel = 1,
-    Timeout = 2,
 }
 
 /// A flag with a bell; shared between a session and whoever may cancel it.
@@ -52,7 +50,6 @@ impl StopFlag {
     pub(crate) fn check(&self) -> Result<(), SqlError> {
         match self.reason.load(Ordering::Relaxed) {
             0 => Ok(()),
-            2 => Err(SqlError::new("57014", "canceling statement due to statement timeout")),
             _ => Err(SqlError::new("57014", "canceling statement due to user request")),
         }
     }

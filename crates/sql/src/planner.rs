@@ -54,7 +54,6 @@ pub(crate) fn runtime(query_memory_bytes: u64) -> Arc<RuntimeEnv> {
 
 fn config() -> SessionConfig {
     let mut options = ConfigOptions::new();
-    options.execution.batch_size = 8192;
     options.execution.target_partitions = 1;
     options.execution.collect_statistics = false;
     options.execution.time_zone = Some("UTC".to_owned());
@@ -226,6 +225,18 @@ impl Names<'_> {
         let planner = SqlToRel::new_with_options(self, Self::parser_options());
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
         planner.sql_to_expr(expr, schema, &mut context)
+    }
+}
+
+impl Names<'_> {
+    /// Value of an expression that reads no row.
+    pub(crate) fn constant(&self, expr: ast::Expr) -> Result<ScalarValue> {
+        let schema = DFSchema::empty();
+        let expr = self.expression(expr, &schema, &[])?;
+        let context = SimplifyContext::builder().with_config_options(Arc::clone(self.state.config_options())).build();
+        let simplifier = ExprSimplifier::new(context);
+        let expr = simplifier.coerce(expr, &schema)?;
+        crate::range::evaluate_constant(&crate::range::constant(&expr)?)
     }
 }
 

@@ -17,7 +17,7 @@ use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{BinaryExpr, ColumnarValue, Expr, Operator};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
-use datafusion::physical_expr::planner::PhysicalPlanningContext as PlanningContext;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext as PlanningContext;
 use resurgam_engine::{ColumnType, Datum, DatumRef, KeyRange, Table};
 
 use crate::bridge::{self, KeyValue};
@@ -341,7 +341,7 @@ impl Access {
         order.dedup_by(|a, b| encoded[*a] == encoded[*b]);
         let mut out = Vec::with_capacity(order.len());
         for i in order {
-            let within = KeyRange::prefix(encoded[i].clone());
+            let within = KeyRange::prefix(&encoded[i]);
             let mut range = if encoded[i].is_empty() { KeyRange::all() } else { within };
             if let Some((datum, inclusive)) = &low {
                 let key = self.encode(table, &prefixes[i], Some(datum))?;

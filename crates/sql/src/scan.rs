@@ -23,6 +23,7 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
     ReplaceChildrenOptions,
 };
+use futures::StreamExt;
 use resurgam_engine::{Cursor, Direction, KeyRange, ReadView, RowBatch, Table};
 
 use crate::bridge::{self, RowColumns};
@@ -214,7 +215,7 @@ impl ExecutionPlan for ScanExec {
         let stream = futures::stream::try_unfold(reader, |mut reader| async move {
             Ok(reader.next()?.map(|batch| (batch, reader)))
         });
-        Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream))))
+        Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream.boxed()))))
     }
 }
 

@@ -71,8 +71,6 @@ pub struct Session {
 pub(crate) struct Named {
     pub prepared: Arc<Prepared>,
     pub declared: Vec<u32>,
-    /// Made by SQL's PREPARE.
-    pub from_sql: bool,
 }
 
 struct Portal {
@@ -480,7 +478,7 @@ impl Session {
         }
         match self.prepare_text(sql, param_types) {
             Ok(prepared) => {
-                let named = Named { prepared, declared: param_types.to_vec(), from_sql: false };
+                let named = Named { prepared, declared: param_types.to_vec() };
                 self.statements.insert(name.to_owned(), named);
                 Ok(())
             }

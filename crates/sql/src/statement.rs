@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field as ArrowField, FieldRef, Schema};
-use datafusion::common::DFSchema;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Statement, Value, Visit, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -300,9 +299,4 @@ pub(crate) fn parse_expression(text: &str) -> Result<Expr, SqlError> {
         .try_with_sql(text)
         .and_then(|mut parser| parser.parse_expr())
         .map_err(|error| errors::from_parser(&error, text))
-}
-
-/// `schema` with unqualified columns, as planning wants it.
-pub(crate) fn df_schema(schema: &Schema) -> Result<DFSchema, SqlError> {
-    DFSchema::try_from(schema.clone()).map_err(|error| SqlError::internal(error.to_string()))
 }

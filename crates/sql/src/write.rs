@@ -141,7 +141,7 @@ fn is_default(expr: &ast::Expr) -> bool {
 fn default_of(table: &Table, column: usize) -> Result<ast::Expr, SqlError> {
     match &table.columns[column].default_sql {
         Some(text) => {
-            let mut query = template(&format!("SELECT {text}"))?;
+            let query = template(&format!("SELECT {text}"))?;
             match *query.body {
                 SetExpr::Select(mut select) => match select.projection.pop() {
                     Some(SelectItem::UnnamedExpr(expr)) => Ok(expr),
@@ -813,8 +813,8 @@ impl WriteRun<'_> {
                 let Some(updated) = update.evaluate(table, &view, &existing, batch, row)? else { return Ok(None) };
                 let updated = typed(table, &updated, &self.zone)?;
                 let readers = readers(table, &updated)?;
-                let datums = datums(&readers, 0)?;
-                match self.settle(|| self.txn.update(table, &key, seen, &datums)).await? {
+                let new = self::datums(&readers, 0)?;
+                match self.settle(|| self.txn.update(table, &key, seen, &new)).await? {
                     Change::Done => return Ok(Some(Some(updated))),
                     Change::SelfModified => {
                         return Err(bridge::failure(

@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use resurgam_base::{Error, ObjectId, PageId, Result, SlotId, TxId};
+use resurgam_base::{Error, Lsn, ObjectId, PageId, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree, free_tree_step};
 use resurgam_buffer::{BufferPool, Mtr};
 use resurgam_page::{LeafBuilder, LeafRecord, leaf, op};
@@ -74,7 +74,9 @@ impl Ledger {
     }
 
     /// Notes an action for `tx`. Must follow the change that it belongs to.
-    pub fn add(&self, pool: &BufferPool, tx: TxId, action: LedgerAction) -> Result<()> {
+    /// Returns the record's LSN: the transaction has written, and must not end as one that
+    /// has not.
+    pub fn add(&self, pool: &BufferPool, tx: TxId, action: LedgerAction) -> Result<Lsn> {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let mut key = tx.0.to_be_bytes().to_vec();
         key.extend_from_slice(&sequence.to_be_bytes());
@@ -91,10 +93,31 @@ impl Ledger {
             };
             let mut mtr = Mtr::new(pool);
             let at = mtr.add(page);
+            // The entry may be the transaction's first record: it must name it, or analysis
+            // would not know of the transaction and take it for committed.
+            mtr.attribute(at, tx, Lsn::NONE);
             op::insert(mtr.ops(at), slot, &bytes);
-            mtr.commit()?;
-            return Ok(());
+            return Ok(mtr.commit()?.0);
         }
+    }
+
+    /// The tree that it is kept in.
+    pub fn tree(&self) -> Tree {
+        self.tree
+    }
+
+    /// Every entry: whose outcome it waits for, and what is to be done.
+    pub fn entries(&self, pool: &BufferPool) -> Result<Vec<(TxId, LedgerAction)>> {
+        let mut entries = Vec::new();
+        let mut walk = LeafWalk::ascending(self.tree, Vec::new());
+        while let Some(page) = walk.next(pool)? {
+            for s in 0..page.slot_count() {
+                let record = LeafRecord::parse(page.record(SlotId(s))?)?;
+                let Some(id) = record.key.first_chunk::<8>() else { continue };
+                entries.push((TxId(u64::from_be_bytes(*id)), LedgerAction::decode(record.value)?));
+            }
+        }
+        Ok(entries)
     }
 
     /// Acts on every entry whose transaction's outcome is known to all. Returns how many

@@ -35,7 +35,7 @@ pub use cleaner::{Cleaner, SweepReport, decode_forget};
 pub use ledger::{Ledger, LedgerAction};
 pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
 pub use prune::{PageCleaning, clean_leaf};
-pub use read::{Seen, Visible, newest, visible};
+pub use read::{Seen, Visible, newest, values_in_use, visible};
 pub use store::{VERSION_OBJECT, VersionStore, VersionStoreStats};
 pub use view::View;
 pub use write::{Outcome, RowWriter, VersionCaps};

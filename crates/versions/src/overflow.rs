@@ -23,6 +23,7 @@ pub fn write_external(pool: &BufferPool, writer: TxId, value: &[u8], is_text: bo
     for chunk in value.chunks(overflow::CHUNK_MAX).rev() {
         let mut mtr = Mtr::new(pool);
         let (id, at) = pool.space().allocate(&mut mtr, OVERFLOW_OBJECT, 0)?;
+        mtr.attribute(at, writer, resurgam_base::Lsn::NONE);
         let payload = overflow::payload(next, writer, chunk)?;
         let ops = mtr.ops(at);
         op::format(ops, PageType::Overflow, 0, OVERFLOW_OBJECT, &[], None);

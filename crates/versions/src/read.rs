@@ -3,9 +3,9 @@
 //! The row's leaf stays latched while its chain is followed: an off-row version that a
 //! latched row points to cannot be re-homed and freed meanwhile.
 
-use resurgam_base::{Error, Result, TxId};
+use resurgam_base::{CommitTs, Error, PageId, Result, TxId};
 use resurgam_buffer::{Access, BufferPool};
-use resurgam_page::{Earlier, LeafRecord, VersionPtr, leaf, version::VersionRecord};
+use resurgam_page::{DatumRef, Earlier, LeafRecord, RowLayout, VersionPtr, leaf, version::VersionRecord};
 use resurgam_txn::{Status, TxManager};
 
 use crate::view::View;
@@ -192,6 +192,53 @@ fn past_aborted(record: &LeafRecord<'_>, aborted: impl Fn(TxId) -> bool) -> Resu
             })
         }
     })
+}
+
+/// Calls `each` with the first page of every large value of the versions of a row that
+/// someone may still read: from the newest one down to the first that is seen by all,
+/// aborted ones left out.
+pub fn values_in_use(
+    pool: &BufferPool,
+    txs: &TxManager,
+    record: &LeafRecord<'_>,
+    layout: &RowLayout,
+    each: &mut dyn FnMut(PageId),
+) -> Result<()> {
+    let horizon = txs.horizon();
+    let mut note = |ghost: bool, xid: TxId, value: &[u8]| -> Result<bool> {
+        let status = if xid.is_none() { Status::Committed(CommitTs::NONE) } else { txs.status(xid) };
+        if status != Status::Aborted && !ghost {
+            for i in 0..layout.len() {
+                if let DatumRef::External(reference) = layout.column(value, i)? {
+                    each(reference.page);
+                }
+            }
+        }
+        Ok(matches!(status, Status::Committed(ts) if ts <= horizon))
+    };
+    let mut bytes = record.to_builder().encode()?;
+    let mut value = Vec::new();
+    for _ in 0..CHAIN_MAX {
+        let record = LeafRecord::parse(&bytes)?;
+        if note(record.is_ghost(), record.xid, record.value)? {
+            return Ok(());
+        }
+        let pointer = match record.earlier() {
+            Earlier::None => return Ok(()),
+            Earlier::OffRow(pointer) => pointer,
+            Earlier::InRow(tag, diff) => {
+                leaf::rebuild_earlier(record.value, diff, &mut value)?;
+                match tag.offrow {
+                    _ if note(tag.ghost, tag.xid, &value)? => return Ok(()),
+                    None => return Ok(()),
+                    Some(pointer) => pointer,
+                }
+            }
+        };
+        let fetched = fetch(pool, pointer)?;
+        bytes = VersionRecord::parse(&fetched).map_err(|e| at(pointer, &e))?.record.to_builder().encode()?;
+    }
+    Err(Error::corrupt("a chain of row versions does not end"))
 }
 
 /// The newest version of a row that is committed (or own), for a READ COMMITTED writer

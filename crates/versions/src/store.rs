@@ -125,6 +125,11 @@ impl VersionStore {
         Ok(freed)
     }
 
+    /// Every page that the store knows, in no order.
+    pub fn known(&self) -> Vec<PageId> {
+        self.pages.lock().keys().copied().collect()
+    }
+
     pub fn stats(&self) -> VersionStoreStats {
         VersionStoreStats {
             pushed: self.pushed.load(Ordering::Relaxed),

@@ -30,10 +30,7 @@ pub struct RealVfs {
 impl RealVfs {
     /// A view of the operating system's files; counters start at zero.
     pub fn new() -> Self {
-        Self {
-            start: Instant::now(),
-            counters: Arc::default(),
-        }
+        Self { start: Instant::now(), counters: Arc::default() }
     }
 }
 
@@ -71,32 +68,22 @@ impl File for RealFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.file
-            .write_all_at(buf, offset)
-            .map_err(|e| self.error("write file", &e))?;
+        self.file.write_all_at(buf, offset).map_err(|e| self.error("write file", &e))?;
         self.counters.write(buf.len());
         Ok(())
     }
 
     fn sync(&self) -> Result<()> {
         self.counters.sync();
-        self.file
-            .sync_data()
-            .map_err(|e| self.error("sync file", &e))
+        self.file.sync_data().map_err(|e| self.error("sync file", &e))
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.file
-            .set_len(len)
-            .map_err(|e| self.error("resize file", &e))
+        self.file.set_len(len).map_err(|e| self.error("resize file", &e))
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self
-            .file
-            .metadata()
-            .map_err(|e| self.error("stat file", &e))?
-            .len())
+        Ok(self.file.metadata().map_err(|e| self.error("stat file", &e))?.len())
     }
 
     fn preallocate(&self, len: u64) -> Result<()> {
@@ -152,19 +139,12 @@ impl Vfs for RealVfs {
                 options.write(true).create_new(true);
             }
         }
-        let file = options
-            .open(path)
-            .map_err(|e| Error::io("open file", path.display(), &e))?;
-        Ok(Arc::new(RealFile {
-            file,
-            path: path.to_path_buf(),
-            counters: Arc::clone(&self.counters),
-        }))
+        let file = options.open(path).map_err(|e| Error::io("open file", path.display(), &e))?;
+        Ok(Arc::new(RealFile { file, path: path.to_path_buf(), counters: Arc::clone(&self.counters) }))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        path.try_exists()
-            .map_err(|e| Error::io("stat file", path.display(), &e))
+        path.try_exists().map_err(|e| Error::io("stat file", path.display(), &e))
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
@@ -194,14 +174,8 @@ impl Vfs for RealVfs {
     fn sync_dir(&self, dir: &Path) -> Result<()> {
         self.counters.sync();
         // `Path::parent` of a bare name is the empty path: the current folder.
-        let dir = if dir.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            dir
-        };
-        fs::File::open(dir)
-            .and_then(|file| file.sync_all())
-            .map_err(|e| Error::io("sync folder", dir.display(), &e))
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        fs::File::open(dir).and_then(|file| file.sync_all()).map_err(|e| Error::io("sync folder", dir.display(), &e))
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
@@ -248,11 +222,8 @@ impl Vfs for RealVfs {
 
 /// The error of a lock that another holder has.
 pub(crate) fn in_use(path: &Path) -> Error {
-    Error::new(
-        ErrorKind::InUse,
-        format!("\"{}\" is in use by another process", path.display()),
-    )
-    .with_hint("Stop the other server, or choose another data folder.")
+    Error::new(ErrorKind::InUse, format!("\"{}\" is in use by another process", path.display()))
+        .with_hint("Stop the other server, or choose another data folder.")
 }
 
 #[cfg(test)]
@@ -266,10 +237,7 @@ mod tests {
         let sub = dir.path().join("a/b");
         vfs.create_dir_all(&sub).unwrap();
         let path = sub.join("f");
-        assert_eq!(
-            vfs.open(&path, OpenMode::ReadWrite).err().unwrap().kind(),
-            ErrorKind::Io
-        );
+        assert_eq!(vfs.open(&path, OpenMode::ReadWrite).err().unwrap().kind(), ErrorKind::Io);
         let file = vfs.open(&path, OpenMode::CreateNew).unwrap();
         assert!(vfs.open(&path, OpenMode::CreateNew).is_err());
         file.write_at(b"hello", 3).unwrap();
@@ -279,19 +247,11 @@ mod tests {
         file.read_exact_at(&mut buf, 0).unwrap();
         assert_eq!(&buf, b"\0\0\0hello");
         assert_eq!(file.read_at(&mut buf, 6).unwrap(), 2);
-        assert_eq!(
-            file.read_exact_at(&mut buf, 6).unwrap_err().kind(),
-            ErrorKind::Corrupt
-        );
+        assert_eq!(file.read_exact_at(&mut buf, 6).unwrap_err().kind(), ErrorKind::Corrupt);
         file.preallocate(100_000).unwrap();
         file.preallocate(10).unwrap();
         assert_eq!(file.len().unwrap(), 100_000);
-        assert!(
-            vfs.open(&path, OpenMode::ReadOnly)
-                .unwrap()
-                .write_at(b"x", 0)
-                .is_err()
-        );
+        assert!(vfs.open(&path, OpenMode::ReadOnly).unwrap().write_at(b"x", 0).is_err());
         vfs.rename(&path, &sub.join("g")).unwrap();
         assert_eq!(vfs.list(&sub).unwrap(), ["g"]);
         vfs.remove(&sub.join("g")).unwrap();
@@ -305,10 +265,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let held = RealVfs::new().lock(&path).unwrap();
-        assert_eq!(
-            RealVfs::new().lock(&path).err().unwrap().kind(),
-            ErrorKind::InUse
-        );
+        assert_eq!(RealVfs::new().lock(&path).err().unwrap().kind(), ErrorKind::InUse);
         drop(held);
         RealVfs::new().lock(&path).unwrap();
     }

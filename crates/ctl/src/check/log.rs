@@ -41,7 +41,7 @@ pub(crate) fn check(image: &Image, r: &mut Reporter<'_>) {
             }
         }
         records += 1;
-        if records % PROGRESS_RECORDS == 0 {
+        if u64::is_multiple_of(records, PROGRESS_RECORDS) {
             r.progress("log", records, 0);
         }
     }

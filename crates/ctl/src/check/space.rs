@@ -117,7 +117,7 @@ impl Space {
                 Some((pfs, owner)) if pfs & map::PFS_ALLOCATED != 0 => {
                     r.report.counts.pages += 1;
                     *done += 1;
-                    if *done % PROGRESS_PAGES == 0 {
+                    if done.is_multiple_of(PROGRESS_PAGES) {
                         r.progress("pages", *done, image.file_pages);
                     }
                     at == 0 || one(image, page, Some((pfs, owner)), r)

@@ -64,11 +64,7 @@ fn groups_come_back_whole() {
         let group = reader.next_group().unwrap().unwrap();
         let records: Vec<_> = group.records().collect();
         assert_eq!(records.len() as u64, tag % 5 + 1);
-        assert!(
-            records
-                .iter()
-                .all(|r| r.header.tx == TxId(tag) && r.block == group.block())
-        );
+        assert!(records.iter().all(|r| r.header.tx == TxId(tag) && r.block == group.block()));
         assert!(records.windows(2).all(|w| w[1].header.prev_tx == w[0].lsn));
     }
     assert!(reader.next_group().unwrap().is_none());
@@ -108,18 +104,11 @@ fn the_largest_group_fits_and_a_larger_one_is_an_error() {
     let mut group = Group::new();
     note(&mut group, 1, b"x");
     log.append(&group).unwrap();
-    note(
-        &mut group,
-        2,
-        &vec![7; config.block_payload_bytes_max - RECORD_HEADER_BYTES],
-    );
+    note(&mut group, 2, &vec![7; config.block_payload_bytes_max - RECORD_HEADER_BYTES]);
     let appended = log.append(&group).unwrap();
     assert_eq!(appended.block, Lsn(2 * 8192), "a segment of its own");
     group.body().push(1);
-    assert_eq!(
-        log.append(&group).unwrap_err().kind(),
-        ErrorKind::LimitExceeded
-    );
+    assert_eq!(log.append(&group).unwrap_err().kind(), ErrorKind::LimitExceeded);
     note(&mut group, 3, b"y");
     assert_eq!(log.append(&group).unwrap().block, Lsn(3 * 8192));
     log.flush_all().unwrap();
@@ -153,15 +142,13 @@ fn reopening_continues_and_old_epochs_are_refused() {
     for i in 1..=20 {
         let (records, reader) = read_all(&vfs, &config, config.first_lsn());
         assert_eq!(records.len() as u64, (i - 1) * 10);
-        let end = LogEnd {
-            epoch: i as u32,
-            ..reader.end()
-        };
+        let end = LogEnd { epoch: i as u32, ..reader.end() };
         let log = reopen(&vfs, &config, end);
         for tag in 0..10 {
             note(&mut group, i * 100 + tag, &[1; 100]);
             log.append(&group).unwrap();
         }
+        log.close().unwrap();
         log.close().unwrap();
         assert_eq!(log.append(&group).unwrap_err().kind(), ErrorKind::Stopped);
         let stale = Log::open(Arc::clone(&vfs), &dir(), config.clone(), i as u32, end);
@@ -200,10 +187,7 @@ fn truncation_recycles_and_removes() {
     let oldest = log.oldest_lsn();
     let log = reopen(&vfs, &config, end);
     assert_eq!(log.oldest_lsn(), oldest);
-    assert_eq!(
-        log.read_record(appended[395].base).unwrap().header.tx,
-        TxId(395)
-    );
+    assert_eq!(log.read_record(appended[395].base).unwrap().header.tx, TxId(395));
     // Nothing can be given up that is not durable, nor the end's own segment.
     log.truncate_before(Lsn(u64::MAX)).unwrap();
     assert_eq!(log.oldest_lsn().0 / 8192, log.end_lsn().0 / 8192);
@@ -220,15 +204,9 @@ fn a_failed_sync_or_write_stops_the_log() {
         log.flush(first.end).unwrap();
         let at = Some(1);
         sim.set_faults(if write {
-            FaultPlan {
-                fail_write_at: at,
-                ..Default::default()
-            }
+            FaultPlan { fail_write_at: at, ..Default::default() }
         } else {
-            FaultPlan {
-                fail_sync_at: at,
-                ..Default::default()
-            }
+            FaultPlan { fail_sync_at: at, ..Default::default() }
         });
         let second = log.append(&group).unwrap();
         for _ in 0..3 {
@@ -237,10 +215,7 @@ fn a_failed_sync_or_write_stops_the_log() {
             assert!(error.detail().unwrap().contains("simulated"), "{error}");
         }
         assert_eq!(log.append(&group).unwrap_err().kind(), ErrorKind::Stopped);
-        assert_eq!(
-            log.flushed(second.end).wait().unwrap_err().kind(),
-            ErrorKind::Stopped
-        );
+        assert_eq!(log.flushed(second.end).wait().unwrap_err().kind(), ErrorKind::Stopped);
         assert!(log.flushed_lsn() < second.end);
         log.flush(first.end).unwrap();
         assert_eq!(log.close().unwrap_err().kind(), ErrorKind::Stopped);
@@ -252,10 +227,7 @@ fn a_full_disk_fails_the_append_and_the_log_goes_on() {
     let (sim, vfs) = sim(1);
     let config = small();
     let log = Log::create(Arc::clone(&vfs), &dir(), config.clone(), 1).unwrap();
-    sim.set_faults(FaultPlan {
-        capacity_bytes: Some(3 * 8192),
-        ..Default::default()
-    });
+    sim.set_faults(FaultPlan { capacity_bytes: Some(3 * 8192), ..Default::default() });
     let mut group = Group::new();
     note(&mut group, 1, &[1; 1000]);
     let mut acknowledged = 0;
@@ -271,10 +243,7 @@ fn a_full_disk_fails_the_append_and_the_log_goes_on() {
     sim.set_faults(FaultPlan::default());
     log.append(&group).unwrap();
     log.close().unwrap();
-    assert_eq!(
-        read_all(&vfs, &config, config.first_lsn()).0.len(),
-        acknowledged + 1
-    );
+    assert_eq!(read_all(&vfs, &config, config.first_lsn()).0.len(), acknowledged + 1);
 }
 
 #[test]
@@ -290,27 +259,20 @@ fn damage_in_the_middle_is_told_from_an_end() {
         log.flush_all().unwrap();
     }
     let hit = appended[10].base;
-    sim.flip_bit(&segment_path(hit.0 / 8192), (hit.0 % 8192 + 100) * 8)
-        .unwrap();
+    sim.flip_bit(&segment_path(hit.0 / 8192), (hit.0 % 8192 + 100) * 8).unwrap();
     let (records, mut reader) = read_all(&vfs, &config, config.first_lsn());
     assert_eq!(records.len(), 10);
     assert_eq!(reader.why_stopped(), Some(WhyStopped::BadChecksum));
     let error = reader.check_end().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt);
-    assert!(
-        error
-            .message()
-            .contains(&format!("LSN {}", appended[10].block)),
-        "{error}"
-    );
+    assert!(error.message().contains(&format!("LSN {}", appended[10].block)), "{error}");
     assert_eq!(log.read_record(hit).unwrap_err().kind(), ErrorKind::Corrupt);
 
     // A whole segment that is gone.
     vfs.remove(&segment_path(2)).unwrap();
     let (_, mut reader) = read_all(&vfs, &config, block_start(&appended[20..]));
     reader.check_end().unwrap();
-    sim.flip_bit(&segment_path(hit.0 / 8192), (hit.0 % 8192 + 100) * 8)
-        .err();
+    sim.flip_bit(&segment_path(hit.0 / 8192), (hit.0 % 8192 + 100) * 8).err();
     let (_, mut reader) = read_all(&vfs, &config, Lsn(2 * 8192));
     assert_eq!(reader.why_stopped(), Some(WhyStopped::MissingSegment));
     assert!(reader.check_end().is_err());
@@ -355,5 +317,26 @@ proptest! {
                 prop_assert!(whole.contains(&record));
             }
         }
+    }
+}
+
+#[test]
+fn a_log_that_stopped_with_nothing_left_to_flush_does_not_close_cleanly() {
+    let (sim, vfs) = sim(1);
+    let log = Log::create(Arc::clone(&vfs), &dir(), small(), 1).unwrap();
+    let mut group = Group::new();
+    note(&mut group, 1, &[1; 1000]);
+    // The first sync of the next segment fails, while it is being prepared.
+    let error = loop {
+        log.append(&group).unwrap();
+        log.flush_all().unwrap();
+        if log.end_lsn().0 + 2000 > 2 * 8192 {
+            sim.set_faults(FaultPlan { fail_sync_at: Some(1), ..Default::default() });
+            break log.append(&group).and_then(|_| log.append(&group)).unwrap_err();
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Stopped);
+    for _ in 0..2 {
+        assert_eq!(log.close().unwrap_err().kind(), ErrorKind::Stopped);
     }
 }

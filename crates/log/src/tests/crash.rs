@@ -43,16 +43,12 @@ fn check(
     epoch: u32,
 ) -> Result<LogEnd, String> {
     let fail = |what: String| Err(what);
-    let mut reader =
-        LogReader::open(Arc::clone(vfs), &dir(), config.segment_bytes, from, 1).unwrap();
+    let mut reader = LogReader::open(Arc::clone(vfs), &dir(), config.segment_bytes, from, 1).unwrap();
     let first = known.partition_point(|k| k.at.block < from);
     let mut found = first;
     while let Some(group) = reader.next_group().map_err(|e| e.to_string())? {
         let Some(want) = known.get(found) else {
-            return fail(format!(
-                "a group behind the last appended one, in block {}",
-                group.block()
-            ));
+            return fail(format!("a group behind the last appended one, in block {}", group.block()));
         };
         let mut expected = Group::new();
         pages(&mut expected, want.tag, want.records, want.body_bytes);
@@ -68,10 +64,7 @@ fn check(
             count += 1;
         }
         if count != want.records {
-            return fail(format!(
-                "group {} has {count} of {} records",
-                want.tag, want.records
-            ));
+            return fail(format!("group {} has {count} of {} records", want.tag, want.records));
         }
         found += 1;
     }
@@ -119,34 +112,17 @@ fn schedule(seed: u64, skip_sync: bool, seen: &mut Seen) -> Result<(), String> {
     let mut group = Group::new();
     let mut tag = 0;
     for _life in 0..4 {
-        disk.set_faults(FaultPlan {
-            crash_after_ops: Some(1 + rng.below(60)),
-            skip_sync,
-            ..Default::default()
-        });
+        disk.set_faults(FaultPlan { crash_after_ops: Some(1 + rng.below(60)), skip_sync, ..Default::default() });
         loop {
             tag += 1;
             let (records, body_bytes) = (1 + rng.below(3), rng.below(120) as usize);
             pages(&mut group, tag, records, body_bytes);
-            let result = if rng.below(10) == 0 {
-                log.append_at_block_start(&group)
-            } else {
-                log.append(&group)
-            };
+            let result = if rng.below(10) == 0 { log.append_at_block_start(&group) } else { log.append(&group) };
             let Ok(at) = result else { break };
-            known.push(Known {
-                tag,
-                records,
-                body_bytes,
-                at,
-            });
+            known.push(Known { tag, records, body_bytes, at });
             if rng.below(3) == 0 {
                 // Half of the time an older one: it makes all of its block durable.
-                let upto = if rng.below(2) == 0 {
-                    at.end
-                } else {
-                    Lsn(at.base.0 + 1)
-                };
+                let upto = if rng.below(2) == 0 { at.end } else { Lsn(at.base.0 + 1) };
                 if log.flush(upto).is_err() {
                     break;
                 }
@@ -182,11 +158,7 @@ fn schedule(seed: u64, skip_sync: bool, seen: &mut Seen) -> Result<(), String> {
         seen.kept_unacknowledged += u64::from(known.len() > acknowledged);
         // Recovery itself may be interrupted, at any call.
         epoch += 1;
-        disk.set_faults(FaultPlan {
-            crash_after_ops: Some(1 + rng.below(12)),
-            skip_sync,
-            ..Default::default()
-        });
+        disk.set_faults(FaultPlan { crash_after_ops: Some(1 + rng.below(12)), skip_sync, ..Default::default() });
         let opened = Log::open(Arc::clone(&vfs), &dir(), config.clone(), epoch, end).is_ok();
         if opened || !killed {
             // What recovery saw, and may have told its clients, must stay.
@@ -198,14 +170,11 @@ fn schedule(seed: u64, skip_sync: bool, seen: &mut Seen) -> Result<(), String> {
         let end = check(&vfs, &config, &mut known, acknowledged, from, epoch)?;
         acknowledged = known.len();
         epoch += 1;
-        log = Log::open(Arc::clone(&vfs), &dir(), config.clone(), epoch, end)
-            .map_err(|e| e.to_string())?;
+        log = Log::open(Arc::clone(&vfs), &dir(), config.clone(), epoch, end).map_err(|e| e.to_string())?;
         let mut last = reader(&vfs, &config, end.lsn);
         // Blocks of an earlier life right behind the end, as they are.
-        seen.stale_blocks += u64::from(
-            last.next().is_ok_and(|r| r.is_none())
-                && last.why_stopped() != Some(crate::WhyStopped::Zeros),
-        );
+        seen.stale_blocks +=
+            u64::from(last.next().is_ok_and(|r| r.is_none()) && last.why_stopped() != Some(crate::WhyStopped::Zeros));
     }
     log.close().map_err(|e| e.to_string())?;
     check(&vfs, &config, &mut known, acknowledged, from, epoch)?;
@@ -214,11 +183,7 @@ fn schedule(seed: u64, skip_sync: bool, seen: &mut Seen) -> Result<(), String> {
 
 /// `SEED` replays one schedule, `SEEDS` runs more of them.
 fn seeds(default: u64) -> std::ops::Range<u64> {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text| text.parse::<u64>().ok())
-    };
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match number("SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("SEEDS").unwrap_or(default),
@@ -236,29 +201,16 @@ fn after_any_crash_the_acknowledged_groups_are_there_and_no_others() {
         }
     }
     if all {
-        let reached = [
-            seen.lost,
-            seen.kept_unacknowledged,
-            seen.stale_blocks,
-            seen.recycled,
-        ];
-        assert!(
-            reached.iter().all(|n| *n > 50),
-            "rare cases were not reached: {reached:?}"
-        );
+        let reached = [seen.lost, seen.kept_unacknowledged, seen.stale_blocks, seen.recycled];
+        assert!(reached.iter().all(|n| *n > 50), "rare cases were not reached: {reached:?}");
     }
 }
 
 #[test]
 fn canary_a_sync_that_does_nothing_is_caught() {
     let mut seen = Seen::default();
-    let caught = (0..50)
-        .filter(|seed| schedule(*seed, true, &mut seen).is_err())
-        .count();
-    assert!(
-        caught > 25,
-        "the crash test misses a disk that does not sync: {caught} of 50"
-    );
+    let caught = (0..50).filter(|seed| schedule(*seed, true, &mut seen).is_err()).count();
+    assert!(caught > 25, "the crash test misses a disk that does not sync: {caught} of 50");
 }
 
 #[test]
@@ -275,10 +227,7 @@ fn stale_blocks_behind_the_end_are_never_a_continuation() {
             note(&mut group, tag, &[1; 300]);
             log.append_at_block_start(&group).unwrap();
         }
-        disk.set_faults(FaultPlan {
-            fail_sync_at: Some(1),
-            ..Default::default()
-        });
+        disk.set_faults(FaultPlan { fail_sync_at: Some(1), ..Default::default() });
         log.flush_all().unwrap_err();
         let disk = disk.crash();
         let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
@@ -301,10 +250,7 @@ fn a_process_killed_while_recycling_leaves_no_segment_with_an_uncertain_name() {
     let mut reused = 0;
     for seed in 0..60 {
         let (disk, vfs) = sim(seed);
-        let config = LogConfig {
-            spare_segments: 2,
-            ..small()
-        };
+        let config = LogConfig { spare_segments: 2, ..small() };
         let log = Log::create(Arc::clone(&vfs), &dir(), config.clone(), 1).unwrap();
         let mut group = Group::new();
         note(&mut group, 1, &[1; 1000]);
@@ -314,10 +260,7 @@ fn a_process_killed_while_recycling_leaves_no_segment_with_an_uncertain_name() {
         }
         log.flush_all().unwrap();
         // The renames happen, the sync of the folder does not.
-        disk.set_faults(FaultPlan {
-            crash_after_ops: Some(2 + seed % 4),
-            ..Default::default()
-        });
+        disk.set_faults(FaultPlan { crash_after_ops: Some(2 + seed % 4), ..Default::default() });
         log.truncate_before(last.block).unwrap_err();
         let disk = disk.kill();
         let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
@@ -335,10 +278,7 @@ fn a_process_killed_while_recycling_leaves_no_segment_with_an_uncertain_name() {
         reused += u64::from(log.stats().segments_created == 0);
         let vfs: Arc<dyn Vfs> = Arc::new(disk.crash());
         let (records, _) = read_all(&vfs, &config, last.block);
-        let found = records
-            .iter()
-            .filter(|record| record.header.tx == TxId(2))
-            .count();
+        let found = records.iter().filter(|record| record.header.tx == TxId(2)).count();
         assert_eq!(found, appended, "seed {seed}");
     }
     assert_eq!(reused, 60);

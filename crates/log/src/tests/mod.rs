@@ -18,12 +18,7 @@ fn dir() -> PathBuf {
 
 /// Segments so small that every test crosses them.
 fn small() -> LogConfig {
-    LogConfig {
-        segment_bytes: 8192,
-        block_payload_bytes_max: 2000,
-        buffer_bytes_max: 64 << 10,
-        spare_segments: 1,
-    }
+    LogConfig { segment_bytes: 8192, block_payload_bytes_max: 2000, buffer_bytes_max: 64 << 10, spare_segments: 1 }
 }
 
 fn sim(seed: u64) -> (SimVfs, Arc<dyn Vfs>) {
@@ -43,9 +38,7 @@ fn pages(group: &mut Group, tag: u64, pages: u64, body_bytes: usize) {
     for page in 1..=pages {
         group.begin_page(TxId(tag), Lsn::NONE, PageId(page), Lsn::NONE, ObjectId(9));
         group.body().extend_from_slice(&tag.to_le_bytes());
-        group
-            .body()
-            .extend(std::iter::repeat_n(tag as u8, body_bytes));
+        group.body().extend(std::iter::repeat_n(tag as u8, body_bytes));
         group.end();
     }
 }

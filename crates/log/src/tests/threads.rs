@@ -53,11 +53,8 @@ fn commit_from_threads(log: &Log, threads: u64, commits: u64, tickets: bool) {
 fn assert_all_there(vfs: &Arc<dyn Vfs>, config: &LogConfig, threads: u64, commits: u64) {
     let (records, _) = read_all(vfs, config, config.first_lsn());
     for thread in 0..threads {
-        let of_thread: Vec<u64> = records
-            .iter()
-            .map(|record| record.header.tx.0)
-            .filter(|tx| tx / 1_000_000 == thread)
-            .collect();
+        let of_thread: Vec<u64> =
+            records.iter().map(|record| record.header.tx.0).filter(|tx| tx / 1_000_000 == thread).collect();
         let expected: Vec<u64> = (0..commits).map(|i| thread * 1_000_000 + i).collect();
         assert_eq!(of_thread, expected);
     }
@@ -68,10 +65,7 @@ fn group_commit_on_the_real_disk() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let vfs: Arc<dyn Vfs> = Arc::new(RealVfs::new());
-    let config = LogConfig {
-        segment_bytes: 1 << 20,
-        ..LogConfig::default()
-    };
+    let config = LogConfig { segment_bytes: 1 << 20, ..LogConfig::default() };
     let log = Log::create(Arc::clone(&vfs), &path, config.clone(), 1).unwrap();
     log.start_flusher().unwrap();
     commit_from_threads(&log, 16, 50, false);
@@ -79,14 +73,7 @@ fn group_commit_on_the_real_disk() {
     let stats = log.stats();
     assert_eq!(stats.groups, 800);
     assert!(stats.syncs < 800, "commits share syncs: {stats:?}");
-    let mut reader = LogReader::open(
-        Arc::clone(&vfs),
-        &path,
-        config.segment_bytes,
-        config.first_lsn(),
-        1,
-    )
-    .unwrap();
+    let mut reader = LogReader::open(Arc::clone(&vfs), &path, config.segment_bytes, config.first_lsn(), 1).unwrap();
     let mut found = 0;
     while reader.next().unwrap().is_some() {
         found += 1;
@@ -135,8 +122,7 @@ fn reading_and_truncating_while_others_append() {
                     if i % 16 == 0 {
                         log.flush(at.end).unwrap();
                         // The others are at most a few segments behind.
-                        log.truncate_before(Lsn(at.base.0.saturating_sub(20 * 8192)))
-                            .unwrap();
+                        log.truncate_before(Lsn(at.base.0.saturating_sub(20 * 8192))).unwrap();
                     }
                 }
             });
@@ -146,13 +132,7 @@ fn reading_and_truncating_while_others_append() {
     assert!(log.oldest_lsn() > config.first_lsn());
     let oldest = log.oldest_lsn();
     let (records, _) = read_all(&vfs, &config, oldest);
-    assert_eq!(
-        records
-            .iter()
-            .filter(|r| r.header.tx.0 % 1_000_000 == 499)
-            .count(),
-        3
-    );
+    assert_eq!(records.iter().filter(|r| r.header.tx.0 % 1_000_000 == 499).count(), 3);
 }
 
 #[test]
@@ -160,10 +140,7 @@ fn a_failed_sync_tells_every_waiter() {
     let (sim, vfs) = sim(1);
     let log = Log::create(Arc::clone(&vfs), &dir(), small(), 1).unwrap();
     log.start_flusher().unwrap();
-    sim.set_faults(FaultPlan {
-        fail_sync_at: Some(20),
-        ..Default::default()
-    });
+    sim.set_faults(FaultPlan { fail_sync_at: Some(20), ..Default::default() });
     std::thread::scope(|scope| {
         for thread in 0..8u64 {
             let log = &log;
@@ -171,13 +148,9 @@ fn a_failed_sync_tells_every_waiter() {
                 let mut group = Group::new();
                 loop {
                     note(&mut group, thread, &[1; 50]);
-                    let result = log.append(&group).and_then(|at| {
-                        if thread % 2 == 0 {
-                            log.flush(at.end)
-                        } else {
-                            block_on(log.flushed(at.end))
-                        }
-                    });
+                    let result = log
+                        .append(&group)
+                        .and_then(|at| if thread % 2 == 0 { log.flush(at.end) } else { block_on(log.flushed(at.end)) });
                     if let Err(error) = result {
                         assert_eq!(error.kind(), ErrorKind::Stopped);
                         break;

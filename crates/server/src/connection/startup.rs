@@ -195,7 +195,8 @@ fn read_request(channel: &mut Channel, mut packet: BytesMut) -> Result<Request, 
     }
     let extensions: Vec<String> = startup.parameters.keys().filter(|name| name.starts_with("_pq_.")).cloned().collect();
     if minor > 0 || !extensions.is_empty() {
-        encode(channel, &NegotiateProtocolVersion::new(0, extensions))?;
+        // As PostgreSQL: the whole version number, not the minor one only.
+        encode(channel, &NegotiateProtocolVersion::new(Startup::PROTOCOL_VERSION_3_0, extensions))?;
     }
     let mut request =
         Request { user: String::new(), database: String::new(), application_name: String::new(), params: Vec::new() };

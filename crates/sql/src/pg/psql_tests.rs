@@ -12,7 +12,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use resurgam_engine::{ColumnType, Table};
+use resurgam_engine::{ColumnSpec, ColumnType, Database, Isolation, Options, Table, TableSpec};
 
 use crate::pg::catalog::{self, relation_oid, tests::TestContext};
 use crate::pg::context::PgContext;
@@ -53,41 +53,59 @@ impl SchemaProvider for SystemSchema {
     }
 }
 
-/// The table that the fixtures were taken with.
-fn accounts() -> Arc<Table> {
-    test_table(
-        1,
-        "accounts",
-        &[
-            ("id", ColumnType::Int4, false, None),
-            ("owner", ColumnType::Varchar(20), false, None),
-            ("balance", ColumnType::Numeric { precision: 12, scale: 2 }, true, Some("0")),
-            ("opened", ColumnType::TimestampTz, true, Some("now()")),
-            ("note", ColumnType::Text, true, None),
-            ("code", ColumnType::Char(3), true, None),
-            ("data", ColumnType::Bytes, true, None),
-            ("u", ColumnType::Uuid, true, None),
-            ("j", ColumnType::Json, true, None),
-            ("active", ColumnType::Bool, true, Some("true")),
-        ],
-        &[0],
-        &[(2, "accounts_owner", &[1], true), (3, "accounts_bal", &[2, 0], false)],
-    )
+/// The tables that the fixtures were taken with.
+fn specs() -> [TableSpec; 2] {
+    let column = |name: &str, ty, nullable, default: Option<&str>| ColumnSpec {
+        name: name.into(),
+        ty,
+        nullable,
+        default_sql: default.map(Into::into),
+    };
+    let mut accounts = TableSpec::new("public", "accounts");
+    accounts.columns = vec![
+        column("id", ColumnType::Int4, false, None),
+        column("owner", ColumnType::Varchar(20), false, None),
+        column("balance", ColumnType::Numeric { precision: 12, scale: 2 }, true, Some("0")),
+        column("opened", ColumnType::TimestampTz, true, Some("now()")),
+        column("note", ColumnType::Text, true, None),
+        column("code", ColumnType::Char(3), true, None),
+        column("data", ColumnType::Bytes, true, None),
+        column("u", ColumnType::Uuid, true, None),
+        column("j", ColumnType::Json, true, None),
+        column("active", ColumnType::Bool, true, Some("true")),
+    ];
+    let accounts = accounts.primary_key(&["id"]).index("accounts_owner", &["owner"], true).index(
+        "accounts_bal",
+        &["balance", "id"],
+        false,
+    );
+    [accounts, TableSpec::new("public", "nokey").column("a", ColumnType::Int4).column("b", ColumnType::Text)]
 }
 
-type ColumnOf<'a> = (&'a str, ColumnType, bool, Option<&'a str>);
-
-include!("test_table.rs");
+/// Their definitions, from a database that is gone again.
+fn tables() -> Vec<Arc<Table>> {
+    let folder = tempfile::tempdir().expect("folder");
+    let options = Options { background: false, ..Options::default() };
+    let database = Database::open(folder.path(), options).expect("database");
+    let transaction = database.begin(Isolation::ReadCommitted);
+    let tables = specs()
+        .into_iter()
+        .map(|spec| transaction.create_table(spec).expect("table").done().expect("no wait"))
+        .collect();
+    transaction.rollback().expect("rollback");
+    tables
+}
 
 struct Fixture {
     context: SessionContext,
     cx: Arc<dyn PgContext>,
+    accounts: Arc<Table>,
 }
 
 fn fixture() -> Fixture {
-    let cx: Arc<dyn PgContext> = Arc::new(TestContext {
-        tables: vec![accounts(), test_table(4, "nokey", &[("a", ColumnType::Int4, true, None), ("b", ColumnType::Text, true, None)], &[], &[])],
-    });
+    let tables = tables();
+    let accounts = tables[0].clone();
+    let cx: Arc<dyn PgContext> = Arc::new(TestContext { tables });
     let mut config = SessionConfig::new()
         .with_target_partitions(1)
         .with_default_catalog_and_schema("postgres", "pg_catalog")
@@ -105,7 +123,7 @@ fn fixture() -> Fixture {
     functions::register(&mut state, &cx).expect("register");
     let context = SessionContext::new_with_state(state);
     context.register_catalog("postgres", Arc::new(Schemas(cx.clone())));
-    Fixture { context, cx }
+    Fixture { context, cx, accounts }
 }
 
 impl Fixture {
@@ -120,12 +138,8 @@ impl Fixture {
             out.hint = Some(format!("{:?}: {rewritten}", out.hint));
             out
         };
-        let plan = self
-            .context
-            .state()
-            .statement_to_plan(Statement::Statement(Box::new(statement)))
-            .await
-            .map_err(wrap)?;
+        let plan =
+            self.context.state().statement_to_plan(Statement::Statement(Box::new(statement))).await.map_err(wrap)?;
         self.context.execute_logical_plan(plan).await.map_err(wrap)?.collect().await.map_err(wrap)
     }
 
@@ -179,4 +193,174 @@ async fn every_psql_query_runs() {
     }
     assert!(failures.is_empty(), "{} of {count} failed:\n{}", failures.len(), failures.join("\n"));
     assert!(count > 60, "only {count} queries found");
+}
+
+/// Answers that were taken from PostgreSQL 15, see the head of the file.
+#[tokio::test]
+async fn expressions_as_postgresql_answers() {
+    let fixture = fixture();
+    let text = include_str!("../../tests/fixtures/expressions.txt");
+    let mut failures = Vec::new();
+    let mut count = 0;
+    for block in text.split("\n#").skip(1) {
+        let (query, expected) = block.split_once('\n').unwrap_or((block, ""));
+        let expected = expected.trim_end_matches('\n');
+        count += 1;
+        let got = match fixture.batches(query).await {
+            Ok(_) => fixture.rows(query).await.join("\n"),
+            Err(error) => format!("ERROR:  {}: {}", error.sqlstate, error.message),
+        };
+        if got != expected {
+            failures.push(format!("{query}\n  got      {got}\n  expected {expected}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(count > 100, "only {count} queries found");
+}
+
+/// The query of a fixture file, with the table's oid in place of the captured one.
+fn captured(file: &str, at: usize, oid: u32) -> String {
+    let path = format!("{}/tests/fixtures/psql/{file}.sql", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).expect("fixture");
+    let queries: Vec<&str> = text.split(";\n").collect();
+    let digits: String =
+        queries[at].split('\'').find(|part| part.starts_with("16") && part.len() == 5).unwrap_or("0").into();
+    queries[at].replace(&format!("'{digits}'"), &format!("'{oid}'"))
+}
+
+#[tokio::test]
+async fn backslash_d_of_a_table() {
+    let fixture = fixture();
+    let oid = relation_oid(fixture.accounts.id);
+    assert_eq!(fixture.rows(&captured("d_accounts", 0, oid)).await, [format!("{oid}|public|accounts")]);
+    assert_eq!(fixture.rows(&captured("d_accounts", 1, oid)).await, ["0|r|t|f|f|f|f|f|f||0||p|d|heap"]);
+    assert_eq!(
+        fixture.rows(&captured("d_accounts", 2, oid)).await,
+        [
+            "id|integer|∅|t|∅||",
+            "owner|character varying(20)|∅|t|∅||",
+            "balance|numeric(12,2)|0|f|∅||",
+            "opened|timestamp with time zone|now()|f|∅||",
+            "note|text|∅|f|∅||",
+            "code|character(3)|∅|f|∅||",
+            "data|bytea|∅|f|∅||",
+            "u|uuid|∅|f|∅||",
+            "j|json|∅|f|∅||",
+            "active|boolean|true|f|∅||",
+        ]
+    );
+    assert_eq!(
+        fixture.rows(&captured("d_accounts", 3, oid)).await,
+        [
+            "accounts_pkey|t|t|f|t|CREATE UNIQUE INDEX accounts_pkey ON accounts USING btree (id)|PRIMARY KEY (id)|p|f|f|f|0",
+            "accounts_bal|f|f|f|t|CREATE INDEX accounts_bal ON accounts USING btree (balance, id)|∅|∅|∅|∅|f|0",
+            "accounts_owner|f|t|f|t|CREATE UNIQUE INDEX accounts_owner ON accounts USING btree (owner)|∅|∅|∅|∅|f|0",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn lists_of_psql() {
+    let fixture = fixture();
+    assert_eq!(
+        fixture.rows(&captured("dt", 0, 0)).await,
+        ["public|accounts|table|postgres", "public|nokey|table|postgres"]
+    );
+    assert_eq!(
+        fixture.rows(&captured("di", 0, 0)).await,
+        [
+            "public|accounts_bal|index|postgres|accounts",
+            "public|accounts_owner|index|postgres|accounts",
+            "public|accounts_pkey|index|postgres|accounts",
+        ]
+    );
+    assert_eq!(fixture.rows(&captured("l", 0, 0)).await, ["postgres|postgres|UTF8|C|C|∅|libc|∅"]);
+    assert_eq!(fixture.rows(&captured("du", 0, 0)).await, ["postgres|t|t|t|t|t|-1|∅|{}|t|t"]);
+    assert_eq!(fixture.rows(&captured("dn", 0, 0)).await, ["public|postgres"]);
+    assert_eq!(
+        fixture.rows(&captured("d_accounts_owner", 2, relation_oid(fixture.accounts.indexes[0].id))).await,
+        ["owner|character varying(20)|yes|owner"]
+    );
+    assert_eq!(
+        fixture.rows(&captured("dt+", 0, 0)).await[0],
+        "public|accounts|table|postgres|permanent|heap|8192 bytes|∅"
+    );
+}
+
+/// Queries of drivers and tools.
+#[tokio::test]
+async fn introspection_of_drivers() {
+    let fixture = fixture();
+    // SQLAlchemy: has_table, primary key
+    assert_eq!(
+        fixture
+            .rows(
+                "SELECT pg_catalog.pg_class.relname FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace \
+                 ON pg_catalog.pg_namespace.oid = pg_catalog.pg_class.relnamespace WHERE \
+                 pg_catalog.pg_class.relname = 'accounts' AND pg_catalog.pg_class.relkind = \
+                 ANY (ARRAY['r', 'p', 'f', 'v', 'm']) AND pg_catalog.pg_table_is_visible(pg_catalog.pg_class.oid) \
+                 AND pg_catalog.pg_namespace.nspname != 'pg_catalog'"
+            )
+            .await,
+        ["accounts"]
+    );
+    assert_eq!(
+        fixture
+            .rows(
+                "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND \
+                 a.attnum = ANY(i.indkey) WHERE i.indrelid = 'accounts'::regclass AND i.indisprimary"
+            )
+            .await,
+        ["id"]
+    );
+    // psycopg's type lookup
+    assert_eq!(
+        fixture
+            .rows("SELECT typname AS name, oid, typarray AS array_oid, oid::regtype::text AS regtype, typdelim FROM pg_type t WHERE t.oid = to_regtype('int4') ORDER BY t.oid")
+            .await,
+        ["int4|23|1007|integer|,"]
+    );
+    // JDBC getColumns, in essence
+    assert_eq!(
+        fixture
+            .rows(
+                "SELECT * FROM (SELECT n.nspname,c.relname,a.attname,a.atttypid,a.attnotnull OR (t.typtype = 'd' AND \
+                 t.typnotnull) AS attnotnull,a.atttypmod,a.attlen,t.typtypmod,row_number() OVER (PARTITION BY \
+                 a.attrelid ORDER BY a.attnum) AS attnum, nullif(a.attidentity, '') as attidentity, \
+                 nullif(a.attgenerated, '') as attgenerated,pg_catalog.pg_get_expr(def.adbin, def.adrelid) AS \
+                 adsrc,dsc.description,t.typbasetype,t.typtype FROM pg_catalog.pg_namespace n JOIN \
+                 pg_catalog.pg_class c ON (c.relnamespace = n.oid) JOIN pg_catalog.pg_attribute a ON \
+                 (a.attrelid=c.oid) JOIN pg_catalog.pg_type t ON (a.atttypid = t.oid) LEFT JOIN \
+                 pg_catalog.pg_attrdef def ON (a.attrelid=def.adrelid AND a.attnum = def.adnum) LEFT JOIN \
+                 pg_catalog.pg_description dsc ON (c.oid=dsc.objoid AND a.attnum = dsc.objsubid) LEFT JOIN \
+                 pg_catalog.pg_class dc ON (dc.oid=dsc.classoid AND dc.relname='pg_class') LEFT JOIN \
+                 pg_catalog.pg_namespace dn ON (dc.relnamespace=dn.oid AND dn.nspname='pg_catalog') WHERE \
+                 c.relkind in ('r','p','v','f','m') and a.attnum > 0 AND NOT a.attisdropped AND n.nspname LIKE \
+                 'public' AND c.relname LIKE 'accounts') c WHERE true AND attname LIKE 'balance' ORDER BY \
+                 nspname,c.relname,attnum"
+            )
+            .await,
+        ["public|accounts|balance|1700|f|786438|-1|-1|3|∅|∅|0|∅|0|b"]
+    );
+    // information_schema
+    assert_eq!(
+        fixture
+            .rows(
+                "SELECT column_name, data_type, is_nullable, character_maximum_length, numeric_precision, column_default \
+                 FROM information_schema.columns WHERE table_schema = 'public' AND table_name = 'accounts' AND \
+                 ordinal_position <= 3 ORDER BY ordinal_position"
+            )
+            .await,
+        ["id|integer|NO|∅|32|∅", "owner|character varying|NO|20|∅|∅", "balance|numeric|YES|∅|12|0"]
+    );
+    assert_eq!(
+        fixture
+            .rows(
+                "SELECT tc.constraint_name, kcu.column_name FROM information_schema.table_constraints tc JOIN \
+                 information_schema.key_column_usage kcu USING (constraint_schema, constraint_name) WHERE \
+                 tc.constraint_type = 'PRIMARY KEY' AND tc.table_name = 'accounts'"
+            )
+            .await,
+        ["accounts_pkey|id"]
+    );
 }

@@ -68,10 +68,7 @@ impl Content {
             let input = &buf[done..done + take];
             // Zeros over zeros change nothing but the length.
             if self.seen.contains_key(&index) || input.iter().any(|b| *b != 0) {
-                let chunk = self
-                    .seen
-                    .entry(index)
-                    .or_insert_with(|| Arc::new([0; CHUNK_BYTES]));
+                let chunk = self.seen.entry(index).or_insert_with(|| Arc::new([0; CHUNK_BYTES]));
                 Arc::make_mut(chunk)[from..from + take].copy_from_slice(input);
                 let state = Some(Arc::clone(chunk));
                 self.note(index, state);
@@ -93,12 +90,7 @@ impl Content {
         if len < self.seen_len {
             let keep_whole = len / CHUNK_BYTES as u64;
             let keep_bytes = (len % CHUNK_BYTES as u64) as usize;
-            let mut cut: Vec<u64> = self
-                .seen
-                .keys()
-                .copied()
-                .filter(|i| *i >= keep_whole)
-                .collect();
+            let mut cut: Vec<u64> = self.seen.keys().copied().filter(|i| *i >= keep_whole).collect();
             cut.sort_unstable();
             for index in cut {
                 let state = if index == keep_whole && keep_bytes > 0 {
@@ -133,20 +125,10 @@ impl Content {
     /// The file as a power loss leaves it.
     pub(crate) fn crashed(&self, sector_bytes: usize, rng: &mut Rng) -> Content {
         let (durable, durable_len) = self.after_power_loss(sector_bytes, rng);
-        Content {
-            seen: durable.clone(),
-            seen_len: durable_len,
-            durable,
-            durable_len,
-            unsynced: BTreeMap::new(),
-        }
+        Content { seen: durable.clone(), seen_len: durable_len, durable, durable_len, unsynced: BTreeMap::new() }
     }
 
-    fn after_power_loss(
-        &self,
-        sector_bytes: usize,
-        rng: &mut Rng,
-    ) -> (HashMap<u64, Arc<[u8; CHUNK_BYTES]>>, u64) {
+    fn after_power_loss(&self, sector_bytes: usize, rng: &mut Rng) -> (HashMap<u64, Arc<[u8; CHUNK_BYTES]>>, u64) {
         let mut result = self.durable.clone();
         // Often all or nothing of a file survives; often it is a mixture.
         let mood = rng.below(4);
@@ -174,16 +156,9 @@ impl Content {
             1 => true,
             _ => rng.coin(),
         };
-        let len = if keep_len {
-            self.seen_len
-        } else {
-            self.durable_len
-        };
+        let len = if keep_len { self.seen_len } else { self.durable_len };
         // Sectors past the end are not part of the file.
-        let (whole, tail) = (
-            len / CHUNK_BYTES as u64,
-            (len % CHUNK_BYTES as u64) as usize,
-        );
+        let (whole, tail) = (len / CHUNK_BYTES as u64, (len % CHUNK_BYTES as u64) as usize);
         result.retain(|index, _| *index < whole || (*index == whole && tail > 0));
         if let Some(chunk) = result.get_mut(&whole) {
             Arc::make_mut(chunk)[tail..].fill(0);
@@ -194,14 +169,9 @@ impl Content {
     /// Flips one bit, seen and durable alike: rot on the medium.
     pub(crate) fn flip_bit(&mut self, bit: u64) {
         let (byte, mask) = (bit / 8, 1u8 << (bit % 8));
-        let (index, at) = (
-            byte / CHUNK_BYTES as u64,
-            (byte % CHUNK_BYTES as u64) as usize,
-        );
+        let (index, at) = (byte / CHUNK_BYTES as u64, (byte % CHUNK_BYTES as u64) as usize);
         for map in [&mut self.seen, &mut self.durable] {
-            let chunk = map
-                .entry(index)
-                .or_insert_with(|| Arc::new([0; CHUNK_BYTES]));
+            let chunk = map.entry(index).or_insert_with(|| Arc::new([0; CHUNK_BYTES]));
             Arc::make_mut(chunk)[at] ^= mask;
         }
     }

@@ -88,11 +88,7 @@ fn not_found(action: &str, path: &Path) -> Error {
 }
 
 fn fault(action: &str, path: &Path) -> Error {
-    io(
-        action,
-        path,
-        std::io::Error::other("simulated input/output error"),
-    )
+    io(action, path, std::io::Error::other("simulated input/output error"))
 }
 
 fn parent(path: &Path) -> PathBuf {
@@ -126,11 +122,7 @@ impl State {
     }
 
     fn used_bytes(&self) -> u64 {
-        self.names
-            .values()
-            .filter_map(|inode| self.inodes.get(inode))
-            .map(Content::len)
-            .sum()
+        self.names.values().filter_map(|inode| self.inodes.get(inode)).map(Content::len).sum()
     }
 
     fn check_capacity(&self, action: &str, path: &Path, inode: u64, new_len: u64) -> Result<()> {
@@ -170,10 +162,7 @@ fn apply(names: &mut BTreeMap<PathBuf, u64>, set: &[(PathBuf, Option<u64>)]) {
 impl SimVfs {
     /// An empty disk with 512-byte sectors.
     pub fn new(seed: u64) -> Self {
-        Self::with_config(SimConfig {
-            seed,
-            sector_bytes: 512,
-        })
+        Self::with_config(SimConfig { seed, sector_bytes: 512 })
     }
 
     /// An empty disk.
@@ -208,14 +197,8 @@ impl SimVfs {
     }
 
     fn from_state(sector_bytes: usize, state: State) -> Self {
-        let disk = Disk {
-            sector_bytes,
-            counters: Counters::default(),
-            state: Mutex::new(state),
-        };
-        Self {
-            disk: Arc::new(disk),
-        }
+        let disk = Disk { sector_bytes, counters: Counters::default(), state: Mutex::new(state) };
+        Self { disk: Arc::new(disk) }
     }
 
     /// The disk after a power loss now: a new instance without faults, locks or
@@ -336,19 +319,10 @@ impl SimVfs {
     /// Flips bit `bit` (counted from the start of the file) on the medium.
     pub fn flip_bit(&self, path: &Path, bit: u64) -> Result<()> {
         let mut state = self.disk.state.lock();
-        let inode = *state
-            .names
-            .get(path)
-            .ok_or_else(|| not_found("damage file", path))?;
-        let content = state
-            .inodes
-            .get_mut(&inode)
-            .ok_or_else(|| not_found("damage file", path))?;
+        let inode = *state.names.get(path).ok_or_else(|| not_found("damage file", path))?;
+        let content = state.inodes.get_mut(&inode).ok_or_else(|| not_found("damage file", path))?;
         if bit / 8 >= content.len() {
-            return Err(Error::new(
-                ErrorKind::InvalidParameter,
-                "bit is past the end of the file",
-            ));
+            return Err(Error::new(ErrorKind::InvalidParameter, "bit is past the end of the file"));
         }
         content.flip_bit(bit);
         Ok(())
@@ -372,18 +346,11 @@ impl SimFile {
         if self.writable {
             return Ok(());
         }
-        Err(io(
-            action,
-            &self.path,
-            std::io::ErrorKind::PermissionDenied.into(),
-        ))
+        Err(io(action, &self.path, std::io::ErrorKind::PermissionDenied.into()))
     }
 
     fn content<'a>(&self, state: &'a mut State, action: &str) -> Result<&'a mut Content> {
-        state
-            .inodes
-            .get_mut(&self.inode)
-            .ok_or_else(|| not_found(action, &self.path))
+        state.inodes.get_mut(&self.inode).ok_or_else(|| not_found(action, &self.path))
     }
 
     fn power_lost(&self, action: &str) -> Error {
@@ -427,8 +394,7 @@ impl File for SimFile {
         state.writes += 1;
         if state.faults.fail_write_at == Some(state.writes) {
             let part = state.rng.below(buf.len() as u64 + 1) as usize;
-            self.content(&mut state, ACTION)?
-                .write(&buf[..part], offset);
+            self.content(&mut state, ACTION)?.write(&buf[..part], offset);
             return Err(fault(ACTION, &self.path));
         }
         state.check_capacity(ACTION, &self.path, self.inode, offset + buf.len() as u64)?;
@@ -450,8 +416,7 @@ impl File for SimFile {
         self.disk.counters.sync();
         if state.faults.fail_sync_at == Some(state.syncs) {
             let mut rng = Rng::new(state.rng.next());
-            self.content(&mut state, ACTION)?
-                .fail_sync(self.disk.sector_bytes, &mut rng);
+            self.content(&mut state, ACTION)?.fail_sync(self.disk.sector_bytes, &mut rng);
             return Err(fault(ACTION, &self.path));
         }
         if !state.faults.skip_sync {
@@ -555,10 +520,7 @@ impl Vfs for SimVfs {
         const ACTION: &str = "rename file";
         let mut state = self.disk.state.lock();
         let step = state.step(ACTION, from)?;
-        let inode = *state
-            .names
-            .get(from)
-            .ok_or_else(|| not_found(ACTION, from))?;
+        let inode = *state.names.get(from).ok_or_else(|| not_found(ACTION, from))?;
         let folders = [parent(from), parent(to)];
         if !state.folders.contains(&folders[1]) {
             return Err(not_found(ACTION, to));
@@ -574,9 +536,7 @@ impl Vfs for SimVfs {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         let mut state = self.disk.state.lock();
         state.powered("create folder", path)?;
-        state
-            .folders
-            .extend(path.ancestors().map(Path::to_path_buf));
+        state.folders.extend(path.ancestors().map(Path::to_path_buf));
         Ok(())
     }
 
@@ -632,10 +592,7 @@ impl Vfs for SimVfs {
         if !state.locks.insert(path.to_path_buf()) {
             return Err(crate::real::in_use(path));
         }
-        Ok(Box::new(SimLock {
-            disk: Arc::clone(&self.disk),
-            path: path.to_path_buf(),
-        }))
+        Ok(Box::new(SimLock { disk: Arc::clone(&self.disk), path: path.to_path_buf() }))
     }
 
     fn now(&self) -> Duration {

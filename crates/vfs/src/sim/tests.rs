@@ -40,19 +40,10 @@ fn unsynced_writes_are_lost_kept_torn_and_reordered_synced_ones_never() {
         let bytes = content(&after, "f");
         assert_eq!(bytes.len(), 8192);
         for sector in bytes.chunks(512) {
-            assert!(
-                sector.iter().all(|b| *b == sector[0]),
-                "sectors are atomic, seed {seed}"
-            );
+            assert!(sector.iter().all(|b| *b == sector[0]), "sectors are atomic, seed {seed}");
         }
-        assert!(
-            bytes[..4096].iter().all(|b| [1, 2].contains(b)),
-            "seed {seed}"
-        );
-        assert!(
-            bytes[4096..].iter().all(|b| [1, 3].contains(b)),
-            "seed {seed}"
-        );
+        assert!(bytes[..4096].iter().all(|b| [1, 2].contains(b)), "seed {seed}");
+        assert!(bytes[4096..].iter().all(|b| [1, 3].contains(b)), "seed {seed}");
         let first = bytes[..4096].iter().filter(|b| **b == 2).count();
         let second = bytes[4096..].iter().filter(|b| **b == 3).count();
         lost += usize::from(first == 0);
@@ -99,19 +90,13 @@ fn names_need_a_folder_sync() {
         let vfs = disk(seed);
         durable_file(&vfs, "old", b"old");
         durable_file(&vfs, "gone", b"gone");
-        vfs.open(&path("new"), OpenMode::Create)
-            .unwrap()
-            .sync()
-            .unwrap();
+        vfs.open(&path("new"), OpenMode::Create).unwrap().sync().unwrap();
         vfs.rename(&path("old"), &path("moved")).unwrap();
         vfs.remove(&path("gone")).unwrap();
         let after = vfs.crash_clone(seed);
         created += usize::from(after.exists(&path("new")).unwrap());
         removed += usize::from(!after.exists(&path("gone")).unwrap());
-        let (old, moved) = (
-            after.exists(&path("old")).unwrap(),
-            after.exists(&path("moved")).unwrap(),
-        );
+        let (old, moved) = (after.exists(&path("old")).unwrap(), after.exists(&path("moved")).unwrap());
         assert!(old != moved, "a rename is atomic");
         renamed += usize::from(moved);
         assert_eq!(content(&after, if moved { "moved" } else { "old" }), b"old");
@@ -131,19 +116,11 @@ fn after_a_crash_the_old_instance_refuses_everything() {
     let _lock = vfs.lock(&path("lock")).unwrap();
     let after = vfs.crash();
     assert!(vfs.power_lost());
-    assert!(
-        file.write_at(b"y", 0)
-            .unwrap_err()
-            .message()
-            .contains("power lost")
-    );
+    assert!(file.write_at(b"y", 0).unwrap_err().message().contains("power lost"));
     assert!(file.read_at(&mut [0], 0).is_err());
     assert!(file.sync().is_err());
     assert!(vfs.list(Path::new("d")).is_err());
-    assert!(
-        after.lock(&path("lock")).is_ok(),
-        "locks die with the process"
-    );
+    assert!(after.lock(&path("lock")).is_ok(), "locks die with the process");
     assert_eq!(content(&after, "f"), b"x");
 }
 
@@ -155,10 +132,7 @@ fn a_killed_process_leaves_the_cache_a_power_loss_then_takes_it() {
         let file = durable_file(&vfs, "f", b"aaaa");
         file.write_at(b"bbbb", 0).unwrap();
         vfs.remove(&path("f")).unwrap();
-        vfs.open(&path("g"), OpenMode::Create)
-            .unwrap()
-            .write_at(b"cccc", 0)
-            .unwrap();
+        vfs.open(&path("g"), OpenMode::Create).unwrap().write_at(b"cccc", 0).unwrap();
         let killed = vfs.kill();
         assert!(file.sync().is_err());
         assert_eq!(killed.list(Path::new("d")).unwrap(), ["g"]);
@@ -177,10 +151,7 @@ fn a_killed_process_leaves_the_cache_a_power_loss_then_takes_it() {
 fn power_is_lost_at_the_chosen_call() {
     let vfs = disk(3);
     let file = durable_file(&vfs, "f", b"aaaa");
-    vfs.set_faults(FaultPlan {
-        crash_after_ops: Some(3),
-        ..Default::default()
-    });
+    vfs.set_faults(FaultPlan { crash_after_ops: Some(3), ..Default::default() });
     file.write_at(b"bbbb", 0).unwrap();
     file.sync().unwrap();
     assert!(file.write_at(b"cccc", 0).is_err());
@@ -195,10 +166,7 @@ fn a_failed_sync_forgets_data_for_good() {
     for seed in 0..50 {
         let vfs = disk(seed);
         let file = durable_file(&vfs, "f", &[1; 4096]);
-        vfs.set_faults(FaultPlan {
-            fail_sync_at: Some(1),
-            ..Default::default()
-        });
+        vfs.set_faults(FaultPlan { fail_sync_at: Some(1), ..Default::default() });
         file.write_at(&[2; 4096], 0).unwrap();
         assert_eq!(file.sync().unwrap_err().kind(), ErrorKind::Io);
         file.sync().unwrap();
@@ -213,10 +181,7 @@ fn skip_sync_loses_data() {
     let lost = (0..20).any(|seed| {
         let vfs = disk(seed);
         let file = durable_file(&vfs, "f", b"aaaa");
-        vfs.set_faults(FaultPlan {
-            skip_sync: true,
-            ..Default::default()
-        });
+        vfs.set_faults(FaultPlan { skip_sync: true, ..Default::default() });
         file.write_at(b"bbbb", 0).unwrap();
         file.sync().unwrap();
         content(&vfs.crash(), "f") == b"aaaa"
@@ -234,23 +199,11 @@ fn faults_and_capacity() {
         capacity_bytes: Some(1000),
         ..Default::default()
     });
-    assert_eq!(
-        file.write_at(&[2; 100], 0).unwrap_err().kind(),
-        ErrorKind::Io
-    );
+    assert_eq!(file.write_at(&[2; 100], 0).unwrap_err().kind(), ErrorKind::Io);
     file.read_at(&mut [0; 4], 0).unwrap();
-    assert_eq!(
-        file.read_at(&mut [0; 4], 0).unwrap_err().kind(),
-        ErrorKind::Io
-    );
-    assert_eq!(
-        file.write_at(&[2; 100], 901).unwrap_err().kind(),
-        ErrorKind::DiskFull
-    );
-    assert_eq!(
-        file.preallocate(1001).unwrap_err().kind(),
-        ErrorKind::DiskFull
-    );
+    assert_eq!(file.read_at(&mut [0; 4], 0).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(file.write_at(&[2; 100], 901).unwrap_err().kind(), ErrorKind::DiskFull);
+    assert_eq!(file.preallocate(1001).unwrap_err().kind(), ErrorKind::DiskFull);
     file.write_at(&[2; 100], 900).unwrap();
     file.write_at(&[3; 1000], 0).unwrap();
 }

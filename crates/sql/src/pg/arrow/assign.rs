@@ -52,10 +52,8 @@ fn fit_array(array: &ArrayRef, ty: &ColumnType, explicit: bool) -> Result<ArrayR
     if !changed {
         return Ok(array.clone());
     }
-    let fitted: StringViewArray = texts
-        .iter()
-        .map(|text| text.map(|text| fit_text(text, ty, explicit)).transpose())
-        .collect::<Result<_, _>>()?;
+    let fitted: StringViewArray =
+        texts.iter().map(|text| text.map(|text| fit_text(text, ty, explicit)).transpose()).collect::<Result<_, _>>()?;
     Ok(Arc::new(fitted))
 }
 
@@ -95,8 +93,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
     let source = array.data_type();
     match (source, oid) {
         (DataType::Null, _) => return Ok(new_null_array(target, array.len())),
-        (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..), _)
-            if !matches!(source, DataType::Dictionary(_, value) if !value.is_string()) =>
+        (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..), _) if !matches!(source, DataType::Dictionary(_, value) if !value.is_string()) =>
         {
             return from_text(array, target, oid, zone);
         }
@@ -108,8 +105,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
     match (source, target) {
         (DataType::Float16 | DataType::Float32 | DataType::Float64, t) if t.is_integer() => {
             let wide = plain_cast(array, &DataType::Float64)?;
-            let rounded: Float64Array =
-                wide.as_primitive::<Float64Type>().unary(|value| value.round_ties_even());
+            let rounded: Float64Array = wide.as_primitive::<Float64Type>().unary(|value| value.round_ties_even());
             for value in rounded.iter().flatten() {
                 if !in_range(value, t) {
                     return Err(out_of_range(t));
@@ -142,9 +138,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                 .iter()
                 .map(|value| value.map(|value| decode::rescale(value, from, precision, scale)).transpose())
                 .collect::<Result<_, _>>()?;
-            Ok(Arc::new(
-                out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?,
-            ))
+            Ok(Arc::new(out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?))
         }
         (DataType::Float32 | DataType::Float64, DataType::Decimal128(precision, scale)) => {
             let (precision, scale) = (*precision, *scale);
@@ -155,9 +149,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                 .iter()
                 .map(|value| value.map(|value| float_to_numeric(value, single, precision, scale)).transpose())
                 .collect::<Result<_, _>>()?;
-            Ok(Arc::new(
-                out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?,
-            ))
+            Ok(Arc::new(out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?))
         }
         (from, DataType::Decimal128(precision, scale)) if from.is_integer() => {
             let (precision, scale) = (*precision, *scale);
@@ -167,9 +159,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                 .iter()
                 .map(|value| value.map(|value| decode::rescale(value.into(), 0, precision, scale)).transpose())
                 .collect::<Result<_, _>>()?;
-            Ok(Arc::new(
-                out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?,
-            ))
+            Ok(Arc::new(out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?))
         }
         (DataType::Timestamp(_, Some(_)), DataType::Timestamp(_, None)) => {
             let wide = plain_cast(array, &crate::pg::types::timestamptz())?;
@@ -191,11 +181,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         (_, DataType::Utf8View | DataType::Utf8) => to_text(array, target, zone),
         (from, to) if !castable(from, to) => Err(SqlError::new(
             "42846",
-            format!(
-                "cannot cast type {} to {}",
-                format_type(arrow_oid(from), None),
-                format_type(arrow_oid(to), None)
-            ),
+            format!("cannot cast type {} to {}", format_type(arrow_oid(from), None), format_type(arrow_oid(to), None)),
         )),
         _ => plain_cast(array, target),
     }
@@ -253,8 +239,7 @@ fn float_to_numeric(value: f64, single: bool, precision: u8, scale: i8) -> Resul
 macro_rules! parse_each {
     ($array:expr, $collect:ty, $parse:expr) => {{
         let parse = $parse;
-        let out: $collect =
-            $array.iter().map(|text| text.map(&parse).transpose()).collect::<Result<_, SqlError>>()?;
+        let out: $collect = $array.iter().map(|text| text.map(&parse).transpose()).collect::<Result<_, SqlError>>()?;
         Arc::new(out) as ArrayRef
     }};
 }
@@ -335,12 +320,7 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
             let mut lists = Vec::with_capacity(texts.len());
             let list_oid = if ty == oid::TEXT || ty == 0 { arrow_oid(target) } else { ty };
             for text in texts {
-                let scalar = decode::decode_param(
-                    list_oid,
-                    crate::wire::Format::Text,
-                    text.map(str::as_bytes),
-                    zone,
-                )?;
+                let scalar = decode::decode_param(list_oid, crate::wire::Format::Text, text.map(str::as_bytes), zone)?;
                 lists.push(scalar);
             }
             if lists.is_empty() {
@@ -359,8 +339,8 @@ fn to_text(array: &ArrayRef, target: &DataType, zone: &Zone) -> Result<ArrayRef,
     let fields = Fields::from(vec![field]);
     let style = crate::pg::encode::TextStyle { zone: *zone, names: None };
     let encoder = crate::pg::encode::RowEncoder::new(&fields, &[], &style)?;
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![array.clone()])
-        .map_err(|error| from_arrow(&error))?;
+    let batch =
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![array.clone()]).map_err(|error| from_arrow(&error))?;
     let cells = encoder.cells(&batch)?;
     let cell = &cells[0];
     let boolean = array.data_type() == &DataType::Boolean;
@@ -399,8 +379,14 @@ mod tests {
         let decimals = Decimal128Array::from(vec![150, 250, -170]).with_precision_and_scale(5, 2).expect("type");
         let out = assign(decimals, ColumnType::Int2).expect("cast");
         assert_eq!(out.as_primitive::<Int16Type>().values(), &[2, 3, -2]);
-        assert_eq!(assign(Float64Array::from(vec![3e9]), ColumnType::Int4).unwrap_err().message, "integer out of range");
-        assert_eq!(assign(Int64Array::from(vec![40_000]), ColumnType::Int2).unwrap_err().message, "smallint out of range");
+        assert_eq!(
+            assign(Float64Array::from(vec![3e9]), ColumnType::Int4).unwrap_err().message,
+            "integer out of range"
+        );
+        assert_eq!(
+            assign(Int64Array::from(vec![40_000]), ColumnType::Int2).unwrap_err().message,
+            "smallint out of range"
+        );
         let numeric = ColumnType::Numeric { precision: 5, scale: 2 };
         let out = assign(Float64Array::from(vec![1.005, 0.1]), numeric).expect("cast");
         assert_eq!(out.as_primitive::<Decimal128Type>().values(), &[101, 10]);
@@ -412,7 +398,8 @@ mod tests {
         let out = assign(StringArray::from(vec![Some(" 12 "), None]), ColumnType::Int4).expect("cast");
         assert_eq!(out.as_primitive::<Int32Type>().value(0), 12);
         assert!(out.is_null(1));
-        let out = assign(StringArray::from(vec!["A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"]), ColumnType::Uuid).expect("cast");
+        let out =
+            assign(StringArray::from(vec!["A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"]), ColumnType::Uuid).expect("cast");
         assert_eq!(out.as_string_view().value(0), "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11");
         assert_eq!(assign(StringArray::from(vec!["x"]), ColumnType::Json).unwrap_err().sqlstate, "22P02");
     }

@@ -46,11 +46,9 @@ impl ColumnBuilder {
                 let ty = crate::pg::types::arrow_type(ty);
                 Inner::Numeric(Decimal128Builder::with_capacity(capacity).with_data_type(ty))
             }
-            ColumnType::Text
-            | ColumnType::Varchar(_)
-            | ColumnType::Char(_)
-            | ColumnType::Json
-            | ColumnType::Uuid => Inner::Text(StringViewBuilder::with_capacity(capacity)),
+            ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Json | ColumnType::Uuid => {
+                Inner::Text(StringViewBuilder::with_capacity(capacity))
+            }
             ColumnType::Bytes => Inner::Bytes(BinaryViewBuilder::with_capacity(capacity)),
             ColumnType::Date => Inner::Date(Date32Builder::with_capacity(capacity)),
             ColumnType::Time => Inner::Time(Time64MicrosecondBuilder::with_capacity(capacity)),

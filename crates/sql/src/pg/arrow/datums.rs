@@ -64,12 +64,8 @@ impl<'a> DatumColumn<'a> {
             ColumnType::Bytes => Kind::Bytes(array.as_binary_view()),
             ColumnType::Date => Kind::Date(array.as_primitive::<Date32Type>().values()),
             ColumnType::Time => Kind::Time(array.as_primitive::<Time64MicrosecondType>().values()),
-            ColumnType::Timestamp => {
-                Kind::Timestamp(array.as_primitive::<TimestampMicrosecondType>().values())
-            }
-            ColumnType::TimestampTz => {
-                Kind::TimestampTz(array.as_primitive::<TimestampMicrosecondType>().values())
-            }
+            ColumnType::Timestamp => Kind::Timestamp(array.as_primitive::<TimestampMicrosecondType>().values()),
+            ColumnType::TimestampTz => Kind::TimestampTz(array.as_primitive::<TimestampMicrosecondType>().values()),
         };
         Ok(Self { array, kind })
     }
@@ -151,8 +147,9 @@ pub fn datum_of_scalar(value: &ScalarValue, ty: &ColumnType, zone: &Zone) -> Res
 /// `XX000` for a large value that was not fetched.
 pub fn scalar_of_datum(datum: DatumRef<'_>, ty: &ColumnType) -> Result<ScalarValue, SqlError> {
     Ok(match datum {
-        DatumRef::Null => ScalarValue::try_from(&arrow_type(ty))
-            .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?,
+        DatumRef::Null => {
+            ScalarValue::try_from(&arrow_type(ty)).map_err(|error| crate::pg::errors::from_datafusion(error, ""))?
+        }
         DatumRef::Bool(v) => ScalarValue::Boolean(Some(v)),
         DatumRef::Int2(v) => ScalarValue::Int16(Some(v)),
         DatumRef::Int4(v) => ScalarValue::Int32(Some(v)),
@@ -170,9 +167,7 @@ pub fn scalar_of_datum(datum: DatumRef<'_>, ty: &ColumnType) -> Result<ScalarVal
         DatumRef::Date(v) => ScalarValue::Date32(Some(days_from_engine(v))),
         DatumRef::Time(v) => ScalarValue::Time64Microsecond(Some(v)),
         DatumRef::Timestamp(v) => ScalarValue::TimestampMicrosecond(Some(us_from_engine(v)), None),
-        DatumRef::TimestampTz(v) => {
-            ScalarValue::TimestampMicrosecond(Some(us_from_engine(v)), Some(Arc::from(UTC)))
-        }
+        DatumRef::TimestampTz(v) => ScalarValue::TimestampMicrosecond(Some(us_from_engine(v)), Some(Arc::from(UTC))),
         DatumRef::Uuid(v) => ScalarValue::Utf8View(Some(uuid_text(&v))),
         DatumRef::External(_) => return Err(SqlError::internal("a large value was not fetched")),
     })

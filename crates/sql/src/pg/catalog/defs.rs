@@ -89,14 +89,7 @@ fn parse(line: &'static str) -> Option<SystemRelation> {
         fields.push(field);
         columns.push(SystemColumn { name: column, oid: ty, not_null });
     }
-    Some(SystemRelation {
-        schema_name,
-        name,
-        oid: relation_oid,
-        kind,
-        columns,
-        schema: Arc::new(Schema::new(fields)),
-    })
+    Some(SystemRelation { schema_name, name, oid: relation_oid, kind, columns, schema: Arc::new(Schema::new(fields)) })
 }
 
 /// Names as `pg_type` has them: there `char` is the one-byte type.

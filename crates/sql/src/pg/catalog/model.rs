@@ -40,9 +40,8 @@ pub fn schema_oid(name: &str) -> u32 {
         "pg_toast" => 99,
         other => {
             // FNV-1a, kept away from the other ranges
-            let hash = other
-                .bytes()
-                .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+            let hash =
+                other.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
             0x6000_0000 | (hash & 0x00ff_ffff)
         }
     }

@@ -136,9 +136,9 @@ macro_rules! ints {
 
 fn array(ty: &DataType, values: &[V]) -> Result<ArrayRef, SqlError> {
     Ok(match ty {
-        DataType::Boolean => Arc::new(
-            values.iter().map(|v| if let V::Bool(v) = v { Some(*v) } else { None }).collect::<BooleanArray>(),
-        ),
+        DataType::Boolean => {
+            Arc::new(values.iter().map(|v| if let V::Bool(v) = v { Some(*v) } else { None }).collect::<BooleanArray>())
+        }
         DataType::Int16 => ints!(values, Int16Array, i16),
         DataType::Int32 => ints!(values, Int32Array, i32),
         DataType::Int64 => ints!(values, Int64Array, i64),

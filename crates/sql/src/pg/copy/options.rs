@@ -171,10 +171,7 @@ impl Given {
             return invalid("COPY null representation cannot use newline or carriage return");
         }
         if !csv && (out.delimiter.is_ascii_alphanumeric() || matches!(out.delimiter, b'\\' | b'.')) {
-            return Err(SqlError::new(
-                "22023",
-                format!("COPY delimiter cannot be \"{}\"", char::from(out.delimiter)),
-            ));
+            return Err(SqlError::new("22023", format!("COPY delimiter cannot be \"{}\"", char::from(out.delimiter))));
         }
         if csv && out.delimiter == out.quote {
             return invalid("COPY delimiter and quote must be different");

@@ -325,9 +325,7 @@ impl CopyReader {
             return Err(self.fail(SqlError::new("22P04", "extra data after last expected column"), None));
         }
         if let Some(missing) = self.columns.get(self.fields.len()) {
-            return Err(
-                self.fail(SqlError::new("22P04", format!("missing data for column \"{missing}\"")), None)
-            );
+            return Err(self.fail(SqlError::new("22P04", format!("missing data for column \"{missing}\"")), None));
         }
         Ok(())
     }
@@ -361,9 +359,7 @@ impl CopyReader {
         for ((at, ty), scratch) in types.iter().enumerate().zip(scratch.iter_mut()) {
             out.push(match self.field(at)? {
                 None => DatumRef::Null,
-                Some(text) => {
-                    parse_datum(ty, text, zone, scratch).map_err(|error| self.fail(error, Some(at)))?
-                }
+                Some(text) => parse_datum(ty, text, zone, scratch).map_err(|error| self.fail(error, Some(at)))?,
             });
         }
         Ok(out)
@@ -460,7 +456,12 @@ mod tests {
     use super::*;
 
     /// Reads `data` in pieces of `size` bytes.
-    fn read(options: &CopyOptions, columns: usize, data: &[u8], size: usize) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+    fn read(
+        options: &CopyOptions,
+        columns: usize,
+        data: &[u8],
+        size: usize,
+    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
         let names = (0..columns).map(|at| format!("c{at}")).collect();
         let mut reader = CopyReader::new(options.clone(), "t", names);
         let mut out = Vec::new();

@@ -72,18 +72,12 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
             let us = i64::from_be_bytes(fixed(&raw[..8], ty)?);
             let days = i32::from_be_bytes(fixed(&raw[8..12], ty)?);
             let months = i32::from_be_bytes(fixed(&raw[12..], ty)?);
-            let nanos = us
-                .checked_mul(1000)
-                .ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
+            let nanos = us.checked_mul(1000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
             ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(months, days, nanos)))
         }
-        oid::OID
-        | oid::XID
-        | oid::CID
-        | oid::REGCLASS
-        | oid::REGTYPE
-        | oid::REGNAMESPACE
-        | oid::REGROLE => ScalarValue::UInt32(Some(u32::from_be_bytes(fixed(bytes, ty)?))),
+        oid::OID | oid::XID | oid::CID | oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE => {
+            ScalarValue::UInt32(Some(u32::from_be_bytes(fixed(bytes, ty)?)))
+        }
         0 => ScalarValue::Utf8View(Some(utf8(bytes)?.to_owned())),
         _ => return array(ty, bytes),
     })
@@ -208,7 +202,8 @@ mod tests {
 
     #[test]
     fn numerics_round_trip() {
-        for (value, scale) in [(0i128, 0), (150, 2), (-1, 0), (123_456_789, 4), (1, 10), (-99_999_999, 3), (10_000, 0)] {
+        for (value, scale) in [(0i128, 0), (150, 2), (-1, 0), (123_456_789, 4), (1, 10), (-99_999_999, 3), (10_000, 0)]
+        {
             let mut out = BytesMut::new();
             put_numeric_binary(&mut out, value, scale, false);
             let (got, got_scale) = numeric(&out).expect("numeric");
@@ -230,7 +225,8 @@ mod tests {
 
     #[test]
     fn arrays() {
-        let bytes = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 9, 255, 255, 255, 255];
+        let bytes =
+            [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 9, 255, 255, 255, 255];
         let ScalarValue::List(list) = decode_binary(oid::INT4_ARRAY, &bytes).expect("array") else { panic!("list") };
         assert_eq!(list.value(0).len(), 2);
     }

@@ -8,14 +8,14 @@
 mod array;
 mod binary;
 mod datetime;
+mod interval;
 mod numbers;
 mod param;
 
 pub use array::parse_array;
 pub use binary::decode_binary;
-pub use datetime::{
-    Interval, parse_date, parse_interval, parse_time, parse_timestamp, parse_timestamptz,
-};
+pub use datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
+pub use interval::{Interval, parse_interval};
 pub use numbers::{parse_bool, parse_float4, parse_float8, parse_int, parse_numeric, parse_oid, rescale};
 pub use param::{decode_datum, decode_param, infer_param, parse_datum, scalar_text};
 
@@ -36,10 +36,7 @@ pub fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
             let at = error.valid_up_to();
             let end = error.error_len().map_or(bytes.len(), |len| at + len).min(at + 4);
             let shown: Vec<String> = bytes[at..end].iter().map(|byte| format!("0x{byte:02x}")).collect();
-            Err(SqlError::new(
-                "22021",
-                format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
-            ))
+            Err(SqlError::new("22021", format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "))))
         }
     }
 }
@@ -55,7 +52,7 @@ pub fn parse_uuid(text: &str) -> Result<[u8; 16], SqlError> {
     let mut digits = 0usize;
     for byte in body.bytes() {
         if byte == b'-' {
-            if digits == 0 || digits % 4 != 0 || digits == 32 {
+            if digits == 0 || !digits.is_multiple_of(4) || digits == 32 {
                 return Err(bad());
             }
             continue;
@@ -79,10 +76,7 @@ pub fn parse_bytea(text: &str, out: &mut Vec<u8>) -> Result<(), SqlError> {
                 continue;
             }
             let Some(value) = char::from(byte).to_digit(16) else {
-                return Err(SqlError::new(
-                    "22023",
-                    format!("invalid hexadecimal digit: \"{}\"", char::from(byte)),
-                ));
+                return Err(SqlError::new("22023", format!("invalid hexadecimal digit: \"{}\"", char::from(byte))));
             };
             match high.take() {
                 None => high = Some(value as u8),
@@ -120,24 +114,26 @@ pub fn parse_bytea(text: &str, out: &mut Vec<u8>) -> Result<(), SqlError> {
 /// Checks that a text is JSON (RFC 8259), nested at most 512 deep.
 pub fn check_json(text: &str) -> Result<(), SqlError> {
     let mut parser = Json { bytes: text.as_bytes(), at: 0 };
-    parser.value(0).and_then(|()| {
-        parser.spaces();
-        if parser.at == parser.bytes.len() { Ok(()) } else { Err(()) }
-    })
-    .map_err(|()| {
-        let mut at = parser.at.min(text.len());
-        while !text.is_char_boundary(at) {
-            at -= 1;
-        }
-        let rest = &text[at..];
-        let token: String = rest.chars().take_while(|c| !c.is_whitespace()).take(40).collect();
-        let error = SqlError::new("22P02", "invalid input syntax for type json");
-        if token.is_empty() {
-            error.with_detail("The input string ended unexpectedly.")
-        } else {
-            error.with_detail(format!("Token \"{token}\" is invalid."))
-        }
-    })
+    parser
+        .value(0)
+        .and_then(|()| {
+            parser.spaces();
+            if parser.at == parser.bytes.len() { Ok(()) } else { Err(()) }
+        })
+        .map_err(|()| {
+            let mut at = parser.at.min(text.len());
+            while !text.is_char_boundary(at) {
+                at -= 1;
+            }
+            let rest = &text[at..];
+            let token: String = rest.chars().take_while(|c| !c.is_whitespace()).take(40).collect();
+            let error = SqlError::new("22P02", "invalid input syntax for type json");
+            if token.is_empty() {
+                error.with_detail("The input string ended unexpectedly.")
+            } else {
+                error.with_detail(format!("Token \"{token}\" is invalid."))
+            }
+        })
 }
 
 struct Json<'a> {

@@ -17,9 +17,8 @@ pub fn parse_int(text: &str, min: i64, max: i64, ty: &str) -> Result<i64, SqlErr
     let mut value: i64 = 0;
     for digit in digits {
         let digit = i64::from(digit - b'0');
-        let next = value.checked_mul(10).and_then(|v| {
-            if negative { v.checked_sub(digit) } else { v.checked_add(digit) }
-        });
+        let next =
+            value.checked_mul(10).and_then(|v| if negative { v.checked_sub(digit) } else { v.checked_add(digit) });
         match next {
             Some(v) => value = v,
             None => return Err(out_of_range(text, ty)),
@@ -132,9 +131,7 @@ pub fn parse_numeric(text: &str, precision: u8, scale: i8) -> Result<i128, SqlEr
         Some(at) => (&rest[..at], &rest[at + 1..]),
         None => (rest, &[][..]),
     };
-    if whole.is_empty() && fraction.is_empty()
-        || !whole.iter().chain(fraction).all(u8::is_ascii_digit)
-    {
+    if whole.is_empty() && fraction.is_empty() || !whole.iter().chain(fraction).all(u8::is_ascii_digit) {
         return Err(bad());
     }
     // value = digits * 10^(exponent - fraction digits); wanted: digits * 10^-scale
@@ -179,11 +176,7 @@ pub fn rescale(value: i128, from: i32, precision: u8, scale: i8) -> Result<i128,
     let out = if shift == 0 {
         Some(value)
     } else if shift > 0 {
-        if shift > 38 {
-            if value == 0 { Some(0) } else { None }
-        } else {
-            value.checked_mul(10i128.pow(shift as u32))
-        }
+        if shift > 38 { if value == 0 { Some(0) } else { None } } else { value.checked_mul(10i128.pow(shift as u32)) }
     } else if -shift > 38 {
         Some(0)
     } else {
@@ -222,9 +215,15 @@ mod tests {
         assert_eq!(int4("+7").expect("int"), 7);
         assert_eq!(int4("-2147483648").expect("int"), -2_147_483_648);
         let error = int4("abc").unwrap_err();
-        assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("22P02", "invalid input syntax for type integer: \"abc\""));
+        assert_eq!(
+            (error.sqlstate.as_str(), error.message.as_str()),
+            ("22P02", "invalid input syntax for type integer: \"abc\"")
+        );
         let error = int4("2147483648").unwrap_err();
-        assert_eq!((error.sqlstate.as_str(), error.message.as_str()), ("22003", "value \"2147483648\" is out of range for type integer"));
+        assert_eq!(
+            (error.sqlstate.as_str(), error.message.as_str()),
+            ("22003", "value \"2147483648\" is out of range for type integer")
+        );
         for bad in ["", "-", "1.5", "1 2", "١"] {
             assert_eq!(int4(bad).unwrap_err().sqlstate, "22P02", "{bad}");
         }

@@ -6,9 +6,10 @@ use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano};
 use datafusion::common::ScalarValue;
 use resurgam_engine::{ColumnType, Datum, DatumRef};
 
-use super::datetime::{parse_date, parse_interval, parse_time, parse_timestamp, parse_timestamptz};
+use super::datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
+use super::interval::parse_interval;
 use super::numbers::{parse_bool, parse_float4, parse_float8, parse_int, parse_numeric, parse_oid};
-use super::{binary, bad_text, check_json, parse_bytea, parse_uuid, utf8};
+use super::{bad_text, binary, check_json, parse_bytea, parse_uuid, utf8};
 use crate::pg::arrow::{datum_of_scalar, fit_text};
 use crate::pg::datetime::{Zone, days_to_engine, us_to_engine};
 use crate::pg::encode::{TextStyle, uuid_text};
@@ -47,12 +48,8 @@ pub fn infer_param(
 pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValue, SqlError> {
     Ok(match ty {
         oid::BOOL => ScalarValue::Boolean(Some(parse_bool(text)?)),
-        oid::INT2 => {
-            ScalarValue::Int16(Some(parse_int(text, i16::MIN.into(), i16::MAX.into(), "smallint")? as i16))
-        }
-        oid::INT4 => {
-            ScalarValue::Int32(Some(parse_int(text, i32::MIN.into(), i32::MAX.into(), "integer")? as i32))
-        }
+        oid::INT2 => ScalarValue::Int16(Some(parse_int(text, i16::MIN.into(), i16::MAX.into(), "smallint")? as i16)),
+        oid::INT4 => ScalarValue::Int32(Some(parse_int(text, i32::MIN.into(), i32::MAX.into(), "integer")? as i32)),
         oid::INT8 => ScalarValue::Int64(Some(parse_int(text, i64::MIN, i64::MAX, "bigint")?)),
         oid::FLOAT4 => ScalarValue::Float32(Some(parse_float4(text)?)),
         oid::FLOAT8 => ScalarValue::Float64(Some(parse_float8(text)?)),
@@ -80,16 +77,12 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
         }
         oid::INTERVAL => {
             let interval = parse_interval(text)?;
-            let nanos =
-                interval.us.checked_mul(1000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
-            ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(
-                interval.months,
-                interval.days,
-                nanos,
-            )))
+            let nanos = interval.us.checked_mul(1000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
+            ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(interval.months, interval.days, nanos)))
         }
-        oid::OID | oid::XID | oid::CID | oid::REGNAMESPACE | oid::REGROLE
-        | oid::REGCLASS => ScalarValue::UInt32(Some(parse_oid(text)?)),
+        oid::OID | oid::XID | oid::CID | oid::REGNAMESPACE | oid::REGROLE | oid::REGCLASS => {
+            ScalarValue::UInt32(Some(parse_oid(text)?))
+        }
         oid::REGTYPE => match parse_oid(text) {
             Ok(value) => ScalarValue::UInt32(Some(value)),
             Err(_) => match type_by_name(text) {
@@ -97,10 +90,18 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
                 None => return Err(SqlError::new("42704", format!("type \"{text}\" does not exist"))),
             },
         },
-        0 | oid::TEXT | oid::VARCHAR | oid::NAME | oid::CHAR | oid::UNKNOWN | oid::CSTRING | oid::INET
-        | oid::REGPROC | oid::REGPROCEDURE | oid::PG_NODE_TREE | oid::ACLITEM => {
-            ScalarValue::Utf8View(Some(text.to_owned()))
-        }
+        0
+        | oid::TEXT
+        | oid::VARCHAR
+        | oid::NAME
+        | oid::CHAR
+        | oid::UNKNOWN
+        | oid::CSTRING
+        | oid::INET
+        | oid::REGPROC
+        | oid::REGPROCEDURE
+        | oid::PG_NODE_TREE
+        | oid::ACLITEM => ScalarValue::Utf8View(Some(text.to_owned())),
         _ => return binary::text_array(ty, text, zone),
     })
 }
@@ -170,21 +171,13 @@ pub fn parse_datum<'a>(
 ) -> Result<DatumRef<'a>, SqlError> {
     Ok(match *ty {
         ColumnType::Bool => DatumRef::Bool(parse_bool(text)?),
-        ColumnType::Int2 => {
-            DatumRef::Int2(parse_int(text, i16::MIN.into(), i16::MAX.into(), "smallint")? as i16)
-        }
-        ColumnType::Int4 => {
-            DatumRef::Int4(parse_int(text, i32::MIN.into(), i32::MAX.into(), "integer")? as i32)
-        }
+        ColumnType::Int2 => DatumRef::Int2(parse_int(text, i16::MIN.into(), i16::MAX.into(), "smallint")? as i16),
+        ColumnType::Int4 => DatumRef::Int4(parse_int(text, i32::MIN.into(), i32::MAX.into(), "integer")? as i32),
         ColumnType::Int8 => DatumRef::Int8(parse_int(text, i64::MIN, i64::MAX, "bigint")?),
         ColumnType::Float4 => DatumRef::Float4(parse_float4(text)?),
         ColumnType::Float8 => DatumRef::Float8(parse_float8(text)?),
-        ColumnType::Numeric { precision, scale } => {
-            DatumRef::Numeric(parse_numeric(text, precision, scale as i8)?)
-        }
-        ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
-            DatumRef::Text(fit_text(text, ty, false)?)
-        }
+        ColumnType::Numeric { precision, scale } => DatumRef::Numeric(parse_numeric(text, precision, scale)?),
+        ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => DatumRef::Text(fit_text(text, ty, false)?),
         ColumnType::Json => {
             check_json(text)?;
             DatumRef::Text(text)
@@ -252,11 +245,7 @@ mod tests {
             (oid::TEXT_ARRAY, "{a,\"b c\"}"),
         ] {
             let scalar = text(ty, value).unwrap_or_else(|e| panic!("{value}: {e}"));
-            assert_eq!(
-                scalar_text(&scalar, &TextStyle::default()).expect("text").as_deref(),
-                Some(value),
-                "{ty}"
-            );
+            assert_eq!(scalar_text(&scalar, &TextStyle::default()).expect("text").as_deref(), Some(value), "{ty}");
         }
     }
 
@@ -282,14 +271,8 @@ mod tests {
             parse_datum(&ColumnType::Varchar(3), "abc  ", &zone, &mut scratch).expect("fits"),
             DatumRef::Text("abc")
         );
-        assert_eq!(
-            parse_datum(&ColumnType::Varchar(3), "abcd", &zone, &mut scratch).unwrap_err().sqlstate,
-            "22001"
-        );
-        assert_eq!(
-            parse_datum(&ColumnType::Date, "2000-01-01", &zone, &mut scratch).expect("date"),
-            DatumRef::Date(0)
-        );
+        assert_eq!(parse_datum(&ColumnType::Varchar(3), "abcd", &zone, &mut scratch).unwrap_err().sqlstate, "22001");
+        assert_eq!(parse_datum(&ColumnType::Date, "2000-01-01", &zone, &mut scratch).expect("date"), DatumRef::Date(0));
         assert_eq!(
             decode_datum(&ColumnType::Int4, oid::INT4, Format::Binary, Some(&[0, 0, 0, 5]), &zone).expect("int"),
             Datum::Int4(5)

@@ -36,8 +36,7 @@ impl<'a> ListCells<'a> {
             DataType::FixedSizeList(field, width) => {
                 let list = array.as_fixed_size_list();
                 let width = (*width).max(0) as usize;
-                let ranges =
-                    (0..list.len()).map(|row| (row * width, (row + 1) * width)).collect::<Vec<_>>();
+                let ranges = (0..list.len()).map(|row| (row * width, (row + 1) * width)).collect::<Vec<_>>();
                 (ranges, list.values(), field)
             }
             other => return Err(SqlError::internal(format!("{other} is not a list"))),
@@ -96,9 +95,7 @@ pub(super) fn put_list_text(list: &ListCells<'_>, row: usize, out: &mut BytesMut
 fn needs_quotes(text: &[u8]) -> bool {
     text.is_empty()
         || text.eq_ignore_ascii_case(b"null")
-        || text
-            .iter()
-            .any(|b| matches!(b, b'{' | b'}' | b',' | b'"' | b'\\') || b.is_ascii_whitespace() || *b == 0x0b)
+        || text.iter().any(|b| matches!(b, b'{' | b'}' | b',' | b'"' | b'\\') || b.is_ascii_whitespace() || *b == 0x0b)
 }
 
 /// One dimension (nested lists are sent as text elements would be: not supported).

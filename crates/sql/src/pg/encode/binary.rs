@@ -12,7 +12,7 @@ pub fn put_numeric_binary(out: &mut BytesMut, unscaled: i128, scale: i32, trim: 
         scale += 1;
     }
     if trim {
-        while scale > 0 && value % 10 == 0 {
+        while scale > 0 && value.is_multiple_of(10) {
             value /= 10;
             scale -= 1;
         }

@@ -46,7 +46,11 @@ pub(super) enum Data<'a> {
     UInt64(&'a UInt64Array),
     Float32(&'a Float32Array),
     Float64(&'a Float64Array),
-    Decimal { array: &'a Decimal128Array, scale: i32, trim: bool },
+    Decimal {
+        array: &'a Decimal128Array,
+        scale: i32,
+        trim: bool,
+    },
     Text(&'a StringArray, TextKind),
     LargeText(&'a LargeStringArray, TextKind),
     TextView(&'a StringViewArray, TextKind),
@@ -156,15 +160,11 @@ impl<'a> Cell<'a> {
             DataType::Time32(TimeUnit::Second) => {
                 Data::Time32(down::<Time32SecondArray>(array)?.values(), Unit::Times(1_000_000))
             }
-            DataType::Time32(_) => {
-                Data::Time32(down::<Time32MillisecondArray>(array)?.values(), Unit::Times(1000))
-            }
+            DataType::Time32(_) => Data::Time32(down::<Time32MillisecondArray>(array)?.values(), Unit::Times(1000)),
             DataType::Time64(TimeUnit::Nanosecond) => {
                 Data::Time64(down::<Time64NanosecondArray>(array)?.values(), Unit::Over(1000))
             }
-            DataType::Time64(_) => {
-                Data::Time64(down::<Time64MicrosecondArray>(array)?.values(), Unit::Times(1))
-            }
+            DataType::Time64(_) => Data::Time64(down::<Time64MicrosecondArray>(array)?.values(), Unit::Times(1)),
             DataType::Timestamp(unit, zone) => {
                 let values: &[i64] = match unit {
                     TimeUnit::Second => down::<TimestampSecondArray>(array)?.values(),
@@ -193,13 +193,11 @@ impl<'a> Cell<'a> {
                 Data::List(ListCells::new(array, look)?)
             }
             DataType::Dictionary(..) => {
-                let dictionary = array
-                    .as_any_dictionary_opt()
-                    .ok_or_else(|| SqlError::internal("dictionary array is not one"))?;
+                let dictionary =
+                    array.as_any_dictionary_opt().ok_or_else(|| SqlError::internal("dictionary array is not one"))?;
                 let normalized = dictionary.normalized_keys();
-                let keys = (0..array.len())
-                    .map(|row| (!dictionary.keys().is_null(row)).then(|| normalized[row]))
-                    .collect();
+                let keys =
+                    (0..array.len()).map(|row| (!dictionary.keys().is_null(row)).then(|| normalized[row])).collect();
                 Data::Dictionary(keys, Box::new(Cell::new(dictionary.values().as_ref(), look)?))
             }
             _ => {

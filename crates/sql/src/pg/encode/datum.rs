@@ -54,12 +54,7 @@ fn text_kind(ty: &ColumnType) -> TextKind {
 }
 
 /// Appends the text of a datum that is not null.
-pub fn put_datum_text(
-    datum: DatumRef<'_>,
-    ty: &ColumnType,
-    zone: &Zone,
-    out: &mut BytesMut,
-) -> Result<(), SqlError> {
+pub fn put_datum_text(datum: DatumRef<'_>, ty: &ColumnType, zone: &Zone, out: &mut BytesMut) -> Result<(), SqlError> {
     match datum {
         DatumRef::Null => {}
         DatumRef::Bool(value) => out.put_u8(if value { b't' } else { b'f' }),

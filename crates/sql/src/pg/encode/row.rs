@@ -103,8 +103,8 @@ fn put_cell(cell: &Cell<'_>, row: usize, format: Format, out: &mut BytesMut) -> 
         Format::Text => cell.put_text(row, out)?,
         Format::Binary => cell.put_binary(row, out)?,
     }
-    let length = i32::try_from(out.len() - at - 4)
-        .map_err(|_| SqlError::new("54000", "field is too large for the protocol"))?;
+    let length =
+        i32::try_from(out.len() - at - 4).map_err(|_| SqlError::new("54000", "field is too large for the protocol"))?;
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
     Ok(())
 }
@@ -196,7 +196,8 @@ mod tests {
     #[test]
     fn text_rows() {
         let got = rows(&batch(), Format::Text);
-        let text = |at: usize, column: usize| got[at][column].as_deref().map(|b| String::from_utf8_lossy(b).into_owned());
+        let text =
+            |at: usize, column: usize| got[at][column].as_deref().map(|b| String::from_utf8_lossy(b).into_owned());
         assert_eq!(text(0, 0).as_deref(), Some("-7"));
         assert_eq!(text(1, 0), None);
         assert_eq!(text(0, 1).as_deref(), Some("ä  "));
@@ -210,7 +211,10 @@ mod tests {
         assert_eq!(got[0][0].as_deref(), Some(&(-7i32).to_be_bytes()[..]));
         assert_eq!(got[0][3].as_ref().map(Vec::len), Some(16));
         let list = got[0][2].as_deref().expect("list");
-        assert_eq!(list, [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 255, 255, 255, 255]);
+        assert_eq!(
+            list,
+            [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, 255, 255, 255, 255]
+        );
         assert_eq!(got[1][2].as_deref(), Some(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 23][..]));
     }
 

@@ -282,11 +282,11 @@ pub fn put_timestamptz(out: &mut BytesMut, us: i64, zone: &Zone) {
             out.put_u8(if offset < 0 { b'-' } else { b'+' });
             let offset = offset.unsigned_abs();
             put_2(out, offset / 3600);
-            if offset % 3600 != 0 {
+            if !offset.is_multiple_of(3600) {
                 out.put_u8(b':');
                 put_2(out, offset / 60 % 60);
             }
-            if offset % 60 != 0 {
+            if !offset.is_multiple_of(60) {
                 out.put_u8(b':');
                 put_2(out, offset % 60);
             }

@@ -20,10 +20,7 @@ pub(super) fn plan(message: &str, sql: &str) -> SqlError {
         return SqlError::new("3F000", format!("schema \"{}\" does not exist", name.trim()));
     }
     if let Some(name) = between(message, "failed to resolve catalog: ", "") {
-        return SqlError::unsupported(format!(
-            "cross-database references are not implemented: \"{}\"",
-            name.trim()
-        ));
+        return SqlError::unsupported(format!("cross-database references are not implemented: \"{}\"", name.trim()));
     }
     if let Some(name) = between(message, "There is no window function named ", "") {
         return undefined_function(name.trim(), sql);
@@ -37,18 +34,19 @@ pub(super) fn plan(message: &str, sql: &str) -> SqlError {
     if message.contains("could not be resolved from available columns")
         || message.contains("must appear in the GROUP BY clause")
     {
-        let mut out = SqlError::new(
-            "42803",
-            "column must appear in the GROUP BY clause or be used in an aggregate function",
-        );
-        if let Some(column) = between(message, "Column in SELECT must be in GROUP BY or an aggregate function: While expanding wildcard, column \"", "\"")
-            .or_else(|| between(message, "column \"", "\""))
-            .or_else(|| between(message, "Expression ", " could not be resolved"))
+        let mut out =
+            SqlError::new("42803", "column must appear in the GROUP BY clause or be used in an aggregate function");
+        if let Some(column) = between(
+            message,
+            "Column in SELECT must be in GROUP BY or an aggregate function: While expanding wildcard, column \"",
+            "\"",
+        )
+        .or_else(|| between(message, "column \"", "\""))
+        .or_else(|| between(message, "Expression ", " could not be resolved"))
         {
             let column = column.trim_matches('"');
-            out.message = format!(
-                "column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function"
-            );
+            out.message =
+                format!("column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function");
             out.position = find_identifier(sql, column.rsplit('.').next().unwrap_or(column));
         }
         return out;
@@ -93,6 +91,25 @@ pub(super) fn plan(message: &str, sql: &str) -> SqlError {
     {
         return operator_missing(message);
     }
+    if message.contains("Cannot create filter with non-boolean predicate") {
+        let ty = message.rsplit(" returning ").next().unwrap_or("").trim();
+        return SqlError::new("42804", format!("argument of WHERE must be type boolean, not type {}", pg_name(ty)));
+    }
+    if message.contains("LIMIT must be >= 0") {
+        return SqlError::new("2201W", "LIMIT must not be negative");
+    }
+    if message.contains("OFFSET must be >=") {
+        return SqlError::new("2201X", "OFFSET must not be negative");
+    }
+    if let Some(name) = between(message, "Function '", "' failed to match any signature") {
+        let ty = between(message, "but received ", " ").map(|ty| match ty.trim_end_matches(['.', ',']) {
+            "String" => "text",
+            other => pg_name(other),
+        });
+        let mut out = undefined_function(name, sql);
+        out.message = format!("function {name}({}) does not exist", ty.unwrap_or("unknown"));
+        return out;
+    }
     if message.contains("Failed to coerce arguments")
         || message.contains("No function matches the given name and argument types")
         || message.contains("does not support zero arguments")
@@ -101,16 +118,16 @@ pub(super) fn plan(message: &str, sql: &str) -> SqlError {
         let name = between(message, "function '", "'")
             .or_else(|| between(message, "for a call to '", "'"))
             .or_else(|| between(message, "types '", "'"));
-        let mut out = SqlError::new("42883", first_line(message))
-            .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.");
+        let mut out = SqlError::new("42883", first_line(message)).with_hint(
+            "No function matches the given name and argument types. You might need to add explicit type casts.",
+        );
         if let Some(name) = name {
             let name = name.split('(').next().unwrap_or(name);
             out.position = find_identifier(sql, name);
         }
         return out;
     }
-    if message.contains("not supported") || message.contains("Unsupported") || message.contains("not implemented")
-    {
+    if message.contains("not supported") || message.contains("Unsupported") || message.contains("not implemented") {
         return SqlError::unsupported(first_line(message));
     }
     if let Some(out) = value_error(message) {
@@ -125,7 +142,12 @@ pub(super) fn not_implemented(message: &str, sql: &str) -> SqlError {
         return SqlError::new("42704", format!("type \"{}\" does not exist", name.to_ascii_lowercase()));
     }
     let mut out = SqlError::unsupported(first_line(message));
-    if message.contains("correlated") || message.contains("OuterReferenceColumn") {
+    if message.contains("correlated")
+        || message.contains("OuterReferenceColumn")
+        || message.contains("does not support logical expression ScalarSubquery")
+        || message.contains("does not support logical expression Exists")
+        || message.contains("does not support logical expression InSubquery")
+    {
         out.message = "this kind of correlated subquery is not supported".to_owned();
         out.detail = Some(first_line(message));
     }
@@ -149,7 +171,17 @@ pub(super) fn execution(message: &str, sql: &str) -> SqlError {
         return cardinality();
     }
     if lower.contains("regular expression") || lower.contains("regex parse error") {
-        return SqlError::new("2201B", format!("invalid regular expression: {}", first_line(message)));
+        return regex(message);
+    }
+    if lower.contains("square root of a negative number") {
+        return SqlError::new("2201F", "cannot take square root of a negative number");
+    }
+    if lower.contains("logarithm of") {
+        let zero = lower.contains("zero");
+        return SqlError::new(
+            "2201E",
+            format!("cannot take logarithm of {}", if zero { "zero" } else { "a negative number" }),
+        );
     }
     if lower.contains("cancel") {
         return SqlError::new("57014", "canceling statement due to user request");
@@ -177,6 +209,12 @@ pub(super) fn internal(message: &str, _sql: &str) -> SqlError {
 /// `21000`: a scalar subquery gave more than one row.
 pub fn cardinality() -> SqlError {
     SqlError::new("21000", "more than one row returned by a subquery used as an expression")
+}
+
+/// `2201B`: what the regular expression parser said last.
+pub(super) fn regex(message: &str) -> SqlError {
+    let why = message.rsplit("error: ").next().unwrap_or(message).lines().next().unwrap_or(message);
+    SqlError::new("2201B", format!("invalid regular expression: {}", why.trim()))
 }
 
 /// Failed casts.
@@ -312,17 +350,15 @@ fn undefined_table(full: &str, sql: &str) -> SqlError {
 
 fn undefined_function(name: &str, sql: &str) -> SqlError {
     let name = name.trim_matches(|c: char| matches!(c, '"' | '\''));
-    let mut out = SqlError::new("42883", format!("function {name} does not exist")).with_hint(
-        "No function matches the given name and argument types. You might need to add explicit type casts.",
-    );
+    let mut out = SqlError::new("42883", format!("function {name} does not exist"))
+        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.");
     out.position = find_identifier(sql, name);
     out
 }
 
 fn operator_missing(message: &str) -> SqlError {
-    let mut out = SqlError::new("42883", first_line(message)).with_hint(
-        "No operator matches the given name and argument types. You might need to add explicit type casts.",
-    );
+    let mut out = SqlError::new("42883", first_line(message))
+        .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.");
     // Cannot coerce arithmetic expression Utf8 + Int64 to valid types
     let body = between(message, "Cannot coerce arithmetic expression ", " to valid types")
         .or_else(|| between(message, "Cannot infer common argument type for comparison operation ", ""))
@@ -330,8 +366,7 @@ fn operator_missing(message: &str) -> SqlError {
     if let Some(body) = body {
         let words: Vec<&str> = body.split_whitespace().collect();
         if let [left, operator, right] = words.as_slice() {
-            out.message =
-                format!("operator does not exist: {} {operator} {}", pg_name(left), pg_name(right));
+            out.message = format!("operator does not exist: {} {operator} {}", pg_name(left), pg_name(right));
         }
     }
     out

@@ -105,7 +105,11 @@ fn external(error: &(dyn std::error::Error + Send + Sync + 'static), sql: &str) 
         }
         source = inner.source();
     }
-    SqlError::internal(error.to_string())
+    let message = error.to_string();
+    if message.contains("regex parse error") {
+        return messages::regex(&message);
+    }
+    SqlError::internal(message)
 }
 
 /// The error for one of Arrow's.
@@ -124,12 +128,8 @@ fn arrow_error(error: &ArrowError, sql: &str) -> SqlError {
             messages::execution(message, sql)
         }
         ArrowError::NotYetImplemented(message) => SqlError::unsupported(message.clone()),
-        ArrowError::MemoryError(message) => {
-            SqlError::new("53200", "out of memory").with_detail(message.clone())
-        }
-        ArrowError::OffsetOverflowError(_) => {
-            SqlError::new("54000", "result is too large for one batch")
-        }
+        ArrowError::MemoryError(message) => SqlError::new("53200", "out of memory").with_detail(message.clone()),
+        ArrowError::OffsetOverflowError(_) => SqlError::new("54000", "result is too large for one batch"),
         ArrowError::IoError(message, _) => SqlError::new("58030", message.clone()),
         other => SqlError::internal(other.to_string()),
     }
@@ -141,24 +141,15 @@ fn schema_error(error: &SchemaError, sql: &str) -> SqlError {
             let mut out = match &field.relation {
                 Some(relation) => {
                     let table = relation.table();
-                    let known = valid_fields
-                        .iter()
-                        .any(|valid| valid.relation.as_ref().is_some_and(|r| r.table() == table));
+                    let known =
+                        valid_fields.iter().any(|valid| valid.relation.as_ref().is_some_and(|r| r.table() == table));
                     if known || valid_fields.is_empty() {
-                        SqlError::new(
-                            "42703",
-                            format!("column {}.{} does not exist", table, field.name),
-                        )
+                        SqlError::new("42703", format!("column {}.{} does not exist", table, field.name))
                     } else {
-                        SqlError::new(
-                            "42P01",
-                            format!("missing FROM-clause entry for table \"{table}\""),
-                        )
+                        SqlError::new("42P01", format!("missing FROM-clause entry for table \"{table}\""))
                     }
                 }
-                None => {
-                    SqlError::new("42703", format!("column \"{}\" does not exist", field.name))
-                }
+                None => SqlError::new("42703", format!("column \"{}\" does not exist", field.name)),
             };
             out.position = match &field.spans.first() {
                 Some(span) => character_position(sql, span.start.line, span.start.column),
@@ -170,8 +161,7 @@ fn schema_error(error: &SchemaError, sql: &str) -> SqlError {
             out
         }
         SchemaError::AmbiguousReference { field } => {
-            let mut out =
-                SqlError::new("42702", format!("column reference \"{}\" is ambiguous", field.name));
+            let mut out = SqlError::new("42702", format!("column reference \"{}\" is ambiguous", field.name));
             out.position = match &field.spans.first() {
                 Some(span) => character_position(sql, span.start.line, span.start.column),
                 None => find_identifier(sql, &field.name),
@@ -180,10 +170,8 @@ fn schema_error(error: &SchemaError, sql: &str) -> SqlError {
         }
         SchemaError::DuplicateQualifiedField { qualifier, name } => {
             // two tables under one name in FROM, or one column twice in a derived table
-            let mut out = SqlError::new(
-                "42712",
-                format!("table name \"{}\" specified more than once", qualifier.table()),
-            );
+            let mut out =
+                SqlError::new("42712", format!("table name \"{}\" specified more than once", qualifier.table()));
             out.detail = Some(format!("Column \"{name}\" would exist twice."));
             out
         }
@@ -201,8 +189,7 @@ mod tests {
 
     #[test]
     fn own_errors_come_back_unchanged() {
-        let inner = SqlError::new("22P02", "invalid input syntax for type integer: \"abc\"")
-            .with_detail("d");
+        let inner = SqlError::new("22P02", "invalid input syntax for type integer: \"abc\"").with_detail("d");
         let wrapped = DataFusionError::Context(
             "outer".into(),
             Box::new(DataFusionError::ArrowError(
@@ -223,10 +210,7 @@ mod tests {
     #[test]
     fn missing_column() {
         let error = DataFusionError::SchemaError(
-            Box::new(SchemaError::FieldNotFound {
-                field: Box::new(Column::from_name("nope")),
-                valid_fields: vec![],
-            }),
+            Box::new(SchemaError::FieldNotFound { field: Box::new(Column::from_name("nope")), valid_fields: vec![] }),
             Box::new(None),
         );
         let out = from_datafusion(error, "SELECT 'nope', nope FROM t");

@@ -30,19 +30,13 @@ fn classify(text: &str, sql: &str, position: Option<u32>) -> SqlError {
         return SqlError::syntax(format!("unterminated quoted string at or near \"{}\"", rest(sql, position)));
     }
     if lower.contains("unterminated dollar") {
-        return SqlError::syntax(format!(
-            "unterminated dollar-quoted string at or near \"{}\"",
-            rest(sql, position)
-        ));
+        return SqlError::syntax(format!("unterminated dollar-quoted string at or near \"{}\"", rest(sql, position)));
     }
     if lower.contains("multi-line comment") || lower.contains("unexpected eof while in") {
         return SqlError::syntax(format!("unterminated /* comment at or near \"{}\"", rest(sql, position)));
     }
     if lower.contains("expected close delimiter '\"'") {
-        return SqlError::syntax(format!(
-            "unterminated quoted identifier at or near \"{}\"",
-            rest(sql, position)
-        ));
+        return SqlError::syntax(format!("unterminated quoted identifier at or near \"{}\"", rest(sql, position)));
     }
     if let Some(found) = text.rsplit_once("found: ").map(|(_, found)| found.trim()) {
         if found == "EOF" {
@@ -64,8 +58,7 @@ fn classify(text: &str, sql: &str, position: Option<u32>) -> SqlError {
 fn split_place(message: &str) -> (&str, Option<(u64, u64)>) {
     let Some(at) = message.rfind(" at Line: ") else { return (message, None) };
     let tail = &message[at + " at Line: ".len()..];
-    let mut numbers =
-        tail.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty()).map(str::parse::<u64>);
+    let mut numbers = tail.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty()).map(str::parse::<u64>);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(line)), Some(Ok(column))) => (&message[..at], Some((line, column))),
         _ => (&message[..at], None),

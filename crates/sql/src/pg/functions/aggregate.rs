@@ -34,10 +34,7 @@ impl AggregateUDFImpl for Single {
         Ok(std::sync::Arc::new(field.with_name("pg_single").with_nullable(true)))
     }
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> DfResult<Box<dyn Accumulator>> {
-        Ok(Box::new(SingleAccumulator {
-            value: ScalarValue::try_from(args.return_field.data_type())?,
-            seen: false,
-        }))
+        Ok(Box::new(SingleAccumulator { value: ScalarValue::try_from(args.return_field.data_type())?, seen: false }))
     }
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> DfResult<Vec<FieldRef>> {
         Ok(vec![

@@ -33,9 +33,7 @@ pub(super) fn all() -> Vec<PgFunction> {
     vec![
         f("array_upper", &[P::Any, P::Int], oid(t::INT4), |call| {
             let lengths = lengths(call);
-            call.int4s(|row| {
-                Ok(lengths[row].filter(|&n| n > 0 && call.int(1, row) == Some(1)).map(|n| n as i32))
-            })
+            call.int4s(|row| Ok(lengths[row].filter(|&n| n > 0 && call.int(1, row) == Some(1)).map(|n| n as i32)))
         }),
         f("array_lower", &[P::Any, P::Int], oid(t::INT4), |call| {
             let lengths = lengths(call);
@@ -56,13 +54,13 @@ pub(super) fn all() -> Vec<PgFunction> {
                 let DataType::List(field) = array.data_type() else {
                     let empty = new_empty_array(&DataType::Utf8View);
                     let field = Arc::new(Field::new_list_field(DataType::Utf8View, true));
-                    let lists =
-                        ListArray::try_new(field, OffsetBuffer::from_lengths(vec![0; call.rows]), empty, None);
+                    let lists = ListArray::try_new(field, OffsetBuffer::from_lengths(vec![0; call.rows]), empty, None);
                     return Ok(Arc::new(lists.map_err(|error| from_arrow(&error))?) as ArrayRef);
                 };
                 let list = array.as_list::<i32>();
                 // a null row's range may cover elements, so lengths are rebuilt
-                let lengths = (0..list.len()).map(|row| if list.is_null(row) { 0 } else { list.value_length(row) as usize });
+                let lengths =
+                    (0..list.len()).map(|row| if list.is_null(row) { 0 } else { list.value_length(row) as usize });
                 let needs_copy = (0..list.len()).any(|row| list.is_null(row) && list.value_length(row) > 0)
                     || list.value_offsets().first() != Some(&0);
                 let values = if needs_copy {
@@ -81,19 +79,22 @@ pub(super) fn all() -> Vec<PgFunction> {
                 Ok(Arc::new(out.map_err(|error| from_arrow(&error))?) as ArrayRef)
             },
         ),
-        f("generate_subscripts", &[P::Any, P::Int], Returns::By(|_| {
-            Arc::new(Field::new("", DataType::new_list(DataType::Int64, true), true))
-        }), |call| {
-            let lengths = lengths(call);
-            let mut builder = ListBuilder::new(Int64Builder::new());
-            for (row, length) in lengths.iter().enumerate() {
-                let wanted = if call.int(1, row) == Some(1) { length.unwrap_or(0) } else { 0 };
-                for at in 1..=wanted {
-                    builder.values().append_value(at as i64);
+        f(
+            "generate_subscripts",
+            &[P::Any, P::Int],
+            Returns::By(|_| Arc::new(Field::new("", DataType::new_list(DataType::Int64, true), true))),
+            |call| {
+                let lengths = lengths(call);
+                let mut builder = ListBuilder::new(Int64Builder::new());
+                for (row, length) in lengths.iter().enumerate() {
+                    let wanted = if call.int(1, row) == Some(1) { length.unwrap_or(0) } else { 0 };
+                    for at in 1..=wanted {
+                        builder.values().append_value(at as i64);
+                    }
+                    builder.append(true);
                 }
-                builder.append(true);
-            }
-            Ok::<_, SqlError>(Arc::new(builder.finish()) as ArrayRef)
-        }),
+                Ok::<_, SqlError>(Arc::new(builder.finish()) as ArrayRef)
+            },
+        ),
     ]
 }

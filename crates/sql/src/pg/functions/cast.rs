@@ -20,9 +20,7 @@ use crate::pg::catalog::{Model, SUPERUSER_OID};
 use crate::pg::context::PgContext;
 use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors::{from_arrow, to_datafusion};
-use crate::pg::types::{
-    TEXT, TYPES, arrow_type_of_oid, field_of_oid, field_oid, oid, type_by_name, with_pg_type,
-};
+use crate::pg::types::{TEXT, TYPES, arrow_type_of_oid, field_of_oid, field_oid, oid, type_by_name, with_pg_type};
 use crate::wire::SqlError;
 
 /// A cast function for every type.
@@ -125,8 +123,7 @@ impl PgCast {
         match self.oid {
             oid::VARCHAR | oid::BPCHAR => {
                 let limit = if typmod >= 4 { (typmod - 4) as u32 } else { u32::MAX };
-                let ty =
-                    if self.oid == oid::BPCHAR { ColumnType::Char(limit) } else { ColumnType::Varchar(limit) };
+                let ty = if self.oid == oid::BPCHAR { ColumnType::Char(limit) } else { ColumnType::Varchar(limit) };
                 let texts = out.as_string_view();
                 let fitted: StringViewArray = texts
                     .iter()
@@ -192,11 +189,8 @@ impl PgCast {
                 _ => Err(SqlError::new("42704", format!("role \"{name}\" does not exist"))),
             }
         };
-        let oids: UInt32Array = texts
-            .as_string_view()
-            .iter()
-            .map(|name| name.map(find).transpose())
-            .collect::<Result<_, _>>()?;
+        let oids: UInt32Array =
+            texts.as_string_view().iter().map(|name| name.map(find).transpose()).collect::<Result<_, _>>()?;
         Ok(Arc::new(oids))
     }
 

@@ -48,7 +48,8 @@ pub(super) const NAMES: &[&str] = &[
 
 /// `pg_size_pretty`.
 fn size_pretty(bytes: i64) -> String {
-    const UNITS: [(&str, i64); 5] = [("bytes", 10 * 1024), ("kB", 20_479), ("MB", 20_479), ("GB", 20_479), ("TB", i64::MAX)];
+    const UNITS: [(&str, i64); 5] =
+        [("bytes", 10 * 1024), ("kB", 20_479), ("MB", 20_479), ("GB", 20_479), ("TB", i64::MAX)];
     // as PostgreSQL: shift with one bit more, and round when printing
     let mut size = bytes;
     let mut halves = false;
@@ -145,9 +146,11 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(add!("pg_get_userbyid", &[P::Oid], t::NAME, |cx, call| {
         let user = cx.user();
         call.texts(|row| {
-            Ok(call.oid(0, row).map(|oid| {
-                if oid == SUPERUSER_OID { user.clone() } else { format!("unknown (OID={oid})") }
-            }))
+            Ok(call.oid(0, row).map(
+                |oid| {
+                    if oid == SUPERUSER_OID { user.clone() } else { format!("unknown (OID={oid})") }
+                },
+            ))
         })
     }));
     out.push(add!("format_type", &[P::Oid, P::Int], t::TEXT, |_cx, call| call.texts(|row| {
@@ -165,8 +168,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         add!("pg_get_indexdef", &[P::Oid, P::Int, P::Bool], t::TEXT, |cx, call| {
             let model = Model::load(cx)?;
             call.texts(|row| {
-                let Some(index) = call.oid(0, row).and_then(|oid| model.indexes.iter().find(|i| i.oid == oid))
-                else {
+                let Some(index) = call.oid(0, row).and_then(|oid| model.indexes.iter().find(|i| i.oid == oid)) else {
                     return Ok(None);
                 };
                 match call.int(1, row).unwrap_or(0) {
@@ -215,8 +217,9 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(add!("obj_description", &[P::Any, P::Text], t::TEXT, |_cx, call| call.null()).required(1));
     out.push(add!("col_description", &[P::Any, P::Any], t::TEXT, |_cx, call| call.null()));
     out.push(add!("shobj_description", &[P::Any, P::Text], t::TEXT, |_cx, call| call.null()));
-    out.push(add!("pg_size_pretty", &[P::Int], t::TEXT, |_cx, call| call
-        .texts(|row| Ok(call.int(0, row).map(size_pretty)))));
+    out.push(
+        add!("pg_size_pretty", &[P::Int], t::TEXT, |_cx, call| call.texts(|row| Ok(call.int(0, row).map(size_pretty))))
+    );
     for (name, with_indexes) in
         [("pg_relation_size", false), ("pg_table_size", false), ("pg_total_relation_size", true)]
     {
@@ -283,13 +286,9 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         .oids(|row| Ok(call.text(0, row).and_then(types::type_by_name).map(|ty| ty.oid)))));
     out.push(add!("to_regnamespace", &[P::Text], t::REGNAMESPACE, |cx, call| {
         let all = crate::pg::catalog::namespaces(cx)?;
-        call.oids(|row| {
-            Ok(call.text(0, row).and_then(|name| all.iter().find(|(_, n)| n == name)).map(|(oid, _)| *oid))
-        })
+        call.oids(|row| Ok(call.text(0, row).and_then(|name| all.iter().find(|(_, n)| n == name)).map(|(oid, _)| *oid)))
     }));
-    out.push(add!("pg_relation_is_publishable", &[P::Any], t::BOOL, |_cx, call| {
-        call.bools(|_| Ok(Some(true)))
-    }));
+    out.push(add!("pg_relation_is_publishable", &[P::Any], t::BOOL, |_cx, call| call.bools(|_| Ok(Some(true)))));
     out.push(
         add!("pg_relation_is_updatable", &[P::Any, P::Bool], t::INT4, |_cx, call| call
             .same(ScalarValue::Int32(Some(28))))

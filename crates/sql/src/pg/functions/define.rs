@@ -51,7 +51,10 @@ impl P {
 #[derive(Clone)]
 pub(super) enum Returns {
     Fixed(FieldRef),
+    /// By the arguments' types.
     By(fn(&[FieldRef]) -> FieldRef),
+    /// By the arguments' types and the values of those that are constants.
+    Args(fn(&[FieldRef], &[Option<&ScalarValue>]) -> FieldRef),
 }
 
 /// A result of that PostgreSQL type.
@@ -99,17 +102,13 @@ pub(super) fn f(
 }
 
 impl PgFunction {
+    #[cfg(test)]
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
     /// The result changes from call to call or session to session: never folded.
     pub(super) fn volatile(mut self) -> Self {
         self.signature.volatility = Volatility::Volatile;
-        self
-    }
-    /// The result is the same during a statement.
-    pub(super) fn stable(mut self) -> Self {
-        self.signature.volatility = Volatility::Stable;
         self
     }
     pub(super) fn required(mut self, required: usize) -> Self {
@@ -148,8 +147,7 @@ impl Hash for PgFunction {
 
 /// `42883`
 fn no_function(name: &str, types: &[DataType]) -> DataFusionError {
-    let types: Vec<String> =
-        types.iter().map(|ty| format_type(crate::pg::types::arrow_oid(ty), None)).collect();
+    let types: Vec<String> = types.iter().map(|ty| format_type(crate::pg::types::arrow_oid(ty), None)).collect();
     to_datafusion(
         SqlError::new("42883", format!("function {name}({}) does not exist", types.join(", "))).with_hint(
             "No function matches the given name and argument types. You might need to add explicit type casts.",
@@ -185,9 +183,12 @@ impl ScalarUDFImpl for PgFunction {
         match &self.returns {
             Returns::Fixed(field) => Ok(field.data_type().clone()),
             Returns::By(by) => {
-                let fields: Vec<FieldRef> =
-                    types.iter().map(|ty| Arc::new(Field::new("", ty.clone(), true))).collect();
+                let fields: Vec<FieldRef> = types.iter().map(|ty| Arc::new(Field::new("", ty.clone(), true))).collect();
                 Ok(by(&fields).data_type().clone())
+            }
+            Returns::Args(by) => {
+                let fields: Vec<FieldRef> = types.iter().map(|ty| Arc::new(Field::new("", ty.clone(), true))).collect();
+                Ok(by(&fields, &[]).data_type().clone())
             }
         }
     }
@@ -195,6 +196,7 @@ impl ScalarUDFImpl for PgFunction {
         let field = match &self.returns {
             Returns::Fixed(field) => field.as_ref().clone(),
             Returns::By(by) => by(args.arg_fields).as_ref().clone(),
+            Returns::Args(by) => by(args.arg_fields, args.scalar_arguments).as_ref().clone(),
         };
         Ok(Arc::new(field.with_name(self.name)))
     }
@@ -202,11 +204,7 @@ impl ScalarUDFImpl for PgFunction {
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         // a volatile function without arguments still gives a value a row, the same one
         let rows = if constant { 1 } else { args.number_rows };
-        let arrays = args
-            .args
-            .iter()
-            .map(|arg| arg.to_array(rows))
-            .collect::<DfResult<Vec<_>>>()?;
+        let arrays = args.args.iter().map(|arg| arg.to_array(rows)).collect::<DfResult<Vec<_>>>()?;
         let call = Call { arrays, fields: &args.arg_fields, rows, returns: &args.return_field };
         let result = (self.body)(&call).map_err(to_datafusion)?;
         if constant {
@@ -255,31 +253,19 @@ impl Call<'_> {
         Ok(Arc::new((0..self.rows).map(value).collect::<Result<StringViewArray, _>>()?))
     }
     /// A boolean for each row.
-    pub(super) fn bools(
-        &self,
-        value: impl Fn(usize) -> Result<Option<bool>, SqlError>,
-    ) -> Result<ArrayRef, SqlError> {
+    pub(super) fn bools(&self, value: impl Fn(usize) -> Result<Option<bool>, SqlError>) -> Result<ArrayRef, SqlError> {
         Ok(Arc::new((0..self.rows).map(value).collect::<Result<BooleanArray, _>>()?))
     }
     /// A `bigint` for each row.
-    pub(super) fn ints(
-        &self,
-        value: impl Fn(usize) -> Result<Option<i64>, SqlError>,
-    ) -> Result<ArrayRef, SqlError> {
+    pub(super) fn ints(&self, value: impl Fn(usize) -> Result<Option<i64>, SqlError>) -> Result<ArrayRef, SqlError> {
         Ok(Arc::new((0..self.rows).map(value).collect::<Result<Int64Array, _>>()?))
     }
     /// An `integer` for each row.
-    pub(super) fn int4s(
-        &self,
-        value: impl Fn(usize) -> Result<Option<i32>, SqlError>,
-    ) -> Result<ArrayRef, SqlError> {
+    pub(super) fn int4s(&self, value: impl Fn(usize) -> Result<Option<i32>, SqlError>) -> Result<ArrayRef, SqlError> {
         Ok(Arc::new((0..self.rows).map(value).collect::<Result<Int32Array, _>>()?))
     }
     /// An oid for each row.
-    pub(super) fn oids(
-        &self,
-        value: impl Fn(usize) -> Result<Option<u32>, SqlError>,
-    ) -> Result<ArrayRef, SqlError> {
+    pub(super) fn oids(&self, value: impl Fn(usize) -> Result<Option<u32>, SqlError>) -> Result<ArrayRef, SqlError> {
         Ok(Arc::new((0..self.rows).map(value).collect::<Result<UInt32Array, _>>()?))
     }
     /// The same value in every row, of the function's result type.

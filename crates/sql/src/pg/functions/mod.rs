@@ -6,10 +6,13 @@
 //! - `cast`: `pg_cast_TYPE`, which casts are rewritten to
 //! - `text`: quoting, patterns, `format`
 //! - `time`: `now()` and its kin, `age`, `timezone`
+//! - `fields`: `date_part`, `date_trunc`
 //! - `to_char`: `to_char`, `to_date`, `to_timestamp`
 //! - `arrays`, `math`: what their names say
+//! - `checked`: integer arithmetic that does not wrap around
 //! - `aggregate`: `pg_single`
-//! - `planner`: operators on lists and dates
+//! - `planner`: operators on lists, dates, intervals, numerics
+//! - `series`: `generate_series` in FROM
 //!
 //! Volatility: what depends on the session but not on the statement is `Volatile`, so that
 //! it is never folded into a plan; `now()` and its kin are `Stable`: they are folded, and plans
@@ -19,9 +22,12 @@ mod aggregate;
 mod arrays;
 mod cast;
 mod catalog;
+mod checked;
 mod define;
+mod fields;
 mod math;
 mod planner;
+mod series;
 mod session;
 mod text;
 mod time;
@@ -47,7 +53,8 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner))?;
     state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner))?;
-    state.register_expr_planner(Arc::new(planner::PgExprPlanner))?;
+    state.register_expr_planner(Arc::new(planner::PgExprPlanner { cx: cx.clone() }))?;
+    state.add_analyzer_rule(Arc::new(checked::CheckedArithmetic::new()));
     for function in all(cx) {
         state.register_udf(Arc::new(function.into_udf()))?;
     }
@@ -59,9 +66,7 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     state.register_udaf(Arc::new(aggregate::pg_single()))?;
     // names that only differ
-    for (alias, name) in
-        [("ceiling", "ceil"), ("sign", "signum"), ("pow", "power"), ("char_length", "character_length")]
-    {
+    for (alias, name) in [("sign", "signum"), ("pow", "power"), ("char_length", "character_length")] {
         if let Ok(udf) = state.udf(name)
             && !udf.aliases().iter().any(|known| known == alias)
         {
@@ -69,9 +74,13 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
             state.register_udf(Arc::new(renamed))?;
         }
     }
-    if let Ok(udaf) = state.udaf("bool_and") {
-        let renamed = udaf.as_ref().clone().with_aliases(["every"]);
-        state.register_udaf(Arc::new(renamed))?;
+    for (alias, name) in [("every", "bool_and"), ("variance", "var")] {
+        if let Ok(udaf) = state.udaf(name) {
+            state.register_udaf(Arc::new(udaf.as_ref().clone().with_aliases([alias])))?;
+        }
+    }
+    if let Some(function) = state.table_functions().get("generate_series").cloned() {
+        state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(function)));
     }
     Ok(())
 }

@@ -1,21 +1,71 @@
 //! Operators whose meaning hangs on types that DataFusion has no rule for.
 
+use std::sync::Arc;
+
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result as DfResult, ScalarValue};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use crate::pg::context::PgContext;
 use crate::pg::datetime::Zone;
 use crate::pg::decode::decode_param;
 use crate::pg::errors::to_datafusion;
-use crate::pg::types::arrow_oid;
+use crate::pg::types::{arrow_oid, field_oid, oid};
 use crate::wire::Format;
 
 /// - list `=` `'{…}'`: the literal becomes a list
-/// - `date + integer`, `date - integer`, `date - date`
+/// - `date + integer`, `date - integer`, `date - date`, `date + interval`
+/// - `interval * number`, `interval / number`
+/// - `numeric / number`: at least 16 digits behind the point, as PostgreSQL has
+/// - an untyped literal next to a typed value is read as PostgreSQL reads that type
 #[derive(Debug)]
-pub(super) struct PgExprPlanner;
+pub(super) struct PgExprPlanner {
+    pub cx: Arc<dyn PgContext>,
+}
+
+/// Types as which a literal beside them is read. `numeric` is not among them: its literals may
+/// have more digits than the column keeps.
+fn reads_literals(ty: u32) -> bool {
+    matches!(
+        ty,
+        oid::BOOL
+            | oid::INT2
+            | oid::INT4
+            | oid::INT8
+            | oid::FLOAT8
+            | oid::OID
+            | oid::DATE
+            | oid::TIME
+            | oid::TIMESTAMP
+            | oid::TIMESTAMPTZ
+            | oid::INTERVAL
+            | oid::UUID
+            | oid::BPCHAR
+            | oid::BYTEA
+    )
+}
+
+impl PgExprPlanner {
+    /// A literal as a value of the type that stands beside it.
+    fn read(&self, literal: &str, beside: &Expr, schema: &DFSchema) -> DfResult<Option<Expr>> {
+        let Ok((_, field)) = beside.to_field(schema) else { return Ok(None) };
+        // a lone literal is text only for want of a better type
+        if matches!(beside, Expr::Literal(..)) && field.data_type().is_string() {
+            return Ok(None);
+        }
+        let ty = field_oid(&field);
+        if !reads_literals(ty) {
+            return Ok(None);
+        }
+        let value = decode_param(ty, Format::Text, Some(literal.as_bytes()), &self.cx.zone()).map_err(to_datafusion)?;
+        if &value.data_type() != field.data_type() {
+            return Ok(None);
+        }
+        Ok(Some(lit(value)))
+    }
+}
 
 fn literal(expr: &Expr) -> Option<&str> {
     match expr {
@@ -24,9 +74,18 @@ fn literal(expr: &Expr) -> Option<&str> {
     }
 }
 
+/// A text literal as a value of the type that texts have.
+fn as_text(expr: Expr) -> Expr {
+    match literal(&expr) {
+        Some(text) => lit(ScalarValue::Utf8View(Some(text.to_owned()))),
+        None => expr,
+    }
+}
+
 /// A text literal next to a list, read as one.
 fn list_literal(list: &DataType, text: &str) -> DfResult<Expr> {
-    let value = decode_param(arrow_oid(list), Format::Text, Some(text.as_bytes()), &Zone::Utc).map_err(to_datafusion)?;
+    let value =
+        decode_param(arrow_oid(list), Format::Text, Some(text.as_bytes()), &Zone::Utc).map_err(to_datafusion)?;
     let value = if &value.data_type() == list { value } else { value.cast_to(list)? };
     Ok(lit(value))
 }
@@ -35,8 +94,28 @@ fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }
 
+fn timestamp() -> DataType {
+    DataType::Timestamp(datafusion::arrow::datatypes::TimeUnit::Microsecond, None)
+}
+
+fn scale_interval(interval: Expr, factor: Expr) -> Expr {
+    super::time::interval_scale().call(vec![interval, factor])
+}
+
 impl ExprPlanner for PgExprPlanner {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> DfResult<PlannerResult<RawBinaryExpr>> {
+        if matches!(
+            expr.op,
+            BinaryOperator::PGRegexMatch
+                | BinaryOperator::PGRegexIMatch
+                | BinaryOperator::PGRegexNotMatch
+                | BinaryOperator::PGRegexNotIMatch
+        ) {
+            // the optimizer makes LIKE of simple patterns and keeps the pattern's type, which
+            // must then be that of the text
+            let RawBinaryExpr { op, left, right } = expr;
+            return Ok(PlannerResult::Original(RawBinaryExpr { op, left: as_text(left), right: as_text(right) }));
+        }
         let comparison = matches!(
             expr.op,
             BinaryOperator::Eq
@@ -46,7 +125,10 @@ impl ExprPlanner for PgExprPlanner {
                 | BinaryOperator::Gt
                 | BinaryOperator::GtEq
         );
-        let arithmetic = matches!(expr.op, BinaryOperator::Plus | BinaryOperator::Minus);
+        let arithmetic = matches!(
+            expr.op,
+            BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide
+        );
         if !comparison && !arithmetic {
             return Ok(PlannerResult::Original(expr));
         }
@@ -63,7 +145,30 @@ impl ExprPlanner for PgExprPlanner {
                 && let Some(text) = literal(&expr.left)
             {
                 expr.left = list_literal(&right, text)?;
+            } else if let Some(text) = literal(&expr.right)
+                && let Some(value) = self.read(text, &expr.left, schema)?
+            {
+                expr.right = value;
+            } else if let Some(text) = literal(&expr.left)
+                && let Some(value) = self.read(text, &expr.right, schema)?
+            {
+                expr.left = value;
             }
+            return Ok(PlannerResult::Original(expr));
+        }
+        let mut expr = expr;
+        if let Some(text) = literal(&expr.right)
+            && left.is_numeric()
+            && let Some(value) = self.read(text, &expr.left, schema)?
+        {
+            expr.right = value;
+            return Ok(PlannerResult::Original(expr));
+        }
+        if let Some(text) = literal(&expr.left)
+            && right.is_numeric()
+            && let Some(value) = self.read(text, &expr.right, schema)?
+        {
+            expr.left = value;
             return Ok(PlannerResult::Original(expr));
         }
         let day_number = |expr: Expr| cast(expr, DataType::Int32);
@@ -71,10 +176,46 @@ impl ExprPlanner for PgExprPlanner {
             (DataType::Date32, BinaryOperator::Minus, DataType::Date32) => {
                 Ok(PlannerResult::Planned(binary(day_number(expr.left), Operator::Minus, day_number(expr.right))))
             }
-            (DataType::Date32, op, ty) if ty.is_integer() => {
+            (DataType::Date32, op @ (BinaryOperator::Plus | BinaryOperator::Minus), ty) if ty.is_integer() => {
                 let op = if matches!(op, BinaryOperator::Plus) { Operator::Plus } else { Operator::Minus };
                 let days = binary(day_number(expr.left), op, day_number(expr.right));
                 Ok(PlannerResult::Planned(cast(days, DataType::Date32)))
+            }
+            (DataType::Date32, op @ (BinaryOperator::Plus | BinaryOperator::Minus), DataType::Interval(_)) => {
+                let op = if matches!(op, BinaryOperator::Plus) { Operator::Plus } else { Operator::Minus };
+                Ok(PlannerResult::Planned(binary(cast(expr.left, timestamp()), op, expr.right)))
+            }
+            (DataType::Interval(_), BinaryOperator::Plus, DataType::Date32) => {
+                Ok(PlannerResult::Planned(binary(cast(expr.right, timestamp()), Operator::Plus, expr.left)))
+            }
+            (DataType::Interval(_), BinaryOperator::Multiply, ty) if ty.is_numeric() => {
+                Ok(PlannerResult::Planned(scale_interval(expr.left, expr.right)))
+            }
+            (ty, BinaryOperator::Multiply, DataType::Interval(_)) if ty.is_numeric() => {
+                Ok(PlannerResult::Planned(scale_interval(expr.right, expr.left)))
+            }
+            (DataType::Interval(_), BinaryOperator::Divide, ty) if ty.is_numeric() => {
+                let factor = binary(lit(1.0f64), Operator::Divide, cast(expr.right, DataType::Float64));
+                Ok(PlannerResult::Planned(scale_interval(expr.left, factor)))
+            }
+            (left, BinaryOperator::Divide, right)
+                if matches!((left, right), (DataType::Decimal128(..), _) | (_, DataType::Decimal128(..)))
+                    && !left.is_floating()
+                    && !right.is_floating() =>
+            {
+                // the quotient gets four digits more than the dividend
+                let whole = match left {
+                    DataType::Decimal128(precision, scale) if *scale < 12 => {
+                        u32::from(*precision).saturating_sub((*scale).max(0) as u32)
+                    }
+                    ty if ty.is_integer() => 19,
+                    _ => return Ok(PlannerResult::Original(expr)),
+                };
+                if whole > 26 && !matches!(left, DataType::Decimal128(38, 10)) {
+                    return Ok(PlannerResult::Original(expr));
+                }
+                let dividend = cast(expr.left, DataType::Decimal128(38, 12));
+                Ok(PlannerResult::Planned(binary(dividend, Operator::Divide, expr.right)))
             }
             (ty, BinaryOperator::Plus, DataType::Date32) if ty.is_integer() => {
                 let days = binary(day_number(expr.left), Operator::Plus, day_number(expr.right));

@@ -111,10 +111,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             match cx.setting(&name.to_ascii_lowercase()) {
                 Some(value) => Ok(Some(value)),
                 None if call.bool(1, row).unwrap_or(false) => Ok(None),
-                None => Err(SqlError::new(
-                    "42704",
-                    format!("unrecognized configuration parameter \"{name}\""),
-                )),
+                None => Err(SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))),
             }
         }))
         .required(1),
@@ -138,9 +135,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         })
         .alias("pg_current_xact_id_if_assigned"),
     );
-    out.push(add!("pg_is_in_recovery", &[], t::BOOL, |_cx, call| {
-        call.same(ScalarValue::Boolean(Some(false)))
-    }));
+    out.push(add!("pg_is_in_recovery", &[], t::BOOL, |_cx, call| call.same(ScalarValue::Boolean(Some(false)))));
     out.push(
         add!("pg_postmaster_start_time", &[], t::TIMESTAMPTZ, |cx, call| {
             call.same(super::time::timestamptz_scalar(cx.server_start()))
@@ -181,9 +176,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         })
     }));
     out.push(add!("pg_my_temp_schema", &[], t::OID, |_cx, call| call.same(ScalarValue::UInt32(Some(0)))));
-    out.push(add!("pg_is_other_temp_schema", &[P::Oid], t::BOOL, |_cx, call| {
-        call.bools(|_| Ok(Some(false)))
-    }));
+    out.push(add!("pg_is_other_temp_schema", &[P::Oid], t::BOOL, |_cx, call| call.bools(|_| Ok(Some(false)))));
     out.push(add!("pg_encoding_to_char", &[P::Int], t::NAME, |_cx, call| call.texts(|row| {
         Ok(call.int(0, row).map(|code| match code {
             0 => "SQL_ASCII".to_owned(),
@@ -198,8 +191,6 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             _ => -1,
         }))
     })));
-    out.push(
-        add!("pg_client_encoding", &[], t::NAME, |_cx, call| call.same_text("UTF8")).alias("getdatabaseencoding"),
-    );
+    out.push(add!("pg_client_encoding", &[], t::NAME, |_cx, call| call.same_text("UTF8")).alias("getdatabaseencoding"));
     out
 }

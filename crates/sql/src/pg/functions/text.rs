@@ -1,26 +1,155 @@
 //! Quoting, patterns, `format`, `pg_typeof`.
 
-use datafusion::arrow::array::Array;
+use datafusion::arrow::array::{Array, AsArray};
+use datafusion::arrow::datatypes::DataType;
 
 use super::define::{Call, P, PgFunction, f, oid};
+use crate::pg::arrow::cast_array;
+use crate::pg::datetime::Zone;
 use crate::pg::types::{field_oid, format_type, oid as t};
 use crate::wire::SqlError;
 
 /// Words that PostgreSQL reserves, so that identifiers spelled like them need quotes.
 const RESERVED: &[&str] = &[
-    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "between",
-    "bigint", "binary", "bit", "boolean", "both", "case", "cast", "char", "character", "check", "coalesce", "collate",
-    "collation", "column", "concurrently", "constraint", "create", "cross", "current_catalog", "current_date",
-    "current_role", "current_schema", "current_time", "current_timestamp", "current_user", "dec", "decimal",
-    "default", "deferrable", "desc", "distinct", "do", "else", "end", "except", "exists", "extract", "false", "fetch",
-    "float", "for", "foreign", "freeze", "from", "full", "grant", "greatest", "group", "grouping", "having", "ilike",
-    "in", "initially", "inner", "inout", "int", "integer", "intersect", "interval", "into", "is", "isnull", "join",
-    "lateral", "leading", "least", "left", "like", "limit", "localtime", "localtimestamp", "national", "natural",
-    "nchar", "none", "normalize", "not", "notnull", "null", "nullif", "numeric", "offset", "on", "only", "or",
-    "order", "out", "outer", "overlaps", "overlay", "placing", "position", "precision", "primary", "real",
-    "references", "returning", "right", "row", "select", "session_user", "setof", "similar", "smallint", "some",
-    "substring", "symmetric", "table", "tablesample", "then", "time", "timestamp", "to", "trailing", "treat", "trim",
-    "true", "union", "unique", "user", "using", "values", "varchar", "variadic", "verbose", "when", "where", "window",
+    "all",
+    "analyse",
+    "analyze",
+    "and",
+    "any",
+    "array",
+    "as",
+    "asc",
+    "asymmetric",
+    "authorization",
+    "between",
+    "bigint",
+    "binary",
+    "bit",
+    "boolean",
+    "both",
+    "case",
+    "cast",
+    "char",
+    "character",
+    "check",
+    "coalesce",
+    "collate",
+    "collation",
+    "column",
+    "concurrently",
+    "constraint",
+    "create",
+    "cross",
+    "current_catalog",
+    "current_date",
+    "current_role",
+    "current_schema",
+    "current_time",
+    "current_timestamp",
+    "current_user",
+    "dec",
+    "decimal",
+    "default",
+    "deferrable",
+    "desc",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "exists",
+    "extract",
+    "false",
+    "fetch",
+    "float",
+    "for",
+    "foreign",
+    "freeze",
+    "from",
+    "full",
+    "grant",
+    "greatest",
+    "group",
+    "grouping",
+    "having",
+    "ilike",
+    "in",
+    "initially",
+    "inner",
+    "inout",
+    "int",
+    "integer",
+    "intersect",
+    "interval",
+    "into",
+    "is",
+    "isnull",
+    "join",
+    "lateral",
+    "leading",
+    "least",
+    "left",
+    "like",
+    "limit",
+    "localtime",
+    "localtimestamp",
+    "national",
+    "natural",
+    "nchar",
+    "none",
+    "normalize",
+    "not",
+    "notnull",
+    "null",
+    "nullif",
+    "numeric",
+    "offset",
+    "on",
+    "only",
+    "or",
+    "order",
+    "out",
+    "outer",
+    "overlaps",
+    "overlay",
+    "placing",
+    "position",
+    "precision",
+    "primary",
+    "real",
+    "references",
+    "returning",
+    "right",
+    "row",
+    "select",
+    "session_user",
+    "setof",
+    "similar",
+    "smallint",
+    "some",
+    "substring",
+    "symmetric",
+    "table",
+    "tablesample",
+    "then",
+    "time",
+    "timestamp",
+    "to",
+    "trailing",
+    "treat",
+    "trim",
+    "true",
+    "union",
+    "unique",
+    "user",
+    "using",
+    "values",
+    "varchar",
+    "variadic",
+    "verbose",
+    "when",
+    "where",
+    "window",
     "with",
 ];
 
@@ -94,7 +223,11 @@ pub fn similar_to_regex(pattern: &str, escape: Option<&str>) -> Result<String, S
 }
 
 /// `format(text, …)`: `%s`, `%I`, `%L`, `%%`, positions `%2$s`, widths `%-10s`.
-fn format(call: &Call<'_>, row: usize, values: &dyn Fn(usize) -> Result<Option<String>, SqlError>) -> Result<Option<String>, SqlError> {
+fn format(
+    call: &Call<'_>,
+    row: usize,
+    values: &dyn Fn(usize) -> Result<Option<String>, SqlError>,
+) -> Result<Option<String>, SqlError> {
     let Some(pattern) = call.text(0, row) else { return Ok(None) };
     let mut out = String::new();
     let mut chars = pattern.chars().peekable();
@@ -170,14 +303,14 @@ fn any_text(call: &Call<'_>, at: usize, row: usize) -> Result<Option<String>, Sq
 
 pub(super) fn all() -> Vec<PgFunction> {
     vec![
-        f("quote_ident", &[P::Text], oid(t::TEXT), |call| {
-            call.texts(|row| Ok(call.text(0, row).map(quote_ident)))
-        }),
+        f("quote_ident", &[P::Text], oid(t::TEXT), |call| call.texts(|row| Ok(call.text(0, row).map(quote_ident)))),
         f("quote_literal", &[P::Any], oid(t::TEXT), |call| {
             call.texts(|row| Ok(any_text(call, 0, row)?.as_deref().map(quote_literal)))
         }),
         f("quote_nullable", &[P::Any], oid(t::TEXT), |call| {
-            call.texts(|row| Ok(Some(any_text(call, 0, row)?.as_deref().map_or_else(|| "NULL".to_owned(), quote_literal))))
+            call.texts(|row| {
+                Ok(Some(any_text(call, 0, row)?.as_deref().map_or_else(|| "NULL".to_owned(), quote_literal)))
+            })
         }),
         f("similar_to_escape", &[P::Text, P::Text], oid(t::TEXT), |call| {
             call.texts(|row| call.text(0, row).map(|p| similar_to_regex(p, call.text(1, row))).transpose())
@@ -192,6 +325,38 @@ pub(super) fn all() -> Vec<PgFunction> {
         })
         .required(1)
         .variadic(),
+        // of bytea the number of bytes, of text that of characters
+        f("length", &[P::Any], oid(t::INT4), |call| {
+            let array = &call.arrays[0];
+            if array.data_type().is_binary() {
+                let bytes = datafusion::arrow::compute::cast(array, &DataType::BinaryView)
+                    .map_err(|error| crate::pg::errors::from_arrow(&error))?;
+                let bytes = bytes.as_binary_view();
+                return call.int4s(|row| Ok((!bytes.is_null(row)).then(|| bytes.value(row).len() as i32)));
+            }
+            let texts = cast_array(array, &DataType::Utf8View, t::TEXT, &Zone::Utc)?;
+            let texts = texts.as_string_view();
+            call.int4s(|row| Ok((!texts.is_null(row)).then(|| texts.value(row).chars().count() as i32)))
+        }),
+        f("octet_length", &[P::Any], oid(t::INT4), |call| {
+            let array = &call.arrays[0];
+            let target = if array.data_type().is_binary() { DataType::BinaryView } else { DataType::Utf8View };
+            let values = cast_array(
+                array,
+                &target,
+                if target == DataType::BinaryView { t::BYTEA } else { t::TEXT },
+                &Zone::Utc,
+            )?;
+            call.int4s(|row| {
+                if values.is_null(row) {
+                    return Ok(None);
+                }
+                Ok(Some(match values.as_binary_view_opt() {
+                    Some(bytes) => bytes.value(row).len(),
+                    None => values.as_string_view().value(row).len(),
+                } as i32))
+            })
+        }),
         f("pg_format_type_name", &[P::Oid], oid(t::TEXT), |call| {
             call.texts(|row| Ok(call.oid(0, row).map(|ty| format_type(ty, None))))
         }),

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::define::{P, PgFunction, Returns, f, oid};
+use super::define::{P, PgFunction, f, oid};
 use crate::pg::arrow::cast_array;
 use crate::pg::context::PgContext;
 use crate::pg::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, clock_us, days_from_civil, month_days};
@@ -30,6 +30,8 @@ pub(super) const SESSION_NAMES: &[&str] = &[
     "current_time",
     "timezone",
     "age",
+    "date_part",
+    "date_trunc",
 ];
 
 /// A `timestamptz` constant.
@@ -65,7 +67,7 @@ fn age(later: i64, earlier: i64) -> IntervalMonthDayNano {
 }
 
 pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
-    let mut out = Vec::new();
+    let mut out = super::fields::all(cx);
     macro_rules! add {
         ($name:literal, $returns:expr, |$cx:ident| $value:expr) => {{
             let captured = cx.clone();
@@ -82,7 +84,9 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             .alias("transaction_timestamp"),
     );
     out.push(add!("statement_timestamp", t::TIMESTAMPTZ, |cx| timestamptz_scalar(cx.statement_start())));
-    out.push(f("clock_timestamp", &[], oid(t::TIMESTAMPTZ), |call| call.same(timestamptz_scalar(clock_us()))).volatile());
+    out.push(
+        f("clock_timestamp", &[], oid(t::TIMESTAMPTZ), |call| call.same(timestamptz_scalar(clock_us()))).volatile(),
+    );
     out.push(add!("localtimestamp", t::TIMESTAMP, |cx| ScalarValue::TimestampMicrosecond(
         Some(local(cx, cx.transaction_start())),
         None
@@ -96,12 +100,14 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         )))
         .alias("current_time"),
     );
-    out.push(f("timeofday", &[], oid(t::TEXT), |call| {
-        let mut text = bytes::BytesMut::new();
-        crate::pg::encode::put_timestamptz(&mut text, clock_us(), &Zone::Utc);
-        call.same_text(String::from_utf8_lossy(&text).into_owned())
-    })
-    .volatile());
+    out.push(
+        f("timeofday", &[], oid(t::TEXT), |call| {
+            let mut text = bytes::BytesMut::new();
+            crate::pg::encode::put_timestamptz(&mut text, clock_us(), &Zone::Utc);
+            call.same_text(String::from_utf8_lossy(&text).into_owned())
+        })
+        .volatile(),
+    );
     out.push(f("isfinite", &[P::Any], oid(t::BOOL), |call| {
         let array = &call.arrays[0];
         call.bools(|row| {
@@ -188,7 +194,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         let out: TimestampMicrosecondArray = (0..call.rows)
             .map(|row| {
                 let part = |at: usize| call.int(at, row);
-                let (Some(y), Some(mo), Some(d), Some(h), Some(mi)) = (part(0), part(1), part(2), part(3), part(4)) else {
+                let (Some(y), Some(mo), Some(d), Some(h), Some(mi)) = (part(0), part(1), part(2), part(3), part(4))
+                else {
                     return Ok(None);
                 };
                 if seconds.is_null(row) {
@@ -200,10 +207,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     return Err(wrong());
                 }
                 let year = if y < 0 { y + 1 } else { y };
-                let day = u32::try_from(d)
-                    .ok()
-                    .filter(|d| *d >= 1 && *d <= month_days(year, month))
-                    .ok_or_else(wrong)?;
+                let day =
+                    u32::try_from(d).ok().filter(|d| *d >= 1 && *d <= month_days(year, month)).ok_or_else(wrong)?;
                 let s = seconds.value(row);
                 if !(0..=24).contains(&h) || !(0..60).contains(&mi) || !(0.0..=60.0).contains(&s) {
                     return Err(wrong());
@@ -217,13 +222,45 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out
 }
 
+/// `interval * factor`: fractions of months become days, of days time.
+pub(super) fn interval_scale() -> ScalarUDF {
+    f("pg_interval_scale", &[P::Any, P::Float], oid(t::INTERVAL), |call| {
+        let intervals = cast_array(
+            &call.arrays[0],
+            &DataType::Interval(datafusion::arrow::datatypes::IntervalUnit::MonthDayNano),
+            t::INTERVAL,
+            &Zone::Utc,
+        )?;
+        let intervals = intervals.as_primitive::<datafusion::arrow::datatypes::IntervalMonthDayNanoType>();
+        let factors = call.arrays[1].as_primitive::<datafusion::arrow::datatypes::Float64Type>();
+        let out: IntervalMonthDayNanoArray = (0..call.rows)
+            .map(|row| {
+                if intervals.is_null(row) || factors.is_null(row) {
+                    return Ok(None);
+                }
+                let (value, factor) = (intervals.value(row), factors.value(row));
+                let months = f64::from(value.months) * factor;
+                let days = f64::from(value.days) * factor + months.fract() * 30.0;
+                let us = value.nanoseconds as f64 / 1000.0 * factor + days.fract() * DAY_US as f64;
+                let fits = |value: f64, limit: f64| value.is_finite() && value.abs() < limit;
+                if !fits(months, 2e9) || !fits(days, 2e9) || !fits(us, 9.2e15) {
+                    return Err(SqlError::new("22008", "interval out of range"));
+                }
+                Ok(Some(IntervalMonthDayNano::new(
+                    months.trunc() as i32,
+                    days.trunc() as i32,
+                    us.round() as i64 * 1000,
+                )))
+            })
+            .collect::<Result<_, SqlError>>()?;
+        Ok(Arc::new(out) as ArrayRef)
+    })
+    .into_udf()
+}
+
 /// Functions whose result type hangs on their arguments' types.
 pub(super) fn special(cx: &Arc<dyn PgContext>) -> Vec<ScalarUDF> {
-    let _ = Returns::By;
-    vec![ScalarUDF::new_from_impl(TimeZone {
-        signature: Signature::user_defined(Volatility::Stable),
-        cx: cx.clone(),
-    })]
+    vec![ScalarUDF::new_from_impl(TimeZone { signature: Signature::user_defined(Volatility::Stable), cx: cx.clone() })]
 }
 
 /// `timezone(zone, t)`, which `t AT TIME ZONE zone` is: a `timestamptz` becomes the local
@@ -258,7 +295,9 @@ impl ScalarUDFImpl for TimeZone {
             return Err(to_datafusion(SqlError::new("42883", "function timezone does not exist")));
         };
         let time = match time {
-            DataType::Timestamp(_, None) => DataType::Timestamp(datafusion::arrow::datatypes::TimeUnit::Microsecond, None),
+            DataType::Timestamp(_, None) => {
+                DataType::Timestamp(datafusion::arrow::datatypes::TimeUnit::Microsecond, None)
+            }
             // a date is local midnight; text an instant
             _ => timestamptz(),
         };
@@ -307,8 +346,7 @@ impl ScalarUDFImpl for TimeZone {
             });
         }
         let array = out.finish();
-        let array: ArrayRef =
-            if to_utc { Arc::new(array.with_timezone(UTC)) } else { Arc::new(array) };
+        let array: ArrayRef = if to_utc { Arc::new(array.with_timezone(UTC)) } else { Arc::new(array) };
         if args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_))) {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?));
         }

@@ -13,7 +13,17 @@ use crate::pg::types::oid as t;
 use crate::wire::SqlError;
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -76,8 +86,7 @@ fn format_time(us: i64, offset: Option<i32>, template: &str) -> String {
     let time = us.rem_euclid(DAY_US);
     let (year, month, day) = civil_from_days(days);
     let shown_year = if year <= 0 { 1 - year } else { year };
-    let (hour, minute, second) =
-        (time / (3600 * SECOND_US), time / (60 * SECOND_US) % 60, time / SECOND_US % 60);
+    let (hour, minute, second) = (time / (3600 * SECOND_US), time / (60 * SECOND_US) % 60, time / SECOND_US % 60);
     let micros = time % SECOND_US;
     let weekday = (days + 4).rem_euclid(7) as usize; // Sunday = 0
     let day_of_year = days - days_from_civil(year, 1, 1) + 1;
@@ -94,7 +103,11 @@ fn format_time(us: i64, offset: Option<i32>, template: &str) -> String {
         };
         let mut number = |out: &mut String, value: i64, width: usize| {
             last_number = value;
-            if fill { out.push_str(&format!("{value:0width$}")) } else { out.push_str(&value.to_string()) }
+            if fill {
+                out.push_str(&format!("{value:0width$}"))
+            } else {
+                out.push_str(&value.to_string())
+            }
             fill = true;
         };
         let hour12 = if hour % 12 == 0 { 12 } else { hour % 12 };
@@ -130,13 +143,14 @@ fn format_time(us: i64, offset: Option<i32>, template: &str) -> String {
             "ID" => number(&mut out, if weekday == 0 { 7 } else { weekday as i64 }, 1),
             "J" => number(&mut out, days + 2_440_588, 1),
             "MONTH" | "Month" | "month" | "DAY" | "Day" | "day" => {
-                let name = if pattern.eq_ignore_ascii_case("month") {
-                    MONTHS[month as usize - 1]
-                } else {
-                    DAYS[weekday]
-                };
+                let name =
+                    if pattern.eq_ignore_ascii_case("month") { MONTHS[month as usize - 1] } else { DAYS[weekday] };
                 let name = cased(name, pattern);
-                if fill { out.push_str(&format!("{name:<9}")) } else { out.push_str(&name) }
+                if fill {
+                    out.push_str(&format!("{name:<9}"))
+                } else {
+                    out.push_str(&name)
+                }
                 fill = true;
             }
             "MON" | "Mon" | "mon" => out.push_str(&cased(&MONTHS[month as usize - 1][..3], pattern)),
@@ -223,7 +237,11 @@ fn parse_time(text: &str, template: &str) -> Result<i64, SqlError> {
         };
         match pattern {
             "YYYY" | "IYYY" => {
-                let end = rest.bytes().take_while(u8::is_ascii_digit).count().min(if template.contains('-') || template.contains('/') { 6 } else { 4 });
+                let end = rest
+                    .bytes()
+                    .take_while(u8::is_ascii_digit)
+                    .count()
+                    .min(if template.contains('-') || template.contains('/') { 6 } else { 4 });
                 year = rest[..end].parse().map_err(|_| bad(pattern, rest))?;
                 rest = &rest[end..];
             }
@@ -238,7 +256,9 @@ fn parse_time(text: &str, template: &str) -> Result<i64, SqlError> {
             "HH24" => hour = number(&mut rest, 2)?,
             "HH" | "HH12" => {
                 hour = number(&mut rest, 2)?;
-                pm = pm.or(Some(false)).filter(|_| template.to_ascii_lowercase().contains('m') && template.contains(['A', 'P', 'a', 'p']));
+                pm = pm
+                    .or(Some(false))
+                    .filter(|_| template.to_ascii_lowercase().contains('m') && template.contains(['A', 'P', 'a', 'p']));
             }
             "MI" => minute = number(&mut rest, 2)?,
             "SS" => second = number(&mut rest, 2)?,
@@ -387,9 +407,24 @@ fn format_number(value: i128, scale: i32, template: &str) -> Result<String, SqlE
     }
     let sign_at = out.find(|c: char| c != ' ').unwrap_or(out.len());
     let out = match sign_mode {
-        "MI" => format!("{out}{}", if negative { "-" } else if fill { " " } else { "" }),
+        "MI" => format!(
+            "{out}{}",
+            if negative {
+                "-"
+            } else if fill {
+                " "
+            } else {
+                ""
+            }
+        ),
         "PR" if negative => format!("{}<{}>", &out[..sign_at], &out[sign_at..]),
-        "PR" => if fill { format!(" {out} ") } else { out },
+        "PR" => {
+            if fill {
+                format!(" {out} ")
+            } else {
+                out
+            }
+        }
         "S>" => format!("{out}{}", if negative { '-' } else { '+' }),
         "S<" => format!("{}{}{}", &out[..sign_at], if negative { '-' } else { '+' }, &out[sign_at..]),
         _ if negative => format!("{}-{}", &out[..sign_at], &out[sign_at..]),
@@ -469,12 +504,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     .iter()
                     .map(|value| match value {
                         None => Ok(None),
-                        Some(value) if value.abs() < 9.2e12 => {
-                            Ok(Some((value * SECOND_US as f64).round() as i64))
-                        }
-                        Some(value) => {
-                            Err(SqlError::new("22008", format!("timestamp out of range: \"{value}\"")))
-                        }
+                        Some(value) if value.abs() < 9.2e12 => Ok(Some((value * SECOND_US as f64).round() as i64)),
+                        Some(value) => Err(SqlError::new("22008", format!("timestamp out of range: \"{value}\""))),
                     })
                     .collect::<Result<_, SqlError>>()?
             };

@@ -9,10 +9,10 @@
 
 use std::ops::ControlFlow;
 
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CaseWhen, Expr, Ident, Query, Select, SelectItem, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
 };
-use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 
 use super::{bare, last_name, number, subquery, take};
 
@@ -189,11 +189,8 @@ pub(super) fn count_exists(item: &mut SelectItem) {
                 && let Some(counted) = subquery::counted(query)
             {
                 let op = if *negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
-                *expr = Expr::Nested(Box::new(Expr::BinaryOp {
-                    left: Box::new(counted),
-                    op,
-                    right: Box::new(number(0)),
-                }));
+                *expr =
+                    Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(counted), op, right: Box::new(number(0)) }));
             }
             ControlFlow::Continue(())
         }

@@ -1,8 +1,6 @@
 //! One expression, after its parts.
 
-use datafusion::sql::sqlparser::ast::{
-    Array, BinaryOperator, CastKind, Expr, FunctionArguments, Value,
-};
+use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, CastKind, Expr, FunctionArguments, UnaryOperator, Value};
 
 use super::cast::rewrite_cast;
 use super::{bare, call, correlate, last_name, literal_text, rows, string, subquery, take};
@@ -11,7 +9,13 @@ use crate::wire::SqlError;
 
 pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
     match expr {
-        Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, array: false, format: None } => {
+        Expr::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            expr: inner,
+            data_type,
+            array: false,
+            format: None,
+        } => {
             if let Some(new) = rewrite_cast(inner, data_type)? {
                 *expr = new;
             }
@@ -25,10 +29,19 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
             }
         }
         Expr::Interval(interval)
-            if interval.leading_field.is_none() && interval.leading_precision.is_none() && interval.last_field.is_none() =>
+            if interval.leading_field.is_none()
+                && interval.leading_precision.is_none()
+                && interval.last_field.is_none()
+                && literal_text(&interval.value).is_some() =>
         {
-            if literal_text(&interval.value).is_some() {
-                *expr = call("pg_cast_interval", vec![take(&mut interval.value)]);
+            *expr = call("pg_cast_interval", vec![take(&mut interval.value)]);
+        }
+        // DataFusion would make a numeric of it that no column can hold
+        Expr::Value(value) => {
+            if let Value::Number(text, _) = &value.value
+                && text.contains(['e', 'E'])
+            {
+                *expr = call("pg_cast_float8", vec![string(text.clone())]);
             }
         }
         Expr::Collate { expr: inner, .. } => *expr = take(inner),
@@ -72,11 +85,8 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
                 args.push(Expr::Value(escape.clone()));
             }
             let op = if *negated { BinaryOperator::PGRegexNotMatch } else { BinaryOperator::PGRegexMatch };
-            *expr = Expr::BinaryOp {
-                left: Box::new(take(inner)),
-                op,
-                right: Box::new(call("similar_to_escape", args)),
-            };
+            *expr =
+                Expr::BinaryOp { left: Box::new(take(inner)), op, right: Box::new(call("similar_to_escape", args)) };
         }
         Expr::AtTimeZone { timestamp, time_zone } => {
             *expr = call("timezone", vec![take(time_zone), take(timestamp)]);
@@ -141,6 +151,15 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
             {
                 *expr = call(if name == "user" { "current_user" } else { &name }, vec![]);
             }
+        }
+        Expr::UnaryOp { op, expr: inner } => {
+            let name = match op {
+                UnaryOperator::PGAbs => "abs",
+                UnaryOperator::PGSquareRoot => "sqrt",
+                UnaryOperator::PGCubeRoot => "cbrt",
+                _ => return Ok(()),
+            };
+            *expr = call(name, vec![take(inner)]);
         }
         Expr::Subquery(query) => {
             subquery::single(query);

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArguments, Ident, LimitClause, Query, Select, SelectItem, TableAlias,
-    TableAliasColumnDef, TableFactor, VisitMut, VisitorMut,
+    Expr, Function, FunctionArguments, Ident, LimitClause, Query, Select, SelectItem, TableAlias, TableAliasColumnDef,
+    TableFactor, VisitMut, VisitorMut,
 };
 
 use super::{call, correlate, last_name, number, take};

@@ -32,9 +32,11 @@ fn binary(left: &Expr, op: BinaryOperator, right: &Expr) -> Expr {
 
 fn join(op: BinaryOperator, parts: Vec<Expr>) -> Option<Expr> {
     let several = parts.len() > 1;
-    let joined = parts
-        .into_iter()
-        .reduce(|left, right| Expr::BinaryOp { left: Box::new(left), op: op.clone(), right: Box::new(right) })?;
+    let joined = parts.into_iter().reduce(|left, right| Expr::BinaryOp {
+        left: Box::new(left),
+        op: op.clone(),
+        right: Box::new(right),
+    })?;
     Some(if several { Expr::Nested(Box::new(joined)) } else { joined })
 }
 

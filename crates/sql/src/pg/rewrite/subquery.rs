@@ -12,11 +12,51 @@ use crate::wire::SqlError;
 
 /// Aggregates that a subquery may have in its select list.
 const AGGREGATES: &[&str] = &[
-    "count", "sum", "avg", "min", "max", "array_agg", "string_agg", "bool_and", "bool_or", "every", "bit_and",
-    "bit_or", "bit_xor", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop", "var_samp", "var", "corr",
-    "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_count", "regr_r2", "regr_avgx", "regr_avgy",
-    "regr_sxx", "regr_syy", "regr_sxy", "median", "first_value", "last_value", "nth_value", "percentile_cont",
-    "percentile_disc", "mode", "any_value", "json_agg", "jsonb_agg", "approx_distinct", "approx_median", "grouping",
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "array_agg",
+    "string_agg",
+    "bool_and",
+    "bool_or",
+    "every",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "variance",
+    "var_pop",
+    "var_samp",
+    "var",
+    "corr",
+    "covar_pop",
+    "covar_samp",
+    "regr_slope",
+    "regr_intercept",
+    "regr_count",
+    "regr_r2",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_sxx",
+    "regr_syy",
+    "regr_sxy",
+    "median",
+    "first_value",
+    "last_value",
+    "nth_value",
+    "percentile_cont",
+    "percentile_disc",
+    "mode",
+    "any_value",
+    "json_agg",
+    "jsonb_agg",
+    "approx_distinct",
+    "approx_median",
+    "grouping",
     "pg_single",
 ];
 
@@ -147,9 +187,11 @@ fn unnested(query: &Query) -> Option<Expr> {
     let (argument, alias) = match &table.relation {
         TableFactor::Table { name, alias: Some(alias), args: Some(args), .. } if last_name(name) == "unnest" => {
             match args.args.as_slice() {
-                [datafusion::sql::sqlparser::ast::FunctionArg::Unnamed(
-                    datafusion::sql::sqlparser::ast::FunctionArgExpr::Expr(argument),
-                )] => (argument, alias),
+                [
+                    datafusion::sql::sqlparser::ast::FunctionArg::Unnamed(
+                        datafusion::sql::sqlparser::ast::FunctionArgExpr::Expr(argument),
+                    ),
+                ] => (argument, alias),
                 _ => return None,
             }
         }

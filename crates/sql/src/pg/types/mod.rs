@@ -26,9 +26,7 @@ mod sql;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{
-    DataType, Field, FieldRef, IntervalUnit, TimeUnit,
-};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
 use resurgam_engine::ColumnType;
 
 pub use names::{PgType, TYPES, format_type, type_by_name, type_by_oid};
@@ -81,6 +79,36 @@ pub fn column_oid(ty: &ColumnType) -> u32 {
     }
 }
 
+/// Engine column type in which values of a PostgreSQL type are kept; `None` if there is none.
+pub fn column_type_of_oid(oid: u32, typmod: i32) -> Option<ColumnType> {
+    let length = (typmod - 4).max(0) as u32;
+    Some(match oid {
+        oid::BOOL => ColumnType::Bool,
+        oid::INT2 => ColumnType::Int2,
+        oid::INT4 => ColumnType::Int4,
+        oid::INT8 | oid::OID => ColumnType::Int8,
+        oid::FLOAT4 => ColumnType::Float4,
+        oid::FLOAT8 => ColumnType::Float8,
+        oid::NUMERIC => {
+            let (precision, scale) = numeric_of_typmod(typmod);
+            ColumnType::Numeric { precision, scale: scale as _ }
+        }
+        // without a length they are text in all but name
+        oid::VARCHAR if typmod >= 4 => ColumnType::Varchar(length),
+        oid::BPCHAR if typmod >= 4 => ColumnType::Char(length),
+        oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::UNKNOWN => ColumnType::Text,
+        oid::NAME => ColumnType::Varchar(63),
+        oid::BYTEA => ColumnType::Bytes,
+        oid::DATE => ColumnType::Date,
+        oid::TIME => ColumnType::Time,
+        oid::TIMESTAMP => ColumnType::Timestamp,
+        oid::TIMESTAMPTZ => ColumnType::TimestampTz,
+        oid::UUID => ColumnType::Uuid,
+        oid::JSON => ColumnType::Json,
+        _ => return None,
+    })
+}
+
 /// PostgreSQL type modifier of an engine column type, -1 for none.
 pub fn column_typmod(ty: &ColumnType) -> i32 {
     match *ty {
@@ -109,12 +137,8 @@ pub fn arrow_type(ty: &ColumnType) -> DataType {
         ColumnType::Int8 => DataType::Int64,
         ColumnType::Float4 => DataType::Float32,
         ColumnType::Float8 => DataType::Float64,
-        ColumnType::Numeric { precision, scale } => DataType::Decimal128(precision, scale as i8),
-        ColumnType::Text
-        | ColumnType::Varchar(_)
-        | ColumnType::Char(_)
-        | ColumnType::Uuid
-        | ColumnType::Json => TEXT,
+        ColumnType::Numeric { precision, scale } => DataType::Decimal128(precision, scale),
+        ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Uuid | ColumnType::Json => TEXT,
         ColumnType::Bytes => DataType::BinaryView,
         ColumnType::Date => DataType::Date32,
         ColumnType::Time => DataType::Time64(TimeUnit::Microsecond),
@@ -130,9 +154,7 @@ pub fn arrow_field(name: &str, ty: &ColumnType, nullable: bool) -> Field {
         ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Uuid | ColumnType::Json => {
             with_pg_type(field, column_oid(ty), column_typmod(ty))
         }
-        ColumnType::Numeric { .. } if column_typmod(ty) != -1 => {
-            with_pg_type(field, oid::NUMERIC, column_typmod(ty))
-        }
+        ColumnType::Numeric { .. } if column_typmod(ty) != -1 => with_pg_type(field, oid::NUMERIC, column_typmod(ty)),
         _ => field,
     }
 }
@@ -192,13 +214,9 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         oid::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
         oid::TIMESTAMPTZ => timestamptz(),
         oid::INTERVAL => DataType::Interval(IntervalUnit::MonthDayNano),
-        oid::OID
-        | oid::REGCLASS
-        | oid::REGTYPE
-        | oid::REGNAMESPACE
-        | oid::REGROLE
-        | oid::XID
-        | oid::CID => DataType::UInt32,
+        oid::OID | oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID => {
+            DataType::UInt32
+        }
         _ => {
             let elem = type_by_oid(oid)?.elem;
             if elem == 0 {
@@ -231,14 +249,10 @@ pub fn arrow_oid(ty: &DataType) -> u32 {
         DataType::UInt32 => oid::OID,
         DataType::Float16 | DataType::Float32 => oid::FLOAT4,
         DataType::Float64 => oid::FLOAT8,
-        DataType::Decimal32(..)
-        | DataType::Decimal64(..)
-        | DataType::Decimal128(..)
-        | DataType::Decimal256(..) => oid::NUMERIC,
-        DataType::Binary
-        | DataType::LargeBinary
-        | DataType::BinaryView
-        | DataType::FixedSizeBinary(_) => oid::BYTEA,
+        DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => {
+            oid::NUMERIC
+        }
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => oid::BYTEA,
         DataType::Date32 | DataType::Date64 => oid::DATE,
         DataType::Time32(_) | DataType::Time64(_) => oid::TIME,
         DataType::Timestamp(_, None) => oid::TIMESTAMP,
@@ -300,15 +314,9 @@ fn compatible(marked: u32, implied: u32) -> bool {
                     | oid::ACLITEM
                     | oid::INET
             ),
-            oid::OID => matches!(
-                marked,
-                oid::REGCLASS
-                    | oid::REGTYPE
-                    | oid::REGNAMESPACE
-                    | oid::REGROLE
-                    | oid::XID
-                    | oid::CID
-            ),
+            oid::OID => {
+                matches!(marked, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID)
+            }
             oid::INT2_ARRAY => marked == oid::INT2VECTOR,
             oid::OID_ARRAY => marked == oid::OIDVECTOR,
             _ => false,

@@ -32,27 +32,14 @@ const fn base(
     category: char,
     array: u32,
 ) -> PgType {
-    let preferred = matches!(
-        oid,
-        oid::BOOL | oid::TEXT | oid::FLOAT8 | oid::OID | oid::TIMESTAMPTZ | oid::INTERVAL | oid::INET
-    );
+    let preferred =
+        matches!(oid, oid::BOOL | oid::TEXT | oid::FLOAT8 | oid::OID | oid::TIMESTAMPTZ | oid::INTERVAL | oid::INET);
     let by_value = matches!(len, 1 | 2 | 4 | 8);
     PgType { oid, name, sql_name, len, by_value, align, category, preferred, array, elem: 0 }
 }
 
 const fn array(oid: u32, name: &'static str, sql_name: &'static str, elem: u32, align: char) -> PgType {
-    PgType {
-        oid,
-        name,
-        sql_name,
-        len: -1,
-        by_value: false,
-        align,
-        category: 'A',
-        preferred: false,
-        array: 0,
-        elem,
-    }
+    PgType { oid, name, sql_name, len: -1, by_value: false, align, category: 'A', preferred: false, array: 0, elem }
 }
 
 /// Every type that is known, by oid.
@@ -123,15 +110,7 @@ pub static TYPES: &[PgType] = &[
     array(oid::TIMESTAMP_ARRAY, "_timestamp", "timestamp without time zone[]", oid::TIMESTAMP, 'd'),
     array(oid::DATE_ARRAY, "_date", "date[]", oid::DATE, 'i'),
     array(oid::TIME_ARRAY, "_time", "time without time zone[]", oid::TIME, 'd'),
-    base(
-        oid::TIMESTAMPTZ,
-        "timestamptz",
-        "timestamp with time zone",
-        8,
-        'd',
-        'D',
-        oid::TIMESTAMPTZ_ARRAY,
-    ),
+    base(oid::TIMESTAMPTZ, "timestamptz", "timestamp with time zone", 8, 'd', 'D', oid::TIMESTAMPTZ_ARRAY),
     array(oid::TIMESTAMPTZ_ARRAY, "_timestamptz", "timestamp with time zone[]", oid::TIMESTAMPTZ, 'd'),
     base(oid::INTERVAL, "interval", "interval", 16, 'd', 'T', oid::INTERVAL_ARRAY),
     array(oid::INTERVAL_ARRAY, "_interval", "interval[]", oid::INTERVAL, 'd'),

@@ -37,36 +37,11 @@ impl Resolved {
 /// `22023` for a length or precision out of range.
 pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
     let resolved = resolve(ty)?;
-    let length = || (resolved.typmod - 4).max(0) as u32;
-    Ok(match resolved.oid {
-        oid::BOOL => ColumnType::Bool,
-        oid::INT2 => ColumnType::Int2,
-        oid::INT4 => ColumnType::Int4,
-        oid::INT8 => ColumnType::Int8,
-        oid::FLOAT4 => ColumnType::Float4,
-        oid::FLOAT8 => ColumnType::Float8,
-        oid::NUMERIC => {
-            let (precision, scale) = super::numeric_of_typmod(resolved.typmod);
-            ColumnType::Numeric { precision, scale: scale as _ }
-        }
-        oid::TEXT => ColumnType::Text,
-        // varchar without a length is text in all but name
-        oid::VARCHAR if resolved.typmod < 4 => ColumnType::Text,
-        oid::VARCHAR => ColumnType::Varchar(length()),
-        oid::BPCHAR if resolved.typmod < 4 => ColumnType::Text,
-        oid::BPCHAR => ColumnType::Char(length()),
-        oid::NAME => ColumnType::Varchar(63),
-        oid::BYTEA => ColumnType::Bytes,
-        oid::DATE => ColumnType::Date,
-        oid::TIME => ColumnType::Time,
-        oid::TIMESTAMP => ColumnType::Timestamp,
-        oid::TIMESTAMPTZ => ColumnType::TimestampTz,
-        oid::UUID => ColumnType::Uuid,
-        oid::JSON => ColumnType::Json,
-        _ => {
-            return Err(SqlError::unsupported(format!("columns of type {ty} are not supported")));
-        }
-    })
+    match resolved.oid {
+        oid::OID => None,
+        oid => super::column_type_of_oid(oid, resolved.typmod),
+    }
+    .ok_or_else(|| SqlError::unsupported(format!("columns of type {ty} are not supported")))
 }
 
 /// Arrow field (unnamed, nullable) in which a SQL type is computed.
@@ -104,9 +79,7 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
         T::Int(None) | T::Integer(None) | T::Int4(None) => Resolved::plain(oid::INT4),
         T::BigInt(None) | T::Int8(None) => Resolved::plain(oid::INT8),
         T::Real | T::Float4 => Resolved::plain(oid::FLOAT4),
-        T::Float8 | T::DoublePrecision | T::Double(ExactNumberInfo::None) => {
-            Resolved::plain(oid::FLOAT8)
-        }
+        T::Float8 | T::DoublePrecision | T::Double(ExactNumberInfo::None) => Resolved::plain(oid::FLOAT8),
         T::Float(ExactNumberInfo::None) => Resolved::plain(oid::FLOAT8),
         T::Float(ExactNumberInfo::Precision(bits)) => match bits {
             1..=24 => Resolved::plain(oid::FLOAT4),
@@ -119,15 +92,11 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
         T::Varchar(n) | T::CharacterVarying(n) | T::CharVarying(n) => {
             Resolved { oid: oid::VARCHAR, typmod: length("varchar", n.as_ref(), -1)? }
         }
-        T::Char(n) | T::Character(n) => {
-            Resolved { oid: oid::BPCHAR, typmod: length("char", n.as_ref(), 5)? }
-        }
+        T::Char(n) | T::Character(n) => Resolved { oid: oid::BPCHAR, typmod: length("char", n.as_ref(), 5)? },
         T::Bytea => Resolved::plain(oid::BYTEA),
         T::Date => Resolved::plain(oid::DATE),
         T::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Resolved::plain(oid::TIME),
-        T::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
-            Resolved::plain(oid::TIMESTAMP)
-        }
+        T::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Resolved::plain(oid::TIMESTAMP),
         T::Timestamp(_, _) => Resolved::plain(oid::TIMESTAMPTZ),
         T::Interval { .. } => Resolved::plain(oid::INTERVAL),
         T::Uuid => Resolved::plain(oid::UUID),
@@ -165,8 +134,7 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
             if schema.is_some_and(|s| s != "pg_catalog" && s != "information_schema") {
                 return Err(unknown(ty));
             }
-            let quoted =
-                name.0.last().and_then(|part| part.as_ident()).is_some_and(|i| i.quote_style.is_some());
+            let quoted = name.0.last().and_then(|part| part.as_ident()).is_some_and(|i| i.quote_style.is_some());
             custom(base, quoted, modifiers).ok_or_else(|| match base {
                 "serial" | "bigserial" | "smallserial" | "serial4" | "serial8" | "serial2" => {
                     SqlError::unsupported(format!("type {base} is not supported"))

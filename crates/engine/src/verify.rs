@@ -1,0 +1,279 @@
+//! Proof that a whole database is consistent: every tree, every index against its table,
+//! and every page of the data file against its owner.
+//!
+//! # What is checked
+//! 1. Every tree (catalog, ledger, tables, indexes, and trees that the ledger will free) is
+//!    a tree ([`resurgam_btree::verify`]).
+//! 2. The visible entries of each index are exactly those of the visible rows of its table,
+//!    and every large value of a visible row can be read to its end.
+//! 3. Every allocated page lies in an extent that has an owner, its header names that
+//!    owner, and exactly one thing of that owner leads to it; no free page is led to.
+//! 4. What the allocator knows in memory is what the space maps say.
+//!
+//! Pages of large values whose writer has not committed for all may be reached by nothing:
+//! the sweep frees them. Version pages are reached through the version store's own table.
+//!
+//! Must not run beside writers. Everything is read: for tests and for an operator's
+//! explicit wish.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use resurgam_base::{ObjectId, PageId, Result, SlotId, TxId};
+use resurgam_btree::{LeafWalk, Tree};
+use resurgam_buffer::Access;
+use resurgam_page::types::DatumRef;
+use resurgam_page::{LeafRecord, PageType, overflow, space as map};
+use resurgam_txn::Status;
+use resurgam_versions::{LedgerAction, OVERFLOW_OBJECT, VERSION_OBJECT, values_in_use};
+
+use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
+use crate::database::Database;
+use crate::table::Table;
+
+/// Most problems that are listed.
+const PROBLEMS_MAX: usize = 100;
+
+#[derive(Default)]
+struct Census {
+    problems: Vec<String>,
+    /// What leads to each page.
+    reached: HashMap<PageId, String>,
+}
+
+impl Census {
+    fn problem(&mut self, what: impl Into<String>) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(what.into());
+        }
+    }
+    fn reach(&mut self, page: PageId, by: &str) {
+        if let Some(before) = self.reached.insert(page, by.to_owned()) {
+            self.problem(format!("page {page} belongs to {before} and to {by}"));
+        }
+    }
+}
+
+impl Database {
+    /// Checks everything that is listed at the top of this file. Returns what is wrong, in
+    /// words; empty is good.
+    ///
+    /// # Errors
+    /// Those of reading pages that the check cannot do without.
+    pub fn verify(&self) -> Result<Vec<String>> {
+        let inner = self.inner();
+        let mut census = Census::default();
+        let definitions = inner.catalog.committed(self)?;
+        let mut trees: BTreeMap<ObjectId, (Tree, String)> = BTreeMap::new();
+        for (tree, name) in
+            [(inner.catalog.tree, "the catalog"), (inner.ledger.tree(), "the ledger")]
+        {
+            trees.insert(tree.object, (tree, name.into()));
+        }
+        for table in definitions.by_id.values() {
+            trees.insert(table.tree.object, (table.tree, format!("table \"{}\"", table.name)));
+            for index in &table.indexes {
+                trees.insert(index.tree.object, (index.tree, format!("index \"{}\"", index.name)));
+            }
+        }
+        let mut values = HashSet::new();
+        for (tx, action) in inner.ledger.entries(&inner.pool)? {
+            match action {
+                LedgerAction::TreeIfCommitted(tree) | LedgerAction::TreeIfAborted(tree) => {
+                    let root = inner.pool.read(tree.root, Access::Scan)?;
+                    let there = root.object() == tree.object && matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner));
+                    drop(root);
+                    if there {
+                        trees.entry(tree.object).or_insert((tree, format!("a tree in the ledger of transaction {tx}")));
+                    }
+                }
+                LedgerAction::ValueIfCommitted(page) => {
+                    if inner.pool.read(page, Access::Scan)?.is(PageType::Overflow) {
+                        values.insert(page);
+                    }
+                }
+            }
+        }
+        for (tree, name) in trees.values() {
+            let report = resurgam_btree::verify(&inner.pool, *tree)?;
+            for page in report.pages {
+                census.reach(page, name);
+            }
+            for problem in report.problems {
+                census.problem(format!("{name}: {problem}"));
+            }
+        }
+        let mut tables: Vec<&Arc<Table>> = definitions.by_id.values().collect();
+        tables.sort_by_key(|t| t.id);
+        for table in &tables {
+            self.verify_rows(table, &mut census)?;
+            let mut walk = LeafWalk::ascending(table.tree, Vec::new());
+            while let Some(leaf) = walk.next(&inner.pool)? {
+                for s in 0..leaf.slot_count() {
+                    let record = LeafRecord::parse(leaf.record(SlotId(s))?)?;
+                    values_in_use(&inner.pool, &inner.txs, &record, &table.layout, &mut |page| {
+                        values.insert(page);
+                    })?;
+                }
+            }
+        }
+        self.verify_values(&values, &mut census)?;
+        for page in inner.versions.known() {
+            census.reach(page, "the version store");
+        }
+        self.verify_space(&mut census)?;
+        Ok(census.problems)
+    }
+
+    /// Index entries against rows, as the newest snapshot sees both.
+    fn verify_rows(&self, table: &Arc<Table>, census: &mut Census) -> Result<()> {
+        let mut view = self.plain_view();
+        view.own_catalog = true;
+        let mut expected: Vec<BTreeMap<Vec<u8>, Vec<u8>>> = vec![BTreeMap::new(); table.indexes.len()];
+        let mut cursor = Cursor::new(view.clone(), Arc::clone(table), None, KeyRange::all(), Direction::Forward);
+        let mut batch = RowBatch::default();
+        loop {
+            batch.clear();
+            if !cursor.next_batch(&mut batch, 1000)? {
+                break;
+            }
+            for i in 0..batch.len() {
+                let raw = batch.row(i);
+                let columns = table.all_columns(raw)?;
+                let mut large = Vec::with_capacity(columns.len());
+                for column in &columns {
+                    large.push(match column {
+                        DatumRef::External(e) => Some((view.read_external(*e)?, e.is_text)),
+                        _ => None,
+                    });
+                }
+                let mut whole = columns.clone();
+                for (column, value) in whole.iter_mut().zip(&large) {
+                    match value {
+                        Some((bytes, true)) => match std::str::from_utf8(bytes) {
+                            Ok(text) => *column = DatumRef::Text(text),
+                            Err(_) => census.problem(format!("table \"{}\": a large text is not UTF-8", table.name)),
+                        },
+                        Some((bytes, false)) => *column = DatumRef::Bytes(bytes),
+                        None => {}
+                    }
+                }
+                for (at, entries) in expected.iter_mut().enumerate() {
+                    let (mut key, mut value) = (Vec::new(), Vec::new());
+                    table.index_entry(at, &whole, raw.key, &mut key, &mut value)?;
+                    if entries.insert(key, value).is_some() {
+                        census.problem(format!(
+                            "table \"{}\": two rows have one entry in index \"{}\"",
+                            table.name, table.indexes[at].name
+                        ));
+                    }
+                }
+            }
+        }
+        for (at, index) in table.indexes.iter().enumerate() {
+            let mut found = BTreeMap::new();
+            let mut entries = Cursor::new(view.clone(), Arc::clone(table), None, KeyRange::all(), Direction::Forward);
+            loop {
+                batch.clear();
+                entries.fill(index.tree, &mut batch, 1000)?;
+                if batch.is_empty() {
+                    break;
+                }
+                for i in 0..batch.len() {
+                    found.insert(batch.row(i).key.to_vec(), batch.row(i).value.to_vec());
+                }
+            }
+            if found != expected[at] {
+                let missing = expected[at].iter().filter(|(k, v)| found.get(*k) != Some(v)).count();
+                let extra = found.iter().filter(|(k, v)| expected[at].get(*k) != Some(v)).count();
+                census.problem(format!(
+                    "index \"{}\" of table \"{}\": {missing} rows have no right entry, {extra} entries have no right row",
+                    index.name, table.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_values(&self, values: &HashSet<PageId>, census: &mut Census) -> Result<()> {
+        let pool = &self.inner().pool;
+        for first in values {
+            let mut at = *first;
+            while at.is_some() {
+                let page = pool.read(at, Access::Scan)?;
+                if !page.is(PageType::Overflow) {
+                    census.problem(format!("the large value at page {first} leads to page {at}, which is no such page"));
+                    break;
+                }
+                census.reach(at, &format!("the large value at page {first}"));
+                let (next, _) = overflow::read(&page)?;
+                at = if next == at { PageId::NONE } else { next };
+            }
+        }
+        Ok(())
+    }
+
+    fn verify_space(&self, census: &mut Census) -> Result<()> {
+        let inner = self.inner();
+        let horizon = inner.txs.horizon();
+        for id in inner.pool.space().map_pages() {
+            let page = inner.pool.read(id, Access::Scan)?;
+            if !page.is(PageType::SpaceMap) {
+                census.problem(format!("page {id} should be a space map and is not"));
+                continue;
+            }
+            let entries: Vec<(PageId, ObjectId, u8)> = (0..map::EXTENTS)
+                .flat_map(|extent| {
+                    let (page, owner) = (&page, map::owner(&page, extent));
+                    let first = map::first_page_of_extent(id, extent).0;
+                    (first..first + resurgam_base::limits::EXTENT_PAGES)
+                        .map(move |p| (PageId(p), owner, map::pfs(page, PageId(p))))
+                })
+                .filter(|(p, _, _)| *p != id)
+                .collect();
+            drop(page);
+            for (at, owner, byte) in entries {
+                let by = census.reached.get(&at).cloned();
+                if byte & map::PFS_ALLOCATED == 0 {
+                    if let Some(by) = by {
+                        census.problem(format!("page {at} is free, and {by} leads to it"));
+                    }
+                    continue;
+                }
+                if owner.is_none() {
+                    census.problem(format!("page {at} is allocated in an extent without an owner"));
+                }
+                let page = match inner.pool.read(at, Access::Scan) {
+                    Ok(page) => page,
+                    Err(error) => {
+                        census.problem(format!("page {at}: {error}"));
+                        continue;
+                    }
+                };
+                if page.object() != owner {
+                    census.problem(format!("page {at} is of object {}, its extent of object {owner}", page.object()));
+                }
+                if page.has_versions() && byte & map::PFS_HAS_VERSIONS == 0 {
+                    census.problem(format!("page {at} has versions, and its space map does not say so"));
+                }
+                if by.is_some() {
+                    continue;
+                }
+                let excused = owner == OVERFLOW_OBJECT && page.is(PageType::Overflow) && {
+                    let writer: TxId = overflow::writer(&page)?;
+                    byte & map::PFS_POTENTIALLY_UNUSED != 0
+                        && !matches!(inner.txs.status(writer), Status::Committed(ts) if ts <= horizon)
+                };
+                // The store's own table is complete only once the maps were read.
+                let unread = owner == VERSION_OBJECT && !inner.pool.space().is_discovered(id);
+                if !excused && !unread {
+                    census.problem(format!("page {at} of object {owner} is allocated, and nothing leads to it"));
+                }
+            }
+        }
+        for problem in inner.pool.space().audit(&inner.pool)? {
+            census.problem(problem);
+        }
+        Ok(())
+    }
+}

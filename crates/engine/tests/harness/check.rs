@@ -1,0 +1,176 @@
+//! A whole database, or one table, against a state of the model.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use resurgam_engine::*;
+
+use super::Found;
+use super::model::*;
+use crate::broken;
+
+/// An error is either what the schedule's faults explain, or a finding.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The database said so; the caller judges whether it may.
+    Failed(Error),
+    Broken(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+impl From<String> for Trouble {
+    fn from(what: String) -> Self {
+        Self::Broken(what)
+    }
+}
+
+pub type Checked<T> = Result<T, Trouble>;
+
+/// One row, large values read.
+pub fn read_row(view: &ReadView, table: &Table, raw: RawRow<'_>) -> Result<Row> {
+    (0..table.columns.len())
+        .map(|i| {
+            Ok(match table.column(raw, i)? {
+                DatumRef::External(reference) => {
+                    let bytes = view.read_external(reference)?;
+                    if reference.is_text {
+                        Datum::Text(String::from_utf8(bytes).map_err(|_| Error::corrupt("large text is not UTF-8"))?)
+                    } else {
+                        Datum::Bytes(bytes)
+                    }
+                }
+                datum => datum.to_owned(),
+            })
+        })
+        .collect()
+}
+
+/// All rows that a cursor yields, with their storage keys.
+pub fn drain(view: &ReadView, table: &Arc<Table>, mut cursor: Cursor, batch_rows: usize) -> Result<Vec<(Vec<u8>, Row)>> {
+    let mut rows = Vec::new();
+    let mut batch = RowBatch::default();
+    loop {
+        batch.clear();
+        if !cursor.next_batch(&mut batch, batch_rows)? {
+            return Ok(rows);
+        }
+        for i in 0..batch.len() {
+            rows.push((batch.row(i).key.to_vec(), read_row(view, table, batch.row(i))?));
+        }
+    }
+}
+
+pub fn brief(row: &Row) -> String {
+    let text: Vec<String> = row
+        .iter()
+        .map(|d| match d {
+            Datum::Text(t) if t.len() > 24 => format!("\"{}..\"({})", &t[..16], t.len()),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    text.join(", ")
+}
+
+/// Compares rows with the model's, in any order.
+pub fn same_rows(what: &str, found: &[(Vec<u8>, Row)], expected: &TableModel) -> Found<()> {
+    let mut by_number: BTreeMap<i64, &Row> = BTreeMap::new();
+    for (_, row) in found {
+        let Some(number) = row.first().and_then(number_of) else { broken!("{what}: a row without a number: {}", brief(row)) };
+        if by_number.insert(number, row).is_some() {
+            broken!("{what}: row {number} comes twice");
+        }
+    }
+    for (number, row) in &expected.rows {
+        match by_number.remove(number) {
+            None => broken!("{what}: row {number} is missing, expected ({})", brief(row)),
+            Some(found) if found != &**row => broken!("{what}: row {number} is ({}), expected ({})", brief(found), brief(row)),
+            Some(_) => {}
+        }
+    }
+    if let Some((number, row)) = by_number.into_iter().next() {
+        broken!("{what}: row {number} should not be there: ({})", brief(row));
+    }
+    Ok(())
+}
+
+/// Checks that a definition is the model's.
+pub fn same_definition(table: &Table, expected: &TableModel) -> Found<()> {
+    let columns: Vec<_> = table.columns.iter().map(|c| (c.name.clone(), c.ty)).collect();
+    if columns != expected.columns {
+        broken!("table {}: columns are {columns:?}, expected {:?}", table.name, expected.columns);
+    }
+    if table.primary_key != if expected.has_key { vec![0] } else { vec![] } {
+        broken!("table {}: primary key is {:?}", table.name, table.primary_key);
+    }
+    let indexes: Vec<_> = table
+        .indexes
+        .iter()
+        .map(|i| IndexModel { name: i.name.clone(), columns: i.columns.clone(), unique: i.unique })
+        .collect();
+    if indexes != expected.indexes {
+        broken!("table {}: indexes are {indexes:?}, expected {:?}", table.name, expected.indexes);
+    }
+    Ok(())
+}
+
+/// Checks one table as `view` sees it: scans both ways, every index, point reads.
+pub fn check_table(view: &ReadView, table: &Arc<Table>, expected: &TableModel, thorough: bool) -> Checked<()> {
+    same_definition(table, expected)?;
+    let name = &table.name;
+    let forward = drain(view, table, view.scan(table, KeyRange::all(), Direction::Forward), 17)?;
+    same_rows(&format!("scan of {name}"), &forward, expected)?;
+    if forward.windows(2).any(|w| w[0].0 >= w[1].0) {
+        return Err(Trouble::Broken(format!("scan of {name} is not in key order")));
+    }
+    let mut backward = drain(view, table, view.scan(table, KeyRange::all(), Direction::Backward), 13)?;
+    backward.reverse();
+    if backward != forward {
+        return Err(Trouble::Broken(format!("scan of {name} backwards differs from forwards")));
+    }
+    for at in 0..table.indexes.len() {
+        let rows = drain(view, table, view.scan_index(table, at, KeyRange::all(), Direction::Forward), 11)?;
+        same_rows(&format!("index {} of {name}", table.indexes[at].name), &rows, expected)?;
+    }
+    if !thorough {
+        return Ok(());
+    }
+    let mut buf = RowBuf::default();
+    for (key, row) in &forward {
+        if !view.get(table, key, &mut buf)? || read_row(view, table, buf.raw())? != *row {
+            return Err(Trouble::Broken(format!("point read of {name} differs from the scan: ({})", brief(row))));
+        }
+        for (at, index) in table.indexes.iter().enumerate() {
+            if !index.unique || index.columns.iter().any(|c| row[*c].is_null()) {
+                continue;
+            }
+            let values: Vec<DatumRef<'_>> = index.columns.iter().map(|c| row[*c].as_ref()).collect();
+            let mut entry = Vec::new();
+            table.encode_index_key(at, &values, &mut entry)?;
+            if !view.get_by_index(table, index, &entry, &mut buf)? || read_row(view, table, buf.raw())? != *row {
+                return Err(Trouble::Broken(format!("index {} does not lead to ({})", index.name, brief(row))));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Everything that a new transaction sees.
+pub fn check_all(db: &Database, expected: &State, thorough: bool) -> Checked<()> {
+    let tx = db.begin(Isolation::RepeatableRead);
+    let view = tx.statement(StatementKind::Read)?;
+    let tables = tx.tables()?;
+    let names: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
+    let wanted: Vec<&str> = expected.tables.keys().map(String::as_str).collect();
+    if names != wanted {
+        return Err(Trouble::Broken(format!("tables are {names:?}, expected {wanted:?}")));
+    }
+    for table in &tables {
+        check_table(&view, table, &expected.tables[&table.name], thorough)?;
+    }
+    tx.commit(Durability::Sync)?.wait()?;
+    Ok(())
+}

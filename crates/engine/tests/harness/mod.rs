@@ -1,0 +1,36 @@
+//! The simulated-crash harness: a seeded workload on a simulated disk, a reference model
+//! that says what every read must return and what must be there after a crash, and the
+//! comparison of the two.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `rng.rs` | the one source of chance |
+//! | `model.rs` | tables as ordered maps; what is durable, what may be |
+//! | `client.rs` | one open transaction and what it should see |
+//! | `rows.rs` | statements on rows: run, predict, compare |
+//! | `ddl.rs` | changes of definitions: run, predict, compare |
+//! | `check.rs` | a whole database against a state of the model |
+//! | `schedule.rs` | lives of a database: workload, faults, crash, recovery |
+//!
+//! Everything runs in one thread and is a pure function of the seed. To extend it: a new
+//! statement is a function beside those in `rows.rs` with its prediction; a new setting is
+//! a field of `Setup`; a new fault is a variant of `Fault`.
+
+#![allow(dead_code)]
+
+pub mod check;
+pub mod client;
+pub mod ddl;
+pub mod model;
+pub mod rng;
+pub mod rows;
+pub mod schedule;
+
+/// What the harness found: a broken promise, in words.
+pub type Found<T> = Result<T, String>;
+
+/// Says what was broken.
+#[macro_export]
+macro_rules! broken {
+    ($($arg:tt)*) => { return Err(format!($($arg)*)) };
+}

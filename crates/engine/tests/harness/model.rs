@@ -1,0 +1,165 @@
+//! The reference: tables as ordered maps, and which states a crash may leave.
+//!
+//! A row is known by an integer of the harness's own (its *number*); the first column of
+//! every table is made from it, so a row can be found by content whatever its storage key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use resurgam_engine::{ColumnType, Datum};
+
+/// Columns that every table has: k, cnt, u, n, pay. Added ones come after.
+pub const FIXED_COLUMNS: usize = 5;
+pub const U: usize = 2;
+pub const N: usize = 3;
+
+/// What the first column is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// int8
+    Int,
+    /// long text, so that inner nodes split as well
+    Text,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexModel {
+    pub name: String,
+    pub columns: Vec<usize>,
+    pub unique: bool,
+}
+
+pub type Row = Vec<Datum>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableModel {
+    pub kind: KeyKind,
+    /// Clustered on the first column; else on a hidden row id.
+    pub has_key: bool,
+    pub columns: Vec<(String, ColumnType)>,
+    pub indexes: Vec<IndexModel>,
+    /// Rows by number. Two equal pointers are the same version.
+    pub rows: BTreeMap<i64, Arc<Row>>,
+    /// Changes of the definition so far; not part of what must be equal.
+    pub generation: u64,
+}
+
+impl TableModel {
+    pub fn unique_u(&self) -> bool {
+        self.indexes.iter().any(|i| i.unique && i.columns == [U])
+    }
+    /// The live row with this value in its unique column, other than `except`.
+    pub fn holder_of(&self, u: &Datum, except: Option<i64>) -> Option<i64> {
+        if u.is_null() || !self.unique_u() {
+            return None;
+        }
+        self.rows.iter().find(|(n, r)| Some(**n) != except && r[U] == *u).map(|(n, _)| *n)
+    }
+}
+
+/// The first column of the row with this number.
+pub fn key_datum(kind: KeyKind, number: i64) -> Datum {
+    match kind {
+        KeyKind::Int => Datum::Int8(number),
+        KeyKind::Text => Datum::Text(format!("{number:06}{}", "k".repeat((number as usize * 37) % 380))),
+    }
+}
+
+/// The number of a row by its first column.
+pub fn number_of(key: &Datum) -> Option<i64> {
+    match key {
+        Datum::Int8(v) => Some(*v),
+        Datum::Text(t) => t.get(..6)?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// All tables at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    pub tables: BTreeMap<String, Arc<TableModel>>,
+}
+
+/// A transaction's own changes.
+#[derive(Clone, Debug, Default)]
+pub struct Overlay {
+    /// Tables whose definition it changed, dropped or made: it has them alone.
+    pub tables: BTreeMap<String, Option<Arc<TableModel>>>,
+    /// Rows of other tables.
+    pub rows: BTreeMap<(String, i64), Option<Arc<Row>>>,
+}
+
+impl Overlay {
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty() && self.rows.is_empty()
+    }
+    /// `base` with these changes.
+    pub fn over(&self, base: &State) -> State {
+        let mut state = base.clone();
+        for ((table, number), row) in &self.rows {
+            if let Some(table) = state.tables.get_mut(table) {
+                let table = Arc::make_mut(table);
+                match row {
+                    Some(row) => table.rows.insert(*number, Arc::clone(row)),
+                    None => table.rows.remove(number),
+                };
+            }
+        }
+        for (name, table) in &self.tables {
+            match table {
+                Some(table) => state.tables.insert(name.clone(), Arc::clone(table)),
+                None => state.tables.remove(name),
+            };
+        }
+        state
+    }
+    /// One table as seen over `base`.
+    pub fn table(&self, base: &State, name: &str) -> Option<Arc<TableModel>> {
+        if let Some(own) = self.tables.get(name) {
+            return own.clone();
+        }
+        let base = base.tables.get(name)?;
+        let low = (name.to_owned(), i64::MIN);
+        let high = (name.to_owned(), i64::MAX);
+        if self.rows.range(low.clone()..=high.clone()).next().is_none() {
+            return Some(Arc::clone(base));
+        }
+        let mut table = TableModel::clone(base);
+        for ((_, number), row) in self.rows.range(low..=high) {
+            match row {
+                Some(row) => table.rows.insert(*number, Arc::clone(row)),
+                None => table.rows.remove(number),
+            };
+        }
+        Some(Arc::new(table))
+    }
+}
+
+/// The committed state, and what a crash now may leave.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// What a new snapshot sees.
+    pub committed: State,
+    /// States that a crash may leave, oldest first: the last one that is known durable,
+    /// and each later commit in log order.
+    pub candidates: Vec<State>,
+}
+
+impl Model {
+    pub fn new() -> Self {
+        Self { committed: State::default(), candidates: vec![State::default()] }
+    }
+    /// A commit that was acknowledged as durable: everything before it is as well.
+    pub fn durable(&mut self) {
+        self.candidates = vec![self.committed.clone()];
+    }
+    /// A commit whose durability was not waited for.
+    pub fn not_waited_for(&mut self) {
+        self.candidates.push(self.committed.clone());
+    }
+    /// A commit that failed: it may be there after a crash.
+    pub fn in_doubt(&mut self, overlay: &Overlay) {
+        let last = self.candidates.last().cloned().unwrap_or_default();
+        self.candidates.push(overlay.over(&last));
+    }
+}

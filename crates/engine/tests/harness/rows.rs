@@ -1,0 +1,566 @@
+//! Statements on rows: run, predict, compare.
+//!
+//! The prediction of a write looks at the newest version of the row (committed by anyone, or
+//! own), at the version that the statement sees, and at who else holds the row or a unique
+//! value of it. Waiting is allowed wherever another open transaction has tried to write; it
+//! is demanded where one has written.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use resurgam_engine::*;
+
+use super::check::{brief, drain, read_row, same_rows};
+use super::model::*;
+use super::rng::Rng;
+use super::schedule::World;
+use super::Found;
+use crate::broken;
+
+/// A write, remembered so that it can be tried again after a wait.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Insert { table: String, number: i64, row: Row },
+    Update { table: String, number: i64, new_number: i64, row: Row },
+    Delete { table: String, number: i64 },
+    Lock { table: String, number: i64 },
+}
+
+impl Op {
+    fn table(&self) -> &str {
+        match self {
+            Self::Insert { table, .. } | Self::Update { table, .. } | Self::Delete { table, .. } | Self::Lock { table, .. } => table,
+        }
+    }
+}
+
+fn text(rng: &mut Rng, len: usize) -> String {
+    let word = format!("{:x}", rng.next());
+    word.chars().cycle().take(len).collect()
+}
+
+/// A length for the payload: tiny, middling, as large as fits a row, beyond.
+fn payload_len(rng: &mut Rng) -> usize {
+    match rng.below(40) {
+        0..=17 => rng.below(12) as usize,
+        18..=29 => rng.range(60, 300) as usize,
+        30..=35 => rng.range(500, 900) as usize,
+        36..=37 => rng.range(1200, 1500) as usize,
+        38 => rng.range(1600, 9000) as usize,
+        _ => rng.range(9000, 30_000) as usize,
+    }
+}
+
+pub fn random_row(rng: &mut Rng, table: &TableModel, number: i64) -> Row {
+    let u = match rng.below(12) {
+        0..=2 => Datum::Null,
+        11 => Datum::Text(format!("w{:03}{}", rng.below(40), "u".repeat(rng.range(100, 900) as usize))),
+        _ => Datum::Text(format!("v{:03}", rng.below(60))),
+    };
+    let n = if rng.one_in(4) { Datum::Null } else { Datum::Int4(rng.below(5) as i32) };
+    let len = payload_len(rng);
+    let mut row = vec![
+        key_datum(table.kind, number),
+        Datum::Int8(rng.below(1000) as i64),
+        u,
+        n,
+        Datum::Text(text(rng, len)),
+    ];
+    for _ in FIXED_COLUMNS..table.columns.len() {
+        row.push(if rng.one_in(3) { Datum::Null } else { Datum::Int4(rng.below(9) as i32) });
+    }
+    row
+}
+
+fn changed_row(rng: &mut Rng, table: &TableModel, old: &Row, number: i64) -> Row {
+    let fresh = random_row(rng, table, number);
+    let mut row = old.clone();
+    row.resize(table.columns.len(), Datum::Null);
+    row[0] = fresh[0].clone();
+    match rng.below(6) {
+        0..=2 => row[1] = fresh[1].clone(),
+        3 => row[N] = fresh[N].clone(),
+        4 => row[U] = fresh[U].clone(),
+        _ => row = fresh,
+    }
+    row
+}
+
+pub fn refs(row: &Row) -> Vec<DatumRef<'_>> {
+    row.iter().map(Datum::as_ref).collect()
+}
+
+impl World {
+    /// The tables that client `at` should see now, by name.
+    fn table_names(&self, at: usize) -> Vec<String> {
+        let client = &self.clients[at];
+        let base = client.snapshot.as_ref().unwrap_or(&self.model.committed);
+        client.own.over(base).tables.keys().cloned().collect()
+    }
+
+    fn number_for(&mut self, table: &TableModel, insert: bool) -> i64 {
+        if insert && (!table.has_key || self.rng.one_in(3)) {
+            self.serial += 1;
+            return self.serial;
+        }
+        if !insert && !self.rng.one_in(4) {
+            let skip = self.rng.below(table.rows.len() as u64) as usize;
+            if let Some(number) = table.rows.keys().nth(skip) {
+                return *number;
+            }
+        }
+        if self.rng.one_in(3) { self.rng.below(4) as i64 } else { self.rng.below(self.numbers) as i64 }
+    }
+
+    /// One random write by client `at`.
+    pub fn random_write(&mut self, at: usize) -> Found<()> {
+        let names = self.table_names(at);
+        let Some(name) = self.rng.pick(&names).cloned() else { return Ok(()) };
+        let base = self.clients[at].snapshot.as_ref().unwrap_or(&self.model.committed);
+        let Some(table) = self.clients[at].own.table(base, &name) else { return Ok(()) };
+        let op = match self.rng.below(20) {
+            0..=8 => {
+                let number = self.number_for(&table, true);
+                let row = random_row(&mut self.rng, &table, number);
+                Op::Insert { table: name, number, row }
+            }
+            9..=14 => {
+                let number = self.number_for(&table, false);
+                let new_number = if table.has_key && self.rng.one_in(8) { self.number_for(&table, true) } else { number };
+                let old = table.rows.get(&number).map_or_else(|| random_row(&mut self.rng, &table, number), |r| Row::clone(r));
+                let row = changed_row(&mut self.rng, &table, &old, new_number);
+                Op::Update { table: name, number, new_number, row }
+            }
+            15..=18 => Op::Delete { table: name, number: self.number_for(&table, false) },
+            _ => Op::Lock { table: name, number: self.number_for(&table, false) },
+        };
+        let kind = if self.rng.one_in(3) { StatementKind::BulkWrite } else { StatementKind::PointWrite };
+        self.write(at, op, kind)
+    }
+
+    /// Runs a write and compares what comes of it with what may.
+    pub fn write(&mut self, at: usize, op: Op, kind: StatementKind) -> Found<()> {
+        let name = op.table().to_owned();
+        self.log(|| format!("client {at}: {}", describe(&op)));
+        // A statement whose table was redefined meanwhile is given up.
+        if let Some(bulk) = &self.clients[at].bulk {
+            let then = bulk.base.tables.get(&name).map(|t| t.generation);
+            let now = self.model.committed.tables.get(&name).map(|t| t.generation);
+            if then != now && !self.clients[at].own.tables.contains_key(&name) {
+                self.clients[at].bulk = None;
+            }
+        }
+        let started = self.clients[at].statement(kind, &self.model, &mut self.rng);
+        let (view, base, own) = match started {
+            Ok(started) => started,
+            Err(error) => return self.judge(at, error, "starting a statement"),
+        };
+        let table = match self.clients[at].tx.table("public", &name) {
+            Ok(table) => table,
+            Err(error) => return self.judge(at, error, "looking a table up"),
+        };
+        let (Some(table), Some(seen_table)) = (table, own.table(&base, &name)) else {
+            // Dropped by someone in between.
+            self.clients[at].retry = None;
+            return Ok(());
+        };
+        if let Op::Insert { row, .. } | Op::Update { row, .. } = &op {
+            if row.len() != seen_table.columns.len() || row[0] != key_datum(seen_table.kind, match &op {
+                Op::Insert { number, .. } => *number,
+                Op::Update { new_number, .. } => *new_number,
+                _ => 0,
+            }) {
+                return Ok(()); // the definition changed while the write waited
+            }
+        }
+        if !seen_table.has_key {
+            if let Op::Insert { number, .. } = &op {
+                if *number <= 1000 {
+                    return Ok(());
+                }
+            }
+            if let Op::Update { number, new_number, .. } = &op {
+                if number != new_number {
+                    return Ok(());
+                }
+            }
+        }
+        self.clients[at].locked.insert(name.clone());
+        self.note_touched(at, &op, &name);
+        match op.clone() {
+            Op::Insert { number, row, .. } => {
+                let result = self.clients[at].tx.insert(&table, &refs(&row));
+                self.inserted(at, op, &name, number, row, result)
+            }
+            Op::Update { number, .. } | Op::Delete { number, .. } | Op::Lock { number, .. } => {
+                let Some(key) = self.storage_key(&view, &table, &seen_table, number) else { return Ok(()) };
+                let key = match key {
+                    Ok(key) => key,
+                    Err(error) => return self.judge_serial(at, error, "finding a row", &name),
+                };
+                let seen = seen_table.rows.get(&number).cloned();
+                self.change(at, op, &name, &table, &key, number, seen)
+            }
+        }
+    }
+
+    fn note_touched(&mut self, at: usize, op: &Op, name: &str) {
+        let newest = self.newest(at, name);
+        let client = &mut self.clients[at];
+        let mut touch = |number: i64, row: Option<&Row>| {
+            client.touched.insert((name.to_owned(), number));
+            for row in newest.as_ref().and_then(|t| t.rows.get(&number)).map(|r| &**r).into_iter().chain(row) {
+                client.touch_value(name, &row[U]);
+            }
+        };
+        match op {
+            Op::Insert { number, row, .. } => touch(*number, Some(row)),
+            Op::Update { number, new_number, row, .. } => {
+                touch(*number, Some(row));
+                touch(*new_number, Some(row));
+            }
+            Op::Delete { number, .. } | Op::Lock { number, .. } => touch(*number, None),
+        }
+    }
+
+    /// A table's newest content: what is committed now, and own changes.
+    pub fn newest(&self, at: usize, name: &str) -> Option<Arc<TableModel>> {
+        self.clients[at].own.table(&self.model.committed, name)
+    }
+
+    /// The storage key of a row: computed, or found by a scan where it is hidden.
+    fn storage_key(&self, view: &ReadView, table: &Arc<Table>, seen: &TableModel, number: i64) -> Option<Result<Vec<u8>>> {
+        if seen.has_key {
+            let mut key = Vec::new();
+            return Some(table.encode_key(&[key_datum(seen.kind, number).as_ref()], &mut key).map(|()| key));
+        }
+        match drain(view, table, view.scan(table, KeyRange::all(), Direction::Forward), 50) {
+            Err(error) => Some(Err(error)),
+            Ok(rows) => rows.into_iter().find(|(_, r)| number_of(&r[0]) == Some(number)).map(|(key, _)| Ok(key)),
+        }
+    }
+
+    fn others(&self, at: usize) -> impl Iterator<Item = &super::client::Client> {
+        self.clients.iter().enumerate().filter(move |(i, _)| *i != at).map(|(_, c)| c)
+    }
+
+    /// Whether client `at` may have to wait for someone.
+    fn may_wait(&self, at: usize, name: &str, numbers: &[i64], values: &[&Datum]) -> bool {
+        self.others(at).any(|c| {
+            c.wanted.contains(name)
+                || numbers.iter().any(|n| c.touched.contains(&(name.to_owned(), *n)))
+                || values.iter().any(|v| matches!(v, Datum::Text(t) if c.touched_values.contains(&(name.to_owned(), t.clone()))))
+        })
+    }
+
+    /// Whether someone else has written the row or holds the unique value.
+    fn held(&self, at: usize, name: &str, numbers: &[i64], values: &[&Datum], unique: bool) -> bool {
+        self.others(at).any(|c| {
+            c.own.tables.contains_key(name)
+                || numbers.iter().any(|n| c.own.rows.contains_key(&(name.to_owned(), *n)))
+                || (unique
+                    && values.iter().any(|v| matches!(v, Datum::Text(t) if c.held_values.contains(&(name.to_owned(), t.clone())))))
+        })
+    }
+
+    /// Whether the table was redefined since client `at` took its snapshot.
+    fn redefined(&self, at: usize, name: &str) -> bool {
+        let client = &self.clients[at];
+        if client.own.tables.contains_key(name) {
+            return false;
+        }
+        let Some(snapshot) = &client.snapshot else { return false };
+        snapshot.tables.get(name).map(|t| t.generation) != self.model.committed.tables.get(name).map(|t| t.generation)
+    }
+
+    /// Judges an error of a row statement, a conflict of definitions included.
+    pub fn judge_serial(&mut self, at: usize, error: Error, what: &str, name: &str) -> Found<()> {
+        if error.kind() == ErrorKind::SerializationFailure && self.redefined(at, name) {
+            self.clients[at].failed = true;
+            return Ok(());
+        }
+        self.judge(at, error, what)
+    }
+
+    fn park(&mut self, at: usize, wait: LockWait, op: Op) {
+        self.log(|| format!("client {at}: waits for {}", wait.holder()));
+        self.waits += 1;
+        self.clients[at].parked = Some(wait);
+        self.clients[at].retry = Some(op);
+    }
+
+    fn inserted(&mut self, at: usize, op: Op, name: &str, number: i64, row: Row, result: Result<Attempt<()>>) -> Found<()> {
+        let Some(newest) = self.newest(at, name) else { broken!("insert into {name}, which is dropped: {:?}", result.err()) };
+        let taken = newest.has_key && newest.rows.contains_key(&number) || newest.holder_of(&row[U], None).is_some();
+        let values = [&row[U]];
+        let numbers: &[i64] = if newest.has_key { &[number] } else { &[] };
+        match result {
+            Ok(Attempt::Done(())) => {
+                if taken {
+                    broken!("insert of row {number} into {name} was done although it is a duplicate: ({})", brief(&row));
+                }
+                if self.redefined(at, name) {
+                    broken!("insert into {name} by a definition that is no longer current");
+                }
+                if self.held(at, name, numbers, &values, newest.unique_u()) {
+                    broken!("insert of row {number} into {name} did not wait for the transaction that holds it");
+                }
+                let client = &mut self.clients[at];
+                client.hold_value(name, &row[U]);
+                client.wrote(name, number, Some(row));
+                Ok(())
+            }
+            Ok(Attempt::Wait(wait)) => {
+                if !self.may_wait(at, name, &[number], &values) {
+                    broken!("insert of row {number} into {name} waits for nobody's transaction {}", wait.holder());
+                }
+                self.park(at, wait, op);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::UniqueViolation => {
+                if !taken {
+                    broken!("insert of row {number} into {name} is called a duplicate and is none: {error} ({})", brief(&row));
+                }
+                self.clients[at].bulk = None;
+                Ok(())
+            }
+            Err(error) => self.judge_serial(at, error, "insert", name),
+        }
+    }
+
+    fn change(&mut self, at: usize, op: Op, name: &str, table: &Arc<Table>, key: &[u8], number: i64, seen: Option<Arc<Row>>) -> Found<()> {
+        let mut how = Seen::Snapshot;
+        for round in 0..3 {
+            let tx = self.clients[at].tx.clone();
+            let result = match &op {
+                Op::Update { row, .. } => tx.update(table, key, how, &refs(row)),
+                Op::Delete { .. } => tx.delete(table, key, how),
+                _ => tx.lock_row(table, key, how),
+            };
+            let Some(newest) = self.newest(at, name) else { broken!("a write to {name}, which is dropped") };
+            let now = newest.rows.get(&number).cloned();
+            let (numbers, values): (Vec<i64>, Vec<Datum>) = match &op {
+                Op::Update { new_number, row, .. } => (vec![number, *new_number], now.iter().map(|r| r[U].clone()).chain([row[U].clone()]).collect()),
+                _ => (vec![number], now.iter().map(|r| r[U].clone()).collect()),
+            };
+            let values: Vec<&Datum> = values.iter().collect();
+            let own_work = self.clients[at].own.tables.contains_key(name) || self.clients[at].own.rows.contains_key(&(name.to_owned(), number));
+            let by_statement = self.clients[at].written_by_statement(name, number);
+            let same_version = match (&seen, &now) {
+                (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+                _ => false,
+            };
+            let fits = round > 0 || own_work || same_version;
+            let what = describe(&op);
+            let serializable = self.clients[at].isolation == Isolation::RepeatableRead;
+            match result {
+                Ok(Attempt::Wait(wait)) => {
+                    if !self.may_wait(at, name, &numbers, &values) {
+                        broken!("{what} waits for nobody's transaction {}", wait.holder());
+                    }
+                    self.park(at, wait, op);
+                    return Ok(());
+                }
+                Ok(Attempt::Done(Change::Done)) => {
+                    if by_statement {
+                        broken!("{what}: done twice by one statement");
+                    }
+                    if now.is_none() {
+                        broken!("{what}: done, and there is no such row");
+                    }
+                    if !fits {
+                        broken!("{what}: done, although the row had changed since it was seen");
+                    }
+                    if self.redefined(at, name) {
+                        broken!("{what}: by a definition that is no longer current");
+                    }
+                    if self.held(at, name, &[number], &[], false) {
+                        broken!("{what}: did not wait for the transaction that holds the row");
+                    }
+                    return self.changed(at, op, name, number, &newest, now);
+                }
+                Ok(Attempt::Done(Change::SelfModified)) => {
+                    if !by_statement {
+                        broken!("{what}: said to be written by this statement already, and is not");
+                    }
+                    return Ok(());
+                }
+                Ok(Attempt::Done(Change::Gone)) => {
+                    if now.is_some() || by_statement {
+                        broken!("{what}: said to be gone, and is there");
+                    }
+                    return Ok(());
+                }
+                Ok(Attempt::Done(Change::Changed)) => {
+                    if fits || now.is_none() {
+                        broken!("{what}: said to have changed, and has not");
+                    }
+                    let mut buf = RowBuf::default();
+                    let latest = self.clients[at].tx.latest(table, key, &mut buf);
+                    match latest {
+                        Ok(Some(version)) => how = version,
+                        Ok(None) => broken!("{what}: changed, but has no latest version"),
+                        Err(error) => return self.judge(at, error, "reading the latest version"),
+                    }
+                    let view = match self.clients[at].tx.statement(StatementKind::Read) {
+                        Ok(view) => view,
+                        Err(error) => return self.judge(at, error, "starting a statement"),
+                    };
+                    self.clients[at].bulk = None;
+                    let row = match read_row(&view, table, buf.raw()) {
+                        Ok(row) => row,
+                        Err(error) => return self.judge(at, error, "reading the latest version"),
+                    };
+                    if now.as_deref() != Some(&row) {
+                        broken!("{what}: the latest version is ({}), expected {:?}", brief(&row), now.as_deref().map(brief));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::SerializationFailure && serializable => {
+                    let conflict = now.is_none() || !fits;
+                    if !conflict && !self.redefined(at, name) {
+                        broken!("{what}: cannot be serialised, and nothing is in the way: {error}");
+                    }
+                    self.clients[at].failed = true;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::UniqueViolation => {
+                    let Op::Update { new_number, row, .. } = &op else { broken!("{what}: {error}") };
+                    let taken = *new_number != number && newest.has_key && newest.rows.contains_key(new_number)
+                        || newest.holder_of(&row[U], Some(number)).is_some();
+                    if !taken {
+                        broken!("{what}: called a duplicate, and is none: {error}");
+                    }
+                    self.clients[at].bulk = None;
+                    return Ok(());
+                }
+                Err(error) => return self.judge_serial(at, error, &what, name),
+            }
+        }
+        broken!("{}: changes under its own eyes", describe(&op))
+    }
+
+    fn changed(&mut self, at: usize, op: Op, name: &str, number: i64, newest: &TableModel, now: Option<Arc<Row>>) -> Found<()> {
+        let old = now.map(|r| Row::clone(&r)).unwrap_or_default();
+        match op {
+            Op::Update { new_number, row, .. } => {
+                if new_number != number && newest.has_key && newest.rows.contains_key(&new_number)
+                    || newest.holder_of(&row[U], Some(number)).is_some()
+                {
+                    broken!("update of row {number} in {name} to ({}) was done although it is a duplicate", brief(&row));
+                }
+                let moved = new_number != number;
+                if moved && self.held(at, name, &[new_number], &[], false)
+                    || row[U] != old[U] && self.held(at, name, &[], &[&row[U]], newest.unique_u())
+                {
+                    broken!("update of row {number} in {name} did not wait for the transaction that holds its new key");
+                }
+                let client = &mut self.clients[at];
+                if moved || row[U] != old[U] {
+                    client.hold_value(name, &old[U]);
+                    client.hold_value(name, &row[U]);
+                }
+                if moved {
+                    client.wrote(name, number, None);
+                }
+                client.wrote(name, new_number, Some(row));
+            }
+            Op::Delete { .. } => {
+                let client = &mut self.clients[at];
+                client.hold_value(name, &old[U]);
+                client.wrote(name, number, None);
+            }
+            _ => self.clients[at].wrote(name, number, Some(old)),
+        }
+        Ok(())
+    }
+
+    /// One random read by client `at`, through a fresh statement or the one that is running.
+    pub fn random_read(&mut self, at: usize) -> Found<()> {
+        let started = self.clients[at].statement(StatementKind::Read, &self.model, &mut self.rng);
+        let (view, base, own) = match started {
+            Ok(started) => started,
+            Err(error) => return self.judge(at, error, "starting a statement"),
+        };
+        let state = own.over(&base);
+        let names: Vec<String> = state.tables.keys().cloned().collect();
+        let Some(name) = self.rng.pick(&names).cloned() else { return Ok(()) };
+        self.log(|| format!("client {at}: read {name}"));
+        let expected = Arc::clone(&state.tables[&name]);
+        let table = match self.clients[at].tx.table("public", &name) {
+            Ok(table) => table,
+            Err(error) => return self.judge(at, error, "looking a table up"),
+        };
+        let now = self.model.committed.tables.get(&name).map(|t| t.generation);
+        let redefined = !own.tables.contains_key(&name) && now != base.tables.get(&name).map(|t| t.generation);
+        let Some(table) = table else {
+            if redefined {
+                return Ok(());
+            }
+            broken!("table {name} is not found");
+        };
+        if let Err(error) = self.read_one(&view, &table, &expected) {
+            match error {
+                super::check::Trouble::Broken(what) => broken!("client {at}: {what}"),
+                super::check::Trouble::Failed(error) => {
+                    if redefined && error.kind() == ErrorKind::SerializationFailure {
+                        self.clients[at].failed = true;
+                        return Ok(());
+                    }
+                    return self.judge(at, error, "reading");
+                }
+            }
+        }
+        // Now and then the view is kept, to be read through later.
+        if self.held_views.len() < 3 && self.rng.one_in(12) {
+            self.held_views.push((view, table, expected));
+        }
+        Ok(())
+    }
+
+    fn read_one(&mut self, view: &ReadView, table: &Arc<Table>, expected: &TableModel) -> super::check::Checked<()> {
+        match self.rng.below(4) {
+            0 => super::check::check_table(view, table, expected, false),
+            1 if expected.has_key => {
+                let number = self.rng.below(self.numbers) as i64;
+                let mut key = Vec::new();
+                table.encode_key(&[key_datum(expected.kind, number).as_ref()], &mut key)?;
+                let mut buf = RowBuf::default();
+                let found = if view.get(table, &key, &mut buf)? { Some(read_row(view, table, buf.raw())?) } else { None };
+                let wanted = expected.rows.get(&number).map(|r| &**r);
+                if found.as_ref() != wanted {
+                    return Err(format!("row {number} of {} is {:?}, expected {:?}", table.name, found.as_ref().map(brief), wanted.map(brief)).into());
+                }
+                Ok(())
+            }
+            2 if expected.has_key => {
+                let (a, b) = (self.rng.below(self.numbers) as i64, self.rng.below(self.numbers) as i64);
+                let (low, high) = (a.min(b), a.max(b));
+                let mut bounds = [Vec::new(), Vec::new()];
+                table.encode_key(&[key_datum(expected.kind, low).as_ref()], &mut bounds[0])?;
+                table.encode_key(&[key_datum(expected.kind, high).as_ref()], &mut bounds[1])?;
+                let [low_key, high_key] = bounds;
+                let range = KeyRange { low: Bound::Included(low_key), high: Bound::Excluded(high_key) };
+                let direction = if self.rng.one_in(2) { Direction::Forward } else { Direction::Backward };
+                let rows = drain(view, table, view.scan(table, range, direction), self.rng.range(1, 20) as usize)?;
+                let mut wanted = TableModel { rows: Default::default(), ..expected.clone() };
+                wanted.rows = expected.rows.range(low..high).map(|(n, r)| (*n, Arc::clone(r))).collect();
+                same_rows(&format!("rows {low} to {high} of {}", table.name), &rows, &wanted)?;
+                Ok(())
+            }
+            _ => {
+                let rows = drain(view, table, view.scan(table, KeyRange::all(), Direction::Forward), 30)?;
+                same_rows(&format!("scan of {}", table.name), &rows, expected)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+pub fn describe(op: &Op) -> String {
+    match op {
+        Op::Insert { table, number, row } => format!("insert of row {number} into {table} ({})", brief(row)),
+        Op::Update { table, number, new_number, row } => format!("update of row {number} of {table} to {new_number} ({})", brief(row)),
+        Op::Delete { table, number } => format!("delete of row {number} of {table}"),
+        Op::Lock { table, number } => format!("lock of row {number} of {table}"),
+    }
+}

@@ -1,0 +1,129 @@
+//! COPY FROM STDIN of many 200-byte rows: speed, and the server's peak memory, which must
+//! not grow with the rows.
+
+use std::time::Instant;
+
+use clap::Args;
+
+use crate::report::{self, table};
+use crate::servers::{Kind, Server, Work, kinds};
+use crate::svg::{Series, bars};
+use crate::{Common, Result, machine};
+
+/// Bytes of a line of input, its end included.
+const ROW_BYTES: usize = 200;
+/// Input sent at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// What is measured.
+#[derive(Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: Common,
+    /// Millions of rows, one load for each number
+    #[arg(long, value_delimiter = ',', default_values_t = [2.0f64, 10.0])]
+    millions: Vec<f64>,
+}
+
+struct Outcome {
+    seconds: f64,
+    bytes: u64,
+    peak_bytes: Option<u64>,
+}
+
+/// Appends row `id` to the input: a key, a number, text up to the row's length.
+fn put_row(id: u64, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(format!("{id}\t{}\t", id.wrapping_mul(2_654_435_761) % 1_000_000).as_bytes());
+    while out.len() - start < ROW_BYTES - 1 {
+        let letter = b'a' + ((id as usize + out.len() - start) % 26) as u8;
+        out.push(letter);
+    }
+    out.push(b'\n');
+}
+
+fn one(kind: Kind, options: &Options, rows: u64) -> Result<(Outcome, String, String)> {
+    let work = Work::new(&options.common)?;
+    let server = Server::create(kind, &options.common, work.path())?;
+    let mut client = server.client()?;
+    client.query("create table t (id bigint primary key, a integer, b text)")?;
+    let (mut next, mut bytes) = (0, 0);
+    let begun = Instant::now();
+    client.copy_in("copy t from stdin", |chunk| {
+        while next < rows && chunk.len() < CHUNK_BYTES {
+            put_row(next, chunk);
+            next += 1;
+        }
+        bytes += chunk.len() as u64;
+        next < rows
+    })?;
+    let seconds = begun.elapsed().as_secs_f64();
+    // PostgreSQL's memory is spread over processes that share most of it.
+    let peak_bytes = if kind == Kind::Resurgam { server.peak_memory_bytes() } else { None };
+    let found = client.query("select count(*) from t")?;
+    if found != Some(rows.to_string()) {
+        return Err(format!("{}: {found:?} rows are there after COPY of {rows}", kind.name()));
+    }
+    Ok((Outcome { seconds, bytes, peak_bytes }, server.version(), server.settings()))
+}
+
+/// Runs the experiment.
+pub fn run(options: &Options) -> Result<()> {
+    let kinds = kinds(&options.common)?;
+    let machine = {
+        let work = Work::new(&options.common)?;
+        machine::describe(work.path())
+    };
+    let mut about = vec![(String::new(), String::new()); kinds.len()];
+    let mut series: Vec<Series> =
+        kinds.iter().map(|kind| Series { name: kind.name().to_owned(), values: Vec::new() }).collect();
+    let mut rows_of_table = Vec::new();
+    let counts: Vec<u64> = options.millions.iter().map(|m| (m * 1e6).round().max(1.0) as u64).collect();
+    for &rows in &counts {
+        for (at, kind) in kinds.iter().enumerate() {
+            let (outcome, version, settings) = one(*kind, options, rows)?;
+            let speed = outcome.bytes as f64 / 1e6 / outcome.seconds;
+            eprintln!("{rows} rows, {}: {speed:.1} MB/s", kind.name());
+            rows_of_table.push(vec![
+                rows.to_string(),
+                kind.name().to_owned(),
+                format!("{:.1}", outcome.seconds),
+                format!("{speed:.1}"),
+                format!("{:.0}", rows as f64 / outcome.seconds),
+                outcome.peak_bytes.map_or_else(|| "not measured".into(), |bytes| format!("{:.0}", bytes as f64 / 1e6)),
+            ]);
+            series[at].values.push(Some(speed));
+            about[at] = (version, settings);
+        }
+    }
+    let mut text = format!("# COPY FROM STDIN of {ROW_BYTES}-byte rows\n\n");
+    text += &report::provenance();
+    text += "Each load goes into a new table with a primary key, keys ascending, in one transaction, over one \
+             connection; the time is from the first byte to the answer. The rows are a function of their number.\n\n";
+    text += &machine;
+    for (version, settings) in &about {
+        text += &format!("- {version}: `{settings}`\n");
+    }
+    text += "\n";
+    text += &table(&["rows", "server", "s", "MB/s", "rows/s", "peak memory, MB"], &rows_of_table);
+    text += "\n![plot](copy.svg)\n";
+    let groups: Vec<String> = counts.iter().map(|rows| format!("{rows} rows")).collect();
+    let svg = bars("COPY FROM STDIN", "MB of input a second", &groups, &series);
+    report::write(&options.common, "copy", &text, &svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_their_length() {
+        let mut out = Vec::new();
+        for id in [0, 9, 12_345_678, u64::MAX] {
+            out.clear();
+            put_row(id, &mut out);
+            assert_eq!(out.len(), ROW_BYTES);
+            assert_eq!(out.iter().filter(|b| **b == b'\t').count(), 2);
+        }
+    }
+}

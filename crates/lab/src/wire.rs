@@ -1,0 +1,161 @@
+//! A client of the PostgreSQL protocol (version 3.0, trust authentication, text results)
+//! that is just enough to set things up and to time them without a process per query.
+
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use crate::Result;
+
+/// Longer messages from a server are refused.
+const MESSAGE_MAX: usize = 64 << 20;
+
+/// A session.
+pub struct Client {
+    input: BufReader<TcpStream>,
+    output: BufWriter<TcpStream>,
+}
+
+impl Client {
+    /// Connects as user and database `postgres`.
+    ///
+    /// # Errors
+    /// In words: nobody listens, or the server refuses (it is starting up, for instance).
+    pub fn connect(port: u16) -> Result<Self> {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(|e| e.to_string())?;
+        stream.set_nodelay(true).map_err(|e| e.to_string())?;
+        let input = BufReader::new(stream.try_clone().map_err(|e| e.to_string())?);
+        let mut client = Self { input, output: BufWriter::with_capacity(1 << 20, stream) };
+        let body = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
+        let len = body.len() as u32 + 4;
+        client.write(&len.to_be_bytes())?;
+        client.write(body)?;
+        client.flush()?;
+        client.until_ready()?;
+        Ok(client)
+    }
+
+    /// Runs statements by the simple protocol; answers the first column of the last row.
+    ///
+    /// # Errors
+    /// The server's message, or the connection's.
+    pub fn query(&mut self, sql: &str) -> Result<Option<String>> {
+        self.send_query(sql)?;
+        self.until_ready()
+    }
+
+    /// Runs `COPY … FROM STDIN`; `data` writes the rows.
+    ///
+    /// # Errors
+    /// As [`Client::query`].
+    pub fn copy_in(&mut self, sql: &str, mut data: impl FnMut(&mut Vec<u8>) -> bool) -> Result<()> {
+        self.send_query(sql)?;
+        loop {
+            let (kind, body) = self.message()?;
+            match kind {
+                b'G' => break,
+                b'E' => return Err(error_text(&body)),
+                _ => {}
+            }
+        }
+        let mut chunk = Vec::new();
+        let mut more = true;
+        while more {
+            chunk.clear();
+            more = data(&mut chunk);
+            self.put(b'd', &chunk)?;
+        }
+        self.put(b'c', &[])?;
+        self.flush()?;
+        self.until_ready().map(drop)
+    }
+
+    fn send_query(&mut self, sql: &str) -> Result<()> {
+        let mut body = sql.as_bytes().to_vec();
+        body.push(0);
+        self.put(b'Q', &body)?;
+        self.flush()
+    }
+
+    fn put(&mut self, kind: u8, body: &[u8]) -> Result<()> {
+        let len = u32::try_from(body.len() + 4).map_err(|_| "a message that is too long".to_owned())?;
+        self.write(&[kind])?;
+        self.write(&len.to_be_bytes())?;
+        self.write(body)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.output.write_all(bytes).map_err(|e| e.to_string())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.output.flush().map_err(|e| e.to_string())
+    }
+
+    /// The next message: kind and body.
+    fn message(&mut self) -> Result<(u8, Vec<u8>)> {
+        let mut head = [0; 5];
+        self.input.read_exact(&mut head).map_err(|e| e.to_string())?;
+        let [kind, a, b, c, d] = head;
+        let len = (u32::from_be_bytes([a, b, c, d]) as usize).checked_sub(4).filter(|len| *len <= MESSAGE_MAX);
+        let mut body = vec![0; len.ok_or("a message of impossible length")?];
+        self.input.read_exact(&mut body).map_err(|e| e.to_string())?;
+        Ok((kind, body))
+    }
+
+    /// Reads up to "ready for query"; answers the first column of the last row.
+    fn until_ready(&mut self) -> Result<Option<String>> {
+        let (mut value, mut failed) = (None, None);
+        loop {
+            let (kind, body) = self.message()?;
+            match kind {
+                b'R' if body != [0; 4] => return Err("the server asks for a password".into()),
+                b'D' => value = first_column(&body),
+                // An error before the session is ready ends the connection.
+                b'E' => failed = Some(error_text(&body)),
+                b'Z' => return failed.map_or(Ok(value), Err),
+                _ => {}
+            }
+            if let Some(message) = &failed
+                && message.starts_with("FATAL")
+            {
+                return Err(message.clone());
+            }
+        }
+    }
+}
+
+fn first_column(row: &[u8]) -> Option<String> {
+    let len = i32::from_be_bytes(*row.get(2..)?.first_chunk()?);
+    let text = row.get(6..6 + usize::try_from(len).ok()?)?;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+/// Severity and message of an error response.
+fn error_text(body: &[u8]) -> String {
+    let fields = body.split(|b| *b == 0).filter_map(|field| field.split_first());
+    let mut text = [String::new(), String::new()];
+    for (kind, value) in fields {
+        let at = match kind {
+            b'S' => 0,
+            b'M' => 1,
+            _ => continue,
+        };
+        text[at] = String::from_utf8_lossy(value).into_owned();
+    }
+    format!("{}: {}", text[0], text[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read() {
+        assert_eq!(error_text(b"SERROR\0C42P01\0Mno such table\0\0"), "ERROR: no such table");
+        assert_eq!(first_column(&[0, 1, 0, 0, 0, 2, b'4', b'2']), Some("42".into()));
+        assert_eq!(first_column(&[0, 1, 0xff, 0xff, 0xff, 0xff]), None);
+        assert_eq!(first_column(&[0]), None);
+    }
+}

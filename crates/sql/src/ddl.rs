@@ -1,0 +1,515 @@
+//! CREATE, ALTER, DROP and TRUNCATE, from their syntax to the engine's definitions.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    self, AlterColumnOperation, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident,
+    IndexColumn, ObjectName, ObjectType, RenameTableNameKind, Statement, TableConstraint, Truncate,
+};
+use resurgam_engine::{Attempt, ColumnSpec, ColumnType, IndexSpec, Table, TableChange, TableSpec, Transaction};
+
+use crate::pg::types::column_type_from_sql;
+use crate::session::Session;
+use crate::wait::{Waiting, settle};
+use crate::wire::{SqlError, Tag};
+use crate::write::{find_column, find_table, table_name};
+
+fn name_of(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
+}
+
+fn unsupported(what: &str) -> SqlError {
+    SqlError::unsupported(format!("{what} is not supported"))
+}
+
+/// The default's text; it is planned where it is used.
+fn default_text(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) if matches!(value.value, ast::Value::Null) => None,
+        other => Some(other.to_string()),
+    }
+}
+
+/// A column, and what its inline constraints ask for.
+struct ColumnParts {
+    spec: ColumnSpec,
+    primary: Option<Option<String>>,
+    unique: Option<Option<String>>,
+}
+
+fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
+    let name = name_of(&def.name);
+    let ty: ColumnType = column_type_from_sql(&def.data_type)?;
+    let mut parts = ColumnParts {
+        spec: ColumnSpec { name: name.clone(), ty, nullable: true, default_sql: None },
+        primary: None,
+        unique: None,
+    };
+    for option in &def.options {
+        let given = option.name.as_ref().map(name_of);
+        match &option.option {
+            ColumnOption::Null => parts.spec.nullable = true,
+            ColumnOption::NotNull => parts.spec.nullable = false,
+            ColumnOption::Default(expr) => parts.spec.default_sql = default_text(expr),
+            ColumnOption::PrimaryKey(key) => {
+                parts.primary = Some(key.name.as_ref().map(name_of).or(given));
+                parts.spec.nullable = false;
+            }
+            ColumnOption::Unique(key) => parts.unique = Some(key.name.as_ref().map(name_of).or(given)),
+            ColumnOption::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
+            ColumnOption::Check(_) => return Err(unsupported("CHECK")),
+            ColumnOption::Generated { .. } | ColumnOption::Identity(_) => return Err(unsupported("a generated column")),
+            ColumnOption::Collation(collation) => {
+                let text = collation.to_string();
+                if !["\"C\"", "\"POSIX\"", "\"default\"", "C", "default", "pg_catalog.\"default\""].contains(&text.as_str()) {
+                    return Err(SqlError::new("42704", format!("collation {text} does not exist")));
+                }
+            }
+            other => return Err(unsupported(&format!("column option {other}"))),
+        }
+    }
+    Ok(parts)
+}
+
+fn simple_columns(columns: &[IndexColumn]) -> Result<Vec<Ident>, SqlError> {
+    columns
+        .iter()
+        .map(|column| match &column.column.expr {
+            Expr::Identifier(ident) => {
+                if column.column.options.asc == Some(false) {
+                    return Err(unsupported("a descending index column"));
+                }
+                Ok(ident.clone())
+            }
+            _ => Err(unsupported("an index on an expression")),
+        })
+        .collect()
+}
+
+fn positions(specs: &[ColumnSpec], idents: &[Ident]) -> Result<Vec<usize>, SqlError> {
+    idents
+        .iter()
+        .map(|ident| {
+            let name = name_of(ident);
+            specs.iter().position(|c| c.name == name).ok_or_else(|| {
+                SqlError::new("42703", format!("column \"{name}\" named in key does not exist"))
+            })
+        })
+        .collect()
+}
+
+/// A name made of a table, columns and a suffix, as PostgreSQL makes them, cut to 63 bytes.
+fn made_name(table: &str, columns: &[&str], suffix: &str) -> String {
+    let mut base = table.to_owned();
+    for column in columns {
+        base.push('_');
+        base.push_str(column);
+    }
+    let room = 63 - suffix.len() - 1;
+    let mut end = base.len().min(room);
+    while !base.is_char_boundary(end) {
+        end -= 1;
+    }
+    base.truncate(end);
+    format!("{base}_{suffix}")
+}
+
+/// `name`, or `name1`, `name2`… so that it is not among `taken`.
+fn free_name(name: String, taken: &dyn Fn(&str) -> bool) -> String {
+    if !taken(&name) {
+        return name;
+    }
+    (1..).map(|i| format!("{name}{i}")).find(|n| !taken(n)).unwrap_or(name)
+}
+
+fn taken_names(txn: &Transaction, schema: &str) -> Result<Vec<String>, SqlError> {
+    let mut names = Vec::new();
+    for table in txn.tables()?.iter().filter(|t| t.schema == schema) {
+        names.push(table.name.clone());
+        names.push(table.primary_key_name.clone());
+        names.extend(table.indexes.iter().map(|i| i.name.clone()));
+    }
+    Ok(names)
+}
+
+fn check_schema(schema: &str) -> Result<(), SqlError> {
+    match schema {
+        "public" => Ok(()),
+        "pg_catalog" | "information_schema" => {
+            Err(SqlError::new("42501", format!("permission denied to create objects in schema \"{schema}\"")))
+        }
+        other => Err(SqlError::new("3F000", format!("schema \"{other}\" does not exist"))),
+    }
+}
+
+/// The engine's form of CREATE TABLE without AS.
+fn table_spec(create: &CreateTable, taken: &[String]) -> Result<TableSpec, SqlError> {
+    let (schema, name) = table_name(&create.name)?;
+    check_schema(&schema)?;
+    let mut spec = TableSpec::new(&schema, &name);
+    let mut uniques: Vec<(Option<String>, Vec<usize>)> = Vec::new();
+    let mut primary: Option<(Option<String>, Vec<usize>)> = None;
+    let mut set_primary = |name: Option<String>, columns: Vec<usize>| {
+        if primary.is_some() {
+            return Err(SqlError::new("42P16", format!("multiple primary keys for table \"{}\" are not allowed", spec.name)));
+        }
+        primary = Some((name, columns));
+        Ok(())
+    };
+    let mut columns = Vec::new();
+    for (at, def) in create.columns.iter().enumerate() {
+        let parts = column_parts(def)?;
+        if let Some(name) = parts.primary {
+            set_primary(name, vec![at])?;
+        }
+        if let Some(name) = parts.unique {
+            uniques.push((name, vec![at]));
+        }
+        columns.push(parts.spec);
+    }
+    for constraint in &create.constraints {
+        match constraint {
+            TableConstraint::PrimaryKey(key) => {
+                set_primary(key.name.as_ref().map(name_of), positions(&columns, &simple_columns(&key.columns)?)?)?;
+            }
+            TableConstraint::Unique(key) => {
+                uniques.push((key.name.as_ref().map(name_of), positions(&columns, &simple_columns(&key.columns)?)?));
+            }
+            TableConstraint::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
+            TableConstraint::Check(_) => return Err(unsupported("CHECK")),
+            other => return Err(unsupported(&format!("constraint {other}"))),
+        }
+    }
+    spec.columns = columns;
+    if let Some((given, columns)) = primary {
+        for at in &columns {
+            spec.columns[*at].nullable = false;
+        }
+        let is_taken = |n: &str| taken.iter().any(|t| t == n);
+        let name = given.unwrap_or_else(|| free_name(made_name(&name, &[], "pkey"), &is_taken));
+        spec.primary_key = Some((name, columns));
+    }
+    for (given, columns) in uniques {
+        let names: Vec<&str> = columns.iter().map(|c| spec.columns[*c].name.as_str()).collect();
+        let made = made_name(&name, &names, "key");
+        let is_taken = |n: &str| taken.iter().any(|t| t == n) || spec.indexes.iter().any(|i| i.name == n);
+        let name = given.unwrap_or_else(|| free_name(made, &is_taken));
+        spec.indexes.push(IndexSpec { name, columns, unique: true, constraint: true });
+    }
+    Ok(spec)
+}
+
+impl Session {
+    /// Repeats an operation on definitions until nothing is in its way.
+    async fn settle_ddl<T>(&mut self, attempt: impl FnMut() -> resurgam_base::Result<Attempt<T>>) -> Result<T, SqlError> {
+        let lock_timeout = self.shared.variables.lock().lock_timeout;
+        let stop = Arc::clone(&self.shared.stop);
+        settle(&Waiting { stop: &stop, lock_timeout }, attempt).await
+    }
+
+    fn ddl_transaction(&mut self, what: &str) -> Result<Transaction, SqlError> {
+        self.refuse_if_read_only(what)?;
+        let open = self.transaction();
+        open.used = true;
+        let txn = open.txn.clone();
+        txn.statement(resurgam_engine::StatementKind::PointWrite)?;
+        Ok(txn)
+    }
+
+    /// Runs a change of definitions.
+    pub(crate) async fn ddl(&mut self, statement: &Statement, text: &str) -> Result<Tag, SqlError> {
+        match statement {
+            Statement::CreateTable(create) => self.create_table(create, text).await,
+            Statement::CreateIndex(create) => self.create_index(create).await,
+            Statement::Drop { object_type, if_exists, names, .. } => self.drop_objects(*object_type, *if_exists, names).await,
+            Statement::Truncate(truncate) => self.truncate(truncate).await,
+            Statement::AlterTable(alter) => {
+                let txn = self.ddl_transaction("ALTER TABLE")?;
+                let mut table = match find_table(&txn, &alter.name) {
+                    Ok(table) => table,
+                    Err(error) if alter.if_exists && error.sqlstate == "42P01" => {
+                        self.skip(format!("relation \"{}\" does not exist, skipping", alter.name));
+                        return Ok(Tag::Fixed("ALTER TABLE"));
+                    }
+                    Err(error) => return Err(error),
+                };
+                for operation in &alter.operations {
+                    table = self.alter(&txn, &table, operation).await?;
+                }
+                Ok(Tag::Fixed("ALTER TABLE"))
+            }
+            other => {
+                let words: Vec<String> = other.to_string().split_whitespace().take(2).map(str::to_ascii_uppercase).collect();
+                Err(SqlError::unsupported(format!("{} is not supported", words.join(" "))))
+            }
+        }
+    }
+
+    fn skip(&mut self, message: String) {
+        let mut notice = SqlError::new("00000", message);
+        notice.severity = "NOTICE";
+        self.notice(notice);
+    }
+
+    async fn create_table(&mut self, create: &CreateTable, text: &str) -> Result<Tag, SqlError> {
+        if create.temporary {
+            return Err(unsupported("a temporary table"));
+        }
+        if create.or_replace || create.like.is_some() || create.inherits.is_some() || create.partition_by.is_some() || create.partition_of.is_some() {
+            return Err(unsupported("this form of CREATE TABLE"));
+        }
+        let txn = self.ddl_transaction("CREATE TABLE")?;
+        let (schema, name) = table_name(&create.name)?;
+        check_schema(&schema)?;
+        let taken = taken_names(&txn, &schema)?;
+        if taken.iter().any(|t| *t == name) {
+            if create.if_not_exists {
+                let mut notice = SqlError::new("42P07", format!("relation \"{name}\" already exists, skipping"));
+                notice.severity = "NOTICE";
+                self.notice(notice);
+                return Ok(Tag::Fixed("CREATE TABLE"));
+            }
+            return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
+        }
+        if let Some(query) = &create.query {
+            return self.create_table_as(&txn, create, query, text).await;
+        }
+        let spec = table_spec(create, &taken)?;
+        for column in &spec.columns {
+            if let Some(default) = &column.default_sql {
+                self.check_default(default, &column.ty)?;
+            }
+        }
+        self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        Ok(Tag::Fixed("CREATE TABLE"))
+    }
+
+    /// A default must be an expression without columns; what it gives is checked when it is used.
+    fn check_default(&mut self, text: &str, _ty: &ColumnType) -> Result<(), SqlError> {
+        self.prepare_text(&format!("SELECT {text}"), &[]).map(|_| ())
+    }
+
+    async fn create_table_as(&mut self, txn: &Transaction, create: &CreateTable, query: &ast::Query, text: &str) -> Result<Tag, SqlError> {
+        let (schema, name) = table_name(&create.name)?;
+        let select = query.to_string();
+        let prepared = self.prepare_text(&select, &[])?;
+        let fields = prepared.fields.clone().ok_or_else(|| SqlError::syntax("CREATE TABLE AS needs a query"))?;
+        let mut spec = TableSpec::new(&schema, &name);
+        for (at, field) in fields.iter().enumerate() {
+            let given = create.columns.get(at).map(|c| name_of(&c.name));
+            let ty = crate::pg::types::column_type_of_oid(field.type_oid, field.typmod).ok_or_else(|| {
+                unsupported(&format!("a column of type {}", crate::pg::types::format_type(field.type_oid, None)))
+            })?;
+            spec.columns.push(ColumnSpec { name: given.unwrap_or_else(|| field.name.clone()), ty, nullable: true, default_sql: None });
+        }
+        self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        let quoted = |n: &str| format!("\"{}\"", n.replace('"', "\"\""));
+        let insert = format!("INSERT INTO {}.{} {select}", quoted(&schema), quoted(&name));
+        let prepared = self.prepare_text(&insert, &[])?;
+        let crate::statement::Kind::Write(plan) = &prepared.kind else { return Err(SqlError::internal("not an INSERT")) };
+        let written = self.write_rows(plan, &[], text).await?;
+        Ok(Tag::Count("SELECT", written.rows))
+    }
+
+    async fn create_index(&mut self, create: &CreateIndex) -> Result<Tag, SqlError> {
+        if create.predicate.is_some() || !create.include.is_empty() || create.nulls_distinct == Some(false) {
+            return Err(unsupported("this form of CREATE INDEX"));
+        }
+        if let Some(using) = &create.using
+            && !matches!(using, ast::IndexType::BTree)
+        {
+            return Err(unsupported("an index access method other than btree"));
+        }
+        let txn = self.ddl_transaction("CREATE INDEX")?;
+        let table = find_table(&txn, &create.table_name)?;
+        let idents = simple_columns(&create.columns)?;
+        let columns: Vec<usize> = idents.iter().map(|i| find_column(&table, i)).collect::<Result<_, _>>()?;
+        let taken = taken_names(&txn, &table.schema)?;
+        let is_taken = |n: &str| taken.iter().any(|t| t == n);
+        let name = match &create.name {
+            Some(name) => table_name(name)?.1,
+            None => {
+                let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
+                free_name(made_name(&table.name, &names, "idx"), &is_taken)
+            }
+        };
+        if is_taken(&name) {
+            if create.if_not_exists {
+                self.skip(format!("relation \"{name}\" already exists, skipping"));
+                return Ok(Tag::Fixed("CREATE INDEX"));
+            }
+            return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
+        }
+        let spec = IndexSpec { name, columns, unique: create.unique, constraint: false };
+        let fill = || tokio::task::block_in_place(|| txn.create_index(&table, spec.clone()));
+        self.settle_ddl(fill).await?;
+        Ok(Tag::Fixed("CREATE INDEX"))
+    }
+
+    async fn drop_objects(&mut self, kind: ObjectType, if_exists: bool, names: &[ObjectName]) -> Result<Tag, SqlError> {
+        let (tag, word) = match kind {
+            ObjectType::Table => ("DROP TABLE", "table"),
+            ObjectType::Index => ("DROP INDEX", "index"),
+            ObjectType::View => ("DROP VIEW", "view"),
+            other => return Err(unsupported(&format!("DROP {other}"))),
+        };
+        let txn = self.ddl_transaction(tag)?;
+        for name in names {
+            let (schema, wanted) = table_name(name)?;
+            let missing = |session: &mut Self| {
+                if if_exists {
+                    session.skip(format!("{word} \"{wanted}\" does not exist, skipping"));
+                    Ok(())
+                } else {
+                    let state = if kind == ObjectType::Index { "42704" } else { "42P01" };
+                    Err(SqlError::new(state, format!("{word} \"{wanted}\" does not exist")))
+                }
+            };
+            match kind {
+                ObjectType::Table => match txn.table(&schema, &wanted)? {
+                    Some(table) => {
+                        self.settle_ddl(|| txn.drop_table(&table)).await?;
+                    }
+                    None => missing(self)?,
+                },
+                ObjectType::Index => {
+                    let owner = txn.tables()?.into_iter().find(|t| t.schema == schema && t.indexes.iter().any(|i| i.name == wanted));
+                    match owner {
+                        Some(table) => {
+                            if table.indexes.iter().any(|i| i.name == wanted && i.constraint) {
+                                return Err(SqlError::new(
+                                    "2BP01",
+                                    format!("cannot drop index {wanted} because constraint {wanted} on table {} requires it", table.name),
+                                )
+                                .with_hint(format!("You can drop constraint {wanted} on table {} instead.", table.name)));
+                            }
+                            self.settle_ddl(|| txn.drop_index(&table, &wanted)).await?;
+                        }
+                        None => missing(self)?,
+                    }
+                }
+                _ => missing(self)?,
+            }
+        }
+        Ok(Tag::Fixed(tag))
+    }
+
+    async fn truncate(&mut self, truncate: &Truncate) -> Result<Tag, SqlError> {
+        let txn = self.ddl_transaction("TRUNCATE TABLE")?;
+        for target in &truncate.table_names {
+            let table = find_table(&txn, &target.name)?;
+            self.settle_ddl(|| txn.truncate(&table)).await?;
+        }
+        Ok(Tag::Fixed("TRUNCATE TABLE"))
+    }
+
+    async fn alter(&mut self, txn: &Transaction, table: &Arc<Table>, operation: &AlterTableOperation) -> Result<Arc<Table>, SqlError> {
+        let change = match operation {
+            AlterTableOperation::AddConstraint { constraint, .. } => match constraint {
+                TableConstraint::PrimaryKey(key) => {
+                    let columns = simple_columns(&key.columns)?
+                        .iter()
+                        .map(|i| find_column(table, i))
+                        .collect::<Result<Vec<_>, _>>()?;
+                    let taken = taken_names(txn, &table.schema)?;
+                    let name = key
+                        .name
+                        .as_ref()
+                        .map(name_of)
+                        .unwrap_or_else(|| free_name(made_name(&table.name, &[], "pkey"), &|n| taken.iter().any(|t| t == n)));
+                    if !table.primary_key.is_empty() {
+                        return Err(SqlError::new("42P16", format!("multiple primary keys for table \"{}\" are not allowed", table.name)));
+                    }
+                    TableChange::AddPrimaryKey { name, columns }
+                }
+                TableConstraint::Unique(key) => {
+                    let columns = simple_columns(&key.columns)?
+                        .iter()
+                        .map(|i| find_column(table, i))
+                        .collect::<Result<Vec<_>, _>>()?;
+                    let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
+                    let taken = taken_names(txn, &table.schema)?;
+                    let name = key
+                        .name
+                        .as_ref()
+                        .map(name_of)
+                        .unwrap_or_else(|| free_name(made_name(&table.name, &names, "key"), &|n| taken.iter().any(|t| t == n)));
+                    let spec = IndexSpec { name, columns, unique: true, constraint: true };
+                    return self.settle_ddl(|| tokio::task::block_in_place(|| txn.create_index(table, spec.clone()))).await;
+                }
+                TableConstraint::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
+                TableConstraint::Check(_) => return Err(unsupported("CHECK")),
+                other => return Err(unsupported(&format!("constraint {other}"))),
+            },
+            AlterTableOperation::DropConstraint { if_exists, name, .. } => {
+                let name = name_of(name);
+                if table.indexes.iter().any(|i| i.constraint && i.name == name) {
+                    return self.settle_ddl(|| txn.drop_index(table, &name)).await;
+                }
+                if table.primary_key_name == name && !name.is_empty() {
+                    return Err(unsupported("dropping a primary key"));
+                }
+                if *if_exists {
+                    self.skip(format!("constraint \"{name}\" of relation \"{}\" does not exist, skipping", table.name));
+                    return Ok(Arc::clone(table));
+                }
+                return Err(SqlError::new("42704", format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name)));
+            }
+            AlterTableOperation::AddColumn { column_def, if_not_exists, .. } => {
+                let parts = column_parts(column_def)?;
+                if *if_not_exists && table.columns.iter().any(|c| c.name == parts.spec.name) {
+                    self.skip(format!("column \"{}\" of relation \"{}\" already exists, skipping", parts.spec.name, table.name));
+                    return Ok(Arc::clone(table));
+                }
+                if parts.primary.is_some() || parts.unique.is_some() {
+                    return Err(unsupported("a key on a column that is being added"));
+                }
+                let rows = txn.statement(resurgam_engine::StatementKind::PointWrite)?.row_count_estimate(table);
+                if rows > 0 && (!parts.spec.nullable || parts.spec.default_sql.is_some()) {
+                    return Err(unsupported("adding a NOT NULL column or one with a default to a table with rows"));
+                }
+                TableChange::AddColumn(parts.spec)
+            }
+            AlterTableOperation::DropColumn { column_names, if_exists, .. } => {
+                let mut table = Arc::clone(table);
+                for ident in column_names {
+                    match find_column(&table, ident) {
+                        Ok(at) => {
+                            table = self.settle_ddl(|| txn.alter_table(&table, TableChange::DropColumn(at))).await?;
+                        }
+                        Err(_) if *if_exists => {
+                            self.skip(format!("column \"{}\" of relation \"{}\" does not exist, skipping", name_of(ident), table.name));
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                return Ok(table);
+            }
+            AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
+                TableChange::RenameColumn(find_column(table, old_column_name)?, name_of(new_column_name))
+            }
+            AlterTableOperation::RenameTable { table_name: to } => {
+                let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = to;
+                TableChange::RenameTable(table_name(name)?.1)
+            }
+            AlterTableOperation::AlterColumn { column_name, op } => {
+                let at = find_column(table, column_name)?;
+                match op {
+                    AlterColumnOperation::SetNotNull => TableChange::SetNotNull(at, true),
+                    AlterColumnOperation::DropNotNull => TableChange::SetNotNull(at, false),
+                    AlterColumnOperation::SetDefault { value } => {
+                        let text = default_text(value);
+                        if let Some(text) = &text {
+                            self.check_default(text, &table.columns[at].ty)?;
+                        }
+                        TableChange::SetDefault(at, text)
+                    }
+                    AlterColumnOperation::DropDefault => TableChange::SetDefault(at, None),
+                    _ => return Err(unsupported("this form of ALTER COLUMN")),
+                }
+            }
+            other => return Err(unsupported(&format!("ALTER TABLE {other}"))),
+        };
+        self.settle_ddl(|| tokio::task::block_in_place(|| txn.alter_table(table, change.clone()))).await
+    }
+}

@@ -1,0 +1,557 @@
+//! Statements that are run from their syntax: transactions, settings, prepared statements,
+//! maintenance; DDL and COPY are passed on to their modules.
+
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::physical_plan::displayable;
+use datafusion::sql::sqlparser::ast::{
+    self, ContextModifier, DiscardObject, Expr, Ident, Reset, Set, Statement, TransactionAccessMode,
+    TransactionIsolationLevel, TransactionMode, UnaryOperator, Value,
+};
+use resurgam_engine::Isolation;
+
+use crate::planner::{Names, task_context};
+use crate::context::StatementContext;
+use crate::pg::errors;
+use crate::session::{Named, Session, isolation_of, text_rows};
+use crate::settings::Variables;
+use crate::statement::{Kind, Prepared, text_field};
+use crate::wire::{Execution, Field, Format, SqlError, Tag};
+
+/// Statements that the parser does not know; `None` leaves the text to it.
+pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlError>> {
+    let trimmed = text.trim().trim_end_matches(';').trim_end();
+    let mut words = trimmed.split_ascii_whitespace();
+    let first = words.next()?;
+    let command = |name: &str| Some(Ok(vec![marker(name)]));
+    if first.eq_ignore_ascii_case("vacuum") && !trimmed.contains(';') {
+        return command("VACUUM");
+    }
+    if first.eq_ignore_ascii_case("copy") {
+        // `FREEZE on` is what pgbench sends; the parser knows TRUE and FALSE.
+        let lower = trimmed.to_ascii_lowercase();
+        let at = lower.find("freeze on")?;
+        let text = format!("{}freeze true{}", &trimmed[..at], &trimmed[at + "freeze on".len()..]);
+        return Some(crate::statement::parse(&text));
+    }
+    if first.eq_ignore_ascii_case("analyze") && !trimmed.contains(';') {
+        return command("ANALYZE");
+    }
+    if first.eq_ignore_ascii_case("checkpoint") && words.next().is_none() {
+        return command("CHECKPOINT");
+    }
+    if first.eq_ignore_ascii_case("show") {
+        let rest: Vec<String> = trimmed.split_ascii_whitespace().skip(1).map(str::to_ascii_lowercase).collect();
+        let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let name = match rest.as_slice() {
+            ["transaction", "isolation", "level"] => "transaction_isolation",
+            ["time", "zone"] => "timezone",
+            ["session", "authorization"] => "session_authorization",
+            _ => return None,
+        };
+        return Some(Ok(vec![Statement::ShowVariable { variable: vec![Ident::new(name)] }]));
+    }
+    None
+}
+
+/// A statement without content that this crate understands by its name.
+fn marker(name: &str) -> Statement {
+    Statement::ShowVariable { variable: vec![Ident::with_quote('`', name)] }
+}
+
+fn marker_name(statement: &Statement) -> Option<&str> {
+    match statement {
+        Statement::ShowVariable { variable } => match variable.as_slice() {
+            [ident] if ident.quote_style == Some('`') => Some(&ident.value),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether a failed transaction accepts the statement.
+pub(crate) fn ends_transaction(statement: &Statement) -> bool {
+    matches!(statement, Statement::Commit { .. } | Statement::Rollback { savepoint: None, .. })
+}
+
+/// Result columns of a utility statement.
+pub(crate) fn fields(statement: &Statement) -> Option<Arc<[Field]>> {
+    match statement {
+        Statement::ShowVariable { variable } if marker_name(statement).is_none() => {
+            let name = show_name(variable);
+            if name == "all" {
+                let text = |name: &str| text_field(name)[0].clone();
+                return Some(Arc::new([text("name"), text("setting"), text("description")]));
+            }
+            Some(text_field(&Variables::spelling(&name)))
+        }
+        _ => None,
+    }
+}
+
+fn show_name(variable: &[Ident]) -> String {
+    variable.iter().map(|ident| ident.value.to_ascii_lowercase()).collect::<Vec<_>>().join(".")
+}
+
+fn command(name: &'static str) -> Result<Execution, SqlError> {
+    Ok(Execution::Command { tag: Tag::Fixed(name) })
+}
+
+impl Session {
+    /// Result columns of a utility statement; EXECUTE has those of what it names.
+    pub(crate) fn utility_fields(&mut self, statement: &Statement) -> Result<Option<Arc<[Field]>>, SqlError> {
+        if let Statement::Execute { name: Some(name), .. } = statement {
+            let (_, name) = crate::write::table_name(name)?;
+            return Ok(self.statements.get(&name).and_then(|named| named.prepared.fields.clone()));
+        }
+        Ok(fields(statement))
+    }
+
+    pub(crate) async fn utility(
+        &mut self,
+        statement: &Statement,
+        text: &Arc<str>,
+        formats: &[Format],
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        if let Some(name) = marker_name(statement) {
+            return match name {
+                "VACUUM" => command("VACUUM"),
+                "ANALYZE" => command("ANALYZE"),
+                _ => command("CHECKPOINT"),
+            };
+        }
+        match statement {
+            Statement::StartTransaction { modes, begin, .. } => {
+                self.start_transaction(modes)?;
+                command(if *begin { "BEGIN" } else { "START TRANSACTION" })
+            }
+            Statement::Commit { chain: false, .. } => {
+                if self.failed {
+                    self.failed = false;
+                    self.roll_back();
+                    return command("ROLLBACK");
+                }
+                if !self.open.as_ref().is_some_and(|open| open.block) {
+                    self.notice(SqlError::notice("WARNING", "25P01", "there is no transaction in progress"));
+                }
+                self.commit().await?;
+                command("COMMIT")
+            }
+            Statement::Rollback { chain: false, savepoint: None } => {
+                if !self.failed && !self.open.as_ref().is_some_and(|open| open.block) {
+                    self.notice(SqlError::notice("WARNING", "25P01", "there is no transaction in progress"));
+                }
+                self.failed = false;
+                self.roll_back();
+                command("ROLLBACK")
+            }
+            Statement::Commit { .. } | Statement::Rollback { savepoint: None, .. } => {
+                Err(SqlError::unsupported("AND CHAIN is not supported"))
+            }
+            Statement::Rollback { .. } | Statement::Savepoint { .. } | Statement::ReleaseSavepoint { .. } => {
+                Err(SqlError::unsupported("savepoints are not supported"))
+            }
+            Statement::Set(set) => self.set(set),
+            Statement::Reset(reset) => {
+                let in_block = self.in_block();
+                let mut variables = self.shared.variables.lock();
+                match &reset.reset {
+                    Reset::ALL => variables.reset_all(),
+                    Reset::ConfigurationParameter(name) => {
+                        variables.set(&name.to_string(), None, false, in_block)?;
+                    }
+                }
+                drop(variables);
+                command("RESET")
+            }
+            Statement::ShowVariable { variable } => self.show(&show_name(variable)),
+            Statement::Discard { object_type } => {
+                if self.in_block() && matches!(object_type, DiscardObject::ALL) {
+                    return Err(SqlError::new("25001", "DISCARD ALL cannot run inside a transaction block"));
+                }
+                match object_type {
+                    DiscardObject::ALL => {
+                        self.statements.clear();
+                        self.shared.variables.lock().reset_all();
+                        command("DISCARD ALL")
+                    }
+                    DiscardObject::PLANS => command("DISCARD PLANS"),
+                    DiscardObject::SEQUENCES => command("DISCARD SEQUENCES"),
+                    DiscardObject::TEMP => command("DISCARD TEMP"),
+                }
+            }
+            Statement::Prepare { name, data_types, statement } => {
+                self.prepare_named(name, data_types, statement)?;
+                command("PREPARE")
+            }
+            Statement::Execute { name: Some(name), parameters, .. } => {
+                let (prepared, values) = self.execute_named(name, parameters)?;
+                Box::pin(self.run(&prepared, values, formats, 0, None, autocommit)).await
+            }
+            Statement::Deallocate { name, .. } => {
+                let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() };
+                if name == "all" {
+                    self.statements.clear();
+                    return command("DEALLOCATE ALL");
+                }
+                if self.statements.remove(&name).is_none() {
+                    return Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")));
+                }
+                command("DEALLOCATE")
+            }
+            Statement::Copy { source, to, target, options, legacy_options, .. } => {
+                self.copy(source, *to, target, options, legacy_options, autocommit).await
+            }
+            other => Ok(Execution::Command { tag: self.ddl(other, text).await? }),
+        }
+    }
+
+    fn in_block(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.block)
+    }
+
+    fn start_transaction(&mut self, modes: &[TransactionMode]) -> Result<(), SqlError> {
+        if self.in_block() {
+            self.notice(SqlError::notice("WARNING", "25001", "there is already a transaction in progress"));
+            return self.set_transaction(modes);
+        }
+        let (mut isolation, mut read_only) = {
+            let variables = self.shared.variables.lock();
+            (
+                isolation_of(&variables.get("default_transaction_isolation").unwrap_or_default()),
+                variables.get("default_transaction_read_only").as_deref() == Some("on"),
+            )
+        };
+        apply_modes(modes, &mut isolation, &mut read_only)?;
+        match &mut self.open {
+            // An implicit transaction becomes the block, with what it did.
+            Some(open) if open.used => {
+                open.block = true;
+                open.read_only = read_only;
+            }
+            _ => self.begin(isolation, read_only, true),
+        }
+        self.note_transaction(isolation, read_only);
+        Ok(())
+    }
+
+    fn note_transaction(&mut self, isolation: Isolation, read_only: bool) {
+        let mut variables = self.shared.variables.lock();
+        let name = if isolation == Isolation::RepeatableRead { "repeatable read" } else { "read committed" };
+        if variables.get("transaction_isolation").as_deref() != Some(name) {
+            let _ = variables.set("transaction_isolation", Some(name), true, true);
+        }
+        if read_only {
+            let _ = variables.set("transaction_read_only", Some("on"), true, true);
+        }
+    }
+
+    fn set_transaction(&mut self, modes: &[TransactionMode]) -> Result<(), SqlError> {
+        let Some(open) = &self.open else { return Ok(()) };
+        let (before, mut read_only) = (open.txn.isolation(), open.read_only);
+        let mut isolation = before;
+        apply_modes(modes, &mut isolation, &mut read_only)?;
+        if isolation != before {
+            if open.used {
+                return Err(SqlError::new("25001", "SET TRANSACTION ISOLATION LEVEL must be called before any query"));
+            }
+            let block = open.block;
+            self.begin(isolation, read_only, block);
+        } else if let Some(open) = &mut self.open {
+            if open.read_only && !read_only && open.used {
+                return Err(SqlError::new("25001", "transaction read-write mode must be set before any query"));
+            }
+            open.read_only = read_only;
+        }
+        self.note_transaction(isolation, read_only);
+        Ok(())
+    }
+
+    fn set(&mut self, set: &Set) -> Result<Execution, SqlError> {
+        let in_block = self.in_block();
+        match set {
+            Set::SingleAssignment { scope, variable, values, .. } => {
+                let name = variable.to_string().replace('"', "");
+                let local = matches!(scope, Some(ContextModifier::Local));
+                let value = match values.as_slice() {
+                    [Expr::Identifier(ident)] if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => None,
+                    values => Some(values.iter().map(setting_text).collect::<Result<Vec<_>, _>>()?.join(", ")),
+                };
+                self.set_variable(&name, value.as_deref(), local, in_block)
+            }
+            Set::SetTimeZone { local, value } => {
+                let text = setting_text(value)?;
+                let value = match text.to_ascii_lowercase().as_str() {
+                    "default" | "local" => None,
+                    _ => Some(text.as_str()),
+                };
+                self.set_variable("TimeZone", value, *local, in_block)
+            }
+            Set::SetNames { charset_name, .. } => {
+                self.set_variable("client_encoding", Some(&charset_name.value), false, in_block)
+            }
+            Set::SetNamesDefault {} => self.set_variable("client_encoding", None, false, in_block),
+            Set::SetTransaction { modes, session: false, .. } => {
+                if !in_block {
+                    self.notice(SqlError::notice(
+                        "WARNING",
+                        "25P01",
+                        "SET TRANSACTION can only be used in transaction blocks",
+                    ));
+                    return command("SET");
+                }
+                self.set_transaction(modes)?;
+                command("SET")
+            }
+            Set::SetTransaction { modes, session: true, .. } => {
+                let (mut isolation, mut read_only) = (Isolation::ReadCommitted, false);
+                apply_modes(modes, &mut isolation, &mut read_only)?;
+                let mut variables = self.shared.variables.lock();
+                for mode in modes {
+                    match mode {
+                        TransactionMode::IsolationLevel(_) => {
+                            let name =
+                                if isolation == Isolation::RepeatableRead { "repeatable read" } else { "read committed" };
+                            variables.set("default_transaction_isolation", Some(name), false, in_block)?;
+                        }
+                        TransactionMode::AccessMode(_) => {
+                            let value = if read_only { "on" } else { "off" };
+                            variables.set("default_transaction_read_only", Some(value), false, in_block)?;
+                        }
+                    }
+                }
+                drop(variables);
+                command("SET")
+            }
+            Set::SetRole { role_name, .. } => match role_name {
+                None => command("SET"),
+                Some(name) if name.value.eq_ignore_ascii_case(&self.shared.user) => command("SET"),
+                Some(name) => Err(SqlError::new("22023", format!("role \"{}\" does not exist", name.value))),
+            },
+            Set::SetSessionAuthorization(_) => command("SET"),
+            _ => Err(SqlError::unsupported("this form of SET is not supported")),
+        }
+    }
+
+    fn set_variable(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        local: bool,
+        in_block: bool,
+    ) -> Result<Execution, SqlError> {
+        if local && !in_block {
+            self.notice(SqlError::notice("WARNING", "25P01", "SET LOCAL can only be used in transaction blocks"));
+            return command("SET");
+        }
+        match (name.to_ascii_lowercase().as_str(), value) {
+            ("transaction_isolation", Some(level)) => {
+                let level = match level.to_ascii_lowercase().as_str() {
+                    "repeatable read" => TransactionIsolationLevel::RepeatableRead,
+                    "serializable" => TransactionIsolationLevel::Serializable,
+                    _ => TransactionIsolationLevel::ReadCommitted,
+                };
+                self.set_transaction(&[TransactionMode::IsolationLevel(level)])?;
+            }
+            ("transaction_read_only", Some(value)) => {
+                let mode = if matches!(value, "on" | "true" | "1") {
+                    TransactionAccessMode::ReadOnly
+                } else {
+                    TransactionAccessMode::ReadWrite
+                };
+                self.set_transaction(&[TransactionMode::AccessMode(mode)])?;
+            }
+            _ => {
+                self.shared.variables.lock().set(name, value, local, in_block)?;
+            }
+        }
+        command("SET")
+    }
+
+    fn show(&mut self, name: &str) -> Result<Execution, SqlError> {
+        let statement = Statement::ShowVariable { variable: vec![Ident::new(name)] };
+        let fields = fields(&statement).unwrap_or_else(|| Arc::new([]));
+        let chunk = if name == "all" {
+            use bytes::BufMut;
+            let mut chunk = crate::wire::RowChunk { fields: 3, ..Default::default() };
+            for setting in self.shared.variables.lock().all() {
+                for text in [setting.name.as_str(), setting.value.as_str(), setting.description] {
+                    chunk.bytes.put_i32(text.len() as i32);
+                    chunk.bytes.put_slice(text.as_bytes());
+                }
+                chunk.ends.push(chunk.bytes.len() as u32);
+            }
+            chunk
+        } else {
+            text_rows(&[self.shared.variables.lock().show(name)?])
+        };
+        Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Fixed("SHOW") })
+    }
+
+    fn prepare_named(
+        &mut self,
+        name: &Ident,
+        data_types: &[ast::DataType],
+        statement: &Statement,
+    ) -> Result<(), SqlError> {
+        let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() };
+        if self.statements.contains_key(&name) {
+            return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
+        }
+        let declared: Vec<u32> = data_types
+            .iter()
+            .map(|ty| {
+                crate::pg::types::arrow_field_from_sql(ty).map(|field| crate::pg::types::field_oid(&field))
+            })
+            .collect::<Result<_, _>>()?;
+        let text = statement.to_string();
+        let prepared = self.prepare_text(&text, &declared)?;
+        self.statements.insert(name, Named { prepared, declared });
+        Ok(())
+    }
+
+    fn execute_named(
+        &mut self,
+        name: &ast::ObjectName,
+        parameters: &[Expr],
+    ) -> Result<(Arc<Prepared>, Vec<ScalarValue>), SqlError> {
+        let (_, name) = crate::write::table_name(name)?;
+        let Some(named) = self.statements.get(&name) else {
+            return Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")));
+        };
+        let (prepared, declared) = (Arc::clone(&named.prepared), named.declared.clone());
+        let text = Arc::clone(&prepared.text);
+        let prepared = self.prepare_text(&text, &declared)?;
+        if parameters.len() != prepared.param_oids.len() {
+            return Err(SqlError::syntax(format!("wrong number of parameters for prepared statement \"{name}\""))
+                .with_detail(format!(
+                    "Expected {} parameters but got {}.",
+                    prepared.param_oids.len(),
+                    parameters.len()
+                )));
+        }
+        let state = self.state()?;
+        let cx = Arc::clone(&self.cx);
+        let zone = self.shared.variables.lock().zone;
+        let txn = self.transaction().txn.clone();
+        let names = Names { state: &state, txn: &txn, cx: &cx };
+        let mut values = Vec::with_capacity(parameters.len());
+        for (expr, &oid) in parameters.iter().zip(prepared.param_oids.iter()) {
+            let value = names.constant(expr.clone()).map_err(|error| errors::from_datafusion(error, ""))?;
+            values.push(to_parameter(value, oid, &zone)?);
+        }
+        Ok((prepared, values))
+    }
+
+    /// The lines of EXPLAIN.
+    pub(crate) async fn explain(
+        &mut self,
+        inner: &Arc<Prepared>,
+        values: Vec<ScalarValue>,
+        analyze: bool,
+        verbose: bool,
+    ) -> Result<Vec<String>, SqlError> {
+        let state = self.state()?;
+        let failed = |error| errors::from_datafusion(error, &inner.text);
+        let (plan, head) = match &inner.kind {
+            Kind::Query(query) => (&query.plan, None),
+            Kind::Write(write) => (
+                &write.source,
+                Some(format!("{} on {}", format!("{:?}", write.op), write.table.name)),
+            ),
+            _ => return Err(SqlError::internal("EXPLAIN of nothing")),
+        };
+        let mut lines: Vec<String> = head.iter().cloned().collect();
+        let indent = if head.is_some() { "  ->  " } else { "" };
+        let started = std::time::Instant::now();
+        let instance = plan.instance(&state, &values).await.map_err(failed)?;
+        if analyze {
+            if let Kind::Write(write) = &inner.kind {
+                self.refuse_if_read_only("EXPLAIN ANALYZE of a write")?;
+                let written = self.write_rows(write, &values, &inner.text).await?;
+                lines.push(format!("  rows written: {}", written.rows));
+            } else {
+                let stop = Arc::clone(&self.shared.stop);
+                let open = self.transaction();
+                open.used = true;
+                let view = open.txn.statement(resurgam_engine::StatementKind::Read)?;
+                let context = StatementContext { view, stop: Arc::clone(&stop), target: None };
+                let mut stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
+                let mut rows = 0;
+                while let Some(batch) = futures::StreamExt::next(&mut stream).await {
+                    rows += batch.map_err(failed)?.num_rows();
+                    stop.check()?;
+                }
+                lines.push(format!("rows: {rows}"));
+            }
+        }
+        if verbose {
+            lines.extend(plan.logical.display_indent().to_string().lines().map(|line| format!("{indent}{line}")));
+        }
+        let shown = if analyze {
+            datafusion::physical_plan::display::DisplayableExecutionPlan::with_metrics(instance.plan().as_ref())
+                .indent(verbose)
+                .to_string()
+        } else {
+            displayable(instance.plan().as_ref()).indent(verbose).to_string()
+        };
+        lines.extend(shown.lines().map(|line| format!("{indent}{line}")));
+        if analyze {
+            lines.push(format!("Execution Time: {:.3} ms", started.elapsed().as_secs_f64() * 1e3));
+        }
+        plan.give_back(instance);
+        Ok(lines)
+    }
+}
+
+/// A value brought to a parameter's type.
+fn to_parameter(value: ScalarValue, oid: u32, zone: &crate::pg::datetime::Zone) -> Result<ScalarValue, SqlError> {
+    let failed = |error| errors::from_datafusion(error, "");
+    let field = crate::pg::types::parameter_field("", oid);
+    if value.data_type() == *field.data_type() {
+        return Ok(value);
+    }
+    let array = value.to_array().map_err(failed)?;
+    let cast = crate::pg::arrow::cast_array(&array, field.data_type(), oid, zone)?;
+    ScalarValue::try_from_array(&cast, 0).map_err(failed)
+}
+
+fn apply_modes(modes: &[TransactionMode], isolation: &mut Isolation, read_only: &mut bool) -> Result<(), SqlError> {
+    for mode in modes {
+        match mode {
+            TransactionMode::AccessMode(mode) => *read_only = *mode == TransactionAccessMode::ReadOnly,
+            TransactionMode::IsolationLevel(level) => {
+                *isolation = match level {
+                    TransactionIsolationLevel::ReadUncommitted | TransactionIsolationLevel::ReadCommitted => {
+                        Isolation::ReadCommitted
+                    }
+                    TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot => {
+                        Isolation::RepeatableRead
+                    }
+                    TransactionIsolationLevel::Serializable => {
+                        return Err(SqlError::unsupported("isolation level SERIALIZABLE is not supported").with_hint(
+                            "REPEATABLE READ gives a consistent snapshot for the whole transaction.",
+                        ));
+                    }
+                };
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Text of a value in `SET`.
+fn setting_text(expr: &Expr) -> Result<String, SqlError> {
+    Ok(match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        },
+        Expr::Identifier(ident) => ident.value.clone(),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => format!("-{}", setting_text(expr)?),
+        other => other.to_string(),
+    })
+}
+

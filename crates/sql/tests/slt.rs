@@ -1,0 +1,147 @@
+//! Runs every `tests/slt/*.slt`: statements with what PostgreSQL answers.
+//!
+//! ```text
+//! statement ok
+//! CREATE TABLE t (a int)
+//!
+//! statement error 23505
+//! INSERT INTO t VALUES (1)
+//!
+//! tag INSERT 0 2
+//! INSERT INTO t VALUES (1), (2)
+//!
+//! query
+//! SELECT a, b FROM t
+//! ----
+//! 1|x
+//! 2|NULL
+//! ```
+//! A record ends at an empty line. Rows compare in order (`query rowsort`: sorted).
+//! `session NAME` switches to another session of the same database.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_sql::{Session, SessionOptions, SqlDatabase};
+
+struct Record<'a> {
+    line: usize,
+    head: &'a str,
+    sql: String,
+    expected: Vec<String>,
+}
+
+fn records(text: &str) -> Vec<Record<'_>> {
+    let mut out = Vec::new();
+    let mut lines = text.lines().enumerate().peekable();
+    while let Some((at, head)) = lines.next() {
+        if head.trim().is_empty() || head.starts_with('#') {
+            continue;
+        }
+        let mut record = Record { line: at + 1, head, sql: String::new(), expected: Vec::new() };
+        let mut rows = false;
+        for (_, line) in lines.by_ref() {
+            if line.is_empty() {
+                break;
+            }
+            if line == "----" {
+                rows = true;
+            } else if rows {
+                record.expected.push(line.to_owned());
+            } else {
+                record.sql.push_str(line);
+                record.sql.push('\n');
+            }
+        }
+        out.push(record);
+    }
+    out
+}
+
+async fn run(path: &Path) -> Vec<String> {
+    let dir = tempfile::tempdir().expect("temporary folder");
+    let database = SqlDatabase::open(dir.path().join("data")).expect("open");
+    let text = std::fs::read_to_string(path).expect("read");
+    let mut sessions: HashMap<String, Session> = HashMap::new();
+    let mut current = "main".to_owned();
+    let mut failures = Vec::new();
+    for record in records(&text) {
+        let mut words = record.head.split_whitespace();
+        let kind = words.next().unwrap_or_default();
+        if kind == "session" {
+            current = words.next().unwrap_or("main").to_owned();
+            continue;
+        }
+        let session = sessions
+            .entry(current.clone())
+            .or_insert_with(|| Arc::clone(&database).session(SessionOptions::default()).expect("session"));
+        let mut complain = |what: String| {
+            failures.push(format!("{}:{}: {what}\n    {}", path.display(), record.line, record.sql.trim()));
+        };
+        let result = session.query(&record.sql).await;
+        match (kind, words.next(), result) {
+            ("statement", Some("ok"), Ok(_)) => {}
+            ("statement", Some("ok"), Err(error)) => complain(error.to_string()),
+            ("statement", Some("error"), Err(error)) => {
+                let wanted = words.next().unwrap_or("");
+                if error.sqlstate != wanted {
+                    complain(format!("expected {wanted}, got {error}"));
+                }
+                let words: Vec<&str> = words.collect();
+                if !words.is_empty() && !error.message.contains(&words.join(" ")) {
+                    complain(format!("expected \"{}\", got {error}", words.join(" ")));
+                }
+            }
+            ("statement", Some("error"), Ok(result)) => complain(format!("expected an error, got {result:?}")),
+            ("tag", Some(first), result) => {
+                let wanted = std::iter::once(first).chain(words).collect::<Vec<_>>().join(" ");
+                match result {
+                    Ok(result) if result.tag == wanted => {}
+                    Ok(result) => complain(format!("expected tag {wanted}, got {}", result.tag)),
+                    Err(error) => complain(error.to_string()),
+                }
+            }
+            ("query", mode, Ok(result)) => {
+                let mut rows: Vec<String> = result
+                    .rows
+                    .iter()
+                    .map(|row| row.iter().map(|v| v.as_deref().unwrap_or("NULL")).collect::<Vec<_>>().join("|"))
+                    .collect();
+                let mut expected = record.expected.clone();
+                if mode == Some("names") {
+                    rows = vec![result.columns.join("|")];
+                }
+                if mode == Some("rowsort") {
+                    rows.sort();
+                    expected.sort();
+                }
+                if rows != expected {
+                    complain(format!("expected\n        {}\n    got\n        {}", expected.join("\n        "), rows.join("\n        ")));
+                }
+            }
+            ("query", _, Err(error)) => complain(error.to_string()),
+            (other, _, _) => complain(format!("unknown record {other}")),
+        }
+    }
+    failures
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_answer_as_postgresql_does() {
+    let mut paths: Vec<_> = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/slt"))
+        .expect("folder")
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|e| e == "slt"))
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty());
+    let filter = std::env::var("SLT").unwrap_or_default();
+    let mut failures = Vec::new();
+    for path in paths {
+        if path.to_string_lossy().contains(&filter) {
+            failures.extend(run(&path).await);
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
