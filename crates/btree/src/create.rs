@@ -17,7 +17,11 @@ pub fn create(mtr: &mut Mtr<'_>, object: ObjectId) -> Result<Tree> {
 /// Frees some pages of a tree that nobody can reach any more: the last node under its
 /// rightmost path. Call until it returns false; every call leaves a smaller valid tree,
 /// so a crash in between costs nothing. `on_leaf` sees each leaf before it goes.
-pub fn free_tree_step(pool: &BufferPool, tree: Tree, mut on_leaf: impl FnMut(&resurgam_page::PageBuf) -> Result<()>) -> Result<bool> {
+pub fn free_tree_step(
+    pool: &BufferPool,
+    tree: Tree,
+    mut on_leaf: impl FnMut(&resurgam_page::PageBuf) -> Result<()>,
+) -> Result<bool> {
     // Descend along the last children to the last node that has no children left.
     let mut parent = pool.write(tree.root, Access::Scan)?;
     if parent.object() != tree.object || !matches!(parent.page_type(), Some(PageType::Leaf | PageType::Inner)) {
@@ -39,7 +43,11 @@ pub fn free_tree_step(pool: &BufferPool, tree: Tree, mut on_leaf: impl FnMut(&re
         let last = SlotId(parent.slot_count() - 1);
         let child_id = inner::child_of(parent.rec(last));
         if child_id.is_none() || child_id == parent.id() {
-            return Err(Error::corrupt(format!("page {} of dropped tree {} points to page {child_id}", parent.id(), tree.object)));
+            return Err(Error::corrupt(format!(
+                "page {} of dropped tree {} points to page {child_id}",
+                parent.id(),
+                tree.object
+            )));
         }
         let child = pool.write(child_id, Access::Scan)?;
         tree.check(child_id, &child, Some(parent.level() - 1))?;

@@ -6,8 +6,8 @@ use resurgam_base::{Error, Result, SlotId};
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_page::{PageBuf, inner, op, space};
 
-use crate::search::Target;
 use crate::Tree;
+use crate::search::Target;
 
 /// A merged leaf may be this full, so that it is not split again at once.
 const FILL_MAX: usize = 6 * 1024;
@@ -25,13 +25,22 @@ pub enum MergeOutcome {
 impl Tree {
     /// Joins the leaf that covers `key` with a neighbour if both fit one page.
     /// `on_move` is told of the page that receives rows, before it does.
-    pub fn merge_leaf(&self, pool: &BufferPool, key: &[u8], mut on_move: impl FnMut(resurgam_base::PageId)) -> Result<MergeOutcome> {
+    pub fn merge_leaf(
+        &self,
+        pool: &BufferPool,
+        key: &[u8],
+        mut on_move: impl FnMut(resurgam_base::PageId),
+    ) -> Result<MergeOutcome> {
         let parent = self.write_level(pool, Target::Key(key), 1)?;
         if parent.level() == 0 {
             return Ok(MergeOutcome::NotPossible);
         }
         if parent.slot_count() == 1 {
-            return if parent.id() == self.root { self.shrink_root(pool, parent) } else { Ok(MergeOutcome::NotPossible) };
+            return if parent.id() == self.root {
+                self.shrink_root(pool, parent)
+            } else {
+                Ok(MergeOutcome::NotPossible)
+            };
         }
         let (at, _) = inner::child_for(&parent, key);
         // Take the pair (left, right) with this leaf in it.

@@ -47,16 +47,18 @@ impl LeafWalk {
         if ascending {
             if let Some(upper) = leaf.upper_fence() {
                 if let At::Key(key) = &at
-                    && upper <= key.as_slice() {
-                        return Err(Error::corrupt(format!("page {} does not cover the key that led to it", leaf.id())));
-                    }
+                    && upper <= key.as_slice()
+                {
+                    return Err(Error::corrupt(format!("page {} does not cover the key that led to it", leaf.id())));
+                }
                 self.at = Some(At::Key(upper.to_vec()));
             }
         } else if !leaf.lower_fence().is_empty() {
             if let At::Below(key) = &at
-                && leaf.lower_fence() >= key.as_slice() {
-                    return Err(Error::corrupt(format!("page {} does not cover the key that led to it", leaf.id())));
-                }
+                && leaf.lower_fence() >= key.as_slice()
+            {
+                return Err(Error::corrupt(format!("page {} does not cover the key that led to it", leaf.id())));
+            }
             self.at = Some(At::Below(leaf.lower_fence().to_vec()));
         }
         Ok(Some(leaf))

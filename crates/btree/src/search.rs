@@ -56,7 +56,12 @@ impl Tree {
         self.read_target(pool, Target::Key(key), access)
     }
 
-    pub(crate) fn read_target<'p>(&self, pool: &'p BufferPool, target: Target<'_>, access: Access) -> Result<ReadGuard<'p>> {
+    pub(crate) fn read_target<'p>(
+        &self,
+        pool: &'p BufferPool,
+        target: Target<'_>,
+        access: Access,
+    ) -> Result<ReadGuard<'p>> {
         let mut node = pool.read(self.root, Access::Point)?;
         self.check(self.root, &node, None)?;
         for _ in 0..DEPTH_MAX {
@@ -79,7 +84,12 @@ impl Tree {
 
     /// The node at `level` on the way to `target`, exclusive. When the tree is not that
     /// high its root is returned.
-    pub(crate) fn write_level<'p>(&self, pool: &'p BufferPool, target: Target<'_>, level: u8) -> Result<WriteGuard<'p>> {
+    pub(crate) fn write_level<'p>(
+        &self,
+        pool: &'p BufferPool,
+        target: Target<'_>,
+        level: u8,
+    ) -> Result<WriteGuard<'p>> {
         'restart: loop {
             let mut node = pool.read(self.root, Access::Point)?;
             self.check(self.root, &node, None)?;
@@ -110,7 +120,12 @@ impl Tree {
 
     /// The leaf `hint` if it (still) covers `key`: saves the descent for neighbouring
     /// keys. Any page may be named; what is not this tree's leaf is refused.
-    pub fn write_leaf_hinted<'p>(&self, pool: &'p BufferPool, key: &[u8], hint: Option<PageId>) -> Result<WriteGuard<'p>> {
+    pub fn write_leaf_hinted<'p>(
+        &self,
+        pool: &'p BufferPool,
+        key: &[u8],
+        hint: Option<PageId>,
+    ) -> Result<WriteGuard<'p>> {
         if let Some(id) = hint.filter(|id| id.is_some() && pool.is_resident(*id)) {
             let page = pool.write(id, Access::Point)?;
             if page.is(PageType::Leaf) && page.object() == self.object && covers(&page, key) {
@@ -192,7 +207,11 @@ fn thin(keys: Vec<Vec<u8>>, n: usize) -> Vec<Vec<u8>> {
         return Vec::new();
     }
     let wanted = (n - 1).min(keys.len());
-    (1..=wanted).map(|i| keys[i * keys.len() / (wanted + 1)].clone()).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    (1..=wanted)
+        .map(|i| keys[i * keys.len() / (wanted + 1)].clone())
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }
 
 impl Tree {

@@ -81,7 +81,14 @@ impl Tree {
         Ok(())
     }
 
-    fn split(&self, pool: &BufferPool, parent: WriteGuard<'_>, at: SlotId, child: WriteGuard<'_>, key: &[u8]) -> Result<()> {
+    fn split(
+        &self,
+        pool: &BufferPool,
+        parent: WriteGuard<'_>,
+        at: SlotId,
+        child: WriteGuard<'_>,
+        key: &[u8],
+    ) -> Result<()> {
         let plan = plan(&child, key)?;
         let mut mtr = Mtr::new(pool);
         let level = child.level();
@@ -93,9 +100,7 @@ impl Tree {
 
         let left = mtr.page(child_at);
         let upper = left.upper_fence().map(<[u8]>::to_vec);
-        let mut moved: Vec<Vec<u8>> = (plan.from.0..left.slot_count())
-            .map(|s| left.rec(SlotId(s)).to_vec())
-            .collect();
+        let mut moved: Vec<Vec<u8>> = (plan.from.0..left.slot_count()).map(|s| left.rec(SlotId(s)).to_vec()).collect();
         let ty = if level == 0 { PageType::Leaf } else { PageType::Inner };
         if level > 0 {
             // Slot 0 of an inner node is keyed by the lower fence.

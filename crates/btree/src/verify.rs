@@ -75,9 +75,10 @@ fn push_children(page: &PageBuf, id: PageId, stack: &mut Vec<Pending>, report: &
         }
     }
     if let Some((first, _)) = entries.first()
-        && first.as_slice() != page.lower_fence() {
-            report.problems.push(format!("page {id}: its first key is not its lower fence"));
-        }
+        && first.as_slice() != page.lower_fence()
+    {
+        report.problems.push(format!("page {id}: its first key is not its lower fence"));
+    }
     let own_upper = page.upper_fence().map(<[u8]>::to_vec);
     for i in 0..entries.len() {
         let upper = entries.get(i + 1).map(|(k, _)| k.clone()).or_else(|| own_upper.clone());

@@ -98,7 +98,10 @@ fn random_key(rng: &mut StdRng) -> Vec<u8> {
 
 #[test]
 fn random_work_agrees_with_a_map() -> Result<()> {
-    let seed = std::env::var("RESURGAM_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or_else(|| StdRng::from_os_rng().random());
+    let seed = std::env::var("RESURGAM_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or_else(|| StdRng::from_os_rng().random());
     println!("RESURGAM_SEED={seed}");
     let mut rng = StdRng::seed_from_u64(seed);
     let pool = pool(seed)?;

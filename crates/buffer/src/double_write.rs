@@ -33,6 +33,8 @@ pub(crate) struct DoubleWrite {
     pub ids: Vec<PageId>,
     /// The data file holds in-place writes of the last batch that were not synced.
     pub data_unsynced: bool,
+    /// Writing the last batch in place failed: `buffer` must be written again first.
+    pub in_place_unfinished: bool,
     limit: usize,
 }
 
@@ -46,6 +48,7 @@ impl DoubleWrite {
             ids: Vec::new(),
             // Whatever an earlier process wrote in place may be unsynced.
             data_unsynced: true,
+            in_place_unfinished: false,
             limit: batch_pages.clamp(1, BATCH_PAGES_MAX),
         })
     }

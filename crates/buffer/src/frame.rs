@@ -4,7 +4,7 @@
 //! (shared) or be seen (exclusive). A guard holds both; the latch is released first.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use resurgam_base::{Lsn, PageId};

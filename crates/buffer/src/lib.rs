@@ -33,7 +33,7 @@ mod space;
 mod stats;
 mod writeback;
 
-pub use double_write::{restore_double_writes, DoubleWriteReport};
+pub use double_write::{DoubleWriteReport, restore_double_writes};
 pub use frame::{ReadGuard, WriteGuard};
 pub use mtr::{Mtr, PageRef};
 pub use pool::{Access, BufferPool, PoolConfig};

@@ -88,6 +88,16 @@ impl<'p> Mtr<'p> {
         self.extra.push((kind, tx, prev_tx, body));
     }
 
+    /// Takes pages out of sight that were to be formatted and were not: their frames hold
+    /// nothing that may be read or written out.
+    pub(crate) fn discard_fresh(&mut self) {
+        for entry in self.entries.iter().filter(|e| e.fresh) {
+            if entry.guard.page_type().is_none() || entry.guard.page_id() != entry.guard.id() {
+                self.pool.discard(&entry.guard);
+            }
+        }
+    }
+
     /// Logs, applies, releases. Returns the LSN of the first page's record and the end
     /// of the group.
     ///

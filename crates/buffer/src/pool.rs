@@ -254,10 +254,7 @@ impl BufferPool {
 
     /// Makes an empty frame findable under `page` with its latch held exclusively.
     /// `None`: another thread was first.
-    fn install(
-        &self,
-        page: PageId,
-    ) -> Result<Option<(Pin<'_>, parking_lot::RwLockWriteGuard<'_, PageBuf>)>> {
+    fn install(&self, page: PageId) -> Result<Option<(Pin<'_>, parking_lot::RwLockWriteGuard<'_, PageBuf>)>> {
         let index = self.take_frame()?;
         let frame = self.frame(index);
         // Nobody can find this frame; a late waiter of its previous failed load may hold the latch briefly.
@@ -286,6 +283,13 @@ impl BufferPool {
             drop(shard);
             self.free.lock().push(index);
         }
+    }
+
+    /// Takes a page out of sight whose frame was made for it and never filled.
+    pub(crate) fn discard(&self, guard: &WriteGuard<'_>) {
+        guard.pin.0.valid.store(false, Ordering::Release);
+        guard.pin.0.rec_lsn.store(0, Ordering::SeqCst);
+        self.abandon(guard.id(), &guard.pin);
     }
 
     /// A frame that holds no page, with one pin (the caller's).

@@ -124,9 +124,7 @@ pub(crate) fn load(
             ))
         })?;
         if record.header.page != page || record.header.prev_page >= lsn {
-            return Err(Error::corrupt(format!(
-                "the log record at {lsn} does not belong to the chain of page {page}"
-            )));
+            return Err(Error::corrupt(format!("the log record at {lsn} does not belong to the chain of page {page}")));
         }
         let previous = record.header.prev_page;
         whole = replaces_whole_page(&record.body);
@@ -137,9 +135,10 @@ pub(crate) fn load(
         lsn = previous;
     }
     if let Some(fault) = fault
-        && !whole {
-            return Err(damaged(file, page, &fault));
-        }
+        && !whole
+    {
+        return Err(damaged(file, page, &fault));
+    }
     if whole {
         buf.as_bytes_mut().fill(0);
     }
@@ -157,9 +156,6 @@ fn replaces_whole_page(body: &[u8]) -> bool {
 }
 
 fn damaged(file: &dyn File, page: PageId, fault: &PageFault) -> Error {
-    Error::new(
-        ErrorKind::Corrupt,
-        format!("page {page} of \"{}\" is damaged: {fault}", file.path().display()),
-    )
-    .with_hint("Run \"resurgam check\" on the data folder to see what else is affected.")
+    Error::new(ErrorKind::Corrupt, format!("page {page} of \"{}\" is damaged: {fault}", file.path().display()))
+        .with_hint("Run \"resurgam check\" on the data folder to see what else is affected.")
 }

@@ -18,7 +18,10 @@ use std::collections::HashSet;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result, limits::{EXTENT_PAGES, PAGE_SIZE}};
+use resurgam_base::{
+    Error, ErrorKind, ObjectId, PageId, Result,
+    limits::{EXTENT_PAGES, PAGE_SIZE},
+};
 use resurgam_page::{PageType, op, space as map};
 
 use crate::mtr::{Mtr, PageRef};
@@ -47,12 +50,27 @@ pub struct AllocState {
 
 /// What a mini-transaction did to [`AllocState`], to finish or take back.
 pub enum AllocEvent {
-    Page { object: ObjectId, page: u64 },
-    Extent { object: ObjectId, first: u64 },
-    Formatted { map: u64 },
-    Freed { object: ObjectId, page: u64, extent_empty: bool },
+    Page {
+        object: ObjectId,
+        page: u64,
+    },
+    Extent {
+        object: ObjectId,
+        first: u64,
+    },
+    Formatted {
+        map: u64,
+    },
+    Freed {
+        object: ObjectId,
+        page: u64,
+        extent_empty: bool,
+    },
     /// A page was allocated with the has-versions mark: rows move there.
-    Versioned { page: PageId, object: ObjectId },
+    Versioned {
+        page: PageId,
+        object: ObjectId,
+    },
 }
 
 impl AllocState {
@@ -93,9 +111,16 @@ impl AllocState {
                     if let Some(pages) = self.objects.get_mut(&object) {
                         pages.retain(|p| extent_first(*p) != first);
                     }
-                    self.free_extents.push(first);
+                    if first + EXTENT_PAGES == self.high_water {
+                        self.high_water = first; // the end of the file, as if never asked for
+                    } else {
+                        self.free_extents.push(first);
+                    }
                 }
-                AllocEvent::Formatted { .. } | AllocEvent::Freed { .. } | AllocEvent::Versioned { .. } => {}
+                AllocEvent::Formatted { map } => {
+                    self.discovered.remove(&map);
+                }
+                AllocEvent::Freed { .. } | AllocEvent::Versioned { .. } => {}
             }
         }
     }
@@ -371,7 +396,8 @@ impl Space {
                 let owner = map::owner(&page, extent);
                 let listed = seen.contains(&first);
                 if listed && owner.is_some() {
-                    problems.push(format!("the extent of page {first} is listed as free and belongs to object {owner}"));
+                    problems
+                        .push(format!("the extent of page {first} is listed as free and belongs to object {owner}"));
                 }
                 if !listed && owner.is_none() && known {
                     problems.push(format!("the extent of page {first} is free and forgotten"));
@@ -383,7 +409,9 @@ impl Space {
                     let free = map::pfs(&page, PageId(p)) & map::PFS_ALLOCATED == 0;
                     match pooled.get(&p) {
                         Some(object) if *object != owner => {
-                            problems.push(format!("free page {p} is kept for object {object}, its extent is object {owner}'s"));
+                            problems.push(format!(
+                                "free page {p} is kept for object {object}, its extent is object {owner}'s"
+                            ));
                         }
                         Some(_) if !free => problems.push(format!("page {p} is kept as free and is allocated")),
                         None if free && owner.is_some() && known => {
@@ -440,10 +468,12 @@ impl Space {
 
 impl Drop for Mtr<'_> {
     fn drop(&mut self) {
+        self.discard_fresh();
         let events = std::mem::take(&mut self.on_commit);
         if let Some(state) = self.alloc.as_mut()
-            && !events.is_empty() {
-                Space::taken_back(state, events);
-            }
+            && !events.is_empty()
+        {
+            Space::taken_back(state, events);
+        }
     }
 }

@@ -48,6 +48,11 @@ impl BufferPool {
     pub fn write_back(&self, goal: WriteGoal) -> Result<usize> {
         let mut dw = self.double_write.lock();
         self.check_poisoned()?;
+        if dw.in_place_unfinished {
+            // A write in place failed half-way. The double-write area has the only whole
+            // images of its pages: it must not be reused before they are in place.
+            self.write_in_place(&mut dw)?;
+        }
         let mut chosen: Vec<(&Frame, Lsn)> = Vec::new();
         dw.begin();
         let mut newest = Lsn::NONE;
@@ -81,11 +86,7 @@ impl BufferPool {
             }
             return Err(error);
         }
-        dw.data_unsynced = true;
-        for i in 0..chosen.len() {
-            let at = dw.ids[i].0 * PAGE_SIZE as u64;
-            self.file.write_at(dw.image(i), at)?;
-        }
+        self.write_in_place(&mut dw)?;
         for (frame, copied) in &chosen {
             let Some(page) = frame.latch.try_read() else { continue };
             if page.lsn() == *copied {
@@ -98,6 +99,17 @@ impl BufferPool {
         bump(&self.counters.pages_written, chosen.len() as u64);
         bump(&self.counters.write_batches, 1);
         Ok(chosen.len())
+    }
+
+    /// Writes the batch that the double-write area holds to where its pages belong.
+    fn write_in_place(&self, dw: &mut crate::double_write::DoubleWrite) -> Result<()> {
+        dw.in_place_unfinished = true;
+        dw.data_unsynced = true;
+        for i in 0..dw.ids.len() {
+            self.file.write_at(dw.image(i), dw.ids[i].0 * PAGE_SIZE as u64)?;
+        }
+        dw.in_place_unfinished = false;
+        Ok(())
     }
 
     fn sync_data(&self, dw: &mut crate::double_write::DoubleWrite) -> Result<()> {
@@ -176,7 +188,14 @@ impl BufferPool {
     /// every page that may lack, in the data file, a record before that one. Pages
     /// being changed are waited for, so that their last record is the real one.
     pub fn dirty_pages(&self) -> Vec<DirtyPage> {
-        let mut pages = Vec::new();
+        // Those that await redo first: one that is redone meanwhile is in a frame by the time
+        // the frames are looked at. The other way round it could be missed in both places.
+        let mut pages: Vec<DirtyPage> = self
+            .pending
+            .snapshot()
+            .into_iter()
+            .map(|(page, entry)| DirtyPage { page, rec_lsn: entry.rec_lsn, last_lsn: entry.last_lsn })
+            .collect();
         for frame in self.allocated_frames() {
             if !frame.is_dirty() {
                 continue;
@@ -190,9 +209,6 @@ impl BufferPool {
                     last_lsn: page.lsn(),
                 });
             }
-        }
-        for (page, entry) in self.pending.snapshot() {
-            pages.push(DirtyPage { page, rec_lsn: entry.rec_lsn, last_lsn: entry.last_lsn });
         }
         pages
     }

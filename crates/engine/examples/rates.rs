@@ -11,7 +11,13 @@ fn main() -> Result<()> {
     let tx = db.begin(Isolation::ReadCommitted);
     let name = format!("t{}", db.stats().transactions.commits);
     let table = tx
-        .create_table(TableSpec::new("public", &name).column("id", ColumnType::Int4).column("n", ColumnType::Int4).column("filler", ColumnType::Text).primary_key(&["id"]))?
+        .create_table(
+            TableSpec::new("public", &name)
+                .column("id", ColumnType::Int4)
+                .column("n", ColumnType::Int4)
+                .column("filler", ColumnType::Text)
+                .primary_key(&["id"]),
+        )?
         .done()?;
     tx.commit(Durability::Sync)?.wait()?;
     let filler = "x".repeat(84);
@@ -47,9 +53,10 @@ fn main() -> Result<()> {
         key.clear();
         table.encode_key(&[DatumRef::Int4(next())], &mut key)?;
         if view.get(&table, &key, &mut buf)?
-            && let DatumRef::Int4(v) = table.column(buf.raw(), 1)? {
-                sum += i64::from(v);
-            }
+            && let DatumRef::Int4(v) = table.column(buf.raw(), 1)?
+        {
+            sum += i64::from(v);
+        }
         tx.commit(Durability::Sync)?.wait()?;
     }
     report("point read (own tx)", n, started);
@@ -62,7 +69,14 @@ fn main() -> Result<()> {
         table.encode_key(&[DatumRef::Int4(id)], &mut key)?;
         view.get(&table, &key, &mut buf)?;
         let DatumRef::Int4(v) = table.column(buf.raw(), 1)? else { continue };
-        let done = tx.update(&table, &key, Seen::Snapshot, &[DatumRef::Int4(id), DatumRef::Int4(v + 1), DatumRef::Text(&filler)])?.done()?;
+        let done = tx
+            .update(
+                &table,
+                &key,
+                Seen::Snapshot,
+                &[DatumRef::Int4(id), DatumRef::Int4(v + 1), DatumRef::Text(&filler)],
+            )?
+            .done()?;
         assert_eq!(done, Change::Done);
         tx.commit(Durability::Async)?.wait()?;
     }

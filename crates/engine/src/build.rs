@@ -17,7 +17,13 @@ use crate::table::Table;
 use crate::transaction::Transaction;
 
 /// Adds a row that all see. False: the key is taken.
-pub(crate) fn insert_plain(pool: &BufferPool, tree: Tree, key: &[u8], value: &[u8], hint: &mut Option<PageId>) -> Result<bool> {
+pub(crate) fn insert_plain(
+    pool: &BufferPool,
+    tree: Tree,
+    key: &[u8],
+    value: &[u8],
+    hint: &mut Option<PageId>,
+) -> Result<bool> {
     let bytes = LeafBuilder::plain(key, value).encode()?;
     loop {
         let page = tree.write_leaf_hinted(pool, key, *hint)?;
@@ -77,7 +83,12 @@ impl Transaction {
     }
 
     /// Copies the rows of `old` into the new trees of `new`; `map` makes the new row.
-    pub(crate) fn rebuild(&self, old: &Arc<Table>, new: &Arc<Table>, map: impl Fn(&[DatumRef<'_>], &mut dyn FnMut(&[DatumRef<'_>]) -> Result<()>) -> Result<()>) -> Result<()> {
+    pub(crate) fn rebuild(
+        &self,
+        old: &Arc<Table>,
+        new: &Arc<Table>,
+        map: impl Fn(&[DatumRef<'_>], &mut dyn FnMut(&[DatumRef<'_>]) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
         let pool = &self.0.db.inner().pool;
         let mut hint = None;
         let mut hints = vec![None; new.indexes.len()];
@@ -92,8 +103,11 @@ impl Transaction {
                 new.layout.encode(&new.value_datums(row), &mut value)?;
                 if !insert_plain(pool, new.tree, &key, &value, &mut hint)? {
                     let error = duplicate(new, None, row);
-                    return Err(Error::new(error.kind(), format!("could not create unique index \"{}\"", new.primary_key_name))
-                        .with_detail(error.detail().unwrap_or_default().replace("already exists", "is duplicated")));
+                    return Err(Error::new(
+                        error.kind(),
+                        format!("could not create unique index \"{}\"", new.primary_key_name),
+                    )
+                    .with_detail(error.detail().unwrap_or_default().replace("already exists", "is duplicated")));
                 }
                 for (at, index) in new.indexes.iter().enumerate() {
                     let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());

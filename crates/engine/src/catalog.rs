@@ -159,7 +159,17 @@ impl Catalog {
     pub fn load(&self, view: &ReadView, valid_from: u64) -> Result<Definitions> {
         let mut definitions = Definitions::default();
         let carrier = Arc::new(carrier(self.tree));
-        let mut cursor = Cursor::new({ let mut v = view.clone(); v.own_catalog = true; v }, carrier, None, KeyRange::prefix(b"t"), Direction::Forward);
+        let mut cursor = Cursor::new(
+            {
+                let mut v = view.clone();
+                v.own_catalog = true;
+                v
+            },
+            carrier,
+            None,
+            KeyRange::prefix(b"t"),
+            Direction::Forward,
+        );
         let mut batch = RowBatch::default();
         let mut current: Option<(u32, Vec<u8>)> = None;
         loop {
@@ -300,7 +310,12 @@ impl Transaction {
         let writer = RowWriter {
             pool: &inner.pool,
             store: &inner.versions,
-            view: resurgam_versions::View { txs: &inner.txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from: TxId(u64::MAX) },
+            view: resurgam_versions::View {
+                txs: &inner.txs,
+                ts: context.snapshot.ts(),
+                own: context.active.id,
+                hidden_from: TxId(u64::MAX),
+            },
             tx: &context.active,
             xid: context.xid,
             caps: inner.options.versions,
@@ -345,7 +360,11 @@ impl Transaction {
         for (at, chunk) in chunks.iter().enumerate() {
             let key = definition_key(parts.id, at);
             let outcome = self.with_catalog_writer(|w, tree| {
-                if at < before { w.update(tree, &key, chunk, Seen::Snapshot) } else { w.insert(tree, &key, chunk, &mut None) }
+                if at < before {
+                    w.update(tree, &key, chunk, Seen::Snapshot)
+                } else {
+                    w.insert(tree, &key, chunk, &mut None)
+                }
             })?;
             expect_done(outcome, "a definition")?;
         }

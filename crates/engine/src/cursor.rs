@@ -122,8 +122,24 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn new(view: ReadView, table: Arc<Table>, index: Option<usize>, range: KeyRange, direction: Direction) -> Self {
-        Self { view, table, index, range, direction, done: false, checked: false, scratch: Vec::new(), entries: RowBatch::default() }
+    pub(crate) fn new(
+        view: ReadView,
+        table: Arc<Table>,
+        index: Option<usize>,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Self {
+        Self {
+            view,
+            table,
+            index,
+            range,
+            direction,
+            done: false,
+            checked: false,
+            scratch: Vec::new(),
+            entries: RowBatch::default(),
+        }
     }
 
     /// Appends up to about `max_rows` rows to `batch`. False: the range is exhausted and
@@ -169,20 +185,26 @@ impl Cursor {
         let pool = &db.inner().pool;
         let limit = batch.len() + max_rows.max(1);
         let mut walk = match self.direction {
-            Direction::Forward => LeafWalk::ascending(tree, match &self.range.low {
-                Bound::Included(k) | Bound::Excluded(k) => k.clone(),
-                Bound::Unbounded => Vec::new(),
-            }),
-            Direction::Backward => LeafWalk::descending(tree, match &self.range.high {
-                Bound::Unbounded => None,
-                Bound::Excluded(k) => Some(k.clone()),
-                // Keys up to and including k: those below the next possible key.
-                Bound::Included(k) => {
-                    let mut next = k.clone();
-                    next.push(0);
-                    Some(next)
-                }
-            }),
+            Direction::Forward => LeafWalk::ascending(
+                tree,
+                match &self.range.low {
+                    Bound::Included(k) | Bound::Excluded(k) => k.clone(),
+                    Bound::Unbounded => Vec::new(),
+                },
+            ),
+            Direction::Backward => LeafWalk::descending(
+                tree,
+                match &self.range.high {
+                    Bound::Unbounded => None,
+                    Bound::Excluded(k) => Some(k.clone()),
+                    // Keys up to and including k: those below the next possible key.
+                    Bound::Included(k) => {
+                        let mut next = k.clone();
+                        next.push(0);
+                        Some(next)
+                    }
+                },
+            ),
         };
         loop {
             let Some(page) = walk.next(pool)? else {

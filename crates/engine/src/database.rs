@@ -117,12 +117,18 @@ impl Database {
         let has_control = entries.iter().any(|n| n == "control");
         let creating = entries.iter().any(|n| n == "creating");
         if !has_control && !creating && !entries.is_empty() {
-            return Err(Error::new(ErrorKind::NotADatabase, format!("\"{}\" is not a Resurgam data folder: it is not empty and has no control file", dir.display()))
-                .with_hint("Name an empty or new folder to create a database, or the right one."));
+            return Err(Error::new(
+                ErrorKind::NotADatabase,
+                format!("\"{}\" is not a Resurgam data folder: it is not empty and has no control file", dir.display()),
+            )
+            .with_hint("Name an empty or new folder to create a database, or the right one."));
         }
         let lock = vfs.lock(&paths.lock).map_err(|e| match e.kind() {
-            ErrorKind::InUse => Error::new(ErrorKind::InUse, format!("the data folder \"{}\" is in use by another process", dir.display()))
-                .with_hint("Stop the other server, or use another folder."),
+            ErrorKind::InUse => Error::new(
+                ErrorKind::InUse,
+                format!("the data folder \"{}\" is in use by another process", dir.display()),
+            )
+            .with_hint("Stop the other server, or use another folder."),
             _ => e,
         })?;
         if creating || !has_control {
@@ -131,7 +137,14 @@ impl Database {
         Self::recover(vfs, dir, &paths, options, lock, progress)
     }
 
-    fn recover(vfs: Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: Options, lock: Box<dyn FileLock>, progress: impl FnMut(Progress)) -> Result<Self> {
+    fn recover(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        paths: &Paths,
+        options: Options,
+        lock: Box<dyn FileLock>,
+        progress: impl FnMut(Progress),
+    ) -> Result<Self> {
         let started = vfs.now();
         let (mut control_file, mut control) = ControlFile::open(&vfs, &paths.control, false)?;
         let boot = read_boot(&vfs, &paths.data)?;
@@ -255,7 +268,8 @@ impl Database {
     pub fn checkpoint(&self) -> Result<()> {
         let inner = self.inner();
         let mut control = inner.control.lock();
-        let (begin, keep) = take_checkpoint(&inner.log, &inner.pool, &inner.txs, || inner.next_object.load(Ordering::SeqCst))?;
+        let (begin, keep) =
+            take_checkpoint(&inner.log, &inner.pool, &inner.txs, || inner.next_object.load(Ordering::SeqCst))?;
         // Pages written in place but not synced are not in the dirty list; the double-write
         // area still has them, so the checkpoint may rely on it.
         let next = Control { checkpoint: begin, ..control.1 };
@@ -283,7 +297,14 @@ impl Database {
         }
         trees.insert(inner.catalog.tree.object, inner.catalog.tree);
         let stop = || inner.stopping.load(Ordering::Relaxed);
-        inner.cleaner.sweep(&inner.pool, &inner.txs, &inner.versions, &inner.ledger, &|object| trees.get(&object).copied(), &stop)
+        inner.cleaner.sweep(
+            &inner.pool,
+            &inner.txs,
+            &inner.versions,
+            &inner.ledger,
+            &|object| trees.get(&object).copied(),
+            &stop,
+        )
     }
 
     /// Finishes what recovery left: redo of all pages, knowledge of free space. For
@@ -366,7 +387,8 @@ fn read_boot(vfs: &Arc<dyn Vfs>, data: &Path) -> Result<Boot> {
     let file = vfs.open(data, OpenMode::ReadOnly)?;
     let mut page = PageBuf::zeroed();
     file.read_exact_at(page.as_bytes_mut(), 0)?;
-    page.verify(PageId(0)).map_err(|fault| Error::corrupt(format!("the boot page of \"{}\" is damaged: {fault}", data.display())))?;
+    page.verify(PageId(0))
+        .map_err(|fault| Error::corrupt(format!("the boot page of \"{}\" is damaged: {fault}", data.display())))?;
     Boot::read(&page)
 }
 
@@ -385,8 +407,9 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
         }
     } else {
         vfs.open(&paths.creating, OpenMode::Create)?;
-        vfs.sync_dir(dir)?;
     }
+    // Also when the marker was found: a process that was killed may not have synced it.
+    vfs.sync_dir(dir)?;
     let epoch = 1;
     let config = LogConfig { segment_bytes: options.log_segment_bytes, ..LogConfig::default() };
     let log = Log::create(Arc::clone(vfs), &paths.log, config, epoch)?;

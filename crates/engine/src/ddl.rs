@@ -19,7 +19,10 @@ use crate::transaction::{Attempt, Transaction};
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableChange {
     /// Rebuilds the table clustered on these columns, which become NOT NULL.
-    AddPrimaryKey { name: String, columns: Vec<usize> },
+    AddPrimaryKey {
+        name: String,
+        columns: Vec<usize>,
+    },
     RenameTable(String),
     RenameColumn(usize, String),
     SetDefault(usize, Option<String>),
@@ -68,12 +71,22 @@ impl Transaction {
         let current = if own {
             self.table_by_id(table.id)?.is_some_and(|t| t.generation == table.generation)
         } else {
-            self.0.db.inner().catalog.committed(&self.0.db)?.by_id.get(&table.id).is_some_and(|t| t.generation == table.generation)
+            self.0
+                .db
+                .inner()
+                .catalog
+                .committed(&self.0.db)?
+                .by_id
+                .get(&table.id)
+                .is_some_and(|t| t.generation == table.generation)
         };
         if !current {
             return Err(Error::new(
                 ErrorKind::SerializationFailure,
-                format!("could not change table \"{}\" because its definition was changed at the same time", table.name),
+                format!(
+                    "could not change table \"{}\" because its definition was changed at the same time",
+                    table.name
+                ),
             )
             .with_hint("Retry the transaction."));
         }
@@ -200,7 +213,11 @@ impl Transaction {
         let mut parts = Parts::of(table);
         parts.generation += 1;
         let column_exists = |at: usize| {
-            if at < table.columns.len() { Ok(()) } else { Err(Error::new(ErrorKind::UndefinedColumn, "column does not exist")) }
+            if at < table.columns.len() {
+                Ok(())
+            } else {
+                Err(Error::new(ErrorKind::UndefinedColumn, "column does not exist"))
+            }
         };
         match change {
             TableChange::RenameTable(name) => {
@@ -212,7 +229,10 @@ impl Transaction {
                 column_exists(at)?;
                 check_name("column", &name)?;
                 if parts.columns.iter().any(|c| c.name == name) {
-                    return Err(Error::new(ErrorKind::DuplicateColumn, format!("column \"{name}\" of relation \"{}\" already exists", table.name)));
+                    return Err(Error::new(
+                        ErrorKind::DuplicateColumn,
+                        format!("column \"{name}\" of relation \"{}\" already exists", table.name),
+                    ));
                 }
                 parts.columns[at].name = name;
             }
@@ -223,7 +243,10 @@ impl Transaction {
             TableChange::SetNotNull(at, not_null) => {
                 column_exists(at)?;
                 if !not_null && parts.primary_key.contains(&at) {
-                    return Err(Error::new(ErrorKind::InvalidParameter, format!("column \"{}\" is in a primary key", parts.columns[at].name)));
+                    return Err(Error::new(
+                        ErrorKind::InvalidParameter,
+                        format!("column \"{}\" is in a primary key", parts.columns[at].name),
+                    ));
                 }
                 parts.columns[at].nullable = !not_null;
                 if not_null {
@@ -233,10 +256,16 @@ impl Transaction {
             TableChange::AddColumn(spec) => {
                 check_name("column", &spec.name)?;
                 if parts.columns.iter().any(|c| c.name == spec.name) {
-                    return Err(Error::new(ErrorKind::DuplicateColumn, format!("column \"{}\" of relation \"{}\" already exists", spec.name, table.name)));
+                    return Err(Error::new(
+                        ErrorKind::DuplicateColumn,
+                        format!("column \"{}\" of relation \"{}\" already exists", spec.name, table.name),
+                    ));
                 }
                 if parts.columns.len() >= COLUMNS_MAX {
-                    return Err(Error::new(ErrorKind::LimitExceeded, format!("tables can have at most {COLUMNS_MAX} columns")));
+                    return Err(Error::new(
+                        ErrorKind::LimitExceeded,
+                        format!("tables can have at most {COLUMNS_MAX} columns"),
+                    ));
                 }
                 let mut column = column_of(&spec);
                 column.place = Place::Value(parts.value_types.len() as u16);
@@ -268,7 +297,10 @@ impl Transaction {
             TableChange::AddPrimaryKey { name, columns } => {
                 check_positions(&columns, table.columns.len())?;
                 if !table.primary_key.is_empty() {
-                    return Err(Error::new(ErrorKind::InvalidParameter, format!("multiple primary keys for table \"{}\" are not allowed", table.name)));
+                    return Err(Error::new(
+                        ErrorKind::InvalidParameter,
+                        format!("multiple primary keys for table \"{}\" are not allowed", table.name),
+                    ));
                 }
                 attempt!(self.claim_name(&table.schema, &name, table.id, true));
                 for at in &columns {
@@ -307,7 +339,10 @@ impl Transaction {
                 if matches!(table.column(batch.row(i), column)?, DatumRef::Null) {
                     return Err(Error::new(
                         ErrorKind::NotNullViolation,
-                        format!("column \"{}\" of relation \"{}\" contains null values", table.columns[column].name, table.name),
+                        format!(
+                            "column \"{}\" of relation \"{}\" contains null values",
+                            table.columns[column].name, table.name
+                        ),
                     ));
                 }
             }
@@ -316,11 +351,24 @@ impl Transaction {
 }
 
 fn column_of(spec: &ColumnSpec) -> Column {
-    Column { name: spec.name.clone(), ty: spec.ty, nullable: spec.nullable, default_sql: spec.default_sql.clone(), place: Place::Value(0) }
+    Column {
+        name: spec.name.clone(),
+        ty: spec.ty,
+        nullable: spec.nullable,
+        default_sql: spec.default_sql.clone(),
+        place: Place::Value(0),
+    }
 }
 
 fn index_of(id: u32, spec: &IndexSpec, tree: Tree) -> Index {
-    Index { id, name: spec.name.clone(), columns: spec.columns.clone(), unique: spec.unique, constraint: spec.constraint, tree }
+    Index {
+        id,
+        name: spec.name.clone(),
+        columns: spec.columns.clone(),
+        unique: spec.unique,
+        constraint: spec.constraint,
+        tree,
+    }
 }
 
 /// Decides where each column is stored, anew.
@@ -349,7 +397,10 @@ fn check_columns(columns: &[ColumnSpec]) -> Result<()> {
     for (at, column) in columns.iter().enumerate() {
         check_name("column", &column.name)?;
         if columns[..at].iter().any(|c| c.name == column.name) {
-            return Err(Error::new(ErrorKind::DuplicateColumn, format!("column \"{}\" specified more than once", column.name)));
+            return Err(Error::new(
+                ErrorKind::DuplicateColumn,
+                format!("column \"{}\" specified more than once", column.name),
+            ));
         }
     }
     Ok(())

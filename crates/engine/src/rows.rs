@@ -62,7 +62,12 @@ impl Transaction {
         self.insert_hinted(table, row, &mut None)
     }
 
-    fn insert_hinted(&self, table: &Arc<Table>, row: &[DatumRef<'_>], hint: &mut Option<PageId>) -> Result<Attempt<()>> {
+    fn insert_hinted(
+        &self,
+        table: &Arc<Table>,
+        row: &[DatumRef<'_>],
+        hint: &mut Option<PageId>,
+    ) -> Result<Attempt<()>> {
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -82,7 +87,15 @@ impl Transaction {
         }
     }
 
-    fn insert_steps(&self, table: &Table, context: &WriteContext, row: &[DatumRef<'_>], key: &[u8], value: &[u8], hint: &mut Option<PageId>) -> Result<Steps> {
+    fn insert_steps(
+        &self,
+        table: &Table,
+        context: &WriteContext,
+        row: &[DatumRef<'_>],
+        key: &[u8],
+        value: &[u8],
+        hint: &mut Option<PageId>,
+    ) -> Result<Steps> {
         let writer = self.writer(context, false);
         match writer.insert(table.tree, key, value, hint)? {
             Outcome::Done => {}
@@ -97,7 +110,14 @@ impl Transaction {
     }
 
     /// Inserts the index entries of a row. With `old`, only into indexes whose entry differs.
-    fn insert_entries(&self, table: &Table, context: &WriteContext, row: &[DatumRef<'_>], key: &[u8], old: Option<(&[DatumRef<'_>], &[u8])>) -> Result<Steps> {
+    fn insert_entries(
+        &self,
+        table: &Table,
+        context: &WriteContext,
+        row: &[DatumRef<'_>],
+        key: &[u8],
+        old: Option<(&[DatumRef<'_>], &[u8])>,
+    ) -> Result<Steps> {
         let writer = self.writer(context, true);
         let mut done: Vec<(Tree, Vec<u8>)> = Vec::new();
         for (at, index) in table.indexes.iter().enumerate() {
@@ -128,7 +148,14 @@ impl Transaction {
 
     /// Deletes the index entries of a row, except those that `new` has as well. Returns
     /// what was deleted, to take it back.
-    fn delete_entries(&self, table: &Table, context: &WriteContext, row: &[DatumRef<'_>], key: &[u8], new: Option<(&[DatumRef<'_>], &[u8])>) -> Result<Vec<Deleted>> {
+    fn delete_entries(
+        &self,
+        table: &Table,
+        context: &WriteContext,
+        row: &[DatumRef<'_>],
+        key: &[u8],
+        new: Option<(&[DatumRef<'_>], &[u8])>,
+    ) -> Result<Vec<Deleted>> {
         let writer = self.writer(context, true);
         let mut deleted = Vec::new();
         for (at, index) in table.indexes.iter().enumerate() {
@@ -167,7 +194,13 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::insert`]; in REPEATABLE READ, `SerializationFailure` where READ
     /// COMMITTED reports [`Change::Changed`] or [`Change::Gone`] of a row that was seen.
-    pub fn update(&self, table: &Arc<Table>, key: &[u8], seen: Seen, new_row: &[DatumRef<'_>]) -> Result<Attempt<Change>> {
+    pub fn update(
+        &self,
+        table: &Arc<Table>,
+        key: &[u8],
+        seen: Seen,
+        new_row: &[DatumRef<'_>],
+    ) -> Result<Attempt<Change>> {
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -192,10 +225,20 @@ impl Transaction {
         }
     }
 
-    fn update_steps(&self, table: &Arc<Table>, context: &WriteContext, key: &[u8], seen: Seen, new_row: &[DatumRef<'_>], new_key: &[u8], value: &[u8]) -> Result<Steps> {
+    fn update_steps(
+        &self,
+        table: &Arc<Table>,
+        context: &WriteContext,
+        key: &[u8],
+        seen: Seen,
+        new_row: &[DatumRef<'_>],
+        new_key: &[u8],
+        value: &[u8],
+    ) -> Result<Steps> {
         let writer = self.writer(context, false);
         let moved = new_key != key;
-        let outcome = if moved { writer.delete(table.tree, key, seen)? } else { writer.update(table.tree, key, value, seen)? };
+        let outcome =
+            if moved { writer.delete(table.tree, key, seen)? } else { writer.update(table.tree, key, value, seen)? };
         if outcome != Outcome::Done {
             return Ok(step_of(outcome));
         }
@@ -293,7 +336,8 @@ impl Transaction {
         let page = table.tree.read_leaf(&inner.pool, key, Access::Point)?;
         let Ok(slot) = leaf::search(&page, key) else { return Ok(None) };
         let record = LeafRecord::parse(page.record(slot)?)?;
-        let view = View { txs: &inner.txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from: TxId(u64::MAX) };
+        let view =
+            View { txs: &inner.txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from: TxId(u64::MAX) };
         let found = newest(&inner.pool, &record, &view, &mut row.value)?;
         row.key.clear();
         row.key.extend_from_slice(key);
@@ -311,8 +355,11 @@ impl Transaction {
 
     fn change(&self, change: Change) -> Result<Attempt<Change>> {
         if self.0.isolation == Isolation::RepeatableRead && matches!(change, Change::Changed | Change::Gone) {
-            return Err(Error::new(ErrorKind::SerializationFailure, "could not serialize access due to concurrent update")
-                .with_hint("Retry the transaction."));
+            return Err(Error::new(
+                ErrorKind::SerializationFailure,
+                "could not serialize access due to concurrent update",
+            )
+            .with_hint("Retry the transaction."));
         }
         Ok(Attempt::Done(change))
     }
@@ -453,7 +500,13 @@ pub(crate) fn duplicate(table: &Table, index: Option<usize>, row: &[DatumRef<'_>
 fn display(datum: &DatumRef<'_>, ty: resurgam_page::types::ColumnType) -> String {
     match datum {
         DatumRef::Null => "null".into(),
-        DatumRef::Bool(b) => if *b { "t".into() } else { "f".into() },
+        DatumRef::Bool(b) => {
+            if *b {
+                "t".into()
+            } else {
+                "f".into()
+            }
+        }
         DatumRef::Int2(v) => v.to_string(),
         DatumRef::Int4(v) | DatumRef::Date(v) => v.to_string(),
         DatumRef::Int8(v) | DatumRef::Time(v) | DatumRef::Timestamp(v) | DatumRef::TimestampTz(v) => v.to_string(),
@@ -491,9 +544,10 @@ impl Table {
         let mut found = Vec::new();
         for (at, ty) in self.value_types.iter().enumerate() {
             if ty.fixed_width().is_none()
-                && let DatumRef::External(external) = view.column(at)? {
-                    found.push(external.page);
-                }
+                && let DatumRef::External(external) = view.column(at)?
+            {
+                found.push(external.page);
+            }
         }
         Ok(found)
     }

@@ -253,7 +253,14 @@ impl Parts {
             let name = text(&mut r)?;
             let flags = r.u8()?;
             let columns = positions(&mut r)?;
-            indexes.push(Index { id, name, columns, unique: flags & 1 != 0, constraint: flags & 2 != 0, tree: read_tree(&mut r)? });
+            indexes.push(Index {
+                id,
+                name,
+                columns,
+                unique: flags & 1 != 0,
+                constraint: flags & 2 != 0,
+                tree: read_tree(&mut r)?,
+            });
         }
         let fine = primary_key.iter().chain(indexes.iter().flat_map(|i| &i.columns)).all(|c| *c < columns.len())
             && columns.iter().all(|c| match c.place {
@@ -332,10 +339,9 @@ impl Table {
             Place::Value(at) => self.layout.column(row.value, at as usize),
             Place::Key(at) => match key::decode_column(row.key, &self.key_columns, at as usize)? {
                 key::KeyDatum::Ref(datum) => Ok(datum),
-                key::KeyDatum::Owned(_) => Err(Error::corrupt(format!(
-                    "the key of a row of table {} holds a zero byte in text",
-                    self.name
-                ))),
+                key::KeyDatum::Owned(_) => {
+                    Err(Error::corrupt(format!("the key of a row of table {} holds a zero byte in text", self.name)))
+                }
             },
         }
     }
@@ -354,7 +360,12 @@ impl Table {
     }
 
     /// The clustered key of a whole row; `row_id` when there is no primary key.
-    pub(crate) fn key_of_row(&self, row: &[DatumRef<'_>], row_id: impl FnOnce() -> Result<u64>, out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn key_of_row(
+        &self,
+        row: &[DatumRef<'_>],
+        row_id: impl FnOnce() -> Result<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         if self.primary_key.is_empty() {
             return self.encode_key(&[DatumRef::Int8(row_id()? as i64)], out);
         }
@@ -377,7 +388,14 @@ impl Table {
     }
 
     /// Key and value of an index entry for a row with clustered key `key`.
-    pub(crate) fn index_entry(&self, index: usize, row: &[DatumRef<'_>], key: &[u8], out_key: &mut Vec<u8>, out_value: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn index_entry(
+        &self,
+        index: usize,
+        row: &[DatumRef<'_>],
+        key: &[u8],
+        out_key: &mut Vec<u8>,
+        out_value: &mut Vec<u8>,
+    ) -> Result<()> {
         let definition = &self.indexes[index];
         let values: Vec<DatumRef<'_>> = definition.columns.iter().map(|c| row[*c]).collect();
         self.encode_index_key(index, &values, out_key)?;
@@ -388,7 +406,12 @@ impl Table {
             if out_key.len() > limits::KEY_BYTES_MAX {
                 return Err(Error::new(
                     ErrorKind::LimitExceeded,
-                    format!("index row size {} exceeds maximum {} for index \"{}\"", out_key.len(), limits::KEY_BYTES_MAX, definition.name),
+                    format!(
+                        "index row size {} exceeds maximum {} for index \"{}\"",
+                        out_key.len(),
+                        limits::KEY_BYTES_MAX,
+                        definition.name
+                    ),
                 ));
             }
         }
@@ -396,25 +419,40 @@ impl Table {
     }
 
     /// The clustered key that an index entry leads to.
-    pub(crate) fn clustered_key<'a>(&self, index: usize, entry_key: &'a [u8], entry_value: &'a [u8]) -> Result<&'a [u8]> {
+    pub(crate) fn clustered_key<'a>(
+        &self,
+        index: usize,
+        entry_key: &'a [u8],
+        entry_value: &'a [u8],
+    ) -> Result<&'a [u8]> {
         if !entry_value.is_empty() {
             return Ok(entry_value);
         }
         let columns = &self.index_keys[index];
         let at = key::column_offset(entry_key, columns, columns.len())?;
-        entry_key.get(at..).ok_or_else(|| Error::corrupt(format!("an entry of index {} has no row key", self.indexes[index].name)))
+        entry_key
+            .get(at..)
+            .ok_or_else(|| Error::corrupt(format!("an entry of index {} has no row key", self.indexes[index].name)))
     }
 
     /// Checks NOT NULL and the number of values.
     pub(crate) fn check_row(&self, row: &[DatumRef<'_>]) -> Result<()> {
         if row.len() != self.columns.len() {
-            return Err(Error::internal(format!("{} values for the {} columns of table {}", row.len(), self.columns.len(), self.name)));
+            return Err(Error::internal(format!(
+                "{} values for the {} columns of table {}",
+                row.len(),
+                self.columns.len(),
+                self.name
+            )));
         }
         for (column, datum) in self.columns.iter().zip(row) {
             if !column.nullable && datum.is_null() {
                 return Err(Error::new(
                     ErrorKind::NotNullViolation,
-                    format!("null value in column \"{}\" of relation \"{}\" violates not-null constraint", column.name, self.name),
+                    format!(
+                        "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+                        column.name, self.name
+                    ),
                 ));
             }
         }

@@ -285,7 +285,10 @@ impl Transaction {
         if !own && !inner.catalog.is_newest(&self.0.db, table)? {
             return Err(Error::new(
                 ErrorKind::SerializationFailure,
-                format!("could not write to table \"{}\" because its definition was changed at the same time", table.name),
+                format!(
+                    "could not write to table \"{}\" because its definition was changed at the same time",
+                    table.name
+                ),
             )
             .with_hint("Retry the transaction."));
         }
@@ -302,6 +305,11 @@ impl Transaction {
         let inner = self.0.db.inner();
         let mut state = self.0.state.lock();
         check_open(&state)?;
+        if state.catalog.changed {
+            // The cache must know each version, to tell what changed in which. First of all:
+            // should it fail, the transaction is still open.
+            inner.catalog.committed(&self.0.db)?;
+        }
         state.phase = Phase::Committed;
         state.snapshot = None;
         let Some(active) = state.active.take() else {
@@ -313,10 +321,6 @@ impl Transaction {
             return Ok(CommitTicket { flush: None });
         }
         let ddl = state.catalog.changed;
-        if ddl {
-            // The cache must know each version, to tell what changed in which.
-            inner.catalog.committed(&self.0.db)?;
-        }
         let wait_durable = durability == Durability::Sync || ddl;
         let end = inner.txs.commit(&active, wait_durable, || {
             let body = TxRecord { time_us: inner.vfs.wall_clock_us(), subs: active.subs() }.encode();
@@ -327,6 +331,9 @@ impl Transaction {
         let end = match end {
             Ok(end) => end,
             Err(error) => {
+                // Not in the log, so it can never be committed; others must not wait for it
+                // for ever (the log may be well again once there is room on the disk).
+                inner.txs.abort(&active, Lsn::NONE, inner.vfs.wall_clock_us());
                 self.unlock(&mut state, active.id);
                 return Err(error);
             }
@@ -338,7 +345,8 @@ impl Transaction {
             if flushed.is_ok() {
                 inner.txs.on_durable(end);
                 inner.catalog.bump();
-                inner.catalog.committed(&self.0.db)?;
+                // The commit stands; who needs the definitions reads them if this fails.
+                let _ = inner.catalog.committed(&self.0.db);
             }
             self.unlock(&mut state, active.id);
             flushed?;
@@ -378,7 +386,9 @@ fn check_open(state: &TxState) -> Result<()> {
     match state.phase {
         Phase::Open => Ok(()),
         Phase::Committed => Err(Error::new(ErrorKind::InvalidTransactionState, "the transaction is committed already")),
-        Phase::RolledBack => Err(Error::new(ErrorKind::InvalidTransactionState, "the transaction is rolled back already")),
+        Phase::RolledBack => {
+            Err(Error::new(ErrorKind::InvalidTransactionState, "the transaction is rolled back already"))
+        }
     }
 }
 

@@ -65,9 +65,7 @@ impl Database {
         let mut census = Census::default();
         let definitions = inner.catalog.committed(self)?;
         let mut trees: BTreeMap<ObjectId, (Tree, String)> = BTreeMap::new();
-        for (tree, name) in
-            [(inner.catalog.tree, "the catalog"), (inner.ledger.tree(), "the ledger")]
-        {
+        for (tree, name) in [(inner.catalog.tree, "the catalog"), (inner.ledger.tree(), "the ledger")] {
             trees.insert(tree.object, (tree, name.into()));
         }
         for table in definitions.by_id.values() {
@@ -81,7 +79,8 @@ impl Database {
             match action {
                 LedgerAction::TreeIfCommitted(tree) | LedgerAction::TreeIfAborted(tree) => {
                     let root = inner.pool.read(tree.root, Access::Scan)?;
-                    let there = root.object() == tree.object && matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner));
+                    let there = root.object() == tree.object
+                        && matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner));
                     drop(root);
                     if there {
                         trees.entry(tree.object).or_insert((tree, format!("a tree in the ledger of transaction {tx}")));
@@ -202,7 +201,8 @@ impl Database {
             while at.is_some() {
                 let page = pool.read(at, Access::Scan)?;
                 if !page.is(PageType::Overflow) {
-                    census.problem(format!("the large value at page {first} leads to page {at}, which is no such page"));
+                    census
+                        .problem(format!("the large value at page {first} leads to page {at}, which is no such page"));
                     break;
                 }
                 census.reach(at, &format!("the large value at page {first}"));

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, Result, TxId};
+use resurgam_btree::Tree;
 use resurgam_buffer::Access;
 use resurgam_page::types::ExternalRef;
 use resurgam_page::{LeafRecord, leaf};
 use resurgam_txn::SnapshotHold;
 use resurgam_versions::{View, Visible, read_external, visible};
-use resurgam_btree::Tree;
 
 use crate::cursor::{Cursor, Direction, KeyRange};
 use crate::database::Database;

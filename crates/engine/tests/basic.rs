@@ -73,7 +73,10 @@ fn rows_survive_and_roll_back() -> Result<()> {
     for id in 0..500 {
         key.clear();
         table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
-        assert_eq!(tx.update(&table, &key, Seen::Snapshot, &row(id, -1, &format!("changed {id}")))?.done()?, Change::Done);
+        assert_eq!(
+            tx.update(&table, &key, Seen::Snapshot, &row(id, -1, &format!("changed {id}")))?.done()?,
+            Change::Done
+        );
     }
     for id in 500..700 {
         key.clear();
@@ -145,7 +148,12 @@ fn large_values_and_conflicts() -> Result<()> {
     let db = open(&vfs)?;
     let tx = db.begin(Isolation::ReadCommitted);
     let table = tx
-        .create_table(TableSpec::new("public", "blobs").column("id", ColumnType::Int4).column("data", ColumnType::Bytes).primary_key(&["id"]))?
+        .create_table(
+            TableSpec::new("public", "blobs")
+                .column("id", ColumnType::Int4)
+                .column("data", ColumnType::Bytes)
+                .primary_key(&["id"]),
+        )?
         .done()?;
     let big = vec![7u8; 300_000];
     tx.insert(&table, &[DatumRef::Int4(1), DatumRef::Bytes(&big)])?.done()?;
@@ -157,7 +165,10 @@ fn large_values_and_conflicts() -> Result<()> {
     let b = db.begin(Isolation::RepeatableRead);
     b.statement(StatementKind::PointWrite)?;
     a.statement(StatementKind::PointWrite)?;
-    assert_eq!(a.update(&table, &key, Seen::Snapshot, &[DatumRef::Int4(1), DatumRef::Bytes(b"small")])?.done()?, Change::Done);
+    assert_eq!(
+        a.update(&table, &key, Seen::Snapshot, &[DatumRef::Int4(1), DatumRef::Bytes(b"small")])?.done()?,
+        Change::Done
+    );
     assert!(matches!(b.delete(&table, &key, Seen::Snapshot)?, Attempt::Wait(_)));
     a.commit(Durability::Sync)?.wait()?;
     let error = b.delete(&table, &key, Seen::Snapshot).err().expect("conflict");

@@ -138,10 +138,8 @@ impl Boot {
         let Some(whole) = bytes.get(..length) else {
             return Err(r.bad("struct longer than the page"));
         };
-        let computed = checksum_append(
-            checksum_append(checksum(&whole[..CHECKSUM_AT]), &[0; 4]),
-            &whole[CHECKSUM_AT + 4..],
-        );
+        let computed =
+            checksum_append(checksum_append(checksum(&whole[..CHECKSUM_AT]), &[0; 4]), &whole[CHECKSUM_AT + 4..]);
         if stored != computed {
             return Err(r.bad("wrong checksum"));
         }
@@ -200,11 +198,7 @@ mod tests {
 
     #[test]
     fn longer_struct_of_a_compatible_newer_format_is_read() {
-        let mut bytes = Boot {
-            format_version: 2,
-            ..boot()
-        }
-        .encode();
+        let mut bytes = Boot { format_version: 2, ..boot() }.encode();
         bytes.extend_from_slice(&[1, 2, 3, 4]);
         bytes[LENGTH_AT..LENGTH_AT + 4].copy_from_slice(&(SIZE as u32 + 4).to_le_bytes());
         bytes[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
@@ -218,11 +212,7 @@ mod tests {
         let kind = |bytes: &[u8]| Boot::decode(bytes).unwrap_err().kind();
         assert_eq!(kind(b""), ErrorKind::NotADatabase);
         assert_eq!(kind(b"SQLite format 3"), ErrorKind::NotADatabase);
-        let newer = Boot {
-            format_version: 9,
-            min_reader_version: 9,
-            ..boot()
-        };
+        let newer = Boot { format_version: 9, min_reader_version: 9, ..boot() };
         assert_eq!(kind(&newer.encode()), ErrorKind::NewerFormat);
         let good = boot().encode();
         for at in LENGTH_AT..SIZE {

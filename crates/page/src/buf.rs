@@ -103,11 +103,7 @@ pub enum PageFault {
     /// Every byte is zero: never written, or lost.
     Zero { expected: PageId },
     /// Torn or damaged.
-    Checksum {
-        expected: PageId,
-        stored: u32,
-        computed: u32,
-    },
+    Checksum { expected: PageId, stored: u32, computed: u32 },
     /// A sound page, but another one: a lost or misdirected write.
     WrongId { expected: PageId, found: PageId },
     /// A sound page of a type that this code does not know.
@@ -120,14 +116,9 @@ impl fmt::Display for PageFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Zero { expected } => write!(f, "page {expected} is all zero"),
-            Self::Checksum {
-                expected,
-                stored,
-                computed,
-            } => write!(
-                f,
-                "page {expected} has checksum {stored:#010x}, its bytes give {computed:#010x}"
-            ),
+            Self::Checksum { expected, stored, computed } => {
+                write!(f, "page {expected} has checksum {stored:#010x}, its bytes give {computed:#010x}")
+            }
             Self::WrongId { expected, found } => {
                 write!(f, "page {expected} holds page {found}")
             }
@@ -348,29 +339,16 @@ impl PageBuf {
             if self.is_all_zero() {
                 return Err(PageFault::Zero { expected });
             }
-            return Err(PageFault::Checksum {
-                expected,
-                stored,
-                computed,
-            });
+            return Err(PageFault::Checksum { expected, stored, computed });
         }
         if self.page_id() != expected {
-            return Err(PageFault::WrongId {
-                expected,
-                found: self.page_id(),
-            });
+            return Err(PageFault::WrongId { expected, found: self.page_id() });
         }
         if self.page_type().is_none() {
-            return Err(PageFault::BadType {
-                expected,
-                byte: self.type_byte(),
-            });
+            return Err(PageFault::BadType { expected, byte: self.type_byte() });
         }
         if self.format_version() != PAGE_FORMAT_VERSION {
-            return Err(PageFault::BadFormat {
-                expected,
-                version: self.format_version(),
-            });
+            return Err(PageFault::BadFormat { expected, version: self.format_version() });
         }
         Ok(())
     }
@@ -421,47 +399,23 @@ mod tests {
         assert_eq!(&b[16..18], &[4, 3]);
         assert_eq!(&b[24..26], &[6, 5]);
         assert_eq!(b[32], 9);
-        assert_eq!(
-            &b[36..50],
-            &[0, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]
-        );
+        assert_eq!(&b[36..50], &[0, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
     }
 
     #[test]
     fn verify_tells_faults_apart() {
         let id = PageId(7);
         assert_eq!(sealed().verify(id), Ok(()));
-        assert_eq!(
-            PageBuf::zeroed().verify(id),
-            Err(PageFault::Zero { expected: id })
-        );
-        assert_eq!(
-            sealed().verify(PageId(8)),
-            Err(PageFault::WrongId {
-                expected: PageId(8),
-                found: id
-            })
-        );
+        assert_eq!(PageBuf::zeroed().verify(id), Err(PageFault::Zero { expected: id }));
+        assert_eq!(sealed().verify(PageId(8)), Err(PageFault::WrongId { expected: PageId(8), found: id }));
         let mut bad = sealed();
         bad.set_type_byte(99);
         bad.seal();
-        assert_eq!(
-            bad.verify(id),
-            Err(PageFault::BadType {
-                expected: id,
-                byte: 99
-            })
-        );
+        assert_eq!(bad.verify(id), Err(PageFault::BadType { expected: id, byte: 99 }));
         let mut bad = sealed();
         bad.set_format_version(2);
         bad.seal();
-        assert_eq!(
-            bad.verify(id),
-            Err(PageFault::BadFormat {
-                expected: id,
-                version: 2
-            })
-        );
+        assert_eq!(bad.verify(id), Err(PageFault::BadFormat { expected: id, version: 2 }));
         let error: Error = bad.verify(id).unwrap_err().into();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
     }
@@ -472,10 +426,7 @@ mod tests {
         for byte in (0..PAGE_SIZE).step_by(61).chain(0..HEADER_SIZE) {
             let mut bad = page.clone();
             bad.as_bytes_mut()[byte] ^= 1 << (byte % 8);
-            assert!(
-                matches!(bad.verify(PageId(7)), Err(PageFault::Checksum { .. })),
-                "{byte}"
-            );
+            assert!(matches!(bad.verify(PageId(7)), Err(PageFault::Checksum { .. })), "{byte}");
         }
     }
 }

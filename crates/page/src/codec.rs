@@ -18,11 +18,7 @@ impl<'a> Reader<'a> {
     /// Reads `bytes` from the start; `what` names them in errors.
     #[inline]
     pub fn new(bytes: &'a [u8], what: &'static str) -> Self {
-        Self {
-            bytes,
-            pos: 0,
-            what,
-        }
+        Self { bytes, pos: 0, what }
     }
 
     #[cold]
@@ -173,19 +169,7 @@ mod tests {
 
     #[test]
     fn varints_round_trip_and_have_the_announced_length() {
-        for v in [
-            0,
-            1,
-            127,
-            128,
-            16383,
-            16384,
-            0x1f_ffff,
-            0x20_0000,
-            0xfff_ffff,
-            0x1000_0000,
-            u32::MAX as usize,
-        ] {
+        for v in [0, 1, 127, 128, 16383, 16384, 0x1f_ffff, 0x20_0000, 0xfff_ffff, 0x1000_0000, u32::MAX as usize] {
             let mut out = Vec::new();
             put_varint(&mut out, v);
             assert_eq!(out.len(), varint_len(v), "{v}");
@@ -199,11 +183,7 @@ mod tests {
     fn bad_varints_are_errors() {
         assert!(Reader::new(&[0x80], "t").varint().is_err());
         assert!(Reader::new(&[0xff; 5], "t").varint().is_err());
-        assert!(
-            Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x1f], "t")
-                .varint()
-                .is_err()
-        );
+        assert!(Reader::new(&[0xff, 0xff, 0xff, 0xff, 0x1f], "t").varint().is_err());
         assert!(Reader::new(&[5, 1, 2], "t").counted().is_err());
     }
 }

@@ -31,29 +31,17 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
         }
         n += 8;
     }
-    n + a[n..]
-        .iter()
-        .zip(&b[n..])
-        .take_while(|(x, y)| x == y)
-        .count()
+    n + a[n..].iter().zip(&b[n..]).take_while(|(x, y)| x == y).count()
 }
 
 #[inline]
 fn common_suffix(a: &[u8], b: &[u8]) -> usize {
-    a.iter()
-        .rev()
-        .zip(b.iter().rev())
-        .take_while(|(x, y)| x == y)
-        .count()
+    a.iter().rev().zip(b.iter().rev()).take_while(|(x, y)| x == y).count()
 }
 
 /// Appends to `out` how to get `target` from `base`. Appends nothing if they are equal.
 pub fn diff(base: &[u8], target: &[u8], out: &mut Vec<u8>) {
-    if base.len() == target.len() {
-        runs(base, target, out)
-    } else {
-        splice(base, target, out)
-    }
+    if base.len() == target.len() { runs(base, target, out) } else { splice(base, target, out) }
 }
 
 fn runs(base: &[u8], target: &[u8], out: &mut Vec<u8>) {
@@ -120,10 +108,7 @@ pub fn apply(base: &[u8], diff: &[u8], limit: usize, out: &mut Vec<u8>) -> Resul
                 let skip = r.varint()?;
                 let bytes = r.counted()?;
                 at = at.saturating_add(skip);
-                let Some(hole) = at
-                    .checked_add(bytes.len())
-                    .and_then(|end| out.get_mut(at..end))
-                else {
+                let Some(hole) = at.checked_add(bytes.len()).and_then(|end| out.get_mut(at..end)) else {
                     return Err(r.bad("run past the end of the base"));
                 };
                 hole.copy_from_slice(bytes);
@@ -157,12 +142,7 @@ mod tests {
     fn round_trip(base: &[u8], target: &[u8]) -> usize {
         let mut d = Vec::new();
         diff(base, target, &mut d);
-        assert!(
-            d.len() <= len_max(base, target),
-            "{} over {}",
-            d.len(),
-            len_max(base, target)
-        );
+        assert!(d.len() <= len_max(base, target), "{} over {}", d.len(), len_max(base, target));
         let mut out = vec![1, 2, 3];
         apply(base, &d, target.len().max(base.len()), &mut out).unwrap();
         assert_eq!(out, target);

@@ -121,21 +121,9 @@ mod tests {
         page.format(PageType::Inner, PageId(2), 1, ObjectId(1));
         assert_eq!(child_for(&page, b"x"), (SlotId(0), PageId::NONE));
         for (i, key) in ["", "d", "m"].iter().enumerate() {
-            page.insert(
-                SlotId(i as u16),
-                &encode(key.as_bytes(), PageId(10 + i as u64)),
-            )
-            .unwrap();
+            page.insert(SlotId(i as u16), &encode(key.as_bytes(), PageId(10 + i as u64))).unwrap();
         }
-        for (key, slot) in [
-            ("", 0),
-            ("a", 0),
-            ("d", 1),
-            ("dd", 1),
-            ("l", 1),
-            ("m", 2),
-            ("zz", 2),
-        ] {
+        for (key, slot) in [("", 0), ("a", 0), ("d", 1), ("dd", 1), ("l", 1), ("m", 2), ("zz", 2)] {
             let want = (SlotId(slot), PageId(10 + u64::from(slot)));
             assert_eq!(child_for(&page, key.as_bytes()), want, "{key}");
         }
@@ -146,10 +134,7 @@ mod tests {
     #[test]
     fn parse_checks_lengths() {
         let good = encode(b"key", PageId(9));
-        let want = InnerRecord {
-            key: b"key",
-            child: PageId(9),
-        };
+        let want = InnerRecord { key: b"key", child: PageId(9) };
         assert_eq!(InnerRecord::parse(&good).unwrap(), want);
         for cut in 0..good.len() {
             assert!(InnerRecord::parse(&good[..cut]).is_err());

@@ -38,16 +38,10 @@ pub struct KeyColumn {
 
 impl KeyColumn {
     pub const fn ascending(ty: ColumnType) -> Self {
-        Self {
-            ty,
-            descending: false,
-        }
+        Self { ty, descending: false }
     }
     pub const fn descending(ty: ColumnType) -> Self {
-        Self {
-            ty,
-            descending: true,
-        }
+        Self { ty, descending: true }
     }
 }
 
@@ -95,11 +89,7 @@ fn too_long(len: usize) -> Error {
 
 fn encode_columns(values: &[DatumRef<'_>], types: &[KeyColumn], out: &mut Vec<u8>) -> Result<()> {
     if values.len() > types.len() {
-        return Err(Error::internal(format!(
-            "{} values for a key of {} columns",
-            values.len(),
-            types.len()
-        )));
+        return Err(Error::internal(format!("{} values for a key of {} columns", values.len(), types.len())));
     }
     for (value, column) in values.iter().zip(types) {
         let start = out.len();
@@ -128,31 +118,15 @@ pub fn int8(value: i64) -> [u8; 9] {
 fn ordered_f32(value: f32) -> u32 {
     let value = if value.is_nan() { f32::NAN } else { value };
     let bits = (if value == 0.0 { 0.0 } else { value }).to_bits();
-    let bits = if value.is_nan() {
-        bits & !(1 << 31)
-    } else {
-        bits
-    };
-    if bits >> 31 == 0 {
-        bits ^ (1 << 31)
-    } else {
-        !bits
-    }
+    let bits = if value.is_nan() { bits & !(1 << 31) } else { bits };
+    if bits >> 31 == 0 { bits ^ (1 << 31) } else { !bits }
 }
 
 fn ordered_f64(value: f64) -> u64 {
     let value = if value.is_nan() { f64::NAN } else { value };
     let bits = (if value == 0.0 { 0.0 } else { value }).to_bits();
-    let bits = if value.is_nan() {
-        bits & !(1 << 63)
-    } else {
-        bits
-    };
-    if bits >> 63 == 0 {
-        bits ^ (1 << 63)
-    } else {
-        !bits
-    }
+    let bits = if value.is_nan() { bits & !(1 << 63) } else { bits };
+    if bits >> 63 == 0 { bits ^ (1 << 63) } else { !bits }
 }
 
 #[inline]
@@ -194,10 +168,7 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Res
             return Err(too_long(usize::try_from(e.len).unwrap_or(usize::MAX)));
         }
         (ty, value) => {
-            return Err(Error::internal(format!(
-                "key column {ty} given a {}",
-                value.kind()
-            )));
+            return Err(Error::internal(format!("key column {ty} given a {}", value.kind())));
         }
     }
     Ok(())
@@ -262,11 +233,7 @@ fn column_end(key: &[u8], column: KeyColumn, at: usize) -> Result<usize> {
     }
     let body = at + 1;
     if let Some(width) = width(column.ty) {
-        return if body + width <= key.len() {
-            Ok(body + width)
-        } else {
-            Err(bad("column cut off", at))
-        };
+        return if body + width <= key.len() { Ok(body + width) } else { Err(bad("column cut off", at)) };
     }
     let mut pos = body;
     while let Some(zero) = key[pos..].iter().position(|b| b ^ flip == 0) {
@@ -321,25 +288,15 @@ fn decode_one<'a>(bytes: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
         T::Time => DatumRef::Time(int8()),
         T::Timestamp => DatumRef::Timestamp(int8()),
         T::TimestampTz => DatumRef::TimestampTz(int8()),
-        T::Numeric { .. } => {
-            DatumRef::Numeric((u128::from_be_bytes(inverted(body, flip)) ^ (1 << 127)) as i128)
-        }
+        T::Numeric { .. } => DatumRef::Numeric((u128::from_be_bytes(inverted(body, flip)) ^ (1 << 127)) as i128),
         T::Float4 => {
             let bits = u32::from_be_bytes(inverted(body, flip));
-            let bits = if bits >> 31 == 1 {
-                bits ^ (1 << 31)
-            } else {
-                !bits
-            };
+            let bits = if bits >> 31 == 1 { bits ^ (1 << 31) } else { !bits };
             DatumRef::Float4(f32::from_bits(bits))
         }
         T::Float8 => {
             let bits = u64::from_be_bytes(inverted(body, flip));
-            let bits = if bits >> 63 == 1 {
-                bits ^ (1 << 63)
-            } else {
-                !bits
-            };
+            let bits = if bits >> 63 == 1 { bits ^ (1 << 63) } else { !bits };
             DatumRef::Float8(f64::from_bits(bits))
         }
         T::Uuid => DatumRef::Uuid(inverted(body, flip)),
@@ -395,10 +352,7 @@ pub fn decode(key: &[u8], types: &[KeyColumn]) -> Result<Vec<Datum>> {
 /// Column `i` of a key, without allocation unless text has to be unescaped.
 pub fn decode_column<'a>(key: &'a [u8], types: &[KeyColumn], i: usize) -> Result<KeyDatum<'a>> {
     let Some(column) = types.get(i) else {
-        return Err(Error::internal(format!(
-            "key of {} columns has no column {i}",
-            types.len()
-        )));
+        return Err(Error::internal(format!("key of {} columns has no column {i}", types.len())));
     };
     let at = column_offset(key, types, i)?;
     let end = column_end(key, *column, at)?;
@@ -428,11 +382,7 @@ mod tests {
     fn compare(a: &[Datum], b: &[Datum], types: &[KeyColumn]) -> Ordering {
         for ((a, b), ty) in a.iter().zip(b).zip(types) {
             let order = a.as_ref().key_cmp(&b.as_ref()).unwrap();
-            let order = if ty.descending {
-                order.reverse()
-            } else {
-                order
-            };
+            let order = if ty.descending { order.reverse() } else { order };
             if order.is_ne() {
                 return order;
             }

@@ -96,11 +96,7 @@ pub struct LeafRecord<'a> {
 
 fn parse_xid(r: &mut Reader<'_>) -> Result<TxId> {
     let xid = TxId(r.u64()?);
-    if xid.is_none() {
-        Err(r.bad("tag without a writer"))
-    } else {
-        Ok(xid)
-    }
+    if xid.is_none() { Err(r.bad("tag without a writer")) } else { Ok(xid) }
 }
 
 fn parse_pointer(r: &mut Reader<'_>) -> Result<VersionPtr> {
@@ -129,21 +125,9 @@ impl<'a> LeafRecord<'a> {
         if key_len > KEY_BYTES_MAX {
             return Err(r.bad("key too long"));
         }
-        let xid = if flags & TAGGED != 0 {
-            parse_xid(&mut r)?
-        } else {
-            TxId::NONE
-        };
-        let offrow = if flags & OFFROW != 0 {
-            Some(parse_pointer(&mut r)?)
-        } else {
-            None
-        };
-        let diff_len = if flags & DIFF != 0 {
-            r.u16()? as usize
-        } else {
-            0
-        };
+        let xid = if flags & TAGGED != 0 { parse_xid(&mut r)? } else { TxId::NONE };
+        let offrow = if flags & OFFROW != 0 { Some(parse_pointer(&mut r)?) } else { None };
+        let diff_len = if flags & DIFF != 0 { r.u16()? as usize } else { 0 };
         let key = r.take(key_len)?;
         let Some(value_len) = r.remaining().checked_sub(diff_len) else {
             return Err(r.bad("diff section longer than the record"));
@@ -158,32 +142,12 @@ impl<'a> LeafRecord<'a> {
             if flags & (TAGGED | OFFROW) == OFFROW {
                 return Err(r.bad("earlier version has a pointer and no tag"));
             }
-            let xid = if flags & TAGGED != 0 {
-                parse_xid(&mut r)?
-            } else {
-                TxId::NONE
-            };
-            let offrow = if flags & OFFROW != 0 {
-                Some(parse_pointer(&mut r)?)
-            } else {
-                None
-            };
-            tag = Some(EarlierTag {
-                ghost: flags & GHOST != 0,
-                xid,
-                offrow,
-            });
+            let xid = if flags & TAGGED != 0 { parse_xid(&mut r)? } else { TxId::NONE };
+            let offrow = if flags & OFFROW != 0 { Some(parse_pointer(&mut r)?) } else { None };
+            tag = Some(EarlierTag { ghost: flags & GHOST != 0, xid, offrow });
             diff = Some(r.rest());
         }
-        Ok(Self {
-            flags,
-            xid,
-            offrow,
-            key,
-            value,
-            diff,
-            tag,
-        })
+        Ok(Self { flags, xid, offrow, key, value, diff, tag })
     }
 
     /// Whether this version deletes the row.
@@ -215,13 +179,7 @@ impl<'a> LeafRecord<'a> {
     }
     /// A builder that encodes this record again.
     pub fn to_builder(&self) -> LeafBuilder<'a> {
-        LeafBuilder {
-            ghost: self.is_ghost(),
-            xid: self.xid,
-            key: self.key,
-            value: self.value,
-            earlier: self.earlier(),
-        }
+        LeafBuilder { ghost: self.is_ghost(), xid: self.xid, key: self.key, value: self.value, earlier: self.earlier() }
     }
 }
 
@@ -247,23 +205,11 @@ pub struct LeafBuilder<'a> {
 impl<'a> LeafBuilder<'a> {
     /// A committed row that all see.
     pub fn plain(key: &'a [u8], value: &'a [u8]) -> Self {
-        Self {
-            ghost: false,
-            xid: TxId::NONE,
-            key,
-            value,
-            earlier: Earlier::None,
-        }
+        Self { ghost: false, xid: TxId::NONE, key, value, earlier: Earlier::None }
     }
     /// A row inserted by `xid`.
     pub fn inserted(xid: TxId, key: &'a [u8], value: &'a [u8]) -> Self {
-        Self {
-            ghost: false,
-            xid,
-            key,
-            value,
-            earlier: Earlier::None,
-        }
+        Self { ghost: false, xid, key, value, earlier: Earlier::None }
     }
 
     /// Bytes that [`Self::encode_into`] appends.
@@ -271,9 +217,7 @@ impl<'a> LeafBuilder<'a> {
         let earlier = match self.earlier {
             Earlier::None => tag_len(self.xid, false),
             Earlier::OffRow(_) => tag_len(self.xid, true),
-            Earlier::InRow(tag, diff) => {
-                tag_len(self.xid, false) + DIFF_LEN_SIZE + section_len(&tag, diff)
-            }
+            Earlier::InRow(tag, diff) => tag_len(self.xid, false) + DIFF_LEN_SIZE + section_len(&tag, diff),
         };
         FIXED + self.key.len() + self.value.len() + earlier
     }
@@ -282,9 +226,7 @@ impl<'a> LeafBuilder<'a> {
     /// passes its field; the caller keeps records below `RECORD_BYTES_MAX`.
     pub fn encode_into(&self, out: &mut Vec<u8>) -> Result<()> {
         if self.xid.is_none() && self.earlier != Earlier::None {
-            return Err(Error::internal(
-                "leaf record with an earlier version but no writer",
-            ));
+            return Err(Error::internal("leaf record with an earlier version but no writer"));
         }
         if self.key.len() > KEY_BYTES_MAX || self.encoded_len() > u16::MAX as usize {
             return Err(Error::internal(format!(
@@ -309,9 +251,7 @@ impl<'a> LeafBuilder<'a> {
             Earlier::OffRow(pointer) => put_tag(TxId::NONE, Some(pointer), out),
             Earlier::InRow(tag, diff) => {
                 if tag.xid.is_none() && tag.offrow.is_some() {
-                    return Err(Error::internal(
-                        "earlier version with a pointer but no writer",
-                    ));
+                    return Err(Error::internal("earlier version with a pointer but no writer"));
                 }
                 out.extend_from_slice(&(section_len(&tag, diff) as u16).to_le_bytes());
             }
@@ -368,8 +308,7 @@ pub fn key_of(record: &[u8]) -> &[u8] {
     let start = if flags & TAGGED != 0 { XID_SIZE } else { 0 }
         + if flags & OFFROW != 0 { POINTER_SIZE } else { 0 }
         + if flags & DIFF != 0 { DIFF_LEN_SIZE } else { 0 };
-    rest.get(start..start + u16::from_le_bytes([a, b]) as usize)
-        .unwrap_or(&[])
+    rest.get(start..start + u16::from_le_bytes([a, b]) as usize).unwrap_or(&[])
 }
 
 /// A record's writer, quickly; `TxId::NONE` if it is untagged or nonsense.
@@ -431,10 +370,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn pointer() -> impl Strategy<Value = VersionPtr> {
-        (1u64.., any::<u16>()).prop_map(|(p, s)| VersionPtr {
-            page: PageId(p),
-            slot: SlotId(s),
-        })
+        (1u64.., any::<u16>()).prop_map(|(p, s)| VersionPtr { page: PageId(p), slot: SlotId(s) })
     }
 
     #[derive(Clone, Debug)]
@@ -447,13 +383,12 @@ mod tests {
     fn spec() -> impl Strategy<Value = Spec> {
         prop_oneof![
             Just(Spec::None),
-            (
-                any::<bool>(),
-                0..3u64,
-                proptest::option::of(pointer()),
-                bytes(20)
-            )
-                .prop_map(|(g, x, p, d)| Spec::InRow(g, x, p.filter(|_| x > 0), d)),
+            (any::<bool>(), 0..3u64, proptest::option::of(pointer()), bytes(20)).prop_map(|(g, x, p, d)| Spec::InRow(
+                g,
+                x,
+                p.filter(|_| x > 0),
+                d
+            )),
             pointer().prop_map(Spec::OffRow),
         ]
     }
@@ -505,20 +440,11 @@ mod tests {
 
     #[test]
     fn layout_is_the_documented_one() {
-        let tag = EarlierTag {
-            ghost: false,
-            xid: TxId(5),
-            offrow: None,
-        };
-        let bytes = LeafBuilder {
-            ghost: true,
-            xid: TxId(9),
-            key: b"k",
-            value: b"vv",
-            earlier: Earlier::InRow(tag, b"D"),
-        }
-        .encode()
-        .unwrap();
+        let tag = EarlierTag { ghost: false, xid: TxId(5), offrow: None };
+        let bytes =
+            LeafBuilder { ghost: true, xid: TxId(9), key: b"k", value: b"vv", earlier: Earlier::InRow(tag, b"D") }
+                .encode()
+                .unwrap();
         let want: &[u8] = &[
             GHOST | TAGGED | DIFF,
             1,
@@ -548,10 +474,7 @@ mod tests {
             b'D',
         ];
         assert_eq!(bytes, want);
-        assert_eq!(
-            LeafBuilder::plain(b"k", b"v").encode().unwrap(),
-            [0, 1, 0, b'k', b'v']
-        );
+        assert_eq!(LeafBuilder::plain(b"k", b"v").encode().unwrap(), [0, 1, 0, b'k', b'v']);
     }
 
     #[test]
@@ -561,10 +484,7 @@ mod tests {
         assert!(LeafRecord::parse(&[DIFF, 0, 0, 0, 0]).is_err());
         assert!(LeafRecord::parse(&[TAGGED, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
         let record = LeafBuilder {
-            earlier: Earlier::OffRow(VersionPtr {
-                page: PageId(1),
-                slot: SlotId(0),
-            }),
+            earlier: Earlier::OffRow(VersionPtr { page: PageId(1), slot: SlotId(0) }),
             ..LeafBuilder::plain(b"k", b"v")
         };
         assert!(record.encode().is_err());

@@ -168,14 +168,7 @@ fn put_upper(out: &mut Vec<u8>, upper: Option<&[u8]>) {
 }
 
 /// Appends a [`PageOp::Format`].
-pub fn format(
-    out: &mut Vec<u8>,
-    ty: PageType,
-    level: u8,
-    object: ObjectId,
-    lower: &[u8],
-    upper: Option<&[u8]>,
-) {
+pub fn format(out: &mut Vec<u8>, ty: PageType, level: u8, object: ObjectId, lower: &[u8], upper: Option<&[u8]>) {
     out.extend_from_slice(&[FORMAT, ty as u8, level]);
     out.extend_from_slice(&object.0.to_le_bytes());
     put_counted(out, lower);
@@ -194,11 +187,7 @@ pub fn image(out: &mut Vec<u8>, page: &PageBuf) {
     if !slotted || bytes[start..end].iter().any(|&b| b != 0) {
         // Not slotted, or damaged: what can be left out is the zero tail.
         end = PAGE_SIZE;
-        start = bytes
-            .iter()
-            .rposition(|&b| b != 0)
-            .map_or(0, |last| last + 1)
-            .max(HEADER_SIZE);
+        start = bytes.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1).max(HEADER_SIZE);
     }
     out.push(IMAGE);
     out.extend_from_slice(&(start as u16).to_le_bytes());
@@ -303,10 +292,7 @@ pub fn set_bytes(out: &mut Vec<u8>, offset: u16, bytes: &[u8]) {
 
 /// The operations of `body`, in order; ends after the first error.
 pub fn decode(body: &[u8]) -> Ops<'_> {
-    Ops {
-        r: Reader::new(body, "page operations"),
-        failed: false,
-    }
+    Ops { r: Reader::new(body, "page operations"), failed: false }
 }
 
 /// Iterator of [`decode`].
@@ -343,13 +329,7 @@ fn decode_one<'a>(r: &mut Reader<'a>) -> Result<PageOp<'a>> {
                 return Err(r.bad("unknown page type"));
             };
             let (level, object) = (r.u8()?, ObjectId(r.u32()?));
-            PageOp::Format {
-                ty,
-                level,
-                object,
-                lower: r.counted()?,
-                upper: upper(r)?,
-            }
+            PageOp::Format { ty, level, object, lower: r.counted()?, upper: upper(r)? }
         }
         IMAGE => {
             let (start, len) = (r.u16()? as usize, r.u16()? as usize);
@@ -359,25 +339,11 @@ fn decode_one<'a>(r: &mut Reader<'a>) -> Result<PageOp<'a>> {
             let (head, tail) = (r.take(start)?, r.take(PAGE_SIZE - start - len)?);
             PageOp::Image(PageImage { head, tail })
         }
-        INSERT => PageOp::Insert {
-            slot: SlotId(r.u16()?),
-            bytes: r.counted()?,
-        },
-        REMOVE => PageOp::Remove {
-            slot: SlotId(r.u16()?),
-        },
-        REPLACE => PageOp::Replace {
-            slot: SlotId(r.u16()?),
-            bytes: r.counted()?,
-        },
-        PATCH => PageOp::Patch {
-            slot: SlotId(r.u16()?),
-            diff: r.counted()?,
-        },
-        INSERT_MANY => PageOp::InsertMany {
-            slot: SlotId(r.u16()?),
-            records: Records::decode(r)?,
-        },
+        INSERT => PageOp::Insert { slot: SlotId(r.u16()?), bytes: r.counted()? },
+        REMOVE => PageOp::Remove { slot: SlotId(r.u16()?) },
+        REPLACE => PageOp::Replace { slot: SlotId(r.u16()?), bytes: r.counted()? },
+        PATCH => PageOp::Patch { slot: SlotId(r.u16()?), diff: r.counted()? },
+        INSERT_MANY => PageOp::InsertMany { slot: SlotId(r.u16()?), records: Records::decode(r)? },
         REMOVE_MANY => {
             let slot = SlotId(r.u16()?);
             match u16::try_from(r.varint()?) {
@@ -385,22 +351,10 @@ fn decode_one<'a>(r: &mut Reader<'a>) -> Result<PageOp<'a>> {
                 Err(_) => return Err(r.bad("too many slots")),
             }
         }
-        TRUNCATE => PageOp::Truncate {
-            from_slot: SlotId(r.u16()?),
-            upper: upper(r)?,
-        },
-        SET_FENCES => PageOp::SetFences {
-            lower: r.counted()?,
-            upper: upper(r)?,
-        },
-        SET_FLAGS => PageOp::SetFlags {
-            set: r.u8()?,
-            clear: r.u8()?,
-        },
-        SET_BYTES => PageOp::SetBytes {
-            offset: r.u16()?,
-            bytes: r.counted()?,
-        },
+        TRUNCATE => PageOp::Truncate { from_slot: SlotId(r.u16()?), upper: upper(r)? },
+        SET_FENCES => PageOp::SetFences { lower: r.counted()?, upper: upper(r)? },
+        SET_FLAGS => PageOp::SetFlags { set: r.u8()?, clear: r.u8()? },
+        SET_BYTES => PageOp::SetBytes { offset: r.u16()?, bytes: r.counted()? },
         _ => return Err(r.bad("unknown operation")),
     })
 }
@@ -414,8 +368,7 @@ fn decode_one<'a>(r: &mut Reader<'a>) -> Result<PageOp<'a>> {
 /// `Corrupt`, with page, LSN and operation; the page is then of no use.
 pub fn apply(page: &mut PageBuf, id: PageId, body: &[u8], lsn: Lsn) -> Result<()> {
     for (i, op) in decode(body).enumerate() {
-        op.and_then(|op| apply_one(page, id, &op))
-            .map_err(|e| at(id, lsn, i, &e))?;
+        op.and_then(|op| apply_one(page, id, &op)).map_err(|e| at(id, lsn, i, &e))?;
     }
     page.set_page_id(id);
     page.set_lsn(lsn);
@@ -426,22 +379,13 @@ pub fn apply(page: &mut PageBuf, id: PageId, body: &[u8], lsn: Lsn) -> Result<()
 fn at(id: PageId, lsn: Lsn, index: usize, error: &Error) -> Error {
     Error::new(
         ErrorKind::Corrupt,
-        format!(
-            "redo of page {id}, record at {lsn:?}, operation {index}: {}",
-            error.message()
-        ),
+        format!("redo of page {id}, record at {lsn:?}, operation {index}: {}", error.message()),
     )
 }
 
 fn apply_one(page: &mut PageBuf, id: PageId, op: &PageOp<'_>) -> Result<()> {
     match op {
-        PageOp::Format {
-            ty,
-            level,
-            object,
-            lower,
-            upper,
-        } => {
+        PageOp::Format { ty, level, object, lower, upper } => {
             page.format(*ty, id, *level, *object);
             if ty.is_slotted() {
                 return page.set_fences(lower, *upper);
@@ -452,16 +396,10 @@ fn apply_one(page: &mut PageBuf, id: PageId, op: &PageOp<'_>) -> Result<()> {
         _ => {}
     }
     if page.page_id() != id {
-        return Err(Error::corrupt(format!(
-            "the page at hand is {}",
-            page.page_id()
-        )));
+        return Err(Error::corrupt(format!("the page at hand is {}", page.page_id())));
     }
     let Some(ty) = page.page_type() else {
-        return Err(Error::corrupt(format!(
-            "the page has unknown type {}",
-            page.type_byte()
-        )));
+        return Err(Error::corrupt(format!("the page has unknown type {}", page.type_byte())));
     };
     match op {
         PageOp::SetFlags { set, clear } => {
@@ -474,18 +412,13 @@ fn apply_one(page: &mut PageBuf, id: PageId, op: &PageOp<'_>) -> Result<()> {
                 return Err(Error::corrupt("bytes set on a slotted page"));
             }
             if start < HEADER_SIZE || start + bytes.len() > PAGE_SIZE {
-                return Err(Error::corrupt(format!(
-                    "{} bytes set at offset {start}",
-                    bytes.len()
-                )));
+                return Err(Error::corrupt(format!("{} bytes set at offset {start}", bytes.len())));
             }
             page.as_bytes_mut()[start..start + bytes.len()].copy_from_slice(bytes);
             return Ok(());
         }
         _ if !ty.is_slotted() => {
-            return Err(Error::corrupt(format!(
-                "slot operation on a page of type {ty:?}"
-            )));
+            return Err(Error::corrupt(format!("slot operation on a page of type {ty:?}")));
         }
         _ => {}
     }
@@ -518,10 +451,7 @@ fn apply_one(page: &mut PageBuf, id: PageId, op: &PageOp<'_>) -> Result<()> {
             page.set_upper_fence(*upper)?;
         }
         PageOp::SetFences { lower, upper } => page.set_fences(lower, *upper)?,
-        PageOp::Format { .. }
-        | PageOp::Image(_)
-        | PageOp::SetFlags { .. }
-        | PageOp::SetBytes { .. } => {}
+        PageOp::Format { .. } | PageOp::Image(_) | PageOp::SetFlags { .. } | PageOp::SetBytes { .. } => {}
     }
     Ok(())
 }
@@ -551,10 +481,7 @@ fn set_image(page: &mut PageBuf, id: PageId, image: &PageImage<'_>) -> Result<()
     bytes[head.len()..PAGE_SIZE - tail.len()].fill(0);
     bytes[PAGE_SIZE - tail.len()..].copy_from_slice(tail);
     if page.page_type().is_none() {
-        return Err(Error::corrupt(format!(
-            "image of unknown page type {}",
-            page.type_byte()
-        )));
+        return Err(Error::corrupt(format!("image of unknown page type {}", page.type_byte())));
     }
     page.set_page_id(id);
     Ok(())
@@ -591,11 +518,7 @@ mod tests {
         assert_eq!(&plain.as_bytes()[8190..], &[1, 2]);
         for (offset, len) in [(8191, 2), (63, 1), (0, 1), (u16::MAX, 0), (64, 9000)] {
             let error = run(&mut plain.clone(), |b| set_bytes(b, offset, &vec![0; len]));
-            assert_eq!(
-                error.unwrap_err().kind(),
-                ErrorKind::Corrupt,
-                "{offset}+{len}"
-            );
+            assert_eq!(error.unwrap_err().kind(), ErrorKind::Corrupt, "{offset}+{len}");
         }
         assert!(run(&mut page(PageType::Leaf), |b| set_bytes(b, 64, &[1])).is_err());
         assert!(run(&mut plain, |b| insert(b, SlotId(0), b"x")).is_err());
@@ -617,35 +540,15 @@ mod tests {
     fn records_mark_their_page() {
         let plain = LeafBuilder::plain(b"k", b"v");
         let mut leaf = page(PageType::Leaf);
-        run(&mut leaf, |b| {
-            insert(b, SlotId(0), &plain.encode().unwrap())
-        })
-        .unwrap();
+        run(&mut leaf, |b| insert(b, SlotId(0), &plain.encode().unwrap())).unwrap();
         assert!(!leaf.has_versions() && leaf.highest_xid().is_none());
-        let ghost = LeafBuilder {
-            ghost: true,
-            ..plain
-        }
-        .encode()
-        .unwrap();
+        let ghost = LeafBuilder { ghost: true, ..plain }.encode().unwrap();
         let mut marked = leaf.clone();
         run(&mut marked, |b| replace(b, SlotId(0), &ghost)).unwrap();
         assert!(marked.has_versions());
-        let tag = EarlierTag {
-            ghost: false,
-            xid: TxId(70),
-            offrow: None,
-        };
-        let sub = LeafBuilder {
-            xid: TxId(60),
-            earlier: Earlier::InRow(tag, &[]),
-            ..plain
-        }
-        .encode();
-        run(&mut leaf, |b| {
-            insert_many(b, SlotId(1), [&sub.unwrap()[..]])
-        })
-        .unwrap();
+        let tag = EarlierTag { ghost: false, xid: TxId(70), offrow: None };
+        let sub = LeafBuilder { xid: TxId(60), earlier: Earlier::InRow(tag, &[]), ..plain }.encode();
+        run(&mut leaf, |b| insert_many(b, SlotId(1), [&sub.unwrap()[..]])).unwrap();
         assert!(leaf.has_versions());
         assert_eq!(leaf.highest_xid(), TxId(70));
         let mut record = Vec::new();
@@ -679,10 +582,7 @@ mod tests {
             bad.extend_from_slice(&hole.0.to_le_bytes());
             bad.extend_from_slice(&hole.1.to_le_bytes());
             bad.resize(9000, 0);
-            assert!(
-                apply(&mut PageBuf::zeroed(), ID, &bad, Lsn(1)).is_err(),
-                "{hole:?}"
-            );
+            assert!(apply(&mut PageBuf::zeroed(), ID, &bad, Lsn(1)).is_err(), "{hole:?}");
         }
     }
 }

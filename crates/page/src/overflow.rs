@@ -19,10 +19,7 @@ pub const CHUNK_MAX: usize = PAGE_SIZE - HEADER_SIZE - PREFIX;
 /// Bytes to be set at offset 64 of an overflow page. `chunk` is at most [`CHUNK_MAX`] bytes.
 pub fn payload(next: PageId, writer: TxId, chunk: &[u8]) -> Result<Vec<u8>> {
     if chunk.len() > CHUNK_MAX {
-        return Err(Error::internal(format!(
-            "overflow chunk of {} bytes",
-            chunk.len()
-        )));
+        return Err(Error::internal(format!("overflow chunk of {} bytes", chunk.len())));
     }
     let mut out = Vec::with_capacity(PREFIX + chunk.len());
     out.extend_from_slice(&next.0.to_le_bytes());

@@ -31,12 +31,7 @@ pub fn ops(body: &[u8]) -> String {
     for op in op::decode(body) {
         let _ = match op {
             Ok(op) => dump_op(&op, &mut out),
-            Err(e) => writeln!(
-                out,
-                "UNREADABLE: {}; whole body: {}",
-                e.message(),
-                Bytes(body)
-            ),
+            Err(e) => writeln!(out, "UNREADABLE: {}; whole body: {}", e.message(), Bytes(body)),
         };
     }
     out
@@ -74,24 +69,10 @@ fn header(page: &PageBuf, out: &mut impl Write) -> fmt::Result {
         Some(ty) => write!(out, "{ty:?}")?,
         None => write!(out, "type {}?", page.type_byte())?,
     }
-    writeln!(
-        out,
-        "  level {}  object {}  format {}",
-        page.level(),
-        page.object(),
-        page.format_version()
-    )?;
-    write!(
-        out,
-        "  lsn {}  highest xid {}  flags",
-        page.lsn(),
-        page.highest_xid()
-    )?;
+    writeln!(out, "  level {}  object {}  format {}", page.level(), page.object(), page.format_version())?;
+    write!(out, "  lsn {}  highest xid {}  flags", page.lsn(), page.highest_xid())?;
     let mut rest = page.flags();
-    for (bit, name) in [
-        (HAS_VERSIONS, "HAS_VERSIONS"),
-        (HAS_EXTERNAL, "HAS_EXTERNAL"),
-    ] {
+    for (bit, name) in [(HAS_VERSIONS, "HAS_VERSIONS"), (HAS_EXTERNAL, "HAS_EXTERNAL")] {
         if rest & bit != 0 {
             write!(out, " {name}")?;
             rest &= !bit;
@@ -106,10 +87,7 @@ fn header(page: &PageBuf, out: &mut impl Write) -> fmt::Result {
     if stored == computed {
         writeln!(out, "  checksum {stored:#010x} ok")
     } else {
-        writeln!(
-            out,
-            "  checksum {stored:#010x} WRONG, bytes give {computed:#010x}"
-        )
+        writeln!(out, "  checksum {stored:#010x} WRONG, bytes give {computed:#010x}")
     }
 }
 
@@ -145,11 +123,7 @@ fn slotted(page: &PageBuf, ty: PageType, out: &mut impl Write) -> fmt::Result {
             },
             PageType::Version => match VersionRecord::parse(bytes) {
                 Ok(version) => {
-                    write!(
-                        out,
-                        "object {}  pusher {}  ",
-                        version.object, version.pusher
-                    )?;
+                    write!(out, "object {}  pusher {}  ", version.object, version.pusher)?;
                     leaf(&version.record, out)?;
                     continue;
                 }
@@ -163,23 +137,13 @@ fn slotted(page: &PageBuf, ty: PageType, out: &mut impl Write) -> fmt::Result {
                 Err(e) => e,
             },
         };
-        writeln!(
-            out,
-            "UNREADABLE: {}; raw {}",
-            failure.message(),
-            Bytes(bytes)
-        )?;
+        writeln!(out, "UNREADABLE: {}; raw {}", failure.message(), Bytes(bytes))?;
     }
     Ok(())
 }
 
 fn leaf(record: &LeafRecord<'_>, out: &mut impl Write) -> fmt::Result {
-    writeln!(
-        out,
-        "{}key {}",
-        Tag(record.is_ghost(), record.xid),
-        Bytes(record.key)
-    )?;
+    writeln!(out, "{}key {}", Tag(record.is_ghost(), record.xid), Bytes(record.key))?;
     writeln!(out, "    value {}", Bytes(record.value))?;
     match record.earlier() {
         Earlier::None => Ok(()),
@@ -203,20 +167,14 @@ fn boot(page: &PageBuf, out: &mut impl Write) -> fmt::Result {
     match Boot::read(page) {
         Ok(boot) => {
             write!(out, "  database ")?;
-            boot.database_id
-                .iter()
-                .try_for_each(|b| write!(out, "{b:02x}"))?;
+            boot.database_id.iter().try_for_each(|b| write!(out, "{b:02x}"))?;
             writeln!(out, "  created {} us", boot.created_us)?;
             writeln!(
                 out,
                 "  format {}  oldest reader {}  {}",
                 boot.format_version,
                 boot.min_reader_version,
-                if boot.is_clean() {
-                    "clean"
-                } else {
-                    "not clean"
-                }
+                if boot.is_clean() { "clean" } else { "not clean" }
             )?;
             writeln!(
                 out,
@@ -239,14 +197,8 @@ fn space_map(page: &PageBuf, out: &mut impl Write) -> fmt::Result {
         if owner == ObjectId::NONE && bytes.iter().all(|&b| b == 0) {
             continue;
         }
-        let first = page
-            .page_id()
-            .0
-            .saturating_add(extent as u64 * EXTENT_PAGES);
-        write!(
-            out,
-            "  extent {extent} from page {first}  owner {owner}  pfs"
-        )?;
+        let first = page.page_id().0.saturating_add(extent as u64 * EXTENT_PAGES);
+        write!(out, "  extent {extent} from page {first}  owner {owner}  pfs")?;
         bytes.iter().try_for_each(|b| write!(out, " {b:02x}"))?;
         writeln!(out)?;
     }
@@ -255,26 +207,12 @@ fn space_map(page: &PageBuf, out: &mut impl Write) -> fmt::Result {
 
 fn dump_op(op: &PageOp<'_>, out: &mut impl Write) -> fmt::Result {
     match op {
-        PageOp::Format {
-            ty,
-            level,
-            object,
-            lower,
-            upper,
-        } => {
-            write!(
-                out,
-                "format {ty:?} level {level} object {object} lower {}",
-                Bytes(lower)
-            )?;
+        PageOp::Format { ty, level, object, lower, upper } => {
+            write!(out, "format {ty:?} level {level} object {object} lower {}", Bytes(lower))?;
             writeln!(out, " upper {}", Upper(*upper))
         }
         PageOp::Image(image) => {
-            writeln!(
-                out,
-                "image of {} bytes",
-                image.head.len() + image.tail.len()
-            )
+            writeln!(out, "image of {} bytes", image.head.len() + image.tail.len())
         }
         PageOp::Insert { slot, bytes } => writeln!(out, "insert slot {} {}", slot.0, Bytes(bytes)),
         PageOp::Remove { slot } => writeln!(out, "remove slot {}", slot.0),
@@ -284,28 +222,16 @@ fn dump_op(op: &PageOp<'_>, out: &mut impl Write) -> fmt::Result {
         PageOp::Patch { slot, diff } => writeln!(out, "patch slot {} {}", slot.0, Bytes(diff)),
         PageOp::InsertMany { slot, records } => {
             writeln!(out, "insert {} records from slot {}", records.len(), slot.0)?;
-            records
-                .iter()
-                .try_for_each(|bytes| writeln!(out, "  {}", Bytes(bytes)))
+            records.iter().try_for_each(|bytes| writeln!(out, "  {}", Bytes(bytes)))
         }
         PageOp::RemoveMany { slot, count } => {
             writeln!(out, "remove {count} records from slot {}", slot.0)
         }
         PageOp::Truncate { from_slot, upper } => {
-            writeln!(
-                out,
-                "truncate from slot {} upper {}",
-                from_slot.0,
-                Upper(*upper)
-            )
+            writeln!(out, "truncate from slot {} upper {}", from_slot.0, Upper(*upper))
         }
         PageOp::SetFences { lower, upper } => {
-            writeln!(
-                out,
-                "set fences lower {} upper {}",
-                Bytes(lower),
-                Upper(*upper)
-            )
+            writeln!(out, "set fences lower {} upper {}", Bytes(lower), Upper(*upper))
         }
         PageOp::SetFlags { set, clear } => {
             writeln!(out, "set flags {set:#04x} clear {clear:#04x}")
@@ -357,11 +283,7 @@ impl fmt::Display for Bytes<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.0.len())?;
         let shown = &self.0[..self.0.len().min(SHOWN_MAX)];
-        let more = if shown.len() < self.0.len() {
-            "..."
-        } else {
-            ""
-        };
+        let more = if shown.len() < self.0.len() { "..." } else { "" };
         shown.iter().try_for_each(|b| write!(f, " {b:02x}"))?;
         write!(f, "{more} |")?;
         for &b in shown {

@@ -64,11 +64,7 @@ impl RowLayout {
         let columns = types
             .iter()
             .map(|&ty| {
-                let column = Column {
-                    ty,
-                    fixed_before: fixed_total,
-                    var_before: var_total,
-                };
+                let column = Column { ty, fixed_before: fixed_total, var_before: var_total };
                 match ty.fixed_width() {
                     Some(width) => fixed_total += width,
                     None => var_total += 1,
@@ -76,11 +72,7 @@ impl RowLayout {
                 column
             })
             .collect();
-        Self {
-            columns,
-            fixed_total,
-            var_total,
-        }
+        Self { columns, fixed_total, var_total }
     }
 
     /// Number of columns.
@@ -122,28 +114,16 @@ impl RowLayout {
     fn encode_inner(&self, values: &[DatumRef<'_>], out: &mut Vec<u8>) -> Result<()> {
         let count = self.columns.len();
         if values.len() != count {
-            return Err(Error::internal(format!(
-                "{} values for {count} columns",
-                values.len()
-            )));
+            return Err(Error::internal(format!("{} values for {count} columns", values.len())));
         }
         if count > COLUMNS_MAX {
-            return Err(Error::new(
-                ErrorKind::LimitExceeded,
-                format!("{count} columns; the maximum is {COLUMNS_MAX}"),
-            ));
+            return Err(Error::new(ErrorKind::LimitExceeded, format!("{count} columns; the maximum is {COLUMNS_MAX}")));
         }
-        let var_bytes: usize = if self.var_total == 0 {
-            0
-        } else {
-            values.iter().map(|value| var_bytes_len(value)).sum()
-        };
+        let var_bytes: usize =
+            if self.var_total == 0 { 0 } else { values.iter().map(|value| var_bytes_len(value)).sum() };
         let wide = var_bytes > NARROW_MAX;
         if var_bytes > WIDE_MAX {
-            return Err(Error::new(
-                ErrorKind::LimitExceeded,
-                "row is longer than 2 GiB",
-            ));
+            return Err(Error::new(ErrorKind::LimitExceeded, "row is longer than 2 GiB"));
         }
         let bitmap = out.len() + 2;
         let fixed = bitmap + count.div_ceil(8);
@@ -187,30 +167,16 @@ impl RowLayout {
         let head = u16::from_le_bytes(*head);
         let (count, wide) = ((head & !WIDE) as usize, head & WIDE != 0);
         if count > self.columns.len() {
-            return Err(bad(format_args!(
-                "stores {count} columns, the table has {}",
-                self.columns.len()
-            )));
+            return Err(bad(format_args!("stores {count} columns, the table has {}", self.columns.len())));
         }
         let (fixed_len, vars) = self.extent(count);
         let fixed = 2 + count.div_ceil(8);
         let ends = fixed + fixed_len;
         let var = ends + vars * if wide { 4 } else { 2 };
         if var > row.len() {
-            return Err(bad(format_args!(
-                "{} bytes, its columns need {var}",
-                row.len()
-            )));
+            return Err(bad(format_args!("{} bytes, its columns need {var}", row.len())));
         }
-        Ok(RowView {
-            layout: self,
-            row,
-            count,
-            wide,
-            fixed,
-            ends,
-            var,
-        })
+        Ok(RowView { layout: self, row, count, wide, fixed, ends, var })
     }
 
     /// Column `i` of a row; NULL if the row does not store it (see invariant 2).
@@ -242,11 +208,7 @@ impl<'a> RowView<'a> {
     /// Whether column `i` is NULL or not stored.
     #[inline]
     pub fn is_null(&self, i: usize) -> bool {
-        i >= self.count
-            || self
-                .row
-                .get(2 + i / 8)
-                .is_none_or(|byte| byte >> (i % 8) & 1 == 1)
+        i >= self.count || self.row.get(2 + i / 8).is_none_or(|byte| byte >> (i % 8) & 1 == 1)
     }
 
     /// Column `i`; NULL if the row does not store it. `Internal` if the layout has no such
@@ -279,20 +241,13 @@ impl<'a> RowView<'a> {
             Some(((raw & !EXTERNAL_WIDE) as usize, raw & EXTERNAL_WIDE != 0))
         } else {
             let raw = u16::from_le_bytes(*self.row.get(self.ends + 2 * n..)?.first_chunk()?);
-            Some((
-                (raw & !EXTERNAL_NARROW) as usize,
-                raw & EXTERNAL_NARROW != 0,
-            ))
+            Some(((raw & !EXTERNAL_NARROW) as usize, raw & EXTERNAL_NARROW != 0))
         }
     }
 
     fn variable(&self, i: usize, column: &Column) -> Result<DatumRef<'a>> {
         let n = column.var_before;
-        let start = if n == 0 {
-            Some((0, false))
-        } else {
-            self.end(n - 1)
-        };
+        let start = if n == 0 { Some((0, false)) } else { self.end(n - 1) };
         let bytes = match (start, self.end(n)) {
             (Some((start, _)), Some((end, external))) => {
                 let area = self.row.get(self.var..).unwrap_or(&[]);
@@ -360,10 +315,8 @@ fn put_fixed(i: usize, ty: ColumnType, value: &DatumRef<'_>, to: &mut [u8]) -> R
         (T::Numeric { precision, .. }, DatumRef::Numeric(v)) => {
             let limit = 10u128.pow(u32::from(precision.min(NUMERIC_PRECISION_MAX)));
             if v.unsigned_abs() >= limit {
-                return Err(
-                    Error::new(ErrorKind::NumericOutOfRange, "numeric field overflow")
-                        .with_detail(format!("A field of type {ty} cannot hold the value.")),
-                );
+                return Err(Error::new(ErrorKind::NumericOutOfRange, "numeric field overflow")
+                    .with_detail(format!("A field of type {ty} cannot hold the value.")));
             }
             let bytes = v.to_le_bytes();
             to.copy_from_slice(&bytes[..to.len()]);
@@ -401,9 +354,7 @@ fn get_fixed<'a>(ty: ColumnType, bytes: &[u8]) -> Result<DatumRef<'a>> {
         T::Float4 => DatumRef::Float4(f32::from_le_bytes(array(bytes)?)),
         T::Float8 => DatumRef::Float8(f64::from_le_bytes(array(bytes)?)),
         T::Uuid => DatumRef::Uuid(array(bytes)?),
-        T::Numeric { .. } if bytes.len() == 8 => {
-            DatumRef::Numeric(i128::from(i64::from_le_bytes(array(bytes)?)))
-        }
+        T::Numeric { .. } if bytes.len() == 8 => DatumRef::Numeric(i128::from(i64::from_le_bytes(array(bytes)?))),
         T::Numeric { .. } => DatumRef::Numeric(i128::from_le_bytes(array(bytes)?)),
         T::Text | T::Varchar(_) | T::Char(_) | T::Bytes | T::Json => {
             return Err(Error::internal("variable-width type in the fixed area"));
@@ -477,12 +428,7 @@ mod tests {
     #[test]
     fn layout_is_the_documented_one() {
         use ColumnType::*;
-        let row = [
-            Datum::Int4(258),
-            Datum::Text("hi".into()),
-            Datum::Null,
-            Datum::Bool(true),
-        ];
+        let row = [Datum::Int4(258), Datum::Text("hi".into()), Datum::Null, Datum::Bool(true)];
         let want: &[u8] = &[4, 0, 0b100, 2, 1, 0, 0, 1, 2, 0, 2, 0, b'h', b'i'];
         assert_eq!(encode(&[Int4, Text, Bytes, Bool], &row), want);
     }
@@ -510,47 +456,27 @@ mod tests {
             assert_eq!(layout.column(&bytes, 0).unwrap().to_owned(), row[0]);
             assert_eq!(layout.column(&bytes, 1).unwrap().to_owned(), row[1]);
         }
-        let external = ExternalRef {
-            len: 1 << 30,
-            page: PageId(5),
-            is_text: true,
-        };
+        let external = ExternalRef { len: 1 << 30, page: PageId(5), is_text: true };
         let row = [Datum::External(external), Datum::Bytes(vec![9])];
         let bytes = encode(&types, &row);
         assert!(bytes.len() < 30);
         let layout = RowLayout::new(&types);
-        assert_eq!(
-            layout.column(&bytes, 0).unwrap(),
-            DatumRef::External(external)
-        );
+        assert_eq!(layout.column(&bytes, 0).unwrap(), DatumRef::External(external));
         assert_eq!(layout.column(&bytes, 1).unwrap(), DatumRef::Bytes(&[9]));
     }
 
     #[test]
     fn errors_leave_the_buffer_alone() {
-        let layout = RowLayout::new(&[
-            ColumnType::Text,
-            ColumnType::Numeric {
-                precision: 3,
-                scale: 1,
-            },
-        ]);
+        let layout = RowLayout::new(&[ColumnType::Text, ColumnType::Numeric { precision: 3, scale: 1 }]);
         let mut out = vec![1];
-        let kind = |values: &[DatumRef<'_>], out: &mut Vec<u8>| {
-            layout.encode(values, out).unwrap_err().kind()
-        };
+        let kind = |values: &[DatumRef<'_>], out: &mut Vec<u8>| layout.encode(values, out).unwrap_err().kind();
         let text = DatumRef::Text("t");
         assert_eq!(kind(&[text], &mut out), ErrorKind::Internal);
         assert_eq!(kind(&[text, text], &mut out), ErrorKind::Internal);
         let big = DatumRef::Numeric(1000);
         assert_eq!(kind(&[text, big], &mut out), ErrorKind::NumericOutOfRange);
         assert_eq!(out, [1]);
-        layout
-            .encode(&[text, DatumRef::Numeric(-999)], &mut out)
-            .unwrap();
-        assert_eq!(
-            layout.column(&out[1..], 1).unwrap(),
-            DatumRef::Numeric(-999)
-        );
+        layout.encode(&[text, DatumRef::Numeric(-999)], &mut out).unwrap();
+        assert_eq!(layout.column(&out[1..], 1).unwrap(), DatumRef::Numeric(-999));
     }
 }

@@ -55,10 +55,7 @@ impl PageBuf {
     fn entry(&self, slot: usize) -> Extent {
         let at = slot_at(slot);
         match self.as_bytes().get(at..at + SLOT_SIZE) {
-            Some(&[a, b, c, d]) => (
-                u16::from_le_bytes([a, b]) as usize,
-                u16::from_le_bytes([c, d]) as usize,
-            ),
+            Some(&[a, b, c, d]) => (u16::from_le_bytes([a, b]) as usize, u16::from_le_bytes([c, d]) as usize),
             _ => (0, 0),
         }
     }
@@ -98,8 +95,7 @@ impl PageBuf {
             return Err(self.no_slot(slot));
         }
         let entry = self.entry(slot.0 as usize);
-        self.check_extent(entry)
-            .ok_or_else(|| self.bad(format!("slot {} points to {entry:?}", slot.0)))
+        self.check_extent(entry).ok_or_else(|| self.bad(format!("slot {} points to {entry:?}", slot.0)))
     }
 
     #[inline]
@@ -109,12 +105,7 @@ impl PageBuf {
 
     #[cold]
     fn no_slot(&self, slot: SlotId) -> Error {
-        Error::internal(format!(
-            "page {} has no slot {}: it has {}",
-            self.page_id(),
-            slot.0,
-            self.slot_count()
-        ))
+        Error::internal(format!("page {} has no slot {}: it has {}", self.page_id(), slot.0, self.slot_count()))
     }
     #[cold]
     fn bad(&self, what: impl std::fmt::Display) -> Error {
@@ -122,19 +113,13 @@ impl PageBuf {
     }
     #[cold]
     fn full(&self, len: usize) -> Error {
-        Error::internal(format!(
-            "page {} is full: {len} bytes wanted, {} are free",
-            self.page_id(),
-            self.free_total()
-        ))
+        Error::internal(format!("page {} is full: {len} bytes wanted, {} are free", self.page_id(), self.free_total()))
     }
 
     /// Bytes between the slot array and the heap.
     #[inline]
     pub fn free_contiguous(&self) -> usize {
-        (self.heap_start() as usize)
-            .min(PAGE_SIZE)
-            .saturating_sub(self.slots_end())
+        (self.heap_start() as usize).min(PAGE_SIZE).saturating_sub(self.slots_end())
     }
     /// Free bytes, garbage included.
     #[inline]
@@ -221,8 +206,7 @@ impl PageBuf {
             return Err(self.full(total));
         }
         let mut offset = self.take(total, added)? + total;
-        self.as_bytes_mut()
-            .copy_within(slot_at(at)..slot_at(count), slot_at(at + added));
+        self.as_bytes_mut().copy_within(slot_at(at)..slot_at(count), slot_at(at + added));
         self.set_raw_slot_count((count + added) as u16);
         for (i, record) in records.take(added).enumerate() {
             offset -= record.len();
@@ -239,11 +223,7 @@ impl PageBuf {
 
     /// Removes `removed` slots from `slot` on; later slots move down.
     pub fn remove_many(&mut self, slot: SlotId, removed: u16) -> Result<()> {
-        let (at, n, count) = (
-            slot.0 as usize,
-            removed as usize,
-            self.slot_count() as usize,
-        );
+        let (at, n, count) = (slot.0 as usize, removed as usize, self.slot_count() as usize);
         if at + n > count {
             return Err(self.no_slot(SlotId((at + n) as u16)));
         }
@@ -315,8 +295,7 @@ impl PageBuf {
                 return Ok((PAGE_SIZE, 0));
             }
             let extent = (offset as usize, len as usize);
-            self.check_extent(extent)
-                .ok_or_else(|| self.bad(format!("{name} fence is at {extent:?}")))
+            self.check_extent(extent).ok_or_else(|| self.bad(format!("{name} fence is at {extent:?}")))
         };
         let lower = check("lower", self.lower_offset(), self.lower_len())?;
         let upper = match self.upper_len() {

@@ -62,10 +62,7 @@ pub const fn is_map_page(page: PageId) -> bool {
 /// The map page and the number of `page`'s extent in it (0..640).
 #[inline]
 pub const fn extent_of(page: PageId) -> (PageId, usize) {
-    (
-        map_page_of(page),
-        (index_in_interval(page) / EXTENT_PAGES) as usize,
-    )
+    (map_page_of(page), (index_in_interval(page) / EXTENT_PAGES) as usize)
 }
 
 /// The first page of extent `extent` of the map page `map`.

@@ -116,10 +116,7 @@ impl ColumnType {
                 if !(1..=NUMERIC_PRECISION_MAX).contains(&precision) || scale > precision {
                     return Err(r.bad("impossible numeric type"));
                 }
-                Numeric {
-                    precision,
-                    scale: scale as i8,
-                }
+                Numeric { precision, scale: scale as i8 }
             }
             8 => Text,
             9 => Varchar(r.u32()?),
@@ -190,11 +187,7 @@ impl ExternalRef {
         if !r.is_empty() || is_text > 1 || page.is_none() {
             return Err(r.bad("malformed"));
         }
-        Ok(Self {
-            len,
-            page,
-            is_text: is_text == 1,
-        })
+        Ok(Self { len, page, is_text: is_text == 1 })
     }
 }
 
@@ -387,14 +380,8 @@ pub(crate) mod strategies {
             Just(Int8),
             Just(Float4),
             Just(Float8),
-            Just(Numeric {
-                precision: 10,
-                scale: 2
-            }),
-            Just(Numeric {
-                precision: 38,
-                scale: 0
-            }),
+            Just(Numeric { precision: 10, scale: 2 }),
+            Just(Numeric { precision: 38, scale: 0 }),
             Just(Text),
             Just(Varchar(9)),
             Just(Char(3)),
@@ -416,43 +403,26 @@ pub(crate) mod strategies {
         let value = match ty {
             Bool => any::<bool>().prop_map(Datum::Bool).boxed(),
             Int2 => any::<i16>().prop_map(Datum::Int2).boxed(),
-            Int4 => prop_oneof![-2..3i32, any::<i32>()]
-                .prop_map(Datum::Int4)
-                .boxed(),
+            Int4 => prop_oneof![-2..3i32, any::<i32>()].prop_map(Datum::Int4).boxed(),
             Int8 => i64s().prop_map(Datum::Int8).boxed(),
-            Float4 => prop_oneof![
-                proptest::num::f32::ANY,
-                Just(0.0),
-                Just(-0.0),
-                Just(f32::NAN),
-                Just(f32::INFINITY)
-            ]
-            .prop_map(Datum::Float4)
-            .boxed(),
-            Float8 => prop_oneof![
-                proptest::num::f64::ANY,
-                Just(0.0),
-                Just(-0.0),
-                Just(-f64::NAN),
-                Just(f64::NEG_INFINITY)
-            ]
-            .prop_map(Datum::Float8)
-            .boxed(),
-            Numeric { precision, .. } => {
-                let max = 10i128.pow(u32::from(precision)) - 1;
-                prop_oneof![-2..3i128, -max..=max, Just(max), Just(-max)]
-                    .prop_map(Datum::Numeric)
+            Float4 => prop_oneof![proptest::num::f32::ANY, Just(0.0), Just(-0.0), Just(f32::NAN), Just(f32::INFINITY)]
+                .prop_map(Datum::Float4)
+                .boxed(),
+            Float8 => {
+                prop_oneof![proptest::num::f64::ANY, Just(0.0), Just(-0.0), Just(-f64::NAN), Just(f64::NEG_INFINITY)]
+                    .prop_map(Datum::Float8)
                     .boxed()
             }
-            Text | Varchar(_) | Char(_) | Json => prop_oneof!["[ab\u{0}\u{1}]{0,4}", ".{0,12}"]
-                .prop_map(Datum::Text)
+            Numeric { precision, .. } => {
+                let max = 10i128.pow(u32::from(precision)) - 1;
+                prop_oneof![-2..3i128, -max..=max, Just(max), Just(-max)].prop_map(Datum::Numeric).boxed()
+            }
+            Text | Varchar(_) | Char(_) | Json => {
+                prop_oneof!["[ab\u{0}\u{1}]{0,4}", ".{0,12}"].prop_map(Datum::Text).boxed()
+            }
+            Bytes => proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()], 0..6)
+                .prop_map(Datum::Bytes)
                 .boxed(),
-            Bytes => proptest::collection::vec(
-                prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()],
-                0..6,
-            )
-            .prop_map(Datum::Bytes)
-            .boxed(),
             Date => any::<i32>().prop_map(Datum::Date).boxed(),
             Time => i64s().prop_map(Datum::Time).boxed(),
             Timestamp => i64s().prop_map(Datum::Timestamp).boxed(),
@@ -463,10 +433,7 @@ pub(crate) mod strategies {
     }
 
     /// Types and that many rows of values.
-    pub fn rows(
-        columns: usize,
-        rows: usize,
-    ) -> impl Strategy<Value = (Vec<ColumnType>, Vec<Vec<Datum>>)> {
+    pub fn rows(columns: usize, rows: usize) -> impl Strategy<Value = (Vec<ColumnType>, Vec<Vec<Datum>>)> {
         proptest::collection::vec(column_type(), 1..=columns).prop_flat_map(move |types| {
             let row: Vec<_> = types.iter().map(|&ty| datum(ty)).collect();
             (Just(types), proptest::collection::vec(row, rows))
@@ -492,25 +459,14 @@ mod tests {
 
     #[test]
     fn impossible_types_are_errors() {
-        for bytes in [
-            &[0][..],
-            &[18],
-            &[7, 0, 0],
-            &[7, 39, 0],
-            &[7, 5, 6],
-            &[9, 1, 0, 0],
-        ] {
+        for bytes in [&[0][..], &[18], &[7, 0, 0], &[7, 39, 0], &[7, 5, 6], &[9, 1, 0, 0]] {
             assert!(ColumnType::decode(&mut Reader::new(bytes, "type")).is_err());
         }
     }
 
     #[test]
     fn external_references_round_trip() {
-        let external = ExternalRef {
-            len: 1 << 33,
-            page: PageId(77),
-            is_text: true,
-        };
+        let external = ExternalRef { len: 1 << 33, page: PageId(77), is_text: true };
         let mut bytes = Vec::new();
         external.encode_into(&mut bytes);
         assert_eq!(bytes.len(), ExternalRef::SIZE);

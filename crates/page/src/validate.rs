@@ -63,10 +63,7 @@ fn slots(page: &PageBuf) -> impl Iterator<Item = SlotId> {
 /// Slots, heap, fences: in bounds, no overlaps, garbage counted right, free bytes zero.
 fn slotted(page: &PageBuf, found: &mut Problems) {
     if page.raw_slot_count() > SLOTS_MAX {
-        found.add(format!(
-            "slot count {} is impossible",
-            page.raw_slot_count()
-        ));
+        found.add(format!("slot count {} is impossible", page.raw_slot_count()));
         return;
     }
     let slots_end = HEADER_SIZE + SLOT_SIZE * page.slot_count() as usize;
@@ -88,19 +85,9 @@ fn slotted(page: &PageBuf, found: &mut Problems) {
             parts.push((offset, len, what));
         }
     };
-    part(
-        page.lower_offset(),
-        page.lower_len(),
-        "lower fence".into(),
-        found,
-    );
+    part(page.lower_offset(), page.lower_len(), "lower fence".into(), found);
     if page.upper_len() != FENCE_INFINITE {
-        part(
-            page.upper_offset(),
-            page.upper_len(),
-            "upper fence".into(),
-            found,
-        );
+        part(page.upper_offset(), page.upper_len(), "upper fence".into(), found);
     }
     for slot in slots(page) {
         let (offset, len) = page.slot_entry(slot);
@@ -112,9 +99,7 @@ fn slotted(page: &PageBuf, found: &mut Problems) {
     let mut free = vec![(slots_end, heap)];
     for (offset, len, what) in &parts {
         if *offset < end {
-            found.add(format!(
-                "{what} at {offset}+{len} overlaps what is before it"
-            ));
+            found.add(format!("{what} at {offset}+{len} overlaps what is before it"));
         } else {
             free.push((end, *offset));
         }
@@ -124,10 +109,7 @@ fn slotted(page: &PageBuf, found: &mut Problems) {
     free.push((end, PAGE_SIZE));
     let garbage = (PAGE_SIZE - heap).saturating_sub(used);
     if garbage != page.garbage() as usize {
-        found.add(format!(
-            "garbage is {garbage} bytes, the header says {}",
-            page.garbage()
-        ));
+        found.add(format!("garbage is {garbage} bytes, the header says {}", page.garbage()));
     }
     for (start, end) in free {
         if let Some(at) = page.as_bytes()[start..end].iter().position(|&b| b != 0) {
@@ -137,20 +119,13 @@ fn slotted(page: &PageBuf, found: &mut Problems) {
 }
 
 fn fences(page: &PageBuf, found: &mut Problems) {
-    if page
-        .upper_fence()
-        .is_some_and(|upper| upper <= page.lower_fence())
-    {
+    if page.upper_fence().is_some_and(|upper| upper <= page.lower_fence()) {
         found.add("upper fence is not above the lower fence");
     }
 }
 
 /// Keys strictly ascending and within the fences.
-fn keys<'a>(
-    page: &'a PageBuf,
-    keys: impl Iterator<Item = (SlotId, &'a [u8])>,
-    found: &mut Problems,
-) {
+fn keys<'a>(page: &'a PageBuf, keys: impl Iterator<Item = (SlotId, &'a [u8])>, found: &mut Problems) {
     let mut last: Option<&[u8]> = None;
     for (slot, key) in keys {
         if last.is_some_and(|last| last >= key) {
@@ -189,10 +164,7 @@ fn leaf(page: &PageBuf, found: &mut Problems) {
     }
     keys(page, parsed.into_iter(), found);
     if highest > page.highest_xid() {
-        found.add(format!(
-            "a record has xid {highest}, the header's highest is {}",
-            page.highest_xid()
-        ));
+        found.add(format!("a record has xid {highest}, the header's highest is {}", page.highest_xid()));
     }
     if versions && !page.has_versions() {
         found.add("a record is tagged or a ghost, the page is not marked");
@@ -254,22 +226,13 @@ fn space_map(page: &PageBuf, found: &mut Problems) {
     if !space::is_map_page(page.page_id()) {
         found.add("space map where none belongs");
     }
-    let known = space::PFS_ALLOCATED
-        | space::PFS_HAS_VERSIONS
-        | space::PFS_POTENTIALLY_UNUSED
-        | space::PFS_DEFERRED;
+    let known = space::PFS_ALLOCATED | space::PFS_HAS_VERSIONS | space::PFS_POTENTIALLY_UNUSED | space::PFS_DEFERRED;
     for (i, pfs) in space::pfs_bytes(page).iter().enumerate() {
         if pfs & !known != 0 {
-            found.add(format!(
-                "page {}: unknown PFS bits {pfs:#04x}",
-                page.page_id().0.saturating_add(i as u64)
-            ));
+            found.add(format!("page {}: unknown PFS bits {pfs:#04x}", page.page_id().0.saturating_add(i as u64)));
         }
         if *pfs != 0 && pfs & space::PFS_ALLOCATED == 0 {
-            found.add(format!(
-                "page {}: PFS {pfs:#04x} but not allocated",
-                page.page_id().0.saturating_add(i as u64)
-            ));
+            found.add(format!("page {}: PFS {pfs:#04x} but not allocated", page.page_id().0.saturating_add(i as u64)));
         }
     }
     let end = space::PFS_OFFSET + space::INTERVAL_PAGES as usize;
@@ -290,9 +253,7 @@ mod tests {
         page.format(PageType::Leaf, PageId(9), 0, ObjectId(1));
         page.set_fences(b"b", Some(b"y")).unwrap();
         for (i, key) in keys.iter().enumerate() {
-            let record = LeafBuilder::plain(key.as_bytes(), b"value")
-                .encode()
-                .unwrap();
+            let record = LeafBuilder::plain(key.as_bytes(), b"value").encode().unwrap();
             page.insert(SlotId(i as u16), &record).unwrap();
         }
         page
@@ -300,10 +261,7 @@ mod tests {
 
     fn problem(page: &PageBuf, part: &str) {
         let found = validate(page);
-        assert!(
-            found.iter().any(|p| p.contains(part)),
-            "{part:?} not in {found:?}"
-        );
+        assert!(found.iter().any(|p| p.contains(part)), "{part:?} not in {found:?}");
     }
 
     #[test]
@@ -337,16 +295,9 @@ mod tests {
         page.set_fences(b"m", Some(b"l")).unwrap();
         problem(&page, "not above the lower fence");
         let mut page = leaf_page(&[]);
-        let tag = EarlierTag {
-            ghost: false,
-            xid: TxId(7),
-            offrow: None,
-        };
+        let tag = EarlierTag { ghost: false, xid: TxId(7), offrow: None };
         let earlier = Earlier::InRow(tag, &[9]);
-        let record = LeafBuilder {
-            earlier,
-            ..LeafBuilder::inserted(TxId(5), b"c", b"v")
-        };
+        let record = LeafBuilder { earlier, ..LeafBuilder::inserted(TxId(5), b"c", b"v") };
         page.insert(SlotId(0), &record.encode().unwrap()).unwrap();
         problem(&page, "xid 7, the header's highest is 0");
         problem(&page, "not marked");
@@ -358,10 +309,8 @@ mod tests {
         let mut page = PageBuf::zeroed();
         page.format(PageType::Inner, PageId(9), 0, ObjectId(1));
         page.set_fences(b"b", None).unwrap();
-        page.insert(SlotId(0), &inner::encode(b"c", PageId(4)))
-            .unwrap();
-        page.insert(SlotId(1), &inner::encode(b"d", PageId(4)))
-            .unwrap();
+        page.insert(SlotId(0), &inner::encode(b"c", PageId(4))).unwrap();
+        page.insert(SlotId(1), &inner::encode(b"d", PageId(4))).unwrap();
         problem(&page, "level 0");
         problem(&page, "not the lower fence");
         problem(&page, "page 4 is a child twice");

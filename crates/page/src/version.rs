@@ -33,11 +33,7 @@ impl<'a> VersionRecord<'a> {
         if pusher.is_none() {
             return Err(r.bad("no pusher"));
         }
-        Ok(Self {
-            object,
-            pusher,
-            record: LeafRecord::parse(r.rest())?,
-        })
+        Ok(Self { object, pusher, record: LeafRecord::parse(r.rest())? })
     }
 }
 
@@ -53,9 +49,7 @@ pub fn encode_into(object: ObjectId, pusher: TxId, leaf: &[u8], out: &mut Vec<u8
 #[inline]
 pub fn pusher_of(record: &[u8]) -> TxId {
     match record.first_chunk::<OVERHEAD>() {
-        Some(&[_, _, _, _, a, b, c, d, e, f, g, h]) => {
-            TxId(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
-        }
+        Some(&[_, _, _, _, a, b, c, d, e, f, g, h]) => TxId(u64::from_le_bytes([a, b, c, d, e, f, g, h])),
         None => TxId::NONE,
     }
 }
@@ -67,9 +61,7 @@ mod tests {
 
     #[test]
     fn round_trip_and_cuts() {
-        let leaf = LeafBuilder::inserted(TxId(4), b"key", b"value")
-            .encode()
-            .unwrap();
+        let leaf = LeafBuilder::inserted(TxId(4), b"key", b"value").encode().unwrap();
         let mut bytes = Vec::new();
         encode_into(ObjectId(3), TxId(8), &leaf, &mut bytes);
         let parsed = VersionRecord::parse(&bytes).unwrap();

@@ -38,12 +38,7 @@ impl Rng {
 }
 
 fn rounds(name: &str, mut round: impl FnMut(&mut Rng)) {
-    let number = |name, default| {
-        std::env::var(name)
-            .ok()
-            .and_then(|v| v.parse::<u64>().ok())
-            .unwrap_or(default)
-    };
+    let number = |name, default| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok()).unwrap_or(default);
     let seed = number("RESURGAM_SEED", 0x5eed_0001).max(1);
     let limit = Duration::from_millis(number("RESURGAM_FUZZ_MS", 700));
     println!("{name}: RESURGAM_SEED={seed}");
@@ -60,44 +55,22 @@ fn rounds(name: &str, mut round: impl FnMut(&mut Rng)) {
 
 fn sample_record(rng: &mut Rng, key: &[u8]) -> Vec<u8> {
     let value = rng.bytes(80);
-    let pointer = VersionPtr {
-        page: PageId(1 + rng.next() % 99),
-        slot: SlotId(3),
-    };
-    let tag = EarlierTag {
-        ghost: false,
-        xid: TxId(4),
-        offrow: None,
-    };
+    let pointer = VersionPtr { page: PageId(1 + rng.next() % 99), slot: SlotId(3) };
+    let tag = EarlierTag { ghost: false, xid: TxId(4), offrow: None };
     let earlier = match rng.below(3) {
         0 => Earlier::None,
         1 => Earlier::InRow(tag, &[]),
         _ => Earlier::OffRow(pointer),
     };
     let xid = TxId(1 + rng.next() % 100);
-    LeafBuilder {
-        ghost: false,
-        xid,
-        key,
-        value: &value,
-        earlier,
-    }
-    .encode()
-    .unwrap()
+    LeafBuilder { ghost: false, xid, key, value: &value, earlier }.encode().unwrap()
 }
 
 /// A sound page of a random slotted type with some garbage.
 fn sample_page(rng: &mut Rng) -> PageBuf {
     let ty = [PageType::Leaf, PageType::Inner, PageType::Version][rng.below(3)];
     let mut body = Vec::new();
-    op::format(
-        &mut body,
-        ty,
-        u8::from(ty == PageType::Inner),
-        ObjectId(5),
-        b"a",
-        Some(b"zz"),
-    );
+    op::format(&mut body, ty, u8::from(ty == PageType::Inner), ObjectId(5), b"a", Some(b"zz"));
     for i in 0..rng.below(30) as u16 {
         let key = [b"a".as_slice(), &i.to_be_bytes()].concat();
         let record = match ty {
@@ -135,11 +108,7 @@ fn sample_body(rng: &mut Rng, page: &PageBuf) -> Vec<u8> {
     for _ in 0..1 + rng.below(4) {
         let slot = SlotId(rng.below(page.slot_count() as usize + 2) as u16);
         let bytes = rng.bytes(120);
-        let upper = if rng.below(2) == 0 {
-            None
-        } else {
-            Some(&bytes[..])
-        };
+        let upper = if rng.below(2) == 0 { None } else { Some(&bytes[..]) };
         match rng.below(12) {
             0 => op::insert(&mut body, slot, &bytes),
             1 => op::remove(&mut body, slot),
@@ -172,19 +141,10 @@ fn apply_on_damaged_pages_and_bodies() {
     rounds("apply", |rng| {
         let mut page = sample_page(rng);
         if rng.below(6) == 0 {
-            let ty = [
-                PageType::Overflow,
-                PageType::SpaceMap,
-                PageType::Boot,
-                PageType::Free,
-            ];
+            let ty = [PageType::Overflow, PageType::SpaceMap, PageType::Boot, PageType::Free];
             page.format(ty[rng.below(4)], PageId(9), 0, ObjectId(5));
         }
-        let body = if rng.below(5) == 0 {
-            rng.bytes(60)
-        } else {
-            sample_body(rng, &page)
-        };
+        let body = if rng.below(5) == 0 { rng.bytes(60) } else { sample_body(rng, &page) };
         if rng.below(2) == 0 {
             damage(rng, &mut page);
             page.set_page_id(PageId(9));
@@ -195,10 +155,7 @@ fn apply_on_damaged_pages_and_bodies() {
             Ok(()) => {
                 good += 1;
                 op::apply(&mut again, PageId(9), &body, Lsn(11)).unwrap();
-                assert!(
-                    again.as_bytes() == page.as_bytes(),
-                    "apply is not deterministic"
-                );
+                assert!(again.as_bytes() == page.as_bytes(), "apply is not deterministic");
             }
             Err(e) => {
                 bad += 1;
@@ -207,10 +164,7 @@ fn apply_on_damaged_pages_and_bodies() {
             }
         }
     });
-    assert!(
-        good > 0 && bad > 0,
-        "both outcomes must be reached: {good}, {bad}"
-    );
+    assert!(good > 0 && bad > 0, "both outcomes must be reached: {good}, {bad}");
 }
 
 #[test]
@@ -244,16 +198,8 @@ fn readers_of_damaged_pages() {
         }
         let key = rng.bytes(6);
         let _ = (leaf::search(&page, &key), inner::search(&page, &key));
-        let _ = (
-            inner::child_for(&page, &key),
-            Boot::read(&page),
-            overflow::read(&page),
-        );
-        let _ = (
-            page.lower_fence(),
-            page.upper_fence(),
-            page.verify(PageId(9)),
-        );
+        let _ = (inner::child_for(&page, &key), Boot::read(&page), overflow::read(&page));
+        let _ = (page.lower_fence(), page.upper_fence(), page.verify(PageId(9)));
         for slot in 0..40 {
             let _ = page.record(SlotId(slot));
         }
@@ -286,14 +232,7 @@ fn parsers_of_random_records() {
             let _ = (record.earlier(), record.rebuild_earlier(&mut Vec::new()));
             assert_eq!(leaf::key_of(&bytes), record.key);
         }
-        let _ = (
-            VersionRecord::parse(&bytes),
-            inner::InnerRecord::parse(&bytes),
-        );
-        let _ = (
-            Boot::decode(&bytes),
-            leaf::highest_xid_of(&bytes),
-            leaf::key_of(&bytes),
-        );
+        let _ = (VersionRecord::parse(&bytes), inner::InnerRecord::parse(&bytes));
+        let _ = (Boot::decode(&bytes), leaf::highest_xid_of(&bytes), leaf::key_of(&bytes));
     });
 }

@@ -22,32 +22,15 @@ fn apply(page: &mut PageBuf, id: u64, body: &[u8]) {
 
 fn leaf_body() -> Vec<u8> {
     let mut body = Vec::new();
-    op::format(
-        &mut body,
-        PageType::Leaf,
-        0,
-        ObjectId(3),
-        b"apple",
-        Some(b"zebra"),
-    );
+    op::format(&mut body, PageType::Leaf, 0, ObjectId(3), b"apple", Some(b"zebra"));
     let mut d = Vec::new();
     diff::diff(b"price 12", b"price 10", &mut d);
-    let pointer = VersionPtr {
-        page: PageId(88),
-        slot: SlotId(4),
-    };
-    let tag = EarlierTag {
-        ghost: false,
-        xid: TxId(5),
-        offrow: Some(pointer),
-    };
+    let pointer = VersionPtr { page: PageId(88), slot: SlotId(4) };
+    let tag = EarlierTag { ghost: false, xid: TxId(5), offrow: Some(pointer) };
     let records = [
         LeafBuilder::plain(b"apple", b"red"),
         LeafBuilder::inserted(TxId(9), b"banana", &[0, 1, 2, 0xff]),
-        LeafBuilder {
-            earlier: Earlier::InRow(tag, &d),
-            ..LeafBuilder::inserted(TxId(9), b"cherry", b"price 12")
-        },
+        LeafBuilder { earlier: Earlier::InRow(tag, &d), ..LeafBuilder::inserted(TxId(9), b"cherry", b"price 12") },
         LeafBuilder {
             ghost: true,
             earlier: Earlier::OffRow(pointer),
@@ -84,10 +67,7 @@ fn damaged_leaf() {
 fn inner_page() {
     let mut body = Vec::new();
     op::format(&mut body, PageType::Inner, 1, ObjectId(3), b"", None);
-    let records = [
-        inner::encode(b"", PageId(7)),
-        inner::encode(b"mango", PageId(8)),
-    ];
+    let records = [inner::encode(b"", PageId(7)), inner::encode(b"mango", PageId(8))];
     op::insert_many(&mut body, SlotId(0), records.iter().map(Vec::as_slice));
     let mut page = PageBuf::zeroed();
     apply(&mut page, 6, &body);
@@ -99,9 +79,7 @@ fn version_page() {
     let mut body = Vec::new();
     op::format(&mut body, PageType::Version, 0, ObjectId(1), b"", None);
     let mut record = Vec::new();
-    let leaf = LeafBuilder::inserted(TxId(9), b"key", b"value")
-        .encode()
-        .unwrap();
+    let leaf = LeafBuilder::inserted(TxId(9), b"key", b"value").encode().unwrap();
     version::encode_into(ObjectId(3), TxId(12), &leaf, &mut record);
     op::insert(&mut body, SlotId(0), &record);
     let mut page = PageBuf::zeroed();
@@ -117,42 +95,22 @@ fn other_pages() {
 
     let mut body = Vec::new();
     op::format(&mut body, PageType::Boot, 0, ObjectId::NONE, b"", None);
-    let fields = Boot {
-        catalog_root: PageId(2),
-        catalog_object: ObjectId(1),
-        ..Boot::new([0xab; 16], 5)
-    };
+    let fields = Boot { catalog_root: PageId(2), catalog_object: ObjectId(1), ..Boot::new([0xab; 16], 5) };
     op::set_bytes(&mut body, boot::OFFSET as u16, &fields.encode());
     apply(&mut page, 0, &body);
     text += &print::page(&page);
 
     let mut body = Vec::new();
     op::format(&mut body, PageType::SpaceMap, 0, ObjectId::NONE, b"", None);
-    op::set_bytes(
-        &mut body,
-        space::owner_offset(2) as u16,
-        &7u32.to_le_bytes(),
-    );
-    op::set_bytes(
-        &mut body,
-        space::pfs_offset(PageId(5121)) as u16,
-        &[space::PFS_ALLOCATED],
-    );
-    op::set_bytes(
-        &mut body,
-        space::pfs_offset(PageId(5138)) as u16,
-        &[3, 5, 8],
-    );
+    op::set_bytes(&mut body, space::owner_offset(2) as u16, &7u32.to_le_bytes());
+    op::set_bytes(&mut body, space::pfs_offset(PageId(5121)) as u16, &[space::PFS_ALLOCATED]);
+    op::set_bytes(&mut body, space::pfs_offset(PageId(5138)) as u16, &[3, 5, 8]);
     apply(&mut page, 5121, &body);
     text += &print::page(&page);
 
     let mut body = Vec::new();
     op::format(&mut body, PageType::Overflow, 0, ObjectId(3), b"", None);
-    op::set_bytes(
-        &mut body,
-        64,
-        &overflow::payload(PageId(78), resurgam_base::TxId(9), &[b'x'; 100]).unwrap(),
-    );
+    op::set_bytes(&mut body, 64, &overflow::payload(PageId(78), resurgam_base::TxId(9), &[b'x'; 100]).unwrap());
     apply(&mut page, 77, &body);
     text += &print::page(&page);
     golden("other_pages", &text);

@@ -76,8 +76,16 @@ impl CheckpointState {
                 self.next_object = u32::from_le_bytes([rest[16], rest[17], rest[18], rest[19]]);
             }
             2 => self.active.extend(entries(2)?.map(|c| (TxId(word(c, 0)), TxId(word(c, 1))))),
-            3 => self.aborted.extend(entries(3)?.map(|c| AbortedTx { id: TxId(word(c, 0)), lsn: Lsn(word(c, 1)), aborted_us: word(c, 2) as i64 })),
-            4 => self.dirty.extend(entries(3)?.map(|c| DirtyPage { page: PageId(word(c, 0)), rec_lsn: Lsn(word(c, 1)), last_lsn: Lsn(word(c, 2)) })),
+            3 => self.aborted.extend(entries(3)?.map(|c| AbortedTx {
+                id: TxId(word(c, 0)),
+                lsn: Lsn(word(c, 1)),
+                aborted_us: word(c, 2) as i64,
+            })),
+            4 => self.dirty.extend(entries(3)?.map(|c| DirtyPage {
+                page: PageId(word(c, 0)),
+                rec_lsn: Lsn(word(c, 1)),
+                last_lsn: Lsn(word(c, 2)),
+            })),
             _ => return Err(bad()),
         }
         Ok(())
@@ -102,7 +110,12 @@ fn chunked<T>(bodies: &mut Vec<Vec<u8>>, kind: u8, all: &[T], put: impl Fn(&mut 
 
 /// Takes a checkpoint and makes it durable. Returns the begin block's LSN, for the control
 /// file, and the position up to which the log is no longer needed for redo.
-pub fn take_checkpoint(log: &Log, pool: &BufferPool, txs: &TxManager, next_object: impl FnOnce() -> u32) -> Result<(Lsn, Lsn)> {
+pub fn take_checkpoint(
+    log: &Log,
+    pool: &BufferPool,
+    txs: &TxManager,
+    next_object: impl FnOnce() -> u32,
+) -> Result<(Lsn, Lsn)> {
     let mut group = Group::default();
     group.record(RecordKind::CheckpointBegin, TxId::NONE, Lsn::NONE, &[]);
     let begin: Appended = log.append_at_block_start(&group)?;

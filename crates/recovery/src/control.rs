@@ -60,9 +60,10 @@ impl ControlFile {
                 continue;
             }
             if let Some((sequence, control)) = decode(&bytes)?
-                && best.is_none_or(|(s, _)| sequence > s) {
-                    best = Some((sequence, control));
-                }
+                && best.is_none_or(|(s, _)| sequence > s)
+            {
+                best = Some((sequence, control));
+            }
         }
         let (sequence, control) = best.ok_or_else(|| {
             Error::corrupt(format!("both copies in the control file \"{}\" are damaged", path.display()))
@@ -103,11 +104,19 @@ fn decode(b: &[u8; LEN]) -> Result<Option<(u64, Control)>> {
     if u32_at(4) > FORMAT_VERSION {
         return Err(Error::new(
             ErrorKind::NewerFormat,
-            format!("the data folder has format version {}, this program knows versions up to {FORMAT_VERSION}", u32_at(4)),
+            format!(
+                "the data folder has format version {}, this program knows versions up to {FORMAT_VERSION}",
+                u32_at(4)
+            ),
         )
         .with_hint("Use a newer version of Resurgam."));
     }
-    let control = Control { checkpoint: Lsn(u64_at(16)), epoch: u32_at(24), segment_bytes: u64_at(28), clean: u32_at(36) & 1 != 0 };
+    let control = Control {
+        checkpoint: Lsn(u64_at(16)),
+        epoch: u32_at(24),
+        segment_bytes: u64_at(28),
+        clean: u32_at(36) & 1 != 0,
+    };
     Ok(Some((u64_at(8), control)))
 }
 

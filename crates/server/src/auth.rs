@@ -44,7 +44,8 @@ impl Verifier {
             stored_key: STANDARD.decode(stored_key).ok()?,
             server_key: STANDARD.decode(server_key).ok()?,
         };
-        (verifier.stored_key.len() == 32 && verifier.server_key.len() == 32 && verifier.iterations > 0).then_some(verifier)
+        (verifier.stored_key.len() == 32 && verifier.server_key.len() == 32 && verifier.iterations > 0)
+            .then_some(verifier)
     }
 
     /// What one exchange needs.
@@ -72,9 +73,11 @@ pub fn load(settings: &Settings) -> Result<Option<Verifier>, String> {
         text.lines().next().unwrap_or_default().to_owned()
     };
     if password.is_empty() {
-        return Err("authentication is scram-sha-256, but there is no password: set password_file, or RESURGAM_PASSWORD \
+        return Err(
+            "authentication is scram-sha-256, but there is no password: set password_file, or RESURGAM_PASSWORD \
              in the environment"
-            .into());
+                .into(),
+        );
     }
     Verifier::new(&password).map(Some)
 }

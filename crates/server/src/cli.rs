@@ -50,7 +50,11 @@ fn serve_command(matches: &ArgMatches) -> Result<ExitCode, String> {
 
 /// The data folder argument of the tools.
 pub(crate) fn folder_argument() -> Arg {
-    Arg::new("dir").value_name("DIR").required(true).help("Data folder").value_parser(clap::value_parser!(std::path::PathBuf))
+    Arg::new("dir")
+        .value_name("DIR")
+        .required(true)
+        .help("Data folder")
+        .value_parser(clap::value_parser!(std::path::PathBuf))
 }
 
 #[cfg(test)]

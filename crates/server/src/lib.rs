@@ -10,6 +10,7 @@
 //!
 //! Nothing here knows SQL; nothing below here knows sockets.
 
+mod auth;
 pub mod cli;
 pub mod connection;
 pub mod protocol;
@@ -18,5 +19,4 @@ pub mod serve;
 pub mod server;
 pub mod settings;
 pub mod tls;
-mod auth;
 mod tools;

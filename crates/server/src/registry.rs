@@ -89,7 +89,8 @@ impl Registry {
     /// Counts a new socket; `None` when there are so many half-open ones that answering them would be the harm.
     pub fn socket(self: &Arc<Self>) -> Option<SocketGuard> {
         let limit = self.sessions_max.saturating_mul(2).saturating_add(16);
-        let taken = self.sockets.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| (now < limit).then_some(now + 1));
+        let taken =
+            self.sockets.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| (now < limit).then_some(now + 1));
         taken.ok().map(|_| SocketGuard { registry: self.clone() })
     }
 

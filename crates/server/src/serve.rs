@@ -52,10 +52,9 @@ pub fn run(settings: Settings) -> Result<ExitCode, String> {
         let sql = SqlDatabase::new(database.clone(), sql_settings(&settings));
         server.run(sql, stopped).await;
         say("Stopping: writing a checkpoint.");
-        tokio::task::spawn_blocking(move || database.close())
-            .await
-            .map_err(|error| error.to_string())?
-            .map_err(|error| format!("the last checkpoint failed: {error}; the log has everything that was committed"))?;
+        tokio::task::spawn_blocking(move || database.close()).await.map_err(|error| error.to_string())?.map_err(
+            |error| format!("the last checkpoint failed: {error}; the log has everything that was committed"),
+        )?;
         say("Stopped.");
         Ok(ExitCode::SUCCESS)
     })
@@ -173,9 +172,8 @@ fn watch_signals(stop: Stopper) -> std::io::Result<()> {
 
 fn start_log(settings: &Settings) {
     use crate::settings::Value;
-    let filter = tracing_subscriber::EnvFilter::try_from_env("RESURGAM_LOG_FILTER").unwrap_or_else(|_| {
-        tracing_subscriber::EnvFilter::new(format!("warn,resurgam={}", settings.log_level.show()))
-    });
+    let filter = tracing_subscriber::EnvFilter::try_from_env("RESURGAM_LOG_FILTER")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(format!("warn,resurgam={}", settings.log_level.show())));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

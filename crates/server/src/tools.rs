@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use resurgam_base::{Lsn, PageId, TxId};
 use resurgam_ctl::{
-    CheckProgress, Folder, LogOptions, PageOptions, inspect_boot, inspect_catalog, inspect_log, inspect_page, parse_kind,
+    CheckProgress, Folder, LogOptions, PageOptions, inspect_boot, inspect_catalog, inspect_log, inspect_page,
+    parse_kind,
 };
 
 use crate::cli::folder_argument;
@@ -40,7 +41,12 @@ pub fn inspect_command() -> Command {
                 .arg(number("to", "Log position to stop at [default: the end]").long("to"))
                 .arg(number("page", "Only records of this page").long("page"))
                 .arg(number("tx", "Only records of this transaction").long("tx"))
-                .arg(Arg::new("kind").long("kind").value_name("KIND").help("Only records of this kind: page, commit, abort, …")),
+                .arg(
+                    Arg::new("kind")
+                        .long("kind")
+                        .value_name("KIND")
+                        .help("Only records of this kind: page, commit, abort, …"),
+                ),
         )
         .subcommand(part("catalog", "Print tables, columns and indexes"))
         .subcommand(part("boot", "Print the boot page: versions, checkpoint, identity"))
@@ -59,7 +65,10 @@ fn folder(matches: &ArgMatches) -> Result<Folder, String> {
 }
 
 /// Runs `tool` with standard output. A reader that goes away (`| head`) is no failure.
-fn with_output<T>(tool: impl FnOnce(&mut dyn Write) -> resurgam_base::Result<T>, done: impl FnOnce(T) -> ExitCode) -> Result<ExitCode, String> {
+fn with_output<T>(
+    tool: impl FnOnce(&mut dyn Write) -> resurgam_base::Result<T>,
+    done: impl FnOnce(T) -> ExitCode,
+) -> Result<ExitCode, String> {
     let mut out = Pipe { out: BufWriter::new(std::io::stdout().lock()), broken: false };
     let result = tool(&mut out).map_err(|e| e.to_string());
     let flushed = out.flush();
@@ -108,7 +117,9 @@ pub fn inspect(matches: &ArgMatches) -> Result<ExitCode, String> {
         }
         "log" => {
             let kind = match matches.get_one::<String>("kind") {
-                Some(name) => Some(parse_kind(name).ok_or_else(|| format!("there is no kind of log record \"{name}\""))?),
+                Some(name) => {
+                    Some(parse_kind(name).ok_or_else(|| format!("there is no kind of log record \"{name}\""))?)
+                }
                 None => None,
             };
             let options = LogOptions {

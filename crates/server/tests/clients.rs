@@ -28,14 +28,18 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn psql_connects_and_queries() {
     let server = TestServer::start();
-    let Some(output) = run(&server, "psql", None, &["-X", "-A", "-t", "-c", "select 1", "-c", "select 2"]) else { return };
+    let Some(output) = run(&server, "psql", None, &["-X", "-A", "-t", "-c", "select 1", "-c", "select 2"]) else {
+        return;
+    };
     assert_eq!(text(&output.stdout), "1\n2", "{}", text(&output.stderr));
 }
 
 #[test]
 fn psql_shows_errors_and_goes_on() {
     let server = TestServer::start();
-    let Some(output) = run(&server, "psql", None, &["-X", "-A", "-t", "-c", "select 1/0", "-c", "select 2"]) else { return };
+    let Some(output) = run(&server, "psql", None, &["-X", "-A", "-t", "-c", "select 1/0", "-c", "select 2"]) else {
+        return;
+    };
     assert!(text(&output.stderr).contains("division by zero"), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "2");
 }
@@ -77,7 +81,9 @@ fn tls_encrypts_and_binds_the_channel() {
     });
     let port = server.address.port();
     let target = format!("host=127.0.0.1 port={port} user=postgres sslmode=require channel_binding=require");
-    let Some(output) = run(&server, "psql", Some("secret"), &["-X", "-A", "-t", "-c", "select 1", &target]) else { return };
+    let Some(output) = run(&server, "psql", Some("secret"), &["-X", "-A", "-t", "-c", "select 1", &target]) else {
+        return;
+    };
     assert_eq!(text(&output.stdout), "1", "{}", text(&output.stderr));
 }
 

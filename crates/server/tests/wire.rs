@@ -201,8 +201,7 @@ fn half_open_connections_end() {
 
 #[test]
 fn idle_transactions_end_after_their_timeout() {
-    let server =
-        TestServer::with(|settings| settings.idle_in_transaction_session_timeout = Duration::from_millis(200));
+    let server = TestServer::with(|settings| settings.idle_in_transaction_session_timeout = Duration::from_millis(200));
     let mut client = server.client();
     std::thread::sleep(Duration::from_millis(400));
     assert_eq!(client.query("begin").0, b'T');

@@ -207,7 +207,11 @@ pub(crate) fn is_session_function(_: &SessionState, name: &str) -> bool {
 }
 
 /// A table of `pg_catalog` or `information_schema`.
-pub(crate) fn catalog_table(cx: &Arc<dyn PgContext>, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+pub(crate) fn catalog_table(
+    cx: &Arc<dyn PgContext>,
+    schema: &str,
+    name: &str,
+) -> Result<Option<Arc<dyn TableProvider>>> {
     Ok(crate::pg::catalog::table(cx, schema, name))
 }
 

@@ -287,7 +287,9 @@ impl Session {
         let zone = self.shared.variables.lock().zone;
         let mut template = vec![Datum::Null; table.columns.len()];
         for (at, column) in table.columns.iter().enumerate() {
-            if !columns.contains(&at) && let Some(sql) = &column.default_sql {
+            if !columns.contains(&at)
+                && let Some(sql) = &column.default_sql
+            {
                 let value = self.constant(&format!("SELECT {sql}")).await?;
                 template[at] = datum_of_scalar(&value, &column.ty, &zone)?;
             }
@@ -326,7 +328,12 @@ impl Session {
         Err(SqlError::internal("a default gave no value"))
     }
 
-    async fn copy_out(&mut self, source: &CopySource, options: CopyOptions, autocommit: bool) -> Result<Execution, SqlError> {
+    async fn copy_out(
+        &mut self,
+        source: &CopySource,
+        options: CopyOptions,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
         let text = match source {
             CopySource::Table { table_name, columns } => {
                 let table = find_table(&self.transaction().txn.clone(), table_name)?;

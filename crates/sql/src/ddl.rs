@@ -58,10 +58,14 @@ fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
             ColumnOption::Unique(key) => parts.unique = Some(key.name.as_ref().map(name_of).or(given)),
             ColumnOption::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
             ColumnOption::Check(_) => return Err(unsupported("CHECK")),
-            ColumnOption::Generated { .. } | ColumnOption::Identity(_) => return Err(unsupported("a generated column")),
+            ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
+                return Err(unsupported("a generated column"));
+            }
             ColumnOption::Collation(collation) => {
                 let text = collation.to_string();
-                if !["\"C\"", "\"POSIX\"", "\"default\"", "C", "default", "pg_catalog.\"default\""].contains(&text.as_str()) {
+                if !["\"C\"", "\"POSIX\"", "\"default\"", "C", "default", "pg_catalog.\"default\""]
+                    .contains(&text.as_str())
+                {
                     return Err(SqlError::new("42704", format!("collation {text} does not exist")));
                 }
             }
@@ -91,9 +95,10 @@ fn positions(specs: &[ColumnSpec], idents: &[Ident]) -> Result<Vec<usize>, SqlEr
         .iter()
         .map(|ident| {
             let name = name_of(ident);
-            specs.iter().position(|c| c.name == name).ok_or_else(|| {
-                SqlError::new("42703", format!("column \"{name}\" named in key does not exist"))
-            })
+            specs
+                .iter()
+                .position(|c| c.name == name)
+                .ok_or_else(|| SqlError::new("42703", format!("column \"{name}\" named in key does not exist")))
         })
         .collect()
 }
@@ -151,7 +156,10 @@ fn table_spec(create: &CreateTable, taken: &[String]) -> Result<TableSpec, SqlEr
     let mut primary: Option<(Option<String>, Vec<usize>)> = None;
     let mut set_primary = |name: Option<String>, columns: Vec<usize>| {
         if primary.is_some() {
-            return Err(SqlError::new("42P16", format!("multiple primary keys for table \"{}\" are not allowed", spec.name)));
+            return Err(SqlError::new(
+                "42P16",
+                format!("multiple primary keys for table \"{}\" are not allowed", spec.name),
+            ));
         }
         primary = Some((name, columns));
         Ok(())
@@ -201,7 +209,10 @@ fn table_spec(create: &CreateTable, taken: &[String]) -> Result<TableSpec, SqlEr
 
 impl Session {
     /// Repeats an operation on definitions until nothing is in its way.
-    async fn settle_ddl<T>(&mut self, attempt: impl FnMut() -> resurgam_base::Result<Attempt<T>>) -> Result<T, SqlError> {
+    async fn settle_ddl<T>(
+        &mut self,
+        attempt: impl FnMut() -> resurgam_base::Result<Attempt<T>>,
+    ) -> Result<T, SqlError> {
         let lock_timeout = self.shared.variables.lock().lock_timeout;
         let stop = Arc::clone(&self.shared.stop);
         settle(&Waiting { stop: &stop, lock_timeout }, attempt).await
@@ -221,7 +232,9 @@ impl Session {
         match statement {
             Statement::CreateTable(create) => self.create_table(create, text).await,
             Statement::CreateIndex(create) => self.create_index(create).await,
-            Statement::Drop { object_type, if_exists, names, .. } => self.drop_objects(*object_type, *if_exists, names).await,
+            Statement::Drop { object_type, if_exists, names, .. } => {
+                self.drop_objects(*object_type, *if_exists, names).await
+            }
             Statement::Truncate(truncate) => self.truncate(truncate).await,
             Statement::AlterTable(alter) => {
                 let txn = self.ddl_transaction("ALTER TABLE")?;
@@ -239,7 +252,8 @@ impl Session {
                 Ok(Tag::Fixed("ALTER TABLE"))
             }
             other => {
-                let words: Vec<String> = other.to_string().split_whitespace().take(2).map(str::to_ascii_uppercase).collect();
+                let words: Vec<String> =
+                    other.to_string().split_whitespace().take(2).map(str::to_ascii_uppercase).collect();
                 Err(SqlError::unsupported(format!("{} is not supported", words.join(" "))))
             }
         }
@@ -255,7 +269,12 @@ impl Session {
         if create.temporary {
             return Err(unsupported("a temporary table"));
         }
-        if create.or_replace || create.like.is_some() || create.inherits.is_some() || create.partition_by.is_some() || create.partition_of.is_some() {
+        if create.or_replace
+            || create.like.is_some()
+            || create.inherits.is_some()
+            || create.partition_by.is_some()
+            || create.partition_of.is_some()
+        {
             return Err(unsupported("this form of CREATE TABLE"));
         }
         let txn = self.ddl_transaction("CREATE TABLE")?;
@@ -289,7 +308,13 @@ impl Session {
         self.prepare_text(&format!("SELECT {text}"), &[]).map(|_| ())
     }
 
-    async fn create_table_as(&mut self, txn: &Transaction, create: &CreateTable, query: &ast::Query, text: &str) -> Result<Tag, SqlError> {
+    async fn create_table_as(
+        &mut self,
+        txn: &Transaction,
+        create: &CreateTable,
+        query: &ast::Query,
+        text: &str,
+    ) -> Result<Tag, SqlError> {
         let (schema, name) = table_name(&create.name)?;
         let select = query.to_string();
         let prepared = self.prepare_text(&select, &[])?;
@@ -300,13 +325,20 @@ impl Session {
             let ty = crate::pg::types::column_type_of_oid(field.type_oid, field.typmod).ok_or_else(|| {
                 unsupported(&format!("a column of type {}", crate::pg::types::format_type(field.type_oid, None)))
             })?;
-            spec.columns.push(ColumnSpec { name: given.unwrap_or_else(|| field.name.clone()), ty, nullable: true, default_sql: None });
+            spec.columns.push(ColumnSpec {
+                name: given.unwrap_or_else(|| field.name.clone()),
+                ty,
+                nullable: true,
+                default_sql: None,
+            });
         }
         self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         let quoted = |n: &str| format!("\"{}\"", n.replace('"', "\"\""));
         let insert = format!("INSERT INTO {}.{} {select}", quoted(&schema), quoted(&name));
         let prepared = self.prepare_text(&insert, &[])?;
-        let crate::statement::Kind::Write(plan) = &prepared.kind else { return Err(SqlError::internal("not an INSERT")) };
+        let crate::statement::Kind::Write(plan) = &prepared.kind else {
+            return Err(SqlError::internal("not an INSERT"));
+        };
         let written = self.write_rows(plan, &[], text).await?;
         Ok(Tag::Count("SELECT", written.rows))
     }
@@ -373,7 +405,10 @@ impl Session {
                     None => missing(self)?,
                 },
                 ObjectType::Index => {
-                    let owner = txn.tables()?.into_iter().find(|t| t.schema == schema && t.indexes.iter().any(|i| i.name == wanted));
+                    let owner = txn
+                        .tables()?
+                        .into_iter()
+                        .find(|t| t.schema == schema && t.indexes.iter().any(|i| i.name == wanted));
                     match owner {
                         Some(table) => {
                             if table.indexes.iter().any(|i| i.name == wanted && i.constraint) {
@@ -403,7 +438,12 @@ impl Session {
         Ok(Tag::Fixed("TRUNCATE TABLE"))
     }
 
-    async fn alter(&mut self, txn: &Transaction, table: &Arc<Table>, operation: &AlterTableOperation) -> Result<Arc<Table>, SqlError> {
+    async fn alter(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        operation: &AlterTableOperation,
+    ) -> Result<Arc<Table>, SqlError> {
         let change = match operation {
             AlterTableOperation::AddConstraint { constraint, .. } => match constraint {
                 TableConstraint::PrimaryKey(key) => {
@@ -412,13 +452,14 @@ impl Session {
                         .map(|i| find_column(table, i))
                         .collect::<Result<Vec<_>, _>>()?;
                     let taken = taken_names(txn, &table.schema)?;
-                    let name = key
-                        .name
-                        .as_ref()
-                        .map(name_of)
-                        .unwrap_or_else(|| free_name(made_name(&table.name, &[], "pkey"), &|n| taken.iter().any(|t| t == n)));
+                    let name = key.name.as_ref().map(name_of).unwrap_or_else(|| {
+                        free_name(made_name(&table.name, &[], "pkey"), &|n| taken.iter().any(|t| t == n))
+                    });
                     if !table.primary_key.is_empty() {
-                        return Err(SqlError::new("42P16", format!("multiple primary keys for table \"{}\" are not allowed", table.name)));
+                        return Err(SqlError::new(
+                            "42P16",
+                            format!("multiple primary keys for table \"{}\" are not allowed", table.name),
+                        ));
                     }
                     TableChange::AddPrimaryKey { name, columns }
                 }
@@ -429,13 +470,13 @@ impl Session {
                         .collect::<Result<Vec<_>, _>>()?;
                     let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
                     let taken = taken_names(txn, &table.schema)?;
-                    let name = key
-                        .name
-                        .as_ref()
-                        .map(name_of)
-                        .unwrap_or_else(|| free_name(made_name(&table.name, &names, "key"), &|n| taken.iter().any(|t| t == n)));
+                    let name = key.name.as_ref().map(name_of).unwrap_or_else(|| {
+                        free_name(made_name(&table.name, &names, "key"), &|n| taken.iter().any(|t| t == n))
+                    });
                     let spec = IndexSpec { name, columns, unique: true, constraint: true };
-                    return self.settle_ddl(|| tokio::task::block_in_place(|| txn.create_index(table, spec.clone()))).await;
+                    return self
+                        .settle_ddl(|| tokio::task::block_in_place(|| txn.create_index(table, spec.clone())))
+                        .await;
                 }
                 TableConstraint::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
                 TableConstraint::Check(_) => return Err(unsupported("CHECK")),
@@ -453,12 +494,18 @@ impl Session {
                     self.skip(format!("constraint \"{name}\" of relation \"{}\" does not exist, skipping", table.name));
                     return Ok(Arc::clone(table));
                 }
-                return Err(SqlError::new("42704", format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name)));
+                return Err(SqlError::new(
+                    "42704",
+                    format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name),
+                ));
             }
             AlterTableOperation::AddColumn { column_def, if_not_exists, .. } => {
                 let parts = column_parts(column_def)?;
                 if *if_not_exists && table.columns.iter().any(|c| c.name == parts.spec.name) {
-                    self.skip(format!("column \"{}\" of relation \"{}\" already exists, skipping", parts.spec.name, table.name));
+                    self.skip(format!(
+                        "column \"{}\" of relation \"{}\" already exists, skipping",
+                        parts.spec.name, table.name
+                    ));
                     return Ok(Arc::clone(table));
                 }
                 if parts.primary.is_some() || parts.unique.is_some() {
@@ -478,7 +525,11 @@ impl Session {
                             table = self.settle_ddl(|| txn.alter_table(&table, TableChange::DropColumn(at))).await?;
                         }
                         Err(_) if *if_exists => {
-                            self.skip(format!("column \"{}\" of relation \"{}\" does not exist, skipping", name_of(ident), table.name));
+                            self.skip(format!(
+                                "column \"{}\" of relation \"{}\" does not exist, skipping",
+                                name_of(ident),
+                                table.name
+                            ));
                         }
                         Err(error) => return Err(error),
                     }

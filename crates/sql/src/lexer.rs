@@ -38,8 +38,28 @@ const TEXT_MAX: usize = 16 << 10;
 
 /// Words after which a literal is ordinary.
 const BEFORE_LITERAL: &[&str] = &[
-    "select", "where", "and", "or", "not", "in", "values", "set", "then", "else", "when", "between", "like", "ilike",
-    "having", "on", "by", "is", "distinct", "all", "returning", "from",
+    "select",
+    "where",
+    "and",
+    "or",
+    "not",
+    "in",
+    "values",
+    "set",
+    "then",
+    "else",
+    "when",
+    "between",
+    "like",
+    "ilike",
+    "having",
+    "on",
+    "by",
+    "is",
+    "distinct",
+    "all",
+    "returning",
+    "from",
 ];
 
 fn is_word(byte: u8) -> bool {
@@ -205,10 +225,39 @@ fn is_type_call(sql: &str, at: usize) -> bool {
     let from = before.rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).map_or(0, |i| i + 1);
     let word = &before[from..];
     [
-        "numeric", "decimal", "varchar", "char", "character", "varying", "bit", "timestamp", "timestamptz", "time",
-        "interval", "float", "cast", "extract", "precision", "double", "try_cast", "overlay", "trim", "position",
-        "substring", "date_trunc", "date_part", "generate_series", "ntile", "lag", "lead", "nth_value", "round",
-        "string_agg", "array", "row", "to_char",
+        "numeric",
+        "decimal",
+        "varchar",
+        "char",
+        "character",
+        "varying",
+        "bit",
+        "timestamp",
+        "timestamptz",
+        "time",
+        "interval",
+        "float",
+        "cast",
+        "extract",
+        "precision",
+        "double",
+        "try_cast",
+        "overlay",
+        "trim",
+        "position",
+        "substring",
+        "date_trunc",
+        "date_part",
+        "generate_series",
+        "ntile",
+        "lag",
+        "lead",
+        "nth_value",
+        "round",
+        "string_agg",
+        "array",
+        "row",
+        "to_char",
     ]
     .iter()
     .any(|w| word.eq_ignore_ascii_case(w))
@@ -260,14 +309,26 @@ mod tests {
 
     #[test]
     fn what_is_not_a_value_stays() {
-        assert_eq!(lifted("SELECT a FROM t1 ORDER BY 1 LIMIT 5"), Some(("SELECT a FROM t1 ORDER BY 1 LIMIT 5".into(), vec![])));
+        assert_eq!(
+            lifted("SELECT a FROM t1 ORDER BY 1 LIMIT 5"),
+            Some(("SELECT a FROM t1 ORDER BY 1 LIMIT 5".into(), vec![]))
+        );
         assert_eq!(
             lifted("SELECT 1.5, interval '1 day', a1 FROM t WHERE x = 1e5"),
             Some(("SELECT 1.5, interval '1 day', a1 FROM t WHERE x = 1e5".into(), vec![]))
         );
         for whole in [
-            "SELECT '1'::int", "SELECT $1", "SELECT 1; SELECT 2", "SELECT 1 -- x", "SELECT /* x */ 1", "SELECT E'a'",
-            "SELECT $$x$$", "CREATE TABLE t (a int)", "SELECT 'open", "SELECT cast(1 as numeric(5, 2))", "",
+            "SELECT '1'::int",
+            "SELECT $1",
+            "SELECT 1; SELECT 2",
+            "SELECT 1 -- x",
+            "SELECT /* x */ 1",
+            "SELECT E'a'",
+            "SELECT $$x$$",
+            "CREATE TABLE t (a int)",
+            "SELECT 'open",
+            "SELECT cast(1 as numeric(5, 2))",
+            "",
         ] {
             assert_eq!(lifted(whole), None, "{whole}");
         }

@@ -106,12 +106,10 @@ fn column_name(expr: &Expr) -> Option<String> {
             None => Some(type_name(&data_type.to_string())),
         },
         Expr::TypedString(typed) => Some(type_name(&typed.data_type.to_string())),
-        Expr::Case { else_result, .. } => {
-            match else_result.as_deref() {
-                Some(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => column_name(else_result.as_deref()?),
-                _ => Some("case".to_owned()),
-            }
-        }
+        Expr::Case { else_result, .. } => match else_result.as_deref() {
+            Some(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => column_name(else_result.as_deref()?),
+            _ => Some("case".to_owned()),
+        },
         Expr::Extract { .. } => Some("extract".to_owned()),
         Expr::Substring { .. } => Some("substring".to_owned()),
         Expr::Position { .. } => Some("position".to_owned()),

@@ -96,11 +96,11 @@ pub(crate) fn bind_to_cell(plan: LogicalPlan, cell: &Arc<ParamCell>, types: &[Da
 
 /// `plan` with each placeholder replaced by its value.
 pub(crate) fn bind_to_values(plan: LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan> {
-    map_placeholders(plan, &mut |placeholder| {
-        match placeholder_index(&placeholder.id).and_then(|index| values.get(index)) {
-            Some(value) => Ok(Expr::Literal(value.clone(), None)),
-            None => internal_err!("no value for parameter {}", placeholder.id),
-        }
+    map_placeholders(plan, &mut |placeholder| match placeholder_index(&placeholder.id)
+        .and_then(|index| values.get(index))
+    {
+        Some(value) => Ok(Expr::Literal(value.clone(), None)),
+        None => internal_err!("no value for parameter {}", placeholder.id),
     })
 }
 
@@ -136,11 +136,7 @@ pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
     let mut found = false;
     let _ = plan.apply_with_subqueries(|node| {
         found |= match node {
-            LogicalPlan::Limit(limit) => limit
-                .skip
-                .iter()
-                .chain(limit.fetch.iter())
-                .any(|e| contains_placeholder(e)),
+            LogicalPlan::Limit(limit) => limit.skip.iter().chain(limit.fetch.iter()).any(|e| contains_placeholder(e)),
             LogicalPlan::Values(values) => values.values.iter().flatten().any(contains_placeholder),
             LogicalPlan::RecursiveQuery(_) | LogicalPlan::Extension(_) => true,
             _ => false,

@@ -6,21 +6,19 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use datafusion::catalog::TableProvider;
 use datafusion::common::config::Dialect;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, TableReference, plan_datafusion_err};
-use datafusion::catalog::TableProvider;
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::{cte_worktable::CteWorkTable, provider_as_source};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
-use datafusion::logical_expr::{
-    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
-};
-use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -216,12 +214,7 @@ impl Names<'_> {
     }
 
     /// Logical form of an expression over `schema`.
-    pub(crate) fn expression(
-        &self,
-        expr: ast::Expr,
-        schema: &DFSchema,
-        params: &[Option<FieldRef>],
-    ) -> Result<Expr> {
+    pub(crate) fn expression(&self, expr: ast::Expr, schema: &DFSchema, params: &[Option<FieldRef>]) -> Result<Expr> {
         let planner = SqlToRel::new_with_options(self, Self::parser_options());
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
         planner.sql_to_expr(expr, schema, &mut context)

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext as PlanningContext;
 use datafusion::logical_expr::{BinaryExpr, ColumnarValue, Expr, Operator};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext as PlanningContext;
 use resurgam_engine::{ColumnType, Datum, DatumRef, KeyRange, Table};
 
 use crate::bridge::{self, KeyValue};
@@ -36,8 +36,14 @@ pub(crate) struct Probe {
 pub(crate) enum ProbeKind {
     /// Equal to one of these.
     In(Vec<Expr>),
-    Above { value: Expr, inclusive: bool },
-    Below { value: Expr, inclusive: bool },
+    Above {
+        value: Expr,
+        inclusive: bool,
+    },
+    Below {
+        value: Expr,
+        inclusive: bool,
+    },
 }
 
 /// The probes that a conjunct gives; BETWEEN gives two.
@@ -171,8 +177,7 @@ pub(crate) fn is_constant(expr: &Expr) -> bool {
                 | Expr::AggregateFunction(_)
                 | Expr::WindowFunction(_) => true,
                 Expr::ScalarFunction(f) => {
-                    f.name() != "$"
-                        && f.func.signature().volatility == datafusion::logical_expr::Volatility::Volatile
+                    f.name() != "$" && f.func.signature().volatility == datafusion::logical_expr::Volatility::Volatile
                 }
                 _ => false,
             })
@@ -181,6 +186,23 @@ pub(crate) fn is_constant(expr: &Expr) -> bool {
 }
 
 use datafusion::common::tree_node::TreeNode;
+
+/// Whether `expr` can be computed from one row alone.
+pub(crate) fn is_row_wise(expr: &Expr) -> bool {
+    !expr
+        .exists(|e| {
+            Ok(matches!(
+                e,
+                Expr::OuterReferenceColumn(..)
+                    | Expr::ScalarSubquery(_)
+                    | Expr::Exists(_)
+                    | Expr::InSubquery(_)
+                    | Expr::AggregateFunction(_)
+                    | Expr::WindowFunction(_)
+            ))
+        })
+        .unwrap_or(true)
+}
 
 /// Which tree is read and what bounds it.
 #[derive(Clone, Debug, Default)]

@@ -178,10 +178,7 @@ impl ExecutionPlan for ScanExec {
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         Some(Arc::new(Self { limit, ..self.clone() }))
     }
-    fn try_pushdown_sort(
-        &self,
-        order: &[PhysicalSortExpr],
-    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+    fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
         let reversed = Self::ordering(&self.table, &self.columns, &self.schema, &self.access, !self.backward);
         let matches = !order.is_empty()
             && order.len() <= reversed.len()
@@ -212,9 +209,11 @@ impl ExecutionPlan for ScanExec {
             want: FIRST_ROWS,
             left: self.limit.unwrap_or(usize::MAX),
         };
-        let stream = futures::stream::try_unfold(reader, |mut reader| async move {
-            Ok(reader.next()?.map(|batch| (batch, reader)))
-        });
+        let stream =
+            futures::stream::try_unfold(
+                reader,
+                |mut reader| async move { Ok(reader.next()?.map(|batch| (batch, reader))) },
+            );
         Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream.boxed()))))
     }
 }

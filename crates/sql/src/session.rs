@@ -177,8 +177,8 @@ impl Session {
         if let Some(state) = &self.state {
             return Ok(Arc::clone(state));
         }
-        let state = planner::session_state(&self.db.runtime, &self.cx)
-            .map_err(|error| errors::from_datafusion(error, ""))?;
+        let state =
+            planner::session_state(&self.db.runtime, &self.cx).map_err(|error| errors::from_datafusion(error, ""))?;
         let state = Arc::new(state);
         self.state = Some(Arc::clone(&state));
         Ok(state)
@@ -190,13 +190,11 @@ impl Session {
     #[inline]
     pub(crate) fn transaction(&mut self) -> &mut Open {
         if self.open.is_none() {
-            let (isolation, read_only) = {
+            let (repeatable, read_only) = {
                 let variables = self.shared.variables.lock();
-                (
-                    isolation_of(&variables.get("default_transaction_isolation").unwrap_or_default()),
-                    variables.get("default_transaction_read_only").as_deref() == Some("on"),
-                )
+                (variables.repeatable_read, variables.read_only)
             };
+            let isolation = if repeatable { Isolation::RepeatableRead } else { Isolation::ReadCommitted };
             self.begin(isolation, read_only, false);
         }
         match &mut self.open {
@@ -290,6 +288,11 @@ impl Session {
         self.plan(statement, text, declared, true)
     }
 
+    /// Settings changed: plans that were made with them go.
+    pub(crate) fn forget_local(&mut self) {
+        self.local.clear();
+    }
+
     fn own_catalog(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.txn.has_catalog_changes())
     }
@@ -321,7 +324,13 @@ impl Session {
         }
         let planned = matches!(
             statement,
-            Some(Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) | Statement::Explain { .. })
+            Some(
+                Statement::Query(_)
+                    | Statement::Insert(_)
+                    | Statement::Update(_)
+                    | Statement::Delete(_)
+                    | Statement::Explain { .. }
+            )
         );
         if !planned {
             let mut prepared = Prepared {
@@ -377,11 +386,8 @@ impl Session {
     pub fn split(&mut self, sql: &str) -> Result<Vec<SimpleStatement>, SqlError> {
         let lifted = lexer::lift(sql).filter(|lifted| !lifted.literals.is_empty());
         if let Some(lifted) = lifted {
-            if !self.own_catalog() {
-                let version = self.db.engine.catalog_version();
-                if let Some(prepared) = self.db.statements.get(&lifted.text, &lifted.oids, version) {
-                    return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: lifted.literals })]);
-                }
+            if let Some(prepared) = self.kept(&lifted.text, &lifted.oids) {
+                return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: lifted.literals })]);
             }
             if let Some(prepared) = self.kept(sql, &[]) {
                 return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: vec![] })]);
@@ -425,9 +431,7 @@ impl Session {
         let (prepared, literals) = match simple.0 {
             Simple::Ready { prepared, literals } => (prepared, literals),
             Simple::Lifted { text, oids, literals, original } => match self.prepare_text(&text, &oids) {
-                Ok(prepared) if prepared.shareable && prepared.param_oids.len() == literals.len() => {
-                    (prepared, literals)
-                }
+                Ok(prepared) if prepared.param_oids.len() == literals.len() => (prepared, literals),
                 _ => {
                     // Any failure is told in terms of the text that the user wrote.
                     let statement = statement::parse(&original)?;
@@ -439,7 +443,11 @@ impl Session {
                 }
             },
             Simple::Text(text) => (self.prepare_text(&text, &[])?, vec![]),
-            Simple::Parsed { statement, text } => (self.plan(Some(*statement), &text, &[], false)?, vec![]),
+            Simple::Parsed { statement, text } => {
+                // Planned this moment, and its text is that of the whole string.
+                let prepared = self.plan(Some(*statement), &text, &[], false)?;
+                return self.run(&prepared, vec![], &[], 0, None, last).await;
+            }
         };
         let prepared = self.current_lifted(prepared, &literals)?;
         let zone = self.zone_if_needed(&prepared);
@@ -572,11 +580,7 @@ impl Session {
         if param_formats.len() > 1 && param_formats.len() != params.len() {
             return Err(SqlError::new(
                 "08P01",
-                format!(
-                    "bind message has {} parameter formats but {} parameters",
-                    param_formats.len(),
-                    params.len()
-                ),
+                format!("bind message has {} parameter formats but {} parameters", param_formats.len(), params.len()),
             ));
         }
         let zone = self.zone_if_needed(&prepared);
@@ -593,9 +597,7 @@ impl Session {
     }
 
     fn portal(&mut self, name: &str) -> Result<&mut Portal, SqlError> {
-        self.portals
-            .get_mut(name)
-            .ok_or_else(|| SqlError::new("34000", format!("portal \"{name}\" does not exist")))
+        self.portals.get_mut(name).ok_or_else(|| SqlError::new("34000", format!("portal \"{name}\" does not exist")))
     }
 
     /// Describe of a portal: result columns and the formats that Bind asked for.
@@ -702,11 +704,16 @@ impl Session {
             Kind::Query(query) => {
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
                 if let Some(fast) = &query.fast
-                    && let Some(chunk) = self.fast_select(fast, &values, formats, &query.schema)?
+                    && let Some(chunk) = self.fast_select(fast, &values, formats)?
                 {
                     self.statement_done(autocommit).await?;
                     let rows = chunk.len() as u64;
-                    return Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Count("SELECT", rows) });
+                    return Ok(Execution::Rows {
+                        fields,
+                        first: Some(chunk),
+                        rows: None,
+                        tag: Tag::Count("SELECT", rows),
+                    });
                 }
                 let state = self.state()?;
                 let deadline = self.deadline();
@@ -741,7 +748,10 @@ impl Session {
             }
             Kind::Utility(statement) => {
                 let execution = self.utility(statement, &prepared.text, formats, autocommit).await?;
-                if !matches!(execution, Execution::CopyIn(_) | Execution::CopyOut(_) | Execution::Rows { rows: Some(_), .. }) {
+                if !matches!(
+                    execution,
+                    Execution::CopyIn(_) | Execution::CopyOut(_) | Execution::Rows { rows: Some(_), .. }
+                ) {
                     self.statement_done(autocommit).await?;
                 }
                 Ok(execution)
@@ -767,14 +777,8 @@ impl Session {
             self.statement_done(autocommit).await?;
             return Ok(Execution::Rows { fields, first: Some(first), rows: None, tag: Tag::Count("SELECT", count) });
         }
-        let rows = RowStream {
-            active: Some(active),
-            portal,
-            left: limit - first.len(),
-            count,
-            suspended: false,
-            autocommit,
-        };
+        let rows =
+            RowStream { active: Some(active), portal, left: limit - first.len(), count, suspended: false, autocommit };
         Ok(Execution::Rows { fields, first: Some(first), rows: Some(rows), tag: Tag::Count("SELECT", count) })
     }
 
@@ -862,10 +866,6 @@ pub(crate) fn write_tag(op: Op, rows: u64) -> Tag {
 
 pub(crate) fn aborted() -> SqlError {
     SqlError::new("25P02", "current transaction is aborted, commands ignored until end of transaction block")
-}
-
-pub(crate) fn isolation_of(name: &str) -> Isolation {
-    if name == "repeatable read" { Isolation::RepeatableRead } else { Isolation::ReadCommitted }
 }
 
 /// One-column rows of text.

@@ -90,14 +90,32 @@ static DEFINITIONS: &[Definition] = &[
     def("bytea_output", "hex", Kind::Enum(&["hex"]), false, "Output format of bytea."),
     def("check_function_bodies", "on", Kind::Bool, false, "Accepted for compatibility."),
     def("client_encoding", "UTF8", Kind::Text, true, "Encoding of the client; UTF8 is the one supported."),
-    def("client_min_messages", "notice", Kind::Enum(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]), false, "Least severity of messages sent to the client."),
+    def(
+        "client_min_messages",
+        "notice",
+        Kind::Enum(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]),
+        false,
+        "Least severity of messages sent to the client.",
+    ),
     def("DateStyle", "ISO, MDY", Kind::Text, true, "Display format of dates; ISO is the one supported."),
     def("default_table_access_method", "heap", Kind::Text, false, "Accepted for compatibility."),
     def("default_tablespace", "", Kind::Text, false, "Accepted for compatibility."),
     def("default_transaction_deferrable", "off", Kind::Bool, false, "Accepted for compatibility."),
-    def("default_transaction_isolation", "read committed", Kind::Enum(ISOLATION), false, "Isolation of new transactions."),
+    def(
+        "default_transaction_isolation",
+        "read committed",
+        Kind::Enum(ISOLATION),
+        false,
+        "Isolation of new transactions.",
+    ),
     def("default_transaction_read_only", "off", Kind::Bool, true, "Whether new transactions are read-only."),
-    def("extra_float_digits", "1", Kind::Integer, false, "Digits of floating-point output; shortest exact is the one supported."),
+    def(
+        "extra_float_digits",
+        "1",
+        Kind::Integer,
+        false,
+        "Digits of floating-point output; shortest exact is the one supported.",
+    ),
     def("idle_in_transaction_session_timeout", "0", Kind::Duration, false, "Longest idle time within a transaction."),
     def("idle_session_timeout", "0", Kind::Duration, false, "Accepted for compatibility."),
     def("in_hot_standby", "off", Kind::Fixed, true, "Whether the server is a standby."),
@@ -118,14 +136,26 @@ static DEFINITIONS: &[Definition] = &[
     def("row_security", "on", Kind::Bool, false, "Accepted for compatibility."),
     def("search_path", "\"$user\", public", Kind::Text, false, "Schemas in which names are looked up."),
     def("server_encoding", "UTF8", Kind::Fixed, true, "Encoding of the database."),
-    def("server_version", concat!("15.0 (Resurgam ", env!("CARGO_PKG_VERSION"), ")"), Kind::Fixed, true, "Version of PostgreSQL whose dialect is spoken."),
+    def(
+        "server_version",
+        concat!("15.0 (Resurgam ", env!("CARGO_PKG_VERSION"), ")"),
+        Kind::Fixed,
+        true,
+        "Version of PostgreSQL whose dialect is spoken.",
+    ),
     def("server_version_num", "150000", Kind::Fixed, false, "The same as a number."),
     def("session_authorization", "postgres", Kind::Fixed, true, "The user who logged in."),
     def("session_replication_role", "origin", Kind::Text, false, "Accepted for compatibility."),
     def("standard_conforming_strings", "on", Kind::Enum(&["on"]), true, "Backslashes in plain strings are ordinary."),
     def("statement_timeout", "0", Kind::Duration, false, "Longest time of a statement."),
     def("synchronize_seqscans", "on", Kind::Bool, false, "Accepted for compatibility."),
-    def("synchronous_commit", "on", Kind::Enum(&["on", "off", "local", "remote_write", "remote_apply"]), false, "Whether a commit waits until it is durable."),
+    def(
+        "synchronous_commit",
+        "on",
+        Kind::Enum(&["on", "off", "local", "remote_write", "remote_apply"]),
+        false,
+        "Whether a commit waits until it is durable.",
+    ),
     def("temp_buffers", "8MB", Kind::Text, false, "Accepted for compatibility."),
     def("TimeZone", "UTC", Kind::Text, true, "Time zone in which timestamps are shown."),
     def("transaction_deferrable", "off", Kind::Bool, false, "Accepted for compatibility."),
@@ -164,6 +194,8 @@ pub(crate) struct Variables {
     pub(crate) idle_timeout: Duration,
     pub(crate) lock_timeout: Duration,
     pub(crate) synchronous: bool,
+    pub(crate) repeatable_read: bool,
+    pub(crate) read_only: bool,
     pub(crate) zone: Zone,
 }
 
@@ -188,6 +220,8 @@ impl Variables {
             (duration("statement_timeout"), duration("idle_in_transaction_session_timeout"), duration("lock_timeout"));
         self.synchronous = self.get("synchronous_commit").as_deref() != Some("off");
         self.zone = self.get("timezone").and_then(|zone| Zone::parse(&zone)).unwrap_or_default();
+        self.repeatable_read = self.get("default_transaction_isolation").as_deref() == Some("repeatable read");
+        self.read_only = self.get("default_transaction_read_only").as_deref() == Some("on");
         (self.statement_timeout, self.idle_timeout, self.lock_timeout) = (statement, idle, lock);
     }
 

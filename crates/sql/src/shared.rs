@@ -1,8 +1,8 @@
 //! The part of a session that functions, catalog tables and other sessions see.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;

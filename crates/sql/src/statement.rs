@@ -43,7 +43,11 @@ pub(crate) enum Kind {
     Empty,
     Query(Box<Query>),
     Write(Box<WritePlan>),
-    Explain { analyze: bool, verbose: bool, inner: Arc<Prepared> },
+    Explain {
+        analyze: bool,
+        verbose: bool,
+        inner: Arc<Prepared>,
+    },
     /// Run from its syntax.
     Utility(Box<Statement>),
 }
@@ -245,7 +249,8 @@ pub(crate) fn prepare(
             let mut analyze = analyze;
             let mut verbose = verbose;
             for option in options.into_iter().flatten() {
-                let on = !matches!(option.arg.as_ref().map(ToString::to_string).as_deref(), Some("off" | "false" | "0"));
+                let on =
+                    !matches!(option.arg.as_ref().map(ToString::to_string).as_deref(), Some("off" | "false" | "0"));
                 match option.name.value.to_ascii_lowercase().as_str() {
                     "analyze" => analyze = on,
                     "verbose" => verbose = on,

@@ -11,10 +11,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::Isolation;
 
-use crate::planner::{Names, task_context};
 use crate::context::StatementContext;
 use crate::pg::errors;
-use crate::session::{Named, Session, isolation_of, text_rows};
+use crate::planner::{Names, task_context};
+use crate::session::{Named, Session, text_rows};
 use crate::settings::Variables;
 use crate::statement::{Kind, Prepared, text_field};
 use crate::wire::{Execution, Field, Format, SqlError, Tag};
@@ -191,7 +191,8 @@ impl Session {
                 Box::pin(self.run(&prepared, values, formats, 0, None, autocommit)).await
             }
             Statement::Deallocate { name, .. } => {
-                let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() };
+                let name =
+                    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() };
                 if name == "all" {
                     self.statements.clear();
                     return command("DEALLOCATE ALL");
@@ -219,10 +220,9 @@ impl Session {
         }
         let (mut isolation, mut read_only) = {
             let variables = self.shared.variables.lock();
-            (
-                isolation_of(&variables.get("default_transaction_isolation").unwrap_or_default()),
-                variables.get("default_transaction_read_only").as_deref() == Some("on"),
-            )
+            let isolation =
+                if variables.repeatable_read { Isolation::RepeatableRead } else { Isolation::ReadCommitted };
+            (isolation, variables.read_only)
         };
         apply_modes(modes, &mut isolation, &mut read_only)?;
         match &mut self.open {
@@ -276,7 +276,11 @@ impl Session {
                 let name = variable.to_string().replace('"', "");
                 let local = matches!(scope, Some(ContextModifier::Local));
                 let value = match values.as_slice() {
-                    [Expr::Identifier(ident)] if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => None,
+                    [Expr::Identifier(ident)]
+                        if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") =>
+                    {
+                        None
+                    }
                     values => Some(values.iter().map(setting_text).collect::<Result<Vec<_>, _>>()?.join(", ")),
                 };
                 self.set_variable(&name, value.as_deref(), local, in_block)
@@ -312,8 +316,11 @@ impl Session {
                 for mode in modes {
                     match mode {
                         TransactionMode::IsolationLevel(_) => {
-                            let name =
-                                if isolation == Isolation::RepeatableRead { "repeatable read" } else { "read committed" };
+                            let name = if isolation == Isolation::RepeatableRead {
+                                "repeatable read"
+                            } else {
+                                "read committed"
+                            };
                             variables.set("default_transaction_isolation", Some(name), false, in_block)?;
                         }
                         TransactionMode::AccessMode(_) => {
@@ -365,6 +372,7 @@ impl Session {
             }
             _ => {
                 self.shared.variables.lock().set(name, value, local, in_block)?;
+                self.forget_local();
             }
         }
         command("SET")
@@ -402,9 +410,7 @@ impl Session {
         }
         let declared: Vec<u32> = data_types
             .iter()
-            .map(|ty| {
-                crate::pg::types::arrow_field_from_sql(ty).map(|field| crate::pg::types::field_oid(&field))
-            })
+            .map(|ty| crate::pg::types::arrow_field_from_sql(ty).map(|field| crate::pg::types::field_oid(&field)))
             .collect::<Result<_, _>>()?;
         let text = statement.to_string();
         let prepared = self.prepare_text(&text, &declared)?;
@@ -457,10 +463,9 @@ impl Session {
         let failed = |error| errors::from_datafusion(error, &inner.text);
         let (plan, head) = match &inner.kind {
             Kind::Query(query) => (&query.plan, None),
-            Kind::Write(write) => (
-                &write.source,
-                Some(format!("{} on {}", format!("{:?}", write.op), write.table.name)),
-            ),
+            Kind::Write(write) => {
+                (&write.source, Some(format!("{} on {}", format!("{:?}", write.op), write.table.name)))
+            }
             _ => return Err(SqlError::internal("EXPLAIN of nothing")),
         };
         let mut lines: Vec<String> = head.iter().cloned().collect();
@@ -531,9 +536,8 @@ fn apply_modes(modes: &[TransactionMode], isolation: &mut Isolation, read_only: 
                         Isolation::RepeatableRead
                     }
                     TransactionIsolationLevel::Serializable => {
-                        return Err(SqlError::unsupported("isolation level SERIALIZABLE is not supported").with_hint(
-                            "REPEATABLE READ gives a consistent snapshot for the whole transaction.",
-                        ));
+                        return Err(SqlError::unsupported("isolation level SERIALIZABLE is not supported")
+                            .with_hint("REPEATABLE READ gives a consistent snapshot for the whole transaction."));
                     }
                 };
             }
@@ -554,4 +558,3 @@ fn setting_text(expr: &Expr) -> Result<String, SqlError> {
         other => other.to_string(),
     })
 }
-

@@ -23,7 +23,9 @@ use datafusion::sql::sqlparser::ast::{
     Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, VisitMut, VisitorMut,
 };
 use futures::StreamExt;
-use resurgam_engine::{Attempt, Change, DatumRef, ErrorKind, ReadView, RowBuf, Seen, StatementKind, Table, Transaction};
+use resurgam_engine::{
+    Attempt, Change, DatumRef, ErrorKind, ReadView, RowBuf, Seen, StatementKind, Table, Transaction,
+};
 
 use crate::bridge;
 use crate::context::{StatementContext, StopFlag, TargetRow};
@@ -167,7 +169,7 @@ pub(crate) fn plan(
         Statement::Delete(delete) => plan_delete(names, delete, params, text),
         _ => Err(SqlError::internal("not a write")),
     }?;
-    plan.fast = FastWrite::new(&plan);
+    plan.fast = FastWrite::new(names.state, &plan);
     Ok(plan)
 }
 
@@ -181,7 +183,8 @@ fn plan_insert(
     let TableObject::TableName(name) = &insert.table else {
         return Err(SqlError::unsupported("INSERT into this kind of target is not supported"));
     };
-    if insert.overwrite || insert.replace_into || insert.or.is_some() || insert.ignore || !insert.assignments.is_empty() {
+    if insert.overwrite || insert.replace_into || insert.or.is_some() || insert.ignore || !insert.assignments.is_empty()
+    {
         return Err(SqlError::syntax("this form of INSERT is not supported"));
     }
     let table = find_table(names.txn, name)?;
@@ -191,10 +194,14 @@ fn plan_insert(
     } else {
         let mut out: Vec<usize> = Vec::with_capacity(insert.columns.len());
         for name in &insert.columns {
-            let ident = name.0.last().and_then(|part| part.as_ident()).ok_or_else(|| SqlError::syntax("bad column name"))?;
+            let ident =
+                name.0.last().and_then(|part| part.as_ident()).ok_or_else(|| SqlError::syntax("bad column name"))?;
             let column = find_column(&table, ident)?;
             if out.contains(&column) {
-                return Err(SqlError::new("42701", format!("column \"{}\" specified more than once", ident_text(ident))));
+                return Err(SqlError::new(
+                    "42701",
+                    format!("column \"{}\" specified more than once", ident_text(ident)),
+                ));
             }
             out.push(column);
         }
@@ -236,9 +243,7 @@ fn plan_insert(
     } else {
         naming::name_columns(&mut source);
     }
-    let logical = params
-        .resolve(|known| names.query((*source).clone(), known, None))
-        .map_err(failed)?;
+    let logical = params.resolve(|known| names.query((*source).clone(), known, None)).map_err(failed)?;
     let produced = if defaults_only { 0 } else { logical.schema().fields().len() };
     if produced > columns.len() {
         return Err(SqlError::syntax("INSERT has more expressions than target columns"));
@@ -474,12 +479,8 @@ fn plan_returning(
     for item in &mut items {
         requalify(item, table, alias);
     }
-    let mut query = template(&format!(
-        "SELECT 1 FROM {}.{} AS {}",
-        quoted(&table.schema),
-        quoted(&table.name),
-        quoted(alias)
-    ))?;
+    let mut query =
+        template(&format!("SELECT 1 FROM {}.{} AS {}", quoted(&table.schema), quoted(&table.name), quoted(alias)))?;
     select_of(&mut query)?.projection = items;
     let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
     let LogicalPlan::Projection(projection) = &logical else {
@@ -495,9 +496,7 @@ fn plan_returning(
     for expr in &projection.expr {
         let expr = coerce(names.state, expr.clone(), input).map_err(failed)?;
         let expr = bind_expr_to_cell(expr, &cell, &data_types).map_err(failed)?;
-        exprs.push(
-            create_physical_expr(&expr, input, &ExecutionProps::new(), &Default::default()).map_err(failed)?,
-        );
+        exprs.push(create_physical_expr(&expr, input, &ExecutionProps::new(), &Default::default()).map_err(failed)?);
     }
     Ok(Some(Returning {
         fields: crate::statement::result_fields(&logical),
@@ -509,7 +508,7 @@ fn plan_returning(
 }
 
 /// Type coercion and simplification of one expression.
-fn coerce(state: &SessionState, expr: Expr, schema: &DFSchema) -> datafusion::common::Result<Expr> {
+pub(crate) fn coerce(state: &SessionState, expr: Expr, schema: &DFSchema) -> datafusion::common::Result<Expr> {
     use datafusion::logical_expr::simplify::SimplifyContext;
     use datafusion::optimizer::simplify_expressions::ExprSimplifier;
     let context = SimplifyContext::builder()
@@ -584,7 +583,8 @@ fn plan_conflict(
                 ));
             }
             let schema = table_schema(table);
-            let existing = DFSchema::try_from_qualified_schema(alias.unwrap_or(&table.name), &schema).map_err(failed)?;
+            let existing =
+                DFSchema::try_from_qualified_schema(alias.unwrap_or(&table.name), &schema).map_err(failed)?;
             let proposed =
                 DFSchema::try_from_qualified_schema(TableReference::bare("excluded"), &schema).map_err(failed)?;
             let joined = existing.join(&proposed).map_err(failed)?;
@@ -600,8 +600,7 @@ fn plan_conflict(
                     .and_then(|part| part.as_ident())
                     .ok_or_else(|| SqlError::syntax("bad column name"))?;
                 let column = find_column(table, ident)?;
-                let value =
-                    if is_default(&assignment.value) { default_of(table, column)? } else { assignment.value };
+                let value = if is_default(&assignment.value) { default_of(table, column)? } else { assignment.value };
                 params.hint(&value, schema.field(column));
                 assignments.push((column, value));
             }
@@ -842,9 +841,11 @@ impl WriteRun<'_> {
         loop {
             match self.txn.insert(&self.plan.table, datums)? {
                 Attempt::Done(()) => return Ok(()),
-                Attempt::Wait(wait) => self.waiting.wait(wait).await.map_err(|error| {
-                    resurgam_base::Error::new(ErrorKind::Cancelled, error.message)
-                })?,
+                Attempt::Wait(wait) => self
+                    .waiting
+                    .wait(wait)
+                    .await
+                    .map_err(|error| resurgam_base::Error::new(ErrorKind::Cancelled, error.message))?,
             }
         }
     }

@@ -117,7 +117,11 @@ async fn run(path: &Path) -> Vec<String> {
                     expected.sort();
                 }
                 if rows != expected {
-                    complain(format!("expected\n        {}\n    got\n        {}", expected.join("\n        "), rows.join("\n        ")));
+                    complain(format!(
+                        "expected\n        {}\n    got\n        {}",
+                        expected.join("\n        "),
+                        rows.join("\n        ")
+                    ));
                 }
             }
             ("query", _, Err(error)) => complain(error.to_string()),

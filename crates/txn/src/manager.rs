@@ -251,7 +251,12 @@ impl TxManager {
 
     /// Makes `waiter` wait for the end of the transaction `holder` (any id of it).
     pub fn wait_for(&self, waiter: TxId, holder: TxId) -> Result<LockWait> {
-        self.waits.wait_for(waiter, holder, || matches!(self.status(holder), Status::Active(_)))
+        // Whoever ends wakes those that wait for its top-level id.
+        let top = match self.status(holder) {
+            Status::Active(top) => top,
+            _ => holder,
+        };
+        self.waits.wait_for(waiter, top, || matches!(self.status(holder), Status::Active(_)))
     }
 
     pub fn stats(&self) -> TxStats {
@@ -301,6 +306,18 @@ mod tests {
         assert_eq!(txs.status(sub), txs.status(sub2));
         txs.abort(&other, Lsn(7), 0);
         assert_eq!(txs.status(other.id), Status::Aborted);
+    }
+
+    #[test]
+    fn a_wait_for_a_sub_transaction_ends_with_its_top() -> Result<()> {
+        let txs = TxManager::new(TxId(1));
+        let (holder, waiter) = (txs.begin(), txs.begin());
+        let sub = txs.begin_sub(&holder);
+        let wait = txs.wait_for(waiter.id, sub)?;
+        assert_eq!(wait.holder(), holder.id);
+        txs.commit(&holder, false, || Ok(Lsn(1)))?;
+        assert!(wait.wait_timeout(std::time::Duration::from_secs(5)), "woken");
+        Ok(())
     }
 
     #[test]

@@ -87,13 +87,7 @@ impl Snapshots {
     /// Every commit at or before this is seen by all snapshots, present and future.
     pub fn horizon(&self) -> CommitTs {
         let newest = self.visible.load(Ordering::SeqCst);
-        let oldest = self
-            .slots
-            .read()
-            .iter()
-            .map(|s| s.ts.load(Ordering::SeqCst))
-            .filter(|ts| *ts != 0)
-            .min();
+        let oldest = self.slots.read().iter().map(|s| s.ts.load(Ordering::SeqCst)).filter(|ts| *ts != 0).min();
         CommitTs(oldest.map_or(newest, |ts| newest.min(ts - 1)))
     }
 

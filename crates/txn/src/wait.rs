@@ -70,7 +70,12 @@ impl WaitGraph {
     ///
     /// # Errors
     /// [`ErrorKind::DeadlockDetected`] when `holder` waits, directly or not, for `waiter`.
-    pub fn wait_for(self: &Arc<Self>, waiter: TxId, holder: TxId, still_active: impl FnOnce() -> bool) -> Result<LockWait> {
+    pub fn wait_for(
+        self: &Arc<Self>,
+        waiter: TxId,
+        holder: TxId,
+        still_active: impl FnOnce() -> bool,
+    ) -> Result<LockWait> {
         let cell = Arc::new(Cell::default());
         let mut graph = self.graph.lock();
         self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -87,7 +92,10 @@ impl WaitGraph {
                 self.deadlocks.fetch_add(1, Ordering::Relaxed);
                 let cycle: Vec<String> = path.iter().map(|t| t.to_string()).collect();
                 return Err(Error::new(ErrorKind::DeadlockDetected, "deadlock detected")
-                    .with_detail(format!("Transaction {waiter} would wait for transactions {}, which wait for it.", cycle.join(", ")))
+                    .with_detail(format!(
+                        "Transaction {waiter} would wait for transactions {}, which wait for it.",
+                        cycle.join(", ")
+                    ))
                     .with_hint("Retry the transaction."));
             }
             match graph.edges.get(&at) {

@@ -111,7 +111,14 @@ impl Cleaner {
         Ok(report)
     }
 
-    fn visit_all(&self, pool: &BufferPool, txs: &TxManager, tree_of: &dyn Fn(ObjectId) -> Option<Tree>, stop: &dyn Fn() -> bool, report: &mut SweepReport) -> Result<bool> {
+    fn visit_all(
+        &self,
+        pool: &BufferPool,
+        txs: &TxManager,
+        tree_of: &dyn Fn(ObjectId) -> Option<Tree>,
+        stop: &dyn Fn() -> bool,
+        report: &mut SweepReport,
+    ) -> Result<bool> {
         let wanted = space::PFS_HAS_VERSIONS | space::PFS_POTENTIALLY_UNUSED;
         for map in pool.space().map_pages() {
             for (page, owner, byte) in pool.space().flagged(pool, map, wanted)? {
@@ -137,7 +144,15 @@ impl Cleaner {
         }
     }
 
-    fn visit(&self, pool: &BufferPool, txs: &TxManager, id: PageId, owner: ObjectId, tree_of: &dyn Fn(ObjectId) -> Option<Tree>, report: &mut SweepReport) -> Result<()> {
+    fn visit(
+        &self,
+        pool: &BufferPool,
+        txs: &TxManager,
+        id: PageId,
+        owner: ObjectId,
+        tree_of: &dyn Fn(ObjectId) -> Option<Tree>,
+        report: &mut SweepReport,
+    ) -> Result<()> {
         loop {
             let page = pool.write(id, Access::Scan)?;
             if !page.is(PageType::Leaf) || page.object() != owner || !page.has_versions() {
@@ -154,13 +169,15 @@ impl Cleaner {
                 tree.make_room(pool, &key, len)?;
                 continue;
             }
-            if done.used_left < MERGE_BELOW_BYTES && done.reverted + done.removed > 0
-                && let Some(tree) = tree_of(owner) {
-                    let outcome = tree.merge_leaf(pool, &lower, |receiver| pool.space().watch_page(receiver, owner))?;
-                    if outcome == resurgam_btree::MergeOutcome::Merged {
-                        report.merged += 1;
-                    }
+            if done.used_left < MERGE_BELOW_BYTES
+                && done.reverted + done.removed > 0
+                && let Some(tree) = tree_of(owner)
+            {
+                let outcome = tree.merge_leaf(pool, &lower, |receiver| pool.space().watch_page(receiver, owner))?;
+                if outcome == resurgam_btree::MergeOutcome::Merged {
+                    report.merged += 1;
                 }
+            }
             return Ok(());
         }
     }
@@ -216,5 +233,8 @@ pub fn decode_forget(body: &[u8]) -> Result<Vec<TxId>> {
     if rest.len() != u32::from_le_bytes(*count) as usize * 8 {
         return Err(bad());
     }
-    Ok(rest.chunks_exact(8).map(|c| TxId(u64::from_le_bytes([c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]]))).collect())
+    Ok(rest
+        .chunks_exact(8)
+        .map(|c| TxId(u64::from_le_bytes([c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]])))
+        .collect())
 }

@@ -17,7 +17,10 @@ pub const OVERFLOW_OBJECT: ObjectId = ObjectId(3);
 /// Writes a value; the returned reference goes into the row.
 pub fn write_external(pool: &BufferPool, writer: TxId, value: &[u8], is_text: bool) -> Result<ExternalRef> {
     if value.len() > VALUE_BYTES_MAX {
-        return Err(Error::new(resurgam_base::ErrorKind::LimitExceeded, format!("a value of {} bytes is longer than {VALUE_BYTES_MAX}", value.len())));
+        return Err(Error::new(
+            resurgam_base::ErrorKind::LimitExceeded,
+            format!("a value of {} bytes is longer than {VALUE_BYTES_MAX}", value.len()),
+        ));
     }
     let mut next = PageId::NONE;
     for chunk in value.chunks(overflow::CHUNK_MAX).rev() {

@@ -63,7 +63,13 @@ pub fn clean_leaf(pool: &BufferPool, txs: &TxManager, page: WriteGuard<'_>) -> R
                     Some(v) if for_all(v.xid) => Change::Replace(LeafBuilder::plain(record.key, &v.value).encode()?),
                     Some(v) => {
                         report.remaining += 1;
-                        let builder = LeafBuilder { ghost: v.ghost, xid: v.xid, key: record.key, value: &v.value, earlier: v.earlier.borrow() };
+                        let builder = LeafBuilder {
+                            ghost: v.ghost,
+                            xid: v.xid,
+                            key: record.key,
+                            value: &v.value,
+                            earlier: v.earlier.borrow(),
+                        };
                         Change::Replace(builder.encode()?)
                     }
                 }
@@ -74,7 +80,16 @@ pub fn clean_leaf(pool: &BufferPool, txs: &TxManager, page: WriteGuard<'_>) -> R
                     Change::Remove
                 } else {
                     report.stripped += 1;
-                    Change::Replace(LeafBuilder { ghost: false, xid: TxId::NONE, key: record.key, value: record.value, earlier: Earlier::None }.encode()?)
+                    Change::Replace(
+                        LeafBuilder {
+                            ghost: false,
+                            xid: TxId::NONE,
+                            key: record.key,
+                            value: record.value,
+                            earlier: Earlier::None,
+                        }
+                        .encode()?,
+                    )
                 }
             }
             _ => {

@@ -89,7 +89,10 @@ fn step(record: &LeafRecord<'_>, view: &View<'_>, out: &mut Vec<u8>) -> Result<S
 pub(crate) fn fetch(pool: &BufferPool, pointer: VersionPtr) -> Result<Vec<u8>> {
     let page = pool.read(pointer.page, Access::Point)?;
     if !page.is(resurgam_page::PageType::Version) {
-        return Err(Error::corrupt(format!("a row version is said to be on page {}, which is no version page", pointer.page)));
+        return Err(Error::corrupt(format!(
+            "a row version is said to be on page {}, which is no version page",
+            pointer.page
+        )));
     }
     Ok(page.record(pointer.slot)?.to_vec())
 }
@@ -143,7 +146,11 @@ fn owned(record: &LeafRecord<'_>) -> Version {
 
 /// Walks down from `record` past aborted versions. `None`: everything is aborted, the
 /// row was never there.
-pub(crate) fn newest_not_aborted(pool: &BufferPool, txs: &TxManager, record: &LeafRecord<'_>) -> Result<Option<Version>> {
+pub(crate) fn newest_not_aborted(
+    pool: &BufferPool,
+    txs: &TxManager,
+    record: &LeafRecord<'_>,
+) -> Result<Option<Version>> {
     let aborted = |xid: TxId| xid.is_some() && txs.status(xid) == Status::Aborted;
     if !aborted(record.xid) {
         return Ok(Some(owned(record)));

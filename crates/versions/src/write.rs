@@ -14,8 +14,8 @@
 //! new version needs it.
 
 use resurgam_base::{Error, Lsn, PageId, Result, SlotId, TxId, limits::RECORD_BYTES_MAX};
-use resurgam_buffer::{BufferPool, Mtr, WriteGuard};
 use resurgam_btree::Tree;
+use resurgam_buffer::{BufferPool, Mtr, WriteGuard};
 use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, buf, diff, leaf, op, space};
 use resurgam_txn::{ActiveTx, Status};
 
@@ -113,7 +113,14 @@ impl RowWriter<'_> {
         })
     }
 
-    fn apply(&self, tree: Tree, key: &[u8], action: Action<'_>, seen: Seen, hint: &mut Option<PageId>) -> Result<Outcome> {
+    fn apply(
+        &self,
+        tree: Tree,
+        key: &[u8],
+        action: Action<'_>,
+        seen: Seen,
+        hint: &mut Option<PageId>,
+    ) -> Result<Outcome> {
         loop {
             let page = tree.write_leaf_hinted(self.pool, key, *hint)?;
             *hint = Some(page.id());
@@ -140,7 +147,15 @@ impl RowWriter<'_> {
     }
 
     /// The key has a record.
-    fn over(&self, tree: Tree, page: WriteGuard<'_>, slot: SlotId, key: &[u8], action: Action<'_>, seen: Seen) -> Result<Step> {
+    fn over(
+        &self,
+        tree: Tree,
+        page: WriteGuard<'_>,
+        slot: SlotId,
+        key: &[u8],
+        action: Action<'_>,
+        seen: Seen,
+    ) -> Result<Step> {
         let record = LeafRecord::parse(page.record(slot)?)?;
         let prior = read::newest_not_aborted(self.pool, self.view.txs, &record)?;
         let Some(prior) = prior else {
@@ -166,7 +181,11 @@ impl RowWriter<'_> {
 
     /// Why the action cannot go ahead on `prior` now.
     fn conflict(&self, prior: &Version, action: Action<'_>, seen: Seen) -> Option<Outcome> {
-        let status = if prior.xid.is_none() { Status::Committed(resurgam_base::CommitTs::NONE) } else { self.view.txs.status(prior.xid) };
+        let status = if prior.xid.is_none() {
+            Status::Committed(resurgam_base::CommitTs::NONE)
+        } else {
+            self.view.txs.status(prior.xid)
+        };
         match status {
             Status::Active(top) if top != self.tx.id => return Some(Outcome::Wait(prior.xid)),
             Status::Active(_) => {
@@ -198,15 +217,22 @@ impl RowWriter<'_> {
     }
 
     /// Builds the new record over `prior` and puts it in place.
-    fn replace(&self, tree: Tree, page: WriteGuard<'_>, slot: SlotId, key: &[u8], action: Action<'_>, prior: &Version) -> Result<Step> {
+    fn replace(
+        &self,
+        tree: Tree,
+        page: WriteGuard<'_>,
+        slot: SlotId,
+        key: &[u8],
+        action: Action<'_>,
+        prior: &Version,
+    ) -> Result<Step> {
         let (ghost, value): (bool, &[u8]) = match action {
             Action::Insert(v) | Action::Update(v) => (false, v),
             Action::Delete => (true, &prior.value),
         };
         let horizon = self.view.txs.horizon();
-        let seen_by_all = |xid: TxId| {
-            xid.is_none() || matches!(self.view.txs.status(xid), Status::Committed(ts) if ts <= horizon)
-        };
+        let seen_by_all =
+            |xid: TxId| xid.is_none() || matches!(self.view.txs.status(xid), Status::Committed(ts) if ts <= horizon);
         if prior.xid == self.xid {
             return self.replace_own(tree, page, slot, key, ghost, value, prior);
         }
@@ -230,7 +256,9 @@ impl RowWriter<'_> {
             let mut delta = Vec::new();
             diff::diff(value, &prior.value, &mut delta);
             let builder = LeafBuilder { ghost, xid: self.xid, key, value, earlier: Earlier::InRow(tag, &delta) };
-            if delta.len() <= self.caps.diff_bytes_max && builder.encoded_len() <= self.caps.record_bytes_max.min(RECORD_BYTES_MAX) {
+            if delta.len() <= self.caps.diff_bytes_max
+                && builder.encoded_len() <= self.caps.record_bytes_max.min(RECORD_BYTES_MAX)
+            {
                 return self.put(tree, page, slot, Some(slot), &builder.encode()?, None);
             }
         }
@@ -249,7 +277,16 @@ impl RowWriter<'_> {
     }
 
     /// The same transaction id wrote the prior: it is replaced, its own earlier version stays.
-    fn replace_own(&self, tree: Tree, page: WriteGuard<'_>, slot: SlotId, key: &[u8], ghost: bool, value: &[u8], prior: &Version) -> Result<Step> {
+    fn replace_own(
+        &self,
+        tree: Tree,
+        page: WriteGuard<'_>,
+        slot: SlotId,
+        key: &[u8],
+        ghost: bool,
+        value: &[u8],
+        prior: &Version,
+    ) -> Result<Step> {
         let mut older = Vec::new();
         let mut delta = Vec::new();
         let earlier = match &prior.earlier {
@@ -267,7 +304,9 @@ impl RowWriter<'_> {
             }
         };
         let builder = LeafBuilder { ghost, xid: self.xid, key, value, earlier };
-        if let (Earlier::InRow(tag, _), true) = (earlier, builder.encoded_len() > self.caps.record_bytes_max.min(RECORD_BYTES_MAX)) {
+        if let (Earlier::InRow(tag, _), true) =
+            (earlier, builder.encoded_len() > self.caps.record_bytes_max.min(RECORD_BYTES_MAX))
+        {
             let image = LeafBuilder {
                 ghost: tag.ghost,
                 xid: tag.xid,
@@ -307,7 +346,8 @@ impl RowWriter<'_> {
             None => bytes.len(),
             Some((ghost, key, _)) => {
                 let pointer = resurgam_page::VersionPtr { page: PageId(1), slot: SlotId(0) };
-                LeafBuilder { ghost: *ghost, xid: self.xid, key, value: bytes, earlier: Earlier::OffRow(pointer) }.encoded_len()
+                LeafBuilder { ghost: *ghost, xid: self.xid, key, value: bytes, earlier: Earlier::OffRow(pointer) }
+                    .encoded_len()
             }
         };
         check_size(len)?;
@@ -334,7 +374,9 @@ impl RowWriter<'_> {
             None => bytes,
             Some((ghost, key, image)) => {
                 let pointer = self.store.push(&mut mtr, tree.object, self.xid, &image)?;
-                built = LeafBuilder { ghost, xid: self.xid, key: &key, value: bytes, earlier: Earlier::OffRow(pointer) }.encode()?;
+                built =
+                    LeafBuilder { ghost, xid: self.xid, key: &key, value: bytes, earlier: Earlier::OffRow(pointer) }
+                        .encode()?;
                 &built
             }
         };

@@ -50,7 +50,12 @@ pub fn read_row(view: &ReadView, table: &Table, raw: RawRow<'_>) -> Result<Row> 
 }
 
 /// All rows that a cursor yields, with their storage keys.
-pub fn drain(view: &ReadView, table: &Arc<Table>, mut cursor: Cursor, batch_rows: usize) -> Result<Vec<(Vec<u8>, Row)>> {
+pub fn drain(
+    view: &ReadView,
+    table: &Arc<Table>,
+    mut cursor: Cursor,
+    batch_rows: usize,
+) -> Result<Vec<(Vec<u8>, Row)>> {
     let mut rows = Vec::new();
     let mut batch = RowBatch::default();
     loop {
@@ -79,7 +84,9 @@ pub fn brief(row: &Row) -> String {
 pub fn same_rows(what: &str, found: &[(Vec<u8>, Row)], expected: &TableModel) -> Found<()> {
     let mut by_number: BTreeMap<i64, &Row> = BTreeMap::new();
     for (_, row) in found {
-        let Some(number) = row.first().and_then(number_of) else { broken!("{what}: a row without a number: {}", brief(row)) };
+        let Some(number) = row.first().and_then(number_of) else {
+            broken!("{what}: a row without a number: {}", brief(row))
+        };
         if by_number.insert(number, row).is_some() {
             broken!("{what}: row {number} comes twice");
         }
@@ -87,7 +94,9 @@ pub fn same_rows(what: &str, found: &[(Vec<u8>, Row)], expected: &TableModel) ->
     for (number, row) in &expected.rows {
         match by_number.remove(number) {
             None => broken!("{what}: row {number} is missing, expected ({})", brief(row)),
-            Some(found) if found != &**row => broken!("{what}: row {number} is ({}), expected ({})", brief(found), brief(row)),
+            Some(found) if found != &**row => {
+                broken!("{what}: row {number} is ({}), expected ({})", brief(found), brief(row))
+            }
             Some(_) => {}
         }
     }

@@ -88,7 +88,12 @@ impl Client {
 
     /// Starts a statement, or goes on with one that writes many rows. Returns its view and
     /// what it must see.
-    pub fn statement(&mut self, kind: StatementKind, model: &Model, rng: &mut Rng) -> Result<(ReadView, State, Overlay)> {
+    pub fn statement(
+        &mut self,
+        kind: StatementKind,
+        model: &Model,
+        rng: &mut Rng,
+    ) -> Result<(ReadView, State, Overlay)> {
         if let Some(bulk) = &mut self.bulk {
             if bulk.left > 0 {
                 bulk.left -= 1;

@@ -48,7 +48,14 @@ impl World {
         }
         self.serial += 1;
         let key_name = has_key.then(|| format!("pk{}", self.serial));
-        let table = TableModel { kind, has_key, columns: all, indexes, rows: BTreeMap::new(), generation: self.next_generation() };
+        let table = TableModel {
+            kind,
+            has_key,
+            columns: all,
+            indexes,
+            rows: BTreeMap::new(),
+            generation: self.next_generation(),
+        };
         (table, key_name)
     }
 
@@ -94,7 +101,12 @@ impl World {
             }
             5..=7 => {
                 let index = self.random_index();
-                let spec = IndexSpec { name: index.name.clone(), columns: index.columns.clone(), unique: index.unique, constraint: false };
+                let spec = IndexSpec {
+                    name: index.name.clone(),
+                    columns: index.columns.clone(),
+                    unique: index.unique,
+                    constraint: false,
+                };
                 let duplicate = index.unique && {
                     let mut values: Vec<_> = model.rows.values().map(|r| &r[U]).filter(|u| !u.is_null()).collect();
                     let count = values.len();
@@ -206,7 +218,12 @@ impl World {
             indexes: model
                 .indexes
                 .iter()
-                .map(|i| IndexSpec { name: i.name.clone(), columns: i.columns.clone(), unique: i.unique, constraint: false })
+                .map(|i| IndexSpec {
+                    name: i.name.clone(),
+                    columns: i.columns.clone(),
+                    unique: i.unique,
+                    constraint: false,
+                })
                 .collect(),
         };
         self.log(|| format!("client {at}: create {name}"));
@@ -227,7 +244,13 @@ impl World {
     }
 
     /// What follows any change of a definition. `new` is the table from now on.
-    fn ddl_done(&mut self, at: usize, name: &str, result: Result<Attempt<()>>, new: impl FnOnce(&Self) -> Found<Option<TableModel>>) -> Found<()> {
+    fn ddl_done(
+        &mut self,
+        at: usize,
+        name: &str,
+        result: Result<Attempt<()>>,
+        new: impl FnOnce(&Self) -> Found<Option<TableModel>>,
+    ) -> Found<()> {
         match result {
             Ok(Attempt::Done(())) => {
                 let held = self.clients.iter().enumerate().any(|(i, c)| {

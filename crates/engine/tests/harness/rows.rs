@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use resurgam_engine::*;
 
+use super::Found;
 use super::check::{brief, drain, read_row, same_rows};
 use super::model::*;
 use super::rng::Rng;
 use super::schedule::World;
-use super::Found;
 use crate::broken;
 
 /// A write, remembered so that it can be tried again after a wait.
@@ -29,7 +29,10 @@ pub enum Op {
 impl Op {
     fn table(&self) -> &str {
         match self {
-            Self::Insert { table, .. } | Self::Update { table, .. } | Self::Delete { table, .. } | Self::Lock { table, .. } => table,
+            Self::Insert { table, .. }
+            | Self::Update { table, .. }
+            | Self::Delete { table, .. }
+            | Self::Lock { table, .. } => table,
         }
     }
 }
@@ -59,13 +62,8 @@ pub fn random_row(rng: &mut Rng, table: &TableModel, number: i64) -> Row {
     };
     let n = if rng.one_in(4) { Datum::Null } else { Datum::Int4(rng.below(5) as i32) };
     let len = payload_len(rng);
-    let mut row = vec![
-        key_datum(table.kind, number),
-        Datum::Int8(rng.below(1000) as i64),
-        u,
-        n,
-        Datum::Text(text(rng, len)),
-    ];
+    let mut row =
+        vec![key_datum(table.kind, number), Datum::Int8(rng.below(1000) as i64), u, n, Datum::Text(text(rng, len))];
     for _ in FIXED_COLUMNS..table.columns.len() {
         row.push(if rng.one_in(3) { Datum::Null } else { Datum::Int4(rng.below(9) as i32) });
     }
@@ -126,8 +124,12 @@ impl World {
             }
             9..=14 => {
                 let number = self.number_for(&table, false);
-                let new_number = if table.has_key && self.rng.one_in(8) { self.number_for(&table, true) } else { number };
-                let old = table.rows.get(&number).map_or_else(|| random_row(&mut self.rng, &table, number), |r| Row::clone(r));
+                let new_number =
+                    if table.has_key && self.rng.one_in(8) { self.number_for(&table, true) } else { number };
+                let old = table
+                    .rows
+                    .get(&number)
+                    .map_or_else(|| random_row(&mut self.rng, &table, number), |r| Row::clone(r));
                 let row = changed_row(&mut self.rng, &table, &old, new_number);
                 Op::Update { table: name, number, new_number, row }
             }
@@ -165,11 +167,17 @@ impl World {
             return Ok(());
         };
         if let Op::Insert { row, .. } | Op::Update { row, .. } = &op {
-            if row.len() != seen_table.columns.len() || row[0] != key_datum(seen_table.kind, match &op {
-                Op::Insert { number, .. } => *number,
-                Op::Update { new_number, .. } => *new_number,
-                _ => 0,
-            }) {
+            if row.len() != seen_table.columns.len()
+                || row[0]
+                    != key_datum(
+                        seen_table.kind,
+                        match &op {
+                            Op::Insert { number, .. } => *number,
+                            Op::Update { new_number, .. } => *new_number,
+                            _ => 0,
+                        },
+                    )
+            {
                 return Ok(()); // the definition changed while the write waited
             }
         }
@@ -229,7 +237,13 @@ impl World {
     }
 
     /// The storage key of a row: computed, or found by a scan where it is hidden.
-    fn storage_key(&self, view: &ReadView, table: &Arc<Table>, seen: &TableModel, number: i64) -> Option<Result<Vec<u8>>> {
+    fn storage_key(
+        &self,
+        view: &ReadView,
+        table: &Arc<Table>,
+        seen: &TableModel,
+        number: i64,
+    ) -> Option<Result<Vec<u8>>> {
         if seen.has_key {
             let mut key = Vec::new();
             return Some(table.encode_key(&[key_datum(seen.kind, number).as_ref()], &mut key).map(|()| key));
@@ -249,7 +263,9 @@ impl World {
         self.others(at).any(|c| {
             c.wanted.contains(name)
                 || numbers.iter().any(|n| c.touched.contains(&(name.to_owned(), *n)))
-                || values.iter().any(|v| matches!(v, Datum::Text(t) if c.touched_values.contains(&(name.to_owned(), t.clone()))))
+                || values
+                    .iter()
+                    .any(|v| matches!(v, Datum::Text(t) if c.touched_values.contains(&(name.to_owned(), t.clone()))))
         })
     }
 
@@ -259,7 +275,9 @@ impl World {
             c.own.tables.contains_key(name)
                 || numbers.iter().any(|n| c.own.rows.contains_key(&(name.to_owned(), *n)))
                 || (unique
-                    && values.iter().any(|v| matches!(v, Datum::Text(t) if c.held_values.contains(&(name.to_owned(), t.clone())))))
+                    && values
+                        .iter()
+                        .any(|v| matches!(v, Datum::Text(t) if c.held_values.contains(&(name.to_owned(), t.clone())))))
         })
     }
 
@@ -289,15 +307,28 @@ impl World {
         self.clients[at].retry = Some(op);
     }
 
-    fn inserted(&mut self, at: usize, op: Op, name: &str, number: i64, row: Row, result: Result<Attempt<()>>) -> Found<()> {
-        let Some(newest) = self.newest(at, name) else { broken!("insert into {name}, which is dropped: {:?}", result.err()) };
+    fn inserted(
+        &mut self,
+        at: usize,
+        op: Op,
+        name: &str,
+        number: i64,
+        row: Row,
+        result: Result<Attempt<()>>,
+    ) -> Found<()> {
+        let Some(newest) = self.newest(at, name) else {
+            broken!("insert into {name}, which is dropped: {:?}", result.err())
+        };
         let taken = newest.has_key && newest.rows.contains_key(&number) || newest.holder_of(&row[U], None).is_some();
         let values = [&row[U]];
         let numbers: &[i64] = if newest.has_key { &[number] } else { &[] };
         match result {
             Ok(Attempt::Done(())) => {
                 if taken {
-                    broken!("insert of row {number} into {name} was done although it is a duplicate: ({})", brief(&row));
+                    broken!(
+                        "insert of row {number} into {name} was done although it is a duplicate: ({})",
+                        brief(&row)
+                    );
                 }
                 if self.redefined(at, name) {
                     broken!("insert into {name} by a definition that is no longer current");
@@ -319,7 +350,10 @@ impl World {
             }
             Err(error) if error.kind() == ErrorKind::UniqueViolation => {
                 if !taken {
-                    broken!("insert of row {number} into {name} is called a duplicate and is none: {error} ({})", brief(&row));
+                    broken!(
+                        "insert of row {number} into {name} is called a duplicate and is none: {error} ({})",
+                        brief(&row)
+                    );
                 }
                 self.clients[at].bulk = None;
                 Ok(())
@@ -328,7 +362,16 @@ impl World {
         }
     }
 
-    fn change(&mut self, at: usize, op: Op, name: &str, table: &Arc<Table>, key: &[u8], number: i64, seen: Option<Arc<Row>>) -> Found<()> {
+    fn change(
+        &mut self,
+        at: usize,
+        op: Op,
+        name: &str,
+        table: &Arc<Table>,
+        key: &[u8],
+        number: i64,
+        seen: Option<Arc<Row>>,
+    ) -> Found<()> {
         let mut how = Seen::Snapshot;
         for round in 0..3 {
             let tx = self.clients[at].tx.clone();
@@ -340,11 +383,14 @@ impl World {
             let Some(newest) = self.newest(at, name) else { broken!("a write to {name}, which is dropped") };
             let now = newest.rows.get(&number).cloned();
             let (numbers, values): (Vec<i64>, Vec<Datum>) = match &op {
-                Op::Update { new_number, row, .. } => (vec![number, *new_number], now.iter().map(|r| r[U].clone()).chain([row[U].clone()]).collect()),
+                Op::Update { new_number, row, .. } => {
+                    (vec![number, *new_number], now.iter().map(|r| r[U].clone()).chain([row[U].clone()]).collect())
+                }
                 _ => (vec![number], now.iter().map(|r| r[U].clone()).collect()),
             };
             let values: Vec<&Datum> = values.iter().collect();
-            let own_work = self.clients[at].own.tables.contains_key(name) || self.clients[at].own.rows.contains_key(&(name.to_owned(), number));
+            let own_work = self.clients[at].own.tables.contains_key(name)
+                || self.clients[at].own.rows.contains_key(&(name.to_owned(), number));
             let by_statement = self.clients[at].written_by_statement(name, number);
             let same_version = match (&seen, &now) {
                 (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -412,7 +458,11 @@ impl World {
                         Err(error) => return self.judge(at, error, "reading the latest version"),
                     };
                     if now.as_deref() != Some(&row) {
-                        broken!("{what}: the latest version is ({}), expected {:?}", brief(&row), now.as_deref().map(brief));
+                        broken!(
+                            "{what}: the latest version is ({}), expected {:?}",
+                            brief(&row),
+                            now.as_deref().map(brief)
+                        );
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::SerializationFailure && serializable => {
@@ -439,14 +489,25 @@ impl World {
         broken!("{}: changes under its own eyes", describe(&op))
     }
 
-    fn changed(&mut self, at: usize, op: Op, name: &str, number: i64, newest: &TableModel, now: Option<Arc<Row>>) -> Found<()> {
+    fn changed(
+        &mut self,
+        at: usize,
+        op: Op,
+        name: &str,
+        number: i64,
+        newest: &TableModel,
+        now: Option<Arc<Row>>,
+    ) -> Found<()> {
         let old = now.map(|r| Row::clone(&r)).unwrap_or_default();
         match op {
             Op::Update { new_number, row, .. } => {
                 if new_number != number && newest.has_key && newest.rows.contains_key(&new_number)
                     || newest.holder_of(&row[U], Some(number)).is_some()
                 {
-                    broken!("update of row {number} in {name} to ({}) was done although it is a duplicate", brief(&row));
+                    broken!(
+                        "update of row {number} in {name} to ({}) was done although it is a duplicate",
+                        brief(&row)
+                    );
                 }
                 let moved = new_number != number;
                 if moved && self.held(at, name, &[new_number], &[], false)
@@ -525,10 +586,17 @@ impl World {
                 let mut key = Vec::new();
                 table.encode_key(&[key_datum(expected.kind, number).as_ref()], &mut key)?;
                 let mut buf = RowBuf::default();
-                let found = if view.get(table, &key, &mut buf)? { Some(read_row(view, table, buf.raw())?) } else { None };
+                let found =
+                    if view.get(table, &key, &mut buf)? { Some(read_row(view, table, buf.raw())?) } else { None };
                 let wanted = expected.rows.get(&number).map(|r| &**r);
                 if found.as_ref() != wanted {
-                    return Err(format!("row {number} of {} is {:?}, expected {:?}", table.name, found.as_ref().map(brief), wanted.map(brief)).into());
+                    return Err(format!(
+                        "row {number} of {} is {:?}, expected {:?}",
+                        table.name,
+                        found.as_ref().map(brief),
+                        wanted.map(brief)
+                    )
+                    .into());
                 }
                 Ok(())
             }
@@ -559,7 +627,9 @@ impl World {
 pub fn describe(op: &Op) -> String {
     match op {
         Op::Insert { table, number, row } => format!("insert of row {number} into {table} ({})", brief(row)),
-        Op::Update { table, number, new_number, row } => format!("update of row {number} of {table} to {new_number} ({})", brief(row)),
+        Op::Update { table, number, new_number, row } => {
+            format!("update of row {number} of {table} to {new_number} ({})", brief(row))
+        }
         Op::Delete { table, number } => format!("delete of row {number} of {table}"),
         Op::Lock { table, number } => format!("lock of row {number} of {table}"),
     }

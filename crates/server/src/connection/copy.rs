@@ -6,9 +6,9 @@
 use resurgam_sql::wire::SqlError;
 use resurgam_sql::{CopyIn, CopyOut, Session};
 
+use super::Ending;
 use super::io::Channel;
 use super::respond::{Outcome, complete};
-use super::Ending;
 use crate::protocol::ProtocolError;
 use crate::protocol::backend;
 use crate::protocol::frontend::{self, DecodeError, Frontend};

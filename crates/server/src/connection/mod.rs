@@ -75,7 +75,8 @@ pub enum Ending {
 impl Ending {
     /// What the client is told, if it still listens.
     fn farewell(&self) -> Option<SqlError> {
-        let fatal = |sqlstate: &str, message: &str| Some(SqlError { severity: "FATAL", ..SqlError::new(sqlstate, message) });
+        let fatal =
+            |sqlstate: &str, message: &str| Some(SqlError { severity: "FATAL", ..SqlError::new(sqlstate, message) });
         match self {
             Self::Closed | Self::Cut | Self::Io(_) => None,
             Self::Protocol(error) => fatal(error.sqlstate, &error.message),
@@ -223,8 +224,9 @@ impl Connection<'_> {
             }
             Frontend::FunctionCall => {
                 self.session.error_occurred();
-                let error = SqlError::unsupported("function calls by the protocol's FunctionCall message are not supported")
-                    .with_hint("Use SELECT function(...).");
+                let error =
+                    SqlError::unsupported("function calls by the protocol's FunctionCall message are not supported")
+                        .with_hint("Use SELECT function(...).");
                 backend::error(&mut self.channel.output, &error);
                 self.ready().await
             }

@@ -182,7 +182,10 @@ fn read_request(channel: &mut Channel, mut packet: BytesMut) -> Result<Request, 
     let version = (&packet[4..8]).get_i32();
     let (major, minor) = (version >> 16, version & 0xffff);
     if major != 3 {
-        return Err(fatal("0A000", format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0")));
+        return Err(fatal(
+            "0A000",
+            format!("unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0"),
+        ));
     }
     if packet.last() != Some(&0) || packet.len() < 9 {
         return Err(violation("invalid startup packet layout: expected terminator as last byte"));
@@ -210,6 +213,8 @@ fn read_request(channel: &mut Channel, mut packet: BytesMut) -> Result<Request, 
             "replication" => return Err(fatal("0A000", "replication connections are not supported")),
             "application_name" => request.application_name = value,
             name if name.starts_with("_pq_.") => {}
+            // asyncpg sends the name within quotes; PostgreSQL ignores every character but letters and digits.
+            "client_encoding" => request.params.push((name, value.trim_matches('\'').to_owned())),
             _ => request.params.push((name, value)),
         }
     }

@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn rows_are_framed() {
-        let chunk = RowChunk { bytes: BytesMut::from(&b"\0\0\0\x01a\xff\xff\xff\xff"[..]), ends: vec![5, 9], fields: 1 };
+        let chunk =
+            RowChunk { bytes: BytesMut::from(&b"\0\0\0\x01a\xff\xff\xff\xff"[..]), ends: vec![5, 9], fields: 1 };
         let mut out = BytesMut::new();
         data_rows(&mut out, &chunk);
         assert_eq!(&out[..], b"D\0\0\0\x0b\0\x01\0\0\0\x01aD\0\0\0\x0a\0\x01\xff\xff\xff\xff");

@@ -53,7 +53,10 @@ fn header(input: &BytesMut, message_bytes_max: usize) -> Result<Option<(u8, usiz
     let Some(length) = input.get(1..5) else { return Ok(None) };
     let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
     if length < 4 {
-        return Err(ProtocolError::violation(format!("invalid message length {length} for message type {:?}", tag as char)));
+        return Err(ProtocolError::violation(format!(
+            "invalid message length {length} for message type {:?}",
+            tag as char
+        )));
     }
     if length > length_max {
         return Err(ProtocolError::violation(format!(

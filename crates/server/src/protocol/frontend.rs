@@ -49,11 +49,24 @@ pub enum Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frontend {
     Query(Text),
-    Parse { name: Text, query: Text, types: Vec<u32> },
+    Parse {
+        name: Text,
+        query: Text,
+        types: Vec<u32>,
+    },
     Bind(Bind),
-    Describe { target: Target, name: Text },
-    Close { target: Target, name: Text },
-    Execute { portal: Text, rows_max: i32 },
+    Describe {
+        target: Target,
+        name: Text,
+    },
+    Close {
+        target: Target,
+        name: Text,
+    },
+    Execute {
+        portal: Text,
+        rows_max: i32,
+    },
     Flush,
     Sync,
     Terminate,
@@ -158,7 +171,10 @@ impl<'a> Reader<'a> {
                 0 => Format::Text,
                 1 => Format::Binary,
                 code => {
-                    return Err(DecodeError::Value { sqlstate: "22023", message: format!("unsupported format code: {code}") });
+                    return Err(DecodeError::Value {
+                        sqlstate: "22023",
+                        message: format!("unsupported format code: {code}"),
+                    });
                 }
             });
         }
@@ -175,7 +191,12 @@ impl<'a> Reader<'a> {
         if self.left() == 0 {
             return Ok(());
         }
-        Err(ProtocolError::violation(format!("invalid message format: {} bytes left in {} message", self.left(), self.what)).into())
+        Err(ProtocolError::violation(format!(
+            "invalid message format: {} bytes left in {} message",
+            self.left(),
+            self.what
+        ))
+        .into())
     }
 }
 

@@ -173,7 +173,11 @@ const CONFIG_ENV: &str = "RESURGAM_CONFIG";
 /// Adds a flag for each setting, and `--config`, to a command.
 pub fn add_flags(mut command: Command) -> Command {
     command = command.arg(
-        Arg::new("config").long("config").env(CONFIG_ENV).value_name("FILE").help("Config file (TOML), one key per setting"),
+        Arg::new("config")
+            .long("config")
+            .env(CONFIG_ENV)
+            .value_name("FILE")
+            .help("Config file (TOML), one key per setting"),
     );
     for definition in DEFINITIONS.iter().filter(|definition| !definition.secret) {
         let mut help = definition.help.trim().to_owned();
@@ -227,7 +231,8 @@ impl Settings {
 
     fn read_file(&mut self, path: &Path) -> Result<(), String> {
         let place = path.display();
-        let text = std::fs::read_to_string(path).map_err(|error| format!("could not read the config file {place}: {error}"))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("could not read the config file {place}: {error}"))?;
         self.read_toml(&text).map_err(|error| format!("config file {place}: {error}"))
     }
 
@@ -300,7 +305,8 @@ mod tests {
     #[test]
     fn the_command_line_beats_the_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "max_connections = 7\nbuffer_bytes = \"2GB\"\nsynchronous_commit = false\n").unwrap();
+        std::fs::write(file.path(), "max_connections = 7\nbuffer_bytes = \"2GB\"\nsynchronous_commit = false\n")
+            .unwrap();
         let path = file.path().to_str().unwrap();
         let settings = parse(&["--config", path, "--max-connections", "9", "--insecure-trust"]).unwrap();
         assert_eq!(settings.max_connections, 9);

@@ -69,9 +69,14 @@ impl Value for Duration {
     }
     fn show(&self) -> String {
         let micros = self.as_micros();
-        for (unit, factor) in
-            [("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000), ("us", 1)]
-        {
+        for (unit, factor) in [
+            ("d", 86_400_000_000),
+            ("h", 3_600_000_000),
+            ("min", 60_000_000),
+            ("s", 1_000_000),
+            ("ms", 1_000),
+            ("us", 1),
+        ] {
             if micros != 0 && micros.is_multiple_of(factor) {
                 return format!("{}{unit}", micros / factor);
             }
@@ -180,9 +185,13 @@ mod tests {
 
     #[test]
     fn sizes_read_and_show() {
-        for (text, bytes, shown) in
-            [("1GB", 1 << 30, "1GB"), ("64 mb", 64 << 20, "64MB"), ("8KiB", 8192, "8kB"), ("17", 17, "17B"), ("0", 0, "0")]
-        {
+        for (text, bytes, shown) in [
+            ("1GB", 1 << 30, "1GB"),
+            ("64 mb", 64 << 20, "64MB"),
+            ("8KiB", 8192, "8kB"),
+            ("17", 17, "17B"),
+            ("0", 0, "0"),
+        ] {
             assert_eq!(Bytes::read(text), Ok(Bytes(bytes)), "{text}");
             assert_eq!(Bytes(bytes).show(), shown);
             assert_eq!(Bytes::read(shown), Ok(Bytes(bytes)));

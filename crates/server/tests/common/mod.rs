@@ -202,7 +202,8 @@ impl Client {
                 self.secret = i32::from_be_bytes(message.body[4..8].try_into().expect("4"));
             }
             b'S' => {
-                let mut parts = message.body.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
+                let mut parts =
+                    message.body.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
                 self.parameters.push((parts.next().unwrap_or_default(), parts.next().unwrap_or_default()));
             }
             _ => {}

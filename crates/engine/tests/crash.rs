@@ -1,0 +1,70 @@
+//! Simulated crashes: seeded schedules against the reference model.
+//!
+//! `RESURGAM_SCHEDULES=n` runs n schedules, `RESURGAM_SEED=s` replays one and says every
+//! step.
+
+mod harness;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use harness::schedule::{Met, Plan, run};
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Runs one schedule; a panic is a finding as well.
+fn attempt(seed: u64, plan: &Plan) -> Result<Met, String> {
+    match catch_unwind(AssertUnwindSafe(|| run(seed, plan))) {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            let what = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+                .unwrap_or_default();
+            Err(format!("panic: {what}"))
+        }
+    }
+}
+
+#[test]
+fn schedules() {
+    if let Some(seed) = variable("RESURGAM_SEED") {
+        let plan = Plan { trace: true, ..Plan::default() };
+        if let Err(what) = attempt(seed, &plan) {
+            panic!("seed {seed}: {what}");
+        }
+        return;
+    }
+    let count = variable("RESURGAM_SCHEDULES");
+    let first = variable("RESURGAM_FIRST_SEED").unwrap_or(1);
+    let started = Instant::now();
+    let (mut met, mut failures, mut ran) = (Met::default(), Vec::new(), 0u64);
+    for seed in first.. {
+        match count {
+            Some(count) if ran >= count => break,
+            None if started.elapsed() > Duration::from_secs(60) => break,
+            _ => {}
+        }
+        ran += 1;
+        match attempt(seed, &Plan::default()) {
+            Ok(one) => met.add(&one),
+            Err(what) => {
+                eprintln!("seed {seed}: {what}");
+                failures.push(seed);
+                if failures.len() >= 20 {
+                    break;
+                }
+            }
+        }
+    }
+    eprintln!("{ran} schedules in {:.1?}: {met:?}", started.elapsed());
+    assert!(
+        failures.is_empty(),
+        "{} of {ran} schedules failed; replay one with RESURGAM_SEED={}",
+        failures.len(),
+        failures[0]
+    );
+}

@@ -1,0 +1,566 @@
+//! One schedule: lives of a database, each ended by a crash, a kill or a clean close, with
+//! faults planted in between, and what must hold after each.
+//!
+//! ```text
+//! open (crash, open again, ...) -> compare with what may be there -> workload -> end
+//!   ... -> at last: open, redo, compare, verify, clean, verify again: nothing may leak
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_engine::*;
+use resurgam_vfs::{FaultPlan, SimConfig, SimVfs, Vfs};
+
+use super::Found;
+use super::check::{Trouble, check_all, check_table};
+use super::client::Client;
+use super::model::*;
+use super::rng::Rng;
+use crate::broken;
+
+/// Where the database lives on the simulated disk.
+pub const DIR: &str = "/db";
+const CLIENTS_MAX: usize = 5;
+
+/// What a schedule does, besides its seed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Lives before the last one.
+    pub lives: u64,
+    /// Steps of a life.
+    pub steps: u64,
+    /// Every sync reports success and does nothing: the harness must notice.
+    pub skip_sync: bool,
+    /// The double-write area is emptied before each recovery: the harness must notice.
+    pub skip_double_write: bool,
+    /// Says every step on stderr.
+    pub trace: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { lives: 3, steps: 70, skip_sync: false, skip_double_write: false, trace: false }
+    }
+}
+
+/// What a schedule met, to know that schedules meet something.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Met {
+    pub opens: u64,
+    pub crashes: u64,
+    pub crashes_in_recovery: u64,
+    pub commits: u64,
+    pub rollbacks: u64,
+    pub waits: u64,
+    pub in_doubt: u64,
+    pub disk_full: u64,
+    pub stopped: u64,
+    pub pages_redone: u64,
+    pub pages_restored: u64,
+    pub definitions: u64,
+    pub held_views_read: u64,
+    pub version_pages: u64,
+}
+
+impl Met {
+    pub fn add(&mut self, o: &Met) {
+        self.opens += o.opens;
+        self.crashes += o.crashes;
+        self.crashes_in_recovery += o.crashes_in_recovery;
+        self.commits += o.commits;
+        self.rollbacks += o.rollbacks;
+        self.waits += o.waits;
+        self.in_doubt += o.in_doubt;
+        self.disk_full += o.disk_full;
+        self.stopped += o.stopped;
+        self.pages_redone += o.pages_redone;
+        self.pages_restored += o.pages_restored;
+        self.definitions += o.definitions;
+        self.held_views_read += o.held_views_read;
+        self.version_pages += o.version_pages;
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    None,
+    PowerLoss,
+    Sync,
+    Write,
+    Read,
+    DiskFull,
+}
+
+pub struct World {
+    pub db: Database,
+    pub vfs: SimVfs,
+    pub model: Model,
+    pub clients: Vec<Client>,
+    pub held_views: Vec<(ReadView, Arc<Table>, Arc<TableModel>)>,
+    pub rng: Rng,
+    pub serial: i64,
+    pub generation: u64,
+    /// Row numbers are mostly below this.
+    pub numbers: u64,
+    pub waits: u64,
+    pub fault: Fault,
+    /// The database answers no more; only a restart helps.
+    pub dead: bool,
+    pub trace: bool,
+    pub met: Met,
+}
+
+fn options(rng: &mut Rng) -> Options {
+    let versions = match rng.below(4) {
+        0 => VersionCaps { in_row: false, ..VersionCaps::default() },
+        1 => VersionCaps { diff_bytes_max: 24, record_bytes_max: 200, ..VersionCaps::default() },
+        _ => VersionCaps::default(),
+    };
+    Options {
+        buffer_bytes: 64 * limits::PAGE_SIZE,
+        // The smallest that a block of the default size fits.
+        log_segment_bytes: 264 << 10,
+        versions,
+        background: false,
+        ..Options::default()
+    }
+}
+
+fn open(vfs: &SimVfs, options: &Options) -> Result<Database> {
+    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    Database::open_with(vfs, Path::new(DIR), options.clone(), |_| {})
+}
+
+impl World {
+    pub fn log(&self, what: impl FnOnce() -> String) {
+        if self.trace {
+            eprintln!("  {}", what());
+        }
+    }
+
+    /// Whether an error is explained by the faults of this schedule. Marks the client as
+    /// good for rolling back only, and the database as dead where it is.
+    pub fn judge(&mut self, at: usize, error: Error, what: &str) -> Found<()> {
+        if let Some(client) = self.clients.get_mut(at) {
+            client.failed = true;
+        }
+        self.judge_any(error, what)
+    }
+
+    pub fn judge_any(&mut self, error: Error, what: &str) -> Found<()> {
+        self.log(|| format!("{what}: {error:?}"));
+        if self.vfs.power_lost() {
+            self.dead = true;
+            return Ok(());
+        }
+        match (error.kind(), self.fault) {
+            (ErrorKind::Stopped, Fault::Sync | Fault::Write) => {
+                self.dead = true;
+                self.met.stopped += 1;
+                Ok(())
+            }
+            (ErrorKind::Io, Fault::Sync | Fault::Write | Fault::Read) => Ok(()),
+            (ErrorKind::DiskFull, Fault::DiskFull) => {
+                self.met.disk_full += 1;
+                Ok(())
+            }
+            (ErrorKind::DeadlockDetected, _) if self.clients.iter().any(|c| c.parked.is_some()) => Ok(()),
+            _ => broken!("{what}: {error:?} (planted: {:?})", self.fault),
+        }
+    }
+
+    fn commit(&mut self, at: usize) -> Found<()> {
+        let client = self.clients.swap_remove(at);
+        let durability = if self.rng.one_in(4) { Durability::Async } else { Durability::Sync };
+        self.log(|| format!("client {at}: commit {durability:?} as {:?}", client.tx.id()));
+        let result = client.tx.commit(durability).and_then(CommitTicket::wait);
+        let (own, ddl) = (client.own.clone(), client.changed_definitions);
+        drop(client);
+        match result {
+            Ok(()) => {
+                self.met.commits += 1;
+                if !own.is_empty() {
+                    self.model.committed = own.over(&self.model.committed);
+                    self.met.definitions += u64::from(ddl);
+                    if durability == Durability::Sync || ddl {
+                        self.model.durable()
+                    } else {
+                        self.model.not_waited_for()
+                    }
+                }
+                Ok(())
+            }
+            Err(error) => {
+                // A full disk is found out before anything is written.
+                if error.kind() != ErrorKind::DiskFull {
+                    self.model.in_doubt(&own);
+                    self.met.in_doubt += 1;
+                    self.dead = true;
+                }
+                self.judge_any(error, "commit")
+            }
+        }
+    }
+
+    fn roll_back(&mut self, at: usize) -> Found<()> {
+        let client = self.clients.swap_remove(at);
+        self.log(|| format!("client {at}: rollback of {:?}", client.tx.id()));
+        self.met.rollbacks += 1;
+        if self.rng.one_in(3) {
+            drop(client); // dropping it is rolling back
+            return Ok(());
+        }
+        match client.tx.rollback() {
+            Ok(()) => Ok(()),
+            Err(error) => self.judge_any(error, "rollback"),
+        }
+    }
+
+    fn read_held(&mut self) -> Found<()> {
+        if self.held_views.is_empty() {
+            return Ok(());
+        }
+        let at = self.rng.below(self.held_views.len() as u64) as usize;
+        self.log(|| "read through a view held".into());
+        let (view, table, expected) = &self.held_views[at];
+        let outcome = check_table(view, table, expected, false);
+        if self.rng.one_in(2) {
+            self.held_views.swap_remove(at);
+        }
+        self.met.held_views_read += 1;
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(Trouble::Broken(what)) => broken!("through an old view: {what}"),
+            // A definition that was changed since may be refused.
+            Err(Trouble::Failed(error)) if error.kind() == ErrorKind::SerializationFailure => {
+                self.held_views.clear();
+                Ok(())
+            }
+            Err(Trouble::Failed(error)) => self.judge_any(error, "reading through an old view"),
+        }
+    }
+
+    pub fn step(&mut self) -> Found<()> {
+        // Who waited and waits no more tries again.
+        for at in 0..self.clients.len() {
+            if self.clients[at].retry.is_some() && !self.clients[at].is_parked()? {
+                if let Some(op) = self.clients[at].retry.take() {
+                    return self.write(at, op, StatementKind::PointWrite);
+                }
+            }
+        }
+        let choice = self.rng.below(100);
+        if choice < 8 {
+            let what = self.rng.below(8);
+            self.log(|| format!("maintenance {what}"));
+            let (name, result) = match what {
+                0 | 1 => ("checkpoint", self.db.checkpoint()),
+                2 | 3 => ("write back", self.db.write_back().map(|_| ())),
+                4..=6 => ("sweep", self.db.clean().map(|report| self.log(|| format!("{report:?}")))),
+                _ => ("finishing recovery", self.db.finish_recovery()),
+            };
+            if let Err(error) = result {
+                return self.judge_any(error, name);
+            }
+            if what < 2 {
+                self.model.durable();
+            }
+            return Ok(());
+        }
+        if choice < 11 {
+            return self.read_held();
+        }
+        if self.clients.is_empty() || (self.clients.len() < CLIENTS_MAX && self.rng.one_in(8)) {
+            let isolation = if self.rng.one_in(2) { Isolation::ReadCommitted } else { Isolation::RepeatableRead };
+            self.clients.push(Client::begin(&self.db, isolation));
+        }
+        let at = self.rng.below(self.clients.len() as u64) as usize;
+        if self.clients[at].failed {
+            return self.roll_back(at);
+        }
+        if self.clients[at].parked.is_some() {
+            // Mostly patient.
+            return if self.rng.one_in(12) { self.roll_back(at) } else { Ok(()) };
+        }
+        match self.rng.below(100) {
+            0..=59 => self.random_write(at),
+            60..=74 => self.random_read(at),
+            75..=79 => self.random_ddl(at),
+            80..=93 => self.commit(at),
+            _ => self.roll_back(at),
+        }
+    }
+
+    /// Compares what recovery left with the states that it may leave, and takes the one
+    /// that it is. False: power was lost again.
+    fn settle(&mut self, thorough: bool) -> Found<bool> {
+        let mut first = None;
+        for candidate in self.model.candidates.clone().into_iter().rev() {
+            match check_all(&self.db, &candidate, thorough) {
+                Ok(()) => {
+                    self.model = Model { candidates: vec![candidate.clone()], committed: candidate };
+                    return Ok(true);
+                }
+                Err(Trouble::Broken(what)) => {
+                    first.get_or_insert(what);
+                }
+                Err(Trouble::Failed(_)) if self.vfs.power_lost() => return Ok(false),
+                Err(Trouble::Failed(error)) => broken!("after recovery: {error:?}"),
+            }
+        }
+        broken!("after recovery ({} states possible): {}", self.model.candidates.len(), first.unwrap_or_default())
+    }
+
+    fn verify(&mut self, when: &str) -> Found<()> {
+        match self.db.verify() {
+            Ok(problems) if problems.is_empty() => Ok(()),
+            Ok(problems) => broken!("{when}: {}", problems.join("; ")),
+            Err(error) => broken!("{when}: verify failed: {error:?}"),
+        }
+    }
+
+    fn plant(&mut self) {
+        let mut plan = FaultPlan::default();
+        self.fault = match self.rng.below(12) {
+            0..=6 => {
+                plan.crash_after_ops = Some(self.rng.range(1, 160));
+                Fault::PowerLoss
+            }
+            7 => {
+                plan.fail_sync_at = Some(self.rng.range(1, 60));
+                Fault::Sync
+            }
+            8 => {
+                plan.fail_write_at = Some(self.rng.range(1, 90));
+                Fault::Write
+            }
+            9 => {
+                plan.fail_read_at = Some(self.rng.range(1, 40));
+                Fault::Read
+            }
+            10 => {
+                plan.capacity_bytes = Some(self.used_bytes() + self.rng.below(300_000));
+                Fault::DiskFull
+            }
+            _ => Fault::None,
+        };
+        self.log(|| format!("faults: {plan:?}"));
+        self.vfs.set_faults(plan);
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let mut total = 0;
+        for dir in [DIR.to_owned(), format!("{DIR}/log")] {
+            for name in self.vfs.list(Path::new(&dir)).unwrap_or_default() {
+                let path = format!("{dir}/{name}");
+                if let Ok(file) = self.vfs.open(Path::new(&path), resurgam_vfs::OpenMode::ReadOnly) {
+                    total += file.len().unwrap_or(0);
+                }
+            }
+        }
+        total
+    }
+
+    fn forget_everyone(&mut self) {
+        self.clients.clear();
+        self.held_views.clear();
+    }
+}
+
+/// Opens, with crashes in the middle of it, until it is open and compared.
+fn open_again(
+    world: Option<World>,
+    mut vfs: SimVfs,
+    model: Model,
+    options: &Options,
+    plan: &Plan,
+    rng: &mut Rng,
+    calm: bool,
+) -> Found<World> {
+    let (mut met, mut serial, mut generation, mut model) = (Met::default(), 1000, 0, model);
+    if let Some(world) = world {
+        (met, serial, generation) = (world.met, world.serial, world.generation);
+    }
+    for attempt in 0.. {
+        let planted = !calm && attempt < 12 && rng.one_in(2);
+        let mut faults = FaultPlan { skip_sync: plan.skip_sync, ..FaultPlan::default() };
+        if planted {
+            faults.crash_after_ops = Some(rng.range(1, 50));
+        }
+        vfs.set_faults(faults.clone());
+        if plan.trace {
+            eprintln!("open, attempt {attempt}, {faults:?}");
+        }
+        if plan.skip_double_write {
+            let path = Path::new(DIR).join("doublewrite");
+            if let Ok(file) = vfs.open(&path, resurgam_vfs::OpenMode::ReadWrite) {
+                let _ = file.write_at(&[0; 4096], 0);
+            }
+        }
+        met.opens += 1;
+        let crashed = |vfs: &SimVfs, met: &mut Met| {
+            met.crashes_in_recovery += 1;
+            vfs.crash()
+        };
+        let db = match open(&vfs, options) {
+            Ok(db) => db,
+            Err(_) if vfs.power_lost() => {
+                vfs = crashed(&vfs, &mut met);
+                continue;
+            }
+            Err(error) => broken!("open: {error:?}"),
+        };
+        met.pages_redone += db.recovery().pages_to_redo;
+        met.pages_restored += db.recovery().pages_restored;
+        let mut world = World {
+            db,
+            vfs: vfs.clone(),
+            model,
+            clients: Vec::new(),
+            held_views: Vec::new(),
+            rng: Rng::new(rng.next()),
+            serial,
+            generation,
+            numbers: 60,
+            waits: 0,
+            fault: if planted { Fault::PowerLoss } else { Fault::None },
+            dead: false,
+            trace: plan.trace,
+            met,
+        };
+        // Trap 3: checkpoints, sweeps and writes while redo is unfinished, then a crash.
+        let mut alive = true;
+        for _ in 0..rng.below(if planted { 12 } else { 3 }) {
+            let outcome = match rng.below(6) {
+                0 | 1 => world.db.checkpoint(),
+                2 => world.db.write_back().map(|_| ()),
+                3 => world.db.clean().map(|_| ()),
+                4 => world.db.finish_recovery(),
+                _ => match world.settle(false) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => {
+                        alive = false;
+                        break;
+                    }
+                    Err(what) => return Err(what),
+                },
+            };
+            if let Err(error) = outcome {
+                if world.vfs.power_lost() {
+                    alive = false;
+                    break;
+                }
+                broken!("just after recovery: {error:?}");
+            }
+        }
+        // Half of the planted crashes hit now, whatever is left to be done.
+        if alive && planted && rng.one_in(2) {
+            alive = false;
+        }
+        if alive && world.settle(rng.one_in(4))? {
+            world.vfs.set_faults(FaultPlan { skip_sync: plan.skip_sync, ..FaultPlan::default() });
+            world.fault = Fault::None;
+            return Ok(world);
+        }
+        model = world.model.clone();
+        (met, serial, generation) = (world.met, world.serial, world.generation);
+        vfs = crashed(&vfs, &mut met);
+    }
+    broken!("unreachable")
+}
+
+/// Runs one schedule. The error says what was broken.
+pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
+    let mut rng = Rng::new(seed);
+    let mut options = options(&mut rng);
+    let mut vfs =
+        SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
+    let mut model = Model::new();
+    let mut last: Option<World> = None;
+    for life in 0..plan.lives {
+        let mut world = open_again(last.take(), vfs.clone(), model, &options, plan, &mut rng, false)?;
+        if rng.one_in(5) {
+            if let Err(error) = world.db.finish_recovery() {
+                broken!("finishing recovery: {error:?}");
+            }
+            world.verify("after recovery")?;
+        }
+        world.numbers = [8, 60, 400][rng.below(3) as usize];
+        if !plan.skip_sync && !plan.skip_double_write && life > 0 || rng.one_in(3) {
+            world.plant();
+        }
+        if plan.skip_sync || plan.skip_double_write {
+            world.vfs.set_faults(FaultPlan { skip_sync: plan.skip_sync, ..FaultPlan::default() });
+            world.fault = Fault::None;
+        }
+        let steps = rng.range(plan.steps / 4, plan.steps * 2);
+        for _ in 0..steps {
+            if world.dead {
+                break;
+            }
+            world.step()?;
+            if world.vfs.power_lost() {
+                world.dead = true;
+            }
+            if world.fault == Fault::DiskFull && world.rng.one_in(25) {
+                // Space is found: everything must go on.
+                world.vfs.set_faults(FaultPlan::default());
+                world.fault = Fault::None;
+            }
+        }
+        world.met.waits += world.waits;
+        world.met.version_pages += world.db.stats().versions.pages;
+        let end = rng.below(8);
+        world.log(|| format!("end of life {life}: {end}, dead {}", world.dead));
+        vfs = if !world.dead && end == 0 && world.fault != Fault::DiskFull {
+            world.vfs.set_faults(FaultPlan { skip_sync: plan.skip_sync, ..FaultPlan::default() });
+            if let Err(error) = world.db.close() {
+                if !matches!(world.fault, Fault::Sync | Fault::Write | Fault::Read) {
+                    broken!("close: {error:?}");
+                }
+            } else {
+                world.model.durable();
+            }
+            world.forget_everyone();
+            if rng.one_in(2) { world.vfs.crash() } else { world.vfs.clone() }
+        } else if end == 1 && !world.vfs.power_lost() {
+            world.vfs.kill()
+        } else {
+            world.met.crashes += 1;
+            world.vfs.crash()
+        };
+        world.forget_everyone();
+        model = world.model.clone();
+        options.versions = if rng.one_in(3) { self::options(&mut rng).versions } else { options.versions };
+        last = Some(world);
+    }
+    let mut world = open_again(last.take(), vfs, model, &options, plan, &mut rng, true)?;
+    finish(&mut world)?;
+    Ok(world.met)
+}
+
+/// At last: everything redone, compared, verified, cleaned; nothing may leak.
+fn finish(world: &mut World) -> Found<()> {
+    let failed = |what: &str, error: Error| format!("at last, {what}: {error:?}");
+    world.db.finish_recovery().map_err(|e| failed("finishing recovery", e))?;
+    world.settle(true)?;
+    world.verify("at last")?;
+    for _ in 0..5 {
+        world.db.clean().map_err(|e| failed("cleaning", e))?;
+        // Something must move for the horizon to be seen to move.
+        let tx = world.db.begin(Isolation::ReadCommitted);
+        tx.commit(Durability::Sync).map_err(|e| failed("commit", e))?.wait().map_err(|e| failed("commit", e))?;
+    }
+    world.verify("after cleaning")?;
+    world.settle(true)?;
+    let stats = world.db.stats();
+    if stats.versions.pages != 0 {
+        broken!("after cleaning, {} version pages are left", stats.versions.pages);
+    }
+    if stats.transactions.aborted_in_map != 0 {
+        broken!("after cleaning, {} aborted transactions are not forgotten", stats.transactions.aborted_in_map);
+    }
+    world.db.close().map_err(|e| failed("close", e))?;
+    Ok(())
+}

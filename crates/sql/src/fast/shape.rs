@@ -1,0 +1,261 @@
+//! Plans that the short path can take.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::{DFSchema, DFSchemaRef};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use resurgam_engine::{ColumnType, Table};
+
+use super::expr::FastExpr;
+use crate::pg::types;
+use crate::planner::{QueryPlan, engine_table};
+use crate::range::{ProbeKind, probes};
+use crate::table::KEY_COLUMN;
+use crate::write::{Op, WritePlan};
+
+/// Most rows of a VALUES list that is inserted by the short path.
+const ROWS_MAX: usize = 64;
+
+/// One row of a table by the full key of one of its trees.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    pub table: Arc<Table>,
+    /// `None` is the clustered tree.
+    pub index: Option<usize>,
+    /// Key column and its value, in key order.
+    pub key: Vec<(usize, FastExpr)>,
+    /// What else the row has to satisfy.
+    pub residual: Option<FastExpr>,
+}
+
+/// A SELECT of one row by its key.
+#[derive(Debug)]
+pub(crate) struct Fast {
+    pub lookup: Lookup,
+    /// Expression and the type in which it is sent.
+    pub output: Vec<(FastExpr, ColumnType)>,
+}
+
+/// A write of one row by its key, or of a few given rows.
+#[derive(Debug)]
+pub(crate) enum FastWrite {
+    /// For each row, each column's value.
+    Insert(Vec<Vec<FastExpr>>),
+    /// New values of the columns that change.
+    Update {
+        lookup: Lookup,
+        set: Vec<(usize, FastExpr)>,
+    },
+    Delete(Lookup),
+}
+
+/// Looks through nodes that only rename.
+fn through_aliases(mut plan: &LogicalPlan) -> &LogicalPlan {
+    while let LogicalPlan::SubqueryAlias(alias) = plan {
+        plan = &alias.input;
+    }
+    plan
+}
+
+fn lookup(plan: &LogicalPlan) -> Option<(Lookup, DFSchemaRef)> {
+    let LogicalPlan::Filter(filter) = through_aliases(plan) else { return None };
+    let LogicalPlan::TableScan(scan) = through_aliases(&filter.input) else { return None };
+    if scan.fetch.is_some() {
+        return None;
+    }
+    let (table, _) = engine_table(&scan.source)?;
+    let full: DFSchemaRef =
+        Arc::new(DFSchema::try_from_qualified_schema(scan.table_name.clone(), scan.source.schema().as_ref()).ok()?);
+    let conjuncts = split_conjunction(&filter.predicate);
+    let keys = std::iter::once((None, &table.primary_key))
+        .chain(table.indexes.iter().enumerate().filter(|(_, i)| i.unique).map(|(i, index)| (Some(i), &index.columns)));
+    for (index, columns) in keys {
+        if columns.is_empty() {
+            continue;
+        }
+        if let Some((key, used)) = pinned(&table, columns, &conjuncts, &full) {
+            let mut residual: Option<FastExpr> = None;
+            for (at, conjunct) in conjuncts.iter().enumerate() {
+                if used.contains(&at) {
+                    continue;
+                }
+                let next = FastExpr::new(conjunct, Some(&table), &full)?;
+                residual = Some(match residual {
+                    Some(before) => FastExpr::And(Box::new(before), Box::new(next)),
+                    None => next,
+                });
+            }
+            return Some((Lookup { table: Arc::clone(&table), index, key, residual }, full));
+        }
+    }
+    None
+}
+
+/// For each key column the value it must equal, and which conjuncts say so.
+fn pinned(
+    table: &Table,
+    columns: &[usize],
+    conjuncts: &[&Expr],
+    schema: &DFSchema,
+) -> Option<(Vec<(usize, FastExpr)>, Vec<usize>)> {
+    let mut key = Vec::with_capacity(columns.len());
+    let mut used = Vec::with_capacity(columns.len());
+    for &column in columns {
+        let (at, value) = conjuncts.iter().enumerate().find_map(|(at, conjunct)| {
+            let mut found = probes(table, conjunct);
+            match (found.pop(), found.is_empty()) {
+                (Some(probe), true) if probe.column == column => match probe.kind {
+                    ProbeKind::In(mut values) if values.len() == 1 => {
+                        Some((at, FastExpr::new(&values.pop()?, None, schema)?))
+                    }
+                    _ => None,
+                },
+                _ => None,
+            }
+        })?;
+        key.push((column, value));
+        used.push(at);
+    }
+    Some((key, used))
+}
+
+impl Fast {
+    pub(crate) fn select(plan: &QueryPlan) -> Option<Self> {
+        let mut node = through_aliases(&plan.logical);
+        if let LogicalPlan::Limit(limit) = node {
+            // One row at most comes anyway.
+            let fetch = limit.get_fetch_type().ok()?;
+            let skip = limit.get_skip_type().ok()?;
+            use datafusion::logical_expr::{FetchType, SkipType};
+            match (skip, fetch) {
+                (SkipType::Literal(0), FetchType::Literal(n)) if n != Some(0) => node = through_aliases(&limit.input),
+                _ => return None,
+            }
+        }
+        let (exprs, input): (Option<&[Expr]>, &LogicalPlan) = match node {
+            LogicalPlan::Projection(projection) => (Some(&projection.expr), &projection.input),
+            other => (None, other),
+        };
+        let (lookup, full) = lookup(input)?;
+        let fields = plan.logical.schema().fields();
+        let all: Vec<Expr>;
+        let exprs = match exprs {
+            Some(exprs) => exprs,
+            None => {
+                all = input.schema().columns().into_iter().map(Expr::Column).collect();
+                &all
+            }
+        };
+        let mut output = Vec::with_capacity(exprs.len());
+        for (expr, field) in exprs.iter().zip(fields.iter()) {
+            let expr = FastExpr::new(expr, Some(&lookup.table), &full)?;
+            let ty = match expr.column() {
+                Some(column) => lookup.table.columns[column].ty,
+                None => {
+                    let (oid, typmod) = (types::field_oid(field), types::field_typmod(field));
+                    let ty = types::column_type_of_oid(oid, typmod)?;
+                    if &types::arrow_type(&ty) != field.data_type() {
+                        return None;
+                    }
+                    ty
+                }
+            };
+            if types::field_oid(field) != types::column_oid(&ty) {
+                return None;
+            }
+            output.push((expr, ty));
+        }
+        Some(Self { lookup, output })
+    }
+}
+
+impl FastWrite {
+    pub(crate) fn new(state: &SessionState, plan: &WritePlan) -> Option<Self> {
+        if plan.returning.is_some() || plan.conflict.is_some() {
+            return None;
+        }
+        match plan.op {
+            Op::Insert => insert(state, plan),
+            Op::Update => {
+                let LogicalPlan::Projection(projection) = through_aliases(&plan.source.logical) else { return None };
+                let (lookup, full) = lookup(&projection.input)?;
+                if lookup.table.id != plan.table.id {
+                    return None;
+                }
+                let mut set = Vec::new();
+                for (column, expr) in projection.expr.iter().enumerate().take(plan.table.columns.len()) {
+                    let expr = FastExpr::new(expr, Some(&plan.table), &full)?;
+                    if expr.column() != Some(column) {
+                        set.push((column, expr));
+                    }
+                }
+                Some(Self::Update { lookup, set })
+            }
+            Op::Delete => {
+                let LogicalPlan::Projection(projection) = through_aliases(&plan.source.logical) else { return None };
+                let only_key = matches!(projection.expr.as_slice(), [expr] if is_key(expr));
+                let (lookup, _) = lookup(&projection.input)?;
+                (only_key && lookup.table.id == plan.table.id).then_some(Self::Delete(lookup))
+            }
+        }
+    }
+}
+
+fn is_key(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_key(&alias.expr),
+        Expr::Column(column) => column.name == KEY_COLUMN,
+        _ => false,
+    }
+}
+
+fn insert(state: &SessionState, plan: &WritePlan) -> Option<FastWrite> {
+    let LogicalPlan::Projection(projection) = &plan.source.logical else { return None };
+    let mut node = through_aliases(&projection.input);
+    // Names of the VALUES columns that a projection in between gives other names.
+    let mut renamed: HashMap<String, Expr> = HashMap::new();
+    if let LogicalPlan::Projection(inner) = node {
+        for (expr, field) in inner.expr.iter().zip(inner.schema.fields()) {
+            renamed.insert(field.name().clone(), unaliased(expr).clone());
+        }
+        node = through_aliases(&inner.input);
+    }
+    let LogicalPlan::Values(values) = node else { return None };
+    if values.values.len() > ROWS_MAX {
+        return None;
+    }
+    let empty = DFSchema::empty();
+    let mut rows = Vec::with_capacity(values.values.len());
+    for row in &values.values {
+        let mut columns = Vec::with_capacity(plan.table.columns.len());
+        for expr in &projection.expr {
+            let mut expr = unaliased(expr);
+            if let Expr::Column(column) = expr
+                && let Some(inner) = renamed.get(&column.name)
+            {
+                expr = inner;
+            }
+            let expr = match expr {
+                Expr::Column(column) => {
+                    let at = values.schema.fields().iter().position(|field| field.name() == &column.name)?;
+                    row.get(at)?
+                }
+                other => other,
+            };
+            let coerced = crate::write::coerce(state, expr.clone(), &empty).ok()?;
+            columns.push(FastExpr::new(&coerced, None, &empty)?);
+        }
+        rows.push(columns);
+    }
+    Some(FastWrite::Insert(rows))
+}
+
+fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
+    }
+}
