@@ -16,6 +16,8 @@ pub struct LeafWalk {
     tree: Tree,
     /// Where the next leaf is: `None` = the walk is over.
     at: Option<At>,
+    /// Where the leaf handed out last was entered.
+    entered: Option<At>,
 }
 
 #[derive(Clone, Debug)]
@@ -28,11 +30,21 @@ enum At {
 impl LeafWalk {
     /// Leaves from the one that covers `key`, ascending. The empty key is below all keys.
     pub fn ascending(tree: Tree, key: Vec<u8>) -> Self {
-        Self { tree, at: Some(At::Key(key)) }
+        Self { tree, at: Some(At::Key(key)), entered: None }
     }
     /// Leaves from the one that covers the keys just below `key`, descending.
     pub fn descending(tree: Tree, key: Option<Vec<u8>>) -> Self {
-        Self { tree, at: Some(key.map_or(At::Last, At::Below)) }
+        Self { tree, at: Some(key.map_or(At::Last, At::Below)), entered: None }
+    }
+
+    /// Whether a key of the leaf handed out last is new to this walk. A merge may have put rows
+    /// that were handed out before onto it.
+    pub fn is_new(&self, key: &[u8]) -> bool {
+        match &self.entered {
+            Some(At::Key(from)) => key >= from.as_slice(),
+            Some(At::Below(below)) => key < below.as_slice(),
+            Some(At::Last) | None => true,
+        }
     }
 
     /// The next leaf, shared. The walk moves on when it is asked again, so the caller
@@ -61,6 +73,7 @@ impl LeafWalk {
             }
             self.at = Some(At::Below(leaf.lower_fence().to_vec()));
         }
+        self.entered = Some(at);
         Ok(Some(leaf))
     }
 }

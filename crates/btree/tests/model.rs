@@ -78,7 +78,9 @@ fn walk(pool: &BufferPool, mut walk: LeafWalk, backward: bool) -> Result<Vec<(Ve
         let mut rows = Vec::new();
         for s in 0..page.slot_count() {
             let record = LeafRecord::parse(page.record(SlotId(s))?)?;
-            rows.push((record.key.to_vec(), record.value.to_vec()));
+            if walk.is_new(record.key) {
+                rows.push((record.key.to_vec(), record.value.to_vec()));
+            }
         }
         if backward {
             rows.reverse();

@@ -243,6 +243,9 @@ impl Cursor {
                 };
                 step += 1;
                 let record = LeafRecord::parse(page.record(SlotId(slot))?)?;
+                if !walk.is_new(record.key) {
+                    continue;
+                }
                 let within = match self.direction {
                     Direction::Forward => self.range.below_high(record.key),
                     Direction::Backward => self.range.above_low(record.key),
