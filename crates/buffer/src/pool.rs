@@ -380,7 +380,9 @@ impl BufferPool {
     }
 
     fn note_scanned(&self, page: PageId) {
-        if let Some(index) = self.shard(page).read().get(&page).copied() {
+        // The shard's lock ends with the statement: eviction takes it under the queue's.
+        let index = self.shard(page).read().get(&page).copied();
+        if let Some(index) = index {
             self.scanned.lock().push_back((index, page));
         }
     }

@@ -99,6 +99,12 @@ impl TxManager {
         }
     }
 
+    /// The next id, read so that every id below it has its state set.
+    pub fn settled_next_id(&self) -> TxId {
+        let _begins = self.active.lock();
+        self.next_id()
+    }
+
     /// The id that will be handed out next.
     pub fn next_id(&self) -> TxId {
         TxId(self.next.load(Ordering::SeqCst))

@@ -103,7 +103,7 @@ impl Cleaner {
             report.forgotten = aborted.len() as u64;
         }
         report.version_pages_freed = store.free_below(pool, self.floor(txs))?;
-        txs.status_table().retire(txs.next_id(), txs.horizon());
+        txs.status_table().retire(txs.settled_next_id(), txs.horizon());
         self.sweeps.fetch_add(1, Ordering::Relaxed);
         self.reverted.fetch_add(report.reverted, Ordering::Relaxed);
         self.stripped.fetch_add(report.stripped, Ordering::Relaxed);
