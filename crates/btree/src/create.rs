@@ -16,12 +16,8 @@ pub fn create(mtr: &mut Mtr<'_>, object: ObjectId) -> Result<Tree> {
 
 /// Frees some pages of a tree that nobody can reach any more: the last node under its
 /// rightmost path. Call until it returns false; every call leaves a smaller valid tree,
-/// so a crash in between costs nothing. `on_leaf` sees each leaf before it goes.
-pub fn free_tree_step(
-    pool: &BufferPool,
-    tree: Tree,
-    mut on_leaf: impl FnMut(&resurgam_page::PageBuf) -> Result<()>,
-) -> Result<bool> {
+/// so a crash in between costs nothing.
+pub fn free_tree_step(pool: &BufferPool, tree: Tree) -> Result<bool> {
     // Descend along the last children to the last node that has no children left.
     let mut parent = pool.write(tree.root, Access::Scan)?;
     if parent.object() != tree.object || !matches!(parent.page_type(), Some(PageType::Leaf | PageType::Inner)) {
@@ -30,9 +26,6 @@ pub fn free_tree_step(
     loop {
         if parent.level() == 0 || parent.slot_count() == 0 {
             // Only the root comes here as a parent without children.
-            if parent.level() == 0 {
-                on_leaf(&parent)?;
-            }
             let id = parent.id();
             let mut mtr = Mtr::new(pool);
             let at = mtr.add(parent);
@@ -54,9 +47,6 @@ pub fn free_tree_step(
         if child.level() > 0 && child.slot_count() > 0 {
             parent = child;
             continue;
-        }
-        if child.level() == 0 {
-            on_leaf(&child)?;
         }
         let mut mtr = Mtr::new(pool);
         let parent_at = mtr.add(parent);

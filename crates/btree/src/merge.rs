@@ -35,6 +35,9 @@ impl Tree {
         if parent.level() == 0 {
             return Ok(MergeOutcome::NotPossible);
         }
+        if parent.slot_count() == 0 {
+            return Err(Error::corrupt(format!("page {} of tree {} has no children", parent.id(), self.object)));
+        }
         if parent.slot_count() == 1 {
             return if parent.id() == self.root {
                 self.shrink_root(pool, parent)
@@ -44,7 +47,7 @@ impl Tree {
         }
         let (at, _) = inner::child_for(&parent, key);
         // Take the pair (left, right) with this leaf in it.
-        let left_at = if at.0 + 1 < parent.slot_count() { at.0 } else { at.0 - 1 };
+        let left_at = if at.0 + 1 < parent.slot_count() { at.0 } else { at.0.saturating_sub(1) };
         let left_id = inner::child_of(parent.rec(SlotId(left_at)));
         let right_id = inner::child_of(parent.rec(SlotId(left_at + 1)));
         if left_id == right_id || left_id == parent.id() || right_id == parent.id() {

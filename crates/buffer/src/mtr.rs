@@ -13,7 +13,7 @@
 use parking_lot::MutexGuard;
 use resurgam_base::{Error, Lsn, PageId, Result, TxId};
 use resurgam_log::{Group, RecordKind};
-use resurgam_page::{PageBuf, op};
+use resurgam_page::{PageBuf, PageOp, op};
 
 use crate::frame::WriteGuard;
 use crate::pool::BufferPool;
@@ -114,7 +114,13 @@ impl<'p> Mtr<'p> {
                 continue;
             }
             let previous = if entry.fresh { Lsn::NONE } else { entry.guard.lsn() };
-            group.begin_page(entry.tx, entry.prev_tx, entry.guard.id(), previous, entry.guard.object());
+            // A fresh page gets its owner by this very record. Analysis learns from the owners
+            // it sees which object ids were given out.
+            let object = match op::decode(&entry.body).next() {
+                Some(Ok(PageOp::Format { object, .. })) if entry.fresh => object,
+                _ => entry.guard.object(),
+            };
+            group.begin_page(entry.tx, entry.prev_tx, entry.guard.id(), previous, object);
             group.body().extend_from_slice(&entry.body);
             indexes.push(Some(group.end()));
         }

@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_log::Log;
@@ -31,6 +31,9 @@ pub struct RedoEntry {
 pub struct PendingRedo {
     count: AtomicU64,
     pages: Mutex<HashMap<PageId, RedoEntry>>,
+    /// Pages that could not be brought up to date. They stay pending (the log that they need
+    /// is kept, and whoever asks for them gets the error), but no longer hold up the rest.
+    stuck: Mutex<HashSet<PageId>>,
 }
 
 impl PendingRedo {
@@ -65,12 +68,33 @@ impl PendingRedo {
             return;
         }
         let mut pages = self.pages.lock();
-        pages.remove(&page);
+        if pages.remove(&page).is_some() {
+            self.stuck.lock().remove(&page);
+        }
         self.count.store(pages.len() as u64, Ordering::Release);
     }
-    /// Any page still pending, for the background pass.
-    pub fn any(&self, limit: usize) -> Vec<PageId> {
-        self.pages.lock().keys().take(limit).copied().collect()
+    /// Any page still to be tried, for the background pass.
+    pub(crate) fn any(&self, limit: usize) -> Vec<PageId> {
+        let pages = self.pages.lock();
+        let stuck = self.stuck.lock();
+        pages.keys().filter(|page| !stuck.contains(*page)).take(limit).copied().collect()
+    }
+    pub(crate) fn give_up(&self, page: PageId) {
+        let pages = self.pages.lock();
+        if pages.contains_key(&page) {
+            self.stuck.lock().insert(page);
+        }
+    }
+    /// Pages that could not be brought up to date.
+    pub fn stuck(&self) -> u64 {
+        self.stuck.lock().len() as u64
+    }
+    /// Whether nothing is left to be tried.
+    pub fn is_settled(&self) -> bool {
+        self.is_empty() || {
+            let pages = self.pages.lock();
+            pages.len() == self.stuck.lock().len()
+        }
     }
     /// Every entry: a checkpoint taken before redo is finished must carry them.
     pub fn snapshot(&self) -> Vec<(PageId, RedoEntry)> {
@@ -118,10 +142,12 @@ pub(crate) fn load(
     let mut whole = false;
     while lsn > base_lsn {
         let record = log.read_record(lsn).map_err(|e| {
-            Error::corrupt(format!(
+            let what = format!(
                 "page {page} of \"{}\" needs the log record at {lsn} to be current, which cannot be read: {e}",
                 file.path().display()
-            ))
+            );
+            // A file that cannot be read now is not a damaged one.
+            Error::new(if e.kind() == ErrorKind::Io { ErrorKind::Io } else { ErrorKind::Corrupt }, what)
         })?;
         if record.header.page != page || record.header.prev_page >= lsn {
             return Err(Error::corrupt(format!("the log record at {lsn} does not belong to the chain of page {page}")));

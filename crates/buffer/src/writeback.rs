@@ -11,7 +11,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use resurgam_base::{Lsn, PageId, Result, limits::PAGE_SIZE};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 
 use crate::frame::Frame;
 use crate::pool::BufferPool;
@@ -238,15 +238,24 @@ impl BufferPool {
     }
 
     /// Brings up to `limit` pages that still await redo into memory (background redo).
-    /// Returns how many remain.
-    pub fn redo_some(&self, limit: usize) -> Result<u64> {
+    /// Returns how many remain to be tried. A page that turns out to be damaged is handed to
+    /// `damaged` and left pending.
+    pub fn redo_some(&self, limit: usize, mut damaged: impl FnMut(PageId, &Error)) -> Result<u64> {
         for page in self.pending.any(limit) {
-            drop(self.read(page, crate::Access::Scan)?);
+            match self.read(page, crate::Access::Scan) {
+                Ok(guard) => drop(guard),
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    damaged(page, &error);
+                    self.pending.give_up(page);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
             // Loading a page settles its entry. One that is in memory without having been
             // loaded was to be formatted anew by an allocation that was dropped: it is free,
             // and what it held does not matter.
             self.pending.done(page);
         }
-        Ok(self.pending.len())
+        Ok(self.pending.len() - self.pending.stuck())
     }
 }

@@ -109,9 +109,15 @@ fn redo(weak: &Weak<Inner>) {
     let mut said = Instant::now();
     drop(db);
     while let Some(db) = alive(weak) {
-        match db.inner().pool.redo_some(32) {
+        let damaged = |_, error: &Error| tracing::error!("recovery passes over a damaged page: {error}");
+        match db.inner().pool.redo_some(32, damaged) {
             Ok(0) => {
-                if total > 0 {
+                let stuck = db.inner().pool.pending_redo().stuck();
+                if stuck > 0 {
+                    tracing::error!(
+                        "recovery finished but for {stuck} damaged pages, whose log is kept; run \"resurgam check\""
+                    );
+                } else if total > 0 {
                     tracing::info!("recovery finished: {total} pages brought up to date in {:.1?}", started.elapsed());
                 }
                 if let Err(error) = db.discover_space() {
@@ -137,7 +143,7 @@ fn cleaner(weak: &Weak<Inner>) {
     let mut last = Instant::now();
     while let Some(db) = alive(weak) {
         let interval = Duration::from_secs_f64(db.inner().options.cleaner_interval_s.max(0.05));
-        if last.elapsed() >= interval && db.inner().pool.pending_redo().is_empty() {
+        if last.elapsed() >= interval && db.inner().pool.pending_redo().is_settled() {
             match db.clean() {
                 Ok(report) => {
                     if report.forgotten > 0 {

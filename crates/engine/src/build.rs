@@ -12,7 +12,7 @@ use resurgam_page::types::DatumRef;
 use resurgam_page::{LeafBuilder, leaf, op};
 
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
-use crate::rows::duplicate;
+use crate::rows::{duplicate, with_large};
 use crate::table::Table;
 use crate::transaction::Transaction;
 
@@ -72,6 +72,8 @@ impl Transaction {
         let mut hint = None;
         self.each_row(table, |row, key| {
             let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
+            let large = self.large_indexed(table, row)?;
+            let row = &*with_large(row, &large)?;
             table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
             if insert_plain(pool, tree, &entry_key, &entry_value, &mut hint)? {
                 return Ok(());
@@ -93,16 +95,23 @@ impl Transaction {
         let mut hint = None;
         let mut hints = vec![None; new.indexes.len()];
         let mut row_id = 0u64;
+        let context = self.write_context()?;
         self.each_row(old, |row, _| {
             map(row, &mut |row| {
                 new.check_row(row)?;
                 let mut key = Vec::new();
                 row_id += 1;
-                new.key_of_row(row, || Ok(row_id), &mut key)?;
+                let large = self.large_indexed(new, row)?;
+                let whole = &*with_large(row, &large)?;
+                new.key_of_row(whole, || Ok(row_id), &mut key)?;
                 let mut value = Vec::new();
-                new.layout.encode(&new.value_datums(row), &mut value)?;
+                let stored = new.value_datums(row);
+                new.layout.encode(&stored, &mut value)?;
+                // Large values that are in the key now.
+                let (before, after) = (Table::externals(row), Table::externals(&stored));
+                self.drop_externals(&context, before.into_iter().filter(|page| !after.contains(page)))?;
                 if !insert_plain(pool, new.tree, &key, &value, &mut hint)? {
-                    let error = duplicate(new, None, row);
+                    let error = duplicate(new, None, whole);
                     return Err(Error::new(
                         error.kind(),
                         format!("could not create unique index \"{}\"", new.primary_key_name),
@@ -111,9 +120,9 @@ impl Transaction {
                 }
                 for (at, index) in new.indexes.iter().enumerate() {
                     let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
-                    new.index_entry(at, row, &key, &mut entry_key, &mut entry_value)?;
+                    new.index_entry(at, whole, &key, &mut entry_key, &mut entry_value)?;
                     if !insert_plain(pool, index.tree, &entry_key, &entry_value, &mut hints[at])? {
-                        return Err(duplicate(new, Some(at), row));
+                        return Err(duplicate(new, Some(at), whole));
                     }
                 }
                 Ok(())

@@ -41,7 +41,8 @@ pub(crate) struct Definitions {
 #[derive(Default)]
 pub(crate) struct OwnCatalog {
     pub changed: bool,
-    cache: Option<Arc<Definitions>>,
+    /// What it sees, and the version of the catalog that this was read at.
+    cache: Option<(u64, Arc<Definitions>)>,
 }
 
 /// The cache of committed definitions.
@@ -71,12 +72,6 @@ impl Catalog {
     }
     pub fn bump(&self) {
         self.version.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Whether `table` is the committed definition now. For writers, who hold its lock.
-    pub fn is_newest(&self, db: &Database, table: &Table) -> Result<bool> {
-        let now = self.committed(db)?;
-        Ok(now.by_id.get(&table.id).is_some_and(|t| t.generation == table.generation))
     }
 
     /// Whether `table` described the table at `version` of the catalog. For readers: a later
@@ -263,7 +258,11 @@ impl Transaction {
         let inner = self.0.db.inner();
         let (own, frozen) = {
             let state = self.0.state.lock();
-            if let Some(cache) = &state.catalog.cache {
+            // A READ COMMITTED transaction with changes of its own sees those of others as well.
+            let frozen = self.0.isolation == Isolation::RepeatableRead;
+            if let Some((version, cache)) = &state.catalog.cache
+                && (frozen || *version == inner.catalog.version())
+            {
                 return Ok(Arc::clone(cache));
             }
             (state.catalog.changed, self.0.isolation == Isolation::RepeatableRead && state.snapshot.is_some())
@@ -271,13 +270,14 @@ impl Transaction {
         if !own && !frozen {
             return inner.catalog.committed(&self.0.db);
         }
+        let version = inner.catalog.version();
         let mut view = self.view()?;
         view.hidden_from = TxId(u64::MAX);
         if own && self.0.isolation == Isolation::ReadCommitted {
             view.snapshot = Arc::new(inner.txs.snapshot());
         }
         let definitions = Arc::new(inner.catalog.load(&view, 0)?);
-        self.0.state.lock().catalog.cache = Some(Arc::clone(&definitions));
+        self.0.state.lock().catalog.cache = Some((version, Arc::clone(&definitions)));
         Ok(definitions)
     }
 
@@ -320,6 +320,7 @@ impl Transaction {
             xid: context.xid,
             caps: inner.options.versions,
             trust: true,
+            frozen: false,
             prior: std::cell::RefCell::default(),
         };
         let result = f(&writer, inner.catalog.tree)?;

@@ -202,7 +202,7 @@ impl Database {
             closed: AtomicBool::new(false),
             lock: Mutex::new(Some(lock)),
         });
-        log.set_durable_hook(Box::new(move |lsn| txs.on_durable(lsn)));
+        log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
         let db = Self(inner);
         if db.0.options.background {
             log.start_flusher()?;
@@ -311,13 +311,14 @@ impl Database {
     /// databases without background threads.
     pub fn finish_recovery(&self) -> Result<()> {
         let inner = self.inner();
-        while inner.pool.redo_some(64)? > 0 {}
+        while inner.pool.redo_some(64, |_, error| tracing::error!("a damaged page: {error}"))? > 0 {}
         self.discover_space()
     }
 
     pub(crate) fn discover_space(&self) -> Result<()> {
         let inner = self.inner();
-        let next = inner.txs.next_id();
+        // The highest id that can have pushed a version before now.
+        let highest = TxId(inner.txs.next_id().0.saturating_sub(1));
         for map in inner.pool.space().map_pages() {
             if inner.stopping.load(Ordering::Relaxed) {
                 return Ok(());
@@ -325,7 +326,7 @@ impl Database {
             let adopted = inner.pool.space().flagged(&inner.pool, map, resurgam_page::space::PFS_ALLOCATED)?;
             for (page, owner, _) in adopted {
                 if owner == resurgam_versions::VERSION_OBJECT {
-                    inner.versions.adopt(page, next);
+                    inner.versions.adopt(page, highest);
                 }
             }
             inner.pool.space().discover(&inner.pool, map)?;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, ObjectId, Result, limits::COLUMNS_MAX};
 use resurgam_btree::{self as btree, Tree};
-use resurgam_buffer::Mtr;
 use resurgam_page::types::{ColumnType, DatumRef};
 use resurgam_txn::LockMode;
 use resurgam_versions::LedgerAction;
@@ -47,10 +46,15 @@ impl Transaction {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
         let object = ObjectId(inner.next_object());
-        let mut mtr = Mtr::new(&inner.pool);
-        let tree = btree::create(&mut mtr, object)?;
-        mtr.commit()?;
-        context.active.logged(inner.ledger.add(&inner.pool, context.xid, LedgerAction::TreeIfAborted(tree))?);
+        // The tree and the note of what becomes of it if this transaction aborts, in one group.
+        let mut made = None;
+        let lsn = inner.ledger.add_with(&inner.pool, context.xid, LedgerAction::TREE_BYTES, |mtr| {
+            let tree = btree::create(mtr, object)?;
+            made = Some(tree);
+            Ok(LedgerAction::TreeIfAborted(tree))
+        })?;
+        context.active.logged(lsn);
+        let Some(tree) = made else { return Err(Error::internal("a tree was not made")) };
         inner.note_tree(tree);
         Ok(tree)
     }
@@ -58,7 +62,20 @@ impl Transaction {
     fn drop_tree(&self, tree: Tree) -> Result<()> {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
-        context.active.logged(inner.ledger.add(&inner.pool, context.xid, LedgerAction::TreeIfCommitted(tree))?);
+        context.active.logged(inner.ledger.add(&inner.pool, context.xid, &LedgerAction::TreeIfCommitted(tree))?);
+        Ok(())
+    }
+
+    /// Drops the tree of a table's rows, with the large values that they refer to.
+    fn drop_rows(&self, table: &Table) -> Result<()> {
+        if !table.may_hold_external() {
+            return self.drop_tree(table.tree);
+        }
+        let inner = self.0.db.inner();
+        let context = self.write_context()?;
+        let widths = table.value_types.iter().map(|t| t.fixed_width().map_or(0, |w| w as u8)).collect();
+        let action = LedgerAction::RowsIfCommitted(table.tree, widths);
+        context.active.logged(inner.ledger.add(&inner.pool, context.xid, &action)?);
         Ok(())
     }
 
@@ -151,7 +168,7 @@ impl Transaction {
         if !table.primary_key_name.is_empty() {
             self.release_name(&table.schema, &table.primary_key_name)?;
         }
-        self.drop_tree(table.tree)?;
+        self.drop_rows(table)?;
         for index in &table.indexes {
             self.release_name(&table.schema, &index.name)?;
             self.drop_tree(index.tree)?;
@@ -164,7 +181,7 @@ impl Transaction {
     pub fn truncate(&self, table: &Arc<Table>) -> Result<Attempt<()>> {
         attempt!(self.lock_exclusive(table));
         let mut parts = Parts::of(table);
-        self.drop_tree(parts.tree)?;
+        self.drop_rows(table)?;
         parts.tree = self.new_tree()?;
         for index in &mut parts.indexes {
             self.drop_tree(index.tree)?;
@@ -266,6 +283,14 @@ impl Transaction {
                         ErrorKind::LimitExceeded,
                         format!("tables can have at most {COLUMNS_MAX} columns"),
                     ));
+                }
+                // Dropped columns keep their place in the rows.
+                if parts.value_types.len() >= LedgerAction::COLUMNS_MAX {
+                    return Err(Error::new(
+                        ErrorKind::LimitExceeded,
+                        format!("too many columns were added to and dropped from table \"{}\"", table.name),
+                    )
+                    .with_hint("Copy its rows to a new table."));
                 }
                 let mut column = column_of(&spec);
                 column.place = Place::Value(parts.value_types.len() as u16);

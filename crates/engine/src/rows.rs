@@ -6,6 +6,7 @@
 //! transaction id, so that the caller may wait and try again, or carry on. A crash in
 //! between leaves what any crash leaves of an unfinished transaction.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,8 +15,10 @@ use resurgam_btree::Tree;
 use resurgam_buffer::{Access, Mtr};
 use resurgam_page::types::DatumRef;
 use resurgam_page::{LeafRecord, leaf};
-use resurgam_txn::LockWait;
-use resurgam_versions::{LedgerAction, Outcome, RowWriter, Seen, View, free_external, newest, write_external};
+use resurgam_txn::{ActiveTx, LockWait};
+use resurgam_versions::{
+    LedgerAction, Outcome, RowWriter, Seen, View, free_external, newest, read_external, write_external,
+};
 
 use crate::table::{RawRow, RowBuf, Table};
 use crate::transaction::{Attempt, Change, Isolation, Transaction, WriteContext};
@@ -45,6 +48,7 @@ impl Transaction {
             xid: context.xid,
             caps: inner.options.versions,
             trust,
+            frozen: self.0.isolation == Isolation::RepeatableRead,
             prior: std::cell::RefCell::default(),
         }
     }
@@ -75,13 +79,17 @@ impl Transaction {
         let context = self.write_context()?;
         let mut key = Vec::new();
         table.key_of_row(row, || self.next_row_id(table), &mut key)?;
-        let encoded = self.encode_value(table, row, context.xid)?;
+        let encoded = self.encode_value(table, row, &context.active, context.xid)?;
         let steps = self.insert_steps(table, &context, row, &key, &encoded.bytes, hint);
         if !matches!(steps, Ok(Steps::Done)) {
             self.discard(&encoded.written)?;
         }
         match steps? {
-            Steps::Done | Steps::Change(_) => Ok(Attempt::Done(())),
+            Steps::Done => Ok(Attempt::Done(())),
+            Steps::Change(change) => match self.change(change)? {
+                Attempt::Wait(wait) => Ok(Attempt::Wait(wait)),
+                Attempt::Done(change) => Err(Error::internal(format!("an insert ended with {change:?}"))),
+            },
             Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(&context, holder)?)),
             Steps::Duplicate(index) => Err(duplicate(table, index, row)),
         }
@@ -100,13 +108,29 @@ impl Transaction {
         match writer.insert(table.tree, key, value, hint)? {
             Outcome::Done => {}
             Outcome::Wait(holder) => return Ok(Steps::Wait(holder)),
+            Outcome::Changed => return Ok(Steps::Change(Change::Changed)),
             _ => return Ok(Steps::Duplicate(None)),
         }
-        let steps = self.insert_entries(table, context, row, key, None)?;
-        if !matches!(steps, Steps::Done) {
+        let large = self.large_indexed(table, row)?;
+        let steps = self.insert_entries(table, context, &with_large(row, &large)?, key, None);
+        if !matches!(steps, Ok(Steps::Done)) {
             self.take_back(context, table.tree, key)?;
         }
-        Ok(steps)
+        steps
+    }
+
+    /// Large values of indexed columns: an entry is made of the value, not of where it is.
+    pub(crate) fn large_indexed(&self, table: &Table, row: &[DatumRef<'_>]) -> Result<Vec<LargeValue>> {
+        let mut large = Vec::new();
+        for (at, datum) in row.iter().enumerate() {
+            if let DatumRef::External(reference) = datum
+                && (table.primary_key.contains(&at) || table.indexes.iter().any(|i| i.columns.contains(&at)))
+            {
+                let bytes = read_external(&self.0.db.inner().pool, *reference)?;
+                large.push(LargeValue { at, is_text: reference.is_text, bytes });
+            }
+        }
+        Ok(large)
     }
 
     /// Inserts the index entries of a row. With `old`, only into indexes whose entry differs.
@@ -122,7 +146,12 @@ impl Transaction {
         let mut done: Vec<(Tree, Vec<u8>)> = Vec::new();
         for (at, index) in table.indexes.iter().enumerate() {
             let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
-            table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
+            if let Err(error) = table.index_entry(at, row, key, &mut entry_key, &mut entry_value) {
+                for (tree, entry) in done.iter().rev() {
+                    self.take_back(context, *tree, entry)?;
+                }
+                return Err(error);
+            }
             if let Some((old_row, old_key)) = old {
                 let (mut before, mut before_value) = (Vec::new(), Vec::new());
                 table.index_entry(at, old_row, old_key, &mut before, &mut before_value)?;
@@ -140,6 +169,7 @@ impl Transaction {
             }
             return Ok(match outcome {
                 Outcome::Wait(holder) => Steps::Wait(holder),
+                Outcome::Changed => Steps::Change(Change::Changed),
                 _ => Steps::Duplicate(Some(at)),
             });
         }
@@ -212,7 +242,7 @@ impl Transaction {
         } else {
             table.key_of_row(new_row, || Ok(0), &mut new_key)?;
         }
-        let encoded = self.encode_value(table, new_row, context.xid)?;
+        let encoded = self.encode_value(table, new_row, &context.active, context.xid)?;
         let steps = self.update_steps(table, &context, key, seen, new_row, &new_key, &encoded.bytes);
         if !matches!(steps, Ok(Steps::Done)) {
             self.discard(&encoded.written)?;
@@ -235,48 +265,85 @@ impl Transaction {
         new_key: &[u8],
         value: &[u8],
     ) -> Result<Steps> {
-        let writer = self.writer(context, false);
         let moved = new_key != key;
-        let outcome =
-            if moved { writer.delete(table.tree, key, seen)? } else { writer.update(table.tree, key, value, seen)? };
+        let (outcome, old_value) = self.over_own(table, context, key, |writer| {
+            if moved { writer.delete(table.tree, key, seen) } else { writer.update(table.tree, key, value, seen) }
+        })?;
         if outcome != Outcome::Done {
             return Ok(step_of(outcome));
         }
-        let old = RowBuf { key: key.to_vec(), value: writer.prior.take() };
+        let old = RowBuf { key: key.to_vec(), value: old_value };
         if !moved && table.indexes.is_empty() {
             if table.may_hold_external() {
-                let kept = table.externals(new_row);
+                let kept = Table::externals(new_row);
                 let gone = table.externals_of_value(&old.value)?;
                 self.drop_externals(context, gone.into_iter().filter(|p| !kept.contains(p)))?;
             }
             return Ok(Steps::Done);
         }
-        let old_row = table.all_columns(old.raw())?;
+        let old_columns = table.all_columns(old.raw())?;
+        let (old_large, new_large) = (self.large_indexed(table, &old_columns)?, self.large_indexed(table, new_row)?);
+        let (old_row, whole_row) = (with_large(&old_columns, &old_large)?, with_large(new_row, &new_large)?);
         if moved {
             let inserted = self.writer(context, true).insert(table.tree, new_key, value, &mut None)?;
             if inserted != Outcome::Done {
-                self.restore(context, table.tree, key, &old.value)?;
+                self.restore_row(context, table, key, &old.value)?;
                 return Ok(match inserted {
                     Outcome::Wait(holder) => Steps::Wait(holder),
+                    Outcome::Changed => Steps::Change(Change::Changed),
                     _ => Steps::Duplicate(None),
                 });
             }
         }
-        let deleted = self.delete_entries(table, context, &old_row, key, Some((new_row, new_key)))?;
-        let steps = self.insert_entries(table, context, new_row, new_key, Some((&old_row, key)))?;
-        if !matches!(steps, Steps::Done) {
+        let deleted = self.delete_entries(table, context, &old_row, key, Some((&whole_row, new_key)))?;
+        let steps = self.insert_entries(table, context, &whole_row, new_key, Some((&old_row, key)));
+        if !matches!(steps, Ok(Steps::Done)) {
             for (tree, entry, entry_value) in &deleted {
                 self.restore(context, *tree, entry, entry_value)?;
             }
             if moved {
                 self.take_back(context, table.tree, new_key)?;
             }
-            self.restore(context, table.tree, key, &old.value)?;
-            return Ok(steps);
+            self.restore_row(context, table, key, &old.value)?;
+            return steps;
         }
-        let kept = table.externals(new_row);
-        self.drop_externals(context, table.externals(&old_row).into_iter().filter(|p| !kept.contains(p)))?;
+        let kept = Table::externals(new_row);
+        let gone = table.externals_of_value(&old.value)?;
+        self.drop_externals(context, gone.into_iter().filter(|p| !kept.contains(p)))?;
         Ok(Steps::Done)
+    }
+
+    /// Runs an update or delete of a row. A row that this statement changed and took back
+    /// again (it had to wait, say) carries the statement's id but is not its work.
+    fn over_own(
+        &self,
+        table: &Table,
+        context: &WriteContext,
+        key: &[u8],
+        write: impl Fn(&RowWriter<'_>) -> Result<Outcome>,
+    ) -> Result<(Outcome, Vec<u8>)> {
+        let mut writer = self.writer(context, false);
+        let mut outcome = write(&writer)?;
+        if outcome == Outcome::SelfModified {
+            let mut state = self.0.state.lock();
+            let Some(at) = state.taken_back.iter().position(|(o, k)| *o == table.tree.object && k == key) else {
+                return Ok((outcome, Vec::new()));
+            };
+            state.taken_back.swap_remove(at);
+            drop(state);
+            writer = self.writer(context, true);
+            outcome = write(&writer)?;
+        }
+        Ok((outcome, writer.prior.take()))
+    }
+
+    /// Brings a table's row back, and remembers that the statement has not changed it.
+    fn restore_row(&self, context: &WriteContext, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.restore(context, table.tree, key, value)?;
+        if context.bulk {
+            self.0.state.lock().taken_back.push((table.tree.object, key.to_vec()));
+        }
+        Ok(())
     }
 
     /// Brings back what this transaction has just deleted or changed.
@@ -298,13 +365,14 @@ impl Transaction {
             return Ok(Attempt::Wait(wait));
         }
         let context = self.write_context()?;
-        let writer = self.writer(&context, false);
-        let outcome = writer.delete(table.tree, key, seen)?;
+        let (outcome, old_value) =
+            self.over_own(table, &context, key, |writer| writer.delete(table.tree, key, seen))?;
         if outcome == Outcome::Done && (!table.indexes.is_empty() || table.may_hold_external()) {
-            let old = RowBuf { key: key.to_vec(), value: writer.prior.take() };
+            let old = RowBuf { key: key.to_vec(), value: old_value };
             let old_row = table.all_columns(old.raw())?;
-            self.delete_entries(table, &context, &old_row, key, None)?;
-            self.drop_externals(&context, table.externals(&old_row).into_iter())?;
+            let large = self.large_indexed(table, &old_row)?;
+            self.delete_entries(table, &context, &with_large(&old_row, &large)?, key, None)?;
+            self.drop_externals(&context, table.externals_of_value(&old.value)?.into_iter())?;
         }
         self.changed(&context, outcome)
     }
@@ -321,7 +389,8 @@ impl Transaction {
             let outcome = self.writer(&context, false).delete_check(table.tree, key, seen)?;
             return self.changed(&context, outcome);
         }
-        let outcome = self.writer(&context, false).update(table.tree, key, &row.value, seen)?;
+        let (outcome, _) =
+            self.over_own(table, &context, key, |writer| writer.update(table.tree, key, &row.value, seen))?;
         self.changed(&context, outcome)
     }
 
@@ -381,7 +450,7 @@ impl Transaction {
     }
 
     /// Encodes the value of a row; columns that make it too long go to overflow pages.
-    fn encode_value(&self, table: &Table, row: &[DatumRef<'_>], xid: TxId) -> Result<Encoded> {
+    fn encode_value(&self, table: &Table, row: &[DatumRef<'_>], tx: &ActiveTx, xid: TxId) -> Result<Encoded> {
         let mut values = table.value_datums(row);
         let mut bytes = Vec::new();
         let mut written = Vec::new();
@@ -420,7 +489,7 @@ impl Transaction {
                 _ => return Err(Error::internal("no long column")),
             };
             debug_assert_eq!(len, data.len());
-            let external = write_external(&self.0.db.inner().pool, xid, data, is_text)?;
+            let external = write_external(&self.0.db.inner().pool, tx, xid, data, is_text)?;
             written.push(external.page);
             values[at] = DatumRef::External(external);
         }
@@ -442,10 +511,12 @@ impl Transaction {
     }
 
     /// Notes large values that this transaction no longer refers to.
-    fn drop_externals(&self, context: &WriteContext, pages: impl Iterator<Item = PageId>) -> Result<()> {
+    pub(crate) fn drop_externals(&self, context: &WriteContext, pages: impl Iterator<Item = PageId>) -> Result<()> {
         let inner = self.0.db.inner();
-        for page in pages {
-            context.active.logged(inner.ledger.add(&inner.pool, context.xid, LedgerAction::ValueIfCommitted(page))?);
+        let pages: Vec<PageId> = pages.collect();
+        for pages in pages.chunks(LedgerAction::VALUES_MAX) {
+            let action = LedgerAction::ValuesIfCommitted(pages.to_vec());
+            context.active.logged(inner.ledger.add(&inner.pool, context.xid, &action)?);
         }
         Ok(())
     }
@@ -454,6 +525,29 @@ impl Transaction {
     pub fn bulk_insert(&self, table: &Arc<Table>) -> BulkInserter {
         BulkInserter { tx: self.clone(), table: Arc::clone(table), hint: None, rows: 0 }
     }
+}
+
+/// A large value, read, and its column.
+pub(crate) struct LargeValue {
+    at: usize,
+    is_text: bool,
+    bytes: Vec<u8>,
+}
+
+/// A row with some of its large values in place.
+pub(crate) fn with_large<'r>(row: &'r [DatumRef<'r>], large: &'r [LargeValue]) -> Result<Cow<'r, [DatumRef<'r>]>> {
+    if large.is_empty() {
+        return Ok(Cow::Borrowed(row));
+    }
+    let mut whole = row.to_vec();
+    for value in large {
+        whole[value.at] = if value.is_text {
+            DatumRef::Text(std::str::from_utf8(&value.bytes).map_err(|_| Error::corrupt("a large text is not UTF-8"))?)
+        } else {
+            DatumRef::Bytes(&value.bytes)
+        };
+    }
+    Ok(Cow::Owned(whole))
 }
 
 /// An index entry that was deleted: its tree, key and value.
@@ -535,7 +629,7 @@ impl Table {
     pub(crate) fn all_columns<'a>(&'a self, row: RawRow<'a>) -> Result<Vec<DatumRef<'a>>> {
         (0..self.columns.len()).map(|i| self.column(row, i)).collect()
     }
-    fn may_hold_external(&self) -> bool {
+    pub(crate) fn may_hold_external(&self) -> bool {
         self.value_types.iter().any(|t| t.fixed_width().is_none())
     }
     /// Large values that an encoded value refers to.
@@ -551,7 +645,8 @@ impl Table {
         }
         Ok(found)
     }
-    fn externals(&self, row: &[DatumRef<'_>]) -> Vec<PageId> {
+    /// Large values that a row refers to.
+    pub(crate) fn externals(row: &[DatumRef<'_>]) -> Vec<PageId> {
         row.iter()
             .filter_map(|d| match d {
                 DatumRef::External(e) => Some(e.page),

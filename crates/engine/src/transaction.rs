@@ -111,6 +111,10 @@ pub(crate) struct TxState {
     /// Version of the catalog that goes with the snapshot.
     catalog_version: u64,
     locked: Vec<ObjectId>,
+    /// Tables that it asked for alone and has not got: the requests keep others out.
+    requested: Vec<ObjectId>,
+    /// Rows (tree and key) that the current statement changed and took back.
+    pub taken_back: Vec<(ObjectId, Vec<u8>)>,
     pub catalog: OwnCatalog,
 }
 
@@ -145,6 +149,8 @@ impl Transaction {
                 snapshot: None,
                 catalog_version: 0,
                 locked: Vec::new(),
+                requested: Vec::new(),
+                taken_back: Vec::new(),
                 catalog: OwnCatalog::default(),
             }),
         }))
@@ -184,6 +190,7 @@ impl Transaction {
             state.snapshot = Some(Arc::new(hold));
         }
         state.bulk = kind == StatementKind::BulkWrite;
+        state.taken_back.clear();
         let mut hidden_from = TxId(u64::MAX);
         let mut own = TxId::NONE;
         if let Some(active) = state.active.clone() {
@@ -263,11 +270,11 @@ impl Transaction {
             Err(holder) => {
                 // Remember it even so: a pending request must be taken back at the end.
                 let mut state = self.0.state.lock();
-                if !state.locked.contains(&object) && mode == LockMode::Exclusive {
-                    state.locked.push(object);
+                if !state.requested.contains(&object) && mode == LockMode::Exclusive {
+                    state.requested.push(object);
                 }
                 drop(state);
-                Ok(Some(inner.txs.wait_for(id, holder)?))
+                Ok(Some(inner.txs.wait_for_lock(id, holder, || inner.locks.is_holding(object, holder))?))
             }
         }
     }
@@ -281,8 +288,23 @@ impl Transaction {
             return Ok(Some(wait));
         }
         let inner = self.0.db.inner();
-        let own = self.0.state.lock().catalog.changed;
-        if !own && !inner.catalog.is_newest(&self.0.db, table)? {
+        // A table that nobody else knows was made by this transaction.
+        let now = inner.catalog.committed(&self.0.db)?;
+        let known = match now.by_id.get(&table.id) {
+            Some(now) => now.generation == table.generation,
+            None => {
+                self.has_catalog_changes()
+                    && self.table_by_id(table.id)?.is_some_and(|own| own.generation == table.generation)
+            }
+        };
+        if !known {
+            // Not to be taken for locked the next time.
+            let mut state = self.0.state.lock();
+            state.locked.retain(|object| *object != ObjectId(table.id));
+            if let Some(active) = &state.active {
+                inner.locks.release(ObjectId(table.id), active.id);
+            }
+            drop(state);
             return Err(Error::new(
                 ErrorKind::SerializationFailure,
                 format!(
@@ -317,7 +339,7 @@ impl Transaction {
         };
         if active.first_lsn.load(Ordering::Relaxed) == 0 {
             inner.txs.end_unwritten(&active);
-            self.unlock(&mut state, active.id);
+            self.0.release(&mut state, active.id);
             return Ok(CommitTicket { flush: None });
         }
         let ddl = state.catalog.changed;
@@ -334,7 +356,7 @@ impl Transaction {
                 // Not in the log, so it can never be committed; others must not wait for it
                 // for ever (the log may be well again once there is room on the disk).
                 inner.txs.abort(&active, Lsn::NONE, inner.vfs.wall_clock_us());
-                self.unlock(&mut state, active.id);
+                self.0.release(&mut state, active.id);
                 return Err(error);
             }
         };
@@ -348,11 +370,11 @@ impl Transaction {
                 // The commit stands; who needs the definitions reads them if this fails.
                 let _ = inner.catalog.committed(&self.0.db);
             }
-            self.unlock(&mut state, active.id);
+            self.0.release(&mut state, active.id);
             flushed?;
             return Ok(CommitTicket { flush: None });
         }
-        self.unlock(&mut state, active.id);
+        self.0.release(&mut state, active.id);
         if !wait_durable {
             return Ok(CommitTicket { flush: None });
         }
@@ -369,10 +391,6 @@ impl Transaction {
         let mut state = self.0.state.lock();
         check_open(&state)?;
         self.0.roll_back(&mut state)
-    }
-
-    fn unlock(&self, state: &mut TxState, id: TxId) {
-        self.0.unlock(state, id);
     }
 
     /// Whether `xid` belongs to this transaction and can be waited for no more.
@@ -393,10 +411,14 @@ fn check_open(state: &TxState) -> Result<()> {
 }
 
 impl TxInner {
-    fn unlock(&self, state: &mut TxState, id: TxId) {
-        for object in state.locked.drain(..) {
+    /// Gives up the locks of an ended transaction, then wakes those who wait for it: in this
+    /// order, or they would find the locks still taken and ask again at once.
+    fn release(&self, state: &mut TxState, id: TxId) {
+        let requested = std::mem::take(&mut state.requested);
+        for object in state.locked.drain(..).chain(requested) {
             self.db.inner().locks.release(object, id);
         }
+        self.db.inner().txs.ended(id);
     }
 
     fn roll_back(&self, state: &mut TxState) -> Result<()> {
@@ -418,7 +440,7 @@ impl TxInner {
             inner.txs.abort(&active, lsn, now);
             result = appended.map(|_| ());
         }
-        self.unlock(state, active.id);
+        self.release(state, active.id);
         result
     }
 }
@@ -434,6 +456,8 @@ impl Drop for TxInner {
             snapshot: None,
             catalog_version: 0,
             locked: Vec::new(),
+            requested: Vec::new(),
+            taken_back: Vec::new(),
             catalog: OwnCatalog::default(),
         };
         std::mem::swap(&mut taken, self.state.get_mut());
@@ -473,7 +497,15 @@ impl Future for CommitTicket {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.flush {
             None => Poll::Ready(Ok(())),
-            Some((ticket, _, _)) => Pin::new(ticket).poll(context),
+            Some((ticket, db, end)) => {
+                let result = std::task::ready!(Pin::new(ticket).poll(context));
+                if result.is_ok() {
+                    // The session's next snapshot sees what it committed.
+                    db.inner().txs.on_durable(*end);
+                }
+                self.flush = None;
+                Poll::Ready(result)
+            }
         }
     }
 }

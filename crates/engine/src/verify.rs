@@ -75,20 +75,30 @@ impl Database {
             }
         }
         let mut values = HashSet::new();
+        let mut dropped_rows = Vec::new();
         for (tx, action) in inner.ledger.entries(&inner.pool)? {
-            match action {
-                LedgerAction::TreeIfCommitted(tree) | LedgerAction::TreeIfAborted(tree) => {
+            match &action {
+                LedgerAction::TreeIfCommitted(tree)
+                | LedgerAction::TreeIfAborted(tree)
+                | LedgerAction::RowsIfCommitted(tree, _) => {
                     let root = inner.pool.read(tree.root, Access::Scan)?;
                     let there = root.object() == tree.object
                         && matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner));
                     drop(root);
                     if there {
-                        trees.entry(tree.object).or_insert((tree, format!("a tree in the ledger of transaction {tx}")));
+                        if let LedgerAction::RowsIfCommitted(_, widths) = &action {
+                            dropped_rows.push((*tree, LedgerAction::layout(widths)));
+                        }
+                        trees
+                            .entry(tree.object)
+                            .or_insert((*tree, format!("a tree in the ledger of transaction {tx}")));
                     }
                 }
-                LedgerAction::ValueIfCommitted(page) => {
-                    if inner.pool.read(page, Access::Scan)?.is(PageType::Overflow) {
-                        values.insert(page);
+                LedgerAction::ValuesIfCommitted(pages) => {
+                    for page in pages {
+                        if inner.pool.read(*page, Access::Scan)?.is(PageType::Overflow) {
+                            values.insert(*page);
+                        }
                     }
                 }
             }
@@ -106,11 +116,14 @@ impl Database {
         tables.sort_by_key(|t| t.id);
         for table in &tables {
             self.verify_rows(table, &mut census)?;
-            let mut walk = LeafWalk::ascending(table.tree, Vec::new());
+        }
+        let live = tables.iter().map(|table| (table.tree, &table.layout));
+        for (tree, layout) in live.chain(dropped_rows.iter().map(|(tree, layout)| (*tree, layout))) {
+            let mut walk = LeafWalk::ascending(tree, Vec::new());
             while let Some(leaf) = walk.next(&inner.pool)? {
                 for s in 0..leaf.slot_count() {
                     let record = LeafRecord::parse(leaf.record(SlotId(s))?)?;
-                    values_in_use(&inner.pool, &inner.txs, &record, &table.layout, &mut |page| {
+                    values_in_use(&inner.pool, &inner.txs, &record, layout, &mut |page| {
                         values.insert(page);
                     })?;
                 }

@@ -19,7 +19,7 @@ use crate::segments::{list_segments, segment_file_name};
 /// Bytes read at a time.
 const READ_AHEAD_BYTES: u64 = 1 << 20;
 /// How far behind the end [`LogReader::check_end`] looks.
-const CHECK_BYTES_MAX: u64 = 64 << 20;
+const CHECK_BYTES_MAX: u64 = 8 << 20;
 
 /// Where the log ends: what [`Log::open`](crate::Log::open) continues from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,7 +289,8 @@ impl LogReader {
 
     /// Looks behind the end for a block which proves that what stood at the end
     /// had been durable, that is: committed work is missing. A crash alone never
-    /// leaves such a block. Reads up to 64 MB.
+    /// leaves such a block. Reads up to 8 MB, to keep an open short: what stands right behind
+    /// the damage gives it away.
     ///
     /// # Errors
     /// `Corrupt`, naming the damaged position and the proof.

@@ -105,6 +105,8 @@ pub fn analyse(
             progress(Progress { records, bytes: lsn.0 - control.checkpoint.0 });
         }
     }
+    // A hole in what had been durable is not the end of the log.
+    reader.check_end()?;
     let end = reader.end();
     if !finished {
         return Err(Error::corrupt(format!(

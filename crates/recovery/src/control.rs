@@ -74,10 +74,13 @@ impl ControlFile {
 
     /// Replaces the older copy and makes it durable.
     pub fn write(&mut self, control: Control) -> Result<()> {
-        self.sequence += 1;
-        let bytes = encode(self.sequence, control);
-        self.file.write_at(&bytes, (self.sequence % 2) * COPY)?;
-        self.file.sync()
+        // A failed write is tried again on the same copy: the other one is the good one.
+        let next = self.sequence + 1;
+        let bytes = encode(next, control);
+        self.file.write_at(&bytes, (next % 2) * COPY)?;
+        self.file.sync()?;
+        self.sequence = next;
+        Ok(())
     }
 }
 

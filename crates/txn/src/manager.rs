@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -18,24 +18,37 @@ pub struct ActiveTx {
     /// The top-level id.
     pub id: TxId,
     pub since: Instant,
-    /// Sub-transaction ids, as inclusive ranges in ascending order.
-    subs: Mutex<Vec<(TxId, TxId)>>,
+    subs: Mutex<Subs>,
     /// LSN of the transaction's last log record.
     pub last_lsn: AtomicU64,
     /// LSN of its first one.
     pub first_lsn: AtomicU64,
 }
 
+/// Sub-transaction ids of one transaction. They are taken from the common counter in blocks
+/// that double, so that even a transaction with millions of them beside others has few
+/// ranges: its COMMIT record names them all.
+#[derive(Default)]
+struct Subs {
+    /// Inclusive ranges, ascending.
+    ranges: Vec<(TxId, TxId)>,
+    /// The rest of the newest block: next id, and the id after its last.
+    reserved: (u64, u64),
+    block: u64,
+}
+
+const SUB_BLOCK_MAX: u64 = 1 << 16;
+
 impl ActiveTx {
     /// Sub-transaction ids as inclusive ranges.
     pub fn subs(&self) -> Vec<(TxId, TxId)> {
-        self.subs.lock().clone()
+        self.subs.lock().ranges.clone()
     }
     /// Every id, the top-level one included.
     pub fn all_ids(&self) -> Vec<TxId> {
         let subs = self.subs.lock();
         let mut ids = vec![self.id];
-        ids.extend(subs.iter().flat_map(|(a, b)| (a.0..=b.0).map(TxId)));
+        ids.extend(subs.ranges.iter().flat_map(|(a, b)| (a.0..=b.0).map(TxId)));
         ids
     }
     /// Notes a log record of this transaction.
@@ -75,6 +88,8 @@ pub struct TxManager {
     status: StatusTable,
     snapshots: Arc<Snapshots>,
     commits: Mutex<Commits>,
+    /// The log is durable below this.
+    durable: AtomicU64,
     active: Mutex<BTreeMap<TxId, Arc<ActiveTx>>>,
     waits: Arc<WaitGraph>,
     committed: AtomicU64,
@@ -92,6 +107,7 @@ impl TxManager {
             status: StatusTable::default(),
             snapshots,
             commits: Mutex::new(Commits { last: 1, queue: VecDeque::new() }),
+            durable: AtomicU64::new(0),
             active: Mutex::new(BTreeMap::new()),
             waits: Arc::default(),
             committed: AtomicU64::new(0),
@@ -147,20 +163,28 @@ impl TxManager {
 
     /// A sub-transaction id of `tx`.
     pub fn begin_sub(&self, tx: &ActiveTx) -> TxId {
-        let _order = self.active.lock();
         let mut subs = tx.subs.lock();
-        let id = TxId(self.next.fetch_add(1, Ordering::SeqCst));
+        if subs.reserved.0 == subs.reserved.1 {
+            let block = (subs.block * 2).clamp(1, SUB_BLOCK_MAX);
+            let first = self.next.fetch_add(block, Ordering::SeqCst);
+            subs.block = block;
+            subs.reserved = (first, first + block);
+        }
+        let id = TxId(subs.reserved.0);
+        subs.reserved.0 += 1;
+        // Ids of a block that are not in use yet have no state: nothing carries them.
         self.status.set_sub(id, tx.id);
-        match subs.last_mut() {
+        match subs.ranges.last_mut() {
             Some((_, end)) if end.0 + 1 == id.0 => *end = id,
-            _ => subs.push((id, id)),
+            _ => subs.ranges.push((id, id)),
         }
         id
     }
 
     /// Decides a commit: `append` puts the commit record into the log and returns the end
     /// of its group. With `wait_durable` snapshots see the commit once
-    /// [`TxManager::on_durable`] has passed it, otherwise at once.
+    /// [`TxManager::on_durable`] has passed it, otherwise at once. Those who wait for the
+    /// transaction are not woken yet: see [`TxManager::ended`].
     pub fn commit(&self, tx: &ActiveTx, wait_durable: bool, append: impl FnOnce() -> Result<Lsn>) -> Result<Lsn> {
         let ids = tx.subs();
         let end = {
@@ -185,15 +209,58 @@ impl TxManager {
             }
             end
         };
+        self.publish_durable();
         self.active.lock().remove(&tx.id);
         self.committed.fetch_add(1, Ordering::Relaxed);
-        self.waits.ended(tx.id);
         Ok(end)
     }
 
-    /// Tells that the log is durable below `lsn`: commits up to there become visible.
+    /// Wakes those who wait for `tx`, which has committed or aborted and holds no object
+    /// lock any more.
+    pub fn ended(&self, tx: TxId) {
+        self.waits.ended(tx);
+    }
+
+    /// Tells that the log is durable below `lsn`: commits up to there become visible, at the
+    /// latest when the commit that is being decided now is. Never waits: whoever decides a
+    /// commit may be waiting for the log itself.
+    pub fn note_durable(&self, lsn: Lsn) {
+        self.durable.fetch_max(lsn.0, Ordering::SeqCst);
+        self.publish_durable();
+    }
+
+    /// As [`TxManager::note_durable`]; commits up to `lsn` are visible when it returns.
     pub fn on_durable(&self, lsn: Lsn) {
-        let mut commits = self.commits.lock();
+        self.durable.fetch_max(lsn.0, Ordering::SeqCst);
+        self.publish(&mut self.commits.lock());
+        self.publish_durable();
+    }
+
+    /// Whoever cannot get the mutex leaves the work to its holder: everyone who held it calls
+    /// this afterwards.
+    fn publish_durable(&self) {
+        loop {
+            let seen = self.durable.load(Ordering::SeqCst);
+            match self.commits.try_lock() {
+                Some(mut commits) => self.publish(&mut commits),
+                None => {
+                    fence(Ordering::SeqCst);
+                    // Held, and the holder has not let go before our note: it will look.
+                    if self.commits.is_locked() {
+                        return;
+                    }
+                    continue;
+                }
+            }
+            fence(Ordering::SeqCst);
+            if self.durable.load(Ordering::SeqCst) == seen {
+                return;
+            }
+        }
+    }
+
+    fn publish(&self, commits: &mut Commits) {
+        let lsn = Lsn(self.durable.load(Ordering::SeqCst));
         let mut newest = None;
         while let Some((end, ts)) = commits.queue.front() {
             if *end > lsn {
@@ -208,7 +275,8 @@ impl TxManager {
     }
 
     /// Ends `tx` as aborted: constant time whatever it did. The ABORT record must be in
-    /// the log (its durability need not be waited for: no COMMIT is ever found).
+    /// the log (its durability need not be waited for: no COMMIT is ever found). Those who
+    /// wait for it are not woken yet: see [`TxManager::ended`].
     pub fn abort(&self, tx: &ActiveTx, lsn: Lsn, now_us: i64) {
         for id in tx.all_ids() {
             self.status.aborted().insert(AbortedTx { id, lsn, aborted_us: now_us });
@@ -216,7 +284,6 @@ impl TxManager {
         }
         self.active.lock().remove(&tx.id);
         self.aborted.fetch_add(1, Ordering::Relaxed);
-        self.waits.ended(tx.id);
     }
 
     /// Ends a transaction that wrote no row: nothing needs to be remembered of it.
@@ -225,12 +292,13 @@ impl TxManager {
             self.status.set_committed(id, CommitTs::NONE);
         }
         self.active.lock().remove(&tx.id);
-        self.waits.ended(tx.id);
     }
 
     /// The newest decided commit.
     pub fn decided(&self) -> CommitTs {
-        CommitTs(self.commits.lock().last)
+        let last = self.commits.lock().last;
+        self.publish_durable();
+        CommitTs(last)
     }
 
     /// Adds what recovery found aborted.
@@ -263,6 +331,12 @@ impl TxManager {
             _ => holder,
         };
         self.waits.wait_for(waiter, top, || matches!(self.status(holder), Status::Active(_)))
+    }
+
+    /// Makes `waiter` wait until `holder` gives up an object lock; `still_held` tells whether
+    /// it has it.
+    pub fn wait_for_lock(&self, waiter: TxId, holder: TxId, still_held: impl FnOnce() -> bool) -> Result<LockWait> {
+        self.waits.wait_for(waiter, holder, still_held)
     }
 
     pub fn stats(&self) -> TxStats {
@@ -322,6 +396,7 @@ mod tests {
         let wait = txs.wait_for(waiter.id, sub)?;
         assert_eq!(wait.holder(), holder.id);
         txs.commit(&holder, false, || Ok(Lsn(1)))?;
+        txs.ended(holder.id);
         assert!(wait.wait_timeout(std::time::Duration::from_secs(5)), "woken");
         Ok(())
     }

@@ -68,6 +68,14 @@ impl ObjectLocks {
         }
     }
 
+    /// Whether `tx` holds, or has asked for, `object` in a way that keeps someone out.
+    pub fn is_holding(&self, object: ObjectId, tx: TxId) -> bool {
+        let shard = self.shard(object).lock();
+        shard.get(&object).is_some_and(|entry| {
+            entry.exclusive == Some(tx) || entry.pending == Some(tx) || entry.sharers.contains(&tx)
+        })
+    }
+
     /// Releases what `tx` holds on, or has asked of, `object`.
     pub fn release(&self, object: ObjectId, tx: TxId) {
         let mut shard = self.shard(object).lock();

@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use resurgam_base::{CommitTs, Error, Lsn, ObjectId, PageId, Result, TxId};
+use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_btree::Tree;
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_log::RecordKind;
@@ -38,6 +38,9 @@ pub struct SweepReport {
     pub forgotten: u64,
     pub version_pages_freed: u64,
     pub value_pages_freed: u64,
+    /// Pages that could not be cleaned: damaged, or of an object that is not known (yet).
+    /// While there are any, no aborted transaction is forgotten.
+    pub pages_skipped: u64,
     pub ledger_settled: u64,
 }
 
@@ -96,7 +99,7 @@ impl Cleaner {
         pool.space().watch(true);
         let swept = self.visit_all(pool, txs, tree_of, stop, &mut report);
         pool.space().watch(false);
-        let complete = swept?;
+        let complete = swept? && report.pages_skipped == 0;
         report.ledger_settled = ledger.settle(pool, txs)?;
         if complete && !aborted.is_empty() {
             self.forget(pool, txs, &aborted)?;
@@ -125,11 +128,14 @@ impl Cleaner {
                 if stop() {
                     return Ok(false);
                 }
-                if owner == OVERFLOW_OBJECT {
-                    self.visit_overflow(pool, txs, page, report)?;
+                let visited = if owner == OVERFLOW_OBJECT {
+                    self.visit_overflow(pool, txs, page, report)
                 } else if byte & space::PFS_HAS_VERSIONS != 0 {
-                    self.visit(pool, txs, page, owner, tree_of, report)?;
-                }
+                    self.visit(pool, txs, page, owner, tree_of, report)
+                } else {
+                    Ok(())
+                };
+                pass_over(visited, report)?;
             }
         }
         // Pages that received versioned rows meanwhile.
@@ -139,7 +145,8 @@ impl Cleaner {
                 return Ok(true);
             }
             for (page, owner) in moved {
-                self.visit(pool, txs, page, owner, tree_of, report)?;
+                let visited = self.visit(pool, txs, page, owner, tree_of, report);
+                pass_over(visited, report)?;
             }
         }
     }
@@ -165,7 +172,10 @@ impl Cleaner {
             report.stripped += u64::from(done.stripped);
             report.removed += u64::from(done.removed);
             if let Some((key, len)) = done.needs_room {
-                let Some(tree) = tree_of(owner) else { return Ok(()) };
+                let Some(tree) = tree_of(owner) else {
+                    report.pages_skipped += 1;
+                    return Ok(());
+                };
                 tree.make_room(pool, &key, len)?;
                 continue;
             }
@@ -223,6 +233,17 @@ impl Cleaner {
             txs.status_table().aborted().forget(chunk);
         }
         Ok(())
+    }
+}
+
+/// A damaged page does not stop the sweep.
+fn pass_over(visited: Result<()>, report: &mut SweepReport) -> Result<()> {
+    match visited {
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            report.pages_skipped += 1;
+            Ok(())
+        }
+        other => other,
     }
 }
 

@@ -9,54 +9,128 @@
 //!
 //! ```text
 //! key    transaction id u64 BE | sequence u64 BE
-//! value  kind u8 | page u64 LE | object u32 LE
+//! value  1 | root u64 LE | object u32 LE              a tree, freed if committed
+//!        2 | root u64 LE | object u32 LE              a tree, freed if aborted
+//!        3 | first page u64 LE, once or more          large values, freed if committed
+//!        4 | root u64 LE | object u32 LE | columns u16 LE | widths, a nibble each
+//!                                                     a table's rows with their large
+//!                                                     values, freed if committed
 //! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use resurgam_base::{Error, Lsn, ObjectId, PageId, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree, free_tree_step};
-use resurgam_buffer::{BufferPool, Mtr};
-use resurgam_page::{LeafBuilder, LeafRecord, leaf, op};
+use resurgam_buffer::{Access, BufferPool, Mtr};
+use resurgam_page::types::ColumnType;
+use resurgam_page::{LeafBuilder, LeafRecord, PageType, RowLayout, leaf, op};
 use resurgam_txn::{Status, TxManager};
 
 use crate::overflow::free_external;
+use crate::read::values_in_use;
 
 /// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerAction {
     /// Free a whole tree if the transaction commits.
     TreeIfCommitted(Tree),
     /// Free a whole tree if the transaction aborts.
     TreeIfAborted(Tree),
-    /// Free a large value if the transaction commits.
-    ValueIfCommitted(PageId),
+    /// Free large values, named by their first pages, if the transaction commits. At most
+    /// [`LedgerAction::VALUES_MAX`].
+    ValuesIfCommitted(Vec<PageId>),
+    /// Free the tree of a table's rows, with the large values that they refer to, if the
+    /// transaction commits. The second field has the width in bytes of each column of the
+    /// rows' values (0 = variable): what it takes to find the values.
+    RowsIfCommitted(Tree, Vec<u8>),
 }
 
 impl LedgerAction {
-    fn encode(self) -> Vec<u8> {
-        let (kind, page, object) = match self {
-            Self::TreeIfCommitted(t) => (1u8, t.root, t.object),
-            Self::TreeIfAborted(t) => (2, t.root, t.object),
-            Self::ValueIfCommitted(page) => (3, page, ObjectId::NONE),
-        };
-        let mut out = vec![kind];
-        out.extend_from_slice(&page.0.to_le_bytes());
-        out.extend_from_slice(&object.0.to_le_bytes());
-        out
+    /// Encoded length of an action on a tree.
+    pub const TREE_BYTES: usize = 13;
+    /// Most values in one entry: more than any one row refers to.
+    pub const VALUES_MAX: usize = 200;
+    /// Most columns of a row that can be noted.
+    pub const COLUMNS_MAX: usize = 3200;
+
+    /// A layout that finds the large values in rows of columns of these widths.
+    pub fn layout(widths: &[u8]) -> RowLayout {
+        let types: Vec<ColumnType> = widths.iter().filter_map(|w| column_of_width(*w)).collect();
+        RowLayout::new(&types)
     }
-    fn decode(bytes: &[u8]) -> Result<Self> {
-        let bad = || Error::corrupt("a ledger entry cannot be read");
-        let bytes: &[u8; 13] = bytes.try_into().map_err(|_| bad())?;
-        let [kind, a, b, c, d, e, f, g, h, o @ ..] = *bytes;
-        let page = PageId(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
-        let object = ObjectId(u32::from_le_bytes(o));
-        match kind {
-            1 => Ok(Self::TreeIfCommitted(Tree { root: page, object })),
-            2 => Ok(Self::TreeIfAborted(Tree { root: page, object })),
-            3 => Ok(Self::ValueIfCommitted(page)),
-            _ => Err(bad()),
+
+    fn encode(&self) -> Vec<u8> {
+        let tree = |kind: u8, tree: &Tree| {
+            let mut out = vec![kind];
+            out.extend_from_slice(&tree.root.0.to_le_bytes());
+            out.extend_from_slice(&tree.object.0.to_le_bytes());
+            out
+        };
+        match self {
+            Self::TreeIfCommitted(t) => tree(1, t),
+            Self::TreeIfAborted(t) => tree(2, t),
+            Self::ValuesIfCommitted(pages) => {
+                let mut out = vec![3];
+                pages.iter().for_each(|page| out.extend_from_slice(&page.0.to_le_bytes()));
+                out
+            }
+            Self::RowsIfCommitted(t, widths) => {
+                let mut out = tree(4, t);
+                out.extend_from_slice(&(widths.len() as u16).to_le_bytes());
+                for pair in widths.chunks(2) {
+                    // 16 is the widest; it is written as 15.
+                    let nibble = |at: usize| pair.get(at).map_or(0, |w| (*w).min(15));
+                    out.push(nibble(0) | nibble(1) << 4);
+                }
+                out
+            }
         }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self> {
+        Self::parse(bytes).ok_or_else(|| Error::corrupt("a ledger entry cannot be read"))
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (kind, rest) = bytes.split_first()?;
+        let page = |bytes: &[u8; 8]| PageId(u64::from_le_bytes(*bytes));
+        if *kind == 3 {
+            let (pages, left) = rest.as_chunks::<8>();
+            return (!pages.is_empty() && left.is_empty())
+                .then(|| Self::ValuesIfCommitted(pages.iter().map(page).collect()));
+        }
+        let (root, rest) = rest.split_first_chunk::<8>()?;
+        let (object, rest) = rest.split_first_chunk::<4>()?;
+        let tree = Tree { root: page(root), object: ObjectId(u32::from_le_bytes(*object)) };
+        match kind {
+            1 if rest.is_empty() => Some(Self::TreeIfCommitted(tree)),
+            2 if rest.is_empty() => Some(Self::TreeIfAborted(tree)),
+            4 => {
+                let (count, nibbles) = rest.split_first_chunk::<2>()?;
+                let count = u16::from_le_bytes(*count) as usize;
+                if nibbles.len() != count.div_ceil(2) {
+                    return None;
+                }
+                let width = |nibble: u8| if nibble == 15 { 16 } else { nibble };
+                let mut widths: Vec<u8> = nibbles.iter().flat_map(|b| [width(b & 15), width(b >> 4)]).collect();
+                widths.truncate(count);
+                widths.iter().all(|w| column_of_width(*w).is_some()).then_some(Self::RowsIfCommitted(tree, widths))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A column type of a width; only its width matters here.
+fn column_of_width(width: u8) -> Option<ColumnType> {
+    match width {
+        0 => Some(ColumnType::Bytes),
+        1 => Some(ColumnType::Bool),
+        2 => Some(ColumnType::Int2),
+        4 => Some(ColumnType::Int4),
+        8 => Some(ColumnType::Int8),
+        16 => Some(ColumnType::Uuid),
+        _ => None,
     }
 }
 
@@ -76,16 +150,43 @@ impl Ledger {
     /// Notes an action for `tx`. Must follow the change that it belongs to.
     /// Returns the record's LSN: the transaction has written, and must not end as one that
     /// has not.
-    pub fn add(&self, pool: &BufferPool, tx: TxId, action: LedgerAction) -> Result<Lsn> {
+    pub fn add(&self, pool: &BufferPool, tx: TxId, action: &LedgerAction) -> Result<Lsn> {
+        self.add_with(pool, tx, action.encode().len(), |_| Ok(action.clone()))
+    }
+
+    /// As [`Ledger::add`], with a change that must not be without its entry, nor the entry
+    /// without it: `make` adds the change to the entry's log group and says what is to be
+    /// noted, in `len` bytes.
+    pub fn add_with(
+        &self,
+        pool: &BufferPool,
+        tx: TxId,
+        len: usize,
+        make: impl FnOnce(&mut Mtr<'_>) -> Result<LedgerAction>,
+    ) -> Result<Lsn> {
+        // The entry may be the transaction's first record: it must name it, or analysis
+        // would not know of the transaction and take it for committed.
+        Ok(self.insert(pool, tx, tx, len, make)?.1)
+    }
+
+    /// Inserts an entry under `tx`; its log record is `logged_as`'s. Returns its key too.
+    fn insert(
+        &self,
+        pool: &BufferPool,
+        tx: TxId,
+        logged_as: TxId,
+        len: usize,
+        make: impl FnOnce(&mut Mtr<'_>) -> Result<LedgerAction>,
+    ) -> Result<(Vec<u8>, Lsn)> {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let mut key = tx.0.to_be_bytes().to_vec();
         key.extend_from_slice(&sequence.to_be_bytes());
-        let bytes = LeafBuilder::plain(&key, &action.encode()).encode()?;
+        let room = LeafBuilder::plain(&key, &vec![0; len]).encoded_len();
         loop {
             let page = self.tree.write_leaf(pool, &key)?;
-            if !page.fits(bytes.len()) {
+            if !page.fits(room) {
                 drop(page);
-                self.tree.make_room(pool, &key, bytes.len())?;
+                self.tree.make_room(pool, &key, room)?;
                 continue;
             }
             let Err(slot) = leaf::search(&page, &key) else {
@@ -93,11 +194,14 @@ impl Ledger {
             };
             let mut mtr = Mtr::new(pool);
             let at = mtr.add(page);
-            // The entry may be the transaction's first record: it must name it, or analysis
-            // would not know of the transaction and take it for committed.
-            mtr.attribute(at, tx, Lsn::NONE);
-            op::insert(mtr.ops(at), slot, &bytes);
-            return Ok(mtr.commit()?.0);
+            mtr.attribute(at, logged_as, Lsn::NONE);
+            let action = make(&mut mtr)?.encode();
+            if action.len() > len {
+                return Err(Error::internal("a ledger entry is longer than was said"));
+            }
+            op::insert(mtr.ops(at), slot, &LeafBuilder::plain(&key, &action).encode()?);
+            let lsn = mtr.commit()?.0;
+            return Ok((key, lsn));
         }
     }
 
@@ -142,40 +246,80 @@ impl Ledger {
         for (key, action, committed) in due {
             match (action, committed) {
                 (LedgerAction::TreeIfCommitted(tree), true) | (LedgerAction::TreeIfAborted(tree), false) => {
-                    while free_tree_step(pool, tree, |_| Ok(()))? {}
+                    while free_tree_step(pool, tree)? {}
                     self.remove(pool, &key)?;
                 }
-                (LedgerAction::ValueIfCommitted(first), true) => self.free_value(pool, &key, first)?,
+                (LedgerAction::RowsIfCommitted(tree, widths), true) => {
+                    self.free_values_of(pool, txs, &key, tree, &widths)?;
+                    while free_tree_step(pool, tree)? {}
+                    self.remove(pool, &key)?;
+                }
+                (LedgerAction::ValuesIfCommitted(pages), true) => self.free_values(pool, &key, pages)?,
                 _ => self.remove(pool, &key)?,
             }
         }
         Ok(settled)
     }
 
-    /// Frees a chain page by page; the entry moves on with each page in one group, so a
+    /// Frees the large values of the rows of a dropped tree, row by row: the row goes in the
+    /// log group that notes its values, so that a crash leaves one of the two.
+    fn free_values_of(&self, pool: &BufferPool, txs: &TxManager, key: &[u8], tree: Tree, widths: &[u8]) -> Result<()> {
+        let root = pool.read(tree.root, Access::Scan)?;
+        if root.object() != tree.object || !matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner)) {
+            return Ok(()); // gone, but for its entry
+        }
+        drop(root);
+        let tx = key.first_chunk::<8>().map_or(TxId::NONE, |id| TxId(u64::from_be_bytes(*id)));
+        let layout = LedgerAction::layout(widths);
+        let mut walk = LeafWalk::ascending(tree, Vec::new());
+        while let Some(page) = walk.next(pool)? {
+            let mut rows = Vec::new();
+            for s in 0..page.slot_count() {
+                let record = LeafRecord::parse(page.record(SlotId(s))?)?;
+                let mut values = Vec::new();
+                values_in_use(pool, txs, &record, &layout, &mut |value| values.push(value))?;
+                if !values.is_empty() {
+                    rows.push((record.key.to_vec(), values));
+                }
+            }
+            drop(page);
+            for (row, values) in rows {
+                let action = LedgerAction::ValuesIfCommitted(values.clone());
+                let (entry, _) = self.insert(pool, tx, TxId::NONE, action.encode().len(), |mtr| {
+                    let page = tree.write_leaf(mtr.pool(), &row)?;
+                    let Ok(slot) = leaf::search(&page, &row) else {
+                        return Err(Error::internal("a row of a dropped table is gone"));
+                    };
+                    let at = mtr.add(page);
+                    op::remove(mtr.ops(at), slot);
+                    Ok(action)
+                })?;
+                self.free_values(pool, &entry, values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees values page by page; the entry moves on with each page in one group, so a
     /// crash leaves neither a leak nor a page freed twice.
-    fn free_value(&self, pool: &BufferPool, key: &[u8], first: PageId) -> Result<()> {
-        let mut at = first;
-        loop {
+    fn free_values(&self, pool: &BufferPool, key: &[u8], mut left: Vec<PageId>) -> Result<()> {
+        while let Some(first) = left.pop() {
             let leaf_page = self.tree.write_leaf(pool, key)?;
             let Ok(slot) = leaf::search(&leaf_page, key) else { return Ok(()) };
             let mut mtr = Mtr::new(pool);
             let entry = mtr.add(leaf_page);
-            let rest = free_external(&mut mtr, at)?;
-            match rest {
-                Some(next) if next.is_some() => {
-                    let bytes = LeafBuilder::plain(key, &LedgerAction::ValueIfCommitted(next).encode()).encode()?;
-                    op::replace(mtr.ops(entry), slot, &bytes);
-                    mtr.commit()?;
-                    at = next;
-                }
-                _ => {
-                    op::remove(mtr.ops(entry), slot);
-                    mtr.commit()?;
-                    return Ok(());
-                }
+            if let Some(next) = free_external(&mut mtr, first)?.filter(|next| next.is_some()) {
+                left.push(next);
             }
+            if left.is_empty() {
+                op::remove(mtr.ops(entry), slot);
+            } else {
+                let action = LedgerAction::ValuesIfCommitted(left.clone());
+                op::replace(mtr.ops(entry), slot, &LeafBuilder::plain(key, &action.encode()).encode()?);
+            }
+            mtr.commit()?;
         }
+        Ok(())
     }
 
     fn remove(&self, pool: &BufferPool, key: &[u8]) -> Result<()> {

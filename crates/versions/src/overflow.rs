@@ -10,12 +10,20 @@ use resurgam_base::{Error, ObjectId, PageId, Result, TxId, limits::VALUE_BYTES_M
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_page::types::ExternalRef;
 use resurgam_page::{PageType, buf::HEADER_SIZE, op, overflow};
+use resurgam_txn::ActiveTx;
 
 /// Owner of overflow pages.
 pub const OVERFLOW_OBJECT: ObjectId = ObjectId(3);
 
-/// Writes a value; the returned reference goes into the row.
-pub fn write_external(pool: &BufferPool, writer: TxId, value: &[u8], is_text: bool) -> Result<ExternalRef> {
+/// Writes a value for `tx` under `writer`, one of its ids; the returned reference goes into
+/// the row.
+pub fn write_external(
+    pool: &BufferPool,
+    tx: &ActiveTx,
+    writer: TxId,
+    value: &[u8],
+    is_text: bool,
+) -> Result<ExternalRef> {
     if value.len() > VALUE_BYTES_MAX {
         return Err(Error::new(
             resurgam_base::ErrorKind::LimitExceeded,
@@ -31,7 +39,8 @@ pub fn write_external(pool: &BufferPool, writer: TxId, value: &[u8], is_text: bo
         let ops = mtr.ops(at);
         op::format(ops, PageType::Overflow, 0, OVERFLOW_OBJECT, &[], None);
         op::set_bytes(ops, HEADER_SIZE as u16, &payload);
-        mtr.commit()?;
+        // The transaction has written: it must not end as one that has not.
+        tx.logged(mtr.commit()?.0);
         next = id;
     }
     Ok(ExternalRef { len: value.len() as u64, page: next, is_text })

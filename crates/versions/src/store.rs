@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use resurgam_base::{ObjectId, PageId, Result, SlotId, TxId};
+use resurgam_base::{ErrorKind, ObjectId, PageId, Result, SlotId, TxId};
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_page::{PageType, VersionPtr, op, version};
 
@@ -109,7 +109,15 @@ impl VersionStore {
             if in_use {
                 continue; // next time
             }
-            let page = pool.write(id, Access::Scan)?;
+            let page = match pool.write(id, Access::Scan) {
+                Ok(page) => page,
+                // Noted by a push whose log group was given up.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    self.pages.lock().remove(&id);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let still = self.pages.lock().get(&id).is_some_and(|highest| *highest < floor);
             if !still || !page.is(PageType::Version) {
                 continue;

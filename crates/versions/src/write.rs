@@ -77,6 +77,9 @@ pub struct RowWriter<'a> {
     /// The caller knows the row to be its to change (index entries of a row that it holds,
     /// taking back its own writes): no check against the view.
     pub trust: bool,
+    /// The view stays the same for the whole transaction: inserting over a deletion that it
+    /// does not see is a conflict, since the view can show one version of a key only.
+    pub frozen: bool,
     /// After [`Outcome::Done`] of an update or delete: the value that was there before.
     pub prior: std::cell::RefCell<Vec<u8>>,
 }
@@ -201,7 +204,8 @@ impl RowWriter<'_> {
             Status::Committed(_) | Status::Aborted => {}
         }
         match action {
-            Action::Insert(_) => (!prior.ghost).then_some(Outcome::Duplicate),
+            Action::Insert(_) if !prior.ghost => Some(Outcome::Duplicate),
+            Action::Insert(_) => (self.frozen && !self.view.sees(prior.xid)).then_some(Outcome::Changed),
             Action::Update(_) | Action::Delete => {
                 let expected = match seen {
                     Seen::Snapshot => self.trust || self.view.sees(prior.xid),
