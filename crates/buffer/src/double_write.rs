@@ -97,8 +97,15 @@ pub struct DoubleWriteReport {
     pub restored: usize,
 }
 
-/// Repairs the data file from the double-write area; the first step of every open.
-pub fn restore_double_writes(vfs: &Arc<dyn Vfs>, data: &Path, double_write: &Path) -> Result<DoubleWriteReport> {
+/// Repairs the data file from the double-write area; the first step of every open. After
+/// anything but a clean close (`unclean`) pages that look current are written as well: what is
+/// read may be in the system's cache only, and after a failed sync there as written.
+pub fn restore_double_writes(
+    vfs: &Arc<dyn Vfs>,
+    data: &Path,
+    double_write: &Path,
+    unclean: bool,
+) -> Result<DoubleWriteReport> {
     let mut report = DoubleWriteReport::default();
     if !vfs.exists(double_write)? || !vfs.exists(data)? {
         return Ok(report);
@@ -122,6 +129,7 @@ pub fn restore_double_writes(vfs: &Arc<dyn Vfs>, data: &Path, double_write: &Pat
         ));
     }
     let file = vfs.open(data, OpenMode::ReadWrite)?;
+    let mut written = 0;
     let mut image = PageBuf::zeroed();
     let mut current = PageBuf::zeroed();
     for i in 0..count {
@@ -135,12 +143,13 @@ pub fn restore_double_writes(vfs: &Arc<dyn Vfs>, data: &Path, double_write: &Pat
         report.images += 1;
         let read = file.read_at(current.as_bytes_mut(), id.0 * PAGE_SIZE as u64)?;
         let older = read < PAGE_SIZE || current.verify(id).is_err() || current.lsn() < image.lsn();
-        if older {
+        if older || (unclean && current.lsn() == image.lsn()) {
             file.write_at(image.as_bytes(), id.0 * PAGE_SIZE as u64)?;
-            report.restored += 1;
+            report.restored += usize::from(older);
+            written += 1;
         }
     }
-    if report.restored > 0 {
+    if written > 0 {
         file.sync()?;
     }
     Ok(report)

@@ -228,8 +228,10 @@ impl BufferPool {
             bump(&self.counters.misses, 1);
             match source::load(&*self.file, &self.log, &self.pending, page, &mut latch) {
                 Ok(loaded) => {
+                    if loaded.needs_log_from.is_some() {
+                        pin.0.rec_lsn.store(loaded.needs_log_from.0, Ordering::SeqCst);
+                    }
                     if loaded.redone > 0 {
-                        pin.0.rec_lsn.store(loaded.first_applied.0, Ordering::SeqCst);
                         bump(&self.counters.redone_pages, 1);
                         bump(&self.counters.redone_records, loaded.redone as u64);
                     }

@@ -115,7 +115,8 @@ fn read_base(file: &dyn File, page: PageId, buf: &mut PageBuf) -> Result<Option<
 pub(crate) struct Loaded {
     /// Records applied; 0 = the base was current.
     pub redone: usize,
-    pub first_applied: Lsn,
+    /// From where the log is needed until the page is written; none = the page is clean.
+    pub needs_log_from: Lsn,
 }
 
 /// Brings `page` into `buf`: base image, then pending redo.
@@ -129,13 +130,16 @@ pub(crate) fn load(
     let fault = read_base(file, page, buf)?;
     let Some(entry) = pending.get(page) else {
         return match fault {
-            None => Ok(Loaded { redone: 0, first_applied: Lsn::NONE }),
+            None => Ok(Loaded { redone: 0, needs_log_from: Lsn::NONE }),
             Some(fault) => Err(damaged(file, page, &fault)),
         };
     };
     let base_lsn = if fault.is_none() { buf.lsn() } else { Lsn::NONE };
     if fault.is_none() && base_lsn >= entry.last_lsn {
-        return Ok(Loaded { redone: 0, first_applied: Lsn::NONE });
+        // Current as far as one can read, but perhaps in the system's cache only, and there as
+        // written (after a failed sync). It counts as dirty, so that it is written again
+        // before the log that could redo it may go.
+        return Ok(Loaded { redone: 0, needs_log_from: entry.rec_lsn });
     }
     let mut chain = Vec::new();
     let mut lsn = entry.last_lsn;
@@ -143,8 +147,11 @@ pub(crate) fn load(
     while lsn > base_lsn {
         let record = log.read_record(lsn).map_err(|e| {
             let what = format!(
-                "page {page} of \"{}\" needs the log record at {lsn} to be current, which cannot be read: {e}",
-                file.path().display()
+                "page {page} of \"{}\" (as of {base_lsn}, to be redone from {} to {}) needs the log record at {lsn}, which \
+                 cannot be read: {e}",
+                file.path().display(),
+                entry.rec_lsn,
+                entry.last_lsn
             );
             // A file that cannot be read now is not a damaged one.
             Error::new(if e.kind() == ErrorKind::Io { ErrorKind::Io } else { ErrorKind::Corrupt }, what)
@@ -169,11 +176,11 @@ pub(crate) fn load(
         buf.as_bytes_mut().fill(0);
     }
     let redone = chain.len();
-    let first_applied = chain.last().map_or(Lsn::NONE, |(lsn, _)| *lsn);
     for (lsn, body) in chain.iter().rev() {
         op::apply(buf, page, body, *lsn)?;
     }
-    Ok(Loaded { redone, first_applied })
+    // Not only from the first record applied: the base, too, may not be on the disk yet.
+    Ok(Loaded { redone, needs_log_from: entry.rec_lsn })
 }
 
 /// Whether the record makes the page anew, so that nothing before it matters.

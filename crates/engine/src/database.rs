@@ -148,7 +148,7 @@ impl Database {
         let started = vfs.now();
         let (mut control_file, mut control) = ControlFile::open(&vfs, &paths.control, false)?;
         let boot = read_boot(&vfs, &paths.data)?;
-        let restored = restore_double_writes(&vfs, &paths.data, &paths.double_write)?;
+        let restored = restore_double_writes(&vfs, &paths.data, &paths.double_write, !control.clean)?;
         let pending = PendingRedo::default();
         let analysis = analyse(&vfs, &paths.log, &control, &pending, progress)?;
         let analysed = vfs.now();

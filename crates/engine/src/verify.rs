@@ -86,7 +86,10 @@ impl Database {
                         && matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner));
                     drop(root);
                     if there {
-                        if let LedgerAction::RowsIfCommitted(_, widths) = &action {
+                        // Of one that was not dropped after all, the columns may have changed since.
+                        if let LedgerAction::RowsIfCommitted(_, widths) = &action
+                            && matches!(inner.txs.status(tx), Status::Committed(_))
+                        {
                             dropped_rows.push((*tree, LedgerAction::layout(widths)));
                         }
                         trees

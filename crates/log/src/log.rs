@@ -51,7 +51,7 @@ impl Log {
         config.check()?;
         let counters = Counters::default();
         let segments = Segments::create(Arc::clone(&vfs), dir, config.segment_bytes, &counters)?;
-        let end = LogEnd { lsn: config.first_lsn(), epoch, last_block: Lsn::NONE };
+        let end = LogEnd { lsn: config.first_lsn(), epoch, last_block: Lsn::NONE, durable: config.first_lsn() };
         Ok(Self::start(vfs, config, epoch, end, segments, counters))
     }
 
@@ -77,7 +77,7 @@ impl Log {
             return Err(Error::new(ErrorKind::InvalidParameter, format!("the log cannot end at LSN {}", end.lsn)));
         }
         let counters = Counters::default();
-        let segments = Segments::open(Arc::clone(&vfs), dir, config.segment_bytes, end.lsn, &counters)?;
+        let segments = Segments::open(Arc::clone(&vfs), dir, config.segment_bytes, end, &counters)?;
         Ok(Self::start(vfs, config, epoch, end, segments, counters))
     }
 

@@ -30,6 +30,10 @@ pub struct LogEnd {
     pub epoch: u32,
     /// The last block read, or none.
     pub last_block: Lsn,
+    /// Everything below was durable when the last block was written. What follows may be in
+    /// the system's cache only, and a later sync may not write it (after a failed one it
+    /// counts as written): an open writes it again.
+    pub durable: Lsn,
 }
 
 /// What the reader found instead of a further block.
@@ -146,7 +150,7 @@ impl LogReader {
                 start: Lsn::NONE,
                 len: 0,
             },
-            end: LogEnd { lsn: from, epoch: min_epoch, last_block: Lsn::NONE },
+            end: LogEnd { lsn: from, epoch: min_epoch, last_block: Lsn::NONE, durable: from },
             why: None,
             block: None,
             at: 0,
@@ -237,6 +241,7 @@ impl LogReader {
                         lsn: block.next(self.window.segment_bytes),
                         epoch: block.epoch,
                         last_block: block.lsn,
+                        durable: block.durable.min(block.lsn),
                     };
                     self.block = Some(block);
                     self.at = BLOCK_HEADER_BYTES;

@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_vfs::{File, OpenMode, Vfs};
 
+use crate::reader::LogEnd;
 use crate::stats::Counters;
 
 const ZERO_FILL_BYTES: usize = 1 << 20;
@@ -58,6 +59,9 @@ struct Table {
     prepared: u64,
     files: BTreeMap<u64, Arc<dyn File>>,
 }
+
+/// Bytes written at a time when the end of the log is made durable.
+const REWRITE_BYTES: usize = 1 << 20;
 
 pub(crate) struct Segments {
     vfs: Arc<dyn Vfs>,
@@ -108,9 +112,10 @@ impl Segments {
         vfs: Arc<dyn Vfs>,
         dir: &Path,
         segment_bytes: u64,
-        end: Lsn,
+        end: LogEnd,
         counters: &Counters,
     ) -> Result<Segments> {
+        let LogEnd { lsn: end, durable, .. } = end;
         let found = list_segments(&*vfs, dir)?;
         let has = |number: u64| found.binary_search(&number).is_ok();
         let current = end.0 / segment_bytes;
@@ -147,7 +152,9 @@ impl Segments {
             if number == current && len < segment_bytes {
                 segments.fill_with_zeros(&*file, len)?;
             }
-            // What the reader saw may be in the system's cache only.
+            // What the reader saw may be in the system's cache only, and there as clean.
+            let start = number * segment_bytes;
+            rewrite(&*file, durable.0.max(start) - start, end.0.clamp(start, start + segment_bytes) - start)?;
             file.sync()?;
         }
         vfs.sync_dir(dir)?;
@@ -277,4 +284,21 @@ mod tests {
             assert_eq!(parse_segment_file_name(bad), None, "{bad}");
         }
     }
+}
+
+/// Writes again what stands from `from` to `to`.
+fn rewrite(file: &dyn File, from: u64, to: u64) -> Result<()> {
+    let mut buf = vec![0; REWRITE_BYTES.min(to.saturating_sub(from) as usize)];
+    let mut at = from;
+    while at < to {
+        let len = ((to - at) as usize).min(buf.len());
+        // Behind the last block's padding the file may end.
+        let read = file.read_at(&mut buf[..len], at)?;
+        if read == 0 {
+            break;
+        }
+        file.write_at(&buf[..read], at)?;
+        at += read as u64;
+    }
+    Ok(())
 }

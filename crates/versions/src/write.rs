@@ -77,8 +77,8 @@ pub struct RowWriter<'a> {
     /// The caller knows the row to be its to change (index entries of a row that it holds,
     /// taking back its own writes): no check against the view.
     pub trust: bool,
-    /// The view stays the same for the whole transaction: inserting over a deletion that it
-    /// does not see is a conflict, since the view can show one version of a key only.
+    /// The view stays the same for the whole transaction: inserting over a row that it still
+    /// sees and that is deleted is a conflict, since it can show one version of a key only.
     pub frozen: bool,
     /// After [`Outcome::Done`] of an update or delete: the value that was there before.
     pub prior: std::cell::RefCell<Vec<u8>>,
@@ -172,6 +172,15 @@ impl RowWriter<'_> {
                 Action::Update(_) | Action::Delete => Ok(Step::Finished(Outcome::Gone)),
             };
         };
+        if self.frozen
+            && prior.ghost
+            && matches!(action, Action::Insert(_))
+            && prior.xid.is_some()
+            && matches!(self.view.txs.status(prior.xid), Status::Committed(ts) if ts > self.view.ts)
+            && read::visible(self.pool, &record, &self.view, &mut Vec::new())? != read::Visible::No
+        {
+            return Ok(Step::Finished(Outcome::Changed));
+        }
         if let Some(outcome) = self.conflict(&prior, action, seen) {
             return Ok(Step::Finished(outcome));
         }
@@ -205,7 +214,7 @@ impl RowWriter<'_> {
         }
         match action {
             Action::Insert(_) if !prior.ghost => Some(Outcome::Duplicate),
-            Action::Insert(_) => (self.frozen && !self.view.sees(prior.xid)).then_some(Outcome::Changed),
+            Action::Insert(_) => None,
             Action::Update(_) | Action::Delete => {
                 let expected = match seen {
                     Seen::Snapshot => self.trust || self.view.sees(prior.xid),

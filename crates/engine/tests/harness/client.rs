@@ -35,8 +35,8 @@ pub struct Client {
     /// Rows and unique values that it tried to write: others may have to wait for them.
     pub touched: BTreeSet<(String, i64)>,
     pub touched_values: BTreeSet<(String, String)>,
-    /// Unique values that it really took or gave up.
-    pub held_values: BTreeSet<(String, String)>,
+    /// Rows that were not there before it.
+    pub inserted: BTreeSet<(String, i64)>,
     /// Tables that it writes to, or tried to change.
     pub locked: BTreeSet<String>,
     pub wanted: BTreeSet<String>,
@@ -59,7 +59,7 @@ impl Client {
             bulk: None,
             touched: BTreeSet::new(),
             touched_values: BTreeSet::new(),
-            held_values: BTreeSet::new(),
+            inserted: BTreeSet::new(),
             locked: BTreeSet::new(),
             wanted: BTreeSet::new(),
             parked: None,
@@ -124,15 +124,28 @@ impl Client {
         self.bulk.as_ref().is_some_and(|b| b.written.contains(&(table.to_owned(), number)))
     }
 
+    /// Notes a row that it inserted.
+    pub fn inserted(&mut self, table: &str, number: i64, row: Row) {
+        let key = (table.to_owned(), number);
+        if !self.own.rows.contains_key(&key) {
+            self.inserted.insert(key);
+        }
+        self.wrote(table, number, Some(row));
+    }
+
     /// Notes a write.
     pub fn wrote(&mut self, table: &str, number: i64, row: Option<Row>) {
         let row = row.map(Arc::new);
+        // What it made and takes away again was never there.
+        let undone = row.is_none() && self.inserted.remove(&(table.to_owned(), number));
         if let Some(Some(own)) = self.own.tables.get_mut(table) {
             let own = Arc::make_mut(own);
             match row {
                 Some(row) => own.rows.insert(number, row),
                 None => own.rows.remove(&number),
             };
+        } else if undone {
+            self.own.rows.remove(&(table.to_owned(), number));
         } else {
             self.own.rows.insert((table.to_owned(), number), row);
         }
@@ -141,11 +154,6 @@ impl Client {
         }
     }
 
-    pub fn hold_value(&mut self, table: &str, value: &Datum) {
-        if let Datum::Text(text) = value {
-            self.held_values.insert((table.to_owned(), text.clone()));
-        }
-    }
     pub fn touch_value(&mut self, table: &str, value: &Datum) {
         if let Datum::Text(text) = value {
             self.touched_values.insert((table.to_owned(), text.clone()));

@@ -254,7 +254,9 @@ impl World {
         match result {
             Ok(Attempt::Done(())) => {
                 let held = self.clients.iter().enumerate().any(|(i, c)| {
-                    i != at && (c.own.tables.contains_key(name) || c.own.rows.keys().any(|(t, _)| t == name))
+                    let defines = |own: &Option<_>| own.is_some() || self.model.committed.tables.contains_key(name);
+                    i != at
+                        && (c.own.tables.get(name).is_some_and(defines) || c.own.rows.keys().any(|(t, _)| t == name))
                 });
                 if held {
                     broken!("a change of {name} did not wait for the transaction that writes to it");
@@ -264,7 +266,16 @@ impl World {
                 let client = &mut self.clients[at];
                 client.changed_definitions = true;
                 client.own.rows.retain(|(t, _), _| t != name);
-                client.own.tables.insert(name.to_owned(), new.map(|t| Arc::new(TableModel { generation, ..t })));
+                match new {
+                    // Made and dropped again: it was never there.
+                    None if !self.model.committed.tables.contains_key(name) => {
+                        client.own.tables.remove(name);
+                    }
+                    new => {
+                        let new = new.map(|t| Arc::new(TableModel { generation, ..t }));
+                        client.own.tables.insert(name.to_owned(), new);
+                    }
+                }
                 Ok(())
             }
             Ok(Attempt::Wait(wait)) => {

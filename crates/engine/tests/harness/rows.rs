@@ -269,15 +269,21 @@ impl World {
         })
     }
 
-    /// Whether someone else has written the row or holds the unique value.
+    /// Whether someone else has written the row or holds the unique value. What a transaction
+    /// made and took away again holds nobody up.
     fn held(&self, at: usize, name: &str, numbers: &[i64], values: &[&Datum], unique: bool) -> bool {
+        let committed = self.model.committed.tables.get(name);
+        let was = |number: &i64| committed.and_then(|t| t.rows.get(number));
         self.others(at).any(|c| {
-            c.own.tables.contains_key(name)
-                || numbers.iter().any(|n| c.own.rows.contains_key(&(name.to_owned(), *n)))
+            let own = |number: i64| c.own.rows.get(&(name.to_owned(), number));
+            let mut rows = c.own.rows.iter().filter(|((table, _), _)| table == name);
+            c.own.tables.get(name).is_some_and(|own| own.is_some() || committed.is_some())
+                || numbers.iter().any(|n| own(*n).is_some_and(|row| row.is_some() || was(n).is_some()))
                 || (unique
-                    && values
-                        .iter()
-                        .any(|v| matches!(v, Datum::Text(t) if c.held_values.contains(&(name.to_owned(), t.clone())))))
+                    && rows.any(|((_, number), row)| {
+                        let of = |row: &Arc<Row>| values.iter().any(|v| !v.is_null() && **v == row[U]);
+                        row.as_ref().is_some_and(of) || was(number).is_some_and(of)
+                    }))
         })
     }
 
@@ -317,7 +323,10 @@ impl World {
         result: Result<Attempt<()>>,
     ) -> Found<()> {
         let Some(newest) = self.newest(at, name) else {
-            broken!("insert into {name}, which is dropped: {:?}", result.err())
+            return match result {
+                Err(error) => self.judge_serial(at, error, "an insert into a table that was dropped", name),
+                Ok(_) => broken!("insert into {name}, which is dropped"),
+            };
         };
         let taken = newest.has_key && newest.rows.contains_key(&number) || newest.holder_of(&row[U], None).is_some();
         let values = [&row[U]];
@@ -336,9 +345,7 @@ impl World {
                 if self.held(at, name, numbers, &values, newest.unique_u()) {
                     broken!("insert of row {number} into {name} did not wait for the transaction that holds it");
                 }
-                let client = &mut self.clients[at];
-                client.hold_value(name, &row[U]);
-                client.wrote(name, number, Some(row));
+                self.clients[at].inserted(name, number, row);
                 Ok(())
             }
             Ok(Attempt::Wait(wait)) => {
@@ -358,8 +365,30 @@ impl World {
                 self.clients[at].bulk = None;
                 Ok(())
             }
+            // A key or unique value that its snapshot still sees in use cannot be taken.
+            Err(error)
+                if error.kind() == ErrorKind::SerializationFailure && self.outdated(at, name, number, &row[U]) =>
+            {
+                self.clients[at].failed = true;
+                Ok(())
+            }
             Err(error) => self.judge_serial(at, error, "insert", name),
         }
+    }
+
+    /// Whether client `at` still sees a row with this key or unique value that is no more.
+    fn outdated(&self, at: usize, name: &str, number: i64, value: &Datum) -> bool {
+        let client = &self.clients[at];
+        let (Some(snapshot), Some(now)) = (&client.snapshot, self.model.committed.tables.get(name)) else {
+            return false;
+        };
+        client.isolation == Isolation::RepeatableRead
+            && snapshot.tables.get(name).is_some_and(|then| {
+                let gone = |(n, row): (&i64, &Arc<Row>)| {
+                    (*n == number || row[U] == *value) && now.rows.get(n).is_none_or(|now| !Arc::ptr_eq(now, row))
+                };
+                then.rows.iter().any(gone)
+            })
     }
 
     fn change(
@@ -380,7 +409,12 @@ impl World {
                 Op::Delete { .. } => tx.delete(table, key, how),
                 _ => tx.lock_row(table, key, how),
             };
-            let Some(newest) = self.newest(at, name) else { broken!("a write to {name}, which is dropped") };
+            let Some(newest) = self.newest(at, name) else {
+                return match result {
+                    Err(error) => self.judge_serial(at, error, "a write to a table that was dropped", name),
+                    Ok(_) => broken!("a write to {name}, which is dropped"),
+                };
+            };
             let now = newest.rows.get(&number).cloned();
             let (numbers, values): (Vec<i64>, Vec<Datum>) = match &op {
                 Op::Update { new_number, row, .. } => {
@@ -392,6 +426,8 @@ impl World {
             let own_work = self.clients[at].own.tables.contains_key(name)
                 || self.clients[at].own.rows.contains_key(&(name.to_owned(), number));
             let by_statement = self.clients[at].written_by_statement(name, number);
+            // A write that was taken back leaves the row as it was, but of a newer version.
+            let rewritten = self.taken_back.contains(&(name.to_owned(), number));
             let same_version = match (&seen, &now) {
                 (Some(a), Some(b)) => Arc::ptr_eq(a, b),
                 _ => false,
@@ -404,6 +440,7 @@ impl World {
                     if !self.may_wait(at, name, &numbers, &values) {
                         broken!("{what} waits for nobody's transaction {}", wait.holder());
                     }
+                    self.taken_back.insert((name.to_owned(), number));
                     self.park(at, wait, op);
                     return Ok(());
                 }
@@ -438,8 +475,12 @@ impl World {
                     return Ok(());
                 }
                 Ok(Attempt::Done(Change::Changed)) => {
-                    if fits || now.is_none() {
-                        broken!("{what}: said to have changed, and has not");
+                    if (fits && !rewritten) || now.is_none() {
+                        broken!(
+                            "{what}: said to have changed, and has not ({:?} round {round} own {own_work} same {same_version} seen {:?})",
+                            self.clients[at].isolation,
+                            seen.as_deref().map(brief)
+                        );
                     }
                     let mut buf = RowBuf::default();
                     let latest = self.clients[at].tx.latest(table, key, &mut buf);
@@ -467,7 +508,12 @@ impl World {
                 }
                 Err(error) if error.kind() == ErrorKind::SerializationFailure && serializable => {
                     let conflict = now.is_none() || !fits;
-                    if !conflict && !self.redefined(at, name) {
+                    let takes_key = match &op {
+                        Op::Update { new_number, row, .. } => self.outdated(at, name, *new_number, &row[U]),
+                        _ => false,
+                    };
+                    let excused = conflict || rewritten || takes_key;
+                    if !excused && !self.redefined(at, name) {
                         broken!("{what}: cannot be serialised, and nothing is in the way: {error}");
                     }
                     self.clients[at].failed = true;
@@ -481,6 +527,7 @@ impl World {
                         broken!("{what}: called a duplicate, and is none: {error}");
                     }
                     self.clients[at].bulk = None;
+                    self.taken_back.insert((name.to_owned(), number));
                     return Ok(());
                 }
                 Err(error) => return self.judge_serial(at, error, &what, name),
@@ -516,19 +563,15 @@ impl World {
                     broken!("update of row {number} in {name} did not wait for the transaction that holds its new key");
                 }
                 let client = &mut self.clients[at];
-                if moved || row[U] != old[U] {
-                    client.hold_value(name, &old[U]);
-                    client.hold_value(name, &row[U]);
-                }
                 if moved {
                     client.wrote(name, number, None);
+                    client.inserted(name, new_number, row);
+                } else {
+                    client.wrote(name, new_number, Some(row));
                 }
-                client.wrote(name, new_number, Some(row));
             }
             Op::Delete { .. } => {
-                let client = &mut self.clients[at];
-                client.hold_value(name, &old[U]);
-                client.wrote(name, number, None);
+                self.clients[at].wrote(name, number, None);
             }
             _ => self.clients[at].wrote(name, number, Some(old)),
         }
@@ -559,6 +602,9 @@ impl World {
             }
             broken!("table {name} is not found");
         };
+        if redefined && self.clients[at].bulk.is_some() {
+            return Ok(()); // a statement keeps the definitions that it began with
+        }
         if let Err(error) = self.read_one(&view, &table, &expected) {
             match error {
                 super::check::Trouble::Broken(what) => broken!("client {at}: {what}"),

@@ -6,6 +6,7 @@
 //!   ... -> at last: open, redo, compare, verify, clean, verify again: nothing may leak
 //! ```
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -97,6 +98,8 @@ pub struct World {
     pub vfs: SimVfs,
     pub model: Model,
     pub clients: Vec<Client>,
+    /// Rows that a write changed and took back.
+    pub taken_back: BTreeSet<(String, i64)>,
     pub held_views: Vec<(ReadView, Arc<Table>, Arc<TableModel>)>,
     pub rng: Rng,
     pub serial: i64,
@@ -418,6 +421,7 @@ fn open_again(
             vfs: vfs.clone(),
             model,
             clients: Vec::new(),
+            taken_back: BTreeSet::new(),
             held_views: Vec::new(),
             rng: Rng::new(rng.next()),
             serial,
