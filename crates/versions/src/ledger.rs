@@ -87,7 +87,11 @@ impl LedgerAction {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self> {
+    /// Reads the value of a ledger entry.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
         Self::parse(bytes).ok_or_else(|| Error::corrupt("a ledger entry cannot be read"))
     }
 

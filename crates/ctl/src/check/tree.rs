@@ -13,7 +13,7 @@ use resurgam_page::row::RowLayout;
 use resurgam_page::types::{DatumRef, ExternalRef};
 use resurgam_page::version::VersionRecord;
 use resurgam_page::{LeafRecord, PageBuf, PageType, overflow, space as map};
-use resurgam_versions::{OVERFLOW_OBJECT, VERSION_OBJECT};
+use resurgam_versions::{LedgerAction, OVERFLOW_OBJECT, VERSION_OBJECT};
 
 use super::report::Reporter;
 use super::space::{MENTIONED, REACHED, Space};
@@ -31,14 +31,15 @@ enum Kind<'c> {
     Ledger,
     Table(RowLayout, Vec<KeyColumn>),
     Index(&'c Definition, &'c Index),
-    /// Dropped or never committed; to be freed by the cleaner.
-    Dying,
+    /// Dropped or never committed; to be freed by the cleaner, with the large values that its
+    /// rows of this layout refer to.
+    Dying(Option<RowLayout>),
 }
 
 /// What the ledger asks the cleaner to look at.
 #[derive(Default)]
 struct LedgerEntries {
-    trees: Vec<Tree>,
+    trees: Vec<(Tree, Option<RowLayout>)>,
     values: Vec<PageId>,
 }
 
@@ -77,9 +78,9 @@ impl<'t, 'r> Trees<'t, 'r> {
                 self.tree(index.tree, &Kind::Index(table, index), label, &mut done, &mut ledger);
             }
         }
-        for tree in std::mem::take(&mut ledger.trees) {
+        for (tree, layout) in std::mem::take(&mut ledger.trees) {
             if !done.contains(&tree) {
-                self.tree(tree, &Kind::Dying, format!("dropped tree {}", tree.object), &mut done, &mut ledger);
+                self.tree(tree, &Kind::Dying(layout), format!("dropped tree {}", tree.object), &mut done, &mut ledger);
             }
         }
         for page in ledger.values {
@@ -101,7 +102,7 @@ impl<'t, 'r> Trees<'t, 'r> {
             return;
         }
         self.r.report.counts.trees += 1;
-        let (image, dying) = (self.image, matches!(kind, Kind::Dying));
+        let (image, dying) = (self.image, matches!(kind, Kind::Dying(_)));
         let mut visit = TreeVisitor { trees: self, tree, kind, label, ledger };
         walk(image, tree, dying, &mut visit);
     }
@@ -275,7 +276,11 @@ impl Visitor for TreeVisitor<'_, '_, '_> {
 impl TreeVisitor<'_, '_, '_> {
     fn row(&mut self, image: &Image, at: (PageId, SlotId), record: &LeafRecord<'_>) -> Result<(), String> {
         match self.kind {
-            Kind::Catalog | Kind::Dying => Ok(()),
+            Kind::Catalog | Kind::Dying(None) => Ok(()),
+            Kind::Dying(Some(layout)) => {
+                self.trees.mention_versions(layout, record);
+                Ok(())
+            }
             Kind::Ledger => self.ledger_entry(record),
             Kind::Index(table, index) => {
                 self.trees.r.report.counts.index_entries += 1;
@@ -306,18 +311,21 @@ impl TreeVisitor<'_, '_, '_> {
         }
     }
 
-    /// Kind u8, page u64, object u32; the key is transaction and sequence number.
+    /// The key is transaction and sequence number.
     fn ledger_entry(&mut self, record: &LeafRecord<'_>) -> Result<(), String> {
-        let (Ok(bytes), 16) = (<&[u8; 13]>::try_from(record.value), record.key.len()) else {
-            return Err("a ledger entry that cannot be read".into());
+        let action = match LedgerAction::decode(record.value) {
+            Ok(action) if record.key.len() == 16 => action,
+            _ => return Err("a ledger entry that cannot be read".into()),
         };
-        let [kind, a, b, c, d, e, f, g, h, object @ ..] = *bytes;
-        let page = PageId(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
-        let object = ObjectId(u32::from_le_bytes(object));
-        match kind {
-            1 | 2 => self.ledger.trees.push(Tree { root: page, object }),
-            3 => self.ledger.values.push(page),
-            _ => return Err(format!("a ledger entry of unknown kind {kind}")),
+        match action {
+            LedgerAction::TreeIfCommitted(t) | LedgerAction::TreeIfAborted(t) => {
+                self.ledger.trees.push((Tree { root: t.root, object: t.object }, None));
+            }
+            LedgerAction::RowsIfCommitted(t, widths) => {
+                let tree = Tree { root: t.root, object: t.object };
+                self.ledger.trees.push((tree, Some(LedgerAction::layout(&widths))));
+            }
+            LedgerAction::ValuesIfCommitted(pages) => self.ledger.values.extend(pages),
         }
         Ok(())
     }
