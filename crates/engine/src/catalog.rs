@@ -8,10 +8,10 @@
 //! A name is a key, so two transactions that create the same name meet at one record.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use resurgam_base::{Error, ErrorKind, ObjectId, Result, TxId, limits::IDENTIFIER_BYTES_MAX};
 use resurgam_btree::Tree;
 use resurgam_versions::{Outcome, RowWriter, Seen};
@@ -49,6 +49,10 @@ pub(crate) struct OwnCatalog {
 pub(crate) struct Catalog {
     pub tree: Tree,
     version: AtomicU64,
+    /// A change is becoming visible at this moment; see [`Database::snapshot`].
+    changing: AtomicBool,
+    /// Held from a change to the loading of its definitions.
+    changes: Mutex<()>,
     cached: RwLock<(u64, Arc<Definitions>)>,
     loading: Mutex<()>,
     /// Row id counters outlive definitions.
@@ -60,6 +64,8 @@ impl Catalog {
         Self {
             tree,
             version: AtomicU64::new(1),
+            changing: AtomicBool::new(false),
+            changes: Mutex::new(()),
             cached: RwLock::new((0, Arc::default())),
             loading: Mutex::new(()),
             row_ids: Mutex::default(),
@@ -70,8 +76,20 @@ impl Catalog {
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
     }
-    pub fn bump(&self) {
+    /// Whether a change is becoming visible at this moment.
+    pub fn is_changing(&self) -> bool {
+        self.changing.load(Ordering::SeqCst)
+    }
+    /// Raises the version in the moment in which `publish` makes the change visible. The
+    /// caller loads the definitions before it lets go of what it gets: each version must be
+    /// known on its own, to tell what changed in which.
+    pub fn change(&self, publish: &dyn Fn()) -> MutexGuard<'_, ()> {
+        let one = self.changes.lock();
+        self.changing.store(true, Ordering::SeqCst);
+        publish();
         self.version.fetch_add(1, Ordering::SeqCst);
+        self.changing.store(false, Ordering::SeqCst);
+        one
     }
 
     /// Whether `table` described the table at `version` of the catalog. For readers: a later
@@ -119,6 +137,7 @@ impl Catalog {
             }
         }
         let view = db.plain_view();
+        let version = view.catalog_version;
         let mut definitions = self.load(&view, version)?;
         // A definition that did not change keeps the version it came with; what is missing
         // was dropped.

@@ -237,17 +237,17 @@ impl Database {
         &self.0.recovery
     }
 
-    /// A snapshot, and the version of the catalog that goes with it. A change of definitions
-    /// becomes visible before the version is raised and its tables stay locked until after,
-    /// so under the version read on both sides of the snapshot no row was written that the
-    /// older definitions would miss.
+    /// A snapshot, and the version of the catalog that goes with it: a snapshot either sees a
+    /// change of definitions and has its version, or neither.
     pub(crate) fn snapshot(&self) -> (SnapshotHold, u64) {
         loop {
             let version = self.0.catalog.version();
             let hold = self.0.txs.snapshot();
-            if self.0.catalog.version() == version {
+            if !self.0.catalog.is_changing() && self.0.catalog.version() == version {
                 return (hold, version);
             }
+            drop(hold);
+            std::thread::yield_now();
         }
     }
 

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_log::{FlushTicket, Group, RecordKind};
 use resurgam_recovery::TxRecord;
-use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Status};
+use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Status, Visible};
 
 use crate::catalog::OwnCatalog;
 use crate::database::Database;
@@ -343,15 +343,19 @@ impl Transaction {
             return Ok(CommitTicket { flush: None });
         }
         let ddl = state.catalog.changed;
-        let wait_durable = durability == Durability::Sync || ddl;
-        let end = inner.txs.commit(&active, wait_durable, || {
+        let visible = match durability {
+            _ if ddl => Visible::WhenRevealed,
+            Durability::Sync => Visible::WhenDurable,
+            Durability::Async => Visible::AtOnce,
+        };
+        let end = inner.txs.commit(&active, visible, || {
             let body = TxRecord { time_us: inner.vfs.wall_clock_us(), subs: active.subs() }.encode();
             let mut group = Group::default();
             group.record(RecordKind::Commit, active.id, active.last_lsn(), &body);
             Ok(inner.log.append(&group)?.end)
         });
-        let end = match end {
-            Ok(end) => end,
+        let (end, visible) = match end {
+            Ok(decided) => decided,
             Err(error) => {
                 // Not in the log, so it can never be committed; others must not wait for it
                 // for ever (the log may be well again once there is room on the disk).
@@ -361,12 +365,11 @@ impl Transaction {
             }
         };
         if ddl {
-            // New definitions are handed out only once they are durable and visible, and
+            // New definitions are handed out in the moment in which they become visible, and
             // tables stay locked until then.
             let flushed = inner.log.flush(end);
             if flushed.is_ok() {
-                inner.txs.on_durable(end);
-                inner.catalog.bump();
+                let _loading = inner.txs.reveal(end, |publish| inner.catalog.change(publish));
                 // The commit stands; who needs the definitions reads them if this fails.
                 let _ = inner.catalog.committed(&self.0.db);
             }
@@ -375,7 +378,7 @@ impl Transaction {
             return Ok(CommitTicket { flush: None });
         }
         self.0.release(&mut state, active.id);
-        if !wait_durable {
+        if visible == Visible::AtOnce {
             return Ok(CommitTicket { flush: None });
         }
         if !inner.options.background {

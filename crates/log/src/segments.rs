@@ -272,20 +272,6 @@ impl Segments {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names() {
-        assert_eq!(segment_file_name(0x1f), "000000000000001f.log");
-        assert_eq!(parse_segment_file_name("000000000000001f.log"), Some(0x1f));
-        for bad in ["1f.log", "000000000000001F.log", "000000000000001f.tmp", "+00000000000001f.log"] {
-            assert_eq!(parse_segment_file_name(bad), None, "{bad}");
-        }
-    }
-}
-
 /// Writes again what stands from `from` to `to`.
 fn rewrite(file: &dyn File, from: u64, to: u64) -> Result<()> {
     let mut buf = vec![0; REWRITE_BYTES.min(to.saturating_sub(from) as usize)];
@@ -301,4 +287,18 @@ fn rewrite(file: &dyn File, from: u64, to: u64) -> Result<()> {
         at += read as u64;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(segment_file_name(0x1f), "000000000000001f.log");
+        assert_eq!(parse_segment_file_name("000000000000001f.log"), Some(0x1f));
+        for bad in ["1f.log", "000000000000001F.log", "000000000000001f.tmp", "+00000000000001f.log"] {
+            assert_eq!(parse_segment_file_name(bad), None, "{bad}");
+        }
+    }
 }

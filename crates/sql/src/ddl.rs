@@ -281,7 +281,7 @@ impl Session {
         let (schema, name) = table_name(&create.name)?;
         check_schema(&schema)?;
         let taken = taken_names(&txn, &schema)?;
-        if taken.iter().any(|t| *t == name) {
+        if taken.contains(&name) {
             if create.if_not_exists {
                 let mut notice = SqlError::new("42P07", format!("relation \"{name}\" already exists, skipping"));
                 notice.severity = "NOTICE";

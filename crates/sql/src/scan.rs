@@ -259,7 +259,7 @@ impl Reader {
             if !more {
                 self.cursor = None;
             }
-            if self.rows.len() > 0 {
+            if !self.rows.is_empty() {
                 break;
             }
         }

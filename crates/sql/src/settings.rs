@@ -213,9 +213,8 @@ impl Variables {
     }
 
     fn refresh(&mut self) {
-        let duration = |name: &str| {
-            parse_ms(&self.get(name).unwrap_or_default()).map_or(Duration::ZERO, |ms| Duration::from_millis(ms))
-        };
+        let duration =
+            |name: &str| parse_ms(&self.get(name).unwrap_or_default()).map_or(Duration::ZERO, Duration::from_millis);
         let (statement, idle, lock) =
             (duration("statement_timeout"), duration("idle_in_transaction_session_timeout"), duration("lock_timeout"));
         self.synchronous = self.get("synchronous_commit").as_deref() != Some("off");
@@ -475,10 +474,10 @@ fn parse_ms(text: &str) -> Option<u64> {
 fn show_ms(ms: u64) -> String {
     match ms {
         0 => "0".to_owned(),
-        _ if ms % 86_400_000 == 0 => format!("{}d", ms / 86_400_000),
-        _ if ms % 3_600_000 == 0 => format!("{}h", ms / 3_600_000),
-        _ if ms % 60_000 == 0 => format!("{}min", ms / 60_000),
-        _ if ms % 1000 == 0 => format!("{}s", ms / 1000),
+        _ if ms.is_multiple_of(86_400_000) => format!("{}d", ms / 86_400_000),
+        _ if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
+        _ if ms.is_multiple_of(60_000) => format!("{}min", ms / 60_000),
+        _ if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
         _ => format!("{ms}ms"),
     }
 }

@@ -463,9 +463,7 @@ impl Session {
         let failed = |error| errors::from_datafusion(error, &inner.text);
         let (plan, head) = match &inner.kind {
             Kind::Query(query) => (&query.plan, None),
-            Kind::Write(write) => {
-                (&write.source, Some(format!("{} on {}", format!("{:?}", write.op), write.table.name)))
-            }
+            Kind::Write(write) => (&write.source, Some(format!("{:?} on {}", write.op, write.table.name))),
             _ => return Err(SqlError::internal("EXPLAIN of nothing")),
         };
         let mut lines: Vec<String> = head.iter().cloned().collect();

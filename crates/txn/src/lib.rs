@@ -33,7 +33,7 @@ mod status;
 mod wait;
 
 pub use atm::{AbortedMap, AbortedTx};
-pub use manager::{ActiveTx, TxManager, TxStats};
+pub use manager::{ActiveTx, TxManager, TxStats, Visible};
 pub use object_lock::{LockMode, ObjectLocks};
 pub use snapshot::{SnapshotHold, Snapshots};
 pub use status::{Status, StatusTable};

@@ -66,8 +66,27 @@ impl ActiveTx {
 #[derive(Default)]
 struct Commits {
     last: u64,
-    /// Decided, not yet durable: (end of the commit's group, timestamp), in order.
-    queue: VecDeque<(Lsn, CommitTs)>,
+    /// Decided, not yet visible, in order.
+    queue: VecDeque<Decided>,
+}
+
+struct Decided {
+    /// End of the commit's group in the log.
+    end: Lsn,
+    ts: CommitTs,
+    /// Becomes visible by [`TxManager::reveal`] only.
+    gated: bool,
+}
+
+/// When snapshots see a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visible {
+    /// At once; what was committed before it as well, durable or not.
+    AtOnce,
+    /// When it is durable.
+    WhenDurable,
+    /// When [`TxManager::reveal`] is called, after it is durable. Later commits wait for it.
+    WhenRevealed,
 }
 
 /// A reading of the manager's counters.
@@ -182,10 +201,15 @@ impl TxManager {
     }
 
     /// Decides a commit: `append` puts the commit record into the log and returns the end
-    /// of its group. With `wait_durable` snapshots see the commit once
-    /// [`TxManager::on_durable`] has passed it, otherwise at once. Those who wait for the
-    /// transaction are not woken yet: see [`TxManager::ended`].
-    pub fn commit(&self, tx: &ActiveTx, wait_durable: bool, append: impl FnOnce() -> Result<Lsn>) -> Result<Lsn> {
+    /// of its group. Those who wait for the transaction are not woken yet: see
+    /// [`TxManager::ended`]. Returns when snapshots see it after all: "at once" is not
+    /// possible behind a commit that waits to be revealed.
+    pub fn commit(
+        &self,
+        tx: &ActiveTx,
+        mut visible: Visible,
+        append: impl FnOnce() -> Result<Lsn>,
+    ) -> Result<(Lsn, Visible)> {
         let ids = tx.subs();
         let end = {
             let mut commits = self.commits.lock();
@@ -202,17 +226,47 @@ impl TxManager {
                     }
                 }
             }
-            commits.queue.push_back((end, ts));
-            if !wait_durable {
+            if visible == Visible::AtOnce && commits.queue.iter().any(|d| d.gated) {
+                visible = Visible::WhenDurable;
+            }
+            if visible == Visible::AtOnce {
                 commits.queue.clear();
                 self.snapshots.publish(ts);
+            } else {
+                commits.queue.push_back(Decided { end, ts, gated: visible == Visible::WhenRevealed });
             }
             end
         };
         self.publish_durable();
         self.active.lock().remove(&tx.id);
         self.committed.fetch_add(1, Ordering::Relaxed);
-        Ok(end)
+        Ok((end, visible))
+    }
+
+    /// Makes the commit that ends at `end`, decided as [`Visible::WhenRevealed`] and durable
+    /// since, visible: `change` is given the step that does it, and must take it.
+    pub fn reveal<R>(&self, end: Lsn, change: impl FnOnce(&dyn Fn()) -> R) -> R {
+        let result = loop {
+            let mut commits = self.commits.lock();
+            self.publish(&mut commits);
+            match commits.queue.front() {
+                Some(first) if first.end < end => {
+                    // Another one that waits to be revealed, by a thread that is about to.
+                    drop(commits);
+                    std::thread::yield_now();
+                }
+                front => {
+                    let ts = front.filter(|d| d.end == end).map(|d| d.ts);
+                    let result = change(&|| ts.into_iter().for_each(|ts| self.snapshots.publish(ts)));
+                    if ts.is_some() {
+                        commits.queue.pop_front();
+                    }
+                    break result;
+                }
+            }
+        };
+        self.publish_durable();
+        result
     }
 
     /// Wakes those who wait for `tx`, which has committed or aborted and holds no object
@@ -232,7 +286,17 @@ impl TxManager {
     /// As [`TxManager::note_durable`]; commits up to `lsn` are visible when it returns.
     pub fn on_durable(&self, lsn: Lsn) {
         self.durable.fetch_max(lsn.0, Ordering::SeqCst);
-        self.publish(&mut self.commits.lock());
+        loop {
+            let mut commits = self.commits.lock();
+            self.publish(&mut commits);
+            let behind = commits.queue.front().is_some_and(|first| first.gated && first.end <= lsn);
+            drop(commits);
+            if !behind {
+                break;
+            }
+            // Its committer, which waited for the same sync, is about to reveal it.
+            std::thread::yield_now();
+        }
         self.publish_durable();
     }
 
@@ -262,11 +326,11 @@ impl TxManager {
     fn publish(&self, commits: &mut Commits) {
         let lsn = Lsn(self.durable.load(Ordering::SeqCst));
         let mut newest = None;
-        while let Some((end, ts)) = commits.queue.front() {
-            if *end > lsn {
+        while let Some(first) = commits.queue.front() {
+            if first.end > lsn || first.gated {
                 break;
             }
-            newest = Some(*ts);
+            newest = Some(first.ts);
             commits.queue.pop_front();
         }
         if let Some(ts) = newest {
@@ -362,14 +426,37 @@ mod tests {
         let txs = TxManager::new(TxId(1));
         let tx = txs.begin();
         let before = txs.snapshot().ts();
-        let end = txs.commit(&tx, true, || Ok(Lsn(100)));
-        assert_eq!(end.ok(), Some(Lsn(100)));
+        let end = txs.commit(&tx, Visible::WhenDurable, || Ok(Lsn(100)));
+        assert_eq!(end.ok(), Some((Lsn(100), Visible::WhenDurable)));
         let Status::Committed(ts) = txs.status(tx.id) else { panic!("decided") };
         assert_eq!(txs.snapshot().ts(), before, "no snapshot sees it yet");
         txs.on_durable(Lsn(99));
         assert_eq!(txs.snapshot().ts(), before);
         txs.on_durable(Lsn(100));
         assert!(txs.snapshot().ts() >= ts);
+    }
+
+    #[test]
+    fn what_waits_to_be_revealed_holds_back_what_comes_after() -> Result<()> {
+        let txs = TxManager::new(TxId(1));
+        let (first, second, third) = (txs.begin(), txs.begin(), txs.begin());
+        let before = txs.snapshot().ts();
+        txs.commit(&first, Visible::WhenRevealed, || Ok(Lsn(10)))?;
+        txs.commit(&second, Visible::WhenDurable, || Ok(Lsn(20)))?;
+        let (_, visible) = txs.commit(&third, Visible::AtOnce, || Ok(Lsn(30)))?;
+        assert_eq!(visible, Visible::WhenDurable);
+        txs.note_durable(Lsn(20));
+        assert_eq!(txs.snapshot().ts(), before);
+        let mut changed = false;
+        txs.reveal(Lsn(10), |publish| {
+            changed = true;
+            publish();
+        });
+        assert!(changed);
+        assert_eq!(txs.snapshot().ts().0, before.0 + 2, "both that are durable");
+        txs.on_durable(Lsn(30));
+        assert_eq!(txs.snapshot().ts().0, before.0 + 3);
+        Ok(())
     }
 
     #[test]
@@ -381,7 +468,7 @@ mod tests {
         let sub2 = txs.begin_sub(&tx);
         assert_eq!(txs.status(sub), Status::Active(tx.id));
         assert_eq!(tx.subs().len(), 2, "ranges are broken by other ids");
-        assert!(txs.commit(&tx, true, || Ok(Lsn(5))).is_ok());
+        assert!(txs.commit(&tx, Visible::WhenDurable, || Ok(Lsn(5))).is_ok());
         assert!(matches!(txs.status(sub), Status::Committed(_)));
         assert_eq!(txs.status(sub), txs.status(sub2));
         txs.abort(&other, Lsn(7), 0);
@@ -395,7 +482,7 @@ mod tests {
         let sub = txs.begin_sub(&holder);
         let wait = txs.wait_for(waiter.id, sub)?;
         assert_eq!(wait.holder(), holder.id);
-        txs.commit(&holder, false, || Ok(Lsn(1)))?;
+        txs.commit(&holder, Visible::AtOnce, || Ok(Lsn(1)))?;
         txs.ended(holder.id);
         assert!(wait.wait_timeout(std::time::Duration::from_secs(5)), "woken");
         Ok(())
@@ -408,9 +495,9 @@ mod tests {
         let second = txs.begin();
         for _ in 0..5000 {
             let tx = txs.begin();
-            assert!(txs.commit(&tx, false, || Ok(Lsn(1))).is_ok());
+            assert!(txs.commit(&tx, Visible::AtOnce, || Ok(Lsn(1))).is_ok());
         }
-        assert!(txs.commit(&first, false, || Ok(Lsn(1))).is_ok());
+        assert!(txs.commit(&first, Visible::AtOnce, || Ok(Lsn(1))).is_ok());
         txs.abort(&second, Lsn(1), 0);
         txs.status_table().retire(txs.next_id(), txs.horizon());
         assert_eq!(txs.status(first.id), Status::Committed(CommitTs::NONE));

@@ -166,8 +166,8 @@ impl World {
             self.clients[at].retry = None;
             return Ok(());
         };
-        if let Op::Insert { row, .. } | Op::Update { row, .. } = &op {
-            if row.len() != seen_table.columns.len()
+        if let Op::Insert { row, .. } | Op::Update { row, .. } = &op
+            && (row.len() != seen_table.columns.len()
                 || row[0]
                     != key_datum(
                         seen_table.kind,
@@ -176,21 +176,20 @@ impl World {
                             Op::Update { new_number, .. } => *new_number,
                             _ => 0,
                         },
-                    )
-            {
-                return Ok(()); // the definition changed while the write waited
-            }
+                    ))
+        {
+            return Ok(()); // the definition changed while the write waited
         }
         if !seen_table.has_key {
-            if let Op::Insert { number, .. } = &op {
-                if *number <= 1000 {
-                    return Ok(());
-                }
+            if let Op::Insert { number, .. } = &op
+                && *number <= 1000
+            {
+                return Ok(());
             }
-            if let Op::Update { number, new_number, .. } = &op {
-                if number != new_number {
-                    return Ok(());
-                }
+            if let Op::Update { number, new_number, .. } = &op
+                && number != new_number
+            {
+                return Ok(());
             }
         }
         self.clients[at].locked.insert(name.clone());

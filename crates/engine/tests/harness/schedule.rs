@@ -247,10 +247,11 @@ impl World {
     pub fn step(&mut self) -> Found<()> {
         // Who waited and waits no more tries again.
         for at in 0..self.clients.len() {
-            if self.clients[at].retry.is_some() && !self.clients[at].is_parked()? {
-                if let Some(op) = self.clients[at].retry.take() {
-                    return self.write(at, op, StatementKind::PointWrite);
-                }
+            if self.clients[at].retry.is_some()
+                && !self.clients[at].is_parked()?
+                && let Some(op) = self.clients[at].retry.take()
+            {
+                return self.write(at, op, StatementKind::PointWrite);
             }
         }
         let choice = self.rng.below(100);
