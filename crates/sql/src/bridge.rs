@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
@@ -12,9 +13,11 @@ use resurgam_engine::{ColumnType, Datum, DatumRef, ExternalRef, RawRow, ReadView
 
 use crate::pg::arrow::ColumnBuilder;
 use crate::pg::context::PgContext;
+use crate::pg::datetime::Zone;
+use crate::pg::encode::encode_datum;
 use crate::pg::errors;
 use crate::pg::types::{EPOCH_DAYS, EPOCH_US};
-use crate::wire::SqlError;
+use crate::wire::{Format, SqlError};
 
 /// An engine error on its way through DataFusion.
 #[cold]
@@ -164,16 +167,31 @@ pub(crate) fn row_failure(mut error: SqlError, table: &Table, row: &[DatumRef<'_
         error.table = Some(table.name.clone());
         let name = error.message.split('"').nth(1).map(str::to_owned);
         if error.sqlstate == "23505" {
+            if let Some(columns) = name.as_deref().and_then(|name| constraint_columns(table, name))
+                && row.len() == table.columns.len()
+            {
+                let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
+                let values: Vec<String> = columns.iter().map(|c| shown(&row[*c], &table.columns[*c].ty)).collect();
+                error.detail = Some(format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")));
+            }
             error.constraint = name;
         } else {
             error.column = name;
             if error.detail.is_none() {
-                let values: Vec<String> = row.iter().map(shown).collect();
+                let values: Vec<String> =
+                    row.iter().zip(&table.columns).map(|(datum, c)| shown(datum, &c.ty)).collect();
                 error.detail = Some(format!("Failing row contains ({}).", values.join(", ")));
             }
         }
     }
     failure(error)
+}
+
+fn constraint_columns<'t>(table: &'t Table, name: &str) -> Option<&'t [usize]> {
+    if table.primary_key_name == name {
+        return Some(&table.primary_key);
+    }
+    table.indexes.iter().find(|index| index.name == name).map(|index| index.columns.as_slice())
 }
 
 /// See [`row_failure`].
@@ -182,17 +200,22 @@ pub(crate) fn row_error(error: resurgam_base::Error, table: &Table, row: &[Datum
     row_failure(error.into(), table, row)
 }
 
-fn shown(datum: &DatumRef<'_>) -> String {
+/// A value as an error shows it: PostgreSQL's text form, in UTC, cut short when long.
+fn shown(datum: &DatumRef<'_>, ty: &ColumnType) -> String {
+    const CHARS_MAX: usize = 64;
     match datum {
-        DatumRef::Null => "null".to_owned(),
-        DatumRef::Bool(v) => if *v { "t" } else { "f" }.to_owned(),
-        DatumRef::Int2(v) => v.to_string(),
-        DatumRef::Int4(v) => v.to_string(),
-        DatumRef::Int8(v) => v.to_string(),
-        DatumRef::Float4(v) => v.to_string(),
-        DatumRef::Float8(v) => v.to_string(),
-        DatumRef::Text(v) => v.chars().take(64).collect(),
-        other => format!("{other:?}"),
+        DatumRef::Null => return "null".to_owned(),
+        DatumRef::External(_) => return "(large value)".to_owned(),
+        _ => {}
+    }
+    let mut bytes = BytesMut::new();
+    if encode_datum(*datum, ty, Format::Text, &Zone::default(), &mut bytes).is_err() {
+        return "(value)".to_owned();
+    }
+    let text = String::from_utf8_lossy(bytes.get(4..).unwrap_or_default());
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.into_owned(),
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) const NAMES: &[&str] = &[
 
 fn version(cx: &dyn PgContext) -> String {
     let server = cx.setting("server_version").unwrap_or_else(|| "15".to_owned());
+    // The setting names the product as well.
+    let server = server.split_whitespace().next().unwrap_or_default();
     format!("PostgreSQL {server} (Resurgam {}) on {}", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH)
 }
 
