@@ -45,6 +45,13 @@ pub(crate) struct OwnCatalog {
     cache: Option<(u64, Arc<Definitions>)>,
 }
 
+impl OwnCatalog {
+    /// What it has read of the catalog may have changed.
+    pub fn forget(&mut self) {
+        self.cache = None;
+    }
+}
+
 /// The cache of committed definitions.
 pub(crate) struct Catalog {
     pub tree: Tree,

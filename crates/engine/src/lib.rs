@@ -57,5 +57,5 @@ pub use resurgam_versions::{Seen, VersionCaps};
 pub use rows::BulkInserter;
 pub use status::{RecoveryReport, Stats};
 pub use table::{Column, ColumnSpec, Index, IndexSpec, RawRow, RowBuf, Table, TableSpec};
-pub use transaction::{Attempt, Change, CommitTicket, Durability, Isolation, StatementKind, Transaction};
+pub use transaction::{Attempt, Change, CommitTicket, Durability, Isolation, Savepoint, StatementKind, Transaction};
 pub use view::ReadView;

@@ -105,6 +105,11 @@ pub(crate) struct TxState {
     pub active: Option<Arc<ActiveTx>>,
     /// Id under which rows are written now.
     pub xid: TxId,
+    /// A savepoint was set, or gone back to, since the last write: the next one needs an id
+    /// of its own.
+    fresh_id: bool,
+    /// The record of a sub-transaction's abort could not be logged: it must not commit.
+    unlogged: bool,
     /// The current statement writes many rows.
     pub bulk: bool,
     pub snapshot: Option<Arc<SnapshotHold>>,
@@ -128,6 +133,16 @@ pub(crate) struct TxInner {
 #[derive(Clone)]
 pub struct Transaction(pub(crate) Arc<TxInner>);
 
+/// Most ranges of ids in one ABORT record of sub-transactions.
+const RANGES_MAX: usize = 1024;
+
+/// A moment in a transaction that one can go back to; see [`Transaction::savepoint`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint {
+    /// The transaction's newest id at that moment; none if it had not written.
+    mark: TxId,
+}
+
 /// What a row operation needs of its transaction.
 pub(crate) struct WriteContext {
     pub active: Arc<ActiveTx>,
@@ -145,6 +160,8 @@ impl Transaction {
                 phase: Phase::Open,
                 active: None,
                 xid: TxId::NONE,
+                fresh_id: false,
+                unlogged: false,
                 bulk: false,
                 snapshot: None,
                 catalog_version: 0,
@@ -197,6 +214,7 @@ impl Transaction {
             own = active.id;
             if state.bulk {
                 state.xid = inner.txs.begin_sub(&active);
+                state.fresh_id = false;
                 hidden_from = state.xid;
             }
         }
@@ -248,6 +266,10 @@ impl Transaction {
                 active
             }
         };
+        if state.fresh_id {
+            state.xid = inner.txs.begin_sub(&active);
+            state.fresh_id = false;
+        }
         let Some(snapshot) = state.snapshot.clone() else { return Err(Error::internal("no snapshot")) };
         Ok(WriteContext { active, xid: state.xid, bulk: state.bulk, snapshot })
     }
@@ -327,6 +349,12 @@ impl Transaction {
         let inner = self.0.db.inner();
         let mut state = self.0.state.lock();
         check_open(&state)?;
+        if state.unlogged {
+            return Err(Error::new(
+                ErrorKind::InvalidTransactionState,
+                "the transaction could not log that it went back to a savepoint, and can only be rolled back",
+            ));
+        }
         if state.catalog.changed {
             // The cache must know each version, to tell what changed in which. First of all:
             // should it fail, the transaction is still open.
@@ -387,6 +415,51 @@ impl Transaction {
             return Ok(CommitTicket { flush: None });
         }
         Ok(CommitTicket { flush: Some((inner.log.flushed(end), self.0.db.clone(), end)) })
+    }
+
+    /// Sets a savepoint: what is written from here on is written under an id of its own
+    /// (Constant Time Recovery, section 3.3: savepoints by nested transaction ids).
+    /// Savepoints nest; to release one is to forget it.
+    pub fn savepoint(&self) -> Result<Savepoint> {
+        let mut state = self.0.state.lock();
+        check_open(&state)?;
+        state.fresh_id = true;
+        Ok(Savepoint { mark: state.active.as_ref().map_or(TxId::NONE, |active| active.last_id()) })
+    }
+
+    /// Takes back everything that was written since the savepoint, by marking the ids that
+    /// wrote it as aborted: no row is visited. The savepoint stays. Statements that are still
+    /// running must not be used any more.
+    ///
+    /// # Errors
+    /// `InvalidTransactionState` when it has ended; those of writing the log, after which it
+    /// can only be rolled back.
+    pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
+        let inner = self.0.db.inner();
+        let mut state = self.0.state.lock();
+        check_open(&state)?;
+        state.fresh_id = true;
+        state.bulk = false;
+        state.taken_back.clear();
+        state.catalog.forget();
+        let Some(active) = state.active.clone() else { return Ok(()) };
+        let now = inner.vfs.wall_clock_us();
+        let ids = inner.txs.abort_subs(&active, savepoint.mark.max(active.id), now);
+        for ids in ids.chunks(RANGES_MAX) {
+            // Named by one of them: it is not the end of the whole transaction.
+            let first = ids[0].0;
+            let body = TxRecord { time_us: now, subs: ids.to_vec() }.encode();
+            let mut group = Group::default();
+            group.record(RecordKind::Abort, first, active.last_lsn(), &body);
+            match inner.log.append(&group) {
+                Ok(appended) => active.logged(appended.base),
+                Err(error) => {
+                    state.unlogged = true;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Rolls back: constant time, whatever the transaction did.
@@ -455,6 +528,8 @@ impl Drop for TxInner {
             phase: Phase::RolledBack,
             active: None,
             xid: TxId::NONE,
+            fresh_id: false,
+            unlogged: false,
             bulk: false,
             snapshot: None,
             catalog_version: 0,

@@ -30,8 +30,11 @@ pub struct ActiveTx {
 /// ranges: its COMMIT record names them all.
 #[derive(Default)]
 struct Subs {
-    /// Inclusive ranges, ascending.
+    /// Inclusive ranges, ascending: what a COMMIT names. Aborted ones stay in it, to keep the
+    /// ranges few; their own ABORT records tell them apart.
     ranges: Vec<(TxId, TxId)>,
+    /// Those that are not aborted.
+    live: Vec<(TxId, TxId)>,
     /// The rest of the newest block: next id, and the id after its last.
     reserved: (u64, u64),
     block: u64,
@@ -44,11 +47,28 @@ impl ActiveTx {
     pub fn subs(&self) -> Vec<(TxId, TxId)> {
         self.subs.lock().ranges.clone()
     }
-    /// Every id, the top-level one included.
+    /// The highest id handed out so far.
+    pub fn last_id(&self) -> TxId {
+        self.subs.lock().ranges.last().map_or(self.id, |(_, last)| *last)
+    }
+    /// Takes the ids above `after` out of those that share the transaction's outcome.
+    fn take_after(&self, after: TxId) -> Vec<(TxId, TxId)> {
+        let mut subs = self.subs.lock();
+        let mut taken = Vec::new();
+        while let Some((first, last)) = subs.live.pop_if(|(_, last)| *last > after) {
+            if first <= after {
+                subs.live.push((first, after));
+            }
+            taken.push((first.max(TxId(after.0 + 1)), last));
+        }
+        taken.reverse();
+        taken
+    }
+    /// Every id that shares the transaction's outcome, the top-level one included.
     pub fn all_ids(&self) -> Vec<TxId> {
         let subs = self.subs.lock();
         let mut ids = vec![self.id];
-        ids.extend(subs.ranges.iter().flat_map(|(a, b)| (a.0..=b.0).map(TxId)));
+        ids.extend(subs.live.iter().flat_map(|(a, b)| (a.0..=b.0).map(TxId)));
         ids
     }
     /// Notes a log record of this transaction.
@@ -193,9 +213,12 @@ impl TxManager {
         subs.reserved.0 += 1;
         // Ids of a block that are not in use yet have no state: nothing carries them.
         self.status.set_sub(id, tx.id);
-        match subs.ranges.last_mut() {
-            Some((_, end)) if end.0 + 1 == id.0 => *end = id,
-            _ => subs.ranges.push((id, id)),
+        let Subs { ranges, live, .. } = &mut *subs;
+        for list in [ranges, live] {
+            match list.last_mut() {
+                Some((_, end)) if end.0 + 1 == id.0 => *end = id,
+                _ => list.push((id, id)),
+            }
         }
         id
     }
@@ -210,7 +233,7 @@ impl TxManager {
         mut visible: Visible,
         append: impl FnOnce() -> Result<Lsn>,
     ) -> Result<(Lsn, Visible)> {
-        let ids = tx.subs();
+        let ids = tx.all_ids();
         let end = {
             let mut commits = self.commits.lock();
             let end = append()?;
@@ -218,13 +241,8 @@ impl TxManager {
             let ts = CommitTs(commits.last);
             // The top first: a reader that finds a sub-transaction still linked to it
             // gets the same answer.
-            self.status.set_committed(tx.id, ts);
-            for (first, last) in &ids {
-                for id in first.0..=last.0 {
-                    if self.status.status(TxId(id)) != Status::Aborted {
-                        self.status.set_committed(TxId(id), ts);
-                    }
-                }
+            for id in &ids {
+                self.status.set_committed(*id, ts);
             }
             if visible == Visible::AtOnce && commits.queue.iter().any(|d| d.gated) {
                 visible = Visible::WhenDurable;
@@ -350,6 +368,23 @@ impl TxManager {
         self.aborted.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Aborts the sub-transactions of `tx` with ids above `after`, and returns them as
+    /// inclusive ranges; `tx` goes on. Their ABORT record must be
+    /// appended *afterwards*: a checkpoint that begins behind the record must find them in the
+    /// map, or recovery would take them for committed with `tx`, whose COMMIT names all its
+    /// ids. Those who wait for `tx` are woken, to look again at what they wait for.
+    pub fn abort_subs(&self, tx: &ActiveTx, after: TxId, now_us: i64) -> Vec<(TxId, TxId)> {
+        let ids = tx.take_after(after);
+        for (first, last) in &ids {
+            for id in (first.0..=last.0).map(TxId) {
+                self.status.aborted().insert(AbortedTx { id, lsn: Lsn::NONE, aborted_us: now_us });
+                self.status.set_aborted(id);
+            }
+        }
+        self.waits.ended(tx.id);
+        ids
+    }
+
     /// Ends a transaction that wrote no row: nothing needs to be remembered of it.
     pub fn end_unwritten(&self, tx: &ActiveTx) {
         for id in tx.all_ids() {
@@ -456,6 +491,31 @@ mod tests {
         assert_eq!(txs.snapshot().ts().0, before.0 + 2, "both that are durable");
         txs.on_durable(Lsn(30));
         assert_eq!(txs.snapshot().ts().0, before.0 + 3);
+        Ok(())
+    }
+
+    #[test]
+    fn going_back_aborts_what_came_after() -> Result<()> {
+        let txs = TxManager::new(TxId(1));
+        let tx = txs.begin();
+        let kept = txs.begin_sub(&tx);
+        let mark = tx.last_id();
+        let inner: Vec<TxId> = (0..5).map(|_| txs.begin_sub(&tx)).collect();
+        let deeper = tx.last_id();
+        let lost = txs.begin_sub(&tx);
+        assert_eq!(txs.abort_subs(&tx, deeper, 0), [(lost, lost)]);
+        let again = txs.begin_sub(&tx);
+        let gone = txs.abort_subs(&tx, mark, 0);
+        let ids: Vec<TxId> = gone.iter().flat_map(|(a, b)| (a.0..=b.0).map(TxId)).collect();
+        assert_eq!(ids, [inner.as_slice(), &[again]].concat(), "each id once");
+        let last = txs.begin_sub(&tx);
+        txs.commit(&tx, Visible::AtOnce, || Ok(Lsn(9)))?;
+        for id in [tx.id, kept, last] {
+            assert!(matches!(txs.status(id), Status::Committed(_)), "{id}");
+        }
+        for id in ids.into_iter().chain([lost]) {
+            assert_eq!(txs.status(id), Status::Aborted, "{id}");
+        }
         Ok(())
     }
 

@@ -40,6 +40,8 @@ pub struct Client {
     /// Tables that it writes to, or tried to change.
     pub locked: BTreeSet<String>,
     pub wanted: BTreeSet<String>,
+    /// Savepoints, with what it had changed by then.
+    pub savepoints: Vec<(Savepoint, Overlay, BTreeSet<(String, i64)>)>,
     /// Waits for another transaction, to try this again.
     pub parked: Option<LockWait>,
     pub retry: Option<Op>,
@@ -62,6 +64,7 @@ impl Client {
             inserted: BTreeSet::new(),
             locked: BTreeSet::new(),
             wanted: BTreeSet::new(),
+            savepoints: Vec::new(),
             parked: None,
             retry: None,
             failed: false,

@@ -53,6 +53,7 @@ pub struct Met {
     pub crashes_in_recovery: u64,
     pub commits: u64,
     pub rollbacks: u64,
+    pub went_back: u64,
     pub waits: u64,
     pub in_doubt: u64,
     pub disk_full: u64,
@@ -71,6 +72,7 @@ impl Met {
         self.crashes_in_recovery += o.crashes_in_recovery;
         self.commits += o.commits;
         self.rollbacks += o.rollbacks;
+        self.went_back += o.went_back;
         self.waits += o.waits;
         self.in_doubt += o.in_doubt;
         self.disk_full += o.disk_full;
@@ -220,6 +222,44 @@ impl World {
         }
     }
 
+    fn set_savepoint(&mut self, at: usize) -> Found<()> {
+        self.log(|| format!("client {at}: savepoint"));
+        let client = &mut self.clients[at];
+        client.bulk = None;
+        match client.tx.savepoint() {
+            Ok(savepoint) => {
+                // Sometimes the one before is released.
+                if self.rng.one_in(4) {
+                    client.savepoints.pop();
+                }
+                client.savepoints.push((savepoint, client.own.clone(), client.inserted.clone()));
+                Ok(())
+            }
+            Err(error) => self.judge(at, error, "savepoint"),
+        }
+    }
+
+    /// Back to one of its savepoints; those after it are gone.
+    fn back_to_savepoint(&mut self, at: usize) -> Found<()> {
+        let count = self.clients[at].savepoints.len() as u64;
+        let to = if self.rng.one_in(2) { count - 1 } else { self.rng.below(count) } as usize;
+        self.log(|| format!("client {at}: back to savepoint {to} of {count}"));
+        let client = &mut self.clients[at];
+        client.savepoints.truncate(to + 1);
+        let (savepoint, own, inserted) = client.savepoints[to].clone();
+        client.bulk = None;
+        client.parked = None;
+        client.retry = None;
+        client.failed = false;
+        client.own = own;
+        client.inserted = inserted;
+        self.met.went_back += 1;
+        match client.tx.rollback_to(savepoint) {
+            Ok(()) => Ok(()),
+            Err(error) => self.judge(at, error, "going back to a savepoint"),
+        }
+    }
+
     fn read_held(&mut self) -> Found<()> {
         if self.held_views.is_empty() {
             return Ok(());
@@ -281,7 +321,8 @@ impl World {
         }
         let at = self.rng.below(self.clients.len() as u64) as usize;
         if self.clients[at].failed {
-            return self.roll_back(at);
+            let back = !self.dead && !self.clients[at].savepoints.is_empty() && self.rng.one_in(2);
+            return if back { self.back_to_savepoint(at) } else { self.roll_back(at) };
         }
         if self.clients[at].parked.is_some() {
             // Mostly patient.
@@ -291,7 +332,9 @@ impl World {
             0..=59 => self.random_write(at),
             60..=74 => self.random_read(at),
             75..=79 => self.random_ddl(at),
-            80..=93 => self.commit(at),
+            80..=82 => self.set_savepoint(at),
+            83..=84 if !self.clients[at].savepoints.is_empty() => self.back_to_savepoint(at),
+            83..=93 => self.commit(at),
             _ => self.roll_back(at),
         }
     }
