@@ -20,7 +20,7 @@ use datafusion::common::ScalarValue;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
-use resurgam_engine::{Durability, Isolation, StatementKind, Transaction};
+use resurgam_engine::{Durability, Isolation, Savepoint, StatementKind, Transaction};
 use tokio::time::Instant;
 
 use crate::context::{StatementContext, StopFlag};
@@ -50,6 +50,16 @@ pub(crate) struct Open {
     pub read_only: bool,
     /// A statement has run: its isolation is fixed.
     pub used: bool,
+    /// Innermost last.
+    pub savepoints: Vec<NamedSavepoint>,
+}
+
+/// A savepoint as SQL knows it. Names may be taken again; the newest counts.
+pub(crate) struct NamedSavepoint {
+    pub name: String,
+    pub savepoint: Savepoint,
+    /// Changes of settings before it.
+    pub settings: usize,
 }
 
 /// One connection's state; see the module's head.
@@ -207,7 +217,7 @@ impl Session {
         let txn = self.db.engine.begin(isolation);
         *self.shared.txn.lock() = Some(txn.clone());
         self.shared.transaction_start.store(now(), Ordering::Relaxed);
-        self.open = Some(Open { txn, block, read_only, used: false });
+        self.open = Some(Open { txn, block, read_only, used: false, savepoints: Vec::new() });
     }
 
     /// Commits what is open, if anything, and waits until it is durable.
@@ -245,12 +255,36 @@ impl Session {
         }
     }
 
-    /// A statement failed: the transaction is rolled back; a block waits for its end.
+    /// A statement failed: the transaction is rolled back, at once as far as nothing can bring
+    /// it back (its newest savepoint, if it has any); a block waits for its end.
     pub(crate) fn statement_failed(&mut self) {
         self.shared.stop.end();
         let block = self.open.as_ref().is_some_and(|open| open.block);
-        self.roll_back();
+        let newest = self.open.as_ref().map_or(0, |open| open.savepoints.len());
+        if newest > 0 {
+            if !self.failed
+                && let Err(error) = self.go_back(newest - 1)
+            {
+                tracing::error!(%error, "going back to a savepoint failed");
+                self.roll_back();
+            }
+        } else {
+            self.roll_back();
+        }
         self.failed |= block;
+    }
+
+    /// Takes back everything since the savepoint at `at`, which stays; those after it go.
+    pub(crate) fn go_back(&mut self, at: usize) -> Result<(), SqlError> {
+        self.close_portals();
+        // Plans may name tables that are no more.
+        self.forget_local();
+        let Some(open) = &mut self.open else { return Err(SqlError::internal("no transaction")) };
+        open.savepoints.truncate(at + 1);
+        let Some(to) = open.savepoints.last() else { return Err(SqlError::internal("no savepoint")) };
+        open.txn.rollback_to(to.savepoint)?;
+        self.shared.variables.lock().back_to(to.settings);
+        Ok(())
     }
 
     /// A statement succeeded; commits if it was a transaction of its own.
@@ -272,7 +306,7 @@ impl Session {
             return Ok(());
         }
         match kind {
-            Kind::Utility(statement) if crate::utility::ends_transaction(statement) => Ok(()),
+            Kind::Utility(statement) if crate::utility::is_allowed_when_failed(statement) => Ok(()),
             _ => Err(aborted()),
         }
     }
@@ -319,7 +353,7 @@ impl Session {
         declared: &[u32],
         keep: bool,
     ) -> Result<Arc<Prepared>, SqlError> {
-        if self.failed && !statement.as_ref().is_some_and(crate::utility::ends_transaction) {
+        if self.failed && !statement.as_ref().is_some_and(crate::utility::is_allowed_when_failed) {
             return Err(aborted());
         }
         let planned = matches!(
@@ -352,7 +386,9 @@ impl Session {
         let cx = Arc::clone(&self.cx);
         let txn = self.transaction().txn.clone();
         let names = Names { state: &state, txn: &txn, cx: &cx };
-        let prepared = Arc::new(statement::prepare(&names, statement, text, declared, version)?);
+        // Made with definitions that nobody else has, and that may be taken back: never current.
+        let made_at = if txn.has_catalog_changes() { 0 } else { version };
+        let prepared = Arc::new(statement::prepare(&names, statement, text, declared, made_at)?);
         if keep && !txn.has_catalog_changes() && self.db.engine.catalog_version() == version {
             if prepared.shareable {
                 self.db.statements.put(text, declared, &prepared);

@@ -329,12 +329,30 @@ impl Variables {
             if committed && !local {
                 continue;
             }
-            match earlier {
-                Some(value) => self.values.insert(key.clone(), value),
-                None => self.values.remove(&key),
-            };
-            self.after_change(&key);
+            self.restore(key, earlier);
         }
+    }
+
+    /// Changes made in the open transaction so far; for [`Self::back_to`].
+    pub(crate) fn changes(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// Takes back all but the first `changes`.
+    pub(crate) fn back_to(&mut self, changes: usize) {
+        while self.undo.len() > changes
+            && let Some((key, earlier, _)) = self.undo.pop()
+        {
+            self.restore(key, earlier);
+        }
+    }
+
+    fn restore(&mut self, key: String, earlier: Option<String>) {
+        match earlier {
+            Some(value) => self.values.insert(key.clone(), value),
+            None => self.values.remove(&key),
+        };
+        self.after_change(&key);
     }
 
     pub(crate) fn take_changes(&mut self) -> Vec<(String, String)> {

@@ -14,7 +14,7 @@ use resurgam_engine::Isolation;
 use crate::context::StatementContext;
 use crate::pg::errors;
 use crate::planner::{Names, task_context};
-use crate::session::{Named, Session, text_rows};
+use crate::session::{Named, NamedSavepoint, Session, text_rows};
 use crate::settings::Variables;
 use crate::statement::{Kind, Prepared, text_field};
 use crate::wire::{Execution, Field, Format, SqlError, Tag};
@@ -71,8 +71,8 @@ fn marker_name(statement: &Statement) -> Option<&str> {
 }
 
 /// Whether a failed transaction accepts the statement.
-pub(crate) fn ends_transaction(statement: &Statement) -> bool {
-    matches!(statement, Statement::Commit { .. } | Statement::Rollback { savepoint: None, .. })
+pub(crate) fn is_allowed_when_failed(statement: &Statement) -> bool {
+    matches!(statement, Statement::Commit { .. } | Statement::Rollback { .. })
 }
 
 /// Result columns of a utility statement.
@@ -92,6 +92,10 @@ pub(crate) fn fields(statement: &Statement) -> Option<Arc<[Field]>> {
 
 fn show_name(variable: &[Ident]) -> String {
     variable.iter().map(|ident| ident.value.to_ascii_lowercase()).collect::<Vec<_>>().join(".")
+}
+
+fn savepoint_name(name: &str, quoted: bool) -> String {
+    if quoted { name.to_owned() } else { name.to_lowercase() }
 }
 
 fn command(name: &'static str) -> Result<Execution, SqlError> {
@@ -127,31 +131,50 @@ impl Session {
                 self.start_transaction(modes)?;
                 command(if *begin { "BEGIN" } else { "START TRANSACTION" })
             }
-            Statement::Commit { chain: false, .. } => {
+            Statement::Commit { chain, .. } => {
+                let next = self.chained(*chain, "COMMIT")?;
                 if self.failed {
                     self.failed = false;
                     self.roll_back();
+                    self.begin_chained(next);
                     return command("ROLLBACK");
                 }
                 if !self.open.as_ref().is_some_and(|open| open.block) {
                     self.notice(SqlError::notice("WARNING", "25P01", "there is no transaction in progress"));
                 }
                 self.commit().await?;
+                self.begin_chained(next);
                 command("COMMIT")
             }
-            Statement::Rollback { chain: false, savepoint: None } => {
+            Statement::Rollback { savepoint: Some(name), .. } => {
+                let at = self.savepoint(&name.value, name.quote_style.is_some(), "ROLLBACK TO SAVEPOINT")?;
+                self.go_back(at)?;
+                self.failed = false;
+                command("ROLLBACK")
+            }
+            Statement::Savepoint { name } => {
+                self.block_for("SAVEPOINT")?;
+                let settings = self.shared.variables.lock().changes();
+                let open = self.transaction();
+                let savepoint = open.txn.savepoint()?;
+                let name = savepoint_name(&name.value, name.quote_style.is_some());
+                open.savepoints.push(NamedSavepoint { name, savepoint, settings });
+                command("SAVEPOINT")
+            }
+            Statement::ReleaseSavepoint { name } => {
+                let at = self.savepoint(&name.value, name.quote_style.is_some(), "RELEASE SAVEPOINT")?;
+                self.transaction().savepoints.truncate(at);
+                command("RELEASE")
+            }
+            Statement::Rollback { chain, savepoint: None } => {
+                let next = self.chained(*chain, "ROLLBACK")?;
                 if !self.failed && !self.open.as_ref().is_some_and(|open| open.block) {
                     self.notice(SqlError::notice("WARNING", "25P01", "there is no transaction in progress"));
                 }
                 self.failed = false;
                 self.roll_back();
+                self.begin_chained(next);
                 command("ROLLBACK")
-            }
-            Statement::Commit { .. } | Statement::Rollback { savepoint: None, .. } => {
-                Err(SqlError::unsupported("AND CHAIN is not supported"))
-            }
-            Statement::Rollback { .. } | Statement::Savepoint { .. } | Statement::ReleaseSavepoint { .. } => {
-                Err(SqlError::unsupported("savepoints are not supported"))
             }
             Statement::Set(set) => self.set(set),
             Statement::Reset(reset) => {
@@ -206,6 +229,41 @@ impl Session {
                 self.copy(source, *to, target, options, legacy_options, autocommit).await
             }
             other => Ok(Execution::Command { tag: self.ddl(other, text).await? }),
+        }
+    }
+
+    fn block_for(&self, what: &str) -> Result<(), SqlError> {
+        if self.in_block() || self.failed {
+            return Ok(());
+        }
+        Err(SqlError::new("25P01", format!("{what} can only be used in transaction blocks")))
+    }
+
+    /// Where the newest savepoint of that name is.
+    fn savepoint(&self, name: &str, quoted: bool, what: &str) -> Result<usize, SqlError> {
+        self.block_for(what)?;
+        let name = savepoint_name(name, quoted);
+        let found = self.open.as_ref().and_then(|open| open.savepoints.iter().rposition(|s| s.name == name));
+        found.ok_or_else(|| SqlError::new("3B001", format!("savepoint \"{name}\" does not exist")))
+    }
+
+    /// What AND CHAIN begins next: the isolation and access mode of the transaction that ends.
+    fn chained(&self, chain: bool, what: &str) -> Result<Option<(Isolation, bool)>, SqlError> {
+        if !chain {
+            return Ok(None);
+        }
+        self.block_for(&format!("{what} AND CHAIN"))?;
+        let variables = self.shared.variables.lock();
+        let default = if variables.repeatable_read { Isolation::RepeatableRead } else { Isolation::ReadCommitted };
+        Ok(Some(
+            self.open.as_ref().map_or((default, variables.read_only), |open| (open.txn.isolation(), open.read_only)),
+        ))
+    }
+
+    fn begin_chained(&mut self, next: Option<(Isolation, bool)>) {
+        if let Some((isolation, read_only)) = next {
+            self.begin(isolation, read_only, true);
+            self.note_transaction(isolation, read_only);
         }
     }
 
