@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use resurgam_base::{Lsn, TxId};
 use resurgam_buffer::{FreePages, PoolStats};
 use resurgam_log::LogStats;
-use resurgam_txn::TxStats;
-use resurgam_versions::VersionStoreStats;
+use resurgam_txn::{AbortedTx, TxStats};
+use resurgam_versions::{SweepReport, VersionStoreStats};
 
 use crate::database::Database;
 
@@ -51,7 +52,83 @@ pub struct Stats {
     pub rows_removed: u64,
 }
 
+/// A transaction that has written and not ended.
+#[derive(Clone, Debug)]
+pub struct ActiveTransaction {
+    pub id: TxId,
+    /// How long ago it first wrote.
+    pub age: Duration,
+    /// Its first and last log record; none before the first.
+    pub first_lsn: Lsn,
+    pub last_lsn: Lsn,
+    /// Savepoints' and bulk statements' ids of its own, as inclusive ranges.
+    pub subs: Vec<(TxId, TxId)>,
+}
+
+/// The log's positions and what keeps it from being truncated further.
+#[derive(Clone, Debug)]
+pub struct LogStatus {
+    pub end: Lsn,
+    pub flushed: Lsn,
+    /// The oldest position kept.
+    pub oldest: Lsn,
+    pub checkpoint: Lsn,
+    pub bytes_in_use: u64,
+    pub bytes_max: u64,
+    /// In words.
+    pub held_by: String,
+}
+
 impl Database {
+    /// Transactions that have written and not ended, oldest first.
+    pub fn active_transactions(&self) -> Vec<ActiveTransaction> {
+        let (active, _) = self.inner().txs.active();
+        active
+            .iter()
+            .map(|tx| ActiveTransaction {
+                id: tx.id,
+                age: tx.since.elapsed(),
+                first_lsn: Lsn(tx.first_lsn.load(Ordering::Relaxed)),
+                last_lsn: tx.last_lsn(),
+                subs: tx.subs(),
+            })
+            .collect()
+    }
+
+    /// Aborted transactions whose row versions are not all reverted yet, by id.
+    pub fn aborted_transactions(&self) -> Vec<AbortedTx> {
+        self.inner().txs.status_table().aborted().snapshot()
+    }
+
+    /// Where the log is, and what holds it.
+    pub fn log_status(&self) -> LogStatus {
+        let inner = self.inner();
+        let checkpoint = self.last_checkpoint();
+        let held_by = match inner.pool.oldest_rec_lsn() {
+            Some(lsn) if lsn < checkpoint => format!("pages that are not written since LSN {lsn}"),
+            _ => format!("the last checkpoint, at LSN {checkpoint}"),
+        };
+        LogStatus {
+            end: inner.log.end_lsn(),
+            flushed: inner.log.flushed_lsn(),
+            oldest: inner.log.oldest_lsn(),
+            checkpoint,
+            bytes_in_use: inner.log.bytes_in_use(),
+            bytes_max: inner.options.log_bytes_max,
+            held_by,
+        }
+    }
+
+    /// Pages that recovery could not bring up to date.
+    pub fn damaged_pages(&self) -> u64 {
+        self.inner().pool.pending_redo().stuck()
+    }
+
+    /// What the last finished sweep did, and how long ago that was.
+    pub fn last_sweep(&self) -> Option<(SweepReport, Duration)> {
+        self.inner().cleaner.last().map(|(report, at)| (report, at.elapsed()))
+    }
+
     /// A reading of everything.
     pub fn stats(&self) -> Stats {
         let inner = self.inner();

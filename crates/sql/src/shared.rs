@@ -95,6 +95,9 @@ impl PgContext for SessionShared {
         out.sort_by_key(|activity| activity.pid);
         out
     }
+    fn engine(&self) -> Option<resurgam_engine::Database> {
+        self.database.upgrade().map(|database| database.engine().clone())
+    }
     fn server_start(&self) -> i64 {
         self.database.upgrade().map_or(0, |database| database.started)
     }

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     self, ContextModifier, DiscardObject, Expr, Ident, Reset, Set, Statement, TransactionAccessMode,
     TransactionIsolationLevel, TransactionMode, UnaryOperator, Value,
 };
-use resurgam_engine::Isolation;
+use resurgam_engine::{Database, Isolation};
 
 use crate::context::StatementContext;
 use crate::pg::errors;
@@ -121,9 +121,20 @@ impl Session {
     ) -> Result<Execution, SqlError> {
         if let Some(name) = marker_name(statement) {
             return match name {
-                "VACUUM" => command("VACUUM"),
+                // A sweep of the cleaner now, rather than when it is due.
+                "VACUUM" => {
+                    if self.in_block() {
+                        return Err(SqlError::new("25001", "VACUUM cannot run inside a transaction block"));
+                    }
+                    self.apart(|engine| engine.clean().map(drop)).await?;
+                    command("VACUUM")
+                }
+                // There are no statistics to gather: estimates come from the trees.
                 "ANALYZE" => command("ANALYZE"),
-                _ => command("CHECKPOINT"),
+                _ => {
+                    self.apart(|engine| engine.checkpoint()).await?;
+                    command("CHECKPOINT")
+                }
             };
         }
         match statement {
@@ -229,6 +240,22 @@ impl Session {
                 self.copy(source, *to, target, options, legacy_options, autocommit).await
             }
             other => Ok(Execution::Command { tag: self.ddl(other, text).await? }),
+        }
+    }
+
+    /// Runs long work of the engine on a thread that may block. The statement's own snapshot
+    /// is let go of first: it would keep versions from being cleaned.
+    async fn apart(
+        &mut self,
+        work: impl FnOnce(&Database) -> resurgam_engine::Result<()> + Send + 'static,
+    ) -> Result<(), SqlError> {
+        if self.open.as_ref().is_some_and(|open| !open.block) {
+            self.roll_back();
+        }
+        let engine = self.db.engine.clone();
+        match tokio::task::spawn_blocking(move || work(&engine)).await {
+            Ok(result) => Ok(result?),
+            Err(error) => Err(SqlError::internal(format!("the work did not finish: {error}"))),
         }
     }
 

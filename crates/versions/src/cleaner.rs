@@ -11,6 +11,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use std::time::Instant;
+
 use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_btree::Tree;
@@ -50,6 +52,8 @@ pub struct Cleaner {
     running: Mutex<()>,
     /// (lowest active id, newest decided commit) pairs; see [`Cleaner::floor`].
     samples: Mutex<Vec<(TxId, CommitTs)>>,
+    /// The last sweep that came to its end, and when.
+    last: Mutex<Option<(SweepReport, Instant)>>,
     pub sweeps: AtomicU64,
     pub reverted: AtomicU64,
     pub stripped: AtomicU64,
@@ -83,6 +87,11 @@ impl Cleaner {
         }
     }
 
+    /// What the last finished sweep did, and when it finished.
+    pub fn last(&self) -> Option<(SweepReport, Instant)> {
+        *self.last.lock()
+    }
+
     /// One sweep. `tree_of` finds the tree of an object (`None`: it is being dropped).
     pub fn sweep(
         &self,
@@ -107,6 +116,7 @@ impl Cleaner {
         }
         report.version_pages_freed = store.free_below(pool, self.floor(txs))?;
         txs.status_table().retire(txs.settled_next_id(), txs.horizon());
+        *self.last.lock() = Some((report, Instant::now()));
         self.sweeps.fetch_add(1, Ordering::Relaxed);
         self.reverted.fetch_add(report.reverted, Ordering::Relaxed);
         self.stripped.fetch_add(report.stripped, Ordering::Relaxed);

@@ -83,6 +83,10 @@ pub trait PgContext: Debug + Send + Sync {
     fn server_addr(&self) -> Option<(String, u16)> {
         None
     }
+    /// The engine behind the session.
+    fn engine(&self) -> Option<resurgam_engine::Database> {
+        None
+    }
     /// Cancels (`terminate` = false) or ends the session with that pid; whether it was found.
     fn signal_backend(&self, pid: i32, terminate: bool) -> bool;
     /// Fails with `57014` when the running statement has been cancelled (polled by `pg_sleep`).

@@ -15,6 +15,7 @@
 mod defs;
 mod info;
 mod model;
+mod operator;
 mod provider;
 mod relations;
 mod rows;

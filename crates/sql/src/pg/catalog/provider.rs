@@ -23,7 +23,7 @@ use datafusion::physical_plan::{
 use super::defs::SystemRelation;
 use super::model::Model;
 use super::rows::Rows;
-use super::{info, relations, server, types};
+use super::{info, operator, relations, server, types};
 use crate::pg::context::PgContext;
 use crate::pg::errors::{from_arrow, to_datafusion};
 use crate::wire::SqlError;
@@ -35,6 +35,7 @@ pub(super) fn build(relation: &SystemRelation, cx: &dyn PgContext) -> Result<Rec
         "pg_catalog" => {
             types::fill(relation.name, &mut rows)
                 || server::fill(relation.name, cx, &mut rows)
+                || operator::fill(relation.name, cx.engine().as_ref(), &mut rows)
                 || relations::fill(relation.name, &mut rows, cx, &mut || Model::load(cx))?
         }
         _ => info::fill(relation.name, &mut rows, cx, &mut || Model::load(cx))?,

@@ -16,8 +16,9 @@ use crate::wire::SqlError;
 pub(super) enum V {
     Null,
     Bool(bool),
-    /// Any integer or oid, and floats.
+    /// Any integer or oid, and floats that are whole.
     Int(i64),
+    Float(f64),
     Text(String),
     /// Microseconds since 1970.
     Time(i64),
@@ -49,6 +50,11 @@ macro_rules! from_int {
     )+};
 }
 from_int!(i16, i32, i64, u16, u32, u64, usize);
+impl From<f64> for V {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
 impl From<char> for V {
     fn from(value: char) -> Self {
         Self::Text(value.to_string())
@@ -144,7 +150,16 @@ fn array(ty: &DataType, values: &[V]) -> Result<ArrayRef, SqlError> {
         DataType::Int64 => ints!(values, Int64Array, i64),
         DataType::UInt32 => ints!(values, UInt32Array, u32),
         DataType::Float32 => ints!(values, Float32Array, f32),
-        DataType::Float64 => ints!(values, Float64Array, f64),
+        DataType::Float64 => Arc::new(
+            values
+                .iter()
+                .map(|v| match v {
+                    V::Int(v) => Some(*v as f64),
+                    V::Float(v) => Some(*v),
+                    _ => None,
+                })
+                .collect::<Float64Array>(),
+        ),
         DataType::Utf8View => Arc::new(
             values
                 .iter()
