@@ -113,6 +113,11 @@ fn engine_options(settings: &Settings) -> Options {
         checkpoint_log_bytes: settings.checkpoint_log_bytes.0,
         log_bytes_max: settings.log_bytes_max.0,
         cleaner_interval_s: settings.cleaner_interval.as_secs_f64(),
+        versions: resurgam_engine::VersionCaps {
+            in_row: settings.in_row_versioning,
+            diff_bytes_max: usize::try_from(settings.in_row_diff_bytes_max.0).unwrap_or(usize::MAX),
+            record_bytes_max: usize::try_from(settings.in_row_record_bytes_max.0).unwrap_or(usize::MAX),
+        },
         ..Options::default()
     }
 }

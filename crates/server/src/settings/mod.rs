@@ -137,6 +137,12 @@ settings! {
     log_segment_bytes: Bytes, "log-segment-bytes", "RESURGAM_LOG_SEGMENT_BYTES", "16MB";
     /// Time between two sweeps for row versions that nobody needs any more.
     cleaner_interval: Duration, "cleaner-interval", "RESURGAM_CLEANER_INTERVAL", "10s";
+    /// Keep the version before a change in the row itself, as a difference. Off: always in the version store; for measurements.
+    in_row_versioning: bool, "in-row-versioning", "RESURGAM_IN_ROW_VERSIONING", "on";
+    /// Longest difference that is kept in the row; longer ones go to the version store.
+    in_row_diff_bytes_max: Bytes, "in-row-diff-bytes-max", "RESURGAM_IN_ROW_DIFF_BYTES_MAX", "256";
+    /// Longest row, its difference included, that keeps one.
+    in_row_record_bytes_max: Bytes, "in-row-record-bytes-max", "RESURGAM_IN_ROW_RECORD_BYTES_MAX", "1600";
     /// Longest run of one statement; 0 for no limit. A session can change it with SET.
     statement_timeout: Duration, "statement-timeout", "RESURGAM_STATEMENT_TIMEOUT", "0";
     /// Longest pause of a client inside a transaction before it is disconnected; 0 for no limit. A session can change it with SET.
