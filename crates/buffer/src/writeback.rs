@@ -219,7 +219,7 @@ impl BufferPool {
     }
 
     /// Asks the background writer for clean victims.
-    pub(crate) fn wake_writer(&self) {
+    pub fn wake_writer(&self) {
         let (flag, wake) = &self.writer_wake;
         if let Some(mut flag) = flag.try_lock() {
             *flag = true;

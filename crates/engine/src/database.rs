@@ -11,8 +11,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -54,6 +54,8 @@ pub(crate) struct Inner {
     next_object: AtomicU32,
     /// Trees that no committed definition names (yet).
     trees: RwLock<HashMap<ObjectId, Tree>>,
+    /// Times a writer was slowed down, and when that was last said.
+    slowed: (AtomicU64, Mutex<Option<Instant>>),
     pub stopping: AtomicBool,
     pub background: Mutex<Option<Background>>,
     closed: AtomicBool,
@@ -197,6 +199,7 @@ impl Database {
             control: Mutex::new((control_file, control)),
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
+            slowed: (AtomicU64::new(0), Mutex::new(None)),
             stopping: AtomicBool::new(false),
             background: Mutex::new(None),
             closed: AtomicBool::new(false),
@@ -213,6 +216,57 @@ impl Database {
 
     pub(crate) fn inner(&self) -> &Inner {
         &self.0
+    }
+
+    /// Called before a row is written, with nothing latched: when the log comes near its bound
+    /// writers are slowed down, the more the nearer, so that write-back and checkpoints catch
+    /// up. Nothing fails.
+    #[inline]
+    pub(crate) fn hold_back(&self) {
+        let inner = self.inner();
+        let (used, bound) = (inner.log.bytes_in_use(), inner.options.log_bytes_max);
+        if used > self.log_wanted() && inner.options.background {
+            self.near_bound(used, bound);
+        }
+    }
+
+    /// Log that background work tries not to exceed, in bytes.
+    pub(crate) fn log_wanted(&self) -> u64 {
+        self.inner().options.log_bytes_max / 8 * 5
+    }
+
+    #[cold]
+    fn near_bound(&self, used: u64, bound: u64) {
+        self.inner().pool.wake_writer();
+        // The last quarter is what writers are slowed down in.
+        let free = bound - bound / 4;
+        if used > free {
+            self.slow_down(used, (used - free) as f64 / (bound / 4).max(1) as f64);
+        }
+    }
+
+    fn slow_down(&self, used: u64, over: f64) {
+        const SAID_EVERY: Duration = Duration::from_secs(10);
+        let inner = self.inner();
+        inner.slowed.0.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut said = inner.slowed.1.lock();
+            if over > 1.0 && said.is_none_or(|at| at.elapsed() > SAID_EVERY) {
+                *said = Some(Instant::now());
+                tracing::warn!(
+                    "the log takes {} MB, its bound is {} MB; writers are slowed down. It is held by {}",
+                    used >> 20,
+                    inner.options.log_bytes_max >> 20,
+                    self.log_status().held_by
+                );
+            }
+        }
+        std::thread::sleep(Duration::from_secs_f64((0.000_1 + over * over * 0.02).min(0.05)));
+    }
+
+    /// Times a writer was slowed down because the log was above its bound.
+    pub(crate) fn slowed(&self) -> u64 {
+        self.inner().slowed.0.load(Ordering::Relaxed)
     }
 
     /// Begins a transaction.

@@ -72,6 +72,7 @@ impl Transaction {
         row: &[DatumRef<'_>],
         hint: &mut Option<PageId>,
     ) -> Result<Attempt<()>> {
+        self.0.db.hold_back();
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -231,6 +232,7 @@ impl Transaction {
         seen: Seen,
         new_row: &[DatumRef<'_>],
     ) -> Result<Attempt<Change>> {
+        self.0.db.hold_back();
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -361,6 +363,7 @@ impl Transaction {
 
     /// Deletes the row under the encoded clustered key.
     pub fn delete(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
+        self.0.db.hold_back();
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -380,6 +383,7 @@ impl Transaction {
     /// Checks that the row may be written by this transaction, and leaves it locked by
     /// giving it a new version of the same content (SELECT … FOR UPDATE).
     pub fn lock_row(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
+        self.0.db.hold_back();
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }

@@ -77,6 +77,8 @@ pub struct LogStatus {
     pub bytes_max: u64,
     /// In words.
     pub held_by: String,
+    /// Times a writer was slowed down because the log was above its bound.
+    pub writers_slowed: u64,
 }
 
 impl Database {
@@ -116,6 +118,7 @@ impl Database {
             bytes_in_use: inner.log.bytes_in_use(),
             bytes_max: inner.options.log_bytes_max,
             held_by,
+            writers_slowed: self.slowed(),
         }
     }
 

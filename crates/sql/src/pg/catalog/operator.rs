@@ -68,6 +68,7 @@ pub(super) fn fill(name: &str, database: Option<&Database>, rows: &mut Rows<'_>)
                 ("bytes_in_use", status.bytes_in_use.into()),
                 ("bytes_max", status.bytes_max.into()),
                 ("held_by", status.held_by.into()),
+                ("writers_slowed", status.writers_slowed.into()),
                 ("groups", log.groups.into()),
                 ("flushes", log.flushes.into()),
                 ("syncs", log.syncs.into()),
