@@ -110,7 +110,7 @@ pub fn restore_double_writes(
     if !vfs.exists(double_write)? || !vfs.exists(data)? {
         return Ok(report);
     }
-    let side = vfs.open(double_write, OpenMode::ReadOnly)?;
+    let side = vfs.open(double_write, OpenMode::ReadWrite)?;
     let mut header = vec![0u8; HEADER];
     if side.read_at(&mut header, 0)? < HEADER {
         return Ok(report);
@@ -127,6 +127,14 @@ pub fn restore_double_writes(
             resurgam_base::ErrorKind::NewerFormat,
             format!("\"{}\" was written by a newer version", double_write.display()),
         ));
+    }
+    if unclean {
+        // The batch itself may be in the system's cache only: before any page is written in
+        // place from it, it must be on the disk.
+        let mut all = vec![0; HEADER + count * PAGE_SIZE];
+        let read = side.read_at(&mut all, 0)?;
+        side.write_at(&all[..read], 0)?;
+        side.sync()?;
     }
     let file = vfs.open(data, OpenMode::ReadWrite)?;
     let mut written = 0;

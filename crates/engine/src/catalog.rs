@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use resurgam_base::{Error, ErrorKind, ObjectId, Result, TxId, limits::IDENTIFIER_BYTES_MAX};
 use resurgam_btree::Tree;
@@ -41,9 +41,14 @@ pub(crate) struct Definitions {
 #[derive(Default)]
 pub(crate) struct OwnCatalog {
     pub changed: bool,
+    /// Tables that it made or changed.
+    pub tables: HashSet<u32>,
     /// What it sees, and the version of the catalog that this was read at.
     cache: Option<(u64, Arc<Definitions>)>,
 }
+
+/// Dropped tables that are remembered, at least.
+const DROPPED_KEPT: usize = 4096;
 
 impl OwnCatalog {
     /// What it has read of the catalog may have changed.
@@ -160,6 +165,14 @@ impl Catalog {
                     definitions.dropped.insert(*id, version);
                 }
             }
+        }
+        // Views older than so many changes of definitions get a serialization failure for
+        // tables that were dropped since.
+        if definitions.dropped.len() > 2 * DROPPED_KEPT {
+            let mut versions: Vec<u64> = definitions.dropped.values().copied().collect();
+            versions.sort_unstable();
+            let oldest = versions[versions.len() - DROPPED_KEPT];
+            definitions.dropped.retain(|_, at| *at >= oldest);
         }
         let definitions = Arc::new(definitions);
         *self.cached.write() = (version, Arc::clone(&definitions));
@@ -399,11 +412,13 @@ impl Transaction {
             let key = definition_key(parts.id, at);
             expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;
         }
+        self.0.state.lock().catalog.tables.insert(parts.id);
         Ok(self.0.db.inner().catalog.build(Parts::decode(&bytes)?, 0))
     }
 
     /// Removes a definition.
     pub(crate) fn remove_definition(&self, table: &Table) -> Result<()> {
+        self.0.state.lock().catalog.tables.insert(table.id);
         for at in 0..Parts::of(table).encode().len().div_ceil(CHUNK) {
             let key = definition_key(table.id, at);
             expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;

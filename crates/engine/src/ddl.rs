@@ -84,19 +84,7 @@ impl Transaction {
         if let Some(wait) = self.lock_table(ObjectId(table.id), LockMode::Exclusive)? {
             return Ok(Attempt::Wait(wait));
         }
-        let own = self.has_catalog_changes();
-        let current = if own {
-            self.table_by_id(table.id)?.is_some_and(|t| t.generation == table.generation)
-        } else {
-            self.0
-                .db
-                .inner()
-                .catalog
-                .committed(&self.0.db)?
-                .by_id
-                .get(&table.id)
-                .is_some_and(|t| t.generation == table.generation)
-        };
+        let current = self.is_newest(table)?;
         if !current {
             return Err(Error::new(
                 ErrorKind::SerializationFailure,

@@ -82,9 +82,7 @@ impl Transaction {
         table.key_of_row(row, || self.next_row_id(table), &mut key)?;
         let encoded = self.encode_value(table, row, &context.active, context.xid)?;
         let steps = self.insert_steps(table, &context, row, &key, &encoded.bytes, hint);
-        if !matches!(steps, Ok(Steps::Done)) {
-            self.discard(&encoded.written)?;
-        }
+        self.discard_unless_done(&steps, &encoded)?;
         match steps? {
             Steps::Done => Ok(Attempt::Done(())),
             Steps::Change(change) => match self.change(change)? {
@@ -105,6 +103,8 @@ impl Transaction {
         value: &[u8],
         hint: &mut Option<PageId>,
     ) -> Result<Steps> {
+        let large = self.large_indexed(table, row)?;
+        let row = &*with_large(row, &large)?;
         let writer = self.writer(context, false);
         match writer.insert(table.tree, key, value, hint)? {
             Outcome::Done => {}
@@ -112,8 +112,7 @@ impl Transaction {
             Outcome::Changed => return Ok(Steps::Change(Change::Changed)),
             _ => return Ok(Steps::Duplicate(None)),
         }
-        let large = self.large_indexed(table, row)?;
-        let steps = self.insert_entries(table, context, &with_large(row, &large)?, key, None);
+        let steps = self.insert_entries(table, context, row, key, None);
         if !matches!(steps, Ok(Steps::Done)) {
             self.take_back(context, table.tree, key)?;
         }
@@ -160,15 +159,15 @@ impl Transaction {
                     continue;
                 }
             }
-            let outcome = writer.insert(index.tree, &entry_key, &entry_value, &mut None)?;
-            if outcome == Outcome::Done {
+            let outcome = writer.insert(index.tree, &entry_key, &entry_value, &mut None);
+            if matches!(outcome, Ok(Outcome::Done)) {
                 done.push((index.tree, entry_key));
                 continue;
             }
             for (tree, entry) in done.iter().rev() {
                 self.take_back(context, *tree, entry)?;
             }
-            return Ok(match outcome {
+            return Ok(match outcome? {
                 Outcome::Wait(holder) => Steps::Wait(holder),
                 Outcome::Changed => Steps::Change(Change::Changed),
                 _ => Steps::Duplicate(Some(at)),
@@ -214,7 +213,8 @@ impl Transaction {
 
     /// Takes back an insert of this transaction.
     fn take_back(&self, context: &WriteContext, tree: Tree, key: &[u8]) -> Result<()> {
-        match self.writer(context, true).delete(tree, key, Seen::Snapshot)? {
+        let outcome = self.writer(context, true).delete(tree, key, Seen::Snapshot);
+        match outcome.inspect_err(|_| self.broken_off(context.xid))? {
             Outcome::Done | Outcome::Gone => Ok(()),
             other => Err(Error::internal(format!("an insert could not be taken back: {other:?}"))),
         }
@@ -246,9 +246,7 @@ impl Transaction {
         }
         let encoded = self.encode_value(table, new_row, &context.active, context.xid)?;
         let steps = self.update_steps(table, &context, key, seen, new_row, &new_key, &encoded.bytes);
-        if !matches!(steps, Ok(Steps::Done)) {
-            self.discard(&encoded.written)?;
-        }
+        self.discard_unless_done(&steps, &encoded)?;
         match steps? {
             Steps::Done => Ok(Attempt::Done(Change::Done)),
             Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(&context, holder)?)),
@@ -279,7 +277,8 @@ impl Transaction {
             if table.may_hold_external() {
                 let kept = Table::externals(new_row);
                 let gone = table.externals_of_value(&old.value)?;
-                self.drop_externals(context, gone.into_iter().filter(|p| !kept.contains(p)))?;
+                self.drop_externals(context, gone.into_iter().filter(|p| !kept.contains(p)))
+                    .inspect_err(|_| self.broken_off(context.xid))?;
             }
             return Ok(Steps::Done);
         }
@@ -297,7 +296,9 @@ impl Transaction {
                 });
             }
         }
-        let deleted = self.delete_entries(table, context, &old_row, key, Some((&whole_row, new_key)))?;
+        let deleted = self
+            .delete_entries(table, context, &old_row, key, Some((&whole_row, new_key)))
+            .inspect_err(|_| self.broken_off(context.xid))?;
         let steps = self.insert_entries(table, context, &whole_row, new_key, Some((&old_row, key)));
         if !matches!(steps, Ok(Steps::Done)) {
             for (tree, entry, entry_value) in &deleted {
@@ -311,7 +312,8 @@ impl Transaction {
         }
         let kept = Table::externals(new_row);
         let gone = table.externals_of_value(&old.value)?;
-        self.drop_externals(context, gone.into_iter().filter(|p| !kept.contains(p)))?;
+        self.drop_externals(context, gone.into_iter().filter(|p| !kept.contains(p)))
+            .inspect_err(|_| self.broken_off(context.xid))?;
         Ok(Steps::Done)
     }
 
@@ -351,10 +353,11 @@ impl Transaction {
     /// Brings back what this transaction has just deleted or changed.
     fn restore(&self, context: &WriteContext, tree: Tree, key: &[u8], value: &[u8]) -> Result<()> {
         let writer = self.writer(context, true);
-        let outcome = match writer.update(tree, key, value, Seen::Snapshot)? {
-            Outcome::Gone => writer.insert(tree, key, value, &mut None)?,
+        let outcome = match writer.update(tree, key, value, Seen::Snapshot) {
+            Ok(Outcome::Gone) => writer.insert(tree, key, value, &mut None),
             other => other,
         };
+        let outcome = outcome.inspect_err(|_| self.broken_off(context.xid))?;
         if outcome != Outcome::Done {
             return Err(Error::internal(format!("a change could not be taken back: {outcome:?}")));
         }
@@ -374,8 +377,9 @@ impl Transaction {
             let old = RowBuf { key: key.to_vec(), value: old_value };
             let old_row = table.all_columns(old.raw())?;
             let large = self.large_indexed(table, &old_row)?;
-            self.delete_entries(table, &context, &with_large(&old_row, &large)?, key, None)?;
-            self.drop_externals(&context, table.externals_of_value(&old.value)?.into_iter())?;
+            self.delete_entries(table, &context, &with_large(&old_row, &large)?, key, None)
+                .and_then(|_| self.drop_externals(&context, table.externals_of_value(&old.value)?.into_iter()))
+                .inspect_err(|_| self.broken_off(context.xid))?;
         }
         self.changed(&context, outcome)
     }
@@ -496,6 +500,16 @@ impl Transaction {
             let external = write_external(&self.0.db.inner().pool, tx, xid, data, is_text)?;
             written.push(external.page);
             values[at] = DatumRef::External(external);
+        }
+    }
+
+    /// After a write that did not take place, or was taken back: its large values go.
+    fn discard_unless_done(&self, steps: &Result<Steps>, encoded: &Encoded) -> Result<()> {
+        match steps {
+            Ok(Steps::Done) => Ok(()),
+            // Something may refer to them; the transaction cannot commit, and then they go.
+            Err(_) if self.0.state.lock().broken_off.is_some() => Ok(()),
+            _ => self.discard(&encoded.written),
         }
     }
 

@@ -110,6 +110,8 @@ pub(crate) struct TxState {
     fresh_id: bool,
     /// The record of a sub-transaction's abort could not be logged: it must not commit.
     unlogged: bool,
+    /// A write under this id failed between its steps.
+    pub broken_off: Option<TxId>,
     /// The current statement writes many rows.
     pub bulk: bool,
     pub snapshot: Option<Arc<SnapshotHold>>,
@@ -162,6 +164,7 @@ impl Transaction {
                 xid: TxId::NONE,
                 fresh_id: false,
                 unlogged: false,
+                broken_off: None,
                 bulk: false,
                 snapshot: None,
                 catalog_version: 0,
@@ -310,16 +313,7 @@ impl Transaction {
             return Ok(Some(wait));
         }
         let inner = self.0.db.inner();
-        // A table that nobody else knows was made by this transaction.
-        let now = inner.catalog.committed(&self.0.db)?;
-        let known = match now.by_id.get(&table.id) {
-            Some(now) => now.generation == table.generation,
-            None => {
-                self.has_catalog_changes()
-                    && self.table_by_id(table.id)?.is_some_and(|own| own.generation == table.generation)
-            }
-        };
-        if !known {
+        if !self.is_newest(table)? {
             // Not to be taken for locked the next time.
             let mut state = self.0.state.lock();
             state.locked.retain(|object| *object != ObjectId(table.id));
@@ -339,6 +333,25 @@ impl Transaction {
         Ok(None)
     }
 
+    /// Whether `table`, which is locked, is the newest definition: its own where the
+    /// transaction made or changed it, the committed one otherwise (whatever its snapshot
+    /// still sees).
+    pub(crate) fn is_newest(&self, table: &Table) -> Result<bool> {
+        let own = self.0.state.lock().catalog.tables.contains(&table.id);
+        let newest = if own {
+            self.table_by_id(table.id)?
+        } else {
+            self.0.db.inner().catalog.committed(&self.0.db)?.by_id.get(&table.id).cloned()
+        };
+        Ok(newest.is_some_and(|newest| newest.generation == table.generation))
+    }
+
+    /// A write failed between its steps: the transaction, or the savepoint that it is under,
+    /// can only be rolled back.
+    pub(crate) fn broken_off(&self, xid: TxId) {
+        self.0.state.lock().broken_off.get_or_insert(xid);
+    }
+
     /// Commits. The outcome is fixed when this returns; the ticket completes when it is
     /// durable.
     ///
@@ -353,6 +366,12 @@ impl Transaction {
             return Err(Error::new(
                 ErrorKind::InvalidTransactionState,
                 "the transaction could not log that it went back to a savepoint, and can only be rolled back",
+            ));
+        }
+        if state.broken_off.is_some() {
+            return Err(Error::new(
+                ErrorKind::InvalidTransactionState,
+                "a write of the transaction failed half-way, and it can only be rolled back",
             ));
         }
         if state.catalog.changed {
@@ -443,8 +462,10 @@ impl Transaction {
         state.taken_back.clear();
         state.catalog.forget();
         let Some(active) = state.active.clone() else { return Ok(()) };
+        let mark = savepoint.mark.max(active.id);
+        state.broken_off = state.broken_off.filter(|xid| *xid <= mark);
         let now = inner.vfs.wall_clock_us();
-        let ids = inner.txs.abort_subs(&active, savepoint.mark.max(active.id), now);
+        let ids = inner.txs.abort_subs(&active, mark, now);
         for ids in ids.chunks(RANGES_MAX) {
             // Named by one of them: it is not the end of the whole transaction.
             let first = ids[0].0;
@@ -530,6 +551,7 @@ impl Drop for TxInner {
             xid: TxId::NONE,
             fresh_id: false,
             unlogged: false,
+            broken_off: None,
             bulk: false,
             snapshot: None,
             catalog_version: 0,

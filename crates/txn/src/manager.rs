@@ -236,7 +236,14 @@ impl TxManager {
         let ids = tx.all_ids();
         let end = {
             let mut commits = self.commits.lock();
-            let end = append()?;
+            let end = match append() {
+                Ok(end) => end,
+                Err(error) => {
+                    drop(commits);
+                    self.publish_durable();
+                    return Err(error);
+                }
+            };
             commits.last += 1;
             let ts = CommitTs(commits.last);
             // The top first: a reader that finds a sub-transaction still linked to it
@@ -564,5 +571,30 @@ mod tests {
         assert_eq!(txs.status(second.id), Status::Aborted);
         txs.status_table().aborted().forget(&[second.id]);
         assert_eq!(txs.status(second.id), Status::Committed(CommitTs::NONE));
+    }
+
+    /// An id of a reserved block gets its state while its segment is being retired.
+    #[test]
+    fn retiring_never_loses_a_sub_transaction() -> Result<()> {
+        for round in 0..300u64 {
+            // The block of two straddles the boundary of segments.
+            let txs = TxManager::new(TxId(4096 - 3));
+            let top = txs.begin();
+            let _ = txs.begin_sub(&top);
+            assert_eq!(txs.begin_sub(&top), TxId(4095));
+            for i in 0..4200u64 {
+                let other = txs.begin();
+                txs.commit(&other, Visible::AtOnce, || Ok(Lsn(10 + i)))?;
+            }
+            let sub = std::thread::scope(|scope| {
+                scope.spawn(|| txs.status_table().retire(txs.settled_next_id(), txs.horizon()));
+                for _ in 0..round * 130 {
+                    std::hint::spin_loop();
+                }
+                txs.begin_sub(&top)
+            });
+            assert_eq!((sub, txs.status(sub)), (TxId(4096), Status::Active(top.id)), "round {round}");
+        }
+        Ok(())
     }
 }

@@ -128,29 +128,33 @@ impl StatusTable {
     /// Drops segments in which every id below `next` is finished and, if committed, at or
     /// before `horizon`. Returns how many remain.
     pub fn retire(&self, next: TxId, horizon: CommitTs) -> usize {
+        let is_done = |segment: &Segment| {
+            segment.words.iter().all(|w| {
+                let word = w.load(Ordering::SeqCst);
+                match word & TAG_MASK {
+                    COMMITTED => word >> 3 <= horizon.0,
+                    ABORTED | UNUSED => true,
+                    _ => false,
+                }
+            })
+        };
         let done: Vec<u64> = {
             let segments = self.segments.read();
             segments
                 .iter()
-                .filter(|(number, segment)| {
-                    // The segment that still hands out ids stays.
-                    (**number + 1) << SEGMENT_BITS <= next.0
-                        && segment.words.iter().all(|w| {
-                            let word = w.load(Ordering::SeqCst);
-                            match word & TAG_MASK {
-                                COMMITTED => word >> 3 <= horizon.0,
-                                ABORTED | UNUSED => true,
-                                _ => false,
-                            }
-                        })
-                })
+                // The segment that still hands out ids stays.
+                .filter(|(number, segment)| (**number + 1) << SEGMENT_BITS <= next.0 && is_done(segment))
                 .map(|(number, _)| *number)
                 .collect()
         };
-        let mut segments = self.segments.write();
         for number in done {
-            segments.remove(&number);
+            // Looked at again with writers kept out: ids are reserved for sub-transactions in
+            // blocks and get their state later.
+            let mut segments = self.segments.write();
+            if segments.get(&number).is_some_and(|segment| is_done(segment)) {
+                segments.remove(&number);
+            }
         }
-        segments.len()
+        self.segments.read().len()
     }
 }

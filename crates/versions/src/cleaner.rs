@@ -109,7 +109,9 @@ impl Cleaner {
         let swept = self.visit_all(pool, txs, tree_of, stop, &mut report);
         pool.space().watch(false);
         let complete = swept? && report.pages_skipped == 0;
-        report.ledger_settled = ledger.settle(pool, txs)?;
+        let (settled, skipped) = ledger.settle(pool, txs)?;
+        report.ledger_settled = settled;
+        report.pages_skipped += skipped;
         if complete && !aborted.is_empty() {
             self.forget(pool, txs, &aborted)?;
             report.forgotten = aborted.len() as u64;

@@ -19,7 +19,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use resurgam_base::{Error, Lsn, ObjectId, PageId, Result, SlotId, TxId};
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree, free_tree_step};
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_page::types::ColumnType;
@@ -229,8 +229,8 @@ impl Ledger {
     }
 
     /// Acts on every entry whose transaction's outcome is known to all. Returns how many
-    /// entries were settled.
-    pub fn settle(&self, pool: &BufferPool, txs: &TxManager) -> Result<u64> {
+    /// entries were settled, and how many could not be for damaged pages.
+    pub fn settle(&self, pool: &BufferPool, txs: &TxManager) -> Result<(u64, u64)> {
         let horizon = txs.horizon();
         let mut due = Vec::new();
         let mut walk = LeafWalk::ascending(self.tree, Vec::new());
@@ -246,23 +246,56 @@ impl Ledger {
                 due.push((record.key.to_vec(), LedgerAction::decode(record.value)?, outcome));
             }
         }
-        let settled = due.len() as u64;
+        let (mut settled, mut skipped) = (0, 0);
         for (key, action, committed) in due {
-            match (action, committed) {
-                (LedgerAction::TreeIfCommitted(tree), true) | (LedgerAction::TreeIfAborted(tree), false) => {
-                    while free_tree_step(pool, tree)? {}
-                    self.remove(pool, &key)?;
-                }
-                (LedgerAction::RowsIfCommitted(tree, widths), true) => {
-                    self.free_values_of(pool, txs, &key, tree, &widths)?;
-                    while free_tree_step(pool, tree)? {}
-                    self.remove(pool, &key)?;
-                }
-                (LedgerAction::ValuesIfCommitted(pages), true) => self.free_values(pool, &key, pages)?,
-                _ => self.remove(pool, &key)?,
+            match self.settle_one(pool, txs, &key, action, committed) {
+                Ok(()) => settled += 1,
+                // What cannot be read now does not keep the rest from being freed.
+                Err(error) if error.kind() == ErrorKind::Corrupt => skipped += 1,
+                Err(error) => return Err(error),
             }
         }
-        Ok(settled)
+        Ok((settled, skipped))
+    }
+
+    fn settle_one(
+        &self,
+        pool: &BufferPool,
+        txs: &TxManager,
+        key: &[u8],
+        action: LedgerAction,
+        committed: bool,
+    ) -> Result<()> {
+        match (action, committed) {
+            (LedgerAction::TreeIfCommitted(tree), true) | (LedgerAction::TreeIfAborted(tree), false) => {
+                while free_tree_step(pool, tree)? {}
+                self.remove(pool, key)
+            }
+            (LedgerAction::RowsIfCommitted(tree, widths), true) => {
+                self.free_values_of(pool, txs, key, tree, &widths)?;
+                // From here on the tree is not whole, and must not be walked again.
+                self.replace(pool, key, &LedgerAction::TreeIfCommitted(tree))?;
+                while free_tree_step(pool, tree)? {}
+                self.remove(pool, key)
+            }
+            (LedgerAction::ValuesIfCommitted(pages), true) => self.free_values(pool, key, pages),
+            _ => self.remove(pool, key),
+        }
+    }
+
+    fn replace(&self, pool: &BufferPool, key: &[u8], action: &LedgerAction) -> Result<()> {
+        let page = self.tree.write_leaf(pool, key)?;
+        if let Ok(slot) = leaf::search(&page, key) {
+            let bytes = LeafBuilder::plain(key, &action.encode()).encode()?;
+            if !page.fits_replace(slot, bytes.len()) {
+                return Err(Error::internal("a ledger entry grew"));
+            }
+            let mut mtr = Mtr::new(pool);
+            let at = mtr.add(page);
+            op::replace(mtr.ops(at), slot, &bytes);
+            mtr.commit()?;
+        }
+        Ok(())
     }
 
     /// Frees the large values of the rows of a dropped tree, row by row: the row goes in the
