@@ -34,6 +34,9 @@ enum Steps {
     Wait(TxId),
     Duplicate(Option<usize>),
     Change(Change),
+    /// An error; the steps before it are taken back. (An `Err` after the first write means that
+    /// they are not: the write is broken off.)
+    Failed(Error),
 }
 
 impl Transaction {
@@ -91,6 +94,7 @@ impl Transaction {
             },
             Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(&context, holder)?)),
             Steps::Duplicate(index) => Err(duplicate(table, index, row)),
+            Steps::Failed(error) => Err(error),
         }
     }
 
@@ -108,15 +112,16 @@ impl Transaction {
         let writer = self.writer(context, false);
         match writer.insert(table.tree, key, value, hint)? {
             Outcome::Done => {}
-            Outcome::Wait(holder) => return Ok(Steps::Wait(holder)),
-            Outcome::Changed => return Ok(Steps::Change(Change::Changed)),
-            _ => return Ok(Steps::Duplicate(None)),
+            outcome => return Ok(insert_step_of(outcome, None)),
         }
-        let steps = self.insert_entries(table, context, row, key, None);
-        if !matches!(steps, Ok(Steps::Done)) {
-            self.take_back(context, table.tree, key)?;
-        }
-        steps
+        let rest = || {
+            let steps = self.insert_entries(table, context, row, key, None)?;
+            if !matches!(steps, Steps::Done) {
+                self.take_back(context, table.tree, key)?;
+            }
+            Ok(steps)
+        };
+        rest().inspect_err(|_| self.broken_off(context.xid))
     }
 
     /// Large values of indexed columns: an entry is made of the value, not of where it is.
@@ -133,7 +138,8 @@ impl Transaction {
         Ok(large)
     }
 
-    /// Inserts the index entries of a row. With `old`, only into indexes whose entry differs.
+    /// Inserts the index entries of a row, all or none. With `old`, only into indexes whose
+    /// entry differs.
     fn insert_entries(
         &self,
         table: &Table,
@@ -146,32 +152,30 @@ impl Transaction {
         let mut done: Vec<(Tree, Vec<u8>)> = Vec::new();
         for (at, index) in table.indexes.iter().enumerate() {
             let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
-            if let Err(error) = table.index_entry(at, row, key, &mut entry_key, &mut entry_value) {
-                for (tree, entry) in done.iter().rev() {
-                    self.take_back(context, *tree, entry)?;
+            let mut insert = || -> Result<Option<Outcome>> {
+                table.index_entry(at, row, key, &mut entry_key, &mut entry_value)?;
+                if let Some((old_row, old_key)) = old {
+                    let (mut before, mut before_value) = (Vec::new(), Vec::new());
+                    table.index_entry(at, old_row, old_key, &mut before, &mut before_value)?;
+                    if before == entry_key && before_value == entry_value {
+                        return Ok(None);
+                    }
                 }
-                return Err(error);
-            }
-            if let Some((old_row, old_key)) = old {
-                let (mut before, mut before_value) = (Vec::new(), Vec::new());
-                table.index_entry(at, old_row, old_key, &mut before, &mut before_value)?;
-                if before == entry_key && before_value == entry_value {
+                writer.insert(index.tree, &entry_key, &entry_value, &mut None).map(Some)
+            };
+            let steps = match insert() {
+                Ok(None) => continue,
+                Ok(Some(Outcome::Done)) => {
+                    done.push((index.tree, entry_key));
                     continue;
                 }
-            }
-            let outcome = writer.insert(index.tree, &entry_key, &entry_value, &mut None);
-            if matches!(outcome, Ok(Outcome::Done)) {
-                done.push((index.tree, entry_key));
-                continue;
-            }
+                Ok(Some(outcome)) => insert_step_of(outcome, Some(at)),
+                Err(error) => Steps::Failed(error),
+            };
             for (tree, entry) in done.iter().rev() {
                 self.take_back(context, *tree, entry)?;
             }
-            return Ok(match outcome? {
-                Outcome::Wait(holder) => Steps::Wait(holder),
-                Outcome::Changed => Steps::Change(Change::Changed),
-                _ => Steps::Duplicate(Some(at)),
-            });
+            return Ok(steps);
         }
         Ok(Steps::Done)
     }
@@ -213,8 +217,7 @@ impl Transaction {
 
     /// Takes back an insert of this transaction.
     fn take_back(&self, context: &WriteContext, tree: Tree, key: &[u8]) -> Result<()> {
-        let outcome = self.writer(context, true).delete(tree, key, Seen::Snapshot);
-        match outcome.inspect_err(|_| self.broken_off(context.xid))? {
+        match self.writer(context, true).delete(tree, key, Seen::Snapshot)? {
             Outcome::Done | Outcome::Gone => Ok(()),
             other => Err(Error::internal(format!("an insert could not be taken back: {other:?}"))),
         }
@@ -252,6 +255,7 @@ impl Transaction {
             Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(&context, holder)?)),
             Steps::Duplicate(index) => Err(duplicate(table, index, new_row)),
             Steps::Change(change) => self.change(change),
+            Steps::Failed(error) => Err(error),
         }
     }
 
@@ -273,12 +277,25 @@ impl Transaction {
             return Ok(step_of(outcome));
         }
         let old = RowBuf { key: key.to_vec(), value: old_value };
+        self.update_rest(table, context, &old, new_row, new_key, value).inspect_err(|_| self.broken_off(context.xid))
+    }
+
+    /// What follows the first step of an update: the row under its new key, index entries,
+    /// large values.
+    fn update_rest(
+        &self,
+        table: &Arc<Table>,
+        context: &WriteContext,
+        old: &RowBuf,
+        new_row: &[DatumRef<'_>],
+        new_key: &[u8],
+        value: &[u8],
+    ) -> Result<Steps> {
+        let key = old.key.as_slice();
+        let moved = new_key != key;
         if !moved && table.indexes.is_empty() {
             if table.may_hold_external() {
-                let kept = Table::externals(new_row);
-                let gone = table.externals_of_value(&old.value)?;
-                self.drop_externals(context, gone.into_iter().filter(|p| !kept.contains(p)))
-                    .inspect_err(|_| self.broken_off(context.xid))?;
+                self.drop_replaced(table, context, old, new_row)?;
             }
             return Ok(Steps::Done);
         }
@@ -289,18 +306,12 @@ impl Transaction {
             let inserted = self.writer(context, true).insert(table.tree, new_key, value, &mut None)?;
             if inserted != Outcome::Done {
                 self.restore_row(context, table, key, &old.value)?;
-                return Ok(match inserted {
-                    Outcome::Wait(holder) => Steps::Wait(holder),
-                    Outcome::Changed => Steps::Change(Change::Changed),
-                    _ => Steps::Duplicate(None),
-                });
+                return Ok(insert_step_of(inserted, None));
             }
         }
-        let deleted = self
-            .delete_entries(table, context, &old_row, key, Some((&whole_row, new_key)))
-            .inspect_err(|_| self.broken_off(context.xid))?;
-        let steps = self.insert_entries(table, context, &whole_row, new_key, Some((&old_row, key)));
-        if !matches!(steps, Ok(Steps::Done)) {
+        let deleted = self.delete_entries(table, context, &old_row, key, Some((&whole_row, new_key)))?;
+        let steps = self.insert_entries(table, context, &whole_row, new_key, Some((&old_row, key)))?;
+        if !matches!(steps, Steps::Done) {
             for (tree, entry, entry_value) in &deleted {
                 self.restore(context, *tree, entry, entry_value)?;
             }
@@ -308,13 +319,23 @@ impl Transaction {
                 self.take_back(context, table.tree, new_key)?;
             }
             self.restore_row(context, table, key, &old.value)?;
-            return steps;
+            return Ok(steps);
         }
+        self.drop_replaced(table, context, old, new_row)?;
+        Ok(Steps::Done)
+    }
+
+    /// Notes the large values of an updated row that its new content does not refer to.
+    fn drop_replaced(
+        &self,
+        table: &Table,
+        context: &WriteContext,
+        old: &RowBuf,
+        new_row: &[DatumRef<'_>],
+    ) -> Result<()> {
         let kept = Table::externals(new_row);
         let gone = table.externals_of_value(&old.value)?;
         self.drop_externals(context, gone.into_iter().filter(|p| !kept.contains(p)))
-            .inspect_err(|_| self.broken_off(context.xid))?;
-        Ok(Steps::Done)
     }
 
     /// Runs an update or delete of a row. A row that this statement changed and took back
@@ -353,11 +374,10 @@ impl Transaction {
     /// Brings back what this transaction has just deleted or changed.
     fn restore(&self, context: &WriteContext, tree: Tree, key: &[u8], value: &[u8]) -> Result<()> {
         let writer = self.writer(context, true);
-        let outcome = match writer.update(tree, key, value, Seen::Snapshot) {
-            Ok(Outcome::Gone) => writer.insert(tree, key, value, &mut None),
+        let outcome = match writer.update(tree, key, value, Seen::Snapshot)? {
+            Outcome::Gone => writer.insert(tree, key, value, &mut None)?,
             other => other,
         };
-        let outcome = outcome.inspect_err(|_| self.broken_off(context.xid))?;
         if outcome != Outcome::Done {
             return Err(Error::internal(format!("a change could not be taken back: {outcome:?}")));
         }
@@ -375,11 +395,13 @@ impl Transaction {
             self.over_own(table, &context, key, |writer| writer.delete(table.tree, key, seen))?;
         if outcome == Outcome::Done && (!table.indexes.is_empty() || table.may_hold_external()) {
             let old = RowBuf { key: key.to_vec(), value: old_value };
-            let old_row = table.all_columns(old.raw())?;
-            let large = self.large_indexed(table, &old_row)?;
-            self.delete_entries(table, &context, &with_large(&old_row, &large)?, key, None)
-                .and_then(|_| self.drop_externals(&context, table.externals_of_value(&old.value)?.into_iter()))
-                .inspect_err(|_| self.broken_off(context.xid))?;
+            let rest = || {
+                let old_row = table.all_columns(old.raw())?;
+                let large = self.large_indexed(table, &old_row)?;
+                self.delete_entries(table, &context, &with_large(&old_row, &large)?, key, None)?;
+                self.drop_externals(&context, table.externals_of_value(&old.value)?.into_iter())
+            };
+            rest().inspect_err(|_| self.broken_off(context.xid))?;
         }
         self.changed(&context, outcome)
     }
@@ -427,6 +449,7 @@ impl Transaction {
             Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(context, holder)?)),
             Steps::Change(change) => self.change(change),
             Steps::Duplicate(_) => Err(Error::internal("a duplicate without an insert")),
+            Steps::Failed(error) => Err(error),
         }
     }
 
@@ -583,6 +606,15 @@ fn datum_len(datum: &DatumRef<'_>) -> usize {
         DatumRef::Bytes(bytes) => bytes.len(),
         DatumRef::External(_) => 20,
         _ => 8,
+    }
+}
+
+/// The end of an insert that was not done; `index` is the one it was into, if any.
+fn insert_step_of(outcome: Outcome, index: Option<usize>) -> Steps {
+    match outcome {
+        Outcome::Wait(holder) => Steps::Wait(holder),
+        Outcome::Changed => Steps::Change(Change::Changed),
+        _ => Steps::Duplicate(index),
     }
 }
 

@@ -81,46 +81,25 @@ impl CopyIn {
                 tokio::task::yield_now().await;
             }
             let Some(bulk) = &mut self.bulk else { return Err(SqlError::internal("COPY has ended")) };
-            let wait = {
-                let given = self.reader.datums(&self.types, &self.zone, &mut scratch)?;
-                let mut row: Vec<DatumRef<'_>> = self.template.iter().map(Datum::as_ref).collect();
-                for (&column, datum) in self.columns.iter().zip(given) {
-                    row[column] = datum;
-                }
-                match bulk.push(&row) {
-                    Ok(Attempt::Done(())) => None,
-                    Ok(Attempt::Wait(wait)) => Some(wait),
-                    Err(error) => {
-                        let error = errors::from_datafusion(bridge::row_error(error, &self.table, &row), "");
-                        let context = self.reader.context(None);
-                        return Err(error.with_context(context));
+            // Again after each wait.
+            loop {
+                let wait = {
+                    let given = self.reader.datums(&self.types, &self.zone, &mut scratch)?;
+                    let mut row: Vec<DatumRef<'_>> = self.template.iter().map(Datum::as_ref).collect();
+                    for (&column, datum) in self.columns.iter().zip(given) {
+                        row[column] = datum;
                     }
-                }
-            };
-            if let Some(wait) = wait {
+                    match bulk.push(&row) {
+                        Ok(Attempt::Done(())) => break,
+                        Ok(Attempt::Wait(wait)) => wait,
+                        Err(error) => {
+                            let error = errors::from_datafusion(bridge::row_error(error, &self.table, &row), "");
+                            let context = self.reader.context(None);
+                            return Err(error.with_context(context));
+                        }
+                    }
+                };
                 waiting.wait(wait).await?;
-                loop {
-                    let again = {
-                        let given = self.reader.datums(&self.types, &self.zone, &mut scratch)?;
-                        let mut row: Vec<DatumRef<'_>> = self.template.iter().map(Datum::as_ref).collect();
-                        for (&column, datum) in self.columns.iter().zip(given) {
-                            row[column] = datum;
-                        }
-                        match bulk.push(&row) {
-                            Ok(Attempt::Done(())) => None,
-                            Ok(Attempt::Wait(wait)) => Some(wait),
-                            Err(error) => {
-                                let error = errors::from_datafusion(bridge::row_error(error, &self.table, &row), "");
-                                let context = self.reader.context(None);
-                                return Err(error.with_context(context));
-                            }
-                        }
-                    };
-                    match again {
-                        None => break,
-                        Some(wait) => waiting.wait(wait).await?,
-                    }
-                }
             }
             self.rows += 1;
         }
