@@ -48,6 +48,9 @@ pub enum ErrorKind {
     Cancelled,
     InvalidTransactionState,
     SnapshotTooOld,
+    /// The row belongs to an unfinished transaction that is being undone after a restart;
+    /// its earlier version is not there before that is done. Wait and read again.
+    AwaitsUndo,
     /// A bug in Resurgam.
     Internal,
 }
@@ -85,6 +88,7 @@ impl ErrorKind {
             Cancelled => "57014",
             InvalidTransactionState => "25000",
             SnapshotTooOld => "72000",
+            AwaitsUndo => "55P03",
             Internal => "XX000",
         }
     }

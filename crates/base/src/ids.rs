@@ -53,6 +53,18 @@ id!(
     ObjectId, u32, "obj:"
 );
 
+impl PageId {
+    /// Marks "page" numbers that name a chunk of the temporary version store: memory, not
+    /// a place in a file.
+    pub const TEMPORARY: u64 = 1 << 62;
+
+    /// Whether it names a chunk of the temporary version store.
+    #[inline]
+    pub const fn is_temporary(self) -> bool {
+        self.0 & Self::TEMPORARY != 0
+    }
+}
+
 /// Position of a record in a page's slot array.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 #[repr(transparent)]

@@ -104,7 +104,17 @@ impl<'p> Mtr<'p> {
     /// # Errors
     /// When the log refuses the group nothing was changed; when an operation does not
     /// apply (a bug) the pool is poisoned and the database must be reopened.
-    pub fn commit(mut self) -> Result<(Lsn, Lsn)> {
+    pub fn commit(self) -> Result<(Lsn, Lsn)> {
+        let done = self.run()?;
+        Ok((done.first_page, done.end))
+    }
+
+    /// As [`Mtr::commit`]; returns the LSN of the first record that is not about a page.
+    pub fn commit_extra(self) -> Result<Lsn> {
+        Ok(self.run()?.first_extra)
+    }
+
+    fn run(mut self) -> Result<Committed> {
         self.pool.check_poisoned()?;
         let mut group = Group::default();
         let mut indexes = Vec::with_capacity(self.entries.len());
@@ -124,11 +134,13 @@ impl<'p> Mtr<'p> {
             group.body().extend_from_slice(&entry.body);
             indexes.push(Some(group.end()));
         }
+        let mut extra = None;
         for (kind, tx, prev, body) in &self.extra {
-            group.record(*kind, *tx, *prev, body);
+            let index = group.record(*kind, *tx, *prev, body);
+            extra.get_or_insert(index);
         }
         if group.is_empty() {
-            return Ok((Lsn::NONE, Lsn::NONE));
+            return Ok(Committed::default());
         }
         let log_end = self.pool.log.end_lsn();
         for (entry, index) in self.entries.iter().zip(&indexes) {
@@ -159,6 +171,15 @@ impl<'p> Mtr<'p> {
         if let Some(alloc) = self.alloc.as_mut() {
             alloc.committed(events);
         }
-        Ok((first, appended.end))
+        let first_extra = extra.map_or(Lsn::NONE, |index| group.lsn_of(appended.base, index));
+        Ok(Committed { first_page: first, first_extra, end: appended.end })
     }
+}
+
+/// Where a group went.
+#[derive(Default)]
+struct Committed {
+    first_page: Lsn,
+    first_extra: Lsn,
+    end: Lsn,
 }

@@ -33,6 +33,7 @@ impl Background {
         spawn("checkpoint", checkpointer)?;
         spawn("redo", redo)?;
         spawn("cleaner", cleaner)?;
+        spawn("undo", undo)?;
         Ok(Self { threads })
     }
 
@@ -146,6 +147,27 @@ fn redo(weak: &Weak<Inner>) {
                 std::thread::sleep(Duration::from_secs(5));
             }
         }
+    }
+}
+
+fn undo(weak: &Weak<Inner>) {
+    let started = Instant::now();
+    let mut said: Option<Instant> = None;
+    while let Some(db) = alive(weak) {
+        match db.undo_queued() {
+            Ok(()) => db.note_undo_finished(started.elapsed()),
+            Err(error) if error.kind() == ErrorKind::Stopped => return,
+            Err(error) => {
+                if said.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+                    said = Some(Instant::now());
+                    tracing::error!("a transaction cannot be undone now, its rows stay locked: {error}");
+                }
+                drop(db);
+                std::thread::sleep(Duration::from_millis(500));
+                continue;
+            }
+        }
+        db.inner().mode.undo.wait(TICK * 4);
     }
 }
 

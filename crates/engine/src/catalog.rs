@@ -358,6 +358,7 @@ impl Transaction {
             tx: &context.active,
             xid: context.xid,
             caps: inner.options.versions,
+            versioning: inner.mode.versioning(),
             trust: true,
             frozen: false,
             prior: std::cell::RefCell::default(),

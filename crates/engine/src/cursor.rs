@@ -178,6 +178,17 @@ impl Cursor {
 
     /// Appends visible records of `tree` as they are.
     pub(crate) fn fill(&mut self, tree: resurgam_btree::Tree, batch: &mut RowBatch, max_rows: usize) -> Result<()> {
+        let db = self.view.db.clone();
+        let before = (batch.bytes.len(), batch.rows.len());
+        db.reading(|| {
+            // What was read before a row that had to be waited for is read again.
+            batch.bytes.truncate(before.0);
+            batch.rows.truncate(before.1);
+            self.fill_now(tree, batch, max_rows)
+        })
+    }
+
+    fn fill_now(&mut self, tree: resurgam_btree::Tree, batch: &mut RowBatch, max_rows: usize) -> Result<()> {
         if self.done {
             return Ok(());
         }

@@ -29,6 +29,7 @@ use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::background::Background;
 use crate::catalog::{CATALOG_OBJECT, Catalog, FIRST_USER_OBJECT};
+use crate::mode::Mode;
 use crate::options::Options;
 use crate::status::RecoveryReport;
 use crate::transaction::{Isolation, Transaction};
@@ -54,6 +55,7 @@ pub(crate) struct Inner {
     next_object: AtomicU32,
     /// Trees that no committed definition names (yet).
     trees: RwLock<HashMap<ObjectId, Tree>>,
+    pub mode: Mode,
     /// Times a writer was slowed down, and when that was last said.
     slowed: (AtomicU64, Mutex<Option<Instant>>),
     pub stopping: AtomicBool,
@@ -166,7 +168,11 @@ impl Database {
             pool.pending_redo().note(page, entry.rec_lsn, entry.last_lsn);
         }
         pool.space().restore(analysis.high_water);
-        let txs = Arc::new(TxManager::new(analysis.next_id));
+        let txs = Arc::new(TxManager::with_epoch(analysis.next_id, control.epoch));
+        txs.set_short(options.short_rollback_operations, options.short_rollback_bytes);
+        txs.temporary().set_bound(options.temporary_version_bytes_max);
+        let losers: Vec<_> =
+            analysis.losers.into_iter().map(|(id, loser)| txs.restore_active(id, loser.subs, loser.chain)).collect();
         for aborted in &analysis.aborted {
             txs.restore_aborted(*aborted);
         }
@@ -178,6 +184,7 @@ impl Database {
             log_bytes: analysis.bytes,
             pages_to_redo: pool.pending_redo().len(),
             transactions_aborted: analysis.cut_off as u64,
+            transactions_to_undo: losers.len() as u64,
             aborted_in_map: analysis.aborted.len() as u64,
             pages_restored: restored.restored as u64,
             log_end: analysis.end_reason,
@@ -199,6 +206,7 @@ impl Database {
             control: Mutex::new((control_file, control)),
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
+            mode: Mode::new(control.traditional),
             slowed: (AtomicU64::new(0), Mutex::new(None)),
             stopping: AtomicBool::new(false),
             background: Mutex::new(None),
@@ -207,6 +215,10 @@ impl Database {
         });
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
         let db = Self(inner);
+        db.queue_losers(losers);
+        if !db.0.options.background {
+            db.undo_queued()?;
+        }
         if db.0.options.background {
             log.start_flusher()?;
             *db.0.background.lock() = Some(Background::start(&db.0)?);
@@ -224,7 +236,11 @@ impl Database {
     #[inline]
     pub(crate) fn hold_back(&self) {
         let inner = self.inner();
-        let (used, bound) = (inner.log.bytes_in_use(), inner.options.log_bytes_max);
+        let (mut used, bound) = (inner.log.bytes_in_use(), inner.options.log_bytes_max);
+        if inner.mode.is_traditional() && used > self.log_wanted() {
+            // What a transaction's undo holds does not go for waiting.
+            used = self.log_held_by_pages();
+        }
         if used > self.log_wanted() && inner.options.background {
             self.near_bound(used, bound);
         }
@@ -233,6 +249,14 @@ impl Database {
     /// Log that background work tries not to exceed, in bytes.
     pub(crate) fn log_wanted(&self) -> u64 {
         self.inner().options.log_bytes_max / 8 * 5
+    }
+
+    /// Log since the last checkpoint or the oldest change that is not written out, in bytes.
+    pub(crate) fn log_held_by_pages(&self) -> u64 {
+        let inner = self.inner();
+        let checkpoint = self.last_checkpoint();
+        let oldest = inner.pool.oldest_rec_lsn().map_or(checkpoint, |lsn| lsn.min(checkpoint));
+        inner.log.end_lsn().0.saturating_sub(oldest.0)
     }
 
     #[cold]
@@ -320,15 +344,27 @@ impl Database {
 
     /// Takes a checkpoint and truncates the log.
     pub fn checkpoint(&self) -> Result<()> {
+        self.checkpoint_with(None, || {})
+    }
+
+    /// Takes a checkpoint that changes the mode; `then` runs once that is durable, before
+    /// anyone can take another one.
+    pub(crate) fn checkpoint_as(&self, traditional: bool, then: impl FnOnce()) -> Result<()> {
+        self.checkpoint_with(Some(traditional), then)
+    }
+
+    fn checkpoint_with(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
         let inner = self.inner();
         let mut control = inner.control.lock();
         let (begin, keep) =
             take_checkpoint(&inner.log, &inner.pool, &inner.txs, || inner.next_object.load(Ordering::SeqCst))?;
         // Pages written in place but not synced are not in the dirty list; the double-write
         // area still has them, so the checkpoint may rely on it.
-        let next = Control { checkpoint: begin, ..control.1 };
+        let next =
+            Control { checkpoint: begin, traditional: traditional.unwrap_or(control.1.traditional), ..control.1 };
         control.0.write(next)?;
         control.1 = next;
+        then();
         inner.log.truncate_before(keep)?;
         Ok(())
     }
@@ -365,6 +401,7 @@ impl Database {
     /// databases without background threads.
     pub fn finish_recovery(&self) -> Result<()> {
         let inner = self.inner();
+        self.undo_queued()?;
         while inner.pool.redo_some(64, |_, error| tracing::error!("a damaged page: {error}"))? > 0 {}
         self.discover_space()
     }
@@ -498,7 +535,13 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
     let txs = TxManager::new(TxId(1));
     let (begin, _) = take_checkpoint(&log, &pool, &txs, || FIRST_USER_OBJECT)?;
     log.close()?;
-    let control = Control { checkpoint: begin, epoch, segment_bytes: options.log_segment_bytes, clean: true };
+    let control = Control {
+        checkpoint: begin,
+        epoch,
+        segment_bytes: options.log_segment_bytes,
+        clean: true,
+        traditional: !options.accelerated_database_recovery,
+    };
     ControlFile::create(vfs, &paths.control, control)?;
     vfs.sync_dir(&paths.log)?;
     vfs.sync_dir(dir)?;

@@ -53,7 +53,7 @@ impl Transaction {
             made = Some(tree);
             Ok(LedgerAction::TreeIfAborted(tree))
         })?;
-        context.active.logged(lsn);
+        context.active.logged_aside(lsn);
         let Some(tree) = made else { return Err(Error::internal("a tree was not made")) };
         inner.note_tree(tree);
         Ok(tree)
@@ -62,7 +62,11 @@ impl Transaction {
     fn drop_tree(&self, tree: Tree) -> Result<()> {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
-        context.active.logged(inner.ledger.add(&inner.pool, context.xid, &LedgerAction::TreeIfCommitted(tree))?);
+        context.active.logged_aside(inner.ledger.add(
+            &inner.pool,
+            context.xid,
+            &LedgerAction::TreeIfCommitted(tree),
+        )?);
         Ok(())
     }
 
@@ -75,7 +79,7 @@ impl Transaction {
         let context = self.write_context()?;
         let widths = table.value_types.iter().map(|t| t.fixed_width().map_or(0, |w| w as u8)).collect();
         let action = LedgerAction::RowsIfCommitted(table.tree, widths);
-        context.active.logged(inner.ledger.add(&inner.pool, context.xid, &action)?);
+        context.active.logged_aside(inner.ledger.add(&inner.pool, context.xid, &action)?);
         Ok(())
     }
 
@@ -103,6 +107,9 @@ impl Transaction {
     /// # Errors
     /// `DuplicateTable`, `DuplicateColumn`, `LimitExceeded`.
     pub fn create_table(&self, spec: TableSpec) -> Result<Attempt<Arc<Table>>> {
+        if let Some(wait) = self.enter()? {
+            return Ok(Attempt::Wait(wait));
+        }
         check_name("schema", &spec.schema)?;
         check_columns(&spec.columns)?;
         let key_columns = spec.primary_key.as_ref().map(|(_, c)| c.clone()).unwrap_or_default();

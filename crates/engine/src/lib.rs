@@ -29,6 +29,8 @@
 //! | `ddl.rs` | changes of definitions |
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
+//! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
+//! | `undo.rs` | rolling back what is to be undone: short transactions, the traditional mode |
 //! | `status.rs` | what an operator can see |
 //! | `verify.rs` | proof that everything fits together |
 
@@ -38,11 +40,13 @@ mod catalog;
 mod cursor;
 mod database;
 mod ddl;
+mod mode;
 mod options;
 mod rows;
 mod status;
 mod table;
 mod transaction;
+mod undo;
 mod verify;
 mod view;
 

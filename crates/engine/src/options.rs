@@ -18,6 +18,21 @@ pub struct Options {
     pub cleaner_interval_s: f64,
     /// Limits of in-row versions.
     pub versions: VersionCaps,
+    /// A transaction that wrote at most this many rows, and at most
+    /// [`Options::short_rollback_bytes`] of log, is undone when it rolls back and leaves nothing
+    /// behind; a longer one is marked as aborted. 0 = all are (Constant Time Recovery, section
+    /// 3.3.3).
+    pub short_rollback_operations: u64,
+    /// See [`Options::short_rollback_operations`]; in bytes.
+    pub short_rollback_bytes: u64,
+    /// Recovery in constant time, when the database is *created*; false = the traditional mode
+    /// (undo through the log). Later: [`Database::set_accelerated_recovery`](crate::Database::set_accelerated_recovery).
+    pub accelerated_database_recovery: bool,
+    /// Most memory for earlier row versions in the traditional mode, in bytes.
+    pub temporary_version_bytes_max: u64,
+    /// Runs what may block the thread for long (an undo, waiting for one). An async server
+    /// passes what tells its runtime.
+    pub blocking: fn(&mut dyn FnMut()),
     /// Run the background threads. Off: everything runs inline and only when asked, for
     /// simulation.
     pub background: bool,
@@ -32,6 +47,11 @@ impl Default for Options {
             log_bytes_max: 1 << 30,
             cleaner_interval_s: 10.0,
             versions: VersionCaps::default(),
+            short_rollback_operations: 200,
+            short_rollback_bytes: 256 << 10,
+            accelerated_database_recovery: true,
+            temporary_version_bytes_max: 4 << 30,
+            blocking: |work| work(),
             background: true,
         }
     }

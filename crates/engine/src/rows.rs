@@ -50,6 +50,7 @@ impl Transaction {
             tx: &context.active,
             xid: context.xid,
             caps: inner.options.versions,
+            versioning: inner.mode.versioning(),
             trust,
             frozen: self.0.isolation == Isolation::RepeatableRead,
             prior: std::cell::RefCell::default(),
@@ -431,6 +432,16 @@ impl Transaction {
     }
 
     fn newest_row(&self, table: &Table, key: &[u8], context: &WriteContext, row: &mut RowBuf) -> Result<Option<TxId>> {
+        self.0.db.reading(|| self.newest_row_now(table, key, context, row))
+    }
+
+    fn newest_row_now(
+        &self,
+        table: &Table,
+        key: &[u8],
+        context: &WriteContext,
+        row: &mut RowBuf,
+    ) -> Result<Option<TxId>> {
         let inner = self.0.db.inner();
         let page = table.tree.read_leaf(&inner.pool, key, Access::Point)?;
         let Ok(slot) = leaf::search(&page, key) else { return Ok(None) };
@@ -557,7 +568,7 @@ impl Transaction {
         let pages: Vec<PageId> = pages.collect();
         for pages in pages.chunks(LedgerAction::VALUES_MAX) {
             let action = LedgerAction::ValuesIfCommitted(pages.to_vec());
-            context.active.logged(inner.ledger.add(&inner.pool, context.xid, &action)?);
+            context.active.logged_aside(inner.ledger.add(&inner.pool, context.xid, &action)?);
         }
         Ok(())
     }

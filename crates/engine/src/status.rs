@@ -6,7 +6,7 @@ use std::time::Duration;
 use resurgam_base::{Lsn, TxId};
 use resurgam_buffer::{FreePages, PoolStats};
 use resurgam_log::LogStats;
-use resurgam_txn::{AbortedTx, TxStats};
+use resurgam_txn::{AbortedTx, TemporaryStats, TxStats};
 use resurgam_versions::{SweepReport, VersionStoreStats};
 
 use crate::database::Database;
@@ -26,6 +26,8 @@ pub struct RecoveryReport {
     pub pages_to_redo: u64,
     /// Transactions that the crash cut off.
     pub transactions_aborted: u64,
+    /// How many of them are undone from the log (traditional mode).
+    pub transactions_to_undo: u64,
     /// The aborted-transaction map after recovery.
     pub aborted_in_map: u64,
     /// Torn or lost pages restored from the double-write area.
@@ -47,6 +49,14 @@ pub struct Stats {
     pub versions: VersionStoreStats,
     pub space: FreePages,
     pub sweeps: u64,
+    /// The temporary version store (traditional mode).
+    pub temporary: TemporaryStats,
+    /// Transactions that are being undone in the background.
+    pub undo_queue: u64,
+    /// Records undone from the log since open.
+    pub undo_records: u64,
+    /// How long it took to undo what the last crash cut off; none while that runs.
+    pub undo_time: Option<Duration>,
     pub rows_reverted: u64,
     pub rows_stripped: u64,
     pub rows_removed: u64,
@@ -146,6 +156,10 @@ impl Database {
             versions: inner.versions.stats(),
             space: inner.pool.space().free_pages(),
             sweeps: inner.cleaner.sweeps.load(Ordering::Relaxed),
+            temporary: inner.txs.temporary().stats(),
+            undo_queue: inner.mode.undo.len(),
+            undo_records: inner.mode.undo.records(),
+            undo_time: inner.mode.undo.finished(),
             rows_reverted: inner.cleaner.reverted.load(Ordering::Relaxed),
             rows_stripped: inner.cleaner.stripped.load(Ordering::Relaxed),
             rows_removed: inner.cleaner.removed.load(Ordering::Relaxed),

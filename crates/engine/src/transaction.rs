@@ -21,6 +21,7 @@ use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Status
 use crate::catalog::OwnCatalog;
 use crate::database::Database;
 use crate::table::Table;
+use crate::undo::Unfinished;
 use crate::view::ReadView;
 
 /// Isolation levels.
@@ -110,6 +111,8 @@ pub(crate) struct TxState {
     fresh_id: bool,
     /// The record of a sub-transaction's abort could not be logged: it must not commit.
     unlogged: bool,
+    /// It is counted as one that writes; see [`Transaction::enter`].
+    pub entered: bool,
     /// A write under this id failed between its steps.
     pub broken_off: Option<TxId>,
     /// The current statement writes many rows.
@@ -143,6 +146,10 @@ const RANGES_MAX: usize = 1024;
 pub struct Savepoint {
     /// The transaction's newest id at that moment; none if it had not written.
     mark: TxId,
+    /// Rows that it had written then, if it was short.
+    rows: usize,
+    /// Its newest undo record then (traditional mode).
+    undo: Lsn,
 }
 
 /// What a row operation needs of its transaction.
@@ -164,6 +171,7 @@ impl Transaction {
                 xid: TxId::NONE,
                 fresh_id: false,
                 unlogged: false,
+                entered: false,
                 broken_off: None,
                 bulk: false,
                 snapshot: None,
@@ -283,7 +291,16 @@ impl Transaction {
         if mode == LockMode::Share && self.0.state.lock().locked.contains(&object) {
             return Ok(None);
         }
+        if let Some(wait) = self.enter()? {
+            return Ok(Some(wait));
+        }
         let id = self.write_context()?.active.id;
+        // A transaction that is undone after a restart holds all its tables: nobody knows which.
+        if mode == LockMode::Exclusive
+            && let Some(unfinished) = inner.mode.undo.first().filter(|unfinished| *unfinished != id)
+        {
+            return Ok(Some(inner.txs.wait_for(id, unfinished)?));
+        }
         match inner.locks.try_lock(object, id, mode) {
             Ok(()) => {
                 let mut state = self.0.state.lock();
@@ -382,6 +399,7 @@ impl Transaction {
         state.phase = Phase::Committed;
         state.snapshot = None;
         let Some(active) = state.active.take() else {
+            state.leave(&inner.mode);
             return Ok(CommitTicket { flush: None });
         };
         if active.first_lsn.load(Ordering::Relaxed) == 0 {
@@ -406,8 +424,8 @@ impl Transaction {
             Err(error) => {
                 // Not in the log, so it can never be committed; others must not wait for it
                 // for ever (the log may be well again once there is room on the disk).
-                inner.txs.abort(&active, Lsn::NONE, inner.vfs.wall_clock_us());
-                self.0.release(&mut state, active.id);
+                state.active = Some(active);
+                let _ = self.0.roll_back(&mut state);
                 return Err(error);
             }
         };
@@ -443,7 +461,12 @@ impl Transaction {
         let mut state = self.0.state.lock();
         check_open(&state)?;
         state.fresh_id = true;
-        Ok(Savepoint { mark: state.active.as_ref().map_or(TxId::NONE, |active| active.last_id()) })
+        Ok(match &state.active {
+            None => Savepoint { mark: TxId::NONE, rows: 0, undo: Lsn::NONE },
+            Some(active) => {
+                Savepoint { mark: active.last_id(), rows: active.touched.lock().mark(), undo: active.undo.lock().last }
+            }
+        })
     }
 
     /// Takes back everything that was written since the savepoint, by marking the ids that
@@ -463,7 +486,20 @@ impl Transaction {
         state.catalog.forget();
         let Some(active) = state.active.clone() else { return Ok(()) };
         let mark = savepoint.mark.max(active.id);
+        let undone = if inner.mode.is_traditional() {
+            // Until this has succeeded it can only be rolled back as a whole.
+            state.unlogged = true;
+            self.0.db.undo_logged(&active, savepoint.undo)?;
+            state.unlogged = false;
+            true
+        } else {
+            self.0.db.revert_short(&active, savepoint.rows, mark)?
+        };
         state.broken_off = state.broken_off.filter(|xid| *xid <= mark);
+        if undone && active.is_rows_only() {
+            inner.txs.end_undone_subs(&active, mark);
+            return Ok(());
+        }
         let now = inner.vfs.wall_clock_us();
         let ids = inner.txs.abort_subs(&active, mark, now);
         for ids in ids.chunks(RANGES_MAX) {
@@ -483,7 +519,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Rolls back: constant time, whatever the transaction did.
+    /// Rolls back: constant time, whatever the transaction did (but for the traditional mode,
+    /// which undoes it from the log).
     pub fn rollback(&self) -> Result<()> {
         let mut state = self.0.state.lock();
         check_open(&state)?;
@@ -515,6 +552,7 @@ impl TxInner {
         for object in state.locked.drain(..).chain(requested) {
             self.db.inner().locks.release(object, id);
         }
+        state.leave(&self.db.inner().mode);
         self.db.inner().txs.ended(id);
     }
 
@@ -522,23 +560,47 @@ impl TxInner {
         let inner = self.db.inner();
         state.phase = Phase::RolledBack;
         state.snapshot = None;
-        let Some(active) = state.active.take() else { return Ok(()) };
-        let mut result = Ok(());
+        let Some(active) = state.active.take() else {
+            state.leave(&inner.mode);
+            return Ok(());
+        };
         if active.first_lsn.load(Ordering::Relaxed) == 0 {
             inner.txs.end_unwritten(&active);
-        } else {
-            let now = inner.vfs.wall_clock_us();
-            let body = TxRecord { time_us: now, subs: active.subs() }.encode();
-            let mut group = Group::default();
-            group.record(RecordKind::Abort, active.id, active.last_lsn(), &body);
-            // A log that cannot be written does not keep a transaction from aborting.
-            let appended = inner.log.append(&group);
-            let lsn = appended.as_ref().map_or(Lsn::NONE, |a| a.base);
-            inner.txs.abort(&active, lsn, now);
-            result = appended.map(|_| ());
+            self.release(state, active.id);
+            return Ok(());
         }
+        let undone = match self.undo(&active) {
+            Ok(undone) => undone,
+            // What is not reverted is passed over by being in the map.
+            Err(_) if !inner.mode.is_traditional() => false,
+            Err(error) => {
+                tracing::warn!("the rollback of transaction {} goes on in the background: {error}", active.id);
+                let mut locked = std::mem::take(&mut state.locked);
+                locked.append(&mut state.requested);
+                let entered = std::mem::take(&mut state.entered);
+                inner.mode.undo.push(Unfinished { tx: active, locked, entered });
+                return Ok(());
+            }
+        };
+        let result = if undone && active.is_rows_only() {
+            let logged = self.db.log_undone(&active);
+            inner.txs.end_undone(&active);
+            logged
+        } else {
+            self.db.abort_logged(&active)
+        };
         self.release(state, active.id);
         result
+    }
+
+    /// Undoes the rows of a transaction that is short, or of the traditional mode. False:
+    /// nothing was done.
+    fn undo(&self, active: &ActiveTx) -> Result<bool> {
+        if self.db.inner().mode.is_traditional() {
+            self.db.undo_logged(active, Lsn::NONE)?;
+            return Ok(true);
+        }
+        self.db.revert_short(active, 0, TxId::NONE)
     }
 }
 
@@ -551,6 +613,7 @@ impl Drop for TxInner {
             xid: TxId::NONE,
             fresh_id: false,
             unlogged: false,
+            entered: false,
             broken_off: None,
             bulk: false,
             snapshot: None,

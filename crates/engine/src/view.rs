@@ -61,6 +61,10 @@ impl ReadView {
 
     /// The value seen under `key` in a tree.
     pub(crate) fn read_value(&self, tree: Tree, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        self.db.reading(|| self.read_value_now(tree, key, out))
+    }
+
+    fn read_value_now(&self, tree: Tree, key: &[u8], out: &mut Vec<u8>) -> Result<bool> {
         let pool = &self.db.inner().pool;
         let page = tree.read_leaf(pool, key, Access::Point)?;
         let Ok(slot) = leaf::search(&page, key) else { return Ok(false) };

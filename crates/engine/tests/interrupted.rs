@@ -8,7 +8,13 @@ use std::sync::Arc;
 
 const SEG: u64 = 1 << 20;
 fn options(buf: usize) -> Options {
-    Options { buffer_bytes: buf, log_segment_bytes: SEG, background: false, ..Options::default() }
+    Options {
+        buffer_bytes: buf,
+        log_segment_bytes: SEG,
+        background: false,
+        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
+        ..Options::default()
+    }
 }
 fn open(vfs: &SimVfs, buf: usize) -> Result<Database> {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());

@@ -17,6 +17,7 @@ fn one_large_transaction_does_not_hold_the_log() -> Result<()> {
         log_segment_bytes: 1 << 20,
         checkpoint_log_bytes: 2 << 20,
         log_bytes_max: BOUND,
+        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
         ..Options::default()
     };
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());

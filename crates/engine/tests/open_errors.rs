@@ -8,7 +8,13 @@ use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
 fn options() -> Options {
-    Options { buffer_bytes: 1 << 20, log_segment_bytes: 1 << 20, background: false, ..Options::default() }
+    Options {
+        buffer_bytes: 1 << 20,
+        log_segment_bytes: 1 << 20,
+        background: false,
+        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
+        ..Options::default()
+    }
 }
 
 fn open(sim: &SimVfs) -> Result<Database> {

@@ -24,6 +24,7 @@ fn options() -> Options {
         checkpoint_log_bytes: 512 << 10,
         log_bytes_max: 4 << 20,
         cleaner_interval_s: 0.05,
+        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
         ..Options::default()
     }
 }

@@ -86,12 +86,17 @@ kinds! {
     SLogUndo = 10,
     /// The transaction is prepared: in doubt until decided.
     Prepare = 11,
-    /// A change of one page that undoes another one; never undone itself.
+    /// The change of the same group undoes an earlier one and is never undone itself. The
+    /// transaction's chain goes on behind what was undone.
     Compensation = 12,
     /// The transaction's chain starts here.
     Begin = 13,
     /// Says nothing; tests and markers.
     Note = 14,
+    /// How to undo the row change of the same group.
+    RowUndo = 15,
+    /// The transaction rolled back and nothing is left of it.
+    Undone = 16,
 }
 
 /// A decoded record header.
@@ -289,7 +294,7 @@ mod tests {
         for code in 0..=255 {
             match RecordKind::from_code(code) {
                 Some(kind) => assert_eq!(kind.code(), code),
-                None => assert!(code == 0 || (15..64).contains(&code)),
+                None => assert!(code == 0 || (17..64).contains(&code)),
             }
         }
     }

@@ -2,16 +2,17 @@
 //!
 //! A transaction is aborted unless its COMMIT is found: ids that were active at the
 //! checkpoint, and ids that any later record carries, minus those that a COMMIT names.
+//! Those that have undo records (traditional mode) are found with the ends of their chains.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_base::{Error, Lsn, Result, TxId};
 use resurgam_buffer::{DirtyPage, PendingRedo};
 use resurgam_log::{LogEnd, LogReader, RecordKind};
-use resurgam_txn::AbortedTx;
-use resurgam_versions::decode_forget;
+use resurgam_txn::{AbortedTx, UndoChain};
+use resurgam_versions::{RowUndo, decode_forget};
 use resurgam_vfs::Vfs;
 
 use crate::checkpoint::CheckpointState;
@@ -25,6 +26,24 @@ pub struct Progress {
     pub bytes: u64,
 }
 
+/// A transaction that the crash cut off and that is undone from the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loser {
+    pub chain: UndoChain,
+    /// Its sub-transactions, as inclusive ranges, ascending.
+    pub subs: Vec<(TxId, TxId)>,
+}
+
+impl Loser {
+    fn add_sub(&mut self, first: TxId, last: TxId) {
+        match self.subs.last_mut() {
+            Some((_, end)) if *end >= first && *end <= last => *end = last,
+            Some((_, end)) if end.0 + 1 == first.0 => *end = last,
+            _ => self.subs.push((first, last)),
+        }
+    }
+}
+
 /// What analysis found.
 pub struct Analysis {
     pub end: LogEnd,
@@ -35,6 +54,8 @@ pub struct Analysis {
     pub aborted: Vec<AbortedTx>,
     /// How many of them the crash cut off.
     pub cut_off: usize,
+    /// Transactions to be undone from the log, by id; they are in no map.
+    pub losers: BTreeMap<TxId, Loser>,
     pub records: u64,
     pub bytes: u64,
     /// In words, what stands at the end of the log.
@@ -57,6 +78,8 @@ pub fn analyse(
     let mut committed_tops: HashSet<TxId> = HashSet::new();
     let mut aborted: Vec<AbortedTx> = Vec::new();
     let mut forgotten: HashSet<TxId> = HashSet::new();
+    let mut losers: BTreeMap<TxId, Loser> = BTreeMap::new();
+    let mut ended: HashSet<TxId> = HashSet::new();
     let mut top_id = 0u64;
     let mut top_page = 0u64;
     let mut top_object = 0u32;
@@ -78,19 +101,43 @@ pub fn analyse(
                 top_page = top_page.max(header.page.0);
                 top_object = top_object.max(header.object.0);
             }
+            RecordKind::RowUndo => {
+                let loser = losers.entry(header.tx).or_default();
+                loser.chain.push(lsn);
+                let xid = RowUndo::decode(record.body).map_err(damaged)?.xid;
+                top_id = top_id.max(xid.0);
+                if xid != header.tx {
+                    loser.add_sub(xid, xid);
+                }
+            }
+            RecordKind::Compensation => losers.entry(header.tx).or_default().chain.push(lsn),
             RecordKind::Commit => {
+                losers.remove(&header.tx);
+                ended.insert(header.tx);
                 committed_tops.insert(header.tx);
                 let body = TxRecord::decode(record.body).map_err(damaged)?;
                 top_id = body.subs.iter().map(|(_, last)| last.0).max().unwrap_or(0).max(top_id);
                 committed.extend(body.subs);
             }
             RecordKind::Abort => {
+                losers.remove(&header.tx);
+                ended.insert(header.tx);
                 let body = TxRecord::decode(record.body).map_err(damaged)?;
                 let mut add = |id: TxId| aborted.push(AbortedTx { id, lsn, aborted_us: body.time_us });
                 add(header.tx);
                 for (first, last) in &body.subs {
                     top_id = top_id.max(last.0);
                     (first.0..=last.0).for_each(|id| add(TxId(id)));
+                }
+            }
+            RecordKind::Undone => {
+                losers.remove(&header.tx);
+                ended.insert(header.tx);
+                forgotten.insert(header.tx);
+                let body = TxRecord::decode(record.body).map_err(damaged)?;
+                for (first, last) in &body.subs {
+                    top_id = top_id.max(last.0);
+                    forgotten.extend((first.0..=last.0).map(TxId));
                 }
             }
             RecordKind::Forget => forgotten.extend(decode_forget(record.body).map_err(damaged)?),
@@ -119,6 +166,23 @@ pub fn analyse(
     for DirtyPage { page, rec_lsn, last_lsn } in &state.dirty {
         pending.note(*page, *rec_lsn, *last_lsn);
     }
+    for (id, chain) in &state.undo {
+        if !ended.contains(id) {
+            let loser = losers.entry(*id).or_default();
+            loser.chain.first = chain.first;
+            loser.chain.last = loser.chain.last.max(chain.last);
+        }
+    }
+    for (id, first, last) in &state.undo_subs {
+        if let Some(loser) = losers.get_mut(id) {
+            loser.subs.push((*first, *last));
+        }
+    }
+    let mut of_losers: HashSet<TxId> = losers.keys().copied().collect();
+    for loser in losers.values_mut() {
+        loser.subs = merged(std::mem::take(&mut loser.subs));
+        of_losers.extend(loser.subs.iter().flat_map(|(first, last)| (first.0..=last.0).map(TxId)));
+    }
     committed.sort_unstable();
     let is_committed = |id: TxId| {
         let after = committed.partition_point(|(first, _)| *first <= id);
@@ -136,11 +200,12 @@ pub fn analyse(
     cut_off.dedup();
     let in_checkpoint: HashSet<TxId> = state.aborted.iter().map(|t| t.id).collect();
     cut_off.retain(|id| !in_checkpoint.contains(id) && !forgotten.contains(id));
-    let count = cut_off.len();
+    cut_off.retain(|id| !of_losers.contains(id));
+    let count = cut_off.len() + losers.len();
     let mut all = state.aborted;
     all.extend(aborted);
     all.extend(cut_off.into_iter().map(|id| AbortedTx { id, lsn: end.lsn, aborted_us: 0 }));
-    all.retain(|t| !forgotten.contains(&t.id));
+    all.retain(|t| !forgotten.contains(&t.id) && !of_losers.contains(&t.id));
     Ok(Analysis {
         end,
         next_id: TxId(state.next_id.0.max(top_id + 1)),
@@ -148,8 +213,33 @@ pub fn analyse(
         next_object: state.next_object.max(top_object + 1),
         aborted: all,
         cut_off: count,
+        losers,
         records,
         bytes: end.lsn.0.saturating_sub(control.checkpoint.0),
         end_reason: reader.why_stopped().map_or_else(String::new, |why| format!("{why:?}")),
     })
+}
+
+/// Inclusive ranges in order, overlapping and adjacent ones joined.
+fn merged(mut ranges: Vec<(TxId, TxId)>) -> Vec<(TxId, TxId)> {
+    ranges.sort_unstable();
+    let mut out: Vec<(TxId, TxId)> = Vec::new();
+    for (first, last) in ranges {
+        match out.last_mut() {
+            Some((_, end)) if end.0.saturating_add(1) >= first.0 => *end = (*end).max(last),
+            _ => out.push((first, last)),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined() {
+        let ids = |pairs: &[(u64, u64)]| pairs.iter().map(|(a, b)| (TxId(*a), TxId(*b))).collect::<Vec<_>>();
+        assert_eq!(merged(ids(&[(7, 9), (1, 2), (3, 3), (8, 8), (12, 12)])), ids(&[(1, 3), (7, 9), (12, 12)]));
+    }
 }

@@ -11,6 +11,8 @@
 //! kind 2 active     first u64, last u64           (id ranges, subs included)
 //! kind 3 aborted    id u64, lsn u64, time i64
 //! kind 4 dirty      page u64, rec_lsn u64, last_lsn u64
+//! kind 5 undo       id u64, first u64, last u64   (chains of undo records, traditional mode)
+//! kind 7 undo subs  id u64, first u64, last u64   (their sub-transactions' id ranges)
 //! ```
 //!
 //! # Why the state may be read after the begin record was written
@@ -25,7 +27,7 @@
 use resurgam_base::{Error, Lsn, PageId, Result, TxId};
 use resurgam_buffer::{BufferPool, DirtyPage};
 use resurgam_log::{Appended, Group, Log, RecordKind};
-use resurgam_txn::{AbortedTx, Status, TxManager};
+use resurgam_txn::{AbortedTx, Status, TxManager, UndoChain};
 
 const CHUNK: usize = 2048;
 
@@ -36,6 +38,10 @@ pub struct CheckpointState {
     pub high_water: u64,
     pub next_object: u32,
     pub active: Vec<(TxId, TxId)>,
+    /// Transactions that are undone from the log, by id: where their chains begin and end.
+    pub undo: Vec<(TxId, UndoChain)>,
+    /// Their sub-transactions: whose, and an inclusive range.
+    pub undo_subs: Vec<(TxId, TxId, TxId)>,
     pub aborted: Vec<AbortedTx>,
     pub dirty: Vec<DirtyPage>,
 }
@@ -51,6 +57,8 @@ impl CheckpointState {
         chunked(&mut bodies, 2, &self.active, |out, (first, last)| words(out, &[first.0, last.0]));
         chunked(&mut bodies, 3, &self.aborted, |out, tx| words(out, &[tx.id.0, tx.lsn.0, tx.aborted_us as u64]));
         chunked(&mut bodies, 4, &self.dirty, |out, d| words(out, &[d.page.0, d.rec_lsn.0, d.last_lsn.0]));
+        chunked(&mut bodies, 5, &self.undo, |out, (id, chain)| words(out, &[id.0, chain.first.0, chain.last.0]));
+        chunked(&mut bodies, 7, &self.undo_subs, |out, (id, a, b)| words(out, &[id.0, a.0, b.0]));
         bodies
     }
 
@@ -86,6 +94,10 @@ impl CheckpointState {
                 rec_lsn: Lsn(word(c, 1)),
                 last_lsn: Lsn(word(c, 2)),
             })),
+            5 => self.undo.extend(
+                entries(3)?.map(|c| (TxId(word(c, 0)), UndoChain { first: Lsn(word(c, 1)), last: Lsn(word(c, 2)) })),
+            ),
+            7 => self.undo_subs.extend(entries(3)?.map(|c| (TxId(word(c, 0)), TxId(word(c, 1)), TxId(word(c, 2))))),
             _ => return Err(bad()),
         }
         Ok(())
@@ -109,7 +121,7 @@ fn chunked<T>(bodies: &mut Vec<Vec<u8>>, kind: u8, all: &[T], put: impl Fn(&mut 
 }
 
 /// Takes a checkpoint and makes it durable. Returns the begin block's LSN, for the control
-/// file, and the position up to which the log is no longer needed for redo.
+/// file, and the position up to which the log is no longer needed, for redo or for undo.
 pub fn take_checkpoint(
     log: &Log,
     pool: &BufferPool,
@@ -126,9 +138,7 @@ pub fn take_checkpoint(
         next_id,
         high_water: pool.space().high_water(),
         next_object: next_object(),
-        active: Vec::new(),
-        aborted: Vec::new(),
-        dirty: Vec::new(),
+        ..CheckpointState::default()
     };
     for tx in active {
         if matches!(txs.status(tx.id), Status::Committed(_)) {
@@ -136,6 +146,13 @@ pub fn take_checkpoint(
         }
         state.active.push((tx.id, tx.id));
         state.active.extend(tx.subs());
+        // Whoever appends an undo record holds the chain: what is in the log before the begin
+        // record is in it.
+        let chain = *tx.undo.lock();
+        if chain.first.is_some() {
+            state.undo.push((tx.id, chain));
+            state.undo_subs.extend(tx.subs().into_iter().map(|(first, last)| (tx.id, first, last)));
+        }
     }
     state.aborted = txs.status_table().aborted().snapshot();
     state.dirty = pool.dirty_pages();
@@ -152,7 +169,9 @@ pub fn take_checkpoint(
     group.record(RecordKind::CheckpointEnd, TxId::NONE, Lsn::NONE, &end);
     let appended = log.append(&group)?;
     log.flush(appended.end)?;
-    let oldest = state.dirty.iter().map(|d| d.rec_lsn).min().unwrap_or(begin.block);
+    let dirty = state.dirty.iter().map(|d| d.rec_lsn);
+    let undo = state.undo.iter().map(|(_, chain)| chain.first);
+    let oldest = dirty.chain(undo).min().unwrap_or(begin.block);
     Ok((begin.block, oldest.min(begin.block)))
 }
 
@@ -167,6 +186,8 @@ mod tests {
             high_water: 1234,
             next_object: 7,
             active: (1..5000).map(|i| (TxId(i), TxId(i))).collect(),
+            undo: (1..300).map(|i| (TxId(i), UndoChain { first: Lsn(i), last: Lsn(i * 7) })).collect(),
+            undo_subs: (1..3000).map(|i| (TxId(i / 10), TxId(i), TxId(i + 1))).collect(),
             aborted: (1..3000).map(|i| AbortedTx { id: TxId(i), lsn: Lsn(i * 2), aborted_us: -1 }).collect(),
             dirty: (1..9000).map(|i| DirtyPage { page: PageId(i), rec_lsn: Lsn(i), last_lsn: Lsn(i + 1) }).collect(),
         };

@@ -5,7 +5,8 @@
 //! ```text
 //! copy i at i * 4096:
 //! 0  magic "RSCT" u32 | format version u32 | sequence u64 | checkpoint block LSN u64
-//! 24 log epoch u32 | log segment bytes u64 | flags u32 (1 = closed cleanly) | crc u32
+//! 24 log epoch u32 | log segment bytes u64 | flags u32 (1 = closed cleanly,
+//!    2 = traditional mode) | crc u32
 //! ```
 
 use std::path::Path;
@@ -16,7 +17,7 @@ use resurgam_vfs::{File, OpenMode, Vfs};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"RSCT");
 /// Version of the data folder's format as a whole.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 const COPY: u64 = 4096;
 const LEN: usize = 44;
 
@@ -29,6 +30,8 @@ pub struct Control {
     pub epoch: u32,
     pub segment_bytes: u64,
     pub clean: bool,
+    /// The traditional mode: undo through the log, earlier versions in memory.
+    pub traditional: bool,
 }
 
 /// The open control file.
@@ -92,7 +95,8 @@ fn encode(sequence: u64, c: Control) -> [u8; LEN] {
     b[16..24].copy_from_slice(&c.checkpoint.0.to_le_bytes());
     b[24..28].copy_from_slice(&c.epoch.to_le_bytes());
     b[28..36].copy_from_slice(&c.segment_bytes.to_le_bytes());
-    b[36..40].copy_from_slice(&u32::from(c.clean).to_le_bytes());
+    let flags = u32::from(c.clean) | u32::from(c.traditional) << 1;
+    b[36..40].copy_from_slice(&flags.to_le_bytes());
     let crc = checksum(&b[..40]);
     b[40..44].copy_from_slice(&crc.to_le_bytes());
     b
@@ -119,6 +123,7 @@ fn decode(b: &[u8; LEN]) -> Result<Option<(u64, Control)>> {
         epoch: u32_at(24),
         segment_bytes: u64_at(28),
         clean: u32_at(36) & 1 != 0,
+        traditional: u32_at(36) & 2 != 0,
     };
     Ok(Some((u64_at(8), control)))
 }
@@ -129,7 +134,7 @@ mod tests {
 
     #[test]
     fn codec_and_damage() -> Result<()> {
-        let control = Control { checkpoint: Lsn(77), epoch: 3, segment_bytes: 1 << 24, clean: true };
+        let control = Control { checkpoint: Lsn(77), epoch: 3, segment_bytes: 1 << 24, clean: true, traditional: true };
         let bytes = encode(9, control);
         assert_eq!(decode(&bytes)?, Some((9, control)));
         for i in 0..LEN {

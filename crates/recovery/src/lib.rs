@@ -25,7 +25,7 @@ mod checkpoint;
 mod control;
 mod tx_record;
 
-pub use analysis::{Analysis, Progress, analyse};
+pub use analysis::{Analysis, Loser, Progress, analyse};
 pub use checkpoint::{CheckpointState, take_checkpoint};
 pub use control::{Control, ControlFile};
 pub use tx_record::TxRecord;

@@ -9,6 +9,8 @@
 //! | `manager.rs` | begin, commit order, abort |
 //! | `wait.rs` | waiting for a transaction to end; deadlocks |
 //! | `object_lock.rs` | coarse locks on tables |
+//! | `temporary.rs` | earlier row versions in memory (traditional mode) |
+//! | `footprint.rs` | what a transaction did, for undoing it |
 //!
 //! # Two moments of a commit
 //! A commit gets its timestamp when its record is *in the log buffer* ("decided"): from
@@ -26,15 +28,19 @@
 //!    horizon sees are needed by nobody.
 
 mod atm;
+mod footprint;
 mod manager;
 mod object_lock;
 mod snapshot;
 mod status;
+mod temporary;
 mod wait;
 
 pub use atm::{AbortedMap, AbortedTx};
+pub use footprint::{Touched, TouchedRow, UndoChain};
 pub use manager::{ActiveTx, TxManager, TxStats, Visible};
 pub use object_lock::{LockMode, ObjectLocks};
 pub use snapshot::{SnapshotHold, Snapshots};
 pub use status::{Status, StatusTable};
+pub use temporary::{TemporaryStats, TemporaryVersions};
 pub use wait::{LockWait, WaitGraph};

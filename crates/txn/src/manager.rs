@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Lsn, Result, TxId};
 
 use crate::atm::AbortedTx;
+use crate::footprint::{Touched, UndoChain};
 use crate::snapshot::{SnapshotHold, Snapshots};
 use crate::status::{Status, StatusTable};
+use crate::temporary::TemporaryVersions;
 use crate::wait::{LockWait, WaitGraph};
 
 /// A transaction that has written: its ids.
@@ -23,6 +25,14 @@ pub struct ActiveTx {
     pub last_lsn: AtomicU64,
     /// LSN of its first one.
     pub first_lsn: AtomicU64,
+    /// The rows that it wrote, while it is short (persistent versions).
+    pub touched: Mutex<Touched>,
+    /// Its undo records (traditional mode). Held while one is appended, so that who holds it
+    /// knows all of them that are in the log.
+    pub undo: Mutex<UndoChain>,
+    /// It wrote what is not undone row by row: large values, entries of the ledger. They are
+    /// freed by its being in the aborted-transaction map.
+    pub wrote_aside: AtomicBool,
 }
 
 /// Sub-transaction ids of one transaction. They are taken from the common counter in blocks
@@ -81,6 +91,15 @@ impl ActiveTx {
     pub fn last_lsn(&self) -> Lsn {
         Lsn(self.last_lsn.load(Ordering::Relaxed))
     }
+    /// Notes a record of something that is not undone row by row.
+    pub fn logged_aside(&self, lsn: Lsn) {
+        self.wrote_aside.store(true, Ordering::Relaxed);
+        self.logged(lsn);
+    }
+    /// Whether undoing its rows undoes all of it.
+    pub fn is_rows_only(&self) -> bool {
+        !self.wrote_aside.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Default)]
@@ -113,7 +132,10 @@ pub enum Visible {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TxStats {
     pub commits: u64,
+    /// Marked as aborted.
     pub aborts: u64,
+    /// Rolled back by being undone, so that nothing is left of them.
+    pub undone: u64,
     pub active: u64,
     pub aborted_in_map: u64,
     pub snapshots: u64,
@@ -131,13 +153,22 @@ pub struct TxManager {
     durable: AtomicU64,
     active: Mutex<BTreeMap<TxId, Arc<ActiveTx>>>,
     waits: Arc<WaitGraph>,
+    temporary: TemporaryVersions,
+    /// Most rows, and bytes of log, of a transaction that is undone at once when it rolls back.
+    short: (AtomicU64, AtomicU64),
     committed: AtomicU64,
     aborted: AtomicU64,
+    undone: AtomicU64,
 }
 
 impl TxManager {
     /// A manager whose first id is `next`.
     pub fn new(next: TxId) -> Self {
+        Self::with_epoch(next, 1)
+    }
+
+    /// A manager of a process that writes the log under `epoch`.
+    pub fn with_epoch(next: TxId, epoch: u32) -> Self {
         let snapshots = Arc::new(Snapshots::default());
         // Time 0 means "before every snapshot", so the clock starts at 1.
         snapshots.publish(CommitTs(1));
@@ -149,9 +180,24 @@ impl TxManager {
             durable: AtomicU64::new(0),
             active: Mutex::new(BTreeMap::new()),
             waits: Arc::default(),
+            temporary: TemporaryVersions::new(epoch),
+            short: (AtomicU64::new(0), AtomicU64::new(0)),
             committed: AtomicU64::new(0),
             aborted: AtomicU64::new(0),
+            undone: AtomicU64::new(0),
         }
+    }
+
+    /// Sets how many rows, and bytes of log, a transaction may have written to be undone at
+    /// once when it rolls back; 0 = none is.
+    pub fn set_short(&self, rows: u64, log_bytes: u64) {
+        self.short.0.store(rows, Ordering::Relaxed);
+        self.short.1.store(log_bytes, Ordering::Relaxed);
+    }
+
+    /// The temporary version store (traditional mode).
+    pub fn temporary(&self) -> &TemporaryVersions {
+        &self.temporary
     }
 
     /// The next id, read so that every id below it has its state set.
@@ -189,13 +235,36 @@ impl TxManager {
         let mut active = self.active.lock();
         let id = TxId(self.next.fetch_add(1, Ordering::SeqCst));
         self.status.set_active(id);
-        let tx = Arc::new(ActiveTx {
+        let tx = Arc::new(self.active_tx(id, Subs::default(), UndoChain::default()));
+        active.insert(id, Arc::clone(&tx));
+        tx
+    }
+
+    fn active_tx(&self, id: TxId, subs: Subs, undo: UndoChain) -> ActiveTx {
+        let (rows, log_bytes) = (self.short.0.load(Ordering::Relaxed), self.short.1.load(Ordering::Relaxed));
+        ActiveTx {
             id,
             since: Instant::now(),
-            subs: Mutex::default(),
-            last_lsn: AtomicU64::new(0),
-            first_lsn: AtomicU64::new(0),
-        });
+            subs: Mutex::new(subs),
+            last_lsn: AtomicU64::new(undo.last.0),
+            first_lsn: AtomicU64::new(undo.first.0),
+            touched: Mutex::new(Touched::new(rows, log_bytes)),
+            undo: Mutex::new(undo),
+            wrote_aside: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds a transaction that a crash cut off and that is to be undone from the log: it is
+    /// active until then, and its rows are its own. `subs` are inclusive ranges.
+    pub fn restore_active(&self, id: TxId, subs: Vec<(TxId, TxId)>, undo: UndoChain) -> Arc<ActiveTx> {
+        let mut active = self.active.lock();
+        self.status.set_active(id);
+        for sub in subs.iter().flat_map(|(first, last)| (first.0..=last.0).map(TxId)) {
+            self.status.set_sub(sub, id);
+        }
+        let subs = Subs { ranges: subs.clone(), live: subs, reserved: (0, 0), block: 0 };
+        let tx = Arc::new(self.active_tx(id, subs, undo));
+        tx.wrote_aside.store(true, Ordering::Relaxed);
         active.insert(id, Arc::clone(&tx));
         tx
     }
@@ -375,6 +444,26 @@ impl TxManager {
         self.aborted.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Ends `tx`, of which nothing is left: its rows are undone. As with
+    /// [`TxManager::abort`], those who wait are not woken yet.
+    pub fn end_undone(&self, tx: &ActiveTx) {
+        for id in tx.all_ids() {
+            // Not in the map: nobody will ever ask for an id that no row carries.
+            self.status.set_aborted(id);
+        }
+        self.active.lock().remove(&tx.id);
+        self.undone.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends the sub-transactions of `tx` with ids above `after`, of which nothing is left, and
+    /// wakes those who wait for `tx`, to look again.
+    pub fn end_undone_subs(&self, tx: &ActiveTx, after: TxId) {
+        for (first, last) in tx.take_after(after) {
+            (first.0..=last.0).for_each(|id| self.status.set_aborted(TxId(id)));
+        }
+        self.waits.ended(tx.id);
+    }
+
     /// Aborts the sub-transactions of `tx` with ids above `after`, and returns them as
     /// inclusive ranges; `tx` goes on. Their ABORT record must be
     /// appended *afterwards*: a checkpoint that begins behind the record must find them in the
@@ -450,6 +539,7 @@ impl TxManager {
         TxStats {
             commits: self.committed.load(Ordering::Relaxed),
             aborts: self.aborted.load(Ordering::Relaxed),
+            undone: self.undone.load(Ordering::Relaxed),
             active: self.active.lock().len() as u64,
             aborted_in_map: self.status.aborted().len() as u64,
             snapshots: self.snapshots.in_use() as u64,

@@ -6,6 +6,8 @@
 //! | `view.rs` | which transactions' writes a statement sees |
 //! | `read.rs` | the version of a row that a view sees |
 //! | `write.rs` | insert, update, delete of one row |
+//! | `revert.rs` | undoing the rows of a short transaction |
+//! | `row_undo.rs` | undo through the log (traditional mode) |
 //! | `store.rs` | the off-row version store |
 //! | `prune.rs` | reverting and stripping the rows of one page |
 //! | `overflow.rs` | values too large for a page |
@@ -27,6 +29,8 @@ mod ledger;
 mod overflow;
 mod prune;
 mod read;
+mod revert;
+mod row_undo;
 mod store;
 mod view;
 mod write;
@@ -36,6 +40,8 @@ pub use ledger::{Ledger, LedgerAction};
 pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
 pub use prune::{PageCleaning, clean_leaf};
 pub use read::{Seen, Visible, newest, values_in_use, visible};
+pub use revert::revert_row;
+pub use row_undo::{RowUndo, UndoAction, undo_one};
 pub use store::{VERSION_OBJECT, VersionStore, VersionStoreStats};
 pub use view::View;
-pub use write::{Outcome, RowWriter, VersionCaps};
+pub use write::{Outcome, RowWriter, VersionCaps, Versioning};

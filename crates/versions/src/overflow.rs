@@ -40,7 +40,7 @@ pub fn write_external(
         op::format(ops, PageType::Overflow, 0, OVERFLOW_OBJECT, &[], None);
         op::set_bytes(ops, HEADER_SIZE as u16, &payload);
         // The transaction has written: it must not end as one that has not.
-        tx.logged(mtr.commit()?.0);
+        tx.logged_aside(mtr.commit()?.0);
         next = id;
     }
     Ok(ExternalRef { len: value.len() as u64, page: next, is_text })

@@ -42,6 +42,11 @@ enum Change {
     Replace(Vec<u8>),
 }
 
+/// Whether everyone sees what `xid` wrote, now and from now on.
+pub(crate) fn is_for_all(txs: &TxManager, xid: TxId) -> bool {
+    xid.is_none() || matches!(txs.status(xid), Status::Committed(ts) if ts <= txs.horizon())
+}
+
 /// Cleans `page`, an exclusively latched leaf, and releases it.
 pub fn clean_leaf(pool: &BufferPool, txs: &TxManager, page: WriteGuard<'_>) -> Result<PageCleaning> {
     let horizon = txs.horizon();

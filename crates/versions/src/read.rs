@@ -3,7 +3,7 @@
 //! The row's leaf stays latched while its chain is followed: an off-row version that a
 //! latched row points to cannot be re-homed and freed meanwhile.
 
-use resurgam_base::{CommitTs, Error, PageId, Result, TxId};
+use resurgam_base::{CommitTs, Error, ErrorKind, PageId, Result, TxId};
 use resurgam_buffer::{Access, BufferPool};
 use resurgam_page::{DatumRef, Earlier, LeafRecord, RowLayout, VersionPtr, leaf, version::VersionRecord};
 use resurgam_txn::{Status, TxManager};
@@ -43,7 +43,7 @@ pub fn visible(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out:
         Step::Follow(pointer) => pointer,
     };
     for _ in 0..CHAIN_MAX {
-        let bytes = fetch(pool, next)?;
+        let bytes = fetch(pool, view.txs, next)?;
         let earlier = VersionRecord::parse(&bytes).map_err(|e| at(next, &e))?.record;
         if view.sees(earlier.xid) {
             if earlier.is_ghost() {
@@ -86,7 +86,15 @@ fn step(record: &LeafRecord<'_>, view: &View<'_>, out: &mut Vec<u8>) -> Result<S
 }
 
 /// A copy of the version record at `pointer`.
-pub(crate) fn fetch(pool: &BufferPool, pointer: VersionPtr) -> Result<Vec<u8>> {
+///
+/// # Errors
+/// `AwaitsUndo` when it was in memory before a restart.
+pub(crate) fn fetch(pool: &BufferPool, txs: &TxManager, pointer: VersionPtr) -> Result<Vec<u8>> {
+    if pointer.page.is_temporary() {
+        return txs.temporary().get(pointer.page, pointer.slot).ok_or_else(|| {
+            Error::new(ErrorKind::AwaitsUndo, "a row awaits the undo of a transaction that a crash cut off")
+        });
+    }
     let page = pool.read(pointer.page, Access::Point)?;
     if !page.is(resurgam_page::PageType::Version) {
         return Err(Error::corrupt(format!(
@@ -151,7 +159,17 @@ pub(crate) fn newest_not_aborted(
     txs: &TxManager,
     record: &LeafRecord<'_>,
 ) -> Result<Option<Version>> {
-    let aborted = |xid: TxId| xid.is_some() && txs.status(xid) == Status::Aborted;
+    newest_but(pool, txs, record, &|_| false)
+}
+
+/// As [`newest_not_aborted`], past versions of which `is_undone` is true as well.
+pub(crate) fn newest_but(
+    pool: &BufferPool,
+    txs: &TxManager,
+    record: &LeafRecord<'_>,
+    is_undone: &dyn Fn(TxId) -> bool,
+) -> Result<Option<Version>> {
+    let aborted = |xid: TxId| xid.is_some() && (txs.status(xid) == Status::Aborted || is_undone(xid));
     if !aborted(record.xid) {
         return Ok(Some(owned(record)));
     }
@@ -161,7 +179,7 @@ pub(crate) fn newest_not_aborted(
         Past::Follow(pointer) => pointer,
     };
     for _ in 0..CHAIN_MAX {
-        let bytes = fetch(pool, next)?;
+        let bytes = fetch(pool, txs, next)?;
         let earlier = VersionRecord::parse(&bytes).map_err(|e| at(next, &e))?.record;
         if !aborted(earlier.xid) {
             return Ok(Some(owned(&earlier)));
@@ -242,7 +260,7 @@ pub fn values_in_use(
                 }
             }
         };
-        let fetched = fetch(pool, pointer)?;
+        let fetched = fetch(pool, txs, pointer)?;
         bytes = VersionRecord::parse(&fetched).map_err(|e| at(pointer, &e))?.record.to_builder().encode()?;
     }
     Err(Error::corrupt("a chain of row versions does not end"))
@@ -267,7 +285,7 @@ pub fn newest(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: 
                 Past::Version(version) => break Some(version),
                 Past::Nothing => break None,
                 Past::Follow(pointer) => {
-                    let bytes = fetch(pool, pointer)?;
+                    let bytes = fetch(pool, view.txs, pointer)?;
                     let earlier = VersionRecord::parse(&bytes)?.record;
                     at = if skip(earlier.xid) { past_aborted(&earlier, skip)? } else { Past::Version(owned(&earlier)) };
                 }

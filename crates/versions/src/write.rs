@@ -13,14 +13,16 @@
 //! version it is pushed again, under the new writer's id, so that it lives as long as the
 //! new version needs it.
 
-use resurgam_base::{Error, Lsn, PageId, Result, SlotId, TxId, limits::RECORD_BYTES_MAX};
+use resurgam_base::{Error, PageId, Result, SlotId, TxId, limits::RECORD_BYTES_MAX};
 use resurgam_btree::Tree;
-use resurgam_buffer::{BufferPool, Mtr, WriteGuard};
-use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, buf, diff, leaf, op, space};
-use resurgam_txn::{ActiveTx, Status};
+use resurgam_buffer::{BufferPool, Mtr, PageRef, WriteGuard};
+use resurgam_log::RecordKind;
+use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, VersionPtr, buf, diff, leaf, op, space, version};
+use resurgam_txn::{ActiveTx, Status, TouchedRow};
 
 use crate::prune;
 use crate::read::{self, OwnedEarlier, Seen, Version};
+use crate::row_undo::{RowUndo, UndoAction};
 use crate::store::VersionStore;
 use crate::view::View;
 
@@ -39,6 +41,16 @@ impl Default for VersionCaps {
     fn default() -> Self {
         Self { in_row: true, diff_bytes_max: 256, record_bytes_max: 1600 }
     }
+}
+
+/// Where earlier versions are kept, and what undoes a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versioning {
+    /// In the row and in the version store, both on disk: they are the undo (Constant Time
+    /// Recovery, section 3.1).
+    Persistent,
+    /// In memory, for snapshots; undo goes through the log (the traditional mode, section 2).
+    Temporary,
 }
 
 /// What became of a write.
@@ -74,6 +86,7 @@ pub struct RowWriter<'a> {
     /// The id that versions are tagged with: the transaction's or its statement's own.
     pub xid: TxId,
     pub caps: VersionCaps,
+    pub versioning: Versioning,
     /// The caller knows the row to be its to change (index entries of a row that it holds,
     /// taking back its own writes): no check against the view.
     pub trust: bool,
@@ -265,7 +278,7 @@ impl RowWriter<'_> {
             },
         };
         let holds_inner = matches!(prior.earlier, OwnedEarlier::InRow(..)) && !prior_for_all;
-        if self.caps.in_row && !holds_inner {
+        if self.caps.in_row && !holds_inner && self.versioning == Versioning::Persistent {
             let mut delta = Vec::new();
             diff::diff(value, &prior.value, &mut delta);
             let builder = LeafBuilder { ghost, xid: self.xid, key, value, earlier: Earlier::InRow(tag, &delta) };
@@ -304,8 +317,10 @@ impl RowWriter<'_> {
         let mut delta = Vec::new();
         let earlier = match &prior.earlier {
             OwnedEarlier::None => {
-                if ghost {
-                    return self.remove(tree, page, slot);
+                // Undo through the log finds rows by their keys: a key that it will come back to
+                // stays this transaction's, as a ghost.
+                if ghost && self.versioning == Versioning::Persistent {
+                    return self.remove(tree, page, slot, key);
                 }
                 Earlier::None
             }
@@ -335,12 +350,11 @@ impl RowWriter<'_> {
     }
 
     /// A row that this transaction inserted and deletes again, with nothing before it.
-    fn remove(&self, _tree: Tree, page: WriteGuard<'_>, slot: SlotId) -> Result<Step> {
+    fn remove(&self, tree: Tree, page: WriteGuard<'_>, slot: SlotId, key: &[u8]) -> Result<Step> {
         let mut mtr = Mtr::new(self.pool);
         let at = mtr.add(page);
-        mtr.attribute(at, self.xid, self.tx.last_lsn());
         op::remove(mtr.ops(at), slot);
-        self.finish(mtr)
+        self.finish(mtr, at, tree, key, UndoAction::Remove)
     }
 
     /// Puts a record into the leaf: `bytes` is the record itself, or, with `offrow`
@@ -358,7 +372,7 @@ impl RowWriter<'_> {
         let len = match &offrow {
             None => bytes.len(),
             Some((ghost, key, _)) => {
-                let pointer = resurgam_page::VersionPtr { page: PageId(1), slot: SlotId(0) };
+                let pointer = VersionPtr { page: PageId(1), slot: SlotId(0) };
                 LeafBuilder { ghost: *ghost, xid: self.xid, key, value: bytes, earlier: Earlier::OffRow(pointer) }
                     .encoded_len()
             }
@@ -381,12 +395,11 @@ impl RowWriter<'_> {
         let id = page.id();
         let mut mtr = Mtr::new(self.pool);
         let at = mtr.add(page);
-        mtr.attribute(at, self.xid, self.tx.last_lsn());
         let built;
         let record: &[u8] = match offrow {
             None => bytes,
             Some((ghost, key, image)) => {
-                let pointer = self.store.push(&mut mtr, tree.object, self.xid, &image)?;
+                let pointer = self.push(&mut mtr, tree, &image)?;
                 built =
                     LeafBuilder { ghost, xid: self.xid, key: &key, value: bytes, earlier: Earlier::OffRow(pointer) }
                         .encode()?;
@@ -394,20 +407,59 @@ impl RowWriter<'_> {
             }
         };
         let (page, ops) = mtr.page_and_ops(at);
+        let mut back = Vec::new();
         match replaces {
-            Some(slot) => op::patch_or_replace(ops, slot, page.record(slot)?, record),
+            Some(slot) => {
+                let old = page.record(slot)?;
+                op::patch_or_replace(ops, slot, old, record);
+                if self.versioning == Versioning::Temporary {
+                    diff::diff(record, old, &mut back);
+                }
+            }
             None => op::insert(ops, slot, record),
         }
         if first_version {
             op::set_flags(ops, buf::HAS_VERSIONS, 0);
             self.pool.space().set_flags(&mut mtr, id, space::PFS_HAS_VERSIONS, 0)?;
         }
-        self.finish(mtr)
+        let key = leaf::key_of(record);
+        let undo = if replaces.is_some() { UndoAction::Patch(&back) } else { UndoAction::Remove };
+        self.finish(mtr, at, tree, key, undo)
     }
 
-    fn finish(&self, mtr: Mtr<'_>) -> Result<Step> {
-        let (lsn, _end): (Lsn, Lsn) = mtr.commit()?;
-        self.tx.logged(lsn);
+    /// Keeps an earlier version outside the row.
+    fn push(&self, mtr: &mut Mtr<'_>, tree: Tree, image: &[u8]) -> Result<VersionPtr> {
+        match self.versioning {
+            Versioning::Persistent => self.store.push(mtr, tree.object, self.xid, image),
+            Versioning::Temporary => {
+                let mut bytes = Vec::with_capacity(image.len() + version::OVERHEAD);
+                version::encode_into(tree.object, self.xid, image, &mut bytes);
+                let (page, slot) = self.view.txs.temporary().push(self.xid, &bytes)?;
+                Ok(VersionPtr { page, slot })
+            }
+        }
+    }
+
+    /// Logs and applies the change of the leaf `at`, and notes it for a rollback.
+    fn finish(&self, mut mtr: Mtr<'_>, at: PageRef, tree: Tree, key: &[u8], undo: UndoAction<'_>) -> Result<Step> {
+        match self.versioning {
+            Versioning::Persistent => {
+                mtr.attribute(at, self.xid, self.tx.last_lsn());
+                let (lsn, end) = mtr.commit()?;
+                self.tx.logged(lsn);
+                let row = TouchedRow { root: tree.root, object: tree.object, key };
+                self.tx.touched.lock().note(row, end.0.saturating_sub(lsn.0));
+            }
+            Versioning::Temporary => {
+                let body = RowUndo { xid: self.xid, tree, key, action: undo }.encode();
+                let mut chain = self.tx.undo.lock();
+                mtr.record(RecordKind::RowUndo, self.tx.id, chain.last, body);
+                let lsn = mtr.commit_extra()?;
+                chain.push(lsn);
+                drop(chain);
+                self.tx.logged(lsn);
+            }
+        }
         Ok(Step::Finished(Outcome::Done))
     }
 }

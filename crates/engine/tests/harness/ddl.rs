@@ -284,7 +284,7 @@ impl World {
                     .iter()
                     .enumerate()
                     .any(|(i, c)| i != at && (c.locked.contains(name) || !c.wanted.is_empty()));
-                if !someone {
+                if !someone && !self.undo_may_hold(at, wait.holder()) {
                     broken!("a change of {name} waits for nobody's transaction {}", wait.holder());
                 }
                 // The half-done change is given up with the transaction.

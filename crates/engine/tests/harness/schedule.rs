@@ -63,6 +63,10 @@ pub struct Met {
     pub definitions: u64,
     pub held_views_read: u64,
     pub version_pages: u64,
+    pub undone: u64,
+    pub undo_records: u64,
+    pub undone_at_open: u64,
+    pub mode_changes: u64,
 }
 
 impl Met {
@@ -82,6 +86,10 @@ impl Met {
         self.definitions += o.definitions;
         self.held_views_read += o.held_views_read;
         self.version_pages += o.version_pages;
+        self.undone += o.undone;
+        self.undo_records += o.undo_records;
+        self.undone_at_open += o.undone_at_open;
+        self.mode_changes += o.mode_changes;
     }
 }
 
@@ -127,6 +135,13 @@ fn options(rng: &mut Rng) -> Options {
         // The smallest that a block of the default size fits.
         log_segment_bytes: 264 << 10,
         versions,
+        accelerated_database_recovery: match std::env::var("RESURGAM_MODE").as_deref() {
+            Ok("traditional") => false,
+            Ok("accelerated") => true,
+            _ => !rng.one_in(3),
+        },
+        short_rollback_operations: [0, 3, 200, 200][rng.below(4) as usize],
+        temporary_version_bytes_max: if rng.one_in(4) { 128 << 10 } else { 1 << 30 },
         background: false,
         ..Options::default()
     }
@@ -170,6 +185,8 @@ impl World {
                 self.met.disk_full += 1;
                 Ok(())
             }
+            // Of the temporary version store.
+            (ErrorKind::OutOfMemory, _) if !self.db.is_recovery_accelerated() => Ok(()),
             (ErrorKind::DeadlockDetected, _) if self.clients.iter().any(|c| c.parked.is_some()) => Ok(()),
             _ => broken!("{what}: {error:?} (planted: {:?})", self.fault),
         }
@@ -284,7 +301,35 @@ impl World {
         }
     }
 
+    /// Changes the mode, or tries to: writers and old views keep it waiting.
+    fn change_mode(&mut self) -> Found<()> {
+        let on = !self.db.is_recovery_accelerated();
+        let looks = std::cell::Cell::new(0);
+        let patience = if self.rng.one_in(2) { 0 } else { 6 };
+        self.log(|| format!("change of the mode: accelerated {on}"));
+        let cancelled = || {
+            looks.set(looks.get() + 1);
+            looks.get() > patience
+        };
+        let result = self.db.set_accelerated_recovery(on, &cancelled);
+        match result {
+            Ok(()) => {
+                self.met.mode_changes += 1;
+                self.model.durable();
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Cancelled => Ok(()),
+            Err(error) => self.judge_any(error, "change of the mode"),
+        }
+    }
+
     pub fn step(&mut self) -> Found<()> {
+        if self.db.stats().undo_queue > 0
+            && self.rng.one_in(3)
+            && let Err(error) = self.db.finish_recovery()
+        {
+            return self.judge_any(error, "undo of what could not be undone");
+        }
         // Who waited and waits no more tries again.
         for at in 0..self.clients.len() {
             if self.clients[at].retry.is_some()
@@ -297,6 +342,9 @@ impl World {
         let choice = self.rng.below(100);
         if choice < 8 {
             let what = self.rng.below(8);
+            if self.rng.one_in(12) {
+                return self.change_mode();
+            }
             self.log(|| format!("maintenance {what}"));
             let (name, result) = match what {
                 0 | 1 => ("checkpoint", self.db.checkpoint()),
@@ -459,6 +507,7 @@ fn open_again(
             Err(error) => broken!("open: {error:?}"),
         };
         met.pages_redone += db.recovery().pages_to_redo;
+        met.undone_at_open += db.recovery().transactions_to_undo;
         met.pages_restored += db.recovery().pages_restored;
         let mut world = World {
             db,
@@ -558,6 +607,9 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             }
         }
         world.met.waits += world.waits;
+        let stats = world.db.stats();
+        world.met.undone += stats.transactions.undone;
+        world.met.undo_records += stats.undo_records;
         world.met.version_pages += world.db.stats().versions.pages;
         let end = rng.below(8);
         world.log(|| format!("end of life {life}: {end}, dead {}", world.dead));

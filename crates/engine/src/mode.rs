@@ -1,0 +1,166 @@
+//! Accelerated recovery or the traditional mode, and the way from one to the other.
+//!
+//! *Accelerated* (the default): earlier row versions are on disk and are the undo; rolling
+//! back and recovering take constant time (Constant Time Recovery). *Traditional*: earlier
+//! versions are in memory, for snapshots only; undo goes through the log, as in ARIES (section
+//! 2). The mode is a property of the folder, kept in the control file.
+//!
+//! # Invariants
+//! 1. The mode changes only while no transaction has written and not ended, nothing is being
+//!    undone, and no version of the old mode is left: no transaction and no row ever has to do
+//!    with two modes.
+//! 2. Who wants to write passes [`Transaction::enter`] first: it is counted as a writer, or
+//!    waits while the mode is being changed. The count is raised before the mode is looked at,
+//!    and the change is announced before the count is: one of the two sees the other.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Result, TxId};
+use resurgam_txn::LockWait;
+use resurgam_versions::Versioning;
+
+use crate::database::Database;
+use crate::transaction::{Transaction, TxState};
+use crate::undo::UndoQueue;
+
+/// How long to wait between looks at whether the way is free.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The mode of an open database.
+pub(crate) struct Mode {
+    traditional: AtomicBool,
+    /// Stands for a change of the mode under way: who wants to write waits for its end.
+    changing: AtomicU64,
+    /// Transactions that have passed the gate.
+    writers: AtomicU64,
+    one: Mutex<()>,
+    pub undo: UndoQueue,
+}
+
+impl Mode {
+    pub fn new(traditional: bool) -> Self {
+        Self {
+            traditional: AtomicBool::new(traditional),
+            changing: AtomicU64::new(0),
+            writers: AtomicU64::new(0),
+            one: Mutex::default(),
+            undo: UndoQueue::default(),
+        }
+    }
+
+    pub fn is_traditional(&self) -> bool {
+        self.traditional.load(Ordering::SeqCst)
+    }
+
+    /// Where those who have passed the gate keep earlier versions.
+    pub fn versioning(&self) -> Versioning {
+        if self.is_traditional() { Versioning::Temporary } else { Versioning::Persistent }
+    }
+
+    /// A transaction that had entered has ended.
+    pub fn leave(&self) {
+        self.writers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Transaction {
+    /// Takes part in the current mode. `Some`: wait for it, then ask again.
+    pub(crate) fn enter(&self) -> Result<Option<LockWait>> {
+        let inner = self.0.db.inner();
+        let mode = &inner.mode;
+        {
+            let mut state = self.0.state.lock();
+            if state.entered {
+                return Ok(None);
+            }
+            mode.writers.fetch_add(1, Ordering::SeqCst);
+            if mode.changing.load(Ordering::SeqCst) == 0 {
+                state.entered = true;
+                return Ok(None);
+            }
+            mode.leave();
+        }
+        let change = TxId(mode.changing.load(Ordering::SeqCst));
+        let id = self.write_context()?.active.id;
+        let is_changing = || change.is_some() && mode.changing.load(Ordering::SeqCst) == change.0;
+        inner.txs.wait_for_lock(id, change, is_changing).map(Some)
+    }
+}
+
+impl TxState {
+    /// The transaction has ended, or never wrote.
+    pub(crate) fn leave(&mut self, mode: &Mode) {
+        if std::mem::take(&mut self.entered) {
+            mode.leave();
+        }
+    }
+}
+
+impl Database {
+    /// Whether recovery takes constant time; false in the traditional mode.
+    pub fn is_recovery_accelerated(&self) -> bool {
+        !self.inner().mode.is_traditional()
+    }
+
+    /// Turns accelerated recovery on or off, for good. Waits until transactions that write
+    /// have ended (new ones wait meanwhile) and the cleaner has removed what the old mode has
+    /// left; an old snapshot keeps it waiting. `cancelled` is asked again and again.
+    ///
+    /// # Errors
+    /// `Cancelled`; `Stopped`; those of cleaning and of the checkpoint that ends it. The mode
+    /// is then as it was.
+    pub fn set_accelerated_recovery(&self, on: bool, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let inner = self.inner();
+        let mode = &inner.mode;
+        let _one = mode.one.lock();
+        if mode.is_traditional() != on {
+            return Ok(());
+        }
+        let gate = inner.txs.begin();
+        mode.changing.store(gate.id.0, Ordering::SeqCst);
+        let changed = self.change_mode(on, cancelled);
+        mode.changing.store(0, Ordering::SeqCst);
+        inner.txs.end_unwritten(&gate);
+        inner.txs.ended(gate.id);
+        changed
+    }
+
+    fn change_mode(&self, on: bool, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let inner = self.inner();
+        let check = || {
+            if cancelled() {
+                return Err(Error::new(ErrorKind::Cancelled, "the change of the recovery mode was cancelled"));
+            }
+            if inner.stopping.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Stopped, "the database is being closed"));
+            }
+            Ok(())
+        };
+        tracing::info!("accelerated recovery is being turned {}: waiting for writers", if on { "on" } else { "off" });
+        while inner.mode.writers.load(Ordering::SeqCst) > 0 || !inner.mode.undo.is_empty() {
+            check()?;
+            std::thread::sleep(LOOK);
+        }
+        loop {
+            self.clean()?;
+            if self.is_clean() {
+                break;
+            }
+            check()?;
+            std::thread::sleep(LOOK);
+        }
+        self.checkpoint_as(!on, || inner.mode.traditional.store(!on, Ordering::SeqCst))?;
+        tracing::info!("accelerated recovery is {}", if on { "on" } else { "off" });
+        Ok(())
+    }
+
+    /// Whether neither mode has left a version that anyone may still need.
+    fn is_clean(&self) -> bool {
+        let inner = self.inner();
+        inner.txs.status_table().aborted().is_empty()
+            && inner.versions.stats().pages == 0
+            && inner.txs.temporary().stats().chunks == 0
+    }
+}

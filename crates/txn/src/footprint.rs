@@ -1,0 +1,132 @@
+//! What a transaction did, kept for undoing it.
+//!
+//! With persistent versions every row carries what undoes it, so a short transaction needs to
+//! know only *which* rows it wrote ([`Touched`]): they are reverted when it rolls back, and it
+//! leaves nothing behind. A long one stops counting and is marked as aborted instead. (The
+//! paper undoes short transactions through the log, section 3.3.3; a list in memory serves the
+//! same purpose without reading the log, and without keeping any of it.)
+//!
+//! In the traditional mode the log is what undoes a transaction ([`UndoChain`]), as in ARIES.
+
+use resurgam_base::{Lsn, ObjectId, PageId};
+
+/// A row that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TouchedRow<'a> {
+    /// Root of its tree.
+    pub root: PageId,
+    pub object: ObjectId,
+    pub key: &'a [u8],
+}
+
+#[derive(Clone, Copy)]
+struct Span {
+    root: PageId,
+    object: ObjectId,
+    end: u32,
+}
+
+/// The rows that a transaction wrote, as long as it is short.
+#[derive(Default)]
+pub struct Touched {
+    rows: Vec<Span>,
+    keys: Vec<u8>,
+    log_bytes: u64,
+    rows_max: u64,
+    log_bytes_max: u64,
+    long: bool,
+}
+
+impl Touched {
+    pub(crate) fn new(rows_max: u64, log_bytes_max: u64) -> Self {
+        Self { rows_max, log_bytes_max, long: rows_max == 0 || log_bytes_max == 0, ..Self::default() }
+    }
+
+    /// Notes a row and the bytes of log that writing it took.
+    pub fn note(&mut self, row: TouchedRow<'_>, log_bytes: u64) {
+        if self.long {
+            return;
+        }
+        self.log_bytes += log_bytes;
+        if self.rows.len() as u64 >= self.rows_max || self.log_bytes > self.log_bytes_max {
+            self.long = true;
+            self.rows = Vec::new();
+            self.keys = Vec::new();
+            return;
+        }
+        self.keys.extend_from_slice(row.key);
+        self.rows.push(Span { root: row.root, object: row.object, end: self.keys.len() as u32 });
+    }
+
+    /// Rows noted so far; a place to go back to.
+    pub fn mark(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The rows noted since `mark`, the newest first; none when the transaction is long.
+    pub fn since(&self, mark: usize) -> Option<impl Iterator<Item = TouchedRow<'_>>> {
+        (!self.long).then(|| {
+            (mark..self.rows.len()).rev().map(|at| {
+                let start = if at == 0 { 0 } else { self.rows[at - 1].end };
+                let Span { root, object, end } = self.rows[at];
+                TouchedRow { root, object, key: &self.keys[start as usize..end as usize] }
+            })
+        })
+    }
+
+    /// Forgets what was noted since `mark`: it is undone.
+    pub fn back_to(&mut self, mark: usize) {
+        self.rows.truncate(mark);
+        self.keys.truncate(self.rows.last().map_or(0, |span| span.end as usize));
+    }
+}
+
+/// The chain of a transaction's undo records in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UndoChain {
+    /// Its first record: the log is kept from here on.
+    pub first: Lsn,
+    /// The next one to be undone; none = nothing is left.
+    pub last: Lsn,
+}
+
+impl UndoChain {
+    /// Adds a record at `lsn`.
+    pub fn push(&mut self, lsn: Lsn) {
+        if self.first.is_none() {
+            self.first = lsn;
+        }
+        self.last = lsn;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_list_and_a_long_one() {
+        let row = |key| TouchedRow { root: PageId(9), object: ObjectId(3), key };
+        let mut touched = Touched::new(3, 1000);
+        touched.note(row(b"a"), 10);
+        let mark = touched.mark();
+        touched.note(row(b"bb"), 10);
+        touched.note(row(b""), 10);
+        let keys =
+            |touched: &Touched, mark| touched.since(mark).map(|rows| rows.map(|r| r.key.to_vec()).collect::<Vec<_>>());
+        assert_eq!(keys(&touched, 0), Some(vec![b"".to_vec(), b"bb".to_vec(), b"a".to_vec()]));
+        assert_eq!(keys(&touched, mark), Some(vec![b"".to_vec(), b"bb".to_vec()]));
+        touched.back_to(mark);
+        touched.note(row(b"c"), 10);
+        assert_eq!(keys(&touched, 0), Some(vec![b"c".to_vec(), b"a".to_vec()]));
+        touched.note(row(b"d"), 10);
+        touched.note(row(b"e"), 10);
+        assert_eq!(keys(&touched, 0), None, "too many rows");
+        let mut touched = Touched::new(100, 25);
+        for _ in 0..3 {
+            touched.note(row(b"a"), 10);
+        }
+        assert_eq!(keys(&touched, 0), None, "too much log");
+        assert_eq!(keys(&Touched::new(0, 100), 0), None, "switched off");
+    }
+}

@@ -1,0 +1,235 @@
+//! The temporary version store of the traditional mode: earlier row versions in memory, for
+//! snapshots only. Undo needs none of it (it reads the log), and a restart loses it: no
+//! snapshot is older than the restart.
+//!
+//! Versions are appended to chunks; a chunk goes when the highest transaction id that pushed
+//! into it can no longer matter to anyone, as a page of the persistent store does.
+//!
+//! # Invariants
+//! 1. A version is named by a chunk and a place in it. Chunk numbers hold the log's epoch, so
+//!    that what a row has kept from before a restart never names a version of this process.
+//! 2. Memory in use stays below the bound; a push that would pass it fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+use resurgam_base::{Error, ErrorKind, PageId, Result, SlotId, TxId};
+
+const PARTITIONS: usize = 8;
+/// A chunk takes no more versions from here on, in bytes.
+const CHUNK_BYTES: usize = 64 << 10;
+const CHUNK_VERSIONS: usize = 4096;
+/// Low bits of a chunk's number that count; those above are the epoch.
+const COUNTER_BITS: u32 = 32;
+
+struct Chunk {
+    id: PageId,
+    /// Bytes that it counts for.
+    reserved: u64,
+    highest: AtomicU64,
+    content: RwLock<Content>,
+}
+
+#[derive(Default)]
+struct Content {
+    bytes: Vec<u8>,
+    /// Where each version ends.
+    ends: Vec<u32>,
+}
+
+/// A reading of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TemporaryStats {
+    /// Versions pushed since open.
+    pub pushed: u64,
+    /// Memory in use, in bytes.
+    pub bytes: u64,
+    /// The most that it may use, in bytes.
+    pub bytes_max: u64,
+    /// Chunks in use.
+    pub chunks: u64,
+}
+
+/// See the module.
+pub struct TemporaryVersions {
+    base: u64,
+    next: AtomicU64,
+    chunks: RwLock<HashMap<PageId, Arc<Chunk>>>,
+    current: [Mutex<Option<Arc<Chunk>>>; PARTITIONS],
+    turn: AtomicUsize,
+    bytes: AtomicU64,
+    bytes_max: AtomicU64,
+    pushed: AtomicU64,
+}
+
+thread_local! {
+    static PARTITION: std::cell::Cell<usize> = const { std::cell::Cell::new(usize::MAX) };
+}
+
+impl TemporaryVersions {
+    /// An empty store of a process that writes the log under `epoch`.
+    pub(crate) fn new(epoch: u32) -> Self {
+        Self {
+            base: PageId::TEMPORARY | (u64::from(epoch) & 0x1fff_ffff) << COUNTER_BITS,
+            next: AtomicU64::new(1),
+            chunks: RwLock::default(),
+            current: Default::default(),
+            turn: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+            bytes_max: AtomicU64::new(u64::MAX),
+            pushed: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets the most memory that it may use, in bytes.
+    pub fn set_bound(&self, bytes: u64) {
+        self.bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    fn partition(&self) -> usize {
+        PARTITION.with(|p| {
+            if p.get() == usize::MAX {
+                p.set(self.turn.fetch_add(1, Ordering::Relaxed) % PARTITIONS);
+            }
+            p.get()
+        })
+    }
+
+    /// Keeps a version for as long as `pusher` matters to anyone.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when the store is full.
+    pub fn push(&self, pusher: TxId, version: &[u8]) -> Result<(PageId, SlotId)> {
+        let mut current = self.current[self.partition()].lock();
+        if let Some(chunk) = current.as_ref() {
+            let mut content = chunk.content.write();
+            if content.bytes.len() + version.len() <= CHUNK_BYTES && content.ends.len() < CHUNK_VERSIONS {
+                chunk.highest.fetch_max(pusher.0, Ordering::Relaxed);
+                self.pushed.fetch_add(1, Ordering::Relaxed);
+                return Ok((chunk.id, content.push(version)));
+            }
+        }
+        let bytes = CHUNK_BYTES.max(version.len()) as u64;
+        let bound = self.bytes_max.load(Ordering::Relaxed);
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > bound {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(Error::new(
+                ErrorKind::OutOfMemory,
+                format!("the temporary version store is full: it may use {} MB", bound >> 20),
+            )
+            .with_detail("In the traditional mode earlier row versions are kept in memory while a transaction or snapshot may need them.")
+            .with_hint("Write less in one transaction, end old snapshots, or raise \"temporary_version_bytes_max\"."));
+        }
+        let mut content = Content { bytes: Vec::with_capacity(bytes as usize), ends: Vec::new() };
+        let slot = content.push(version);
+        let id = PageId(self.base | (self.next.fetch_add(1, Ordering::Relaxed) & 0xffff_ffff));
+        let chunk =
+            Arc::new(Chunk { id, reserved: bytes, highest: AtomicU64::new(pusher.0), content: RwLock::new(content) });
+        self.chunks.write().insert(id, Arc::clone(&chunk));
+        *current = Some(chunk);
+        self.pushed.fetch_add(1, Ordering::Relaxed);
+        Ok((id, slot))
+    }
+
+    /// A copy of a version; none when it is not (or no longer) there.
+    pub fn get(&self, chunk: PageId, slot: SlotId) -> Option<Vec<u8>> {
+        let chunk = self.chunks.read().get(&chunk).cloned()?;
+        let content = chunk.content.read();
+        let slot = slot.0 as usize;
+        let end = *content.ends.get(slot)? as usize;
+        let start = if slot == 0 { 0 } else { content.ends[slot - 1] as usize };
+        content.bytes.get(start..end).map(<[u8]>::to_vec)
+    }
+
+    /// Drops chunks all of whose pushers are below `floor`. Returns how many.
+    pub fn free_below(&self, floor: TxId) -> u64 {
+        for current in &self.current {
+            let mut current = current.lock();
+            if current.as_ref().is_some_and(|chunk| chunk.highest.load(Ordering::Relaxed) < floor.0) {
+                *current = None;
+            }
+        }
+        let mut freed = 0;
+        // One that is still written to has a pusher that is not below, or was let go above.
+        let in_use: Vec<PageId> =
+            self.current.iter().filter_map(|current| current.lock().as_ref().map(|chunk| chunk.id)).collect();
+        self.chunks.write().retain(|id, chunk| {
+            let keep = chunk.highest.load(Ordering::Relaxed) >= floor.0 || in_use.contains(id);
+            if !keep {
+                self.bytes.fetch_sub(chunk.reserved, Ordering::Relaxed);
+                freed += 1;
+            }
+            keep
+        });
+        freed
+    }
+
+    pub fn stats(&self) -> TemporaryStats {
+        TemporaryStats {
+            pushed: self.pushed.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            bytes_max: self.bytes_max.load(Ordering::Relaxed),
+            chunks: self.chunks.read().len() as u64,
+        }
+    }
+}
+
+impl Content {
+    fn push(&mut self, version: &[u8]) -> SlotId {
+        let slot = SlotId(self.ends.len() as u16);
+        self.bytes.extend_from_slice(version);
+        self.ends.push(self.bytes.len() as u32);
+        slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_live_as_long_as_their_pusher_matters() -> Result<()> {
+        let store = TemporaryVersions::new(7);
+        let mut kept = Vec::new();
+        for i in 0..2000u64 {
+            let version = vec![i as u8; 100 + (i % 50) as usize];
+            kept.push((i, store.push(TxId(i + 1), &version)?, version));
+        }
+        let all = store.stats();
+        assert!(all.chunks > 2 && all.pushed == 2000, "{all:?}");
+        for (_, (chunk, slot), version) in &kept {
+            assert!(chunk.is_temporary());
+            assert_eq!(store.get(*chunk, *slot).as_ref(), Some(version));
+        }
+        assert!(store.free_below(TxId(1000)) > 0);
+        for (i, (chunk, slot), version) in kept.iter().skip(999) {
+            assert_eq!(store.get(*chunk, *slot).as_ref(), Some(version), "{i} matters still");
+        }
+        assert_eq!(store.get(kept[0].1.0, kept[0].1.1), None);
+        store.free_below(TxId(5000));
+        assert_eq!((store.stats().chunks, store.stats().bytes), (0, 0));
+        let other = TemporaryVersions::new(8);
+        let (chunk, slot) = other.push(TxId(1), b"x")?;
+        assert_eq!(store.get(chunk, slot), None, "names of another epoch name nothing");
+        Ok(())
+    }
+
+    #[test]
+    fn a_full_store_refuses_and_goes_on() -> Result<()> {
+        let store = TemporaryVersions::new(1);
+        store.set_bound(2 * CHUNK_BYTES as u64);
+        let error = loop {
+            match store.push(TxId(1), &[0; 1000]) {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert!(store.stats().bytes <= 2 * CHUNK_BYTES as u64);
+        store.free_below(TxId(2));
+        store.push(TxId(3), &[0; 1000])?;
+        Ok(())
+    }
+}
