@@ -16,7 +16,7 @@ use crate::folder::Folder;
 const COPY: u64 = 4096;
 const LEN: usize = 44;
 /// Newest version of the folder's format that is understood here.
-const VERSION_KNOWN: u32 = 1;
+const VERSION_KNOWN: u32 = 2;
 
 /// One copy.
 #[derive(Clone, Debug)]
@@ -94,6 +94,7 @@ fn decode(b: &[u8; LEN]) -> Copy {
         epoch: u32_at(24),
         segment_bytes: u64_at(28),
         clean: u32_at(36) & 1 != 0,
+        traditional: u32_at(36) & 2 != 0,
     };
     Copy::Good { sequence: u64_at(8), control }
 }

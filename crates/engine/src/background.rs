@@ -123,6 +123,7 @@ fn redo(weak: &Weak<Inner>) {
         let damaged = |_, error: &Error| tracing::error!("recovery passes over a damaged page: {error}");
         match db.inner().pool.redo_some(32, damaged) {
             Ok(0) => {
+                *db.inner().redo_time.lock() = Some(started.elapsed());
                 let stuck = db.inner().pool.pending_redo().stuck();
                 if stuck > 0 {
                     tracing::error!(
@@ -174,7 +175,11 @@ fn undo(weak: &Weak<Inner>) {
 fn cleaner(weak: &Weak<Inner>) {
     let mut last = Instant::now();
     while let Some(db) = alive(weak) {
-        let interval = Duration::from_secs_f64(db.inner().options.cleaner_interval_s.max(0.05));
+        // A temporary store that is filling up cannot wait.
+        let temporary = db.inner().txs.temporary().stats();
+        let pressed = temporary.bytes > temporary.bytes_max / 2;
+        let interval = if pressed { 0.05 } else { db.inner().options.cleaner_interval_s.max(0.05) };
+        let interval = Duration::from_secs_f64(interval);
         if last.elapsed() >= interval && db.inner().pool.pending_redo().is_settled() {
             match db.clean() {
                 Ok(report) => {

@@ -51,6 +51,8 @@ pub(crate) struct Inner {
     pub catalog: Catalog,
     pub cleaner: Cleaner,
     pub recovery: RecoveryReport,
+    /// How long the redo of all pages took.
+    pub redo_time: Mutex<Option<Duration>>,
     control: Mutex<(ControlFile, Control)>,
     next_object: AtomicU32,
     /// Trees that no committed definition names (yet).
@@ -203,6 +205,7 @@ impl Database {
             versions: VersionStore::default(),
             cleaner: Cleaner::default(),
             recovery,
+            redo_time: Mutex::new(None),
             control: Mutex::new((control_file, control)),
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),

@@ -55,6 +55,8 @@ pub struct Stats {
     pub undo_queue: u64,
     /// Records undone from the log since open.
     pub undo_records: u64,
+    /// How long it took after the open to bring all pages up to date; none while that runs.
+    pub redo_time: Option<Duration>,
     /// How long it took to undo what the last crash cut off; none while that runs.
     pub undo_time: Option<Duration>,
     pub rows_reverted: u64,
@@ -116,7 +118,12 @@ impl Database {
     pub fn log_status(&self) -> LogStatus {
         let inner = self.inner();
         let checkpoint = self.last_checkpoint();
+        let undo = self.oldest_undo();
         let held_by = match inner.pool.oldest_rec_lsn() {
+            oldest if undo.is_some_and(|(_, lsn)| lsn < checkpoint && oldest.is_none_or(|oldest| lsn < oldest)) => {
+                let (id, lsn) = undo.unwrap_or_default();
+                format!("transaction {id}, which is undone through the log, since LSN {lsn} (the traditional mode)")
+            }
             Some(lsn) if lsn < checkpoint => format!("pages that are not written since LSN {lsn}"),
             _ => format!("the last checkpoint, at LSN {checkpoint}"),
         };
@@ -159,6 +166,7 @@ impl Database {
             temporary: inner.txs.temporary().stats(),
             undo_queue: inner.mode.undo.len(),
             undo_records: inner.mode.undo.records(),
+            redo_time: *inner.redo_time.lock(),
             undo_time: inner.mode.undo.finished(),
             rows_reverted: inner.cleaner.reverted.load(Ordering::Relaxed),
             rows_stripped: inner.cleaner.stripped.load(Ordering::Relaxed),

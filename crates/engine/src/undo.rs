@@ -108,6 +108,13 @@ impl Database {
         Ok(())
     }
 
+    /// The transaction with the oldest undo record, and where that is.
+    pub(crate) fn oldest_undo(&self) -> Option<(TxId, Lsn)> {
+        let (active, _) = self.inner().txs.active();
+        let first = |tx: &Arc<ActiveTx>| (tx.id, tx.undo.lock().first);
+        active.iter().map(first).filter(|(_, lsn)| lsn.is_some()).min_by_key(|(_, lsn)| *lsn)
+    }
+
     /// Logs that nothing is left of a transaction that rolled back.
     pub(crate) fn log_undone(&self, tx: &ActiveTx) -> Result<()> {
         let inner = self.inner();

@@ -104,7 +104,8 @@ fn rows_survive_and_roll_back() -> Result<()> {
     assert_eq!(all(&db)?.len(), 2001);
 
     let swept = db.clean()?;
-    assert!(swept.reverted > 0 && swept.forgotten > 0, "{swept:?}");
+    // In the traditional mode nothing was left to revert.
+    assert!(!db.is_recovery_accelerated() || swept.reverted > 0 && swept.forgotten > 0, "{swept:?}");
     assert_eq!(all(&db)?.len(), 2001);
     db.close()?;
     drop(db);

@@ -118,6 +118,11 @@ fn engine_options(settings: &Settings) -> Options {
             diff_bytes_max: usize::try_from(settings.in_row_diff_bytes_max.0).unwrap_or(usize::MAX),
             record_bytes_max: usize::try_from(settings.in_row_record_bytes_max.0).unwrap_or(usize::MAX),
         },
+        short_rollback_operations: settings.short_rollback_operations.into(),
+        short_rollback_bytes: settings.short_rollback_bytes.0,
+        accelerated_database_recovery: settings.accelerated_database_recovery,
+        temporary_version_bytes_max: settings.temporary_version_bytes_max.0,
+        blocking: |work| tokio::task::block_in_place(work),
         ..Options::default()
     }
 }

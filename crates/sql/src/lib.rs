@@ -15,6 +15,7 @@
 //! | `stream`, `wait`, `context` | results; waiting for locks; what a running statement carries |
 //! | `pg` | PostgreSQL's types, formats, catalogs, functions, errors |
 
+mod alter_database;
 mod bridge;
 mod cache;
 mod context;

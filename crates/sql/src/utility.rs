@@ -2,6 +2,7 @@
 //! maintenance; DDL and COPY are passed on to their modules.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::displayable;
@@ -11,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::{Database, Isolation};
 
+use crate::alter_database;
 use crate::context::StatementContext;
 use crate::pg::errors;
 use crate::planner::{Names, task_context};
@@ -27,6 +29,9 @@ pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlErro
     let command = |name: &str| Some(Ok(vec![marker(name)]));
     if first.eq_ignore_ascii_case("vacuum") && !trimmed.contains(';') {
         return command("VACUUM");
+    }
+    if first.eq_ignore_ascii_case("alter") && words.clone().next().is_some_and(|w| w.eq_ignore_ascii_case("database")) {
+        return Some(alter_database::parse(trimmed).map(|change| vec![change]));
     }
     if first.eq_ignore_ascii_case("copy") {
         // `FREEZE on` is what pgbench sends; the parser knows TRUE and FALSE.
@@ -56,7 +61,7 @@ pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlErro
 }
 
 /// A statement without content that this crate understands by its name.
-fn marker(name: &str) -> Statement {
+pub(crate) fn marker(name: &str) -> Statement {
     Statement::ShowVariable { variable: vec![Ident::with_quote('`', name)] }
 }
 
@@ -128,6 +133,19 @@ impl Session {
                     }
                     self.apart(|engine| engine.clean().map(drop)).await?;
                     command("VACUUM")
+                }
+                alter_database::ON | alter_database::OFF => {
+                    if self.in_block() {
+                        return Err(SqlError::new("25001", "ALTER DATABASE cannot run inside a transaction block"));
+                    }
+                    let on = name == alter_database::ON;
+                    let dropped = alter_database::Dropped::default();
+                    let cancelled = dropped.flag();
+                    self.apart(move |engine| {
+                        engine.set_accelerated_recovery(on, &|| cancelled.load(Ordering::Relaxed))
+                    })
+                    .await?;
+                    command("ALTER DATABASE")
                 }
                 // There are no statistics to gather: estimates come from the trees.
                 "ANALYZE" => command("ANALYZE"),
@@ -469,7 +487,10 @@ impl Session {
         let chunk = if name == "all" {
             use bytes::BufMut;
             let mut chunk = crate::wire::RowChunk { fields: 3, ..Default::default() };
-            for setting in self.shared.variables.lock().all() {
+            for mut setting in self.shared.variables.lock().all() {
+                if setting.name == alter_database::SETTING {
+                    setting.value = alter_database::shown(&self.db.engine).to_owned();
+                }
                 for text in [setting.name.as_str(), setting.value.as_str(), setting.description] {
                     chunk.bytes.put_i32(text.len() as i32);
                     chunk.bytes.put_slice(text.as_bytes());
@@ -478,7 +499,11 @@ impl Session {
             }
             chunk
         } else {
-            text_rows(&[self.shared.variables.lock().show(name)?])
+            let value = match name {
+                alter_database::SETTING => alter_database::shown(&self.db.engine).to_owned(),
+                _ => self.shared.variables.lock().show(name)?,
+            };
+            text_rows(&[value])
         };
         Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Fixed("SHOW") })
     }

@@ -10,9 +10,11 @@ use resurgam_engine::{Database, Options};
 use resurgam_sql::{SessionOptions, SqlDatabase, SqlSettings};
 
 /// Runs the statements and gives the script back with the answers that were got.
-async fn answers(statements: &[&str]) -> Vec<String> {
+async fn answers(statements: &[&str], accelerated: bool) -> Vec<String> {
     let folder = tempfile::tempdir().expect("folder");
-    let engine = Database::open(folder.path(), Options::default()).expect("database");
+    let engine =
+        Database::open(folder.path(), Options { accelerated_database_recovery: accelerated, ..Options::default() })
+            .expect("database");
     let database = SqlDatabase::new(engine, SqlSettings::default());
     let mut session = database.session(SessionOptions::default()).expect("session");
     let mut out = Vec::new();
@@ -41,9 +43,11 @@ async fn check(script: &str) {
         .collect();
     let statements: Vec<&str> = blocks.iter().map(|(statement, _)| *statement).collect();
     let mut failures = String::new();
-    for ((statement, expected), got) in blocks.iter().zip(answers(&statements).await) {
-        if got != *expected {
-            let _ = writeln!(failures, "{statement}\n--- expected\n{expected}\n--- got\n{got}\n");
+    for accelerated in [true, false] {
+        for ((statement, expected), got) in blocks.iter().zip(answers(&statements, accelerated).await) {
+            if got != *expected {
+                let _ = writeln!(failures, "{statement}\n--- expected\n{expected}\n--- got\n{got}\n");
+            }
         }
     }
     assert!(failures.is_empty(), "\n{failures}");
@@ -71,7 +75,7 @@ async fn psql() {
         .collect();
     let statements: Vec<&str> =
         texts.iter().flat_map(|text| text.split(";\n")).filter(|query| !query.trim().is_empty()).collect();
-    for (statement, answer) in statements.iter().zip(answers(&statements).await) {
+    for (statement, answer) in statements.iter().zip(answers(&statements, true).await) {
         assert!(!answer.starts_with("ERROR:"), "{statement}\n{answer}");
     }
 }

@@ -116,7 +116,9 @@ impl Cleaner {
             self.forget(pool, txs, &aborted)?;
             report.forgotten = aborted.len() as u64;
         }
-        report.version_pages_freed = store.free_below(pool, self.floor(txs))?;
+        let floor = self.floor(txs);
+        report.version_pages_freed = store.free_below(pool, floor)?;
+        txs.temporary().free_below(floor);
         txs.status_table().retire(txs.settled_next_id(), txs.horizon());
         *self.last.lock() = Some((report, Instant::now()));
         self.sweeps.fetch_add(1, Ordering::Relaxed);

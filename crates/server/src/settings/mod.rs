@@ -143,6 +143,14 @@ settings! {
     in_row_diff_bytes_max: Bytes, "in-row-diff-bytes-max", "RESURGAM_IN_ROW_DIFF_BYTES_MAX", "256";
     /// Longest row, its difference included, that keeps one.
     in_row_record_bytes_max: Bytes, "in-row-record-bytes-max", "RESURGAM_IN_ROW_RECORD_BYTES_MAX", "1600";
+    /// A transaction that changed at most so many rows (and wrote at most short_rollback_bytes of log) is undone at once when it rolls back; a longer one is marked as aborted. 0: all are.
+    short_rollback_operations: u32, "short-rollback-operations", "RESURGAM_SHORT_ROLLBACK_OPERATIONS", "200";
+    /// See short_rollback_operations.
+    short_rollback_bytes: Bytes, "short-rollback-bytes", "RESURGAM_SHORT_ROLLBACK_BYTES", "256kB";
+    /// Recovery and rollback in constant time, for a database that is being created; later: ALTER DATABASE postgres SET accelerated_database_recovery = on | off. Off is the traditional mode: undo through the log.
+    accelerated_database_recovery: bool, "accelerated-database-recovery", "RESURGAM_ACCELERATED_DATABASE_RECOVERY", "on";
+    /// Memory for earlier row versions in the traditional mode.
+    temporary_version_bytes_max: Bytes, "temporary-version-bytes-max", "RESURGAM_TEMPORARY_VERSION_BYTES_MAX", "4GB";
     /// Longest run of one statement; 0 for no limit. A session can change it with SET.
     statement_timeout: Duration, "statement-timeout", "RESURGAM_STATEMENT_TIMEOUT", "0";
     /// Longest pause of a client inside a transaction before it is disconnected; 0 for no limit. A session can change it with SET.

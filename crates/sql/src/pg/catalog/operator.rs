@@ -86,6 +86,10 @@ pub(super) fn fill(name: &str, database: Option<&Database>, rows: &mut Rows<'_>)
                 ("was_clean", report.was_clean.into()),
                 ("analysis_ms", ms(report.analysis).into()),
                 ("total_ms", ms(report.total).into()),
+                ("redo_ms", stats.redo_time.map(ms).into()),
+                ("undo_ms", stats.undo_time.map(ms).into()),
+                ("undo_records", stats.undo_records.into()),
+                ("transactions_to_undo", stats.undo_queue.into()),
                 ("log_records", report.log_records.into()),
                 ("log_bytes", report.log_bytes.into()),
                 ("log_end", report.log_end.clone().into()),
@@ -122,6 +126,11 @@ pub(super) fn fill(name: &str, database: Option<&Database>, rows: &mut Rows<'_>)
                 ("oldest_aborted_xid", aborted.first().map(|tx| tx.id.0).into()),
                 ("oldest_active_xid", active.first().map(|tx| tx.id.0).into()),
                 ("snapshots", stats.transactions.snapshots.into()),
+                ("temporary_versions", stats.temporary.pushed.into()),
+                ("temporary_bytes", stats.temporary.bytes.into()),
+                ("temporary_bytes_max", stats.temporary.bytes_max.into()),
+                ("rolled_back_by_undo", stats.transactions.undone.into()),
+                ("rolled_back_by_marking", stats.transactions.aborts.into()),
             ]);
         }
         _ => {}

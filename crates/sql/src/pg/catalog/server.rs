@@ -2,6 +2,7 @@
 
 use super::rows::{Rows, V};
 use super::{DATABASE_OID, SUPERUSER_OID};
+use crate::alter_database;
 use crate::pg::context::PgContext;
 
 fn time(us: Option<i64>) -> V {
@@ -44,7 +45,10 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
             ("usebypassrls", true.into()),
         ]),
         "pg_settings" => {
-            for setting in cx.settings() {
+            for mut setting in cx.settings() {
+                if let (alter_database::SETTING, Some(engine)) = (setting.name.as_str(), cx.engine().as_ref()) {
+                    setting.value = alter_database::shown(engine).to_owned();
+                }
                 let source = if setting.value == setting.default { "default" } else { "session" };
                 rows.add([
                     ("name", setting.name.into()),
