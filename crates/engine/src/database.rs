@@ -167,9 +167,7 @@ impl Database {
         }
         pool.space().restore(analysis.high_water);
         let txs = Arc::new(TxManager::new(analysis.next_id));
-        for aborted in &analysis.aborted {
-            txs.restore_aborted(*aborted);
-        }
+        txs.restore_aborted(&analysis.aborted, &analysis.aborted_details);
         let recovery = RecoveryReport {
             was_clean,
             analysis: analysed.saturating_sub(started),
@@ -177,8 +175,8 @@ impl Database {
             log_records: analysis.records,
             log_bytes: analysis.bytes,
             pages_to_redo: pool.pending_redo().len(),
-            transactions_aborted: analysis.cut_off as u64,
-            aborted_in_map: analysis.aborted.len() as u64,
+            transactions_aborted: analysis.cut_off,
+            aborted_in_map: analysis.aborted.len(),
             pages_restored: restored.restored as u64,
             log_end: analysis.end_reason,
         };

@@ -3,14 +3,13 @@
 //! A transaction is aborted unless its COMMIT is found: ids that were active at the
 //! checkpoint, and ids that any later record carries, minus those that a COMMIT names.
 
-use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_base::{Error, Lsn, Result, TxId};
 use resurgam_buffer::{DirtyPage, PendingRedo};
 use resurgam_log::{LogEnd, LogReader, RecordKind};
-use resurgam_txn::AbortedTx;
+use resurgam_txn::{AbortedDetails, AbortedTx, TxIdSet};
 use resurgam_versions::decode_forget;
 use resurgam_vfs::Vfs;
 
@@ -32,13 +31,35 @@ pub struct Analysis {
     pub high_water: u64,
     pub next_object: u32,
     /// The aborted-transaction map, transactions cut off by the crash included.
-    pub aborted: Vec<AbortedTx>,
+    pub aborted: TxIdSet,
+    /// What is known of the newest of them.
+    pub aborted_details: AbortedDetails,
     /// How many of them the crash cut off.
-    pub cut_off: usize,
+    pub cut_off: u64,
     pub records: u64,
     pub bytes: u64,
     /// In words, what stands at the end of the log.
     pub end_reason: String,
+}
+
+/// Transactions cut off by the crash that operators are told of, each by itself.
+const CUT_OFF_NAMED: usize = 10_000;
+
+/// Guards against ranges of ids that would fill the memory: no log names as many.
+#[derive(Default)]
+struct Named(u64);
+
+const NAMED_MAX: u64 = 1 << 36;
+
+impl Named {
+    fn insert(&mut self, into: &mut TxIdSet, first: TxId, last: TxId) -> Result<()> {
+        self.0 = self.0.saturating_add(last.0.saturating_sub(first.0)).saturating_add(1);
+        if first > last || self.0 > NAMED_MAX {
+            return Err(Error::corrupt(format!("a range of transaction ids from {first} to {last} is impossible")));
+        }
+        into.insert_range(first, last);
+        Ok(())
+    }
 }
 
 /// Reads the log from `control.checkpoint`; pages go into `pending`.
@@ -52,11 +73,12 @@ pub fn analyse(
     let mut reader = LogReader::open(Arc::clone(vfs), dir, control.segment_bytes, control.checkpoint, 0)?;
     let mut state = CheckpointState::default();
     let mut finished = false;
-    let mut seen: HashSet<TxId> = HashSet::new();
+    let mut seen = TxIdSet::default();
     let mut committed: Vec<(TxId, TxId)> = Vec::new();
-    let mut committed_tops: HashSet<TxId> = HashSet::new();
-    let mut aborted: Vec<AbortedTx> = Vec::new();
-    let mut forgotten: HashSet<TxId> = HashSet::new();
+    let mut aborted = TxIdSet::default();
+    let mut details = AbortedDetails::default();
+    let mut forgotten = TxIdSet::default();
+    let mut named = Named::default();
     let mut top_id = 0u64;
     let mut top_page = 0u64;
     let mut top_object = 0u32;
@@ -79,21 +101,21 @@ pub fn analyse(
                 top_object = top_object.max(header.object.0);
             }
             RecordKind::Commit => {
-                committed_tops.insert(header.tx);
+                committed.push((header.tx, header.tx));
                 let body = TxRecord::decode(record.body).map_err(damaged)?;
                 top_id = body.subs.iter().map(|(_, last)| last.0).max().unwrap_or(0).max(top_id);
                 committed.extend(body.subs);
             }
             RecordKind::Abort => {
                 let body = TxRecord::decode(record.body).map_err(damaged)?;
-                let mut add = |id: TxId| aborted.push(AbortedTx { id, lsn, aborted_us: body.time_us });
-                add(header.tx);
+                details.note(AbortedTx { id: header.tx, lsn, aborted_us: body.time_us });
+                aborted.insert(header.tx);
                 for (first, last) in &body.subs {
                     top_id = top_id.max(last.0);
-                    (first.0..=last.0).for_each(|id| add(TxId(id)));
+                    named.insert(&mut aborted, *first, *last).map_err(damaged)?;
                 }
             }
-            RecordKind::Forget => forgotten.extend(decode_forget(record.body).map_err(damaged)?),
+            RecordKind::Forget => forgotten.insert_all(&decode_forget(record.body).map_err(damaged)?),
             RecordKind::CheckpointData if !finished => state.decode_into(record.body).map_err(damaged)?,
             RecordKind::CheckpointEnd if !finished => {
                 let begins_here = record.body.first_chunk::<8>().map(|b| Lsn(u64::from_le_bytes(*b)));
@@ -119,35 +141,34 @@ pub fn analyse(
     for DirtyPage { page, rec_lsn, last_lsn } in &state.dirty {
         pending.note(*page, *rec_lsn, *last_lsn);
     }
-    committed.sort_unstable();
-    let is_committed = |id: TxId| {
-        let after = committed.partition_point(|(first, _)| *first <= id);
-        committed_tops.contains(&id) || (after > 0 && id <= committed[after - 1].1)
-    };
-    let known: HashSet<TxId> = aborted.iter().map(|t| t.id).collect();
-    let mut cut_off: Vec<TxId> = state
-        .active
-        .iter()
-        .flat_map(|(first, last)| (first.0..=last.0).map(TxId))
-        .chain(seen.iter().copied())
-        .filter(|id| !known.contains(id) && !is_committed(*id))
-        .collect();
-    cut_off.sort_unstable();
-    cut_off.dedup();
-    let in_checkpoint: HashSet<TxId> = state.aborted.iter().map(|t| t.id).collect();
-    cut_off.retain(|id| !in_checkpoint.contains(id) && !forgotten.contains(id));
-    let count = cut_off.len();
+    let mut cut_off = seen;
+    for (first, last) in &state.active {
+        named.insert(&mut cut_off, *first, *last)?;
+    }
+    for (first, last) in committed {
+        cut_off.remove_range(first, last);
+    }
     let mut all = state.aborted;
-    all.extend(aborted);
-    all.extend(cut_off.into_iter().map(|id| AbortedTx { id, lsn: end.lsn, aborted_us: 0 }));
-    all.retain(|t| !forgotten.contains(&t.id));
+    all.insert_all(&aborted);
+    cut_off.remove_all(&all);
+    cut_off.remove_all(&forgotten);
+    all.insert_all(&cut_off);
+    all.remove_all(&forgotten);
+    let known = details;
+    let mut details = AbortedDetails::default();
+    state.aborted_details.iter().chain(known.iter()).for_each(|tx| details.note(*tx));
+    for id in cut_off.iter().take(CUT_OFF_NAMED) {
+        details.note(AbortedTx { id, lsn: end.lsn, aborted_us: 0 });
+    }
+    details.keep_only(&all);
     Ok(Analysis {
         end,
         next_id: TxId(state.next_id.0.max(top_id + 1)),
         high_water: state.high_water.max(top_page + 1),
         next_object: state.next_object.max(top_object + 1),
         aborted: all,
-        cut_off: count,
+        aborted_details: details,
+        cut_off: cut_off.len(),
         records,
         bytes: end.lsn.0.saturating_sub(control.checkpoint.0),
         end_reason: reader.why_stopped().map_or_else(String::new, |why| format!("{why:?}")),

@@ -9,8 +9,9 @@
 //!
 //! kind 1 counters   next id u64, high water u64, next object u32
 //! kind 2 active     first u64, last u64           (id ranges, subs included)
-//! kind 3 aborted    id u64, lsn u64, time i64
+//! kind 3 aborted    a set of ids (`resurgam_txn`, `id_set/codec.rs`)
 //! kind 4 dirty      page u64, rec_lsn u64, last_lsn u64
+//! kind 6 details    id u64, lsn u64, time i64     (of aborted ones, for operators only)
 //! ```
 //!
 //! # Why the state may be read after the begin record was written
@@ -25,9 +26,11 @@
 use resurgam_base::{Error, Lsn, PageId, Result, TxId};
 use resurgam_buffer::{BufferPool, DirtyPage};
 use resurgam_log::{Appended, Group, Log, RecordKind};
-use resurgam_txn::{AbortedTx, Status, TxManager};
+use resurgam_txn::{AbortedTx, Status, TxIdSet, TxManager};
 
 const CHUNK: usize = 2048;
+/// Details of aborted transactions saved at most: 24 bytes each.
+const DETAILS_SAVED: usize = 8192;
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +39,9 @@ pub struct CheckpointState {
     pub high_water: u64,
     pub next_object: u32,
     pub active: Vec<(TxId, TxId)>,
-    pub aborted: Vec<AbortedTx>,
+    pub aborted: TxIdSet,
+    /// Of the newest of them.
+    pub aborted_details: Vec<AbortedTx>,
     pub dirty: Vec<DirtyPage>,
 }
 
@@ -49,8 +54,10 @@ impl CheckpointState {
         counters.extend_from_slice(&self.next_object.to_le_bytes());
         bodies.push(counters);
         chunked(&mut bodies, 2, &self.active, |out, (first, last)| words(out, &[first.0, last.0]));
-        chunked(&mut bodies, 3, &self.aborted, |out, tx| words(out, &[tx.id.0, tx.lsn.0, tx.aborted_us as u64]));
+        bodies.extend(self.aborted.encode().into_iter().map(|set| [&[3], set.as_slice()].concat()));
         chunked(&mut bodies, 4, &self.dirty, |out, d| words(out, &[d.page.0, d.rec_lsn.0, d.last_lsn.0]));
+        let details = |out: &mut Vec<u8>, tx: &AbortedTx| words(out, &[tx.id.0, tx.lsn.0, tx.aborted_us as u64]);
+        chunked(&mut bodies, 6, &self.aborted_details, details);
         bodies
     }
 
@@ -76,15 +83,16 @@ impl CheckpointState {
                 self.next_object = u32::from_le_bytes([rest[16], rest[17], rest[18], rest[19]]);
             }
             2 => self.active.extend(entries(2)?.map(|c| (TxId(word(c, 0)), TxId(word(c, 1))))),
-            3 => self.aborted.extend(entries(3)?.map(|c| AbortedTx {
-                id: TxId(word(c, 0)),
-                lsn: Lsn(word(c, 1)),
-                aborted_us: word(c, 2) as i64,
-            })),
+            3 => self.aborted.insert_all(&TxIdSet::decode(rest)?),
             4 => self.dirty.extend(entries(3)?.map(|c| DirtyPage {
                 page: PageId(word(c, 0)),
                 rec_lsn: Lsn(word(c, 1)),
                 last_lsn: Lsn(word(c, 2)),
+            })),
+            6 => self.aborted_details.extend(entries(3)?.map(|c| AbortedTx {
+                id: TxId(word(c, 0)),
+                lsn: Lsn(word(c, 1)),
+                aborted_us: word(c, 2) as i64,
             })),
             _ => return Err(bad()),
         }
@@ -127,7 +135,8 @@ pub fn take_checkpoint(
         high_water: pool.space().high_water(),
         next_object: next_object(),
         active: Vec::new(),
-        aborted: Vec::new(),
+        aborted: TxIdSet::default(),
+        aborted_details: Vec::new(),
         dirty: Vec::new(),
     };
     for tx in active {
@@ -137,7 +146,8 @@ pub fn take_checkpoint(
         state.active.push((tx.id, tx.id));
         state.active.extend(tx.subs());
     }
-    state.aborted = txs.status_table().aborted().snapshot();
+    state.aborted = txs.status_table().aborted().ids();
+    state.aborted_details = txs.status_table().aborted().newest(DETAILS_SAVED);
     state.dirty = pool.dirty_pages();
     let bodies = state.encode();
     let count = bodies.len() as u32;
@@ -167,7 +177,9 @@ mod tests {
             high_water: 1234,
             next_object: 7,
             active: (1..5000).map(|i| (TxId(i), TxId(i))).collect(),
-            aborted: (1..3000).map(|i| AbortedTx { id: TxId(i), lsn: Lsn(i * 2), aborted_us: -1 }).collect(),
+            // Dense, then every tenth of two million, then a lonely one.
+            aborted: (1..3000).chain((1..200_000).map(|i| 5000 + i * 10)).chain([1 << 50]).map(TxId).collect(),
+            aborted_details: (1..3000).map(|i| AbortedTx { id: TxId(i), lsn: Lsn(i * 2), aborted_us: -1 }).collect(),
             dirty: (1..9000).map(|i| DirtyPage { page: PageId(i), rec_lsn: Lsn(i), last_lsn: Lsn(i + 1) }).collect(),
         };
         let mut back = CheckpointState::default();

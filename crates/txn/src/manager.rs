@@ -8,7 +8,8 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Lsn, Result, TxId};
 
-use crate::atm::AbortedTx;
+use crate::atm_details::{AbortedDetails, AbortedTx};
+use crate::id_set::TxIdSet;
 use crate::snapshot::{SnapshotHold, Snapshots};
 use crate::status::{Status, StatusTable};
 use crate::wait::{LockWait, WaitGraph};
@@ -70,6 +71,11 @@ impl ActiveTx {
         let mut ids = vec![self.id];
         ids.extend(subs.live.iter().flat_map(|(a, b)| (a.0..=b.0).map(TxId)));
         ids
+    }
+    /// As [`ActiveTx::all_ids`], as inclusive ranges, the top-level one first.
+    fn all_ranges(&self) -> Vec<(TxId, TxId)> {
+        let subs = self.subs.lock();
+        std::iter::once((self.id, self.id)).chain(subs.live.iter().copied()).collect()
     }
     /// Notes a log record of this transaction.
     pub fn logged(&self, lsn: Lsn) {
@@ -363,13 +369,15 @@ impl TxManager {
         }
     }
 
-    /// Ends `tx` as aborted: constant time whatever it did. The ABORT record must be in
+    /// Ends `tx` as aborted: constant time whatever it did (a word in memory for each id of its own). The ABORT record must be in
     /// the log (its durability need not be waited for: no COMMIT is ever found). Those who
     /// wait for it are not woken yet: see [`TxManager::ended`].
     pub fn abort(&self, tx: &ActiveTx, lsn: Lsn, now_us: i64) {
-        for id in tx.all_ids() {
-            self.status.aborted().insert(AbortedTx { id, lsn, aborted_us: now_us });
-            self.status.set_aborted(id);
+        let ids = tx.all_ranges();
+        self.status.aborted().insert(&ids, AbortedTx { id: tx.id, lsn, aborted_us: now_us });
+        // The top first, see `commit`.
+        for (first, last) in ids {
+            self.status.set_aborted(first, last);
         }
         self.active.lock().remove(&tx.id);
         self.aborted.fetch_add(1, Ordering::Relaxed);
@@ -382,11 +390,11 @@ impl TxManager {
     /// ids. Those who wait for `tx` are woken, to look again at what they wait for.
     pub fn abort_subs(&self, tx: &ActiveTx, after: TxId, now_us: i64) -> Vec<(TxId, TxId)> {
         let ids = tx.take_after(after);
+        if let Some((first, _)) = ids.first() {
+            self.status.aborted().insert(&ids, AbortedTx { id: *first, lsn: Lsn::NONE, aborted_us: now_us });
+        }
         for (first, last) in &ids {
-            for id in (first.0..=last.0).map(TxId) {
-                self.status.aborted().insert(AbortedTx { id, lsn: Lsn::NONE, aborted_us: now_us });
-                self.status.set_aborted(id);
-            }
+            self.status.set_aborted(*first, *last);
         }
         self.waits.ended(tx.id);
         ids
@@ -408,8 +416,8 @@ impl TxManager {
     }
 
     /// Adds what recovery found aborted.
-    pub fn restore_aborted(&self, tx: AbortedTx) {
-        self.status.aborted().insert(tx);
+    pub fn restore_aborted(&self, ids: &TxIdSet, details: &AbortedDetails) {
+        self.status.aborted().restore(ids, details);
     }
 
     /// The state of `id`.
@@ -451,7 +459,7 @@ impl TxManager {
             commits: self.committed.load(Ordering::Relaxed),
             aborts: self.aborted.load(Ordering::Relaxed),
             active: self.active.lock().len() as u64,
-            aborted_in_map: self.status.aborted().len() as u64,
+            aborted_in_map: self.status.aborted().len(),
             snapshots: self.snapshots.in_use() as u64,
             lock_waits,
             deadlocks,
@@ -569,7 +577,7 @@ mod tests {
         txs.status_table().retire(txs.next_id(), txs.horizon());
         assert_eq!(txs.status(first.id), Status::Committed(CommitTs::NONE));
         assert_eq!(txs.status(second.id), Status::Aborted);
-        txs.status_table().aborted().forget(&[second.id]);
+        txs.status_table().aborted().forget(&TxIdSet::from_iter([second.id]));
         assert_eq!(txs.status(second.id), Status::Committed(CommitTs::NONE));
     }
 
