@@ -174,3 +174,21 @@ pub fn analyse(
         end_reason: reader.why_stopped().map_or_else(String::new, |why| format!("{why:?}")),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_ranges_are_refused() {
+        let (mut named, mut set) = (Named::default(), TxIdSet::default());
+        for (first, last) in [(9, 8), (1, u64::MAX), (0, u64::MAX), (5, 5 + NAMED_MAX)] {
+            let refused = Named::default().insert(&mut set, TxId(first), TxId(last));
+            assert!(refused.is_err_and(|e| e.kind() == resurgam_base::ErrorKind::Corrupt), "{first} {last}");
+        }
+        assert!(set.is_empty());
+        assert!(named.insert(&mut set, TxId(3), TxId(1_000_000)).is_ok());
+        assert!(named.insert(&mut set, TxId(1), TxId(NAMED_MAX)).is_err(), "all of them together");
+        assert_eq!(set.len(), 999_998);
+    }
+}

@@ -46,7 +46,8 @@ pub struct CheckpointState {
 }
 
 impl CheckpointState {
-    fn encode(&self) -> Vec<Vec<u8>> {
+    /// The bodies of the CheckpointData records.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
         let mut bodies = Vec::new();
         let mut counters = vec![1u8];
         counters.extend_from_slice(&self.next_id.0.to_le_bytes());
@@ -190,5 +191,14 @@ mod tests {
         }
         assert_eq!(back, state);
         Ok(())
+    }
+
+    #[test]
+    fn a_set_of_ids_that_cannot_be_read() {
+        let mut state = CheckpointState::default();
+        for body in [&[3u8][..], &[3, 1], &[3, 0xFF, 0xFF], &[3, 0, 1, 0, 0xFF, 0xFF, 0xFF], &[6, 1]] {
+            assert!(state.decode_into(body).is_err_and(|e| e.kind() == resurgam_base::ErrorKind::Corrupt));
+        }
+        assert_eq!(state, CheckpointState::default());
     }
 }

@@ -33,11 +33,11 @@ impl AbortedDetails {
     /// Keeps `tx`; that with the lowest id but one is given up when there are too many.
     pub fn note(&mut self, tx: AbortedTx) {
         self.entries.insert(tx.id, tx);
-        if self.entries.len() > DETAILS_MAX {
-            if let Some(second) = self.entries.keys().nth(1).copied() {
-                self.entries.remove(&second);
-                self.given_up = self.given_up.max(second);
-            }
+        if self.entries.len() > DETAILS_MAX
+            && let Some(second) = self.entries.keys().nth(1).copied()
+        {
+            self.entries.remove(&second);
+            self.given_up = self.given_up.max(second);
         }
     }
     /// Drops those of `ids`.

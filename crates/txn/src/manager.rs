@@ -534,6 +534,37 @@ mod tests {
         Ok(())
     }
 
+    /// Ranges of sub-transactions over many segments, with ids of another one in between.
+    #[test]
+    fn thousands_of_sub_transactions_abort_and_nobody_else() -> Result<()> {
+        let txs = TxManager::new(TxId(4000));
+        let (tx, other) = (txs.begin(), txs.begin());
+        let (mut mine, mut theirs) = (vec![tx.id], vec![other.id]);
+        for i in 0..30_000 {
+            mine.push(txs.begin_sub(&tx));
+            if i % 7 == 0 {
+                theirs.push(txs.begin_sub(&other));
+            }
+            if i == 10_000 {
+                let gone: u64 = txs.abort_subs(&tx, mine[5_000], 0).iter().map(|(a, b)| b.0 - a.0 + 1).sum();
+                assert_eq!(gone, 5_001);
+                assert!(mine[1..=5_000].iter().all(|id| txs.status(*id) == Status::Active(tx.id)));
+                assert!(mine[5_001..].iter().all(|id| txs.status(*id) == Status::Aborted));
+            }
+        }
+        txs.abort(&tx, Lsn(7), 0);
+        assert!(mine.iter().all(|id| txs.status(*id) == Status::Aborted));
+        assert!(theirs.iter().all(|id| txs.status(*id) == Status::Active(other.id)));
+        assert_eq!(txs.stats().aborted_in_map, mine.len() as u64);
+        assert_eq!(txs.status_table().aborted().snapshot().transactions.len(), 2, "one entry for what aborts at once");
+        txs.commit(&other, Visible::AtOnce, || Ok(Lsn(9)))?;
+        let segments = txs.status_table().retire(txs.settled_next_id(), txs.horizon());
+        assert_eq!(segments, 1, "aborted ones hold no segment");
+        assert!(mine.iter().all(|id| txs.status(*id) == Status::Aborted), "the map has them");
+        assert!(theirs.iter().all(|id| txs.status(*id) == Status::Committed(CommitTs::NONE)));
+        Ok(())
+    }
+
     #[test]
     fn subs_follow_their_top() {
         let txs = TxManager::new(TxId(1));

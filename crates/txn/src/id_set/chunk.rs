@@ -71,6 +71,12 @@ impl Bits {
 }
 
 impl Chunk {
+    /// The chunk of these runs, for which the first invariant holds.
+    pub fn of(runs: Vec<(u16, u16)>) -> Self {
+        let mut chunk = Self::Runs(runs);
+        chunk.fit();
+        chunk
+    }
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Runs(runs) => runs.is_empty(),

@@ -122,15 +122,16 @@ fn take_chunk(body: &mut &[u8]) -> Result<Chunk> {
         // Bits are never the shorter form of nothing or of everything.
         return if bits.len == 0 || bits.len == 1 << 16 { Err(bad()) } else { Ok(Chunk::Bits(bits)) };
     }
-    let mut chunk = Chunk::default();
+    // Each run takes two bytes or more: a count that is a lie reserves no more than there is.
+    let mut list = Vec::with_capacity((body.len() as u64 / 2).min(runs) as usize);
     let mut next = 0u64;
     for _ in 0..runs {
         let low = take(body)?.checked_add(next).ok_or_else(bad)?;
         let high = take(body)?.checked_add(low).filter(|high| *high <= u64::from(u16::MAX)).ok_or_else(bad)?;
-        chunk.insert(low as u16, high as u16);
+        list.push((low as u16, high as u16));
         next = high + 2;
     }
-    Ok(chunk)
+    Ok(Chunk::of(list))
 }
 
 fn put(out: &mut Vec<u8>, mut value: u64) {
