@@ -561,7 +561,7 @@ mod tests {
         let segments = txs.status_table().retire(txs.settled_next_id(), txs.horizon());
         assert_eq!(segments, 1, "aborted ones hold no segment");
         assert!(mine.iter().all(|id| txs.status(*id) == Status::Aborted), "the map has them");
-        assert!(theirs.iter().all(|id| txs.status(*id) == Status::Committed(CommitTs::NONE)));
+        assert!(theirs.iter().all(|id| matches!(txs.status(*id), Status::Committed(_))));
         Ok(())
     }
 
