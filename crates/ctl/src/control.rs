@@ -3,7 +3,7 @@
 //! ```text
 //! copy i at i * 4096:
 //! 0  magic "RSCT" u32 | format version u32 | sequence u64 | checkpoint block LSN u64
-//! 24 log epoch u32 | log segment bytes u64 | flags u32 (1 = closed cleanly) | crc u32
+//! 24 log epoch u32 | log segment bytes u64 | flags u32 (1 = closed cleanly, 2 = traditional) | crc
 //! ```
 
 use std::fmt;
@@ -41,7 +41,12 @@ impl fmt::Display for Copy {
                 c.checkpoint,
                 c.epoch,
                 c.segment_bytes,
-                if c.clean { "closed cleanly" } else { "not closed cleanly" }
+                match (c.clean, c.traditional) {
+                    (true, false) => "closed cleanly",
+                    (false, false) => "not closed cleanly",
+                    (true, true) => "closed cleanly  traditional mode",
+                    (false, true) => "not closed cleanly  traditional mode",
+                }
             ),
             Self::Empty => f.write_str("never written"),
             Self::Newer(version) => write!(f, "format version {version}, newer than the {VERSION_KNOWN} known here"),

@@ -6,7 +6,7 @@
 //! area, the records are the page's own chain, walked backwards from the last one that
 //! analysis found (see the buffer crate's `source.rs`, which does the same to open).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use resurgam_base::{Lsn, PageId, Result, TxId, limits::PAGE_SIZE};
@@ -14,6 +14,7 @@ use resurgam_buffer::PendingRedo;
 use resurgam_page::boot::Boot;
 use resurgam_page::{PageBuf, PageOp, op};
 use resurgam_recovery::{Analysis, Control, analyse};
+use resurgam_txn::TxIdSet;
 use resurgam_vfs::File;
 
 use crate::control;
@@ -50,7 +51,7 @@ pub(crate) struct Image {
     pub boot: Option<Boot>,
     pub analysis: Option<Analysis>,
     /// Transactions whose versions do not count.
-    pub aborted: HashSet<TxId>,
+    pub aborted: TxIdSet,
     pub log: Option<LogFiles>,
     pub double_write: DoubleWriteArea,
     /// Whole pages that the data file has.
@@ -123,7 +124,7 @@ impl Image {
                 trouble("control", format!("log segments of {} bytes are impossible", control.segment_bytes));
             }
         }
-        let aborted = analysis.iter().flat_map(|a| &a.aborted).map(|tx| tx.id).collect();
+        let aborted = analysis.as_ref().map(|a| a.aborted.clone()).unwrap_or_default();
         // Without a whole analysis nothing is known to be missing from the data file.
         let pending = match &analysis {
             Some(_) => pending.snapshot().into_iter().map(|(page, entry)| (page, entry.last_lsn)).collect(),
@@ -154,7 +155,7 @@ impl Image {
 
     /// Whether `xid`'s versions do not count. Without analysis nobody's do.
     pub fn is_aborted(&self, xid: TxId) -> bool {
-        xid.is_some() && self.aborted.contains(&xid)
+        xid.is_some() && self.aborted.contains(xid)
     }
 
     /// Last log record of `page` that the data file may lack.

@@ -10,7 +10,8 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, TxId};
 use resurgam_log::{BlockHeader, RecordKind};
 use resurgam_page::print;
 use resurgam_recovery::{CheckpointState, TxRecord};
-use resurgam_versions::decode_forget;
+use resurgam_txn::TxIdSet;
+use resurgam_versions::{RowUndo, UndoAction, decode_forget};
 
 use crate::control;
 use crate::folder::Folder;
@@ -229,11 +230,12 @@ fn print_record(record: &Record<'_>, out: &mut dyn Write) -> Result<()> {
     }
     say!(out, "{line}")?;
     let text = match h.kind {
-        RecordKind::Page | RecordKind::Compensation => Ok(print::ops(record.body)),
-        RecordKind::Commit | RecordKind::Abort => TxRecord::decode(record.body).map(|tx| tx_text(&tx)),
-        RecordKind::Forget => {
-            decode_forget(record.body).map(|ids| format!("transactions {}", listed(&ids, |id| id.to_string())))
+        RecordKind::Page => Ok(print::ops(record.body)),
+        RecordKind::RowUndo => RowUndo::decode(record.body).map(|undo| undo_text(&undo)),
+        RecordKind::Commit | RecordKind::Abort | RecordKind::Undone => {
+            TxRecord::decode(record.body).map(|tx| tx_text(&tx))
         }
+        RecordKind::Forget => decode_forget(record.body).map(|ids| format!("transactions {}", set_text(&ids))),
         RecordKind::CheckpointData => checkpoint_text(record.body),
         RecordKind::CheckpointEnd if record.body.len() == 12 => Ok(checkpoint_end(record.body)),
         _ if record.body.is_empty() => Ok(String::new()),
@@ -253,16 +255,36 @@ fn listed<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
     shown.join(", ")
 }
 
+fn undo_text(undo: &RowUndo<'_>) -> String {
+    let action = match undo.action {
+        UndoAction::Remove => "remove".to_owned(),
+        UndoAction::Patch(diff) => format!("patch by {}", print::Bytes(diff)),
+        UndoAction::Insert(record) => format!("insert {}", print::Bytes(record)),
+    };
+    format!(
+        "to undo: row of transaction {} in tree {}, key {}: {action}",
+        undo.xid,
+        undo.tree.object,
+        print::Bytes(undo.key)
+    )
+}
+
 fn tx_text(tx: &TxRecord) -> String {
     let mut text = format!("time {} us", tx.time_us);
     if !tx.subs.is_empty() {
         text += "  sub-transactions ";
-        text += &listed(
-            &tx.subs,
-            |(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") },
-        );
+        text += &listed(&tx.subs, range_text);
     }
     text
+}
+
+fn range_text((first, last): &(TxId, TxId)) -> String {
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
+}
+
+fn set_text(ids: &TxIdSet) -> String {
+    let ranges: Vec<_> = ids.ranges().collect();
+    format!("{} ids: {}", ids.len(), listed(&ranges, range_text))
 }
 
 fn checkpoint_text(body: &[u8]) -> Result<String> {
@@ -276,7 +298,10 @@ fn checkpoint_text(body: &[u8]) -> Result<String> {
             )
         }
         Some(2) => format!("active {}", listed(&state.active, |(first, last)| format!("{first}-{last}"))),
-        Some(3) => format!("aborted {}", listed(&state.aborted, |tx| format!("{} at LSN {}", tx.id, tx.lsn))),
+        Some(3) => format!("aborted {}", set_text(&state.aborted)),
+        Some(6) => {
+            format!("aborted {}", listed(&state.aborted_details, |tx| format!("{} at LSN {}", tx.id, tx.lsn)))
+        }
         _ => {
             let show =
                 |d: &resurgam_buffer::DirtyPage| format!("page {} from LSN {} to {}", d.page, d.rec_lsn, d.last_lsn);

@@ -175,9 +175,7 @@ impl Database {
         txs.temporary().set_bound(options.temporary_version_bytes_max);
         let losers: Vec<_> =
             analysis.losers.into_iter().map(|(id, loser)| txs.restore_active(id, loser.subs, loser.chain)).collect();
-        for aborted in &analysis.aborted {
-            txs.restore_aborted(*aborted);
-        }
+        txs.restore_aborted(&analysis.aborted, &analysis.aborted_details);
         let recovery = RecoveryReport {
             was_clean,
             analysis: analysed.saturating_sub(started),
@@ -185,9 +183,9 @@ impl Database {
             log_records: analysis.records,
             log_bytes: analysis.bytes,
             pages_to_redo: pool.pending_redo().len(),
-            transactions_aborted: analysis.cut_off as u64,
+            transactions_aborted: analysis.cut_off,
             transactions_to_undo: losers.len() as u64,
-            aborted_in_map: analysis.aborted.len() as u64,
+            aborted_in_map: analysis.aborted.len(),
             pages_restored: restored.restored as u64,
             log_end: analysis.end_reason,
         };

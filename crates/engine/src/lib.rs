@@ -56,7 +56,7 @@ pub use ddl::TableChange;
 pub use options::Options;
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};
-pub use resurgam_txn::{AbortedTx, LockWait};
+pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
 pub use resurgam_versions::{Seen, SweepReport, VersionCaps};
 pub use rows::BulkInserter;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use resurgam_base::{Lsn, TxId};
 use resurgam_buffer::{FreePages, PoolStats};
 use resurgam_log::LogStats;
-use resurgam_txn::{AbortedTx, TemporaryStats, TxStats};
+use resurgam_txn::{AbortedList, AbortedTx, TemporaryStats, TxStats};
 use resurgam_versions::{SweepReport, VersionStoreStats};
 
 use crate::database::Database;
@@ -109,9 +109,21 @@ impl Database {
             .collect()
     }
 
-    /// Aborted transactions whose row versions are not all reverted yet, by id.
+    /// Aborted transactions whose row versions are not all reverted yet, by id: the oldest one
+    /// and about the newest 100,000. Sub-transactions that aborted with their transaction are
+    /// not named. [`Database::aborted_list`] says whether some are left out.
     pub fn aborted_transactions(&self) -> Vec<AbortedTx> {
+        self.aborted_list().transactions
+    }
+
+    /// As [`Database::aborted_transactions`], with the number of ids that the map holds.
+    pub fn aborted_list(&self) -> AbortedList {
         self.inner().txs.status_table().aborted().snapshot()
+    }
+
+    /// How many ids the aborted-transaction map holds, those of sub-transactions included.
+    pub fn aborted_count(&self) -> u64 {
+        self.inner().txs.status_table().aborted().len()
     }
 
     /// Where the log is, and what holds it.

@@ -8,11 +8,12 @@
 //! | `wire.rs` | a client of the PostgreSQL protocol that is just enough to time things |
 //! | `machine.rs` | what the numbers were measured on |
 //! | `report.rs`, `svg.rs` | tables and plots |
-//! | `pgbench.rs`, `restart.rs`, `copy.rs` | the experiments |
+//! | `pgbench.rs`, `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments |
 //!
 //! Servers are child processes on free ports with data in a work folder that is removed
 //! afterwards; nothing else of the machine is touched.
 
+mod aborted_map;
 mod copy;
 mod machine;
 mod pgbench;
@@ -45,6 +46,8 @@ enum Experiment {
     Restart(restart::Options),
     /// Speed and peak memory of COPY FROM STDIN
     Copy(copy::Options),
+    /// Size and speed of the aborted-transaction map with millions of ids
+    AbortedMap(aborted_map::Options),
 }
 
 /// What all experiments take.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Experiment::Pgbench(options) => pgbench::run(&options),
         Experiment::Restart(options) => restart::run(&options),
         Experiment::Copy(options) => copy::run(&options),
+        Experiment::AbortedMap(options) => aborted_map::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use resurgam_base::{Error, Lsn, Result, TxId};
 use resurgam_buffer::{DirtyPage, PendingRedo};
 use resurgam_log::{LogEnd, LogReader, RecordKind};
-use resurgam_txn::{AbortedTx, UndoChain};
+use resurgam_txn::{AbortedDetails, AbortedTx, TxIdSet, UndoChain};
 use resurgam_versions::{RowUndo, decode_forget};
 use resurgam_vfs::Vfs;
 
@@ -51,15 +51,37 @@ pub struct Analysis {
     pub high_water: u64,
     pub next_object: u32,
     /// The aborted-transaction map, transactions cut off by the crash included.
-    pub aborted: Vec<AbortedTx>,
+    pub aborted: TxIdSet,
+    /// What is known of the newest of them.
+    pub aborted_details: AbortedDetails,
     /// How many of them the crash cut off.
-    pub cut_off: usize,
+    pub cut_off: u64,
     /// Transactions to be undone from the log, by id; they are in no map.
     pub losers: BTreeMap<TxId, Loser>,
     pub records: u64,
     pub bytes: u64,
     /// In words, what stands at the end of the log.
     pub end_reason: String,
+}
+
+/// Transactions cut off by the crash that operators are told of, each by itself.
+const CUT_OFF_NAMED: usize = 10_000;
+
+/// Guards against ranges of ids that would fill the memory: no log names as many.
+#[derive(Default)]
+struct Named(u64);
+
+const NAMED_MAX: u64 = 1 << 36;
+
+impl Named {
+    fn insert(&mut self, into: &mut TxIdSet, first: TxId, last: TxId) -> Result<()> {
+        self.0 = self.0.saturating_add(last.0.saturating_sub(first.0)).saturating_add(1);
+        if first > last || self.0 > NAMED_MAX {
+            return Err(Error::corrupt(format!("a range of transaction ids from {first} to {last} is impossible")));
+        }
+        into.insert_range(first, last);
+        Ok(())
+    }
 }
 
 /// Reads the log from `control.checkpoint`; pages go into `pending`.
@@ -73,11 +95,12 @@ pub fn analyse(
     let mut reader = LogReader::open(Arc::clone(vfs), dir, control.segment_bytes, control.checkpoint, 0)?;
     let mut state = CheckpointState::default();
     let mut finished = false;
-    let mut seen: HashSet<TxId> = HashSet::new();
+    let mut seen = TxIdSet::default();
     let mut committed: Vec<(TxId, TxId)> = Vec::new();
-    let mut committed_tops: HashSet<TxId> = HashSet::new();
-    let mut aborted: Vec<AbortedTx> = Vec::new();
-    let mut forgotten: HashSet<TxId> = HashSet::new();
+    let mut aborted = TxIdSet::default();
+    let mut details = AbortedDetails::default();
+    let mut forgotten = TxIdSet::default();
+    let mut named = Named::default();
     let mut losers: BTreeMap<TxId, Loser> = BTreeMap::new();
     let mut ended: HashSet<TxId> = HashSet::new();
     let mut top_id = 0u64;
@@ -114,7 +137,7 @@ pub fn analyse(
             RecordKind::Commit => {
                 losers.remove(&header.tx);
                 ended.insert(header.tx);
-                committed_tops.insert(header.tx);
+                committed.push((header.tx, header.tx));
                 let body = TxRecord::decode(record.body).map_err(damaged)?;
                 top_id = body.subs.iter().map(|(_, last)| last.0).max().unwrap_or(0).max(top_id);
                 committed.extend(body.subs);
@@ -123,11 +146,11 @@ pub fn analyse(
                 losers.remove(&header.tx);
                 ended.insert(header.tx);
                 let body = TxRecord::decode(record.body).map_err(damaged)?;
-                let mut add = |id: TxId| aborted.push(AbortedTx { id, lsn, aborted_us: body.time_us });
-                add(header.tx);
+                details.note(AbortedTx { id: header.tx, lsn, aborted_us: body.time_us });
+                aborted.insert(header.tx);
                 for (first, last) in &body.subs {
                     top_id = top_id.max(last.0);
-                    (first.0..=last.0).for_each(|id| add(TxId(id)));
+                    named.insert(&mut aborted, *first, *last).map_err(damaged)?;
                 }
             }
             RecordKind::Undone => {
@@ -137,10 +160,10 @@ pub fn analyse(
                 let body = TxRecord::decode(record.body).map_err(damaged)?;
                 for (first, last) in &body.subs {
                     top_id = top_id.max(last.0);
-                    forgotten.extend((first.0..=last.0).map(TxId));
+                    named.insert(&mut forgotten, *first, *last).map_err(damaged)?;
                 }
             }
-            RecordKind::Forget => forgotten.extend(decode_forget(record.body).map_err(damaged)?),
+            RecordKind::Forget => forgotten.insert_all(&decode_forget(record.body).map_err(damaged)?),
             RecordKind::CheckpointData if !finished => state.decode_into(record.body).map_err(damaged)?,
             RecordKind::CheckpointEnd if !finished => {
                 let begins_here = record.body.first_chunk::<8>().map(|b| Lsn(u64::from_le_bytes(*b)));
@@ -178,41 +201,45 @@ pub fn analyse(
             loser.subs.push((*first, *last));
         }
     }
-    let mut of_losers: HashSet<TxId> = losers.keys().copied().collect();
-    for loser in losers.values_mut() {
+    // They are active until they are undone, whatever the map says of their savepoints.
+    let mut of_losers = TxIdSet::default();
+    for (id, loser) in &mut losers {
         loser.subs = merged(std::mem::take(&mut loser.subs));
-        of_losers.extend(loser.subs.iter().flat_map(|(first, last)| (first.0..=last.0).map(TxId)));
+        of_losers.insert(*id);
+        for (first, last) in &loser.subs {
+            named.insert(&mut of_losers, *first, *last)?;
+        }
     }
-    committed.sort_unstable();
-    let is_committed = |id: TxId| {
-        let after = committed.partition_point(|(first, _)| *first <= id);
-        committed_tops.contains(&id) || (after > 0 && id <= committed[after - 1].1)
-    };
-    let known: HashSet<TxId> = aborted.iter().map(|t| t.id).collect();
-    let mut cut_off: Vec<TxId> = state
-        .active
-        .iter()
-        .flat_map(|(first, last)| (first.0..=last.0).map(TxId))
-        .chain(seen.iter().copied())
-        .filter(|id| !known.contains(id) && !is_committed(*id))
-        .collect();
-    cut_off.sort_unstable();
-    cut_off.dedup();
-    let in_checkpoint: HashSet<TxId> = state.aborted.iter().map(|t| t.id).collect();
-    cut_off.retain(|id| !in_checkpoint.contains(id) && !forgotten.contains(id));
-    cut_off.retain(|id| !of_losers.contains(id));
-    let count = cut_off.len() + losers.len();
+    let mut cut_off = seen;
+    for (first, last) in &state.active {
+        named.insert(&mut cut_off, *first, *last)?;
+    }
+    for (first, last) in committed {
+        cut_off.remove_range(first, last);
+    }
     let mut all = state.aborted;
-    all.extend(aborted);
-    all.extend(cut_off.into_iter().map(|id| AbortedTx { id, lsn: end.lsn, aborted_us: 0 }));
-    all.retain(|t| !forgotten.contains(&t.id) && !of_losers.contains(&t.id));
+    all.insert_all(&aborted);
+    cut_off.remove_all(&all);
+    cut_off.remove_all(&forgotten);
+    cut_off.remove_all(&of_losers);
+    all.insert_all(&cut_off);
+    all.remove_all(&forgotten);
+    all.remove_all(&of_losers);
+    let known = details;
+    let mut details = AbortedDetails::default();
+    state.aborted_details.iter().chain(known.iter()).for_each(|tx| details.note(*tx));
+    for id in cut_off.iter().take(CUT_OFF_NAMED) {
+        details.note(AbortedTx { id, lsn: end.lsn, aborted_us: 0 });
+    }
+    details.keep_only(&all);
     Ok(Analysis {
         end,
         next_id: TxId(state.next_id.0.max(top_id + 1)),
         high_water: state.high_water.max(top_page + 1),
         next_object: state.next_object.max(top_object + 1),
         aborted: all,
-        cut_off: count,
+        aborted_details: details,
+        cut_off: cut_off.len() + losers.len() as u64,
         losers,
         records,
         bytes: end.lsn.0.saturating_sub(control.checkpoint.0),
@@ -241,5 +268,18 @@ mod tests {
     fn ranges_are_joined() {
         let ids = |pairs: &[(u64, u64)]| pairs.iter().map(|(a, b)| (TxId(*a), TxId(*b))).collect::<Vec<_>>();
         assert_eq!(merged(ids(&[(7, 9), (1, 2), (3, 3), (8, 8), (12, 12)])), ids(&[(1, 3), (7, 9), (12, 12)]));
+    }
+
+    #[test]
+    fn impossible_ranges_are_refused() {
+        let (mut named, mut set) = (Named::default(), TxIdSet::default());
+        for (first, last) in [(9, 8), (1, u64::MAX), (0, u64::MAX), (5, 5 + NAMED_MAX)] {
+            let refused = Named::default().insert(&mut set, TxId(first), TxId(last));
+            assert!(refused.is_err_and(|e| e.kind() == resurgam_base::ErrorKind::Corrupt), "{first} {last}");
+        }
+        assert!(set.is_empty());
+        assert!(named.insert(&mut set, TxId(3), TxId(1_000_000)).is_ok());
+        assert!(named.insert(&mut set, TxId(1), TxId(NAMED_MAX)).is_err(), "all of them together");
+        assert_eq!(set.len(), 999_998);
     }
 }

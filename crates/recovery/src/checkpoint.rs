@@ -9,10 +9,11 @@
 //!
 //! kind 1 counters   next id u64, high water u64, next object u32
 //! kind 2 active     first u64, last u64           (id ranges, subs included)
-//! kind 3 aborted    id u64, lsn u64, time i64
+//! kind 3 aborted    a set of ids (`resurgam_txn`, `id_set/codec.rs`)
 //! kind 4 dirty      page u64, rec_lsn u64, last_lsn u64
 //! kind 5 undo       id u64, first u64, last u64   (chains of undo records, traditional mode)
 //! kind 7 undo subs  id u64, first u64, last u64   (their sub-transactions' id ranges)
+//! kind 6 details    id u64, lsn u64, time i64     (of aborted ones, for operators only)
 //! ```
 //!
 //! # Why the state may be read after the begin record was written
@@ -27,9 +28,11 @@
 use resurgam_base::{Error, Lsn, PageId, Result, TxId};
 use resurgam_buffer::{BufferPool, DirtyPage};
 use resurgam_log::{Appended, Group, Log, RecordKind};
-use resurgam_txn::{AbortedTx, Status, TxManager, UndoChain};
+use resurgam_txn::{AbortedTx, Status, TxIdSet, TxManager, UndoChain};
 
 const CHUNK: usize = 2048;
+/// Details of aborted transactions saved at most: 24 bytes each.
+const DETAILS_SAVED: usize = 8192;
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,12 +45,15 @@ pub struct CheckpointState {
     pub undo: Vec<(TxId, UndoChain)>,
     /// Their sub-transactions: whose, and an inclusive range.
     pub undo_subs: Vec<(TxId, TxId, TxId)>,
-    pub aborted: Vec<AbortedTx>,
+    pub aborted: TxIdSet,
+    /// Of the newest of them.
+    pub aborted_details: Vec<AbortedTx>,
     pub dirty: Vec<DirtyPage>,
 }
 
 impl CheckpointState {
-    fn encode(&self) -> Vec<Vec<u8>> {
+    /// The bodies of the CheckpointData records.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
         let mut bodies = Vec::new();
         let mut counters = vec![1u8];
         counters.extend_from_slice(&self.next_id.0.to_le_bytes());
@@ -55,10 +61,12 @@ impl CheckpointState {
         counters.extend_from_slice(&self.next_object.to_le_bytes());
         bodies.push(counters);
         chunked(&mut bodies, 2, &self.active, |out, (first, last)| words(out, &[first.0, last.0]));
-        chunked(&mut bodies, 3, &self.aborted, |out, tx| words(out, &[tx.id.0, tx.lsn.0, tx.aborted_us as u64]));
+        bodies.extend(self.aborted.encode().into_iter().map(|set| [&[3], set.as_slice()].concat()));
         chunked(&mut bodies, 4, &self.dirty, |out, d| words(out, &[d.page.0, d.rec_lsn.0, d.last_lsn.0]));
         chunked(&mut bodies, 5, &self.undo, |out, (id, chain)| words(out, &[id.0, chain.first.0, chain.last.0]));
         chunked(&mut bodies, 7, &self.undo_subs, |out, (id, a, b)| words(out, &[id.0, a.0, b.0]));
+        let details = |out: &mut Vec<u8>, tx: &AbortedTx| words(out, &[tx.id.0, tx.lsn.0, tx.aborted_us as u64]);
+        chunked(&mut bodies, 6, &self.aborted_details, details);
         bodies
     }
 
@@ -84,11 +92,7 @@ impl CheckpointState {
                 self.next_object = u32::from_le_bytes([rest[16], rest[17], rest[18], rest[19]]);
             }
             2 => self.active.extend(entries(2)?.map(|c| (TxId(word(c, 0)), TxId(word(c, 1))))),
-            3 => self.aborted.extend(entries(3)?.map(|c| AbortedTx {
-                id: TxId(word(c, 0)),
-                lsn: Lsn(word(c, 1)),
-                aborted_us: word(c, 2) as i64,
-            })),
+            3 => self.aborted.insert_all(&TxIdSet::decode(rest)?),
             4 => self.dirty.extend(entries(3)?.map(|c| DirtyPage {
                 page: PageId(word(c, 0)),
                 rec_lsn: Lsn(word(c, 1)),
@@ -98,6 +102,11 @@ impl CheckpointState {
                 entries(3)?.map(|c| (TxId(word(c, 0)), UndoChain { first: Lsn(word(c, 1)), last: Lsn(word(c, 2)) })),
             ),
             7 => self.undo_subs.extend(entries(3)?.map(|c| (TxId(word(c, 0)), TxId(word(c, 1)), TxId(word(c, 2))))),
+            6 => self.aborted_details.extend(entries(3)?.map(|c| AbortedTx {
+                id: TxId(word(c, 0)),
+                lsn: Lsn(word(c, 1)),
+                aborted_us: word(c, 2) as i64,
+            })),
             _ => return Err(bad()),
         }
         Ok(())
@@ -154,7 +163,8 @@ pub fn take_checkpoint(
             state.undo_subs.extend(tx.subs().into_iter().map(|(first, last)| (tx.id, first, last)));
         }
     }
-    state.aborted = txs.status_table().aborted().snapshot();
+    state.aborted = txs.status_table().aborted().ids();
+    state.aborted_details = txs.status_table().aborted().newest(DETAILS_SAVED);
     state.dirty = pool.dirty_pages();
     let bodies = state.encode();
     let count = bodies.len() as u32;
@@ -188,7 +198,9 @@ mod tests {
             active: (1..5000).map(|i| (TxId(i), TxId(i))).collect(),
             undo: (1..300).map(|i| (TxId(i), UndoChain { first: Lsn(i), last: Lsn(i * 7) })).collect(),
             undo_subs: (1..3000).map(|i| (TxId(i / 10), TxId(i), TxId(i + 1))).collect(),
-            aborted: (1..3000).map(|i| AbortedTx { id: TxId(i), lsn: Lsn(i * 2), aborted_us: -1 }).collect(),
+            // Dense, then every tenth of two million, then a lonely one.
+            aborted: (1..3000).chain((1..200_000).map(|i| 5000 + i * 10)).chain([1 << 50]).map(TxId).collect(),
+            aborted_details: (1..3000).map(|i| AbortedTx { id: TxId(i), lsn: Lsn(i * 2), aborted_us: -1 }).collect(),
             dirty: (1..9000).map(|i| DirtyPage { page: PageId(i), rec_lsn: Lsn(i), last_lsn: Lsn(i + 1) }).collect(),
         };
         let mut back = CheckpointState::default();
@@ -199,5 +211,14 @@ mod tests {
         }
         assert_eq!(back, state);
         Ok(())
+    }
+
+    #[test]
+    fn a_set_of_ids_that_cannot_be_read() {
+        let mut state = CheckpointState::default();
+        for body in [&[3u8][..], &[3, 1], &[3, 0xFF, 0xFF], &[3, 0, 1, 0, 0xFF, 0xFF, 0xFF], &[6, 1]] {
+            assert!(state.decode_into(body).is_err_and(|e| e.kind() == resurgam_base::ErrorKind::Corrupt));
+        }
+        assert_eq!(state, CheckpointState::default());
     }
 }

@@ -5,6 +5,8 @@
 //! |---|---|
 //! | `status.rs` | the state of every transaction id that can still matter |
 //! | `atm.rs` | the aborted-transaction map |
+//! | `atm_details.rs` | what operators are told of aborted transactions |
+//! | `id_set/` | a compressed set of transaction ids |
 //! | `snapshot.rs` | snapshots, the register of those in use, the horizon |
 //! | `manager.rs` | begin, commit order, abort |
 //! | `wait.rs` | waiting for a transaction to end; deadlocks |
@@ -28,7 +30,9 @@
 //!    horizon sees are needed by nobody.
 
 mod atm;
+mod atm_details;
 mod footprint;
+mod id_set;
 mod manager;
 mod object_lock;
 mod snapshot;
@@ -36,8 +40,10 @@ mod status;
 mod temporary;
 mod wait;
 
-pub use atm::{AbortedMap, AbortedTx};
+pub use atm::{AbortedList, AbortedMap};
+pub use atm_details::{AbortedDetails, AbortedTx, DETAILS_MAX};
 pub use footprint::{Touched, TouchedRow, UndoChain};
+pub use id_set::{ID_SET_BODY_MAX, TxIdSet};
 pub use manager::{ActiveTx, TxManager, TxStats, Visible};
 pub use object_lock::{LockMode, ObjectLocks};
 pub use snapshot::{SnapshotHold, Snapshots};

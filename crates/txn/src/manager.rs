@@ -8,8 +8,9 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Lsn, Result, TxId};
 
-use crate::atm::AbortedTx;
+use crate::atm_details::{AbortedDetails, AbortedTx};
 use crate::footprint::{Touched, UndoChain};
+use crate::id_set::TxIdSet;
 use crate::snapshot::{SnapshotHold, Snapshots};
 use crate::status::{Status, StatusTable};
 use crate::temporary::TemporaryVersions;
@@ -80,6 +81,11 @@ impl ActiveTx {
         let mut ids = vec![self.id];
         ids.extend(subs.live.iter().flat_map(|(a, b)| (a.0..=b.0).map(TxId)));
         ids
+    }
+    /// As [`ActiveTx::all_ids`], as inclusive ranges, the top-level one first.
+    fn all_ranges(&self) -> Vec<(TxId, TxId)> {
+        let subs = self.subs.lock();
+        std::iter::once((self.id, self.id)).chain(subs.live.iter().copied()).collect()
     }
     /// Notes a log record of this transaction.
     pub fn logged(&self, lsn: Lsn) {
@@ -432,13 +438,15 @@ impl TxManager {
         }
     }
 
-    /// Ends `tx` as aborted: constant time whatever it did. The ABORT record must be in
+    /// Ends `tx` as aborted: constant time whatever it did (a word in memory for each id of its own). The ABORT record must be in
     /// the log (its durability need not be waited for: no COMMIT is ever found). Those who
     /// wait for it are not woken yet: see [`TxManager::ended`].
     pub fn abort(&self, tx: &ActiveTx, lsn: Lsn, now_us: i64) {
-        for id in tx.all_ids() {
-            self.status.aborted().insert(AbortedTx { id, lsn, aborted_us: now_us });
-            self.status.set_aborted(id);
+        let ids = tx.all_ranges();
+        self.status.aborted().insert(&ids, AbortedTx { id: tx.id, lsn, aborted_us: now_us });
+        // The top first, see `commit`.
+        for (first, last) in ids {
+            self.status.set_aborted(first, last);
         }
         self.active.lock().remove(&tx.id);
         self.aborted.fetch_add(1, Ordering::Relaxed);
@@ -447,9 +455,9 @@ impl TxManager {
     /// Ends `tx`, of which nothing is left: its rows are undone. As with
     /// [`TxManager::abort`], those who wait are not woken yet.
     pub fn end_undone(&self, tx: &ActiveTx) {
-        for id in tx.all_ids() {
+        for (first, last) in tx.all_ranges() {
             // Not in the map: nobody will ever ask for an id that no row carries.
-            self.status.set_aborted(id);
+            self.status.set_aborted(first, last);
         }
         self.active.lock().remove(&tx.id);
         self.undone.fetch_add(1, Ordering::Relaxed);
@@ -459,7 +467,7 @@ impl TxManager {
     /// wakes those who wait for `tx`, to look again.
     pub fn end_undone_subs(&self, tx: &ActiveTx, after: TxId) {
         for (first, last) in tx.take_after(after) {
-            (first.0..=last.0).for_each(|id| self.status.set_aborted(TxId(id)));
+            self.status.set_aborted(first, last);
         }
         self.waits.ended(tx.id);
     }
@@ -471,11 +479,11 @@ impl TxManager {
     /// ids. Those who wait for `tx` are woken, to look again at what they wait for.
     pub fn abort_subs(&self, tx: &ActiveTx, after: TxId, now_us: i64) -> Vec<(TxId, TxId)> {
         let ids = tx.take_after(after);
+        if let Some((first, _)) = ids.first() {
+            self.status.aborted().insert(&ids, AbortedTx { id: *first, lsn: Lsn::NONE, aborted_us: now_us });
+        }
         for (first, last) in &ids {
-            for id in (first.0..=last.0).map(TxId) {
-                self.status.aborted().insert(AbortedTx { id, lsn: Lsn::NONE, aborted_us: now_us });
-                self.status.set_aborted(id);
-            }
+            self.status.set_aborted(*first, *last);
         }
         self.waits.ended(tx.id);
         ids
@@ -497,8 +505,8 @@ impl TxManager {
     }
 
     /// Adds what recovery found aborted.
-    pub fn restore_aborted(&self, tx: AbortedTx) {
-        self.status.aborted().insert(tx);
+    pub fn restore_aborted(&self, ids: &TxIdSet, details: &AbortedDetails) {
+        self.status.aborted().restore(ids, details);
     }
 
     /// The state of `id`.
@@ -541,7 +549,7 @@ impl TxManager {
             aborts: self.aborted.load(Ordering::Relaxed),
             undone: self.undone.load(Ordering::Relaxed),
             active: self.active.lock().len() as u64,
-            aborted_in_map: self.status.aborted().len() as u64,
+            aborted_in_map: self.status.aborted().len(),
             snapshots: self.snapshots.in_use() as u64,
             lock_waits,
             deadlocks,
@@ -616,6 +624,37 @@ mod tests {
         Ok(())
     }
 
+    /// Ranges of sub-transactions over many segments, with ids of another one in between.
+    #[test]
+    fn thousands_of_sub_transactions_abort_and_nobody_else() -> Result<()> {
+        let txs = TxManager::new(TxId(4000));
+        let (tx, other) = (txs.begin(), txs.begin());
+        let (mut mine, mut theirs) = (vec![tx.id], vec![other.id]);
+        for i in 0..30_000 {
+            mine.push(txs.begin_sub(&tx));
+            if i % 7 == 0 {
+                theirs.push(txs.begin_sub(&other));
+            }
+            if i == 10_000 {
+                let gone: u64 = txs.abort_subs(&tx, mine[5_000], 0).iter().map(|(a, b)| b.0 - a.0 + 1).sum();
+                assert_eq!(gone, 5_001);
+                assert!(mine[1..=5_000].iter().all(|id| txs.status(*id) == Status::Active(tx.id)));
+                assert!(mine[5_001..].iter().all(|id| txs.status(*id) == Status::Aborted));
+            }
+        }
+        txs.abort(&tx, Lsn(7), 0);
+        assert!(mine.iter().all(|id| txs.status(*id) == Status::Aborted));
+        assert!(theirs.iter().all(|id| txs.status(*id) == Status::Active(other.id)));
+        assert_eq!(txs.stats().aborted_in_map, mine.len() as u64);
+        assert_eq!(txs.status_table().aborted().snapshot().transactions.len(), 2, "one entry for what aborts at once");
+        txs.commit(&other, Visible::AtOnce, || Ok(Lsn(9)))?;
+        let segments = txs.status_table().retire(txs.settled_next_id(), txs.horizon());
+        assert_eq!(segments, 1, "aborted ones hold no segment");
+        assert!(mine.iter().all(|id| txs.status(*id) == Status::Aborted), "the map has them");
+        assert!(theirs.iter().all(|id| matches!(txs.status(*id), Status::Committed(_))));
+        Ok(())
+    }
+
     #[test]
     fn subs_follow_their_top() {
         let txs = TxManager::new(TxId(1));
@@ -659,7 +698,7 @@ mod tests {
         txs.status_table().retire(txs.next_id(), txs.horizon());
         assert_eq!(txs.status(first.id), Status::Committed(CommitTs::NONE));
         assert_eq!(txs.status(second.id), Status::Aborted);
-        txs.status_table().aborted().forget(&[second.id]);
+        txs.status_table().aborted().forget(&TxIdSet::from_iter([second.id]));
         assert_eq!(txs.status(second.id), Status::Committed(CommitTs::NONE));
     }
 

@@ -19,7 +19,7 @@ use resurgam_btree::Tree;
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_log::RecordKind;
 use resurgam_page::{PageType, overflow, space};
-use resurgam_txn::{Status, TxManager};
+use resurgam_txn::{Status, TxIdSet, TxManager};
 
 use crate::ledger::Ledger;
 use crate::overflow::OVERFLOW_OBJECT;
@@ -104,7 +104,7 @@ impl Cleaner {
     ) -> Result<SweepReport> {
         let _one = self.running.lock();
         let mut report = SweepReport::default();
-        let aborted: Vec<TxId> = txs.status_table().aborted().snapshot().iter().map(|t| t.id).collect();
+        let aborted = txs.status_table().aborted().ids();
         pool.space().watch(true);
         let swept = self.visit_all(pool, txs, tree_of, stop, &mut report);
         pool.space().watch(false);
@@ -114,7 +114,7 @@ impl Cleaner {
         report.pages_skipped += skipped;
         if complete && !aborted.is_empty() {
             self.forget(pool, txs, &aborted)?;
-            report.forgotten = aborted.len() as u64;
+            report.forgotten = aborted.len();
         }
         let floor = self.floor(txs);
         report.version_pages_freed = store.free_below(pool, floor)?;
@@ -234,17 +234,13 @@ impl Cleaner {
     }
 
     /// Logs and applies FORGET for transactions of which no version is left.
-    fn forget(&self, pool: &BufferPool, txs: &TxManager, ids: &[TxId]) -> Result<()> {
-        for chunk in ids.chunks(8192) {
-            let mut body = Vec::with_capacity(4 + chunk.len() * 8);
-            body.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
-            for id in chunk {
-                body.extend_from_slice(&id.0.to_le_bytes());
-            }
+    fn forget(&self, pool: &BufferPool, txs: &TxManager, ids: &TxIdSet) -> Result<()> {
+        for body in ids.encode() {
+            let part = decode_forget(&body)?;
             let mut mtr = Mtr::new(pool);
             mtr.record(RecordKind::Forget, TxId::NONE, Lsn::NONE, body);
             mtr.commit()?;
-            txs.status_table().aborted().forget(chunk);
+            txs.status_table().aborted().forget(&part);
         }
         Ok(())
     }
@@ -261,15 +257,10 @@ fn pass_over(visited: Result<()>, report: &mut SweepReport) -> Result<()> {
     }
 }
 
-/// Reads the body of a FORGET record.
-pub fn decode_forget(body: &[u8]) -> Result<Vec<TxId>> {
-    let bad = || Error::corrupt("a FORGET record cannot be read");
-    let (count, rest) = body.split_first_chunk::<4>().ok_or_else(bad)?;
-    if rest.len() != u32::from_le_bytes(*count) as usize * 8 {
-        return Err(bad());
-    }
-    Ok(rest
-        .chunks_exact(8)
-        .map(|c| TxId(u64::from_le_bytes([c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]])))
-        .collect())
+/// Reads the body of a FORGET record: a set of ids (`resurgam_txn`, `id_set/codec.rs`).
+///
+/// # Errors
+/// `Corrupt` when it is not one.
+pub fn decode_forget(body: &[u8]) -> Result<TxIdSet> {
+    TxIdSet::decode(body).map_err(|e| Error::corrupt(format!("a FORGET record cannot be read: {}", e.message())))
 }

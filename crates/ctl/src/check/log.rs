@@ -61,7 +61,7 @@ fn one(record: &RecordRef<'_>, last: &mut HashMap<PageId, Lsn>) -> Vec<String> {
             h.tx, h.prev_tx
         ));
     }
-    if !matches!(h.kind, RecordKind::Page | RecordKind::Compensation) {
+    if h.kind != RecordKind::Page {
         return found;
     }
     if h.page.is_none() {

@@ -66,6 +66,12 @@ pub fn check(folder: &Folder, progress: &mut dyn FnMut(CheckProgress), out: &mut
             r.report.counts.pages_to_redo = image.pending_pages().count() as u64;
             if analysis.cut_off > 0 {
                 r.note(format!("{} transactions had not ended; they count as aborted", analysis.cut_off));
+                if !analysis.losers.is_empty() {
+                    r.note(format!(
+                        "{} of them are yet to be undone from the log (traditional mode): rows are shown as they left them; the next start undoes them",
+                        analysis.losers.len()
+                    ));
+                }
             }
             log::check(&image, &mut r);
         }

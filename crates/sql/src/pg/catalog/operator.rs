@@ -122,7 +122,7 @@ pub(super) fn fill(name: &str, database: Option<&Database>, rows: &mut Rows<'_>)
                 ("pages", stats.versions.pages.into()),
                 ("bytes", (stats.versions.pages * resurgam_engine::limits::PAGE_SIZE as u64).into()),
                 ("pages_freed", stats.versions.freed.into()),
-                ("aborted_transactions", aborted.len().into()),
+                ("aborted_transactions", db.aborted_count().into()),
                 ("oldest_aborted_xid", aborted.first().map(|tx| tx.id.0).into()),
                 ("oldest_active_xid", active.first().map(|tx| tx.id.0).into()),
                 ("snapshots", stats.transactions.snapshots.into()),
