@@ -11,7 +11,7 @@ const DIR: &str = "/db";
 
 fn options(accelerated: bool) -> Options {
     Options {
-        buffer_bytes: 128 * limits::PAGE_SIZE,
+        buffer_bytes: 64 * limits::PAGE_SIZE,
         log_segment_bytes: 1 << 20,
         background: false,
         accelerated_database_recovery: accelerated,
@@ -33,7 +33,7 @@ fn table(db: &Database, rows: i64) -> Result<Arc<Table>> {
         .primary_key(&["id"]);
     let table = tx.create_table(spec)?.done()?;
     for id in 0..rows {
-        tx.insert(&table, &row(id, 0, "as it was"))?.done()?;
+        tx.insert(&table, &row(id, 0, &"as it was ".repeat(20)))?.done()?;
     }
     tx.commit(Durability::Sync)?.wait()?;
     Ok(table)
@@ -158,7 +158,7 @@ fn undo_makes_progress_through_repeated_crashes() -> Result<()> {
     let mut crashes = 0;
     let db = loop {
         // A little later each time, so that the open gets past what stands before the undo.
-        vfs.set_faults(FaultPlan { crash_after_ops: Some(20 + crashes), ..FaultPlan::default() });
+        vfs.set_faults(FaultPlan { crash_after_ops: Some(12 + crashes), ..FaultPlan::default() });
         match open(&vfs, options(false)) {
             Ok(db) => break db,
             Err(_) if vfs.power_lost() => {
