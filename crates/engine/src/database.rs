@@ -54,6 +54,8 @@ pub(crate) struct Inner {
     /// How long the redo of all pages took.
     pub redo_time: Mutex<Option<Duration>>,
     control: Mutex<(ControlFile, Control)>,
+    /// The last checkpoint, for those who must not wait for one that is being taken.
+    checkpoint: AtomicU64,
     next_object: AtomicU32,
     /// Trees that no committed definition names (yet).
     trees: RwLock<HashMap<ObjectId, Tree>>,
@@ -204,6 +206,7 @@ impl Database {
             cleaner: Cleaner::default(),
             recovery,
             redo_time: Mutex::new(None),
+            checkpoint: AtomicU64::new(control.checkpoint.0),
             control: Mutex::new((control_file, control)),
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
@@ -365,14 +368,15 @@ impl Database {
             Control { checkpoint: begin, traditional: traditional.unwrap_or(control.1.traditional), ..control.1 };
         control.0.write(next)?;
         control.1 = next;
+        inner.checkpoint.store(begin.0, Ordering::Relaxed);
         then();
         inner.log.truncate_before(keep)?;
         Ok(())
     }
 
-    /// Writes dirty pages so that the log before `keep` is no longer needed.
+    /// Where the last finished checkpoint begins.
     pub(crate) fn last_checkpoint(&self) -> Lsn {
-        self.inner().control.lock().1.checkpoint
+        Lsn(self.inner().checkpoint.load(Ordering::Relaxed))
     }
 
     /// Runs one sweep of the cleaner now.
