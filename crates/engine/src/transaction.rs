@@ -531,11 +531,16 @@ impl TxInner {
             let body = TxRecord { time_us: now, subs: active.subs() }.encode();
             let mut group = Group::default();
             group.record(RecordKind::Abort, active.id, active.last_lsn(), &body);
-            // A log that cannot be written does not keep a transaction from aborting.
+            // A log that cannot be written does not keep a transaction from aborting. For one that
+            // is only out of space it is no failure either: without a record of its end, the
+            // transaction counts as aborted after a crash as well.
             let appended = inner.log.append(&group);
             let lsn = appended.as_ref().map_or(Lsn::NONE, |a| a.base);
             inner.txs.abort(&active, lsn, now);
-            result = appended.map(|_| ());
+            result = match appended {
+                Err(error) if error.kind() != ErrorKind::DiskFull => Err(error),
+                _ => Ok(()),
+            };
         }
         self.release(state, active.id);
         result

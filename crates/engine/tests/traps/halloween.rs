@@ -111,9 +111,8 @@ fn a_row_is_changed_once_a_statement() -> Result<()> {
     let table = table(&tx)?;
     tx.statement(StatementKind::BulkWrite)?;
     let key = key_of(&table, 20)?;
-    let change = |text: &str| {
-        tx.update(&table, &key, Seen::Snapshot, &[DatumRef::Int8(20), DatumRef::Text(text)])?.done()
-    };
+    let change =
+        |text: &str| tx.update(&table, &key, Seen::Snapshot, &[DatumRef::Int8(20), DatumRef::Text(text)])?.done();
     assert_eq!(change("first")?, Change::Done);
     assert_eq!(change("second")?, Change::SelfModified);
     assert_eq!(tx.delete(&table, &key, Seen::Snapshot)?.done()?, Change::SelfModified);

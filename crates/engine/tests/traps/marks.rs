@@ -91,8 +91,7 @@ fn after_every_log_group() -> Result<()> {
         Ok(())
     };
     let log: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    let mut reader =
-        LogReader::open(log, &Path::new(DIR).join("log"), control.segment_bytes, control.checkpoint, 0)?;
+    let mut reader = LogReader::open(log, &Path::new(DIR).join("log"), control.segment_bytes, control.checkpoint, 0)?;
     let (mut groups, mut tagged, mut first_marks) = (0, 0, 0);
     while let Some(group) = reader.next_group()? {
         groups += 1;

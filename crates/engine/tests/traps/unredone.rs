@@ -109,9 +109,11 @@ fn pages_that_look_current_hold_the_log() -> Result<()> {
     create(&db)?;
     let expected: Rows = (0..200).map(|id| (id, note(id, 700))).collect();
     commit(&db, |tx| expected.iter().try_for_each(|(id, note)| insert(tx, *id, note)))?;
-    // Written in place, and the last batch not synced; then the process is killed.
+    // Written in place, and the last batch not synced; then the process is killed. Without
+    // the double-write area, which would repair the same pages, the log alone is left.
     while db.write_back()? > 0 {}
     let vfs = vfs.kill();
+    vfs.remove(&Path::new(DIR).join("doublewrite"))?;
     drop(db);
     let db = open(&vfs)?;
     compare(&rows(&db)?, &expected, "after the kill");
@@ -121,6 +123,5 @@ fn pages_that_look_current_hold_the_log() -> Result<()> {
     drop(db);
     let db = open(&vfs)?;
     compare(&rows(&db)?, &expected, "after the power loss");
-    assert!(vfs.exists(&Path::new(DIR).join("control"))?);
     verify(&db, "after the power loss")
 }
