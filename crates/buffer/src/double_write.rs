@@ -14,7 +14,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_base::{Error, PageId, Result, checksum, limits::PAGE_SIZE};
+use resurgam_base::{Error, ErrorKind, PageId, Result, checksum, limits::PAGE_SIZE};
 use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
 
@@ -41,6 +41,13 @@ pub(crate) struct DoubleWrite {
 impl DoubleWrite {
     pub fn open(vfs: &Arc<dyn Vfs>, path: &Path, batch_pages: usize) -> Result<Self> {
         let file = vfs.open(path, OpenMode::Create)?;
+        let limit = batch_pages.clamp(1, BATCH_PAGES_MAX);
+        // Pages can then be written back, and others read in their place, on a full disk. If it
+        // is full already, a batch tries again.
+        match file.preallocate((HEADER + limit * PAGE_SIZE) as u64) {
+            Err(error) if error.kind() != ErrorKind::DiskFull => return Err(error),
+            _ => {}
+        }
         Ok(Self {
             file,
             batch: 0,
@@ -49,7 +56,7 @@ impl DoubleWrite {
             // Whatever an earlier process wrote in place may be unsynced.
             data_unsynced: true,
             in_place_unfinished: false,
-            limit: batch_pages.clamp(1, BATCH_PAGES_MAX),
+            limit,
         })
     }
     pub fn begin(&mut self) {
@@ -124,7 +131,7 @@ pub fn restore_double_writes(
     }
     if u16::from_le_bytes([header[4], header[5]]) != VERSION {
         return Err(Error::new(
-            resurgam_base::ErrorKind::NewerFormat,
+            ErrorKind::NewerFormat,
             format!("\"{}\" was written by a newer version", double_write.display()),
         ));
     }

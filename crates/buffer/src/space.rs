@@ -126,6 +126,12 @@ impl AllocState {
     }
 }
 
+/// Takes one of `pages` that is below `limit`: the last one as a rule.
+fn take_below(pages: &mut Vec<u64>, limit: u64) -> Option<u64> {
+    let at = pages.iter().rposition(|page| *page < limit)?;
+    Some(pages.remove(at))
+}
+
 fn extent_first(page: u64) -> u64 {
     1 + (page - 1) / EXTENT_PAGES * EXTENT_PAGES
 }
@@ -195,12 +201,25 @@ impl Space {
     /// [`ErrorKind::DiskFull`] when the file cannot grow.
     pub fn allocate(&self, mtr: &mut Mtr<'_>, object: ObjectId, flags: u8) -> Result<(PageId, PageRef)> {
         self.lock(mtr);
+        let pool = mtr.pool();
         let state = mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?;
-        let pooled = state.objects.get_mut(&object).and_then(Vec::pop);
+        if state.allocated_to == 0 {
+            state.allocated_to = pool.file.len()? / PAGE_SIZE as u64;
+        }
+        // First what needs no longer file: on a full disk that is all there is.
+        let there = state.allocated_to;
+        let mut pooled = state.objects.get_mut(&object).and_then(|pages| take_below(pages, there));
+        let mut extent = None;
+        if pooled.is_none() {
+            extent = take_below(&mut state.free_extents, there);
+        }
+        if pooled.is_none() && extent.is_none() {
+            pooled = state.objects.get_mut(&object).and_then(Vec::pop);
+        }
         let (page, new_extent) = match pooled {
             Some(page) => (page, None),
             None => {
-                let first = match state.free_extents.pop() {
+                let first = match extent.or_else(|| state.free_extents.pop()) {
                     Some(first) => first,
                     None => {
                         let first = state.high_water.max(1);
@@ -428,6 +447,9 @@ impl Space {
     /// Pages of one interval whose PFS byte has any bit of `flags`, with their owner.
     pub fn flagged(&self, pool: &BufferPool, map_id: PageId, flags: u8) -> Result<Vec<(PageId, ObjectId, u8)>> {
         let page = pool.read(map_id, Access::Scan)?;
+        if !page.is(PageType::SpaceMap) {
+            return Err(Error::corrupt(format!("page {map_id} should be a space map and is not")));
+        }
         let mut found = Vec::new();
         for extent in 0..map::EXTENTS {
             let owner = map::owner(&page, extent);

@@ -155,10 +155,17 @@ impl Database {
     ) -> Result<Self> {
         let started = vfs.now();
         let (mut control_file, mut control) = ControlFile::open(&vfs, &paths.control, false)?;
+        for (path, what) in [(&paths.data, "the data file"), (&paths.log, "the folder of the log")] {
+            if !vfs.exists(path)? {
+                return Err(Error::corrupt(format!("{what}, \"{}\", is missing", path.display()))
+                    .with_hint("Put it back if it was moved away; otherwise restore the data folder from a backup."));
+            }
+        }
         let boot = read_boot(&vfs, &paths.data)?;
-        let restored = restore_double_writes(&vfs, &paths.data, &paths.double_write, !control.clean)?;
         let pending = PendingRedo::default();
         let analysis = analyse(&vfs, &paths.log, &control, &pending, progress)?;
+        // Only now: an open that fails for its log changes nothing.
+        let restored = restore_double_writes(&vfs, &paths.data, &paths.double_write, !control.clean)?;
         let analysed = vfs.now();
         let was_clean = control.clean;
         // The new epoch is durable before anything is appended under it.
@@ -481,11 +488,14 @@ fn open_pool(vfs: &Arc<dyn Vfs>, paths: &Paths, log: &Arc<Log>, options: &Option
 }
 
 fn read_boot(vfs: &Arc<dyn Vfs>, data: &Path) -> Result<Boot> {
+    const HINT: &str = "Restore the data folder from a backup; \"resurgam check\" shows what else is damaged.";
     let file = vfs.open(data, OpenMode::ReadOnly)?;
     let mut page = PageBuf::zeroed();
-    file.read_exact_at(page.as_bytes_mut(), 0)?;
-    page.verify(PageId(0))
-        .map_err(|fault| Error::corrupt(format!("the boot page of \"{}\" is damaged: {fault}", data.display())))?;
+    file.read_exact_at(page.as_bytes_mut(), 0)
+        .map_err(|e| if e.kind() == ErrorKind::Corrupt { e.with_hint(HINT) } else { e })?;
+    page.verify(PageId(0)).map_err(|fault| {
+        Error::corrupt(format!("the boot page of \"{}\" is damaged: {fault}", data.display())).with_hint(HINT)
+    })?;
     Boot::read(&page)
 }
 

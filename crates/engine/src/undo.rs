@@ -121,7 +121,7 @@ impl Database {
         let body = TxRecord { time_us: inner.vfs.wall_clock_us(), subs: tx.subs() }.encode();
         let mut group = Group::default();
         group.record(RecordKind::Undone, tx.id, tx.last_lsn(), &body);
-        inner.log.append(&group).map(|_| ())
+        unless_full(inner.log.append(&group).map(|_| ()))
     }
 
     /// Logs that a transaction has aborted, and marks it so.
@@ -135,7 +135,7 @@ impl Database {
         let appended = inner.log.append(&group);
         let lsn = appended.as_ref().map_or(Lsn::NONE, |a| a.base);
         inner.txs.abort(tx, lsn, now);
-        appended.map(|_| ())
+        unless_full(appended.map(|_| ()))
     }
 
     /// Undoes what is queued, one transaction after the other. One that meets an error becomes
@@ -228,5 +228,14 @@ impl Database {
             }
         });
         result
+    }
+}
+
+/// For the record of a rollback a full disk is no failure: without it, the transaction counts
+/// as aborted after a crash as well.
+fn unless_full(logged: Result<()>) -> Result<()> {
+    match logged {
+        Err(error) if error.kind() == ErrorKind::DiskFull => Ok(()),
+        other => other,
     }
 }

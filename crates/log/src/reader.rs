@@ -124,6 +124,8 @@ pub struct LogReader {
     /// Offset in it of the next record.
     at: usize,
     in_group: bool,
+    /// The last block says that the log goes on in the next segment.
+    after_skip: bool,
 }
 
 impl LogReader {
@@ -155,6 +157,7 @@ impl LogReader {
             block: None,
             at: 0,
             in_group: false,
+            after_skip: false,
         })
     }
 
@@ -243,6 +246,7 @@ impl LogReader {
                         last_block: block.lsn,
                         durable: block.durable.min(block.lsn),
                     };
+                    self.after_skip = block.skip;
                     self.block = Some(block);
                     self.at = BLOCK_HEADER_BYTES;
                     self.in_group = false;
@@ -300,6 +304,7 @@ impl LogReader {
     /// # Errors
     /// `Corrupt`, naming the damaged position and the proof.
     pub fn check_end(&mut self) -> Result<()> {
+        self.check_segment_of_end()?;
         let segment_bytes = self.window.segment_bytes;
         let end = self.end;
         let first = end.lsn.0 / segment_bytes;
@@ -334,6 +339,37 @@ impl LogReader {
             }
         }
         Ok(())
+    }
+}
+
+impl LogReader {
+    /// A segment is written to only after its name and its full length are durable. So one
+    /// that holds blocks, or that the last block refers to, cannot be missing or short after
+    /// any crash: the file was removed or cut.
+    fn check_segment_of_end(&self) -> Result<()> {
+        let (lsn, segment_bytes) = (self.end.lsn, self.window.segment_bytes);
+        let in_use = self.after_skip || (self.end.last_block.is_some() && !lsn.0.is_multiple_of(segment_bytes));
+        if !in_use {
+            return Ok(());
+        }
+        let number = lsn.0 / segment_bytes;
+        let path = self.window.dir.join(segment_file_name(number));
+        let what = if self.window.vfs.exists(&path)? {
+            let len = self.window.vfs.open(&path, OpenMode::ReadOnly)?.len()?;
+            if len >= segment_bytes {
+                return Ok(());
+            }
+            format!("is cut short: {len} of {segment_bytes} bytes are there")
+        } else {
+            "is missing".to_owned()
+        };
+        Err(Error::corrupt(format!(
+            "log segment \"{}\" {what}; it holds the log from LSN {} to {}, of which everything from LSN {lsn} on is needed",
+            path.display(),
+            number * segment_bytes,
+            (number + 1) * segment_bytes,
+        ))
+        .with_hint("Put the file back if it was moved away; otherwise restore the data folder from a backup."))
     }
 }
 

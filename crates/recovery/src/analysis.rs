@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, Lsn, Result, TxId};
 use resurgam_buffer::{DirtyPage, PendingRedo};
-use resurgam_log::{LogEnd, LogReader, RecordKind};
+use resurgam_log::{LogEnd, LogReader, RecordKind, segment_file_name};
 use resurgam_txn::{AbortedDetails, AbortedTx, TxIdSet, UndoChain};
 use resurgam_versions::{RowUndo, decode_forget};
 use resurgam_vfs::Vfs;
@@ -180,9 +180,11 @@ pub fn analyse(
     let end = reader.end();
     if !finished {
         return Err(Error::corrupt(format!(
-            "the checkpoint at log position {} is not whole; the log in \"{}\" is damaged or incomplete",
+            "the checkpoint at LSN {} is not whole: the log segment \"{}\" is damaged or missing at LSN {} ({:?})",
             control.checkpoint,
-            dir.display()
+            dir.join(segment_file_name(end.lsn.0 / control.segment_bytes.max(1))).display(),
+            end.lsn,
+            reader.why_stopped(),
         ))
         .with_hint("Restore the data folder from a backup; \"resurgam inspect log\" shows what is there."));
     }

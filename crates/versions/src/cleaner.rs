@@ -40,7 +40,8 @@ pub struct SweepReport {
     pub forgotten: u64,
     pub version_pages_freed: u64,
     pub value_pages_freed: u64,
-    /// Pages that could not be cleaned: damaged, or of an object that is not known (yet).
+    /// Pages that could not be cleaned: damaged, or of an object that is not known (yet); a
+    /// damaged space map counts as one.
     /// While there are any, no aborted transaction is forgotten.
     pub pages_skipped: u64,
     pub ledger_settled: u64,
@@ -138,7 +139,15 @@ impl Cleaner {
     ) -> Result<bool> {
         let wanted = space::PFS_HAS_VERSIONS | space::PFS_POTENTIALLY_UNUSED;
         for map in pool.space().map_pages() {
-            for (page, owner, byte) in pool.space().flagged(pool, map, wanted)? {
+            let listed = match pool.space().flagged(pool, map, wanted) {
+                Ok(listed) => listed,
+                // Which pages of the interval have versions is not known: nobody is forgotten.
+                Err(error) => {
+                    pass_over(Err(error), report)?;
+                    continue;
+                }
+            };
+            for (page, owner, byte) in listed {
                 if stop() {
                     return Ok(false);
                 }
