@@ -114,6 +114,7 @@ fn pages_that_look_current_hold_the_log() -> Result<()> {
     while db.write_back()? > 0 {}
     let vfs = vfs.kill();
     vfs.remove(&Path::new(DIR).join("doublewrite"))?;
+    vfs.sync_dir(Path::new(DIR))?;
     drop(db);
     let db = open(&vfs)?;
     compare(&rows(&db)?, &expected, "after the kill");
