@@ -276,6 +276,7 @@ fn checkpoint_text(body: &[u8]) -> Result<String> {
             )
         }
         Some(2) => format!("active {}", listed(&state.active, |(first, last)| format!("{first}-{last}"))),
+        Some(6) => format!("version-store pages in use below {}", state.version_high_water),
         Some(3) => format!("aborted {}", listed(&state.aborted, |tx| format!("{} at LSN {}", tx.id, tx.lsn))),
         _ => {
             let show =

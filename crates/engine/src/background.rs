@@ -33,6 +33,7 @@ impl Background {
         spawn("checkpoint", checkpointer)?;
         spawn("redo", redo)?;
         spawn("cleaner", cleaner)?;
+        spawn("versions", version_pages)?;
         Ok(Self { threads })
     }
 
@@ -144,6 +145,25 @@ fn redo(weak: &Weak<Inner>) {
             Err(error) => {
                 tracing::error!("background recovery met a page it cannot bring up to date: {error}");
                 std::thread::sleep(Duration::from_secs(5));
+            }
+        }
+    }
+}
+
+/// Keeps version pages ready, so that writers need not allocate them.
+fn version_pages(weak: &Weak<Inner>) {
+    let mut full = false;
+    while let Some(db) = alive(weak) {
+        db.inner().versions.wait_for_work(TICK);
+        match db.make_version_pages_ready() {
+            Ok(()) => full = false,
+            Err(error) if matches!(error.kind(), ErrorKind::Stopped) => return,
+            Err(error) => {
+                if !std::mem::replace(&mut full, true) {
+                    tracing::warn!("no version pages can be made ready: {error}");
+                }
+                drop(db);
+                std::thread::sleep(Duration::from_millis(500));
             }
         }
     }

@@ -6,6 +6,7 @@
 //! DIR/data           pages; page 0 is the boot page
 //! DIR/doublewrite    torn-write protection
 //! DIR/log/           log segments
+//! DIR/version-store  where the version-store file is, if there is one (`version_file.rs`)
 //! DIR/creating       present while the folder is being made
 //! ```
 
@@ -18,13 +19,13 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_btree::{self as btree, Tree};
-use resurgam_buffer::{BufferPool, Mtr, PendingRedo, PoolConfig, restore_double_writes};
+use resurgam_buffer::{BufferPool, Mtr, PendingRedo, PoolConfig, VersionFile, restore_double_writes};
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_recovery::{Control, ControlFile, Progress, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
-use resurgam_versions::{Cleaner, Ledger, SweepReport, VersionStore};
+use resurgam_versions::{Cleaner, Ledger, SweepReport, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::background::Background;
@@ -32,6 +33,7 @@ use crate::catalog::{CATALOG_OBJECT, Catalog, FIRST_USER_OBJECT};
 use crate::options::Options;
 use crate::status::RecoveryReport;
 use crate::transaction::{Isolation, Transaction};
+use crate::version_file::Search;
 use crate::view::ReadView;
 
 /// Owner of the ledger's pages.
@@ -60,7 +62,7 @@ pub(crate) struct Inner {
     pub background: Mutex<Option<Background>>,
     closed: AtomicBool,
     /// Given back by a clean close, even while clones are still around.
-    lock: Mutex<Option<Box<dyn FileLock>>>,
+    locks_held: Mutex<Vec<Box<dyn FileLock>>>,
 }
 
 impl Inner {
@@ -150,22 +152,50 @@ impl Database {
         let started = vfs.now();
         let (mut control_file, mut control) = ControlFile::open(&vfs, &paths.control, false)?;
         let boot = read_boot(&vfs, &paths.data)?;
-        let restored = restore_double_writes(&vfs, &paths.data, &paths.double_write, !control.clean)?;
         let pending = PendingRedo::default();
         let analysis = analyse(&vfs, &paths.log, &control, &pending, progress)?;
         let analysed = vfs.now();
+        let next_epoch = control.epoch.max(analysis.end.epoch) + 1;
+        let search = Search {
+            vfs: &vfs,
+            dir,
+            boot: &boot,
+            epoch: control.epoch,
+            next_epoch,
+            high_water: analysis.version_high_water,
+            options: &options,
+        };
+        let mut attached = search.run()?;
+        let version = attached.as_ref().map(|a| (u64::from(a.header.number), a.path.as_path()));
+        let restored = restore_double_writes(&vfs, &paths.data, version, &paths.double_write, !control.clean)?;
         let was_clean = control.clean;
         // The new epoch is durable before anything is appended under it.
-        control.epoch = control.epoch.max(analysis.end.epoch) + 1;
+        if let Some(attached) = &mut attached {
+            attached.set_epoch(next_epoch)?;
+        }
+        control.epoch = next_epoch;
         control.clean = false;
         control_file.write(control)?;
         let config = LogConfig { segment_bytes: control.segment_bytes, ..LogConfig::default() };
         let log = Log::open(Arc::clone(&vfs), &paths.log, config, control.epoch, analysis.end)?;
-        let pool = open_pool(&vfs, paths, &log, &options)?;
+        let mut pool = open_pool(&vfs, paths, &log, &options)?;
+        let mut locks_held = vec![lock];
+        if let Some(attached) = attached {
+            let (number, bytes_max) = (attached.header.number, options.version_store_bytes_max);
+            pool = pool.with_version_file(VersionFile::new(number, attached.file, bytes_max));
+            locks_held.push(attached.lock);
+        }
+        let version_file = pool.version_file().map(VersionFile::number);
         for (page, entry) in pending.snapshot() {
-            pool.pending_redo().note(page, entry.rec_lsn, entry.last_lsn);
+            // Of a version-store file that was given up nothing is brought up to date.
+            if page.file() == 0 || Some(page.file()) == version_file {
+                pool.pending_redo().note(page, entry.rec_lsn, entry.last_lsn);
+            }
         }
         pool.space().restore(analysis.high_water);
+        pool.space().restore_version_file(analysis.version_high_water);
+        let versions =
+            VersionStoreConfig { pages_ready: options.version_pages_ready, bytes_max: options.version_store_bytes_max };
         let txs = Arc::new(TxManager::new(analysis.next_id));
         for aborted in &analysis.aborted {
             txs.restore_aborted(*aborted);
@@ -193,7 +223,7 @@ impl Database {
             pool,
             txs: Arc::clone(&txs),
             locks: ObjectLocks::default(),
-            versions: VersionStore::default(),
+            versions: VersionStore::new(versions),
             cleaner: Cleaner::default(),
             recovery,
             control: Mutex::new((control_file, control)),
@@ -203,7 +233,7 @@ impl Database {
             stopping: AtomicBool::new(false),
             background: Mutex::new(None),
             closed: AtomicBool::new(false),
-            lock: Mutex::new(Some(lock)),
+            locks_held: Mutex::new(locks_held),
         });
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
         let db = Self(inner);
@@ -228,6 +258,17 @@ impl Database {
         if used > self.log_wanted() && inner.options.background {
             self.near_bound(used, bound);
         }
+        if !inner.options.background {
+            // Whoever gets no page will say so.
+            let _ = self.make_version_pages_ready();
+        }
+    }
+
+    /// Allocates version pages in advance, as many as are wanted.
+    pub(crate) fn make_version_pages_ready(&self) -> Result<()> {
+        let inner = self.inner();
+        let highest = TxId(inner.txs.next_id().0.saturating_sub(1));
+        inner.versions.make_ready(&inner.pool, highest).map(|_| ())
     }
 
     /// Log that background work tries not to exceed, in bytes.
@@ -373,16 +414,11 @@ impl Database {
         let inner = self.inner();
         // The highest id that can have pushed a version before now.
         let highest = TxId(inner.txs.next_id().0.saturating_sub(1));
-        for map in inner.pool.space().map_pages() {
+        for map in inner.pool.space().all_map_pages() {
             if inner.stopping.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let adopted = inner.pool.space().flagged(&inner.pool, map, resurgam_page::space::PFS_ALLOCATED)?;
-            for (page, owner, _) in adopted {
-                if owner == resurgam_versions::VERSION_OBJECT {
-                    inner.versions.adopt(page, highest);
-                }
-            }
+            inner.versions.adopt_all(&inner.pool, map, highest)?;
             inner.pool.space().discover(&inner.pool, map)?;
         }
         Ok(())
@@ -411,7 +447,7 @@ impl Database {
             Ok(())
         })();
         let log_closed = inner.log.close();
-        *inner.lock.lock() = None;
+        inner.locks_held.lock().clear();
         closed.and(log_closed)
     }
 

@@ -11,6 +11,7 @@
 //! kind 2 active     first u64, last u64           (id ranges, subs included)
 //! kind 3 aborted    id u64, lsn u64, time i64
 //! kind 4 dirty      page u64, rec_lsn u64, last_lsn u64
+//! kind 6 version file  high water u64             (whole page id; only with such a file)
 //! ```
 //!
 //! # Why the state may be read after the begin record was written
@@ -34,6 +35,8 @@ const CHUNK: usize = 2048;
 pub struct CheckpointState {
     pub next_id: TxId,
     pub high_water: u64,
+    /// The same of the version-store file, its number in the upper bits; none without one.
+    pub version_high_water: PageId,
     pub next_object: u32,
     pub active: Vec<(TxId, TxId)>,
     pub aborted: Vec<AbortedTx>,
@@ -51,6 +54,9 @@ impl CheckpointState {
         chunked(&mut bodies, 2, &self.active, |out, (first, last)| words(out, &[first.0, last.0]));
         chunked(&mut bodies, 3, &self.aborted, |out, tx| words(out, &[tx.id.0, tx.lsn.0, tx.aborted_us as u64]));
         chunked(&mut bodies, 4, &self.dirty, |out, d| words(out, &[d.page.0, d.rec_lsn.0, d.last_lsn.0]));
+        if self.version_high_water.is_some() {
+            chunked(&mut bodies, 6, &[self.version_high_water], |out, page| words(out, &[page.0]));
+        }
         bodies
     }
 
@@ -86,6 +92,10 @@ impl CheckpointState {
                 rec_lsn: Lsn(word(c, 1)),
                 last_lsn: Lsn(word(c, 2)),
             })),
+            6 => {
+                self.version_high_water =
+                    entries(1)?.map(|c| PageId(word(c, 0))).max().unwrap_or_default().max(self.version_high_water);
+            }
             _ => return Err(bad()),
         }
         Ok(())
@@ -125,6 +135,7 @@ pub fn take_checkpoint(
     let mut state = CheckpointState {
         next_id,
         high_water: pool.space().high_water(),
+        version_high_water: pool.space().version_high_water(),
         next_object: next_object(),
         active: Vec::new(),
         aborted: Vec::new(),
@@ -165,6 +176,7 @@ mod tests {
         let state = CheckpointState {
             next_id: TxId(99),
             high_water: 1234,
+            version_high_water: PageId::of_file(1, 77),
             next_object: 7,
             active: (1..5000).map(|i| (TxId(i), TxId(i))).collect(),
             aborted: (1..3000).map(|i| AbortedTx { id: TxId(i), lsn: Lsn(i * 2), aborted_us: -1 }).collect(),

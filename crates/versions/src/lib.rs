@@ -7,6 +7,8 @@
 //! | `read.rs` | the version of a row that a view sees |
 //! | `write.rs` | insert, update, delete of one row |
 //! | `store.rs` | the off-row version store |
+//! | `ready.rs` | version pages made ready in advance |
+//! | `held.rs` | what keeps versions from being freed |
 //! | `prune.rs` | reverting and stripping the rows of one page |
 //! | `overflow.rs` | values too large for a page |
 //! | `ledger.rs` | storage to be freed once a transaction's outcome is past changing |
@@ -23,19 +25,22 @@
 //!    same log group as the first version on it.
 
 mod cleaner;
+mod held;
 mod ledger;
 mod overflow;
 mod prune;
 mod read;
+mod ready;
 mod store;
 mod view;
 mod write;
 
 pub use cleaner::{Cleaner, SweepReport, decode_forget};
+pub use held::held_by;
 pub use ledger::{Ledger, LedgerAction};
 pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
 pub use prune::{PageCleaning, clean_leaf};
 pub use read::{Seen, Visible, newest, values_in_use, visible};
-pub use store::{VERSION_OBJECT, VersionStore, VersionStoreStats};
+pub use store::{VERSION_OBJECT, VersionStore, VersionStoreConfig, VersionStoreStats};
 pub use view::View;
 pub use write::{Outcome, RowWriter, VersionCaps};

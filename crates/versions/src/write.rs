@@ -386,7 +386,8 @@ impl RowWriter<'_> {
         let record: &[u8] = match offrow {
             None => bytes,
             Some((ghost, key, image)) => {
-                let pointer = self.store.push(&mut mtr, tree.object, self.xid, &image)?;
+                let pushed = self.store.push(&mut mtr, tree.object, self.xid, &image);
+                let pointer = pushed.map_err(|e| crate::held::explain(e, self.view.txs))?;
                 built =
                     LeafBuilder { ghost, xid: self.xid, key: &key, value: bytes, earlier: Earlier::OffRow(pointer) }
                         .encode()?;
