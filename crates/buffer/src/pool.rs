@@ -123,6 +123,13 @@ impl BufferPool {
         self.files.version = Some(file);
         self
     }
+    /// Makes sure that all pages given out in the version-store file have space on its disk.
+    pub fn reserve_version_file(&self) -> Result<()> {
+        match &self.files.version {
+            Some(version) => version.reserve(self.space.version_high_water().in_file().saturating_sub(1)),
+            None => Ok(()),
+        }
+    }
     /// The version-store file, where version pages do not live in the data file.
     pub fn version_file(&self) -> Option<&VersionFile> {
         self.files.version.as_ref()

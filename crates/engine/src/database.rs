@@ -194,6 +194,11 @@ impl Database {
         }
         pool.space().restore(analysis.high_water);
         pool.space().restore_version_file(analysis.version_high_water);
+        // A crash can have taken back space that was not synced. Where there is none now, the
+        // pages concerned wait for it in memory.
+        if let Err(error) = pool.reserve_version_file() {
+            tracing::warn!("{error}");
+        }
         let versions =
             VersionStoreConfig { pages_ready: options.version_pages_ready, bytes_max: options.version_store_bytes_max };
         let txs = Arc::new(TxManager::new(analysis.next_id));

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result, SlotId, TxId, limits::PAGE_SIZE};
 use resurgam_buffer::{Access, BufferPool, Mtr, PageRef};
 use resurgam_page::{PageType, VersionPtr, op, space, version};
+use resurgam_txn::TxManager;
 
 use crate::ready::ReadyPages;
 
@@ -157,12 +158,7 @@ impl VersionStore {
         }
         let Some(_one) = self.ready.filling.try_lock() else { return Ok(0) };
         // What is free in the file comes before more of it.
-        for map in pool.space().version_map_pages() {
-            if !pool.space().is_discovered(map) {
-                self.adopt_all(pool, map, highest)?;
-                pool.space().discover(pool, map)?;
-            }
-        }
+        self.learn_free(pool, highest)?;
         let mut made = 0;
         loop {
             let count = self.ready.missing().min(BATCH);
@@ -176,6 +172,24 @@ impl VersionStore {
             made += batch.len();
             self.ready.put(batch);
         }
+    }
+
+    /// Learns what is free in the version-store file, if that is not known yet after an open.
+    fn learn_free(&self, pool: &BufferPool, highest: TxId) -> Result<()> {
+        for map in pool.space().version_map_pages() {
+            if !pool.space().is_discovered(map) {
+                self.adopt_all(pool, map, highest)?;
+                pool.space().discover(pool, map)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// After a push that found no space, before it is tried once more: after an open free pages
+    /// may not be known yet. Nothing must be latched.
+    pub(crate) fn find_space(&self, pool: &BufferPool, txs: &TxManager) -> Result<()> {
+        let _one = self.ready.filling.lock();
+        self.learn_free(pool, TxId(txs.next_id().0.saturating_sub(1)))
     }
 
     fn make_batch(&self, pool: &BufferPool, count: usize) -> Result<Vec<PageId>> {

@@ -13,7 +13,7 @@
 //! version it is pushed again, under the new writer's id, so that it lives as long as the
 //! new version needs it.
 
-use resurgam_base::{Error, Lsn, PageId, Result, SlotId, TxId, limits::RECORD_BYTES_MAX};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, SlotId, TxId, limits::RECORD_BYTES_MAX};
 use resurgam_btree::Tree;
 use resurgam_buffer::{BufferPool, Mtr, WriteGuard};
 use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, buf, diff, leaf, op, space};
@@ -124,10 +124,18 @@ impl RowWriter<'_> {
         seen: Seen,
         hint: &mut Option<PageId>,
     ) -> Result<Outcome> {
+        let mut tried = false;
         loop {
             let page = tree.write_leaf_hinted(self.pool, key, *hint)?;
             *hint = Some(page.id());
-            match self.attempt(tree, page, key, action, seen)? {
+            let step = match self.attempt(tree, page, key, action, seen) {
+                Err(error) if error.kind() == ErrorKind::DiskFull && !std::mem::replace(&mut tried, true) => {
+                    self.store.find_space(self.pool, self.view.txs)?;
+                    continue;
+                }
+                step => step?,
+            };
+            match step {
                 Step::Finished(outcome) => return Ok(outcome),
                 Step::Again => {}
                 Step::NeedsRoom(len) => tree.make_room(self.pool, key, len)?,
@@ -423,7 +431,7 @@ fn append_reserve(len: usize) -> usize {
 fn check_size(len: usize) -> Result<()> {
     if len > RECORD_BYTES_MAX {
         return Err(Error::new(
-            resurgam_base::ErrorKind::LimitExceeded,
+            ErrorKind::LimitExceeded,
             format!("a row needs {len} bytes in its page, the most is {RECORD_BYTES_MAX}"),
         ));
     }
