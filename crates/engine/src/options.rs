@@ -31,7 +31,8 @@ pub struct Options {
     /// The version-store file is lost for good: if it cannot be used, go on without it. Rows
     /// under aborted transactions whose earlier version was in it cannot be read any more.
     pub version_store_lost: bool,
-    /// Version pages kept allocated in advance once there are off-row versions; 0 = none.
+    /// Version pages kept allocated in advance once there are off-row versions, and up to 1024
+    /// when writers find them used up; 0 = none.
     pub version_pages_ready: usize,
     /// Run the background threads. Off: everything runs inline and only when asked, for
     /// simulation.

@@ -15,8 +15,10 @@ use resurgam_base::PageId;
 #[derive(Default)]
 pub(crate) struct ReadyPages {
     pages: Mutex<Vec<PageId>>,
-    /// How many to keep; none before the store is first used.
+    /// How many to keep; none before the store is first used. Doubled, up to `most`, when they
+    /// turn out to be too few.
     target: AtomicUsize,
+    most: usize,
     in_use: AtomicBool,
     found_none: AtomicU64,
     /// One filler at a time.
@@ -25,8 +27,9 @@ pub(crate) struct ReadyPages {
 }
 
 impl ReadyPages {
-    pub fn new(target: usize) -> Self {
-        Self { target: AtomicUsize::new(target), ..Self::default() }
+    /// `target` and `most` of the fields.
+    pub fn new(target: usize, most: usize) -> Self {
+        Self { target: AtomicUsize::new(target.min(most)), most, ..Self::default() }
     }
     pub fn len(&self) -> usize {
         self.pages.lock().len()
@@ -45,13 +48,17 @@ impl ReadyPages {
 
     /// Takes one, if there is one, and asks for more when they run low.
     pub fn take(&self) -> Option<PageId> {
-        self.in_use.store(true, Ordering::Relaxed);
+        let first = !self.in_use.swap(true, Ordering::Relaxed);
         let (taken, left) = {
             let mut pages = self.pages.lock();
             (pages.pop(), pages.len())
         };
         if taken.is_none() {
             self.found_none.fetch_add(1, Ordering::Relaxed);
+            let target = self.target.load(Ordering::Relaxed);
+            if !first && target > 0 {
+                self.target.store((target * 2).min(self.most), Ordering::Relaxed);
+            }
         }
         if left <= self.target.load(Ordering::Relaxed) / 2
             && let Some(mut wanted) = self.wake.0.try_lock()

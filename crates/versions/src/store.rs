@@ -25,13 +25,16 @@ pub const VERSION_OBJECT: ObjectId = ObjectId(2);
 const PARTITIONS: usize = 8;
 /// Stands for the highest pusher of a page that is ready: it is not freed.
 const READY: TxId = TxId(u64::MAX);
+/// Most pages kept ready: 8 MB.
+const READY_MAX: usize = 1024;
 /// Pages made ready in one mini-transaction: an extent.
 const BATCH: usize = 8;
 
 /// Settings of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VersionStoreConfig {
-    /// Pages kept ready once the store is in use; 0 = none.
+    /// Pages kept ready once the store is in use; 0 = none. More are kept, up to 1024, when
+    /// pushes find them used up.
     pub pages_ready: usize,
     /// Most bytes of version pages; 0 = as the disk allows. Of a version-store file it bounds
     /// the size (see [`resurgam_buffer::VersionFile`]).
@@ -75,9 +78,11 @@ thread_local! {
 impl VersionStore {
     pub fn new(config: VersionStoreConfig) -> Self {
         // Pages that are ready must not use up a small bound.
-        let most = if config.bytes_max == 0 { u64::MAX } else { config.bytes_max / PAGE_SIZE as u64 / 8 };
-        let ready = (config.pages_ready as u64).min(most) as usize;
-        Self { config, ready: ReadyPages::new(ready), ..Self::default() }
+        let most = match config.bytes_max {
+            0 => READY_MAX,
+            bytes => READY_MAX.min((bytes / PAGE_SIZE as u64 / 8) as usize),
+        };
+        Self { config, ready: ReadyPages::new(config.pages_ready, most), ..Self::default() }
     }
 
     fn partition(&self) -> usize {
