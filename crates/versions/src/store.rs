@@ -273,7 +273,12 @@ impl VersionStore {
                 Err(error) => return Err(error),
             };
             let still = self.pages.lock().get(&id).is_some_and(|highest| *highest < floor);
-            if !still || !page.is(PageType::Version) {
+            if !still {
+                continue;
+            }
+            if !page.is(PageType::Version) {
+                // Freed while it was being adopted, or noted by a push that was given up.
+                self.pages.lock().remove(&id);
                 continue;
             }
             let mut mtr = Mtr::new(pool);
