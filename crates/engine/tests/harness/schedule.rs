@@ -40,6 +40,8 @@ pub struct Plan {
     /// Once the database is open, syncs of the version-store file do nothing: the harness must
     /// notice.
     pub skip_version_sync: bool,
+    /// The first disk of the version store holds this many bytes, always.
+    pub small_disk: Option<u64>,
     /// Says every step on stderr.
     pub trace: bool,
 }
@@ -49,6 +51,7 @@ impl Plan {
     fn faults(&self) -> FaultPlan {
         FaultPlan {
             skip_sync: self.skip_sync,
+            small_disk: self.small_disk.map(|bytes| ("/disk2".into(), bytes)),
             skip_sync_of: self.skip_version_sync.then(|| VERSION_FILES[0].into()),
             ..FaultPlan::default()
         }
@@ -60,7 +63,15 @@ impl Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { lives: 3, steps: 70, skip_sync: false, skip_double_write: false, skip_version_sync: false, trace: false }
+        Self {
+            lives: 3,
+            steps: 70,
+            skip_sync: false,
+            skip_double_write: false,
+            skip_version_sync: false,
+            small_disk: None,
+            trace: false,
+        }
     }
 }
 
@@ -141,6 +152,8 @@ pub struct World {
     pub numbers: u64,
     pub waits: u64,
     pub fault: Fault,
+    /// What goes wrong besides, all the time.
+    pub always: FaultPlan,
     /// The database answers no more; only a restart helps.
     pub dead: bool,
     pub trace: bool,
@@ -207,7 +220,9 @@ impl World {
             // Nothing but a write that needs an off-row version may meet it; ending a
             // transaction, reading and maintenance go on.
             (ErrorKind::DiskFull, fault)
-                if (fault == Fault::VersionDiskFull || self.db.options().version_store_bytes_max > 0)
+                if (fault == Fault::VersionDiskFull
+                    || self.always.small_disk.is_some()
+                    || self.db.options().version_store_bytes_max > 0)
                     && ![
                         "commit",
                         "rollback",
@@ -426,7 +441,7 @@ impl World {
     }
 
     fn plant(&mut self) {
-        let mut plan = FaultPlan::default();
+        let mut plan = self.always.clone();
         let version_file = self.db.stats().version_store_file;
         self.fault = match self.rng.below(13) {
             0..=6 => {
@@ -539,6 +554,7 @@ fn open_again(
             generation,
             numbers: 60,
             waits: 0,
+            always: plan.faults(),
             fault: if planted { Fault::PowerLoss } else { Fault::None },
             dead: false,
             trace: plan.trace,
@@ -588,6 +604,8 @@ fn open_again(
 /// Runs one schedule. The error says what was broken.
 pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     let mut rng = Rng::new(seed);
+    let small_disk = (!plan.is_broken() && rng.one_in(6)).then(|| rng.range(5, 40) * limits::PAGE_SIZE as u64);
+    let plan = &Plan { small_disk, ..plan.clone() };
     let mut options = options(&mut rng);
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
@@ -628,7 +646,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             }
             if matches!(world.fault, Fault::DiskFull | Fault::VersionDiskFull) && world.rng.one_in(25) {
                 // Space is found: everything must go on.
-                world.vfs.set_faults(FaultPlan::default());
+                world.vfs.set_faults(world.always.clone());
                 world.fault = Fault::None;
             }
         }
