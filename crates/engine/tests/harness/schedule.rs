@@ -464,7 +464,8 @@ impl World {
                 plan.capacity_bytes = Some(self.used_bytes() + self.rng.below(300_000));
                 Fault::DiskFull
             }
-            11 if version_file.is_some() => {
+            // A disk never shrinks.
+            11 if version_file.is_some() && self.always.small_disk.is_none() => {
                 let more = self.rng.below(60_000);
                 plan.small_disk = version_file.as_deref().and_then(Path::parent).map(|disk| {
                     let used = self.vfs.open(&version_file.clone().unwrap_or_default(), OpenMode::ReadOnly);
@@ -677,9 +678,13 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         world.forget_everyone();
         model = world.model.clone();
         options.versions = if rng.one_in(3) { self::options(&mut rng).versions } else { options.versions };
-        if !plan.is_broken() {
+        // Nor is a file moved to a disk that is too small for it.
+        if !plan.is_broken() && plan.small_disk.is_none() {
             next_place(&mut options, stats.version_store_file.as_deref(), &vfs, &mut rng, &mut world.met)
                 .map_err(|e| format!("moving the version store: {e:?}"))?;
+        }
+        if plan.trace {
+            eprintln!("version store: {:?}, then {:?}", stats.version_store_file, options.version_store_path);
         }
         last = Some(world);
     }
