@@ -32,10 +32,34 @@ macro_rules! id {
 }
 
 id!(
-    /// Number of a page in the data file; its byte offset is `PageId * PAGE_SIZE`.
+    /// Number of a page. The low 40 bits are its number in its file (byte offset: that times
+    /// `PAGE_SIZE`), the bits above are the file: 0 = the data file, *n* = the *n*-th
+    /// version-store file that the database was given.
     /// Page 0 is the boot page, so 0 also serves as "no page" in pointers.
     PageId, u64, "page:"
 );
+
+impl PageId {
+    /// Bits of the page's number in its file.
+    pub const FILE_SHIFT: u32 = 40;
+
+    /// Page `number` of file `file`.
+    #[inline]
+    pub const fn of_file(file: u64, number: u64) -> Self {
+        Self(file << Self::FILE_SHIFT | number)
+    }
+    /// The file it is in: 0 = the data file, else the number of a version-store file.
+    #[inline]
+    pub const fn file(self) -> u64 {
+        self.0 >> Self::FILE_SHIFT
+    }
+    /// Its number in that file.
+    #[inline]
+    pub const fn in_file(self) -> u64 {
+        self.0 & ((1 << Self::FILE_SHIFT) - 1)
+    }
+}
+
 id!(
     /// Log sequence number: a byte position in the one log stream; never reused.
     Lsn, u64, "lsn:"

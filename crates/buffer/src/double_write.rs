@@ -104,12 +104,14 @@ pub struct DoubleWriteReport {
     pub restored: usize,
 }
 
-/// Repairs the data file from the double-write area; the first step of every open. After
+/// Repairs the data file and the version-store file (its number and path) from the
+/// double-write area; the first step of every open. After
 /// anything but a clean close (`unclean`) pages that look current are written as well: what is
 /// read may be in the system's cache only, and after a failed sync there as written.
 pub fn restore_double_writes(
     vfs: &Arc<dyn Vfs>,
     data: &Path,
+    version: Option<(u64, &Path)>,
     double_write: &Path,
     unclean: bool,
 ) -> Result<DoubleWriteReport> {
@@ -143,7 +145,11 @@ pub fn restore_double_writes(
         side.write_at(&all[..read], 0)?;
         side.sync()?;
     }
-    let file = vfs.open(data, OpenMode::ReadWrite)?;
+    let data = vfs.open(data, OpenMode::ReadWrite)?;
+    let version = match version {
+        Some((number, path)) => Some((number, vfs.open(path, OpenMode::ReadWrite)?)),
+        None => None,
+    };
     let mut written = 0;
     let mut image = PageBuf::zeroed();
     let mut current = PageBuf::zeroed();
@@ -156,16 +162,25 @@ pub fn restore_double_writes(
             continue;
         }
         report.images += 1;
-        let read = file.read_at(current.as_bytes_mut(), id.0 * PAGE_SIZE as u64)?;
+        let file = match &version {
+            _ if id.file() == 0 => &data,
+            Some((number, file)) if id.file() == *number => file,
+            _ => continue, // of a version-store file that was given up
+        };
+        let offset = id.in_file() * PAGE_SIZE as u64;
+        let read = file.read_at(current.as_bytes_mut(), offset)?;
         let older = read < PAGE_SIZE || current.verify(id).is_err() || current.lsn() < image.lsn();
         if older || (unclean && current.lsn() == image.lsn()) {
-            file.write_at(image.as_bytes(), id.0 * PAGE_SIZE as u64)?;
+            file.write_at(image.as_bytes(), offset)?;
             report.restored += usize::from(older);
             written += 1;
         }
     }
     if written > 0 {
-        file.sync()?;
+        data.sync()?;
+        if let Some((_, file)) = &version {
+            file.sync()?;
+        }
     }
     Ok(report)
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `frame.rs` | one frame: latch, pin count, dirty mark; page guards |
 //! | `pool.rs` | fetching, eviction (clock with probation for scans) |
+//! | `files.rs` | which file a page is in: the data file or the version-store file |
 //! | `source.rs` | where a missing page comes from: data file, then the log records after it |
 //! | `mtr.rs` | mini-transactions: page changes as one atomic log group |
 //! | `writeback.rs` | background write-back and the WAL rule |
@@ -21,10 +22,12 @@
 //! 3. A page reaches the double-write area or the data file only when the log is
 //!    durable up to the page's LSN (the WAL rule).
 //! 4. A frame becomes clean only after its image is durable in the double-write area,
-//!    and that area is reused only after the data file has been synced.
+//!    and that area is reused only after the data file and the version-store file have been
+//!    synced.
 //! 5. Guards are not `Send`: no latch is ever held across an await.
 
 mod double_write;
+mod files;
 mod frame;
 mod mtr;
 mod pool;
@@ -34,6 +37,7 @@ mod stats;
 mod writeback;
 
 pub use double_write::{DoubleWriteReport, restore_double_writes};
+pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
 pub use mtr::{Mtr, PageRef};
 pub use pool::{Access, BufferPool, PoolConfig};

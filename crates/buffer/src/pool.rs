@@ -24,6 +24,7 @@ use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
 
 use crate::double_write::DoubleWrite;
+use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
 use crate::source::{self, PendingRedo};
 use crate::space::Space;
@@ -68,7 +69,7 @@ pub struct BufferPool {
     pub(crate) hand: AtomicUsize,
     /// Pages that scans brought in, oldest first.
     scanned: Mutex<VecDeque<(u32, PageId)>>,
-    pub(crate) file: Arc<dyn File>,
+    pub(crate) files: Files,
     pub(crate) log: Arc<Log>,
     pub(crate) double_write: Mutex<DoubleWrite>,
     pub(crate) pending: PendingRedo,
@@ -104,7 +105,7 @@ impl BufferPool {
             free: Mutex::new(Vec::new()),
             hand: AtomicUsize::new(0),
             scanned: Mutex::default(),
-            file,
+            files: Files { data: file, version: None },
             log,
             double_write: Mutex::new(dw),
             pending: PendingRedo::default(),
@@ -114,6 +115,24 @@ impl BufferPool {
             config,
             writer_wake: (Mutex::new(false), Condvar::new()),
         })
+    }
+
+    /// Version pages are given out in this file from now on. Before the pool is used.
+    pub fn with_version_file(mut self, file: VersionFile) -> Self {
+        self.space.use_version_file(file.number());
+        self.files.version = Some(file);
+        self
+    }
+    /// Makes sure that all pages given out in the version-store file have space on its disk.
+    pub fn reserve_version_file(&self) -> Result<()> {
+        match &self.files.version {
+            Some(version) => version.reserve(self.space.version_high_water().in_file().saturating_sub(1)),
+            None => Ok(()),
+        }
+    }
+    /// The version-store file, where version pages do not live in the data file.
+    pub fn version_file(&self) -> Option<&VersionFile> {
+        self.files.version.as_ref()
     }
 
     /// Pages that fit in memory.
@@ -131,8 +150,9 @@ impl BufferPool {
     pub fn log(&self) -> &Arc<Log> {
         &self.log
     }
+    /// The data file.
     pub fn file(&self) -> &Arc<dyn File> {
-        &self.file
+        &self.files.data
     }
     pub fn stats(&self) -> PoolStats {
         self.counters.read()
@@ -226,7 +246,7 @@ impl BufferPool {
             }
             let Some((pin, mut latch)) = self.install(page)? else { continue };
             bump(&self.counters.misses, 1);
-            match source::load(&*self.file, &self.log, &self.pending, page, &mut latch) {
+            match source::load(&self.files, &self.log, &self.pending, page, &mut latch) {
                 Ok(loaded) => {
                     if loaded.needs_log_from.is_some() {
                         pin.0.rec_lsn.store(loaded.needs_log_from.0, Ordering::SeqCst);

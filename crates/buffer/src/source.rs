@@ -18,6 +18,8 @@ use resurgam_log::Log;
 use resurgam_page::{PageBuf, PageFault, PageOp, op};
 use resurgam_vfs::File;
 
+use crate::files::Files;
+
 /// What analysis found of one page: its last log record, and from where the data file
 /// may lack records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,8 +105,8 @@ impl PendingRedo {
 }
 
 /// Reads the base image of `page` into `buf`. `Ok(Some(fault))` = readable but not usable.
-fn read_base(file: &dyn File, page: PageId, buf: &mut PageBuf) -> Result<Option<PageFault>> {
-    let read = file.read_at(buf.as_bytes_mut(), page.0 * PAGE_SIZE as u64)?;
+fn read_base(file: &dyn File, offset: u64, page: PageId, buf: &mut PageBuf) -> Result<Option<PageFault>> {
+    let read = file.read_at(buf.as_bytes_mut(), offset)?;
     if read < PAGE_SIZE {
         buf.as_bytes_mut()[read..].fill(0);
     }
@@ -120,14 +122,9 @@ pub(crate) struct Loaded {
 }
 
 /// Brings `page` into `buf`: base image, then pending redo.
-pub(crate) fn load(
-    file: &dyn File,
-    log: &Log,
-    pending: &PendingRedo,
-    page: PageId,
-    buf: &mut PageBuf,
-) -> Result<Loaded> {
-    let fault = read_base(file, page, buf)?;
+pub(crate) fn load(files: &Files, log: &Log, pending: &PendingRedo, page: PageId, buf: &mut PageBuf) -> Result<Loaded> {
+    let (file, offset) = files.locate(page)?;
+    let fault = read_base(file, offset, page, buf)?;
     let Some(entry) = pending.get(page) else {
         return match fault {
             None => Ok(Loaded { redone: 0, needs_log_from: Lsn::NONE }),

@@ -9,6 +9,9 @@
 //! the background ([`Space::discover`]); until then space is taken from the end of the
 //! file, so that opening never reads the whole map.
 //!
+//! The data file and the version-store file have maps, high-water marks and free pages of
+//! their own ([`Area`]); the upper bits of a page's id say which it belongs to.
+//!
 //! # Invariants
 //! 1. Space maps are changed only while [`AllocState`] is locked, and that lock is taken
 //!    after all tree latches and before any map page's latch.
@@ -31,9 +34,11 @@ use crate::stats::bump;
 /// The data file grows by this much at a time.
 const GROW_PAGES: u64 = 1024;
 
-/// In-memory knowledge of free space.
+/// In-memory knowledge of the space of one file. Page numbers are whole ids.
 #[derive(Default)]
-pub struct AllocState {
+struct Area {
+    /// The file, as in its pages' ids.
+    file: u64,
     /// First page of the first extent never given out.
     high_water: u64,
     /// Space maps below this page are formatted.
@@ -44,6 +49,14 @@ pub struct AllocState {
     /// Free pages of extents owned by each object.
     objects: HashMap<ObjectId, Vec<u64>>,
     allocated_to: u64,
+}
+
+/// In-memory knowledge of free space.
+#[derive(Default)]
+pub struct AllocState {
+    data: Area,
+    /// Where version pages are given out, if not in the data file.
+    version: Option<Area>,
     /// While a sweep runs: pages that received versioned rows by allocation.
     watched: Option<Vec<(PageId, ObjectId)>>,
 }
@@ -73,25 +86,61 @@ pub enum AllocEvent {
     },
 }
 
+impl Area {
+    fn new(file: u64) -> Self {
+        let mut area = Self { file, ..Self::default() };
+        area.restore(0);
+        area
+    }
+    /// Sets the end of used space.
+    fn restore(&mut self, high_water: u64) {
+        let number = PageId(high_water).in_file().saturating_sub(1);
+        self.high_water = PageId::of_file(self.file, 1 + number.div_ceil(EXTENT_PAGES) * EXTENT_PAGES).0;
+        self.formatted_to = self.high_water;
+        self.discovered.clear();
+        self.free_extents.clear();
+        self.objects.clear();
+    }
+    fn map_pages(&self) -> impl Iterator<Item = PageId> + use<> {
+        let (file, end) = (self.file, self.high_water);
+        (0..).map(move |k: u64| PageId::of_file(file, k * map::INTERVAL_PAGES + 1)).take_while(move |p| p.0 < end)
+    }
+}
+
 impl AllocState {
+    /// The area of `page`; of a page in no file in use (never met here), the data file's.
+    fn area(&mut self, page: u64) -> &mut Area {
+        match self.version.as_mut() {
+            Some(version) if version.file == PageId(page).file() => version,
+            _ => &mut self.data,
+        }
+    }
+    fn areas(&self) -> impl Iterator<Item = &Area> {
+        std::iter::once(&self.data).chain(&self.version)
+    }
+
     pub(crate) fn committed(&mut self, events: Vec<AllocEvent>) {
         for event in events {
             match event {
-                AllocEvent::Formatted { map } => self.formatted_to = self.formatted_to.max(map + 1),
+                AllocEvent::Formatted { map } => {
+                    let area = self.area(map);
+                    area.formatted_to = area.formatted_to.max(map + 1);
+                }
                 AllocEvent::Freed { object, page, extent_empty } => {
                     let first = extent_first(page);
                     // Of an interval not discovered yet only what was handed out since open
                     // is known; discovery finds the rest.
-                    let discovered = self.discovered.contains(&map::map_page_of(PageId(page)).0);
+                    let area = self.area(page);
+                    let discovered = area.discovered.contains(&map::map_page_of(PageId(page)).0);
                     if extent_empty {
-                        if let Some(pages) = self.objects.get_mut(&object) {
+                        if let Some(pages) = area.objects.get_mut(&object) {
                             pages.retain(|p| extent_first(*p) != first);
                         }
                         if discovered {
-                            self.free_extents.push(first);
+                            area.free_extents.push(first);
                         }
                     } else if discovered {
-                        self.objects.entry(object).or_default().push(page);
+                        area.objects.entry(object).or_default().push(page);
                     }
                 }
                 AllocEvent::Versioned { page, object } => {
@@ -106,19 +155,22 @@ impl AllocState {
     pub(crate) fn dropped(&mut self, events: Vec<AllocEvent>) {
         for event in events.into_iter().rev() {
             match event {
-                AllocEvent::Page { object, page } => self.objects.entry(object).or_default().push(page),
+                AllocEvent::Page { object, page } => {
+                    self.area(page).objects.entry(object).or_default().push(page);
+                }
                 AllocEvent::Extent { object, first } => {
-                    if let Some(pages) = self.objects.get_mut(&object) {
+                    let area = self.area(first);
+                    if let Some(pages) = area.objects.get_mut(&object) {
                         pages.retain(|p| extent_first(*p) != first);
                     }
-                    if first + EXTENT_PAGES == self.high_water {
-                        self.high_water = first; // the end of the file, as if never asked for
+                    if first + EXTENT_PAGES == area.high_water {
+                        area.high_water = first; // the end of the file, as if never asked for
                     } else {
-                        self.free_extents.push(first);
+                        area.free_extents.push(first);
                     }
                 }
                 AllocEvent::Formatted { map } => {
-                    self.discovered.remove(&map);
+                    self.area(map).discovered.remove(&map);
                 }
                 AllocEvent::Freed { .. } | AllocEvent::Versioned { .. } => {}
             }
@@ -133,6 +185,7 @@ fn take_below(pages: &mut Vec<u64>, limit: u64) -> Option<u64> {
 }
 
 fn extent_first(page: u64) -> u64 {
+    // The file's bits are a multiple of an extent: they stay as they are.
     1 + (page - 1) / EXTENT_PAGES * EXTENT_PAGES
 }
 
@@ -152,26 +205,39 @@ pub struct Space {
 }
 
 impl Space {
-    /// Sets the end of used space, as the checkpoint and the log tell it. A new database
-    /// starts at page 1.
+    /// Sets the end of used space of the data file, as the checkpoint and the log tell it.
+    /// A new database starts at page 1.
     pub fn restore(&self, high_water: u64) {
-        let mut state = self.state.lock();
-        state.high_water = 1 + high_water.saturating_sub(1).div_ceil(EXTENT_PAGES) * EXTENT_PAGES;
-        state.formatted_to = state.high_water;
-        state.discovered.clear();
-        state.free_extents.clear();
-        state.objects.clear();
+        self.state.lock().data.restore(high_water);
     }
-    /// First page never given out; goes into checkpoints.
+    /// Version pages are given out in version-store file `number`, which is empty.
+    pub(crate) fn use_version_file(&self, number: u64) {
+        self.state.lock().version = Some(Area::new(number));
+    }
+    /// As [`Space::restore`], for the version-store file. A mark of another file (one given up
+    /// earlier), or none, leaves it empty.
+    pub fn restore_version_file(&self, high_water: PageId) {
+        if let Some(version) = self.state.lock().version.as_mut()
+            && version.file == high_water.file()
+        {
+            version.restore(high_water.0);
+        }
+    }
+    /// First page of the data file never given out; goes into checkpoints.
     pub fn high_water(&self) -> u64 {
-        self.state.lock().high_water
+        self.state.lock().data.high_water
     }
+    /// First page of the version-store file never given out; none without such a file.
+    pub fn version_high_water(&self) -> PageId {
+        PageId(self.state.lock().version.as_ref().map_or(0, |version| version.high_water))
+    }
+    /// Free space of the data file.
     pub fn free_pages(&self) -> FreePages {
         let state = self.state.lock();
         FreePages {
-            extents: state.free_extents.len() as u64,
-            pages_in_owned_extents: state.objects.values().map(|p| p.len() as u64).sum(),
-            high_water: state.high_water,
+            extents: state.data.free_extents.len() as u64,
+            pages_in_owned_extents: state.data.objects.values().map(|p| p.len() as u64).sum(),
+            high_water: state.data.high_water,
         }
     }
 
@@ -194,20 +260,39 @@ impl Space {
         Ok(mtr.add(guard))
     }
 
-    /// Allocates a page to `object`. It joins `mtr` as a fresh page which the caller
+    /// Allocates a page of the data file to `object`. It joins `mtr` as a fresh page which the caller
     /// must format; `flags` are PFS bits besides allocated and potentially unused.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`] when the file cannot grow.
     pub fn allocate(&self, mtr: &mut Mtr<'_>, object: ObjectId, flags: u8) -> Result<(PageId, PageRef)> {
+        self.allocate_in(mtr, false, object, flags)
+    }
+
+    /// As [`Space::allocate`], in the version-store file where there is one.
+    pub fn allocate_version(&self, mtr: &mut Mtr<'_>, object: ObjectId) -> Result<(PageId, PageRef)> {
+        self.allocate_in(mtr, true, object, 0)
+    }
+
+    fn allocate_in(&self, mtr: &mut Mtr<'_>, versions: bool, object: ObjectId, flags: u8) -> Result<(PageId, PageRef)> {
         self.lock(mtr);
         let pool = mtr.pool();
         let state = mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?;
-        if state.allocated_to == 0 {
-            state.allocated_to = pool.file.len()? / PAGE_SIZE as u64;
-        }
+        let AllocState { data, version, .. } = &mut **state;
+        let (state, there) = match version {
+            Some(version) if versions => {
+                let there = pool.files.version.as_ref().map_or(0, crate::VersionFile::reserved_to);
+                (version, there)
+            }
+            _ => {
+                if data.allocated_to == 0 {
+                    data.allocated_to = pool.files.data.len()? / PAGE_SIZE as u64;
+                }
+                let there = data.allocated_to;
+                (data, there)
+            }
+        };
         // First what needs no longer file: on a full disk that is all there is.
-        let there = state.allocated_to;
         let mut pooled = state.objects.get_mut(&object).and_then(|pages| take_below(pages, there));
         let mut extent = None;
         if pooled.is_none() {
@@ -273,15 +358,18 @@ impl Space {
 
     fn grow(&self, mtr: &mut Mtr<'_>, page: u64) -> Result<()> {
         let pool = mtr.pool();
-        let state = mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?;
+        if let Some(version) = pool.files.version_of(PageId(page)) {
+            return version.grow(PageId(page).in_file());
+        }
+        let state = &mut mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?.data;
         if page < state.allocated_to {
             return Ok(());
         }
         let target = (page + 1).div_ceil(GROW_PAGES) * GROW_PAGES;
-        pool.file.preallocate(target * PAGE_SIZE as u64).map_err(|e| match e.kind() {
+        pool.files.data.preallocate(target * PAGE_SIZE as u64).map_err(|e| match e.kind() {
             ErrorKind::DiskFull => Error::new(
                 ErrorKind::DiskFull,
-                format!("could not extend \"{}\": no space left on device", pool.file.path().display()),
+                format!("could not extend \"{}\": no space left on device", pool.files.data.path().display()),
             )
             .with_hint("Free disk space, or delete rows and let the cleaner reuse their pages."),
             _ => e,
@@ -336,15 +424,23 @@ impl Space {
         Ok(())
     }
 
-    /// Map pages that exist, in order.
+    /// Map pages of the data file that exist, in order.
     pub fn map_pages(&self) -> impl Iterator<Item = PageId> + use<> {
-        let end = self.high_water();
-        (0..).map(|k: u64| PageId(k * map::INTERVAL_PAGES + 1)).take_while(move |p| p.0 < end)
+        self.state.lock().data.map_pages()
+    }
+    /// Map pages of the version-store file that exist, in order.
+    pub fn version_map_pages(&self) -> Vec<PageId> {
+        self.state.lock().version.iter().flat_map(Area::map_pages).collect()
+    }
+    /// Map pages of all files.
+    pub fn all_map_pages(&self) -> Vec<PageId> {
+        self.state.lock().areas().flat_map(Area::map_pages).collect()
     }
 
-    /// Learns the free space of one interval; `map_id` from [`Space::map_pages`].
+    /// Learns the free space of one interval; `map_id` from [`Space::all_map_pages`].
     pub fn discover(&self, pool: &BufferPool, map_id: PageId) -> Result<()> {
         let mut state = self.state.lock();
+        let state = state.area(map_id.0);
         if state.discovered.contains(&map_id.0) {
             return Ok(());
         }
@@ -381,15 +477,24 @@ impl Space {
 
     /// Whether the free space of an interval is known in memory.
     pub fn is_discovered(&self, map_id: PageId) -> bool {
-        self.state.lock().discovered.contains(&map_id.0)
+        self.state.lock().areas().any(|area| area.discovered.contains(&map_id.0))
     }
 
     /// Compares what is known in memory with the maps. Returns the differences, in words.
     /// Must not run beside writers.
     pub fn audit(&self, pool: &BufferPool) -> Result<Vec<String>> {
         let mut problems = Vec::new();
-        let maps: Vec<PageId> = self.map_pages().collect();
         let state = self.state.lock();
+        for area in state.areas() {
+            area.audit(pool, &mut problems)?;
+        }
+        Ok(problems)
+    }
+}
+
+impl Area {
+    fn audit(&self, pool: &BufferPool, problems: &mut Vec<String>) -> Result<()> {
+        let state = self;
         let mut seen = HashSet::new();
         for first in &state.free_extents {
             if !seen.insert(*first) {
@@ -404,7 +509,7 @@ impl Space {
                 }
             }
         }
-        for map_id in maps {
+        for map_id in self.map_pages() {
             let page = pool.read(map_id, Access::Scan)?;
             let known = state.discovered.contains(&map_id.0);
             for extent in 0..map::EXTENTS {
@@ -441,9 +546,11 @@ impl Space {
                 }
             }
         }
-        Ok(problems)
+        Ok(())
     }
+}
 
+impl Space {
     /// Pages of one interval whose PFS byte has any bit of `flags`, with their owner.
     pub fn flagged(&self, pool: &BufferPool, map_id: PageId, flags: u8) -> Result<Vec<(PageId, ObjectId, u8)>> {
         let page = pool.read(map_id, Access::Scan)?;

@@ -4,14 +4,14 @@
 //! thread that needs a frame may hold latches while it waits for a batch to end, so a
 //! batch must never wait for a latch. A page that is latched just then stays dirty.
 //!
-//! Order of a batch: sync the data file if the previous batch's in-place writes were
+//! Order of a batch: sync the files that hold pages if the previous batch's in-place writes were
 //! not synced; copy pages; make the log durable up to their LSNs; write and sync the
 //! double-write area; write in place; mark clean what did not change meanwhile.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 
 use crate::frame::Frame;
 use crate::pool::BufferPool;
@@ -56,6 +56,7 @@ impl BufferPool {
         let mut chosen: Vec<(&Frame, Lsn)> = Vec::new();
         dw.begin();
         let mut newest = Lsn::NONE;
+        let mut no_space = None;
         for frame in self.candidates(goal) {
             if dw.is_full() {
                 break;
@@ -65,12 +66,23 @@ impl BufferPool {
                 continue;
             }
             let id = PageId(frame.page_id.load(Ordering::Relaxed));
+            // A page must not get stuck between the double-write area and its place. Where its
+            // disk has no space for it, it waits and the others go on.
+            if let Some(version) = self.files.version_of(id)
+                && let Err(error) = version.reserve(id.in_file())
+            {
+                if error.kind() != ErrorKind::DiskFull {
+                    return Err(error);
+                }
+                no_space = Some(error);
+                continue;
+            }
             newest = newest.max(page.lsn());
             chosen.push((frame, page.lsn()));
             dw.push(id, &page);
         }
         if chosen.is_empty() {
-            return Ok(0);
+            return no_space.map_or(Ok(0), Err);
         }
         if dw.data_unsynced {
             self.sync_data(&mut dw)?;
@@ -106,14 +118,15 @@ impl BufferPool {
         dw.in_place_unfinished = true;
         dw.data_unsynced = true;
         for i in 0..dw.ids.len() {
-            self.file.write_at(dw.image(i), dw.ids[i].0 * PAGE_SIZE as u64)?;
+            let (file, offset) = self.files.locate(dw.ids[i])?;
+            file.write_at(dw.image(i), offset)?;
         }
         dw.in_place_unfinished = false;
         Ok(())
     }
 
     fn sync_data(&self, dw: &mut crate::double_write::DoubleWrite) -> Result<()> {
-        if let Err(error) = self.file.sync() {
+        if let Err(error) = self.files.sync() {
             self.poison();
             return Err(error);
         }

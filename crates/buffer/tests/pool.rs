@@ -98,9 +98,13 @@ fn a_torn_page_comes_back_from_the_double_write_area() -> Result<()> {
     file.write_at(&[0xEE; 512], id.0 * PAGE_SIZE as u64 + 4096)?;
     file.sync()?;
     drop(pool);
-    let report = restore_double_writes(&vfs, Path::new(DATA), Path::new(SIDE), true)?;
+    let report = restore_double_writes(&vfs, Path::new(DATA), None, Path::new(SIDE), true)?;
     assert_eq!(report.restored, 1, "{report:?}");
-    assert_eq!(restore_double_writes(&vfs, Path::new(DATA), Path::new(SIDE), true)?.restored, 0, "once is enough");
+    assert_eq!(
+        restore_double_writes(&vfs, Path::new(DATA), None, Path::new(SIDE), true)?.restored,
+        0,
+        "once is enough"
+    );
     let mut bytes = vec![0; PAGE_SIZE];
     file.read_exact_at(&mut bytes, id.0 * PAGE_SIZE as u64)?;
     assert!(bytes.windows(8).any(|w| w == b"precious"));

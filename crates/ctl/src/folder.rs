@@ -6,6 +6,7 @@
 //! DIR/data           pages; page 0 is the boot page
 //! DIR/doublewrite    torn-write protection
 //! DIR/log/           log segments
+//! DIR/version-store  where the version-store file is, if there is one
 //! DIR/creating       present while the folder is being made
 //! ```
 

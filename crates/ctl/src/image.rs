@@ -21,6 +21,7 @@ use crate::control;
 use crate::double_write::DoubleWriteArea;
 use crate::folder::Folder;
 use crate::log_files::LogFiles;
+use crate::version_file::VersionFile;
 
 /// Where a page's content came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,7 @@ pub(crate) struct Image {
     pub double_write: DoubleWriteArea,
     /// Whole pages that the data file has.
     pub file_pages: u64,
+    pub version_file: VersionFile,
     /// What was wrong on the way here.
     pub troubles: Vec<Trouble>,
     data: Option<Arc<dyn File>>,
@@ -105,6 +107,8 @@ impl Image {
             trouble("data", "it is missing".into());
         }
         let file_pages = data.as_ref().map_or(Ok(0), |file| file.len())? / PAGE_SIZE as u64;
+        let (version_file, wrong) = VersionFile::open(folder)?;
+        wrong.into_iter().for_each(|what| trouble("version-store", what));
         let log = match LogFiles::open(folder, control.map(|c| c.segment_bytes)) {
             Ok(log) => Some(log),
             Err(what) => {
@@ -139,6 +143,7 @@ impl Image {
             log,
             double_write,
             file_pages,
+            version_file,
             troubles,
             data,
             pending,
@@ -150,7 +155,22 @@ impl Image {
                 Err(what) => image.troubles.push(Trouble { file: "data", what: format!("boot page: {what}") }),
             }
         }
+        for what in image.version_file.misfits(image.boot.as_ref(), image.control.as_ref()) {
+            image.troubles.push(Trouble { file: "version-store", what });
+        }
         Ok(image)
+    }
+
+    /// Whether the file of `page` is long enough to have it.
+    pub fn reaches(&self, page: PageId) -> bool {
+        if page.file() == 0 {
+            return page.0 < self.file_pages;
+        }
+        self.version_file.has(page) && page.in_file() < self.version_file.pages
+    }
+    /// Which file `page` is in, for people.
+    pub fn file_name(page: PageId) -> &'static str {
+        if page.file() == 0 { "data" } else { "version store" }
     }
 
     /// Whether `xid`'s versions do not count. Without analysis nobody's do.
@@ -171,8 +191,18 @@ impl Image {
     /// them are there.
     pub fn raw(&self, id: PageId) -> Result<(PageBuf, usize), String> {
         let mut page = PageBuf::zeroed();
-        let Some(file) = &self.data else { return Err("there is no data file".into()) };
-        let Some(at) = id.0.checked_mul(PAGE_SIZE as u64).filter(|at| *at < i64::MAX as u64) else {
+        let file = match &self.data {
+            Some(data) if id.file() == 0 => data,
+            None if id.file() == 0 => return Err("there is no data file".into()),
+            _ if !self.version_file.has(id) => {
+                return Err(format!("page {id} is in version-store file number {}, which is not in use", id.file()));
+            }
+            _ => match self.version_file.file() {
+                Some(file) => file,
+                None => return Err(format!("page {id} is in the version store, which is missing")),
+            },
+        };
+        let Some(at) = id.in_file().checked_mul(PAGE_SIZE as u64).filter(|at| *at < i64::MAX as u64) else {
             return Err(format!("page {id} is beyond any file"));
         };
         let read = file.read_at(page.as_bytes_mut(), at).map_err(|e| e.to_string())?;
@@ -185,7 +215,7 @@ impl Image {
         let (page, read) = self.raw(id)?;
         let fault = match page.verify(id) {
             Ok(()) => None,
-            Err(_) if read == 0 => Some(format!("page {id} lies behind the end of the data file")),
+            Err(_) if read == 0 => Some(format!("page {id} lies behind the end of the {} file", Self::file_name(id))),
             Err(fault) => Some(fault.to_string()),
         };
         if let Some(image) = self.double_write.image(id)

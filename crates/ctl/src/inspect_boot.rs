@@ -36,6 +36,24 @@ pub fn inspect_boot(folder: &Folder, out: &mut dyn Write) -> Result<()> {
         Err(what) => say!(out, "  UNREADABLE: {what}")?,
     }
     say!(out, "data file: {} pages", image.file_pages)?;
+    let version = &image.version_file;
+    if version.record.number > 0 {
+        match (&version.record.path, &version.header) {
+            (None, _) => {
+                say!(out, "version store: in the data file; file number {} was given up", version.record.number)?
+            }
+            (Some(_), None) => say!(out, "version store: \"{}\", UNREADABLE", version.path.display())?,
+            (Some(_), Some(header)) => say!(
+                out,
+                "version store: \"{}\", number {}, {} pages, log epoch {}; page n there has id {}",
+                version.path.display(),
+                header.number,
+                version.pages,
+                header.epoch,
+                format_args!("{} + n", PageId::of_file(u64::from(header.number), 0))
+            )?,
+        }
+    }
     say!(out, "double-write area: {}", image.double_write.summary)?;
     match &image.log {
         None => say!(out, "log: none that can be read")?,

@@ -302,6 +302,7 @@ fn checkpoint_text(body: &[u8]) -> Result<String> {
         Some(6) => {
             format!("aborted {}", listed(&state.aborted_details, |tx| format!("{} at LSN {}", tx.id, tx.lsn)))
         }
+        Some(8) => format!("version-store pages in use below {}", state.version_high_water),
         _ => {
             let show =
                 |d: &resurgam_buffer::DirtyPage| format!("page {} from LSN {} to {}", d.page, d.rec_lsn, d.last_lsn);

@@ -33,9 +33,12 @@ pub fn inspect_page(
     }
     let image = Image::open(folder)?;
     for id in (first.0..first.0.saturating_add(count)).map(PageId) {
-        if id.0 >= image.file_pages && image.pending(id).is_none() {
-            let pages = image.file_pages;
-            return say!(out, "page {id}: the data file has {pages} whole pages");
+        if id.file() != 0 && !image.version_file.has(id) {
+            return say!(out, "page {id}: version-store file number {} is not in use", id.file());
+        }
+        if !image.reaches(id) && image.pending(id).is_none() {
+            let pages = if id.file() == 0 { image.file_pages } else { image.version_file.pages };
+            return say!(out, "page {id}: the {} file has {pages} whole pages", Image::file_name(id));
         }
         if options.current { current(&image, id, out)? } else { stored(&image, id, out)? }
     }
@@ -48,7 +51,8 @@ fn stored(image: &Image, id: PageId, out: &mut dyn Write) -> Result<()> {
         Ok(found) => found,
         Err(what) => return say!(out, "page {id}: UNREADABLE: {what}"),
     };
-    say!(out, "data file, page {id} at byte {}", id.0.saturating_mul(PAGE_SIZE as u64))?;
+    let at = id.in_file().saturating_mul(PAGE_SIZE as u64);
+    say!(out, "{} file, page {id} at byte {at}", Image::file_name(id))?;
     if read < PAGE_SIZE {
         say!(out, "  only {read} bytes are there; the rest is shown as zeros")?;
     }

@@ -8,6 +8,7 @@
 //! | `double_write.rs` | the double-write area |
 //! | `log_files.rs` | blocks and records of the log, damaged ones included |
 //! | `image.rs` | pages as an open would make them: `page = redo(base, records)` in memory |
+//! | `version_file.rs` | the version-store file: is it the right one |
 //! | `versions.rs` | the newest version of a row that is not aborted |
 //! | `walk.rs` | every node of a tree, with what is wrong about it |
 //! | `definition.rs`, `catalog.rs` | table definitions |
@@ -39,6 +40,7 @@ mod inspect_log;
 mod inspect_page;
 mod log_files;
 mod out;
+mod version_file;
 mod versions;
 mod walk;
 

@@ -5,9 +5,11 @@ mod common;
 use common::*;
 use resurgam_base::{ObjectId, PageId, SlotId};
 use resurgam_ctl::Severity;
+use resurgam_engine::{Database, DatumRef, Isolation, Options, Seen, VersionCaps};
 use resurgam_page::{LeafBuilder, PageBuf, PageType, leaf, space};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 use std::path::Path;
+use std::sync::Arc;
 
 fn page(vfs: &SimVfs, id: u64) -> PageBuf {
     let file = vfs.open(&Path::new(DIR).join("data"), OpenMode::ReadOnly).unwrap();
@@ -276,4 +278,80 @@ fn a_hole_in_the_log() {
         }
     }
     panic!("no damage of the log was noticed as a hole");
+}
+
+/// A database with its version store in a file of its own, on which all rows depend.
+fn with_version_file() -> SimVfs {
+    let vfs = SimVfs::new(5);
+    vfs.create_dir_all(Path::new("/disk2")).unwrap();
+    let options = Options {
+        version_store_path: Some("/disk2/versions".into()),
+        versions: VersionCaps { in_row: false, ..VersionCaps::default() },
+        ..options()
+    };
+    let db = Database::open_with(Arc::new(vfs.clone()), Path::new(DIR), options, |_| {}).unwrap();
+    let tx = db.begin(Isolation::ReadCommitted);
+    let table = tx.create_table(people()).unwrap().done().unwrap();
+    let names: Vec<String> = (0..200).map(|id| format!("{id} {}", "n".repeat(300))).collect();
+    for id in 0..200 {
+        tx.insert(&table, &person(id, &names[id as usize])).unwrap().done().unwrap();
+    }
+    commit(tx);
+    let tx = db.begin(Isolation::ReadCommitted);
+    for id in 0..200 {
+        let mut key = Vec::new();
+        table.encode_key(&[DatumRef::Int4(id)], &mut key).unwrap();
+        let row = person(id + 1000, &names[id as usize]);
+        let row = [DatumRef::Int4(id), row[1], row[2]];
+        tx.update(&table, &key, Seen::Snapshot, &row).unwrap().done().unwrap();
+    }
+    db.checkpoint().unwrap();
+    while db.write_back().unwrap() > 0 {}
+    std::mem::forget(tx);
+    // Again, since the checkpoint knows what was not written then.
+    let db = {
+        let vfs = vfs.kill();
+        let db = open(&vfs);
+        db.finish_recovery().unwrap();
+        db.close().unwrap();
+        vfs
+    };
+    poke(&db, "doublewrite", 0, &[0; 4096]);
+    db
+}
+
+#[test]
+fn a_version_store_in_its_own_file() {
+    const FILE: &str = "/disk2/versions";
+    let vfs = with_version_file();
+    let (report, text) = checked(&vfs);
+    assert_eq!((report.damaged, report.leaked), (0, 0), "{text}");
+    assert!(report.counts.versions >= 200, "{text}");
+    let mut out = Vec::new();
+    resurgam_ctl::inspect_boot(&folder(&vfs), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains("version store: \"/disk2/versions\", number 1"), "{text}");
+    let page = PageId::of_file(1, 2);
+    let mut out = Vec::new();
+    resurgam_ctl::inspect_page(&folder(&vfs), page, 1, Default::default(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(
+        text.contains("version store file, page 1099511627778 at byte 16384") && text.contains("Version"),
+        "{text}"
+    );
+
+    let problems = |vfs: &SimVfs| checked(vfs).1;
+    vfs.flip_bit(Path::new(FILE), (2 * 8192 + 100) * 8).unwrap();
+    let text = problems(&vfs);
+    assert!(text.contains("version store") && text.contains("1099511627778") && text.contains("checksum"), "{text}");
+    vfs.flip_bit(Path::new(FILE), (2 * 8192 + 100) * 8).unwrap();
+    vfs.flip_bit(Path::new(FILE), 170).unwrap();
+    assert!(problems(&vfs).contains("wrong checksum"));
+    vfs.flip_bit(Path::new(FILE), 170).unwrap();
+    vfs.flip_bit(&Path::new(DIR).join("version-store"), 290).unwrap();
+    assert!(problems(&vfs).contains("version-store"));
+    vfs.flip_bit(&Path::new(DIR).join("version-store"), 290).unwrap();
+    vfs.remove(Path::new(FILE)).unwrap();
+    let text = problems(&vfs);
+    assert!(text.contains("\"/disk2/versions\" is missing"), "{text}");
 }

@@ -41,8 +41,10 @@ fn catalog() {
 fn pages() {
     let vfs = small(11);
     golden("pages", &printed(|out| inspect_page(&folder(&vfs), PageId(0), 4, PageOptions::default(), out)));
+    let beyond = printed(|out| inspect_page(&folder(&vfs), PageId(1 << 39), 9, PageOptions::default(), out));
+    assert_eq!(beyond, "page 549755813888: the data file has 1024 whole pages\n");
     let beyond = printed(|out| inspect_page(&folder(&vfs), PageId(1 << 40), 9, PageOptions::default(), out));
-    assert_eq!(beyond, "page 1099511627776: the data file has 1024 whole pages\n");
+    assert_eq!(beyond, "page 1099511627776: version-store file number 1 is not in use\n");
 }
 
 #[test]

@@ -34,6 +34,7 @@ impl Background {
         spawn("redo", redo)?;
         spawn("cleaner", cleaner)?;
         spawn("undo", undo)?;
+        spawn("versions", version_pages)?;
         Ok(Self { threads })
     }
 
@@ -169,6 +170,25 @@ fn undo(weak: &Weak<Inner>) {
             }
         }
         db.inner().mode.undo.wait(TICK * 4);
+    }
+}
+
+/// Keeps version pages ready, so that writers need not allocate them.
+fn version_pages(weak: &Weak<Inner>) {
+    let mut full = false;
+    while let Some(db) = alive(weak) {
+        db.inner().versions.wait_for_work(TICK);
+        match db.make_version_pages_ready() {
+            Ok(()) => full = false,
+            Err(error) if matches!(error.kind(), ErrorKind::Stopped) => return,
+            Err(error) => {
+                if !std::mem::replace(&mut full, true) {
+                    tracing::warn!("no version pages can be made ready: {error}");
+                }
+                drop(db);
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! DIR/data           pages; page 0 is the boot page
 //! DIR/doublewrite    torn-write protection
 //! DIR/log/           log segments
+//! DIR/version-store  where the version-store file is, if there is one (`version_file.rs`)
 //! DIR/creating       present while the folder is being made
 //! ```
 
@@ -18,13 +19,13 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_btree::{self as btree, Tree};
-use resurgam_buffer::{BufferPool, Mtr, PendingRedo, PoolConfig, restore_double_writes};
+use resurgam_buffer::{BufferPool, Mtr, PendingRedo, PoolConfig, VersionFile, restore_double_writes};
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_recovery::{Control, ControlFile, Progress, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
-use resurgam_versions::{Cleaner, Ledger, SweepReport, VersionStore};
+use resurgam_versions::{Cleaner, Ledger, SweepReport, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::background::Background;
@@ -33,6 +34,7 @@ use crate::mode::Mode;
 use crate::options::Options;
 use crate::status::RecoveryReport;
 use crate::transaction::{Isolation, Transaction};
+use crate::version_file::Search;
 use crate::view::ReadView;
 
 /// Owner of the ledger's pages.
@@ -66,7 +68,7 @@ pub(crate) struct Inner {
     pub background: Mutex<Option<Background>>,
     closed: AtomicBool,
     /// Given back by a clean close, even while clones are still around.
-    lock: Mutex<Option<Box<dyn FileLock>>>,
+    locks_held: Mutex<Vec<Box<dyn FileLock>>>,
 }
 
 impl Inner {
@@ -164,21 +166,54 @@ impl Database {
         let boot = read_boot(&vfs, &paths.data)?;
         let pending = PendingRedo::default();
         let analysis = analyse(&vfs, &paths.log, &control, &pending, progress)?;
-        // Only now: an open that fails for its log changes nothing.
-        let restored = restore_double_writes(&vfs, &paths.data, &paths.double_write, !control.clean)?;
         let analysed = vfs.now();
+        let next_epoch = control.epoch.max(analysis.end.epoch) + 1;
+        let search = Search {
+            vfs: &vfs,
+            dir,
+            boot: &boot,
+            epoch: control.epoch,
+            next_epoch,
+            high_water: analysis.version_high_water,
+            options: &options,
+        };
+        let mut attached = search.run()?;
+        let version = attached.as_ref().map(|a| (u64::from(a.header.number), a.path.as_path()));
+        // Only now: an open that fails for its log changes nothing.
+        let restored = restore_double_writes(&vfs, &paths.data, version, &paths.double_write, !control.clean)?;
         let was_clean = control.clean;
         // The new epoch is durable before anything is appended under it.
-        control.epoch = control.epoch.max(analysis.end.epoch) + 1;
+        if let Some(attached) = &mut attached {
+            attached.set_epoch(next_epoch)?;
+        }
+        control.epoch = next_epoch;
         control.clean = false;
         control_file.write(control)?;
         let config = LogConfig { segment_bytes: control.segment_bytes, ..LogConfig::default() };
         let log = Log::open(Arc::clone(&vfs), &paths.log, config, control.epoch, analysis.end)?;
-        let pool = open_pool(&vfs, paths, &log, &options)?;
+        let mut pool = open_pool(&vfs, paths, &log, &options)?;
+        let mut locks_held = vec![lock];
+        if let Some(attached) = attached {
+            let (number, bytes_max) = (attached.header.number, options.version_store_bytes_max);
+            pool = pool.with_version_file(VersionFile::new(number, attached.file, bytes_max));
+            locks_held.push(attached.lock);
+        }
+        let version_file = pool.version_file().map(VersionFile::number);
         for (page, entry) in pending.snapshot() {
-            pool.pending_redo().note(page, entry.rec_lsn, entry.last_lsn);
+            // Of a version-store file that was given up nothing is brought up to date.
+            if page.file() == 0 || Some(page.file()) == version_file {
+                pool.pending_redo().note(page, entry.rec_lsn, entry.last_lsn);
+            }
         }
         pool.space().restore(analysis.high_water);
+        pool.space().restore_version_file(analysis.version_high_water);
+        // A crash can have taken back space that was not synced. Where there is none now, the
+        // pages concerned wait for it in memory.
+        if let Err(error) = pool.reserve_version_file() {
+            tracing::warn!("{error}");
+        }
+        let versions =
+            VersionStoreConfig { pages_ready: options.version_pages_ready, bytes_max: options.version_store_bytes_max };
         let txs = Arc::new(TxManager::with_epoch(analysis.next_id, control.epoch));
         txs.set_short(options.short_rollback_operations, options.short_rollback_bytes);
         txs.temporary().set_bound(options.temporary_version_bytes_max);
@@ -209,7 +244,7 @@ impl Database {
             pool,
             txs: Arc::clone(&txs),
             locks: ObjectLocks::default(),
-            versions: VersionStore::default(),
+            versions: VersionStore::new(versions),
             cleaner: Cleaner::default(),
             recovery,
             redo_time: Mutex::new(None),
@@ -222,7 +257,7 @@ impl Database {
             stopping: AtomicBool::new(false),
             background: Mutex::new(None),
             closed: AtomicBool::new(false),
-            lock: Mutex::new(Some(lock)),
+            locks_held: Mutex::new(locks_held),
         });
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
         let db = Self(inner);
@@ -255,6 +290,17 @@ impl Database {
         if used > self.log_wanted() && inner.options.background {
             self.near_bound(used, bound);
         }
+        if !inner.options.background {
+            // Whoever gets no page will say so.
+            let _ = self.make_version_pages_ready();
+        }
+    }
+
+    /// Allocates version pages in advance, as many as are wanted.
+    pub(crate) fn make_version_pages_ready(&self) -> Result<()> {
+        let inner = self.inner();
+        let highest = TxId(inner.txs.next_id().0.saturating_sub(1));
+        inner.versions.make_ready(&inner.pool, highest).map(|_| ())
     }
 
     /// Log that background work tries not to exceed, in bytes.
@@ -422,16 +468,11 @@ impl Database {
         let inner = self.inner();
         // The highest id that can have pushed a version before now.
         let highest = TxId(inner.txs.next_id().0.saturating_sub(1));
-        for map in inner.pool.space().map_pages() {
+        for map in inner.pool.space().all_map_pages() {
             if inner.stopping.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let adopted = inner.pool.space().flagged(&inner.pool, map, resurgam_page::space::PFS_ALLOCATED)?;
-            for (page, owner, _) in adopted {
-                if owner == resurgam_versions::VERSION_OBJECT {
-                    inner.versions.adopt(page, highest);
-                }
-            }
+            inner.versions.adopt_all(&inner.pool, map, highest)?;
             inner.pool.space().discover(&inner.pool, map)?;
         }
         Ok(())
@@ -460,7 +501,7 @@ impl Database {
             Ok(())
         })();
         let log_closed = inner.log.close();
-        *inner.lock.lock() = None;
+        inner.locks_held.lock().clear();
         closed.and(log_closed)
     }
 

@@ -20,7 +20,8 @@
 //! | file | concept |
 //! |---|---|
 //! | `database.rs` | open, create, close |
-//! | `background.rs` | write-back, checkpoints, redo, cleaning |
+//! | `version_file.rs` | which version-store file an open uses |
+//! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
 //! | `options.rs` | settings |
 //! | `table.rs` | table definitions, and how rows become keys and values |
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
@@ -48,6 +49,7 @@ mod table;
 mod transaction;
 mod undo;
 mod verify;
+mod version_file;
 mod view;
 
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};

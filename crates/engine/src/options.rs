@@ -1,5 +1,7 @@
 //! Settings of the engine.
 
+use std::path::PathBuf;
+
 use resurgam_versions::VersionCaps;
 
 /// How a database is opened. `Options::default()` suits most.
@@ -33,6 +35,20 @@ pub struct Options {
     /// Runs what may block the thread for long (an undo, waiting for one). An async server
     /// passes what tells its runtime.
     pub blocking: fn(&mut dyn FnMut()),
+    /// The file for earlier row versions that do not fit in the row, on another disk for
+    /// instance; made if it does not exist, its folder is not. A relative path is relative to
+    /// the data folder. `None`: the one that the database has, or the data file. A database
+    /// that has one keeps it; given the path of that file moved, it notes the new place.
+    pub version_store_path: Option<PathBuf>,
+    /// Most bytes that off-row versions may take; 0 = as the disk allows. A write that needs
+    /// more fails.
+    pub version_store_bytes_max: u64,
+    /// The version-store file is lost for good: if it cannot be used, go on without it. Rows
+    /// under aborted transactions whose earlier version was in it cannot be read any more.
+    pub version_store_lost: bool,
+    /// Version pages kept allocated in advance once there are off-row versions, and up to 1024
+    /// when writers find them used up; 0 = none.
+    pub version_pages_ready: usize,
     /// Run the background threads. Off: everything runs inline and only when asked, for
     /// simulation.
     pub background: bool,
@@ -52,6 +68,10 @@ impl Default for Options {
             accelerated_database_recovery: true,
             temporary_version_bytes_max: 4 << 30,
             blocking: |work| work(),
+            version_store_path: None,
+            version_store_bytes_max: 0,
+            version_store_lost: false,
+            version_pages_ready: 64,
             background: true,
         }
     }

@@ -1,13 +1,14 @@
 //! What an operator can see.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use resurgam_base::{Lsn, TxId};
-use resurgam_buffer::{FreePages, PoolStats};
+use resurgam_buffer::{FreePages, PoolStats, VersionFile};
 use resurgam_log::LogStats;
 use resurgam_txn::{AbortedList, AbortedTx, TemporaryStats, TxStats};
-use resurgam_versions::{SweepReport, VersionStoreStats};
+use resurgam_versions::{SweepReport, VersionStoreStats, held_by};
 
 use crate::database::Database;
 
@@ -47,6 +48,10 @@ pub struct Stats {
     pub log_bytes_in_use: u64,
     pub transactions: TxStats,
     pub versions: VersionStoreStats,
+    /// The version-store file; none: off-row versions are in the data file.
+    pub version_store_file: Option<PathBuf>,
+    /// What keeps off-row versions from being freed, in words.
+    pub versions_held_by: String,
     pub space: FreePages,
     pub sweeps: u64,
     /// The temporary version store (traditional mode).
@@ -172,7 +177,12 @@ impl Database {
             log: inner.log.stats(),
             log_bytes_in_use: inner.log.bytes_in_use(),
             transactions: inner.txs.stats(),
-            versions: inner.versions.stats(),
+            versions: VersionStoreStats {
+                file_bytes: inner.pool.version_file().map_or(0, VersionFile::bytes),
+                ..inner.versions.stats()
+            },
+            version_store_file: inner.pool.version_file().map(|file| file.path().to_path_buf()),
+            versions_held_by: held_by(&inner.txs),
             space: inner.pool.space().free_pages(),
             sweeps: inner.cleaner.sweeps.load(Ordering::Relaxed),
             temporary: inner.txs.temporary().stats(),

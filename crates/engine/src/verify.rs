@@ -240,7 +240,7 @@ impl Database {
     fn verify_space(&self, census: &mut Census) -> Result<()> {
         let inner = self.inner();
         let horizon = inner.txs.horizon();
-        for id in inner.pool.space().map_pages() {
+        for id in inner.pool.space().all_map_pages() {
             let page = inner.pool.read(id, Access::Scan)?;
             if !page.is(PageType::SpaceMap) {
                 census.problem(format!("page {id} should be a space map and is not"));

@@ -86,4 +86,8 @@ fn planted_bugs_are_caught() {
     assert!(skipped > 10, "syncs that do nothing: caught in {skipped} of 60 schedules");
     let torn = caught(&Plan { skip_double_write: true, ..Plan::default() }, 400);
     assert!(torn > 0, "no double writes: caught in {torn} of 400 schedules");
+    // As if the double-write area were reused with only the data file synced.
+    let unsynced = caught(&Plan { skip_version_sync: true, ..Plan::default() }, 200);
+    eprintln!("unsynced version stores: caught in {unsynced} of 200 schedules");
+    assert!(unsynced > 0, "unsynced version stores: caught in {unsynced} of 200 schedules");
 }

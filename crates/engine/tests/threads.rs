@@ -17,8 +17,11 @@ const ACCOUNTS: i64 = 4000;
 const WRITERS: i64 = 4;
 const SUM: i64 = ACCOUNTS * 100;
 
-fn options() -> Options {
+/// `apart`: every earlier version goes to a version store in a file of its own.
+fn options(apart: bool) -> Options {
     Options {
+        versions: VersionCaps { in_row: !apart, ..VersionCaps::default() },
+        version_store_path: apart.then(|| "/disk2/versions".into()),
         buffer_bytes: 80 * limits::PAGE_SIZE,
         log_segment_bytes: 1 << 20,
         checkpoint_log_bytes: 512 << 10,
@@ -29,9 +32,10 @@ fn options() -> Options {
     }
 }
 
-fn open(vfs: &SimVfs) -> Result<Database> {
+fn open(vfs: &SimVfs, apart: bool) -> Result<Database> {
+    vfs.create_dir_all(Path::new("/disk2"))?;
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options(), |_| {})
+    Database::open_with(vfs, Path::new("/db"), options(apart), |_| {})
 }
 
 struct Random(u64);
@@ -295,9 +299,18 @@ fn work(db: &Database, time: Duration) -> Shared {
 
 #[test]
 fn many_threads_and_a_power_loss() -> Result<()> {
+    threads_then_power_loss(false)
+}
+
+#[test]
+fn many_threads_and_a_version_store_of_its_own() -> Result<()> {
+    threads_then_power_loss(true)
+}
+
+fn threads_then_power_loss(apart: bool) -> Result<()> {
     let seconds = std::env::var("RESURGAM_THREADS_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(4.0);
     let vfs = SimVfs::new(7);
-    let db = open(&vfs)?;
+    let db = open(&vfs, apart)?;
     prepare(&db)?;
     let shared = work(&db, Duration::from_secs_f64(seconds));
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -310,16 +323,19 @@ fn many_threads_and_a_power_loss() -> Result<()> {
     );
     assert!(count(&shared.transfers) > 20 && count(&shared.scans) > 0 && count(&shared.definitions) > 0);
     let acknowledged: Vec<i64> = shared.acknowledged.iter().map(|a| a.load(Ordering::SeqCst)).collect();
+    let versions = db.stats().versions;
+    eprintln!("{versions:?}");
+    assert!(!apart || versions.pushed > 100 && versions.freed > 0, "{versions:?}");
     drop(shared);
     check(&db, &acknowledged)?;
     // Power is lost; nothing was closed.
     let after = vfs.crash();
     drop(db);
-    let db = open(&after)?;
+    let db = open(&after, apart)?;
     check(&db, &acknowledged)?;
     db.finish_recovery()?;
     db.close()?;
-    let db = open(&after)?;
+    let db = open(&after, apart)?;
     check(&db, &acknowledged)?;
     assert_eq!(db.verify()?, Vec::<String>::new());
     Ok(())

@@ -7,6 +7,7 @@
 //! | [`slotted`] | slot array and record heap (methods of [`PageBuf`]) |
 //! | [`leaf`], [`inner`], [`version`] | the three kinds of slotted page: their records |
 //! | [`overflow`], [`space`], [`boot`] | the pages that are not slotted |
+//! | [`version_file`] | the first bytes of a version-store file: whose it is |
 //! | [`diff`] | byte diffs: in-row earlier versions and log patches |
 //! | [`op`] | page operations, and the one function that applies them: redo |
 //! | [`types`], [`key`], [`row`] | SQL values, order-preserving keys, row values |
@@ -33,6 +34,7 @@ pub mod space;
 pub mod types;
 pub mod validate;
 pub mod version;
+pub mod version_file;
 
 pub use buf::{PageBuf, PageFault, PageType};
 pub use key::KeyColumn;

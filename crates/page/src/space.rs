@@ -2,7 +2,8 @@
 //!
 //! Page 0 is the boot page. After it the file is cut into intervals of 5120 pages;
 //! interval k covers pages `k*5120+1 ..= (k+1)*5120`, and its first page is its map.
-//! An interval is 640 extents of 8 pages; extent 0 begins with the map itself.
+//! An interval is 640 extents of 8 pages; extent 0 begins with the map itself. Each file
+//! (see `PageId`) has maps of its own, by the same rule over the page numbers in that file.
 //!
 //! ```text
 //!   64 owners   640 x u32   object that owns the extent; 0 = free
@@ -41,13 +42,13 @@ const _: () = assert!(PFS_OFFSET + INTERVAL_PAGES as usize <= PAGE_SIZE);
 /// Position of a page in its interval. Page 0 is in none and is answered as position 0.
 #[inline]
 const fn index_in_interval(page: PageId) -> u64 {
-    page.0.saturating_sub(1) % INTERVAL_PAGES
+    page.in_file().saturating_sub(1) % INTERVAL_PAGES
 }
 
-/// The map page of `page`'s interval; `PageId::NONE` for page 0, which is in none.
+/// The map page of `page`'s interval; `PageId::NONE` for a file's page 0, which is in none.
 #[inline]
 pub const fn map_page_of(page: PageId) -> PageId {
-    if page.is_none() {
+    if page.in_file() == 0 {
         return PageId::NONE;
     }
     PageId(page.0 - index_in_interval(page))
@@ -56,7 +57,7 @@ pub const fn map_page_of(page: PageId) -> PageId {
 /// Whether `page` is a space map.
 #[inline]
 pub const fn is_map_page(page: PageId) -> bool {
-    page.is_some() && index_in_interval(page) == 0
+    page.in_file() != 0 && index_in_interval(page) == 0
 }
 
 /// The map page and the number of `page`'s extent in it (0..640).
@@ -136,6 +137,17 @@ mod tests {
             let first = first_page_of_extent(PageId(map), extent).0;
             assert!((first..first + EXTENT_PAGES).contains(&page), "{page}");
         }
+    }
+
+    #[test]
+    fn every_file_has_maps_of_its_own() {
+        let at = |number| PageId::of_file(3, number);
+        assert_eq!((at(5129).file(), at(5129).in_file()), (3, 5129));
+        assert_eq!(map_page_of(at(0)), PageId::NONE);
+        assert!(!is_map_page(at(0)) && is_map_page(at(1)) && is_map_page(at(5121)));
+        assert_eq!(extent_of(at(5129)), (at(5121), 1));
+        assert_eq!(first_page_of_extent(at(5121), 1), at(5129));
+        assert_eq!(pfs_offset(at(5129)), pfs_offset(PageId(5129)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_base::{Error, Lsn, Result, TxId};
+use resurgam_base::{Error, Lsn, PageId, Result, TxId};
 use resurgam_buffer::{DirtyPage, PendingRedo};
 use resurgam_log::{LogEnd, LogReader, RecordKind, segment_file_name};
 use resurgam_txn::{AbortedDetails, AbortedTx, TxIdSet, UndoChain};
@@ -49,6 +49,9 @@ pub struct Analysis {
     pub end: LogEnd,
     pub next_id: TxId,
     pub high_water: u64,
+    /// The same of the version-store file, its number in the upper bits; none if there never
+    /// was one.
+    pub version_high_water: PageId,
     pub next_object: u32,
     /// The aborted-transaction map, transactions cut off by the crash included.
     pub aborted: TxIdSet,
@@ -105,6 +108,8 @@ pub fn analyse(
     let mut ended: HashSet<TxId> = HashSet::new();
     let mut top_id = 0u64;
     let mut top_page = 0u64;
+    // The file with the highest number is the one in use, and its ids are the highest.
+    let mut top_version_page = PageId::NONE;
     let mut top_object = 0u32;
     let mut records = 0u64;
     let mut last_tx = TxId::NONE;
@@ -121,7 +126,11 @@ pub fn analyse(
         match header.kind {
             RecordKind::Page => {
                 pending.note(header.page, lsn, lsn);
-                top_page = top_page.max(header.page.0);
+                if header.page.file() == 0 {
+                    top_page = top_page.max(header.page.0);
+                } else {
+                    top_version_page = top_version_page.max(header.page);
+                }
                 top_object = top_object.max(header.object.0);
             }
             RecordKind::RowUndo => {
@@ -238,6 +247,10 @@ pub fn analyse(
         end,
         next_id: TxId(state.next_id.0.max(top_id + 1)),
         high_water: state.high_water.max(top_page + 1),
+        version_high_water: match top_version_page {
+            PageId::NONE => state.version_high_water,
+            top => state.version_high_water.max(PageId(top.0 + 1)),
+        },
         next_object: state.next_object.max(top_object + 1),
         aborted: all,
         aborted_details: details,

@@ -14,6 +14,7 @@
 //! kind 5 undo       id u64, first u64, last u64   (chains of undo records, traditional mode)
 //! kind 7 undo subs  id u64, first u64, last u64   (their sub-transactions' id ranges)
 //! kind 6 details    id u64, lsn u64, time i64     (of aborted ones, for operators only)
+//! kind 8 version file  high water u64             (whole page id; only with such a file)
 //! ```
 //!
 //! # Why the state may be read after the begin record was written
@@ -39,6 +40,8 @@ const DETAILS_SAVED: usize = 8192;
 pub struct CheckpointState {
     pub next_id: TxId,
     pub high_water: u64,
+    /// The same of the version-store file, its number in the upper bits; none without one.
+    pub version_high_water: PageId,
     pub next_object: u32,
     pub active: Vec<(TxId, TxId)>,
     /// Transactions that are undone from the log, by id: where their chains begin and end.
@@ -67,6 +70,9 @@ impl CheckpointState {
         chunked(&mut bodies, 7, &self.undo_subs, |out, (id, a, b)| words(out, &[id.0, a.0, b.0]));
         let details = |out: &mut Vec<u8>, tx: &AbortedTx| words(out, &[tx.id.0, tx.lsn.0, tx.aborted_us as u64]);
         chunked(&mut bodies, 6, &self.aborted_details, details);
+        if self.version_high_water.is_some() {
+            chunked(&mut bodies, 8, &[self.version_high_water], |out, page| words(out, &[page.0]));
+        }
         bodies
     }
 
@@ -107,6 +113,10 @@ impl CheckpointState {
                 lsn: Lsn(word(c, 1)),
                 aborted_us: word(c, 2) as i64,
             })),
+            8 => {
+                self.version_high_water =
+                    entries(1)?.map(|c| PageId(word(c, 0))).max().unwrap_or_default().max(self.version_high_water);
+            }
             _ => return Err(bad()),
         }
         Ok(())
@@ -146,6 +156,7 @@ pub fn take_checkpoint(
     let mut state = CheckpointState {
         next_id,
         high_water: pool.space().high_water(),
+        version_high_water: pool.space().version_high_water(),
         next_object: next_object(),
         ..CheckpointState::default()
     };
@@ -194,6 +205,7 @@ mod tests {
         let state = CheckpointState {
             next_id: TxId(99),
             high_water: 1234,
+            version_high_water: PageId::of_file(1, 77),
             next_object: 7,
             active: (1..5000).map(|i| (TxId(i), TxId(i))).collect(),
             undo: (1..300).map(|i| (TxId(i), UndoChain { first: Lsn(i), last: Lsn(i * 7) })).collect(),

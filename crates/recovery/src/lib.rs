@@ -24,8 +24,10 @@ mod analysis;
 mod checkpoint;
 mod control;
 mod tx_record;
+mod version_record;
 
 pub use analysis::{Analysis, Loser, Progress, analyse};
 pub use checkpoint::{CheckpointState, take_checkpoint};
 pub use control::{Control, ControlFile};
 pub use tx_record::TxRecord;
+pub use version_record::{VERSION_RECORD, VersionRecord};

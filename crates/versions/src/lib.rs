@@ -9,6 +9,8 @@
 //! | `revert.rs` | undoing the rows of a short transaction |
 //! | `row_undo.rs` | undo through the log (traditional mode) |
 //! | `store.rs` | the off-row version store |
+//! | `ready.rs` | version pages made ready in advance |
+//! | `held.rs` | what keeps versions from being freed |
 //! | `prune.rs` | reverting and stripping the rows of one page |
 //! | `overflow.rs` | values too large for a page |
 //! | `ledger.rs` | storage to be freed once a transaction's outcome is past changing |
@@ -25,10 +27,12 @@
 //!    same log group as the first version on it.
 
 mod cleaner;
+mod held;
 mod ledger;
 mod overflow;
 mod prune;
 mod read;
+mod ready;
 mod revert;
 mod row_undo;
 mod store;
@@ -36,12 +40,13 @@ mod view;
 mod write;
 
 pub use cleaner::{Cleaner, SweepReport, decode_forget};
+pub use held::held_by;
 pub use ledger::{Ledger, LedgerAction};
 pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
 pub use prune::{PageCleaning, clean_leaf};
 pub use read::{Seen, Visible, newest, values_in_use, visible};
 pub use revert::revert_row;
 pub use row_undo::{RowUndo, UndoAction, undo_one};
-pub use store::{VERSION_OBJECT, VersionStore, VersionStoreStats};
+pub use store::{VERSION_OBJECT, VersionStore, VersionStoreConfig, VersionStoreStats};
 pub use view::View;
 pub use write::{Outcome, RowWriter, VersionCaps, Versioning};

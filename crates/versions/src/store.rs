@@ -4,35 +4,67 @@
 //! Insertion is partitioned, so that threads fill different pages. A version is pushed in
 //! the log group of the change that pushes it. Pages are freed whole, when the highest
 //! transaction id that pushed into them can no longer matter.
+//!
+//! Pages are in the version-store file where the database has one, else in the data file;
+//! some are made ready in advance (`ready.rs`). When no page can be had, the write that
+//! needs one fails and changes nothing; nothing else needs one, rolling back least of all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use resurgam_base::{ErrorKind, ObjectId, PageId, Result, SlotId, TxId};
-use resurgam_buffer::{Access, BufferPool, Mtr};
-use resurgam_page::{PageType, VersionPtr, op, version};
+use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result, SlotId, TxId, limits::PAGE_SIZE};
+use resurgam_buffer::{Access, BufferPool, Mtr, PageRef};
+use resurgam_page::{PageType, VersionPtr, op, space, version};
+use resurgam_txn::TxManager;
+
+use crate::ready::ReadyPages;
 
 /// Owner of version pages.
 pub const VERSION_OBJECT: ObjectId = ObjectId(2);
 const PARTITIONS: usize = 8;
+/// Stands for the highest pusher of a page that is ready: it is not freed.
+const READY: TxId = TxId(u64::MAX);
+/// Most pages kept ready: 8 MB.
+const READY_MAX: usize = 1024;
+/// Pages made ready in one mini-transaction: an extent.
+const BATCH: usize = 8;
+
+/// Settings of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VersionStoreConfig {
+    /// Pages kept ready once the store is in use; 0 = none. More are kept, up to 1024, when
+    /// pushes find them used up.
+    pub pages_ready: usize,
+    /// Most bytes of version pages; 0 = as the disk allows. Of a version-store file it bounds
+    /// the size (see [`resurgam_buffer::VersionFile`]).
+    pub bytes_max: u64,
+}
 
 /// A reading of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VersionStoreStats {
     /// Versions pushed off-row since open.
     pub pushed: u64,
-    /// Pages in use.
+    /// Pages in use, those kept ready not counted.
     pub pages: u64,
     /// Pages freed since open.
     pub freed: u64,
+    /// Pages made ready in advance and not used yet.
+    pub pages_ready: u64,
+    /// Times since open that a push needed a page and found none ready.
+    pub found_none: u64,
+    /// Size of the version-store file, in bytes; 0 = versions are in the data file.
+    pub file_bytes: u64,
 }
 
 /// See the module.
 #[derive(Default)]
 pub struct VersionStore {
     current: [Mutex<PageId>; PARTITIONS],
-    /// Highest pusher of each page.
+    config: VersionStoreConfig,
+    ready: ReadyPages,
+    /// Highest pusher of each page; [`READY`] of those that are ready.
     pages: Mutex<HashMap<PageId, TxId>>,
     turn: AtomicU64,
     pushed: AtomicU64,
@@ -44,6 +76,15 @@ thread_local! {
 }
 
 impl VersionStore {
+    pub fn new(config: VersionStoreConfig) -> Self {
+        // Pages that are ready must not use up a small bound.
+        let most = match config.bytes_max {
+            0 => READY_MAX,
+            bytes => READY_MAX.min((bytes / PAGE_SIZE as u64 / 8) as usize),
+        };
+        Self { config, ready: ReadyPages::new(config.pages_ready, most), ..Self::default() }
+    }
+
     fn partition(&self) -> usize {
         PARTITION.with(|p| {
             if p.get() == usize::MAX {
@@ -70,25 +111,138 @@ impl VersionStore {
                 return Ok(VersionPtr { page: id, slot });
             }
         }
-        let pool = mtr.pool();
-        let (id, at) = pool.space().allocate(mtr, VERSION_OBJECT, 0)?;
-        let ops = mtr.ops(at);
-        op::format(ops, PageType::Version, 0, VERSION_OBJECT, &[], None);
-        op::insert(ops, SlotId(0), &bytes);
+        let (id, at) = match self.take_ready(mtr)? {
+            Some(found) => found,
+            None => self.allocate(mtr)?,
+        };
+        op::insert(mtr.ops(at), SlotId(0), &bytes);
         self.note(id, pusher);
         *current = id;
         Ok(VersionPtr { page: id, slot: SlotId(0) })
     }
 
+    /// A ready page, as part of `mtr`.
+    fn take_ready(&self, mtr: &mut Mtr<'_>) -> Result<Option<(PageId, PageRef)>> {
+        let Some(id) = self.ready.take() else { return Ok(None) };
+        match mtr.pool().write(id, Access::Point) {
+            Ok(page) if page.is(PageType::Version) && page.slot_count() == 0 => Ok(Some((id, mtr.add(page)))),
+            Ok(_) => Err(Error::internal(format!("page {id} was ready for versions and is in other use"))),
+            Err(error) => {
+                self.ready.put([id]);
+                Err(error)
+            }
+        }
+    }
+
+    /// A new page, formatted, as part of `mtr`.
+    fn allocate(&self, mtr: &mut Mtr<'_>) -> Result<(PageId, PageRef)> {
+        let pool = mtr.pool();
+        if pool.version_file().is_none() && self.config.bytes_max > 0 {
+            let bytes = self.pages.lock().len() as u64 * PAGE_SIZE as u64;
+            if bytes + PAGE_SIZE as u64 > self.config.bytes_max {
+                let (file, most) = (pool.file().path().display(), self.config.bytes_max);
+                return Err(Error::new(
+                    ErrorKind::DiskFull,
+                    format!("the version store in \"{file}\" may hold {most} bytes (version_store_bytes_max)"),
+                ));
+            }
+        }
+        let (id, at) = pool.space().allocate_version(mtr, VERSION_OBJECT)?;
+        op::format(mtr.ops(at), PageType::Version, 0, VERSION_OBJECT, &[], None);
+        Ok((id, at))
+    }
+
+    /// Makes pages ready until there are as many as wanted. `highest` is the highest id that
+    /// can have pushed a version before now (see [`VersionStore::adopt`]). Returns how many.
+    ///
+    /// # Errors
+    /// `DiskFull` when there is no space for one more.
+    pub fn make_ready(&self, pool: &BufferPool, highest: TxId) -> Result<usize> {
+        if self.ready.missing() == 0 {
+            return Ok(0);
+        }
+        let Some(_one) = self.ready.filling.try_lock() else { return Ok(0) };
+        // What is free in the file comes before more of it.
+        self.learn_free(pool, highest)?;
+        let mut made = 0;
+        loop {
+            let count = self.ready.missing().min(BATCH);
+            if count == 0 {
+                return Ok(made);
+            }
+            let batch = match self.make_batch(pool, count) {
+                Err(error) if error.kind() == ErrorKind::DiskFull && count > 1 => self.make_batch(pool, 1)?,
+                other => other?,
+            };
+            made += batch.len();
+            self.ready.put(batch);
+        }
+    }
+
+    /// Learns what is free in the version-store file, if that is not known yet after an open.
+    fn learn_free(&self, pool: &BufferPool, highest: TxId) -> Result<()> {
+        for map in pool.space().version_map_pages() {
+            if !pool.space().is_discovered(map) {
+                self.adopt_all(pool, map, highest)?;
+                pool.space().discover(pool, map)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// After a push that found no space, before it is tried once more: after an open free pages
+    /// may not be known yet. Nothing must be latched.
+    pub(crate) fn find_space(&self, pool: &BufferPool, txs: &TxManager) -> Result<()> {
+        let _one = self.ready.filling.lock();
+        self.learn_free(pool, TxId(txs.next_id().0.saturating_sub(1)))
+    }
+
+    fn make_batch(&self, pool: &BufferPool, count: usize) -> Result<Vec<PageId>> {
+        let mut ids = Vec::with_capacity(count);
+        let mut mtr = Mtr::new(pool);
+        let made = (0..count)
+            .try_for_each(|_| {
+                let (id, _) = self.allocate(&mut mtr)?;
+                // Before anybody can find it by its space map, and free it.
+                self.pages.lock().insert(id, READY);
+                ids.push(id);
+                Ok(())
+            })
+            .and_then(|()| mtr.commit());
+        match made {
+            Ok(_) => Ok(ids),
+            Err(error) => {
+                let mut pages = self.pages.lock();
+                pages.retain(|id, _| !ids.contains(id));
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until ready pages run low, or `timeout`. For the thread that makes them.
+    pub fn wait_for_work(&self, timeout: std::time::Duration) {
+        self.ready.wait(timeout);
+    }
+
     fn note(&self, page: PageId, pusher: TxId) {
         let mut pages = self.pages.lock();
         let highest = pages.entry(page).or_default();
-        *highest = (*highest).max(pusher);
+        *highest = if *highest == READY { pusher } else { (*highest).max(pusher) };
     }
 
     /// Adds a page found after an open, with the highest id that can have pushed to it.
     pub fn adopt(&self, page: PageId, highest: TxId) {
         self.pages.lock().entry(page).or_insert(highest);
+    }
+
+    /// Adopts all version pages of one interval of a space map.
+    pub fn adopt_all(&self, pool: &BufferPool, map: PageId, highest: TxId) -> Result<()> {
+        for (page, owner, _) in pool.space().flagged(pool, map, space::PFS_ALLOCATED)? {
+            if owner == VERSION_OBJECT {
+                self.adopt(page, highest);
+            }
+        }
+        Ok(())
     }
 
     /// Frees pages all of whose pushers are below `floor`. Returns how many.
@@ -119,7 +273,12 @@ impl VersionStore {
                 Err(error) => return Err(error),
             };
             let still = self.pages.lock().get(&id).is_some_and(|highest| *highest < floor);
-            if !still || !page.is(PageType::Version) {
+            if !still {
+                continue;
+            }
+            if !page.is(PageType::Version) {
+                // Freed while it was being adopted, or noted by a push that was given up.
+                self.pages.lock().remove(&id);
                 continue;
             }
             let mut mtr = Mtr::new(pool);
@@ -141,8 +300,11 @@ impl VersionStore {
     pub fn stats(&self) -> VersionStoreStats {
         VersionStoreStats {
             pushed: self.pushed.load(Ordering::Relaxed),
-            pages: self.pages.lock().len() as u64,
+            pages: (self.pages.lock().len() as u64).saturating_sub(self.ready.len() as u64),
             freed: self.freed.load(Ordering::Relaxed),
+            pages_ready: self.ready.len() as u64,
+            found_none: self.ready.found_none(),
+            file_bytes: 0,
         }
     }
 }

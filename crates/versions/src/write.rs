@@ -13,7 +13,7 @@
 //! version it is pushed again, under the new writer's id, so that it lives as long as the
 //! new version needs it.
 
-use resurgam_base::{Error, PageId, Result, SlotId, TxId, limits::RECORD_BYTES_MAX};
+use resurgam_base::{Error, ErrorKind, PageId, Result, SlotId, TxId, limits::RECORD_BYTES_MAX};
 use resurgam_btree::Tree;
 use resurgam_buffer::{BufferPool, Mtr, PageRef, WriteGuard};
 use resurgam_log::RecordKind;
@@ -137,10 +137,18 @@ impl RowWriter<'_> {
         seen: Seen,
         hint: &mut Option<PageId>,
     ) -> Result<Outcome> {
+        let mut tried = false;
         loop {
             let page = tree.write_leaf_hinted(self.pool, key, *hint)?;
             *hint = Some(page.id());
-            match self.attempt(tree, page, key, action, seen)? {
+            let step = match self.attempt(tree, page, key, action, seen) {
+                Err(error) if error.kind() == ErrorKind::DiskFull && !std::mem::replace(&mut tried, true) => {
+                    self.store.find_space(self.pool, self.view.txs)?;
+                    continue;
+                }
+                step => step?,
+            };
+            match step {
                 Step::Finished(outcome) => return Ok(outcome),
                 Step::Again => {}
                 Step::NeedsRoom(len) => tree.make_room(self.pool, key, len)?,
@@ -430,7 +438,10 @@ impl RowWriter<'_> {
     /// Keeps an earlier version outside the row.
     fn push(&self, mtr: &mut Mtr<'_>, tree: Tree, image: &[u8]) -> Result<VersionPtr> {
         match self.versioning {
-            Versioning::Persistent => self.store.push(mtr, tree.object, self.xid, image),
+            Versioning::Persistent => {
+                let pushed = self.store.push(mtr, tree.object, self.xid, image);
+                pushed.map_err(|e| crate::held::explain(e, self.view.txs))
+            }
             Versioning::Temporary => {
                 let mut bytes = Vec::with_capacity(image.len() + version::OVERHEAD);
                 version::encode_into(tree.object, self.xid, image, &mut bytes);
@@ -474,7 +485,7 @@ fn append_reserve(len: usize) -> usize {
 fn check_size(len: usize) -> Result<()> {
     if len > RECORD_BYTES_MAX {
         return Err(Error::new(
-            resurgam_base::ErrorKind::LimitExceeded,
+            ErrorKind::LimitExceeded,
             format!("a row needs {len} bytes in its page, the most is {RECORD_BYTES_MAX}"),
         ));
     }

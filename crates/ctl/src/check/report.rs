@@ -5,6 +5,8 @@ use std::io::Write;
 
 use resurgam_base::{PageId, Result, SlotId};
 
+use crate::image::Image;
+
 use crate::out::say;
 
 /// Problems kept in the report and printed; more are only counted.
@@ -124,14 +126,20 @@ impl<'r> Reporter<'r> {
         self.add(Problem { severity: Severity::Damage, file: file.into(), page, slot, what });
     }
 
-    /// Damage of a page of the data file.
+    /// Damage of a page.
     pub fn page(&mut self, page: PageId, slot: Option<SlotId>, what: String) {
-        self.damage("data", Some(page), slot, what);
+        self.damage(Image::file_name(page), Some(page), slot, what);
     }
 
     pub fn leak(&mut self, page: PageId, what: String) {
         self.report.leaked += 1;
-        self.add(Problem { severity: Severity::Leak, file: "data".into(), page: Some(page), slot: None, what });
+        self.add(Problem {
+            severity: Severity::Leak,
+            file: Image::file_name(page).into(),
+            page: Some(page),
+            slot: None,
+            what,
+        });
     }
 
     fn add(&mut self, problem: Problem) {

@@ -1,7 +1,8 @@
 //! Space maps, each allocated page on its own, and what is left over when every owner has
 //! named its pages.
 //!
-//! Memory: [`Interval`], some 13 KB, for every 40 MB of the data file.
+//! Memory: [`Interval`], some 13 KB, for every 40 MB of the data file and of the version-store
+//! file. An interval is known by the id of its map page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,11 +32,11 @@ struct Interval {
 
 /// Which of the marks and map entries belong to a page.
 fn position(page: PageId) -> Option<(u64, usize)> {
-    let index = page.0.checked_sub(1)?;
-    Some((index / map::INTERVAL_PAGES, (index % map::INTERVAL_PAGES) as usize))
+    let map = map::map_page_of(page);
+    map.is_some().then(|| (map.0, (page.0 - map.0) as usize))
 }
 
-/// The pages of the data file.
+/// The pages of all files.
 #[derive(Default)]
 pub(super) struct Space {
     intervals: BTreeMap<u64, Interval>,
@@ -83,9 +84,18 @@ impl Space {
     pub fn check(&mut self, image: &Image, r: &mut Reporter<'_>) {
         let in_use = image.analysis.as_ref().map_or(image.file_pages, |a| a.high_water);
         // The log may know of pages that the file has not.
-        let mut wanted: BTreeSet<u64> = image.pending_pages().filter_map(position).map(|(k, _)| k).collect();
-        let limit = in_use.min(image.file_pages);
-        wanted.extend((0..).take_while(|k| k * map::INTERVAL_PAGES + 1 < limit));
+        let known = |page: &PageId| page.file() == 0 || image.version_file.has(*page);
+        let mut wanted: BTreeSet<u64> =
+            image.pending_pages().filter(known).filter_map(position).map(|(k, _)| k).collect();
+        let mut intervals = |file: u64, limit: u64| {
+            let maps = (0..).map(|i| i * map::INTERVAL_PAGES + 1).take_while(|number| *number < limit);
+            wanted.extend(maps.map(|number| PageId::of_file(file, number).0));
+        };
+        intervals(0, in_use.min(image.file_pages));
+        let high_water = image.analysis.as_ref().map_or(PageId::NONE, |a| a.version_high_water);
+        if image.version_file.has(high_water) {
+            intervals(high_water.file(), high_water.in_file().min(image.version_file.pages));
+        }
         let mut done = 0;
         for k in wanted {
             self.interval(k, image, r, &mut done);
@@ -123,7 +133,7 @@ impl Space {
                     at == 0 || one(image, page, Some((pfs, owner)), r)
                 }
                 Some(_) => true,
-                None if page.0 >= image.file_pages || at == 0 => true,
+                None if !image.reaches(page) || at == 0 => true,
                 None => image.raw(page).is_ok_and(|(raw, _)| raw.is_all_zero()) || one(image, page, None, r),
             };
             if !known {
@@ -155,7 +165,7 @@ impl Space {
 }
 
 fn page_at(interval: u64, at: usize) -> PageId {
-    PageId(interval.saturating_mul(map::INTERVAL_PAGES).saturating_add(1 + at as u64))
+    PageId(interval.saturating_add(at as u64))
 }
 
 fn kind(page: &PageBuf) -> String {

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_engine::*;
-use resurgam_vfs::{FaultPlan, SimConfig, SimVfs, Vfs};
+use resurgam_vfs::{FaultPlan, OpenMode, SimConfig, SimVfs, Vfs};
 
 use super::Found;
 use super::check::{Trouble, check_all, check_table};
@@ -22,6 +22,8 @@ use crate::broken;
 
 /// Where the database lives on the simulated disk.
 pub const DIR: &str = "/db";
+/// Where a version-store file is, on disks of its own; it is moved from one to the other.
+pub const VERSION_FILES: [&str; 2] = ["/disk2/versions", "/disk3/elsewhere"];
 const CLIENTS_MAX: usize = 5;
 
 /// What a schedule does, besides its seed.
@@ -35,13 +37,41 @@ pub struct Plan {
     pub skip_sync: bool,
     /// The double-write area is emptied before each recovery: the harness must notice.
     pub skip_double_write: bool,
+    /// Once the database is open, syncs of the version-store file do nothing: the harness must
+    /// notice.
+    pub skip_version_sync: bool,
+    /// The first disk of the version store holds this many bytes, always.
+    pub small_disk: Option<u64>,
     /// Says every step on stderr.
     pub trace: bool,
 }
 
+impl Plan {
+    /// What goes wrong all the time.
+    fn faults(&self) -> FaultPlan {
+        FaultPlan {
+            skip_sync: self.skip_sync,
+            small_disk: self.small_disk.map(|bytes| ("/disk2".into(), bytes)),
+            skip_sync_of: self.skip_version_sync.then(|| VERSION_FILES[0].into()),
+            ..FaultPlan::default()
+        }
+    }
+    fn is_broken(&self) -> bool {
+        self.skip_sync || self.skip_double_write || self.skip_version_sync
+    }
+}
+
 impl Default for Plan {
     fn default() -> Self {
-        Self { lives: 3, steps: 70, skip_sync: false, skip_double_write: false, trace: false }
+        Self {
+            lives: 3,
+            steps: 70,
+            skip_sync: false,
+            skip_double_write: false,
+            skip_version_sync: false,
+            small_disk: None,
+            trace: false,
+        }
     }
 }
 
@@ -67,6 +97,12 @@ pub struct Met {
     pub undo_records: u64,
     pub undone_at_open: u64,
     pub mode_changes: u64,
+    /// Lives with a version-store file, and moves of it.
+    pub version_files: u64,
+    pub version_files_moved: u64,
+    pub version_disk_full: u64,
+    /// Pushes that needed a page and found none ready.
+    pub found_none: u64,
 }
 
 impl Met {
@@ -90,6 +126,10 @@ impl Met {
         self.undo_records += o.undo_records;
         self.undone_at_open += o.undone_at_open;
         self.mode_changes += o.mode_changes;
+        self.version_files += o.version_files;
+        self.version_files_moved += o.version_files_moved;
+        self.version_disk_full += o.version_disk_full;
+        self.found_none += o.found_none;
     }
 }
 
@@ -101,6 +141,8 @@ pub enum Fault {
     Write,
     Read,
     DiskFull,
+    /// The disk of the version store only.
+    VersionDiskFull,
 }
 
 pub struct World {
@@ -118,6 +160,8 @@ pub struct World {
     pub numbers: u64,
     pub waits: u64,
     pub fault: Fault,
+    /// What goes wrong besides, all the time.
+    pub always: FaultPlan,
     /// The database answers no more; only a restart helps.
     pub dead: bool,
     pub trace: bool,
@@ -142,6 +186,9 @@ fn options(rng: &mut Rng) -> Options {
         },
         short_rollback_operations: [0, 3, 200, 200][rng.below(4) as usize],
         temporary_version_bytes_max: if rng.one_in(4) { 128 << 10 } else { 1 << 30 },
+        version_store_path: rng.one_in(2).then(|| VERSION_FILES[0].into()),
+        version_store_bytes_max: if rng.one_in(8) { rng.range(4, 24) * limits::PAGE_SIZE as u64 } else { 0 },
+        version_pages_ready: [0, 1, 4, 16][rng.below(4) as usize],
         background: false,
         ..Options::default()
     }
@@ -187,6 +234,32 @@ impl World {
             }
             // Of the temporary version store.
             (ErrorKind::OutOfMemory, _) if !self.db.is_recovery_accelerated() => Ok(()),
+            // Nothing but a write that needs an off-row version may meet it; ending a
+            // transaction, reading and maintenance go on.
+            (ErrorKind::DiskFull, fault)
+                if (fault == Fault::VersionDiskFull
+                    || self.always.small_disk.is_some()
+                    || self.db.options().version_store_bytes_max > 0)
+                    && ![
+                        "commit",
+                        "rollback",
+                        "going back",
+                        "check",
+                        "sweep",
+                        "read",
+                        "finish",
+                        "write back",
+                        "start",
+                    ]
+                    .iter()
+                    .any(|never| what.starts_with(never)) =>
+            {
+                if error.hint().is_none() || error.detail().is_none() || !error.message().contains("version store") {
+                    broken!("{what}: says too little: {error:?}");
+                }
+                self.met.version_disk_full += 1;
+                Ok(())
+            }
             (ErrorKind::DeadlockDetected, _) if self.clients.iter().any(|c| c.parked.is_some()) => Ok(()),
             _ => broken!("{what}: {error:?} (planted: {:?})", self.fault),
         }
@@ -416,8 +489,9 @@ impl World {
     }
 
     fn plant(&mut self) {
-        let mut plan = FaultPlan::default();
-        self.fault = match self.rng.below(12) {
+        let mut plan = self.always.clone();
+        let version_file = self.db.stats().version_store_file;
+        self.fault = match self.rng.below(13) {
             0..=6 => {
                 plan.crash_after_ops = Some(self.rng.range(1, 160));
                 Fault::PowerLoss
@@ -438,6 +512,15 @@ impl World {
                 plan.capacity_bytes = Some(self.used_bytes() + self.rng.below(300_000));
                 Fault::DiskFull
             }
+            // A disk never shrinks.
+            11 if version_file.is_some() && self.always.small_disk.is_none() => {
+                let more = self.rng.below(60_000);
+                plan.small_disk = version_file.as_deref().and_then(Path::parent).map(|disk| {
+                    let used = self.vfs.open(&version_file.clone().unwrap_or_default(), OpenMode::ReadOnly);
+                    (disk.to_path_buf(), used.and_then(|file| file.len()).unwrap_or(0) + more)
+                });
+                Fault::VersionDiskFull
+            }
             _ => Fault::None,
         };
         self.log(|| format!("faults: {plan:?}"));
@@ -446,7 +529,7 @@ impl World {
 
     fn used_bytes(&self) -> u64 {
         let mut total = 0;
-        for dir in [DIR.to_owned(), format!("{DIR}/log")] {
+        for dir in [DIR.to_owned(), format!("{DIR}/log"), "/disk2".to_owned(), "/disk3".to_owned()] {
             for name in self.vfs.list(Path::new(&dir)).unwrap_or_default() {
                 let path = format!("{dir}/{name}");
                 if let Ok(file) = self.vfs.open(Path::new(&path), resurgam_vfs::OpenMode::ReadOnly) {
@@ -479,7 +562,7 @@ fn open_again(
     }
     for attempt in 0.. {
         let planted = !calm && attempt < 12 && rng.one_in(2);
-        let mut faults = FaultPlan { skip_sync: plan.skip_sync, ..FaultPlan::default() };
+        let mut faults = FaultPlan { skip_sync_of: None, ..plan.faults() };
         if planted {
             faults.crash_after_ops = Some(rng.range(1, 50));
         }
@@ -521,6 +604,7 @@ fn open_again(
             generation,
             numbers: 60,
             waits: 0,
+            always: plan.faults(),
             fault: if planted { Fault::PowerLoss } else { Fault::None },
             dead: false,
             trace: plan.trace,
@@ -556,7 +640,7 @@ fn open_again(
             alive = false;
         }
         if alive && world.settle(rng.one_in(4))? {
-            world.vfs.set_faults(FaultPlan { skip_sync: plan.skip_sync, ..FaultPlan::default() });
+            world.vfs.set_faults(plan.faults());
             world.fault = Fault::None;
             return Ok(world);
         }
@@ -570,9 +654,19 @@ fn open_again(
 /// Runs one schedule. The error says what was broken.
 pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     let mut rng = Rng::new(seed);
+    let small_disk = (!plan.is_broken() && rng.one_in(6)).then(|| rng.range(5, 40) * limits::PAGE_SIZE as u64);
+    let plan = &Plan { small_disk, ..plan.clone() };
     let mut options = options(&mut rng);
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
+    for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()) {
+        vfs.create_dir_all(disk).map_err(|e| e.to_string())?;
+    }
+    if plan.skip_version_sync {
+        options.version_store_path = Some(VERSION_FILES[0].into());
+        options.versions.in_row = false;
+        options.version_store_bytes_max = 0;
+    }
     let mut model = Model::new();
     let mut last: Option<World> = None;
     for life in 0..plan.lives {
@@ -584,11 +678,11 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             world.verify("after recovery")?;
         }
         world.numbers = [8, 60, 400][rng.below(3) as usize];
-        if !plan.skip_sync && !plan.skip_double_write && life > 0 || rng.one_in(3) {
+        if !plan.is_broken() && life > 0 || rng.one_in(3) {
             world.plant();
         }
-        if plan.skip_sync || plan.skip_double_write {
-            world.vfs.set_faults(FaultPlan { skip_sync: plan.skip_sync, ..FaultPlan::default() });
+        if plan.is_broken() {
+            world.vfs.set_faults(plan.faults());
             world.fault = Fault::None;
         }
         let steps = rng.range(plan.steps / 4, plan.steps * 2);
@@ -600,9 +694,9 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             if world.vfs.power_lost() {
                 world.dead = true;
             }
-            if world.fault == Fault::DiskFull && world.rng.one_in(25) {
+            if matches!(world.fault, Fault::DiskFull | Fault::VersionDiskFull) && world.rng.one_in(25) {
                 // Space is found: everything must go on.
-                world.vfs.set_faults(FaultPlan::default());
+                world.vfs.set_faults(world.always.clone());
                 world.fault = Fault::None;
             }
         }
@@ -610,11 +704,13 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         let stats = world.db.stats();
         world.met.undone += stats.transactions.undone;
         world.met.undo_records += stats.undo_records;
-        world.met.version_pages += world.db.stats().versions.pages;
+        world.met.version_pages += stats.versions.pages;
+        world.met.found_none += stats.versions.found_none;
+        world.met.version_files += u64::from(stats.version_store_file.is_some());
         let end = rng.below(8);
         world.log(|| format!("end of life {life}: {end}, dead {}", world.dead));
         vfs = if !world.dead && end == 0 && world.fault != Fault::DiskFull {
-            world.vfs.set_faults(FaultPlan { skip_sync: plan.skip_sync, ..FaultPlan::default() });
+            world.vfs.set_faults(plan.faults());
             if let Err(error) = world.db.close() {
                 if !matches!(world.fault, Fault::Sync | Fault::Write | Fault::Read) {
                     broken!("close: {error:?}");
@@ -633,11 +729,38 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         world.forget_everyone();
         model = world.model.clone();
         options.versions = if rng.one_in(3) { self::options(&mut rng).versions } else { options.versions };
+        // Nor is a file moved to a disk that is too small for it.
+        if !plan.is_broken() && plan.small_disk.is_none() {
+            next_place(&mut options, stats.version_store_file.as_deref(), &vfs, &mut rng, &mut world.met)
+                .map_err(|e| format!("moving the version store: {e:?}"))?;
+        }
+        if plan.trace {
+            eprintln!("version store: {:?}, then {:?}", stats.version_store_file, options.version_store_path);
+        }
         last = Some(world);
     }
     let mut world = open_again(last.take(), vfs, model, &options, plan, &mut rng, true)?;
     finish(&mut world)?;
     Ok(world.met)
+}
+
+/// Where the next life has its version store: as recorded, at a new place (then the file is
+/// moved there), or, if there was none, perhaps in a file from now on.
+fn next_place(options: &mut Options, file: Option<&Path>, vfs: &SimVfs, rng: &mut Rng, met: &mut Met) -> Result<()> {
+    options.version_store_path = match file {
+        None => rng.one_in(4).then(|| VERSION_FILES[0].into()),
+        Some(file) if rng.one_in(4) => {
+            let to = Path::new(VERSION_FILES[usize::from(file == Path::new(VERSION_FILES[0]))]);
+            vfs.rename(file, to)?;
+            for path in [file, to] {
+                vfs.sync_dir(path.parent().unwrap_or(path))?;
+            }
+            met.version_files_moved += 1;
+            Some(to.to_path_buf())
+        }
+        Some(file) => rng.one_in(2).then(|| file.to_path_buf()),
+    };
+    Ok(())
 }
 
 /// At last: everything redone, compared, verified, cleaned; nothing may leak.

@@ -1,5 +1,7 @@
 //! What the simulated disk should do wrong, and when.
 
+use std::path::PathBuf;
+
 /// Faults of a [`SimVfs`](crate::SimVfs), set with
 /// [`set_faults`](crate::SimVfs::set_faults). Calls are counted from 1, starting
 /// when the plan is set; `None` means never.
@@ -18,6 +20,10 @@ pub struct FaultPlan {
     pub crash_after_ops: Option<u64>,
     /// Bytes that all files together may hold; more is a `DiskFull` error.
     pub capacity_bytes: Option<u64>,
+    /// A second, smaller disk: what the files below this folder together may hold, in bytes.
+    pub small_disk: Option<(PathBuf, u64)>,
+    /// A planted bug: syncs of this one file report success and do nothing.
+    pub skip_sync_of: Option<PathBuf>,
     /// A planted bug: sync reports success and does nothing. A crash test that
     /// passes with it tests nothing.
     pub skip_sync: bool,

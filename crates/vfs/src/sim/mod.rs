@@ -121,17 +121,19 @@ impl State {
         Ok(Step::Go)
     }
 
-    fn used_bytes(&self) -> u64 {
-        self.names.values().filter_map(|inode| self.inodes.get(inode)).map(Content::len).sum()
+    fn used_bytes(&self, below: &Path) -> u64 {
+        let inodes = self.names.iter().filter(|(path, _)| path.starts_with(below)).map(|(_, inode)| inode);
+        inodes.filter_map(|inode| self.inodes.get(inode)).map(Content::len).sum()
     }
 
     fn check_capacity(&self, action: &str, path: &Path, inode: u64, new_len: u64) -> Result<()> {
-        let Some(capacity) = self.faults.capacity_bytes else {
-            return Ok(());
-        };
+        let everywhere = self.faults.capacity_bytes.map(|capacity| (Path::new(""), capacity));
+        let small = self.faults.small_disk.as_ref().map(|(folder, capacity)| (folder.as_path(), *capacity));
         let old_len = self.inodes.get(&inode).map_or(0, Content::len);
-        if new_len > old_len && self.used_bytes() + (new_len - old_len) > capacity {
-            return Err(io(action, path, std::io::ErrorKind::StorageFull.into()));
+        for (folder, capacity) in everywhere.into_iter().chain(small.filter(|(folder, _)| path.starts_with(folder))) {
+            if new_len > old_len && self.used_bytes(folder) + (new_len - old_len) > capacity {
+                return Err(io(action, path, std::io::ErrorKind::StorageFull.into()));
+            }
         }
         Ok(())
     }
@@ -419,7 +421,7 @@ impl File for SimFile {
             self.content(&mut state, ACTION)?.fail_sync(self.disk.sector_bytes, &mut rng);
             return Err(fault(ACTION, &self.path));
         }
-        if !state.faults.skip_sync {
+        if !state.faults.skip_sync && state.faults.skip_sync_of.as_ref() != Some(&self.path) {
             self.content(&mut state, ACTION)?.sync();
         }
         Ok(())

@@ -247,3 +247,28 @@ fn many_threads() {
     assert_eq!(vfs.stats().syncs, 800);
     assert_eq!(content(&vfs, "3"), [3; 20_000]);
 }
+
+#[test]
+fn a_small_disk_and_a_file_whose_syncs_do_nothing() {
+    let vfs = disk(1);
+    vfs.create_dir_all(Path::new("e")).unwrap();
+    let plan =
+        FaultPlan { small_disk: Some(("e".into(), 1000)), skip_sync_of: Some("e/f".into()), ..FaultPlan::default() };
+    vfs.set_faults(plan);
+    let big = vfs.open(&path("big"), OpenMode::CreateNew).unwrap();
+    big.write_at(&[1; 5000], 0).unwrap();
+    let file = vfs.open(Path::new("e/f"), OpenMode::CreateNew).unwrap();
+    file.preallocate(1000).unwrap();
+    assert_eq!(file.preallocate(1001).unwrap_err().kind(), ErrorKind::DiskFull);
+    let second = vfs.open(Path::new("e/g"), OpenMode::CreateNew).unwrap();
+    assert_eq!(second.write_at(b"x", 0).unwrap_err().kind(), ErrorKind::DiskFull, "the files share it");
+    file.write_at(&[1; 1000], 0).unwrap();
+    file.sync().unwrap();
+    vfs.sync_dir(Path::new("e")).unwrap();
+    let lost = (0..20).filter(|seed| {
+        let after = vfs.crash_clone(*seed);
+        let file = after.open(Path::new("e/f"), OpenMode::ReadOnly).unwrap();
+        file.len().unwrap() == 0
+    });
+    assert!(lost.count() > 2, "what was not really synced gets lost");
+}

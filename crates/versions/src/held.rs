@@ -1,0 +1,39 @@
+//! What keeps off-row versions from being freed, in words: for whoever meets a version store
+//! that is out of space.
+
+use resurgam_base::{Error, ErrorKind};
+use resurgam_txn::TxManager;
+
+/// What holds versions back: long transactions and snapshots, and aborted transactions that
+/// the cleaner has not finished.
+pub fn held_by(txs: &TxManager) -> String {
+    let mut parts = Vec::new();
+    let (active, _) = txs.active();
+    if let Some(tx) = active.iter().min_by_key(|tx| tx.id) {
+        parts.push(format!(
+            "transaction {}, which began to write {:.0} s ago",
+            tx.id,
+            tx.since.elapsed().as_secs_f64()
+        ));
+    }
+    let behind = txs.snapshots().visible().0.saturating_sub(txs.horizon().0);
+    if behind > 0 {
+        parts.push(format!("the oldest of {} snapshots in use, {behind} commits behind", txs.snapshots().in_use()));
+    }
+    let aborted = txs.status_table().aborted();
+    if let Some(oldest) = aborted.oldest() {
+        parts.push(format!("{} aborted transactions that wait for the cleaner, the oldest {oldest}", aborted.len()));
+    }
+    if parts.is_empty() { "nobody: the next sweep of the cleaner frees them".into() } else { parts.join("; ") }
+}
+
+/// Adds to a full version store's error who holds its versions and what can be done.
+pub(crate) fn explain(error: Error, txs: &TxManager) -> Error {
+    if error.kind() != ErrorKind::DiskFull {
+        return error;
+    }
+    error.with_detail(format!("earlier versions are held by {}", held_by(txs))).with_hint(
+        "Free space on the disk of the version store or raise version_store_bytes_max, end the oldest transaction or \
+         snapshot, then VACUUM. Writes whose earlier version fits in the row go on.",
+    )
+}
