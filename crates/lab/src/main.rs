@@ -9,6 +9,7 @@
 //! | `machine.rs` | what the numbers were measured on |
 //! | `report.rs`, `svg.rs` | tables and plots |
 //! | `pgbench.rs`, `restart.rs`, `copy.rs` | the experiments |
+//! | `soak/` | a long test: kills and power losses under load, everything checked afterwards |
 //!
 //! Servers are child processes on free ports with data in a work folder that is removed
 //! afterwards; nothing else of the machine is touched.
@@ -19,6 +20,7 @@ mod pgbench;
 mod report;
 mod restart;
 mod servers;
+mod soak;
 mod svg;
 mod wire;
 
@@ -45,6 +47,8 @@ enum Experiment {
     Restart(restart::Options),
     /// Speed and peak memory of COPY FROM STDIN
     Copy(copy::Options),
+    /// Kills the server, or takes the power away, under a mixed load and checks that every commit is there
+    Soak(soak::Options),
 }
 
 /// What all experiments take.
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Experiment::Pgbench(options) => pgbench::run(&options),
         Experiment::Restart(options) => restart::run(&options),
         Experiment::Copy(options) => copy::run(&options),
+        Experiment::Soak(options) => soak::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
