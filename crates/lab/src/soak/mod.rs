@@ -74,6 +74,9 @@ pub struct Options {
     /// off: the data folder is switched to traditional recovery
     #[arg(long, value_name = "on|off", default_value = "on")]
     mode: Mode,
+    /// Leave out indexes that come and go on a table in use
+    #[arg(long, hide = true)]
+    no_shared_ddl: bool,
     /// Do something wrong on purpose, to see that it is found
     #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "sync-off")]
     canary: Option<Canary>,
@@ -103,7 +106,7 @@ enum Canary {
     Half,
     /// A table is gone
     Table,
-    /// A page of the data file is overwritten after the last stop
+    /// Pages of the data file are overwritten after a clean stop
     Page,
 }
 
@@ -160,6 +163,7 @@ struct Summary {
     happened: u64,
     rows: u64,
     answers_s: Vec<f64>,
+    lasted: Duration,
 }
 
 impl Summary {
@@ -174,10 +178,11 @@ impl Summary {
     fn show(&self, failures: usize) -> String {
         let max = self.answers_s.iter().copied().fold(0.0, f64::max);
         format!(
-            "rounds: {}\nkills: {} (and {} during a recovery)\npower losses: {}\nclean stops with resurgam check: {}\n\
+            "lasted: {:.0} s\nrounds: {}\nkills: {} (and {} during a recovery)\npower losses: {}\nclean stops with resurgam check: {}\n\
              commits acknowledged: {}\ncommits in doubt: {}, of which {} had happened\ntransactions rolled back: {}, \
              conflicts: {}\nrows of large transactions undone: {}\nanswers read again in a snapshot: {}\n\
              rows checked: {}\ntime to the first answer: median {:.3} s, max {max:.3} s of {}\nfailures: {failures}",
+            self.lasted.as_secs_f64(),
             self.rounds,
             self.kills,
             self.in_recovery,
@@ -247,10 +252,12 @@ fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk) -> Result<()> {
         target,
         writers: (0..options.writers.max(1)).map(|id| Writer::new(id, seed)).collect(),
         bulk: Bulk::new(seed),
-        schema: Schema::new(seed),
+        schema: Schema::new(seed, !options.no_shared_ddl),
         sum: Summary::default(),
     };
+    let begun = Instant::now();
     let found = soak.go().err().unwrap_or_default();
+    soak.sum.lasted = begun.elapsed();
     // The server first: it holds the file system.
     soak.target.kill();
     println!("{}", soak.sum.show(found.len()));
@@ -371,7 +378,7 @@ impl Soak<'_> {
     /// The folder of a server that was stopped.
     fn check_folder(&mut self) -> Result<(), Vec<String>> {
         if self.options.canary == Some(Canary::Page) {
-            spoil_a_page(&self.target.data).map_err(|e| vec![e])?;
+            spoil_pages(&self.target.data).map_err(|e| vec![e])?;
         }
         self.target.check().map_err(|e| vec![e])
     }
@@ -431,10 +438,11 @@ fn end_now(disk: &Disk, target: &mut Target, rng: &mut SmallRng, end: End) -> Ve
     found
 }
 
-/// Overwrites a page in the midst of the data file.
-fn spoil_a_page(data: &Path) -> Result<()> {
+/// Overwrites parts of pages here and there in the data file.
+fn spoil_pages(data: &Path) -> Result<()> {
     use std::os::unix::fs::FileExt;
     let failed = |e: std::io::Error| e.to_string();
     let file = fs::File::options().write(true).open(data.join("data")).map_err(failed)?;
-    file.write_all_at(&[0x5a; 512], 8192 * 20 + 4096).map_err(failed)
+    // Many, since a damaged page that is free is no damage.
+    (10..400).step_by(10).try_for_each(|page| file.write_all_at(&[0x5a; 512], 8192 * page + 4096)).map_err(failed)
 }

@@ -4,7 +4,7 @@
 //! found. A change whose commit was asked for and not answered is *in doubt*: it must be
 //! there whole or not at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A row of `item`. Its text follows from these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,8 @@ impl Model {
             }
         }
         let extra: Vec<i64> = found.items.keys().filter(|seq| !self.items.contains_key(seq)).copied().collect();
-        let tally: Vec<String> = (self.tally.keys().chain(found.tally.keys()))
+        let accounts: BTreeSet<i64> = self.tally.keys().chain(found.tally.keys()).copied().collect();
+        let tally: Vec<String> = (accounts.iter())
             .filter(|account| self.tally.get(account) != found.tally.get(account))
             .map(|account| {
                 format!("tally of {account} is {:?}, must be {:?}", found.tally.get(account), self.tally.get(account))

@@ -37,7 +37,15 @@ pub fn read(round: &Round, seed: u64) {
     while round.running() {
         let times = rng.random_range(2..12);
         let pause = rng.random_range(1..400);
-        if snapshot(&mut session, times, pause) == Err(Stop::Ended) {
+        let done = match snapshot(&mut session, times, pause) {
+            // A definition was changed after the snapshot was taken.
+            Err(Stop::Conflict) => {
+                round.conflicts.fetch_add(1, Ordering::Relaxed);
+                session.run("rollback")
+            }
+            done => done,
+        };
+        if done == Err(Stop::Ended) {
             return;
         }
     }

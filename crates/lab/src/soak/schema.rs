@@ -30,12 +30,14 @@ pub struct Schema {
     pub tables: Tables,
     /// What there is if the commit in doubt happened.
     pub doubt: Option<Tables>,
+    /// Whether indexes of a table come and go that others write at the same time.
+    shared: bool,
     rng: SmallRng,
 }
 
 impl Schema {
-    pub fn new(seed: u64) -> Self {
-        Self { tables: Tables::default(), doubt: None, rng: SmallRng::seed_from_u64(seed ^ 0x5c4e) }
+    pub fn new(seed: u64, shared: bool) -> Self {
+        Self { tables: Tables::default(), doubt: None, shared, rng: SmallRng::seed_from_u64(seed ^ 0x5c4e) }
     }
 
     pub fn work(&mut self, round: &Round) {
@@ -57,7 +59,7 @@ impl Schema {
     /// One statement that commits by itself.
     fn alone(&mut self, session: &mut Session<'_>) -> Result<(), Stop> {
         let mut new = self.tables.clone();
-        let Some(sql) = statement(&mut new, &mut self.rng) else { return Ok(()) };
+        let Some(sql) = statement(&mut new, self.shared, &mut self.rng) else { return Ok(()) };
         match session.run(&sql) {
             Ok(()) => {
                 session.round.commits.fetch_add(1, Ordering::Relaxed);
@@ -76,10 +78,10 @@ impl Schema {
     fn transaction(&mut self, session: &mut Session<'_>) -> Result<(), Stop> {
         let mut asked = false;
         let mut new = self.tables.clone();
-        let rng = &mut self.rng;
+        let (shared, rng) = (self.shared, &mut self.rng);
         let done = session.transaction(&mut asked, |session| {
             for _ in 0..rng.random_range(1..5) {
-                if let Some(sql) = statement(&mut new, rng) {
+                if let Some(sql) = statement(&mut new, shared, rng) {
                     session.run(&sql)?;
                 }
             }
@@ -95,7 +97,7 @@ impl Schema {
 }
 
 /// A statement, and what there is after it.
-fn statement(tables: &mut Tables, rng: &mut SmallRng) -> Option<String> {
+fn statement(tables: &mut Tables, shared: bool, rng: &mut SmallRng) -> Option<String> {
     let n = rng.random_range(0..TABLES);
     let rows = rng.random_range(1..2000);
     let Some(table) = tables.tables.get_mut(&n) else {
@@ -129,7 +131,7 @@ fn statement(tables: &mut Tables, rng: &mut SmallRng) -> Option<String> {
             tables.tables.remove(&n);
             Some(format!("drop table d{n}"))
         }
-        11 if rng.random_ratio(1, 3) => {
+        11 if shared => {
             tables.item_indexed = !tables.item_indexed;
             Some(if tables.item_indexed {
                 "create index item_stamp on item (stamp)".into()
