@@ -29,8 +29,12 @@ fn options() -> Options {
 }
 
 fn open(vfs: &SimVfs) -> Result<Database> {
+    open_as(vfs, options())
+}
+
+fn open_as(vfs: &SimVfs, options: Options) -> Result<Database> {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new("/db"), options(), |_| {})
+    Database::open_with(vfs, Path::new("/db"), options, |_| {})
 }
 
 struct Random(u64);
@@ -320,6 +324,9 @@ fn many_threads_and_a_power_loss() -> Result<()> {
     db.close()?;
     let db = open(&after)?;
     check(&db, &acknowledged)?;
+    db.close()?;
+    // Alone: the cleaner frees dropped tables and merges pages, which is not for beside a proof.
+    let db = open_as(&after, Options { background: false, ..options() })?;
     assert_eq!(db.verify()?, Vec::<String>::new());
     Ok(())
 }
