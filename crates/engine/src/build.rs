@@ -15,6 +15,7 @@ use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
 use crate::rows::{duplicate, with_large};
 use crate::table::Table;
 use crate::transaction::Transaction;
+use crate::view::ReadView;
 
 /// Adds a row that all see. False: the key is taken.
 pub(crate) fn insert_plain(
@@ -45,12 +46,24 @@ pub(crate) fn insert_plain(
 }
 
 impl Transaction {
-    /// Calls `each` with every row of `table` that is newest and committed (or own). The
-    /// table must be locked exclusively.
-    fn each_row(&self, table: &Arc<Table>, mut each: impl FnMut(&[DatumRef<'_>], &[u8]) -> Result<()>) -> Result<()> {
+    /// What a table that is locked exclusively consists of: every row version that is newest
+    /// and committed, or own.
+    ///
+    /// A commit gives up its locks before it is durable, and no snapshot sees it until then.
+    /// Whoever got the table afterwards must build on it all the same, as writers of rows do:
+    /// its own COMMIT comes later in the same log.
+    pub(crate) fn newest_view(&self) -> ReadView {
         let mut view = self.0.db.plain_view();
         view.own = self.id().unwrap_or_default();
         view.own_catalog = true;
+        view.newest = true;
+        view
+    }
+
+    /// Calls `each` with every row of `table` that is newest and committed (or own). The
+    /// table must be locked exclusively.
+    fn each_row(&self, table: &Arc<Table>, mut each: impl FnMut(&[DatumRef<'_>], &[u8]) -> Result<()>) -> Result<()> {
+        let view = self.newest_view();
         let mut cursor = Cursor::new(view, Arc::clone(table), None, KeyRange::all(), Direction::Forward);
         let mut batch = RowBatch::default();
         loop {

@@ -396,6 +396,7 @@ impl Database {
             hidden_from: TxId(u64::MAX),
             catalog_version,
             own_catalog: false,
+            newest: false,
         }
     }
 

@@ -345,9 +345,7 @@ impl Transaction {
     }
 
     fn check_no_nulls(&self, table: &Arc<Table>, column: usize) -> Result<()> {
-        let mut view = self.0.db.plain_view();
-        view.own = self.id().unwrap_or_default();
-        view.own_catalog = true;
+        let view = self.newest_view();
         let mut cursor = view.scan(table, crate::KeyRange::all(), crate::Direction::Forward);
         let mut batch = crate::RowBatch::default();
         loop {

@@ -237,6 +237,7 @@ impl Transaction {
             hidden_from,
             catalog_version: state.catalog_version,
             own_catalog: state.catalog.changed,
+            newest: false,
         })
     }
 
@@ -255,6 +256,7 @@ impl Transaction {
             hidden_from: if state.bulk && state.xid.is_some() { state.xid } else { TxId(u64::MAX) },
             catalog_version: state.catalog_version,
             own_catalog: state.catalog.changed,
+            newest: false,
         })
     }
 

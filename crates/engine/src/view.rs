@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resurgam_base::{Error, ErrorKind, Result, TxId};
+use resurgam_base::{CommitTs, Error, ErrorKind, Result, TxId};
 use resurgam_btree::Tree;
 use resurgam_buffer::Access;
 use resurgam_page::types::ExternalRef;
@@ -25,11 +25,14 @@ pub struct ReadView {
     pub(crate) catalog_version: u64,
     /// The view may use definitions of its own uncommitted DDL, which no cache knows.
     pub(crate) own_catalog: bool,
+    /// Sees every decided commit, not only those that the snapshot sees.
+    pub(crate) newest: bool,
 }
 
 impl ReadView {
     pub(crate) fn view(&self) -> View<'_> {
-        View { txs: &self.db.inner().txs, ts: self.snapshot.ts(), own: self.own, hidden_from: self.hidden_from }
+        let ts = if self.newest { CommitTs(u64::MAX) } else { self.snapshot.ts() };
+        View { txs: &self.db.inner().txs, ts, own: self.own, hidden_from: self.hidden_from }
     }
 
     /// Refuses a definition that no longer describes the table.

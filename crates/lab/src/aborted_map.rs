@@ -157,7 +157,7 @@ fn open_again(bodies: &[Vec<u8>], expected: &TxIdSet, dir: &Path) -> Result<Stri
     said(log.flush_all())?;
     said(log.close())?;
     drop(log);
-    let control = Control { checkpoint: begin, epoch: 1, segment_bytes, clean: false };
+    let control = Control { checkpoint: begin, epoch: 1, segment_bytes, clean: false, traditional: false };
     let begun = Instant::now();
     let analysis = said(analyse(&vfs, &dir, &control, &PendingRedo::default(), |_| {}))?;
     let txs = TxManager::new(analysis.next_id);

@@ -9,6 +9,7 @@
 //! | `machine.rs` | what the numbers were measured on |
 //! | `report.rs`, `svg.rs` | tables and plots |
 //! | `pgbench.rs`, `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments |
+//! | `soak/` | a long test: kills and power losses under load, everything checked afterwards |
 //!
 //! Servers are child processes on free ports with data in a work folder that is removed
 //! afterwards; nothing else of the machine is touched.
@@ -20,6 +21,7 @@ mod pgbench;
 mod report;
 mod restart;
 mod servers;
+mod soak;
 mod svg;
 mod wire;
 
@@ -48,6 +50,8 @@ enum Experiment {
     Copy(copy::Options),
     /// Size and speed of the aborted-transaction map with millions of ids
     AbortedMap(aborted_map::Options),
+    /// Kills the server, or takes the power away, under a mixed load and checks that every commit is there
+    Soak(soak::Options),
 }
 
 /// What all experiments take.
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
         Experiment::Restart(options) => restart::run(&options),
         Experiment::Copy(options) => copy::run(&options),
         Experiment::AbortedMap(options) => aborted_map::run(&options),
+        Experiment::Soak(options) => soak::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

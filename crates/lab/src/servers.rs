@@ -116,7 +116,8 @@ fn postgres_command(common: &Common, program: &str) -> Result<Command> {
     Ok(command)
 }
 
-fn free_port() -> Result<u16> {
+/// A port that nobody listens on at the moment.
+pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|e| e.to_string())?;
     listener.local_addr().map(|address| address.port()).map_err(|e| e.to_string())
 }

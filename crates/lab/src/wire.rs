@@ -10,6 +10,9 @@ use crate::Result;
 /// Longer messages from a server are refused.
 const MESSAGE_MAX: usize = 64 << 20;
 
+/// The columns of a row as text, null as none.
+pub type Row = Vec<Option<String>>;
+
 /// A session.
 pub struct Client {
     input: BufReader<TcpStream>,
@@ -22,9 +25,18 @@ impl Client {
     /// # Errors
     /// In words: nobody listens, or the server refuses (it is starting up, for instance).
     pub fn connect(port: u16) -> Result<Self> {
+        Self::connect_within(port, None)
+    }
+
+    /// As [`Client::connect`]; an answer that takes longer than `patience` is an error from then on.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_within(port: u16, patience: Option<Duration>) -> Result<Self> {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(|e| e.to_string())?;
         stream.set_nodelay(true).map_err(|e| e.to_string())?;
+        stream.set_read_timeout(patience).map_err(|e| e.to_string())?;
         let input = BufReader::new(stream.try_clone().map_err(|e| e.to_string())?);
         let mut client = Self { input, output: BufWriter::with_capacity(1 << 20, stream) };
         let body = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
@@ -43,6 +55,17 @@ impl Client {
     pub fn query(&mut self, sql: &str) -> Result<Option<String>> {
         self.send_query(sql)?;
         self.until_ready()
+    }
+
+    /// Runs statements by the simple protocol; answers all rows, with null as no text.
+    ///
+    /// # Errors
+    /// As [`Client::query`].
+    pub fn rows(&mut self, sql: &str) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        self.send_query(sql)?;
+        self.until_ready_with(|row| rows.push(columns(row).unwrap_or_default()))?;
+        Ok(rows)
     }
 
     /// Runs `COPY … FROM STDIN`; `data` writes the rows.
@@ -106,15 +129,22 @@ impl Client {
 
     /// Reads up to "ready for query"; answers the first column of the last row.
     fn until_ready(&mut self) -> Result<Option<String>> {
-        let (mut value, mut failed) = (None, None);
+        let mut value = None;
+        self.until_ready_with(|row| value = columns(row).and_then(|row| row.into_iter().next().flatten()))?;
+        Ok(value)
+    }
+
+    /// Reads up to "ready for query" and hands over each row as it came.
+    fn until_ready_with(&mut self, mut row: impl FnMut(&[u8])) -> Result<()> {
+        let mut failed = None;
         loop {
             let (kind, body) = self.message()?;
             match kind {
                 b'R' if body != [0; 4] => return Err("the server asks for a password".into()),
-                b'D' => value = first_column(&body),
+                b'D' => row(&body),
                 // An error before the session is ready ends the connection.
                 b'E' => failed = Some(error_text(&body)),
-                b'Z' => return failed.map_or(Ok(value), Err),
+                b'Z' => return failed.map_or(Ok(()), Err),
                 _ => {}
             }
             if let Some(message) = &failed
@@ -126,25 +156,39 @@ impl Client {
     }
 }
 
-fn first_column(row: &[u8]) -> Option<String> {
-    let len = i32::from_be_bytes(*row.get(2..)?.first_chunk()?);
-    let text = row.get(6..6 + usize::try_from(len).ok()?)?;
-    String::from_utf8(text.to_vec()).ok()
+/// The columns of a row, null as no text; nothing if the message is cut short.
+fn columns(row: &[u8]) -> Option<Row> {
+    let (count, mut rest) = row.split_first_chunk()?;
+    let mut columns = Vec::new();
+    for _ in 0..u16::from_be_bytes(*count) {
+        let (len, after) = rest.split_first_chunk()?;
+        rest = after;
+        // A negative length is null.
+        let Ok(len) = usize::try_from(i32::from_be_bytes(*len)) else {
+            columns.push(None);
+            continue;
+        };
+        let (text, after) = rest.split_at_checked(len)?;
+        columns.push(Some(String::from_utf8_lossy(text).into_owned()));
+        rest = after;
+    }
+    Some(columns)
 }
 
-/// Severity and message of an error response.
+/// Severity, SQLSTATE and message of an error response: `ERROR 42P01: no such table`.
 fn error_text(body: &[u8]) -> String {
     let fields = body.split(|b| *b == 0).filter_map(|field| field.split_first());
-    let mut text = [String::new(), String::new()];
+    let mut text = [String::new(), String::new(), String::new()];
     for (kind, value) in fields {
         let at = match kind {
             b'S' => 0,
-            b'M' => 1,
+            b'C' => 1,
+            b'M' => 2,
             _ => continue,
         };
         text[at] = String::from_utf8_lossy(value).into_owned();
     }
-    format!("{}: {}", text[0], text[1])
+    format!("{} {}: {}", text[0], text[1], text[2])
 }
 
 #[cfg(test)]
@@ -153,9 +197,11 @@ mod tests {
 
     #[test]
     fn messages_are_read() {
-        assert_eq!(error_text(b"SERROR\0C42P01\0Mno such table\0\0"), "ERROR: no such table");
-        assert_eq!(first_column(&[0, 1, 0, 0, 0, 2, b'4', b'2']), Some("42".into()));
-        assert_eq!(first_column(&[0, 1, 0xff, 0xff, 0xff, 0xff]), None);
-        assert_eq!(first_column(&[0]), None);
+        assert_eq!(error_text(b"SERROR\0C42P01\0Mno such table\0\0"), "ERROR 42P01: no such table");
+        assert_eq!(columns(&[0, 1, 0, 0, 0, 2, b'4', b'2']), Some(vec![Some("42".into())]));
+        let two = [0, 2, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, b'x'];
+        assert_eq!(columns(&two), Some(vec![None, Some("x".into())]));
+        assert_eq!(columns(&[0, 1, 0, 0, 0, 2, b'4']), None);
+        assert_eq!(columns(&[0]), None);
     }
 }

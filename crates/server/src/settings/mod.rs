@@ -143,6 +143,14 @@ settings! {
     in_row_diff_bytes_max: Bytes, "in-row-diff-bytes-max", "RESURGAM_IN_ROW_DIFF_BYTES_MAX", "256";
     /// Longest row, its difference included, that keeps one.
     in_row_record_bytes_max: Bytes, "in-row-record-bytes-max", "RESURGAM_IN_ROW_RECORD_BYTES_MAX", "1600";
+    /// File for earlier row versions that do not fit in the row, on another disk for instance; made if it does not exist. Empty: the one that the database has, or its data file.
+    version_store_path: PathBuf, "version-store-path", "RESURGAM_VERSION_STORE_PATH", "";
+    /// Most that off-row versions may take; 0 for as much as the disk has.
+    version_store_bytes_max: Bytes, "version-store-bytes-max", "RESURGAM_VERSION_STORE_BYTES_MAX", "0";
+    /// The version-store file is lost for good: go on without it. Rows under aborted transactions whose earlier version was in it cannot be read any more.
+    version_store_lost: bool, "version-store-lost", "RESURGAM_VERSION_STORE_LOST", "off";
+    /// Version pages kept ready in advance, so that writers need not allocate them.
+    version_pages_ready: u32, "version-pages-ready", "RESURGAM_VERSION_PAGES_READY", "64";
     /// A transaction that changed at most so many rows (and wrote at most short_rollback_bytes of log) is undone at once when it rolls back; a longer one is marked as aborted. 0: all are.
     short_rollback_operations: u32, "short-rollback-operations", "RESURGAM_SHORT_ROLLBACK_OPERATIONS", "200";
     /// See short_rollback_operations.

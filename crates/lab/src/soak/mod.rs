@@ -1,0 +1,448 @@
+//! A soak test of the real server on a real file system: under a mixed load it is killed, or
+//! its disk loses power, at random moments; after each restart everything is checked.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `round.rs` | what the clients of one life of the server share; sessions; which failures count |
+//! | `model.rs`, `writer.rs` | writers that know row by row what must be there |
+//! | `bulk.rs` | large transactions: rolled back, committed, left open |
+//! | `reader.rs` | a snapshot that must not move |
+//! | `schema.rs` | tables and indexes that come and go |
+//! | `disk.rs` | the data folder's file system, and how it loses power |
+//! | `target.rs` | the server's process and its log |
+//! | `check.rs` | what must hold after a restart |
+//!
+//! Contract checked: an acknowledged commit is there whole; what was rolled back or never
+//! committed is not; a commit in doubt is there whole or not at all; sums, indexes and
+//! definitions agree; a snapshot does not move; nothing but a conflict fails while the server
+//! lives; its log has no complaint; after a clean stop `resurgam check` finds nothing.
+//!
+//! Everything that is chosen comes from the seed; when what happens depends on the machine.
+
+mod bulk;
+mod check;
+mod disk;
+mod model;
+mod reader;
+mod round;
+mod schema;
+mod target;
+mod writer;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::Result;
+use crate::report::median;
+use crate::servers::free_port;
+use crate::wire::Client;
+use bulk::Bulk;
+use disk::Disk;
+use round::{PATIENCE, Phase, Round};
+use schema::Schema;
+use target::Target;
+use writer::Writer;
+
+/// What to do, and for how long.
+#[derive(Args)]
+pub struct Options {
+    /// How long to go on, in minutes
+    #[arg(long, value_name = "M", default_value_t = 1.0)]
+    minutes: f64,
+    /// Where all choices come from [default: the clock's]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Folder for the data and the server's log; made, removed if all was well, else kept [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Lose what was not synced, too: the data is on an ext4 image that is cut off (Linux, as root; skipped elsewhere)
+    #[arg(long)]
+    power_loss: bool,
+    /// The server's binary
+    #[arg(long, value_name = "PATH", default_value = "target/release/resurgam")]
+    server: PathBuf,
+    /// Clients that write rows of their own
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    writers: i32,
+    /// off: the data folder is switched to traditional recovery
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    mode: Mode,
+    /// Leave out indexes that come and go on a table in use
+    #[arg(long, hide = true)]
+    no_shared_ddl: bool,
+    /// Do something wrong on purpose, to see that it is found
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "sync-off")]
+    canary: Option<Canary>,
+}
+
+/// `accelerated_database_recovery`.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    On,
+    Off,
+}
+
+/// What goes wrong on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Canary {
+    /// The server acknowledges commits before they are durable
+    SyncOff,
+    /// A row of a writer is deleted behind its back
+    LostRow,
+    /// A row appears that was never committed
+    Phantom,
+    /// An account's balance changes
+    Balance,
+    /// A row of the large transaction that was left open is there
+    LeftOpen,
+    /// One row of a change of all rows is missing it
+    Half,
+    /// A table is gone
+    Table,
+    /// Pages of the data file are overwritten after a clean stop
+    Page,
+}
+
+impl Canary {
+    /// A statement that spoils the database before a check.
+    fn statement(self) -> Option<&'static str> {
+        Some(match self {
+            Self::SyncOff | Self::Page => return None,
+            Self::LostRow => "delete from item where seq = (select max(seq) from item)",
+            Self::Phantom => "insert into item values (0, 1000000000, 1, 1, '')",
+            Self::Balance => "update account set balance = balance + 1 where id = 1",
+            Self::LeftOpen => "insert into left_open values (5, 's')",
+            Self::Half => "update bulk set grp = grp - 1 where id = 77",
+            Self::Table => "create table d99 (id bigint primary key, v bigint)",
+        })
+    }
+}
+
+/// How a life of the server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Kill,
+    PowerLoss,
+    CleanStop,
+}
+
+/// Everything of one run.
+struct Soak<'a> {
+    options: &'a Options,
+    rng: SmallRng,
+    // Goes before the disk that it has files open on.
+    target: Target,
+    disk: Disk,
+    writers: Vec<Writer>,
+    bulk: Bulk,
+    schema: Schema,
+    sum: Summary,
+}
+
+/// What was done, for the last lines.
+#[derive(Default)]
+struct Summary {
+    rounds: u64,
+    kills: u64,
+    in_recovery: u64,
+    power_losses: u64,
+    clean_stops: u64,
+    commits: u64,
+    rollbacks: u64,
+    conflicts: u64,
+    undone_rows: u64,
+    rereads: u64,
+    doubts: u64,
+    happened: u64,
+    rows: u64,
+    answers_s: Vec<f64>,
+    lasted: Duration,
+}
+
+impl Summary {
+    fn add(&mut self, round: &Round) {
+        self.commits += round.commits.load(Ordering::Relaxed);
+        self.rollbacks += round.rollbacks.load(Ordering::Relaxed);
+        self.conflicts += round.conflicts.load(Ordering::Relaxed);
+        self.undone_rows += round.undone_rows.load(Ordering::Relaxed);
+        self.rereads += round.rereads.load(Ordering::Relaxed);
+    }
+
+    fn show(&self, failures: usize) -> String {
+        let max = self.answers_s.iter().copied().fold(0.0, f64::max);
+        format!(
+            "lasted: {:.0} s\nrounds: {}\nkills: {} (and {} during a recovery)\npower losses: {}\nclean stops with resurgam check: {}\n\
+             commits acknowledged: {}\ncommits in doubt: {}, of which {} had happened\ntransactions rolled back: {}, \
+             conflicts: {}\nrows of large transactions undone: {}\nanswers read again in a snapshot: {}\n\
+             rows checked: {}\ntime to the first answer: median {:.3} s, max {max:.3} s of {}\nfailures: {failures}",
+            self.lasted.as_secs_f64(),
+            self.rounds,
+            self.kills,
+            self.in_recovery,
+            self.power_losses,
+            self.clean_stops,
+            self.commits,
+            self.doubts,
+            self.happened,
+            self.rollbacks,
+            self.conflicts,
+            self.undone_rows,
+            self.rereads,
+            self.rows,
+            median(&self.answers_s),
+            self.answers_s.len(),
+        )
+    }
+}
+
+/// Runs the test.
+///
+/// # Errors
+/// What was found, with the seed and where the data and the log are kept.
+pub fn run(options: &Options) -> Result<()> {
+    if !options.server.is_file() {
+        return Err(format!("there is no server at \"{}\"", options.server.display()));
+    }
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |t| t.as_nanos() as u64);
+    let seed = options.seed.unwrap_or(clock % 1_000_000_000);
+    println!("seed {seed}");
+    let name = || std::env::temp_dir().join(format!("resurgam-soak-{}", std::process::id()));
+    let dir = options.dir.clone().unwrap_or_else(name);
+    if dir.exists() {
+        return Err(format!("the folder \"{}\" exists already", dir.display()));
+    }
+    fs::create_dir_all(&dir).map_err(|e| format!("could not make \"{}\": {e}", dir.display()))?;
+    let dir = dir.canonicalize().map_err(|e| e.to_string())?;
+    let disk = if options.power_loss {
+        match Disk::image(&dir) {
+            Ok(disk) => disk,
+            Err(why) => {
+                println!("skipped: power losses cannot be tried here: {why}");
+                let _ = fs::remove_dir_all(&dir);
+                return Ok(());
+            }
+        }
+    } else {
+        Disk::folder(&dir)
+    };
+    let done = soak(options, seed, &dir, disk);
+    match done {
+        Ok(()) => {
+            fs::remove_dir_all(&dir).map_err(|e| format!("could not remove \"{}\": {e}", dir.display()))?;
+            Ok(())
+        }
+        Err(found) => Err(format!("{found}\nseed {seed}; all is kept in {}", dir.display())),
+    }
+}
+
+fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk) -> Result<()> {
+    let durable = options.canary != Some(Canary::SyncOff);
+    let target = Target::new(options.server.clone(), disk.data(), dir.join("server.log"), free_port()?, durable);
+    let mut soak = Soak {
+        options,
+        rng: SmallRng::seed_from_u64(seed),
+        disk,
+        target,
+        writers: (0..options.writers.max(1)).map(|id| Writer::new(id, seed)).collect(),
+        bulk: Bulk::new(seed),
+        schema: Schema::new(seed, !options.no_shared_ddl),
+        sum: Summary::default(),
+    };
+    let begun = Instant::now();
+    let found = soak.go().err().unwrap_or_default();
+    soak.sum.lasted = begun.elapsed();
+    // The server first: it holds the file system.
+    soak.target.kill();
+    println!("{}", soak.sum.show(found.len()));
+    if found.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{}\ndata: {}\nserver's log: {}", found.join("\n"), soak.disk.described(), soak.target.log.display()))
+}
+
+/// Fails with what was found, if anything.
+fn settle(found: Vec<String>) -> Result<(), Vec<String>> {
+    if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+impl Soak<'_> {
+    fn go(&mut self) -> Result<(), Vec<String>> {
+        let one = |e: String| vec![e];
+        let begun = Instant::now();
+        self.target.spawn().map_err(one)?;
+        self.target.answered(begun).map_err(one)?;
+        let mut client = self.client().map_err(one)?;
+        if self.options.mode == Mode::Off {
+            let sql = "alter database postgres set accelerated_database_recovery = off";
+            client
+                .query(sql)
+                .map_err(|e| vec![format!("this server cannot be switched to traditional recovery: {e}")])?;
+        }
+        check::create(&mut client).map_err(one)?;
+        drop(client);
+        let lasts = Duration::from_secs_f64(self.options.minutes.max(0.0) * 60.0);
+        loop {
+            let last = begun.elapsed() >= lasts;
+            let end = if last { End::CleanStop } else { self.choose_end() };
+            self.round(end)?;
+            if end == End::CleanStop {
+                self.check_folder()?;
+                if last {
+                    return Ok(());
+                }
+            }
+            self.restart()?;
+        }
+    }
+
+    fn client(&self) -> Result<Client> {
+        Client::connect_within(self.target.port, Some(PATIENCE))
+    }
+
+    fn choose_end(&mut self) -> End {
+        let choice = self.rng.random_range(0..20);
+        match (self.disk.can_lose_power(), choice) {
+            (_, 0) => End::CleanStop,
+            (false, _) | (true, ..5) => End::Kill,
+            (true, _) => End::PowerLoss,
+        }
+    }
+
+    /// One life of the server: load, and its end.
+    fn round(&mut self, end: End) -> Result<(), Vec<String>> {
+        self.sum.rounds += 1;
+        let round = Round::new(self.target.port);
+        let run_for = Duration::from_millis(self.rng.random_range(1000..8000));
+        let left_open = if self.rng.random_ratio(2, 3) { self.rng.random_range(20_000..400_000) } else { 0 };
+        let reader_seed = self.rng.random();
+        let busy = [None, None, Some("checkpoint"), Some("vacuum")][self.rng.random_range(0..4)];
+        let mut found = thread::scope(|scope| {
+            for writer in &mut self.writers {
+                scope.spawn(|| writer.work(&round));
+            }
+            scope.spawn(|| self.bulk.work(&round));
+            scope.spawn(|| self.schema.work(&round));
+            scope.spawn(|| reader::read(&round, reader_seed));
+            if left_open > 0 {
+                scope.spawn(|| bulk::leave_open(&round, left_open));
+            }
+            let mut found = Vec::new();
+            let begun = Instant::now();
+            while begun.elapsed() < run_for && round.violations().is_empty() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            if let Some(sql) = busy.filter(|_| end != End::CleanStop) {
+                scope.spawn(|| {
+                    let _ = round::Session::open(&round, "maintenance").and_then(|mut session| session.run(sql));
+                });
+                thread::sleep(Duration::from_micros(self.rng.random_range(0..30_000)));
+            }
+            if end == End::CleanStop {
+                round.enter(Phase::Finishing);
+            } else {
+                round.enter(Phase::Dying);
+                found.extend(self.target.ended().map(|status| format!("the server ended by itself: {status}")));
+                found.extend(end_now(&self.disk, &mut self.target, &mut self.rng, end));
+            }
+            found
+        });
+        self.sum.add(&round);
+        found.extend(round.violations());
+        if !found.is_empty() {
+            return Err(found);
+        }
+        match end {
+            End::Kill => self.sum.kills += 1,
+            End::PowerLoss => {
+                self.sum.power_losses += 1;
+                self.disk.back(&mut self.rng).map_err(|e| vec![e])?;
+            }
+            End::CleanStop => {
+                self.sum.clean_stops += 1;
+                if let Err(e) = self.target.stop() {
+                    found.push(e);
+                }
+                found.extend(self.target.complaints(self.target.log_len()));
+            }
+        }
+        settle(found)
+    }
+
+    /// The folder of a server that was stopped.
+    fn check_folder(&mut self) -> Result<(), Vec<String>> {
+        if self.options.canary == Some(Canary::Page) {
+            spoil_pages(&self.target.data).map_err(|e| vec![e])?;
+        }
+        self.target.check().map_err(|e| vec![e])
+    }
+
+    /// Starts the server, sometimes in several attempts that are cut short, and checks everything.
+    fn restart(&mut self) -> Result<(), Vec<String>> {
+        let one = |e: String| vec![e];
+        while self.rng.random_ratio(1, 3) {
+            self.target.spawn().map_err(one)?;
+            // Early moments more often than late ones.
+            let longest_us = self.rng.random_range(1..150_000);
+            thread::sleep(Duration::from_micros(self.rng.random_range(0..longest_us)));
+            // It may be up already, or have refused to start, which the start below will show.
+            let end = if self.disk.can_lose_power() && self.rng.random() { End::PowerLoss } else { End::Kill };
+            settle(end_now(&self.disk, &mut self.target, &mut self.rng, end))?;
+            self.sum.in_recovery += 1;
+            if end == End::PowerLoss {
+                self.sum.power_losses += 1;
+                self.disk.back(&mut self.rng).map_err(one)?;
+            }
+        }
+        let begun = Instant::now();
+        self.target.spawn().map_err(one)?;
+        let took = self.target.answered(begun).map_err(one)?;
+        self.sum.answers_s.push(took.as_secs_f64());
+        let mut client = self.client().map_err(one)?;
+        if let Some(sql) = self.options.canary.and_then(Canary::statement) {
+            client.query(sql).map_err(one)?;
+        }
+        let out = check::check(&mut client, &mut self.writers, &mut self.bulk, &mut self.schema);
+        self.sum.rows += out.rows;
+        self.sum.doubts += out.doubts;
+        self.sum.happened += out.happened;
+        let mut found = out.violations;
+        found.extend(self.target.complaints(self.target.log_len()));
+        settle(found)
+    }
+}
+
+/// Ends the process, and with it what was not synced if the power is lost. Answers complaints
+/// of the server from before.
+fn end_now(disk: &Disk, target: &mut Target, rng: &mut SmallRng, end: End) -> Vec<String> {
+    if end != End::PowerLoss {
+        target.kill();
+        return target.complaints(target.log_len());
+    }
+    disk.scatter(rng);
+    let log_end = target.log_len();
+    let stopped = disk.stop();
+    // Mostly at once; now and then the server gets to see that nothing can be written any more.
+    if rng.random_ratio(1, 4) {
+        thread::sleep(Duration::from_millis(rng.random_range(1..100)));
+    }
+    target.kill();
+    let mut found = target.complaints(log_end);
+    found.extend(stopped.err());
+    found
+}
+
+/// Overwrites parts of pages here and there in the data file.
+fn spoil_pages(data: &Path) -> Result<()> {
+    use std::os::unix::fs::FileExt;
+    let failed = |e: std::io::Error| e.to_string();
+    let file = fs::File::options().write(true).open(data.join("data")).map_err(failed)?;
+    // Many, since a damaged page that is free is no damage.
+    (10..400).step_by(10).try_for_each(|page| file.write_all_at(&[0x5a; 512], 8192 * page + 4096)).map_err(failed)
+}
