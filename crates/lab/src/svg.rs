@@ -8,7 +8,8 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 50.0;
-const COLOURS: [&str; 4] = ["#2b6cb0", "#a0aec0", "#dd6b20", "#38a169"];
+/// Told apart by the colour-blind as well; the line plots use the same.
+pub const COLOURS: [&str; 4] = ["#2b6cb0", "#a0aec0", "#dd6b20", "#38a169"];
 
 /// One series: its name, and a value for each group (`None`: not measured).
 pub struct Series {
@@ -106,7 +107,7 @@ fn number(value: f64) -> String {
     }
 }
 
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
