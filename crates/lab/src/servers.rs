@@ -16,8 +16,8 @@ use crate::session::{Program, Session};
 use crate::wire::Client;
 use crate::{Common, Result};
 
-/// How long a server may take to answer.
-const START_MAX: Duration = Duration::from_secs(600);
+/// How long a server may take to answer: an undo of many millions of rows comes before that.
+const START_MAX: Duration = Duration::from_secs(3600);
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

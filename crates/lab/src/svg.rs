@@ -75,8 +75,8 @@ pub fn bars(title: &str, unit: &str, groups: &[String], series: &[Series]) -> St
             );
         }
     }
+    let mut x = LEFT;
     for (s, one) in series.iter().enumerate() {
-        let x = LEFT + 150.0 * s as f64;
         let _ = writeln!(
             out,
             "<rect x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/>",
@@ -84,6 +84,7 @@ pub fn bars(title: &str, unit: &str, groups: &[String], series: &[Series]) -> St
             COLOURS[s % COLOURS.len()]
         );
         let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", x + 17.0, HEIGHT - 10.0, escape(&one.name));
+        x += 40.0 + 6.6 * one.name.len() as f64;
     }
     out.push_str("</svg>\n");
     out
@@ -103,6 +104,7 @@ fn number(value: f64) -> String {
     match value {
         v if v >= 100.0 || v == 0.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
+        v if v < 0.01 => "&lt;0.01".into(),
         v => format!("{v:.2}"),
     }
 }

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::watch::{Recovered, RolledBack, crash, roll_back};
 use super::workload::{Op, create_table, load};
-use super::{Notes, Subjects, create, verdict};
+use super::{Notes, Subjects, verdict};
 use crate::lines::{Line, Panel, log_log};
 use crate::report::{self, table};
 use crate::servers::{Kind, Work};
@@ -53,7 +53,7 @@ struct Case {
 
 fn one(kind: Kind, rows: u64, options: &Options, setup: &mut Setup, cases: &mut Vec<Case>) -> Result<()> {
     let work = Work::new(&options.common)?;
-    let mut server = create(kind, &options.common, &work, &[])?;
+    let mut server = options.subjects.create(kind, &options.common, &work)?;
     setup.saw(&server);
     create_table(&server)?;
     let mut ops = options.ops.clone();

@@ -46,6 +46,9 @@ struct Subjects {
     /// Most rows that the peers are measured with
     #[arg(long, value_name = "ROWS", default_value_t = 1_000_000)]
     peer_rows_max: u64,
+    /// One more flag for Resurgam, as `--server-flag=--log-bytes-max=200MB`; may be repeated
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    server_flag: Vec<String>,
 }
 
 impl Subjects {
@@ -61,7 +64,7 @@ impl Subjects {
         }
         if self.mode.contains(&Mode::Off) {
             let work = Work::new(common)?;
-            match create(Kind::Traditional, common, &work, &[]) {
+            match self.create(Kind::Traditional, common, &work) {
                 Ok(_) => kinds.push(Kind::Traditional),
                 Err(error) => notes.add(format!("{}: not available: {error}", Kind::Traditional.name())),
             }
@@ -80,19 +83,20 @@ impl Subjects {
         Ok(kinds)
     }
 
+    /// Makes a database and starts its server.
+    fn create(&self, kind: Kind, common: &Common, work: &Work) -> Result<Server> {
+        let mut flags = self.server_flag.clone();
+        if kind == Kind::Traditional {
+            flags.retain(|flag| !flag.starts_with("--log-bytes-max"));
+            flags.push(TRADITIONAL_LOG.into());
+        }
+        Server::create_with(kind, common, work.path(), &flags)
+    }
+
     /// How many of so many rows this server is measured with.
     fn rows(&self, kind: Kind, rows: u64) -> u64 {
         if kind.is_resurgam() { rows } else { rows.min(self.peer_rows_max) }
     }
-}
-
-/// Makes a database and starts its server.
-fn create(kind: Kind, common: &Common, work: &Work, flags: &[String]) -> Result<Server> {
-    let mut flags = flags.to_vec();
-    if kind == Kind::Traditional {
-        flags.push(TRADITIONAL_LOG.into());
-    }
-    Server::create_with(kind, common, work.path(), &flags)
 }
 
 /// Lines of a report about what could not be measured.

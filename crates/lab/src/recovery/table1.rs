@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::watch::{Peaks, number};
 use super::workload::{BASE, Op, clean, create_table, timed};
-use super::{Notes, Subjects, create, verdict};
+use super::{Notes, Subjects, verdict};
 use crate::report::{self, table};
 use crate::servers::{Kind, Server, Work};
 use crate::session::Session;
@@ -171,7 +171,7 @@ fn measured(server: &Server, session: &mut Session, op: Op, rows: u64) -> Result
 fn one(kind: Kind, options: &Options, setup: &mut Setup, cases: &mut Vec<Case>) -> Result<()> {
     let rows = options.subjects.rows(kind, options.rows);
     let work = Work::new(&options.common)?;
-    let mut server = create(kind, &options.common, &work, &[])?;
+    let mut server = options.subjects.create(kind, &options.common, &work)?;
     setup.saw(&server);
     create_table(&server)?;
     let mut session = server.session()?;

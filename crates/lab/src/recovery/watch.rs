@@ -9,6 +9,7 @@ use super::workload::{self, Op, clean, read_touched, until, unwrite_touched, wri
 use crate::Result;
 use crate::servers::{Kind, Server};
 use crate::session::Session;
+use crate::wire::Client;
 
 /// Between two samples of sizes.
 const SAMPLE: Duration = Duration::from_millis(100);
@@ -93,30 +94,31 @@ pub struct Recovered {
     pub gone: f64,
 }
 
-/// When redo and undo were seen to have ended, in seconds since `begun`.
-fn follow(server: &Server, begun: Instant) -> Result<Beside<(Option<f64>, Option<f64>)>> {
-    let mut session = server.session()?;
-    let says_redo = session.query("select redo_ms from resurgam_recovery").is_ok();
-    let redone = if says_redo { "redo_ms is not null" } else { "pages_awaiting_redo = 0" };
-    let sql = format!("select count(*) from resurgam_recovery where {redone}");
-    let mut undo_known = session.query("select undo_ms from resurgam_recovery").is_ok();
-    Ok(Beside::start(move |stop| {
+/// When redo and undo were seen to have ended, in seconds since `begun`. All of it happens on
+/// its own thread and connection, out of the way of the statements that are timed.
+fn follow(port: u16, begun: Instant) -> Beside<(Option<f64>, Option<f64>)> {
+    Beside::start(move |stop| {
         let (mut redo, mut undo) = (None, None);
+        let Ok(client) = Client::connect(port) else { return (redo, undo) };
+        let mut session = Session::Wire(client);
+        let says_redo = session.query("select redo_ms from resurgam_recovery").is_ok();
+        let redone = if says_redo { "redo_ms is not null" } else { "pages_awaiting_redo = 0" };
+        let sql = format!("select count(*) from resurgam_recovery where {redone}");
+        let says_undo = session.query("select undo_ms from resurgam_recovery").is_ok();
         loop {
             let last = stop.load(Ordering::Relaxed);
             if redo.is_none() && session.query(&sql).is_ok_and(|count| count.as_deref() == Some("1")) {
                 redo = Some(begun.elapsed().as_secs_f64());
             }
-            if undo_known && number(&mut session, "resurgam_recovery", "undo_ms").is_some() {
+            if says_undo && undo.is_none() && number(&mut session, "resurgam_recovery", "undo_ms").is_some() {
                 undo = Some(begun.elapsed().as_secs_f64());
-                undo_known = false;
             }
             if last {
                 return (redo, undo);
             }
             std::thread::sleep(LOOK);
         }
-    }))
+    })
 }
 
 /// Starts the server after a crash in a transaction that did `op` to `rows` rows, and follows
@@ -125,7 +127,7 @@ pub fn recover(server: &mut Server, op: Op, rows: u64) -> Result<Recovered> {
     let begun = Instant::now();
     let answer = server.start()?.as_secs_f64();
     let resurgam = server.kind.is_resurgam();
-    let follower = if resurgam { Some(follow(server, begun)?) } else { None };
+    let follower = resurgam.then(|| follow(server.port, begun));
     let mut session = server.session()?;
     read_touched(&mut session, op, rows)?;
     let read = begun.elapsed().as_secs_f64();
