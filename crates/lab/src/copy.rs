@@ -7,8 +7,9 @@ use clap::Args;
 
 use crate::report::{self, table};
 use crate::servers::{Kind, Server, Work, kinds};
+use crate::setup::Setup;
 use crate::svg::{Series, bars};
-use crate::{Common, Result, machine};
+use crate::{Common, Result};
 
 /// Bytes of a line of input, its end included.
 const ROW_BYTES: usize = 200;
@@ -42,7 +43,7 @@ fn put_row(id: u64, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-fn one(kind: Kind, options: &Options, rows: u64) -> Result<(Outcome, String, String)> {
+fn one(kind: Kind, options: &Options, rows: u64, setup: &mut Setup) -> Result<Outcome> {
     let work = Work::new(&options.common)?;
     let server = Server::create(kind, &options.common, work.path())?;
     let mut client = server.client()?;
@@ -64,24 +65,21 @@ fn one(kind: Kind, options: &Options, rows: u64) -> Result<(Outcome, String, Str
     if found != Some(rows.to_string()) {
         return Err(format!("{}: {found:?} rows are there after COPY of {rows}", kind.name()));
     }
-    Ok((Outcome { seconds, bytes, peak_bytes }, server.version(), server.settings()))
+    setup.saw(&server);
+    Ok(Outcome { seconds, bytes, peak_bytes })
 }
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> Result<()> {
     let kinds = kinds(&options.common)?;
-    let machine = {
-        let work = Work::new(&options.common)?;
-        machine::describe(work.path())
-    };
-    let mut about = vec![(String::new(), String::new()); kinds.len()];
+    let mut setup = Setup::new(&options.common)?;
     let mut series: Vec<Series> =
         kinds.iter().map(|kind| Series { name: kind.name().to_owned(), values: Vec::new() }).collect();
     let mut rows_of_table = Vec::new();
     let counts: Vec<u64> = options.millions.iter().map(|m| (m * 1e6).round().max(1.0) as u64).collect();
     for &rows in &counts {
         for (at, kind) in kinds.iter().enumerate() {
-            let (outcome, version, settings) = one(*kind, options, rows)?;
+            let outcome = one(*kind, options, rows, &mut setup)?;
             let speed = outcome.bytes as f64 / 1e6 / outcome.seconds;
             eprintln!("{rows} rows, {}: {speed:.1} MB/s", kind.name());
             rows_of_table.push(vec![
@@ -93,18 +91,13 @@ pub fn run(options: &Options) -> Result<()> {
                 outcome.peak_bytes.map_or_else(|| "not measured".into(), |bytes| format!("{:.0}", bytes as f64 / 1e6)),
             ]);
             series[at].values.push(Some(speed));
-            about[at] = (version, settings);
         }
     }
     let mut text = format!("# COPY FROM STDIN of {ROW_BYTES}-byte rows\n\n");
     text += &report::provenance();
     text += "Each load goes into a new table with a primary key, keys ascending, in one transaction, over one \
              connection; the time is from the first byte to the answer. The rows are a function of their number.\n\n";
-    text += &machine;
-    for (version, settings) in &about {
-        text += &format!("- {version}: `{settings}`\n");
-    }
-    text += "\n";
+    text += &setup.text();
     text += &table(&["rows", "server", "s", "MB/s", "rows/s", "peak memory, MB"], &rows_of_table);
     text += "\n![plot](copy.svg)\n";
     let groups: Vec<String> = counts.iter().map(|rows| format!("{rows} rows")).collect();

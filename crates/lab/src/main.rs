@@ -6,9 +6,11 @@
 //! |---|---|
 //! | `servers.rs` | starting, stopping and killing the servers under test |
 //! | `wire.rs` | a client of the PostgreSQL protocol that is just enough to time things |
-//! | `machine.rs` | what the numbers were measured on |
-//! | `report.rs`, `svg.rs` | tables and plots |
-//! | `pgbench.rs`, `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments |
+//! | `session.rs` | a session with any server, MariaDB's included |
+//! | `machine.rs`, `setup.rs` | what the numbers were measured on, and the space files take |
+//! | `report.rs`, `svg.rs`, `lines.rs` | tables, bar charts, line plots with logarithmic axes |
+//! | `pgbench.rs`, `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments about everyday work |
+//! | `recovery/` | the experiments about rolling back and recovering, after the paper |
 //! | `soak/` | a long test: kills and power losses under load, everything checked afterwards |
 //!
 //! Servers are child processes on free ports with data in a work folder that is removed
@@ -16,11 +18,15 @@
 
 mod aborted_map;
 mod copy;
+mod lines;
 mod machine;
 mod pgbench;
+mod recovery;
 mod report;
 mod restart;
 mod servers;
+mod session;
+mod setup;
 mod soak;
 mod svg;
 mod wire;
@@ -52,6 +58,16 @@ enum Experiment {
     AbortedMap(aborted_map::Options),
     /// Kills the server, or takes the power away, under a mixed load and checks that every commit is there
     Soak(soak::Options),
+    /// Rollback and recovery times by rows and operation, both modes (the paper's figure 9)
+    Figure9(recovery::figure9::Options),
+    /// Size of the log and of the version store after one large transaction (the paper's table 1)
+    Table1(recovery::table1::Options),
+    /// Latency of retrying row operations over aborted versions (the paper's table 3)
+    Table3(recovery::table3::Options),
+    /// A practitioner's measurements of SQL Server: a restart, rollbacks, the cost of versions on insert
+    Blog(recovery::blog::Options),
+    /// The four about recovery, one after the other
+    Recovery(recovery::Options),
 }
 
 /// What all experiments take.
@@ -66,6 +82,9 @@ pub struct Common {
     /// Do not measure PostgreSQL
     #[arg(long)]
     no_postgres: bool,
+    /// MariaDB's server; only the experiments about recovery measure it
+    #[arg(long, value_name = "PATH", default_value = "/usr/sbin/mariadbd")]
+    mariadb: PathBuf,
     /// Folder for the servers' data, on the disk to be measured; made, and removed afterwards
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
@@ -84,6 +103,11 @@ fn main() -> ExitCode {
         Experiment::Copy(options) => copy::run(&options),
         Experiment::AbortedMap(options) => aborted_map::run(&options),
         Experiment::Soak(options) => soak::run(&options),
+        Experiment::Figure9(options) => recovery::figure9::run(&options),
+        Experiment::Table1(options) => recovery::table1::run(&options),
+        Experiment::Table3(options) => recovery::table3::run(&options),
+        Experiment::Blog(options) => recovery::blog::run(&options),
+        Experiment::Recovery(options) => recovery::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

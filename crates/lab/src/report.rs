@@ -45,6 +45,15 @@ pub fn write(common: &Common, name: &str, text: &str, svg: &str) -> Result<()> {
     Ok(())
 }
 
+/// Writes the raw numbers as `NAME.csv`; no field may hold a comma or a line break.
+pub fn write_csv(common: &Common, name: &str, header: &[&str], rows: &[Vec<String>]) -> Result<()> {
+    let lines = std::iter::once(header.join(",")).chain(rows.iter().map(|row| row.join(",")));
+    let text: String = lines.map(|line| line + "\n").collect();
+    let failed = |e: std::io::Error| format!("could not write the numbers: {e}");
+    fs::create_dir_all(&common.out).map_err(failed)?;
+    fs::write(common.out.join(format!("{name}.csv")), text).map_err(failed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

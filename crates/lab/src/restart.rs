@@ -8,8 +8,9 @@ use clap::Args;
 
 use crate::report::{self, median, table};
 use crate::servers::{Kind, Server, Work, kinds};
+use crate::setup::Setup;
 use crate::svg::{Series, bars};
-use crate::{Common, Result, machine};
+use crate::{Common, Result};
 
 /// What is measured.
 #[derive(Args)]
@@ -30,7 +31,7 @@ struct Times {
     row: f64,
 }
 
-fn one(kind: Kind, options: &Options, rows: u64) -> Result<(Times, String, String)> {
+fn one(kind: Kind, options: &Options, rows: u64, setup: &mut Setup) -> Result<Times> {
     let work = Work::new(&options.common)?;
     let mut server = Server::create(kind, &options.common, work.path())?;
     let mut client = server.client()?;
@@ -54,18 +55,14 @@ fn one(kind: Kind, options: &Options, rows: u64) -> Result<(Times, String, Strin
     if lost.as_deref() != Some("0") {
         return Err(format!("{}: rows of the open transaction are visible after the restart", kind.name()));
     }
-    let times = Times { answer: answer.as_secs_f64(), row: row.as_secs_f64() };
-    Ok((times, server.version(), server.settings()))
+    setup.saw(&server);
+    Ok(Times { answer: answer.as_secs_f64(), row: row.as_secs_f64() })
 }
 
 /// Runs the experiment.
 pub fn run(options: &Options) -> Result<()> {
     let kinds = kinds(&options.common)?;
-    let machine = {
-        let work = Work::new(&options.common)?;
-        machine::describe(work.path())
-    };
-    let mut about = vec![(String::new(), String::new()); kinds.len()];
+    let mut setup = Setup::new(&options.common)?;
     let mut series: Vec<Series> =
         kinds.iter().map(|kind| Series { name: kind.name().to_owned(), values: Vec::new() }).collect();
     let mut table_rows = Vec::new();
@@ -73,10 +70,9 @@ pub fn run(options: &Options) -> Result<()> {
         let mut times: Vec<Vec<Times>> = kinds.iter().map(|_| Vec::new()).collect();
         for run in 0..options.runs {
             for (at, kind) in kinds.iter().enumerate() {
-                let (found, version, settings) = one(*kind, options, rows)?;
+                let found = one(*kind, options, rows, &mut setup)?;
                 eprintln!("{rows} rows, run {}, {}: {:.3} s", run + 1, kind.name(), found.answer);
                 times[at].push(found);
-                about[at] = (version, settings);
             }
         }
         for (at, kind) in kinds.iter().enumerate() {
@@ -100,11 +96,7 @@ pub fn run(options: &Options) -> Result<()> {
          again. {} runs of each; medians. No random numbers are involved.\n\n",
         options.runs
     );
-    text += &machine;
-    for (version, settings) in &about {
-        text += &format!("- {version}: `{settings}`\n");
-    }
-    text += "\n";
+    text += &setup.text();
     text += &table(
         &["rows inserted", "server", "s to the first answer", "s to a row of that table", "first answers of all runs"],
         &table_rows,

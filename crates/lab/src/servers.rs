@@ -1,34 +1,56 @@
-//! The servers under test as child processes: Resurgam, and PostgreSQL of the installed
-//! version. Both commit to disk and have the same memory for pages; everything else is at
-//! its default.
+//! The servers under test as child processes: Resurgam (in both of its modes), and
+//! PostgreSQL and MariaDB of the installed versions. All commit to disk and have the same
+//! memory for pages; everything else is at its default unless an experiment says so.
 //!
 //! A server that is dropped is killed. Only processes that were started here, and
 //! PostgreSQL's own children of them, are ever signalled, by their id.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::session::{Program, Session};
 use crate::wire::Client;
 use crate::{Common, Result};
 
-/// How long a server may take to answer.
-const START_MAX: Duration = Duration::from_secs(600);
+/// How long a server may take to answer: an undo of many millions of rows comes before that.
+const START_MAX: Duration = Duration::from_secs(3600);
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Resurgam,
+    /// Resurgam with `accelerated_database_recovery = off`: undo through the log.
+    Traditional,
     Postgres,
+    MariaDb,
 }
 
 impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Resurgam => "Resurgam",
+            Self::Traditional => "Resurgam, traditional",
             Self::Postgres => "PostgreSQL",
+            Self::MariaDb => "MariaDB (InnoDB)",
+        }
+    }
+
+    /// Whether it is this project's server, in either mode.
+    pub fn is_resurgam(self) -> bool {
+        matches!(self, Self::Resurgam | Self::Traditional)
+    }
+
+    /// Its name in the names of files.
+    fn slug(self) -> &'static str {
+        match self {
+            Self::Resurgam => "resurgam",
+            Self::Traditional => "traditional",
+            Self::Postgres => "postgresql",
+            Self::MariaDb => "mariadb",
         }
     }
 }
@@ -66,6 +88,8 @@ pub struct Server {
     pub port: u16,
     pub dir: PathBuf,
     common: Common,
+    /// More flags of Resurgam.
+    flags: Vec<String>,
     log: PathBuf,
     child: Option<Child>,
 }
@@ -104,16 +128,27 @@ pub fn output(command: &mut Command) -> Result<String> {
     ))
 }
 
-/// A program of PostgreSQL; as the user `postgres` when this process is root's, since
-/// PostgreSQL refuses to run as root.
-fn postgres_command(common: &Common, program: &str) -> Result<Command> {
-    let path = common.postgres.join(program);
-    if output(Command::new("id").arg("-u"))? != "0" {
+fn is_root() -> Result<bool> {
+    Ok(output(Command::new("id").arg("-u"))? == "0")
+}
+
+/// A program of PostgreSQL or MariaDB; as their own user when this process is root's, since
+/// they refuse to run as root.
+fn as_user(user: &str, path: PathBuf) -> Result<Command> {
+    if !is_root()? {
         return Ok(Command::new(path));
     }
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(path).current_dir("/");
+    command.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()]);
+    command.arg(path).current_dir("/");
     Ok(command)
+}
+
+/// Whether the server's `serve` has this flag (`--name`).
+pub fn has_flag(common: &Common, flag: &str) -> bool {
+    let help = output(Command::new(&common.resurgam).args(["serve", "--help"])).unwrap_or_default();
+    help.split_whitespace()
+        .any(|word| word == flag || word.strip_prefix(flag).is_some_and(|rest| rest.starts_with('[')))
 }
 
 /// A port that nobody listens on at the moment.
@@ -125,46 +160,78 @@ pub fn free_port() -> Result<u16> {
 impl Server {
     /// Makes a new database in `work` and starts the server.
     pub fn create(kind: Kind, common: &Common, work: &Path) -> Result<Self> {
-        let name = kind.name().to_lowercase();
-        let dir = work.join(&name);
+        Self::create_with(kind, common, work, &[])
+    }
+
+    /// The same with more flags, which only Resurgam gets.
+    pub fn create_with(kind: Kind, common: &Common, work: &Path, flags: &[String]) -> Result<Self> {
         let mut server = Self {
             kind,
             port: free_port()?,
-            dir,
+            dir: work.join(kind.slug()),
             common: common.clone(),
-            log: work.join(format!("{name}.log")),
+            flags: flags.to_vec(),
+            log: work.join(format!("{}.log", kind.slug())),
             child: None,
         };
-        if kind == Kind::Postgres {
-            server.initdb()?;
+        match kind {
+            Kind::Resurgam | Kind::Traditional => {}
+            Kind::Postgres => {
+                let mut initdb = server.installer("postgres", common.postgres.join("initdb"))?;
+                initdb.args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale", "-D"]).arg(&server.dir);
+                output(&mut initdb)?;
+            }
+            Kind::MariaDb => {
+                let mut install = server.installer("mysql", "mariadb-install-db".into())?;
+                install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+                output(install.arg(format!("--datadir={}", server.dir.display())))?;
+            }
         }
         server.start()?;
+        match kind {
+            Kind::Traditional => {
+                server.session()?.query("alter database postgres set accelerated_database_recovery = off")?;
+            }
+            Kind::Resurgam | Kind::Postgres | Kind::MariaDb => {}
+        }
         Ok(server)
     }
 
-    fn initdb(&self) -> Result<()> {
+    /// Makes the data folder, the user's own, and answers the program that fills it.
+    fn installer(&self, user: &str, program: PathBuf) -> Result<Command> {
         fs::create_dir_all(&self.dir).map_err(|e| e.to_string())?;
-        if output(Command::new("id").arg("-u"))? == "0" {
-            output(Command::new("chown").arg("postgres:postgres").arg(&self.dir))?;
+        if is_root()? {
+            output(Command::new("chown").arg(format!("{user}:{user}")).arg(&self.dir))?;
         }
-        let mut initdb = postgres_command(&self.common, "initdb")?;
-        output(initdb.args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale", "-D"]).arg(&self.dir))
-            .map(drop)
+        as_user(user, program)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.join("lab.sock")
     }
 
     fn command(&self) -> Result<Command> {
         let (port, buffers) = (self.port, self.common.buffer_mb);
         Ok(match self.kind {
-            Kind::Resurgam => {
+            Kind::Resurgam | Kind::Traditional => {
                 let mut command = Command::new(&self.common.resurgam);
                 command.arg("serve").arg("--data").arg(&self.dir);
                 command.arg("--listen").arg(format!("127.0.0.1:{port}"));
                 command.arg("--buffer-bytes").arg(format!("{buffers}MB"));
-                command.args(["--synchronous-commit=on", "--log-level", "warn"]);
+                command.args(["--synchronous-commit=on", "--log-level", "warn"]).args(&self.flags);
+                command
+            }
+            Kind::MariaDb => {
+                let mut command = as_user("mysql", self.common.mariadb.clone())?;
+                command.arg("--no-defaults").arg("--datadir").arg(&self.dir);
+                command.arg("--socket").arg(self.socket()).arg("--skip-networking");
+                command.arg(format!("--innodb-buffer-pool-size={buffers}M"));
+                // A write that waits for a rollback after a restart is what is measured.
+                command.args(["--innodb-flush-log-at-trx-commit=1", "--innodb-lock-wait-timeout=100000"]);
                 command
             }
             Kind::Postgres => {
-                let mut command = postgres_command(&self.common, "postgres")?;
+                let mut command = as_user("postgres", self.common.postgres.join("postgres"))?;
                 command.arg("-D").arg(&self.dir).arg("-p").arg(port.to_string());
                 for setting in [
                     format!("shared_buffers={buffers}MB"),
@@ -189,13 +256,15 @@ impl Server {
         let begun = Instant::now();
         self.child = Some(command.spawn().map_err(|e| format!("could not start {}: {e}", self.kind.name()))?);
         loop {
-            let answered = Client::connect(self.port).and_then(|mut client| client.query("select 1"));
+            let answered = self.connect().and_then(|mut session| session.query("select 1"));
             if answered.is_ok() {
                 return Ok(begun.elapsed());
             }
             let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
             if ended.is_some() || begun.elapsed() > START_MAX {
                 let said = fs::read_to_string(&self.log).unwrap_or_default();
+                let lines: Vec<&str> = said.lines().collect();
+                let said = lines[lines.len().saturating_sub(20)..].join("\n");
                 let why = answered.err().unwrap_or_default();
                 return Err(format!("{} did not start: {why}\n{said}", self.kind.name()));
             }
@@ -203,6 +272,26 @@ impl Server {
         }
     }
 
+    fn connect(&self) -> Result<Session> {
+        if self.kind != Kind::MariaDb {
+            return Ok(Session::Wire(Client::connect(self.port)?));
+        }
+        // Cheaper than a client that fails; nobody listens before InnoDB has redone its log.
+        drop(UnixStream::connect(self.socket()).map_err(|e| e.to_string())?);
+        Ok(Session::MariaDb(Program::connect(&self.socket())?))
+    }
+
+    /// A session in the database where experiments have their tables.
+    pub fn session(&self) -> Result<Session> {
+        let mut session = self.connect().map_err(|e| format!("could not connect to {}: {e}", self.kind.name()))?;
+        if self.kind == Kind::MariaDb {
+            session.query("create database if not exists lab")?;
+            session.query("use lab")?;
+        }
+        Ok(session)
+    }
+
+    /// A session of the PostgreSQL protocol.
     pub fn client(&self) -> Result<Client> {
         Client::connect(self.port).map_err(|e| format!("could not connect to {}: {e}", self.kind.name()))
     }
@@ -235,7 +324,8 @@ impl Server {
     /// Its version, as it says itself.
     pub fn version(&self) -> String {
         let shown = match self.kind {
-            Kind::Resurgam => output(Command::new(&self.common.resurgam).arg("--version")),
+            Kind::Resurgam | Kind::Traditional => output(Command::new(&self.common.resurgam).arg("--version")),
+            Kind::MariaDb => output(Command::new(&self.common.mariadb).arg("--version")),
             Kind::Postgres => output(Command::new(self.common.postgres.join("postgres")).arg("--version")),
         };
         shown.unwrap_or_else(|_| self.kind.name().to_owned())

@@ -8,7 +8,8 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 50.0;
-const COLOURS: [&str; 4] = ["#2b6cb0", "#a0aec0", "#dd6b20", "#38a169"];
+/// Told apart by the colour-blind as well; the line plots use the same.
+pub const COLOURS: [&str; 4] = ["#2b6cb0", "#a0aec0", "#dd6b20", "#38a169"];
 
 /// One series: its name, and a value for each group (`None`: not measured).
 pub struct Series {
@@ -74,8 +75,8 @@ pub fn bars(title: &str, unit: &str, groups: &[String], series: &[Series]) -> St
             );
         }
     }
+    let mut x = LEFT;
     for (s, one) in series.iter().enumerate() {
-        let x = LEFT + 150.0 * s as f64;
         let _ = writeln!(
             out,
             "<rect x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/>",
@@ -83,6 +84,7 @@ pub fn bars(title: &str, unit: &str, groups: &[String], series: &[Series]) -> St
             COLOURS[s % COLOURS.len()]
         );
         let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", x + 17.0, HEIGHT - 10.0, escape(&one.name));
+        x += 40.0 + 6.6 * one.name.len() as f64;
     }
     out.push_str("</svg>\n");
     out
@@ -102,11 +104,12 @@ fn number(value: f64) -> String {
     match value {
         v if v >= 100.0 || v == 0.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
+        v if v < 0.01 => "&lt;0.01".into(),
         v => format!("{v:.2}"),
     }
 }
 
-fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

@@ -94,6 +94,50 @@ impl Client {
         self.until_ready().map(drop)
     }
 
+    /// Prepares a statement under `name`; its parameters get the types that the server infers.
+    ///
+    /// # Errors
+    /// As [`Client::query`].
+    pub fn prepare(&mut self, name: &str, sql: &str) -> Result<()> {
+        let mut body = Vec::new();
+        for text in [name, sql] {
+            body.extend_from_slice(text.as_bytes());
+            body.push(0);
+        }
+        body.extend_from_slice(&0u16.to_be_bytes());
+        self.put(b'P', &body)?;
+        self.put(b'S', &[])?;
+        self.flush()?;
+        self.until_ready().map(drop)
+    }
+
+    /// Runs a prepared statement of one parameter once for each value. The whole batch is
+    /// sent before the answers are read, so a round trip is paid once; keep it below a
+    /// thousand, since both sides' answers have to fit into the connection's buffers.
+    ///
+    /// # Errors
+    /// As [`Client::query`]; what follows the failure in the batch is not run.
+    pub fn execute_batch(&mut self, name: &str, values: std::ops::Range<u64>) -> Result<()> {
+        let mut body = Vec::new();
+        for value in values {
+            let text = value.to_string();
+            body.clear();
+            body.push(0);
+            body.extend_from_slice(name.as_bytes());
+            body.push(0);
+            // All parameters as text; one parameter: its length, itself; results as text.
+            body.extend_from_slice(&[0, 0, 0, 1]);
+            body.extend_from_slice(&(text.len() as u32).to_be_bytes());
+            body.extend_from_slice(text.as_bytes());
+            body.extend_from_slice(&[0, 0]);
+            self.put(b'B', &body)?;
+            self.put(b'E', &[0; 5])?;
+        }
+        self.put(b'S', &[])?;
+        self.flush()?;
+        self.until_ready().map(drop)
+    }
+
     fn send_query(&mut self, sql: &str) -> Result<()> {
         let mut body = sql.as_bytes().to_vec();
         body.push(0);
