@@ -9,7 +9,7 @@ binary=${1:?the server\'s binary}
 shift
 seconds=${SOAK_SECONDS:-60}
 target=${CARGO_TARGET_DIR:-target}
-nice cargo build --release -p resurgam-lab
+[ -x "${CARGO_TARGET_DIR:-target}/release/lab" ] || nice cargo build --release -p resurgam-lab
 lab=$target/release/lab
 minutes=$(awk "BEGIN { print $seconds / 60 }")
 work=$(mktemp -d)

@@ -94,7 +94,7 @@ fn one(shape: &Shape, transactions: u64, dir: &Path) -> Result<Vec<String>> {
     let begun = Instant::now();
     for i in 0..transactions {
         let id = TxId(1 + i * shape.distance);
-        let tx = AbortedTx { id, lsn: Lsn(i * 100), aborted_us: i as i64 };
+        let tx = AbortedTx { id, lsn: Lsn(i * 100), aborted_us: i as i64, began_us: i as i64 };
         map.insert(&[(id, id), (TxId(id.0 + 1), TxId(id.0 + shape.subs))], tx);
     }
     let insert = ns(begun, transactions);

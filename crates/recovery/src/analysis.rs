@@ -155,7 +155,7 @@ pub fn analyse(
                 losers.remove(&header.tx);
                 ended.insert(header.tx);
                 let body = TxRecord::decode(record.body).map_err(damaged)?;
-                details.note(AbortedTx { id: header.tx, lsn, aborted_us: body.time_us });
+                details.note(AbortedTx { id: header.tx, lsn, aborted_us: body.time_us, began_us: 0 });
                 aborted.insert(header.tx);
                 for (first, last) in &body.subs {
                     top_id = top_id.max(last.0);
@@ -240,7 +240,7 @@ pub fn analyse(
     let mut details = AbortedDetails::default();
     state.aborted_details.iter().chain(known.iter()).for_each(|tx| details.note(*tx));
     for id in cut_off.iter().take(CUT_OFF_NAMED) {
-        details.note(AbortedTx { id, lsn: end.lsn, aborted_us: 0 });
+        details.note(AbortedTx { id, lsn: end.lsn, aborted_us: 0, began_us: 0 });
     }
     details.keep_only(&all);
     Ok(Analysis {

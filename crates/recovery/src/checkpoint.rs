@@ -13,7 +13,7 @@
 //! kind 4 dirty      page u64, rec_lsn u64, last_lsn u64
 //! kind 5 undo       id u64, first u64, last u64   (chains of undo records, traditional mode)
 //! kind 7 undo subs  id u64, first u64, last u64   (their sub-transactions' id ranges)
-//! kind 6 details    id u64, lsn u64, time i64     (of aborted ones, for operators only)
+//! kind 6 details    id u64, lsn u64, time i64, began i64 (of aborted ones, for operators only)
 //! kind 8 version file  high water u64             (whole page id; only with such a file)
 //! ```
 //!
@@ -31,8 +31,8 @@ use resurgam_buffer::{BufferPool, DirtyPage};
 use resurgam_log::{Appended, Group, Log, RecordKind};
 use resurgam_txn::{AbortedTx, Status, TxIdSet, TxManager, UndoChain};
 
-const CHUNK: usize = 2048;
-/// Details of aborted transactions saved at most: 24 bytes each.
+const CHUNK: usize = 1536;
+/// Details of aborted transactions saved at most: 32 bytes each.
 const DETAILS_SAVED: usize = 8192;
 
 /// What a checkpoint holds.
@@ -68,7 +68,9 @@ impl CheckpointState {
         chunked(&mut bodies, 4, &self.dirty, |out, d| words(out, &[d.page.0, d.rec_lsn.0, d.last_lsn.0]));
         chunked(&mut bodies, 5, &self.undo, |out, (id, chain)| words(out, &[id.0, chain.first.0, chain.last.0]));
         chunked(&mut bodies, 7, &self.undo_subs, |out, (id, a, b)| words(out, &[id.0, a.0, b.0]));
-        let details = |out: &mut Vec<u8>, tx: &AbortedTx| words(out, &[tx.id.0, tx.lsn.0, tx.aborted_us as u64]);
+        let details = |out: &mut Vec<u8>, tx: &AbortedTx| {
+            words(out, &[tx.id.0, tx.lsn.0, tx.aborted_us as u64, tx.began_us as u64])
+        };
         chunked(&mut bodies, 6, &self.aborted_details, details);
         if self.version_high_water.is_some() {
             chunked(&mut bodies, 8, &[self.version_high_water], |out, page| words(out, &[page.0]));
@@ -108,10 +110,11 @@ impl CheckpointState {
                 entries(3)?.map(|c| (TxId(word(c, 0)), UndoChain { first: Lsn(word(c, 1)), last: Lsn(word(c, 2)) })),
             ),
             7 => self.undo_subs.extend(entries(3)?.map(|c| (TxId(word(c, 0)), TxId(word(c, 1)), TxId(word(c, 2))))),
-            6 => self.aborted_details.extend(entries(3)?.map(|c| AbortedTx {
+            6 => self.aborted_details.extend(entries(4)?.map(|c| AbortedTx {
                 id: TxId(word(c, 0)),
                 lsn: Lsn(word(c, 1)),
                 aborted_us: word(c, 2) as i64,
+                began_us: word(c, 3) as i64,
             })),
             8 => {
                 self.version_high_water =
@@ -212,7 +215,9 @@ mod tests {
             undo_subs: (1..3000).map(|i| (TxId(i / 10), TxId(i), TxId(i + 1))).collect(),
             // Dense, then every tenth of two million, then a lonely one.
             aborted: (1..3000).chain((1..200_000).map(|i| 5000 + i * 10)).chain([1 << 50]).map(TxId).collect(),
-            aborted_details: (1..3000).map(|i| AbortedTx { id: TxId(i), lsn: Lsn(i * 2), aborted_us: -1 }).collect(),
+            aborted_details: (1..3000)
+                .map(|i| AbortedTx { id: TxId(i), lsn: Lsn(i * 2), aborted_us: -1, began_us: i as i64 })
+                .collect(),
             dirty: (1..9000).map(|i| DirtyPage { page: PageId(i), rec_lsn: Lsn(i), last_lsn: Lsn(i + 1) }).collect(),
         };
         let mut back = CheckpointState::default();

@@ -101,7 +101,7 @@ impl AbortedMap {
         // of it.
         let missing = oldest.filter(|id| transactions.first().is_none_or(|tx| *id < tx.id));
         if let Some(id) = missing {
-            transactions.insert(0, AbortedTx { id, lsn: Lsn::NONE, aborted_us: 0 });
+            transactions.insert(0, AbortedTx { id, lsn: Lsn::NONE, aborted_us: 0, began_us: 0 });
         }
         AbortedList { ids, transactions, cut_off: missing.is_some() || oldest.is_some_and(|id| id <= given_up) }
     }
@@ -119,7 +119,7 @@ mod tests {
     use crate::DETAILS_MAX;
 
     fn tx(id: u64) -> AbortedTx {
-        AbortedTx { id: TxId(id), lsn: Lsn(id * 100), aborted_us: id as i64 }
+        AbortedTx { id: TxId(id), lsn: Lsn(id * 100), aborted_us: id as i64, began_us: 0 }
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct AbortedTx {
     pub lsn: Lsn,
     /// Microseconds since 2000-01-01 UTC; 0 = unknown (aborted by a crash).
     pub aborted_us: i64,
+    /// When it began, in the same terms; 0 = unknown.
+    pub began_us: i64,
 }
 
 /// See the module.

@@ -97,6 +97,10 @@ impl ActiveTx {
     pub fn last_lsn(&self) -> Lsn {
         Lsn(self.last_lsn.load(Ordering::Relaxed))
     }
+    /// When it began, given the time now; both in microseconds since 2000-01-01 UTC.
+    fn began_us(&self, now_us: i64) -> i64 {
+        now_us.saturating_sub(i64::try_from(self.since.elapsed().as_micros()).unwrap_or(i64::MAX))
+    }
     /// Notes a record of something that is not undone row by row.
     pub fn logged_aside(&self, lsn: Lsn) {
         self.wrote_aside.store(true, Ordering::Relaxed);
@@ -443,7 +447,9 @@ impl TxManager {
     /// wait for it are not woken yet: see [`TxManager::ended`].
     pub fn abort(&self, tx: &ActiveTx, lsn: Lsn, now_us: i64) {
         let ids = tx.all_ranges();
-        self.status.aborted().insert(&ids, AbortedTx { id: tx.id, lsn, aborted_us: now_us });
+        self.status
+            .aborted()
+            .insert(&ids, AbortedTx { id: tx.id, lsn, aborted_us: now_us, began_us: tx.began_us(now_us) });
         // The top first, see `commit`.
         for (first, last) in ids {
             self.status.set_aborted(first, last);
@@ -480,7 +486,10 @@ impl TxManager {
     pub fn abort_subs(&self, tx: &ActiveTx, after: TxId, now_us: i64) -> Vec<(TxId, TxId)> {
         let ids = tx.take_after(after);
         if let Some((first, _)) = ids.first() {
-            self.status.aborted().insert(&ids, AbortedTx { id: *first, lsn: Lsn::NONE, aborted_us: now_us });
+            self.status.aborted().insert(
+                &ids,
+                AbortedTx { id: *first, lsn: Lsn::NONE, aborted_us: now_us, began_us: tx.began_us(now_us) },
+            );
         }
         for (first, last) in &ids {
             self.status.set_aborted(*first, *last);

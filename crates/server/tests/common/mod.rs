@@ -26,6 +26,7 @@ impl TestServer {
     pub fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let dir = tempfile::tempdir().expect("temp folder");
         let mut settings = Settings::defaults().expect("defaults");
+        settings.accelerated_database_recovery = std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional");
         settings.data = dir.path().join("data");
         settings.listen = "127.0.0.1:0".into();
         settings.buffer_bytes = Bytes(64 << 20);

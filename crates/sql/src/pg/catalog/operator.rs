@@ -21,7 +21,13 @@ pub(super) fn fill(name: &str, database: Option<&Database>, rows: &mut Rows<'_>)
             for tx in db.aborted_transactions() {
                 // 0: cut off by a crash, at a time that nobody knows.
                 let at = (tx.aborted_us != 0).then(|| V::Time(tx.aborted_us + EPOCH_US));
-                rows.add([("xid", tx.id.0.into()), ("lsn", lsn(tx.lsn)), ("aborted_at", at.unwrap_or(V::Null))]);
+                let began = (tx.began_us != 0).then(|| V::Time(tx.began_us + EPOCH_US));
+                rows.add([
+                    ("xid", tx.id.0.into()),
+                    ("lsn", lsn(tx.lsn)),
+                    ("began_at", began.unwrap_or(V::Null)),
+                    ("aborted_at", at.unwrap_or(V::Null)),
+                ]);
             }
         }
         "resurgam_buffer" => {
