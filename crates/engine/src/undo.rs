@@ -166,7 +166,7 @@ impl Database {
                     }
                     if said.elapsed() > Duration::from_secs(2) {
                         said = Instant::now();
-                        let log_left = tx.undo.lock().last.0.saturating_sub(tx.undo.lock().first.0);
+                        let log_left = tx.undo.lock().bytes_left();
                         tracing::info!(
                             "undoing transaction {} that did not end before the restart: {} changes undone, {} MB of log to go; the database is open",
                             tx.id,

@@ -98,11 +98,27 @@ impl UndoChain {
         }
         self.last = lsn;
     }
+
+    /// Bytes of log between what is undone next and the end of undoing.
+    pub fn bytes_left(&self) -> u64 {
+        self.last.0.saturating_sub(self.first.0)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_of_a_chain() {
+        let mut chain = UndoChain::default();
+        assert_eq!(chain.bytes_left(), 0);
+        chain.push(Lsn(100));
+        chain.push(Lsn(350));
+        assert_eq!((chain.first, chain.bytes_left()), (Lsn(100), 250));
+        chain.last = Lsn::NONE;
+        assert_eq!(chain.bytes_left(), 0);
+    }
 
     #[test]
     fn a_short_list_and_a_long_one() {
