@@ -168,7 +168,7 @@ fn report(kinds: &[Kind], options: &Options, setup: &Setup, notes: &Notes, cases
              committed\n\
              - analysis: as the server says; redo: no page awaits redo any more (PostgreSQL: its first answer); undo: \
              only the traditional mode has one\n\
-             - last trace gone: Resurgam: after the write above a `VACUUM` is run (the cleaner would do the same \
+             - last trace gone: Resurgam: after the write above, and the undo if there is one, a `VACUUM` is run (the cleaner would do the same \
              within its interval) and no aborted transaction is known any more; PostgreSQL: \
              `VACUUM` of the table is done; InnoDB: no transaction is rolling back and the history list is empty, \
              by itself\n\n";

@@ -157,7 +157,7 @@ fn measured(server: &Server, session: &mut Session, op: Op, rows: u64) -> Result
         rows,
         seconds,
         log_before,
-        log_peak: log_peak.max(log_end),
+        log_peak: log_peak.max(log_end).max(log_before),
         log_end,
         written: after.written.saturating_sub(before.written),
         files_peak,

@@ -15,9 +15,6 @@ use crate::wire::Client;
 const SAMPLE: Duration = Duration::from_millis(100);
 /// Between two looks at a recovery; a look costs the server well under a millisecond.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long the end of the undo may stay unsaid after everything else is done.
-const UNDO_SAID_MAX: Duration = Duration::from_secs(10);
-
 /// How long the redo in the background may take after everything else is done.
 const REDO_MAX: Duration = Duration::from_secs(600);
 
@@ -133,12 +130,12 @@ pub fn recover(server: &mut Server, op: Op, rows: u64) -> Result<Recovered> {
     let read = begun.elapsed().as_secs_f64();
     write_touched(&mut session, op, rows)?;
     let write = begun.elapsed().as_secs_f64();
-    clean(server)?;
     let view = "resurgam_recovery";
     if server.kind == Kind::Traditional && session.query("select undo_ms from resurgam_recovery").is_ok() {
-        let waited = Instant::now();
-        until(|| Ok(number(&mut session, view, "undo_ms").is_some() || waited.elapsed() > UNDO_SAID_MAX))?;
+        // Before cleaning up: what is undone later would wait for the cleaner's next round.
+        until(|| Ok(number(&mut session, view, "undo_ms").is_some()))?;
     }
+    clean(server)?;
     let gone = begun.elapsed().as_secs_f64();
     if resurgam {
         // Damaged pages would await it for ever.
