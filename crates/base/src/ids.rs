@@ -42,6 +42,8 @@ id!(
 impl PageId {
     /// Bits of the page's number in its file.
     pub const FILE_SHIFT: u32 = 40;
+    /// Numbers of files are below this: the bit above them marks what is no file's page.
+    pub const FILES_MAX: u64 = 1 << 22;
 
     /// Page `number` of file `file`.
     #[inline]

@@ -81,8 +81,10 @@ fn writer(weak: &Weak<Inner>) {
         // What was written lets the log go only after a checkpoint; one that is due by volume
         // may come too late for a small bound.
         let since = inner.log.end_lsn().0.saturating_sub(db.last_checkpoint().0);
+        let step = inner.options.log_bytes_max / 16;
         if inner.log.bytes_in_use() > db.log_wanted()
-            && since > inner.options.log_bytes_max / 16
+            // Writers that are slowed down write too little for one to come due by volume.
+            && (since > step || db.log_releasable() > step)
             && let Err(error) = db.checkpoint()
             && error.kind() == ErrorKind::DiskFull
         {

@@ -316,6 +316,14 @@ impl Database {
         inner.log.end_lsn().0.saturating_sub(oldest.0)
     }
 
+    /// Log that a checkpoint taken now would let go, in bytes.
+    pub(crate) fn log_releasable(&self) -> u64 {
+        let inner = self.inner();
+        let pages = inner.pool.oldest_rec_lsn().unwrap_or_else(|| inner.log.end_lsn());
+        let needed = self.oldest_undo().map_or(pages, |(_, lsn)| lsn.min(pages));
+        needed.0.saturating_sub(inner.log.oldest_lsn().0)
+    }
+
     #[cold]
     fn near_bound(&self, used: u64, bound: u64) {
         self.inner().pool.wake_writer();
@@ -342,7 +350,8 @@ impl Database {
                 );
             }
         }
-        std::thread::sleep(Duration::from_secs_f64((0.000_1 + over * over * 0.02).min(0.05)));
+        let pause = Duration::from_secs_f64((0.000_1 + over * over * 0.02).min(0.05));
+        (inner.options.blocking)(&mut || std::thread::sleep(pause));
     }
 
     /// Times a writer was slowed down because the log was above its bound.

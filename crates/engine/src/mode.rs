@@ -6,9 +6,10 @@
 //! 2). The mode is a property of the folder, kept in the control file.
 //!
 //! # Invariants
-//! 1. The mode changes only while no transaction has written and not ended, nothing is being
-//!    undone, and no version of the old mode is left: no transaction and no row ever has to do
-//!    with two modes.
+//! 1. The mode changes only while no transaction has written and not ended and nothing is being
+//!    undone; the traditional mode begins with an empty aborted-transaction map. What is left
+//!    are versions of committed transactions, which read the same in both modes and go by the
+//!    same sweeps.
 //! 2. Who wants to write passes [`Transaction::enter`] first: it is counted as a writer, or
 //!    waits while the mode is being changed. The count is raised before the mode is looked at,
 //!    and the change is announced before the count is: one of the two sees the other.
@@ -105,8 +106,8 @@ impl Database {
     }
 
     /// Turns accelerated recovery on or off, for good. Waits until transactions that write
-    /// have ended (new ones wait meanwhile) and the cleaner has removed what the old mode has
-    /// left; an old snapshot keeps it waiting. `cancelled` is asked again and again.
+    /// have ended (new ones wait meanwhile) and, on the way to the traditional mode, until the
+    /// cleaner has reverted every aborted version. `cancelled` is asked again and again.
     ///
     /// # Errors
     /// `Cancelled`; `Stopped`; those of cleaning and of the checkpoint that ends it. The mode
@@ -141,26 +142,29 @@ impl Database {
         tracing::info!("accelerated recovery is being turned {}: waiting for writers", if on { "on" } else { "off" });
         while inner.mode.writers.load(Ordering::SeqCst) > 0 || !inner.mode.undo.is_empty() {
             check()?;
+            if !inner.options.background {
+                let _ = self.undo_queued();
+            }
             std::thread::sleep(LOOK);
         }
-        loop {
-            self.clean()?;
-            if self.is_clean() {
-                break;
-            }
+        // Undo through the log brings records back byte by byte: none of them may be an aborted
+        // version, whose transaction could be forgotten meanwhile.
+        while !on && !inner.txs.status_table().aborted().is_empty() {
             check()?;
-            std::thread::sleep(LOOK);
+            let swept = self.clean()?;
+            if swept.pages_skipped > 0 {
+                return Err(Error::new(
+                    ErrorKind::Corrupt,
+                    format!(
+                        "aborted transactions cannot be forgotten: {} pages could not be cleaned",
+                        swept.pages_skipped
+                    ),
+                )
+                .with_hint("\"resurgam check\" says what is wrong with them."));
+            }
         }
         self.checkpoint_as(!on, || inner.mode.traditional.store(!on, Ordering::SeqCst))?;
         tracing::info!("accelerated recovery is {}", if on { "on" } else { "off" });
         Ok(())
-    }
-
-    /// Whether neither mode has left a version that anyone may still need.
-    fn is_clean(&self) -> bool {
-        let inner = self.inner();
-        inner.txs.status_table().aborted().is_empty()
-            && inner.versions.stats().pages == 0
-            && inner.txs.temporary().stats().chunks == 0
     }
 }

@@ -490,12 +490,16 @@ impl Transaction {
         let mark = savepoint.mark.max(active.id);
         let undone = if inner.mode.is_traditional() {
             // Until this has succeeded it can only be rolled back as a whole.
-            state.unlogged = true;
+            let before = std::mem::replace(&mut state.unlogged, true);
             self.0.db.undo_logged(&active, savepoint.undo)?;
-            state.unlogged = false;
+            state.unlogged = before;
             true
         } else {
-            self.0.db.revert_short(&active, savepoint.rows, mark)?
+            // What could not be reverted is passed over by being in the map, as after a long one.
+            self.0.db.revert_short(&active, savepoint.rows, mark).unwrap_or_else(|_| {
+                active.touched.lock().give_up();
+                false
+            })
         };
         state.broken_off = state.broken_off.filter(|xid| *xid <= mark);
         if undone && active.is_rows_only() {

@@ -30,6 +30,8 @@ pub(crate) struct Unfinished {
 #[derive(Default)]
 pub(crate) struct UndoQueue {
     waiting: Mutex<VecDeque<Unfinished>>,
+    /// Held by the one who undoes.
+    one: Mutex<()>,
     wanted: Condvar,
     /// Records undone since open.
     records: AtomicU64,
@@ -141,6 +143,7 @@ impl Database {
     /// Undoes what is queued, one transaction after the other. One that meets an error becomes
     /// the last of the queue.
     pub(crate) fn undo_queued(&self) -> Result<()> {
+        let _one = self.inner().mode.undo.one.lock();
         self.undo_in_turn().inspect_err(|_| {
             let mut waiting = self.inner().mode.undo.waiting.lock();
             if !waiting.is_empty() {

@@ -18,6 +18,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use resurgam_base::{ObjectId, PageId, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree};
@@ -62,6 +63,10 @@ impl Database {
     /// Those of reading pages that the check cannot do without.
     pub fn verify(&self) -> Result<Vec<String>> {
         let inner = self.inner();
+        // Rows of transactions that are being undone have no earlier version to look at.
+        while !inner.mode.undo.is_empty() && !inner.stopping.load(Ordering::Relaxed) {
+            self.undo_queued()?;
+        }
         let mut census = Census::default();
         let definitions = inner.catalog.committed(self)?;
         let mut trees: BTreeMap<ObjectId, (Tree, String)> = BTreeMap::new();

@@ -16,7 +16,7 @@
 //! An open writes its epoch here before it is in the control file, so the header is never
 //! behind the data folder: a file whose epoch is lower is an old copy.
 
-use resurgam_base::{Error, ErrorKind, Result, checksum};
+use resurgam_base::{Error, ErrorKind, PageId, Result, checksum};
 
 use crate::codec::Reader;
 
@@ -77,7 +77,7 @@ impl VersionFileHeader {
                 format!("it has format version {format}, this program knows versions up to {FORMAT_VERSION}"),
             ));
         }
-        if number == 0 {
+        if number == 0 || u64::from(number) >= PageId::FILES_MAX {
             return Err(r.bad("no number"));
         }
         Ok(Self { number, database_id, created_us, epoch })

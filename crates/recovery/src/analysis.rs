@@ -221,6 +221,8 @@ pub fn analyse(
             named.insert(&mut of_losers, *first, *last)?;
         }
     }
+    let listed = state.active.iter().map(|(_, last)| *last).chain(state.undo_subs.iter().map(|(_, _, last)| *last));
+    top_id = listed.chain(state.aborted.last()).map(|id| id.0).max().unwrap_or(0).max(top_id);
     let mut cut_off = seen;
     for (first, last) in &state.active {
         named.insert(&mut cut_off, *first, *last)?;

@@ -155,9 +155,8 @@ pub fn take_checkpoint(
     let begin: Appended = log.append_at_block_start(&group)?;
 
     let _settled = txs.decided(); // passes through the commit mutex, see above
-    let (active, next_id) = txs.active();
+    let (active, _) = txs.active();
     let mut state = CheckpointState {
-        next_id,
         high_water: pool.space().high_water(),
         version_high_water: pool.space().version_high_water(),
         next_object: next_object(),
@@ -178,6 +177,9 @@ pub fn take_checkpoint(
         }
     }
     state.aborted = txs.status_table().aborted().ids();
+    // Read last: sub-transactions get their ids without the list's lock, and every id that was
+    // listed above must be below it, or it would be given out again after a crash.
+    state.next_id = txs.next_id();
     state.aborted_details = txs.status_table().aborted().newest(DETAILS_SAVED);
     state.dirty = pool.dirty_pages();
     let bodies = state.encode();

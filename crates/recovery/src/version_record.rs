@@ -16,7 +16,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use resurgam_base::{Error, ErrorKind, Result, checksum};
+use resurgam_base::{Error, ErrorKind, PageId, Result, checksum};
 use resurgam_vfs::{OpenMode, Vfs};
 
 /// Name of the file in the data folder.
@@ -102,7 +102,13 @@ impl VersionRecord {
         let mut record = Self::default();
         for line in text[..at].lines().skip(1) {
             match line.split_once(' ') {
-                Some(("number", number)) => record.number = number.parse().map_err(|_| bad("its number is wrong"))?,
+                Some(("number", number)) => {
+                    record.number = number
+                        .parse()
+                        .ok()
+                        .filter(|number| u64::from(*number) < PageId::FILES_MAX)
+                        .ok_or_else(|| bad("its number is wrong"))?;
+                }
                 Some(("path", path)) => record.path = Some(PathBuf::from(path)),
                 _ => return Err(bad("a line is not known")),
             }

@@ -49,13 +49,18 @@ impl Touched {
         }
         self.log_bytes += log_bytes;
         if self.rows.len() as u64 >= self.rows_max || self.log_bytes > self.log_bytes_max {
-            self.long = true;
-            self.rows = Vec::new();
-            self.keys = Vec::new();
+            self.give_up();
             return;
         }
         self.keys.extend_from_slice(row.key);
         self.rows.push(Span { root: row.root, object: row.object, end: self.keys.len() as u32 });
+    }
+
+    /// Treats the transaction as a long one from here on.
+    pub fn give_up(&mut self) {
+        self.long = true;
+        self.rows = Vec::new();
+        self.keys = Vec::new();
     }
 
     /// Rows noted so far; a place to go back to.

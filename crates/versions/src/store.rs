@@ -123,15 +123,20 @@ impl VersionStore {
 
     /// A ready page, as part of `mtr`.
     fn take_ready(&self, mtr: &mut Mtr<'_>) -> Result<Option<(PageId, PageRef)>> {
-        let Some(id) = self.ready.take() else { return Ok(None) };
-        match mtr.pool().write(id, Access::Point) {
-            Ok(page) if page.is(PageType::Version) && page.slot_count() == 0 => Ok(Some((id, mtr.add(page)))),
-            Ok(_) => Err(Error::internal(format!("page {id} was ready for versions and is in other use"))),
-            Err(error) => {
-                self.ready.put([id]);
-                Err(error)
+        while let Some(id) = self.ready.take() {
+            match mtr.pool().write(id, Access::Point) {
+                Ok(page) if page.is(PageType::Version) && page.slot_count() == 0 => {
+                    return Ok(Some((id, mtr.add(page))));
+                }
+                // A partition that had been given it by a log group that failed fills it already.
+                Ok(_) => {}
+                Err(error) => {
+                    self.ready.put([id]);
+                    return Err(error);
+                }
             }
         }
+        Ok(None)
     }
 
     /// A new page, formatted, as part of `mtr`.
