@@ -7,7 +7,7 @@
 
 use clap::Args;
 
-use super::figure9::{ANSWER_MS, ROLLBACK_MS, ms};
+use super::figure9::{ANSWER_MS, ROLLBACK_MS, ms, restart_cells};
 use super::table3::singles;
 use super::watch::{Recovered, crash};
 use super::workload::{BASE, Op, clean, create_table, insert, insert_one, read_touched, timed};
@@ -243,18 +243,9 @@ fn report(
 }
 
 fn restart_row((kind, rows, recovered): &(Kind, u64, Recovered)) -> Vec<String> {
-    let none = || "-".to_owned();
-    vec![
-        kind.name().into(),
-        rows.to_string(),
-        ms(recovered.answer),
-        ms(recovered.read),
-        ms(recovered.write),
-        recovered.analysis_ms.map_or_else(none, |value| ms(value / 1e3)),
-        recovered.redo.map_or_else(none, ms),
-        recovered.undo.map_or_else(none, ms),
-        ms(recovered.gone),
-    ]
+    let mut cells = vec![kind.name().into(), rows.to_string()];
+    cells.extend(restart_cells(recovered));
+    cells
 }
 
 fn insert_rows(measured: &[Measured]) -> Vec<Vec<String>> {

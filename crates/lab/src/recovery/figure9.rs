@@ -200,22 +200,30 @@ fn report(kinds: &[Kind], options: &Options, setup: &Setup, notes: &Notes, cases
 }
 
 fn row(case: &Case) -> Vec<String> {
-    let none = || "-".to_owned();
-    let (live, crash) = (&case.live, &case.crash);
-    vec![
+    let live = &case.live;
+    let mut cells = vec![
         case.op.name().into(),
         case.rows.to_string(),
         case.kind.name().into(),
         format!("{:.1}", live.work),
         ms(live.rollback),
         format!("{:.2}", live.clean),
-        ms(crash.answer),
-        ms(crash.read),
-        ms(crash.write),
-        crash.analysis_ms.map_or_else(none, |value| ms(value / 1e3)),
-        crash.redo.map_or_else(none, ms),
-        crash.undo.map_or_else(none, ms),
-        ms(crash.gone),
+    ];
+    cells.extend(restart_cells(&case.crash));
+    cells
+}
+
+/// The columns of a restart: first answer, read and write, analysis, redo, undo, last trace.
+pub fn restart_cells(recovered: &Recovered) -> [String; 7] {
+    let none = || "-".to_owned();
+    [
+        ms(recovered.answer),
+        ms(recovered.read),
+        ms(recovered.write),
+        recovered.analysis_ms.map_or_else(none, |value| ms(value / 1e3)),
+        recovered.redo.map_or_else(none, ms),
+        recovered.undo.map_or_else(none, ms),
+        ms(recovered.gone),
     ]
 }
 
