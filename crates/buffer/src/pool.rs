@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -79,6 +79,8 @@ pub struct BufferPool {
     poisoned: AtomicBool,
     pub(crate) config: PoolConfig,
     pub(crate) writer_wake: (Mutex<bool>, Condvar),
+    /// What was last found to be the oldest `rec_lsn`: 0 = never asked, `u64::MAX` = none.
+    oldest_seen: AtomicU64,
 }
 
 impl BufferPool {
@@ -114,6 +116,7 @@ impl BufferPool {
             poisoned: AtomicBool::new(false),
             config,
             writer_wake: (Mutex::new(false), Condvar::new()),
+            oldest_seen: AtomicU64::new(0),
         })
     }
 
@@ -443,7 +446,25 @@ impl BufferPool {
 
     /// Position up to which the log must be kept for pages: the least `rec_lsn` of
     /// dirty and of not yet redone pages.
+    ///
+    /// Looks at every frame; see [`BufferPool::oldest_rec_lsn_seen`].
     pub fn oldest_rec_lsn(&self) -> Option<Lsn> {
+        let oldest = self.find_oldest_rec_lsn();
+        self.oldest_seen.store(oldest.map_or(u64::MAX, |lsn| lsn.0), Ordering::Relaxed);
+        oldest
+    }
+
+    /// What [`BufferPool::oldest_rec_lsn`] found the last time. The true one may be newer:
+    /// pages get written.
+    pub fn oldest_rec_lsn_seen(&self) -> Option<Lsn> {
+        match self.oldest_seen.load(Ordering::Relaxed) {
+            0 => self.oldest_rec_lsn(),
+            u64::MAX => None,
+            lsn => Some(Lsn(lsn)),
+        }
+    }
+
+    fn find_oldest_rec_lsn(&self) -> Option<Lsn> {
         let frames = self.allocated_frames().filter_map(|f| {
             let lsn = f.rec_lsn.load(Ordering::SeqCst);
             (lsn != 0).then_some(Lsn(lsn))

@@ -62,9 +62,9 @@ fn writer(weak: &Weak<Inner>) {
         if wanted {
             goals.push(WriteGoal::Victims);
         }
-        // Keep the log short: pages whose changes are older than half of what it may hold.
+        // Keep the log short: pages whose changes are older than half of what it should hold.
         let end = inner.log.end_lsn().0;
-        let oldest_allowed = end.saturating_sub(inner.options.log_bytes_max / 2);
+        let oldest_allowed = end.saturating_sub(db.log_wanted() / 2);
         if inner.pool.oldest_rec_lsn().is_some_and(|lsn| lsn.0 < oldest_allowed) {
             goals.push(WriteGoal::OlderThan(Lsn(oldest_allowed)));
         }
@@ -81,7 +81,7 @@ fn writer(weak: &Weak<Inner>) {
         // What was written lets the log go only after a checkpoint; one that is due by volume
         // may come too late for a small bound.
         let since = inner.log.end_lsn().0.saturating_sub(db.last_checkpoint().0);
-        let step = inner.options.log_bytes_max / 16;
+        let step = db.log_wanted() / 8;
         if inner.log.bytes_in_use() > db.log_wanted()
             // Writers that are slowed down write too little for one to come due by volume.
             && (since > step || db.log_releasable() > step)
@@ -135,6 +135,7 @@ fn redo(weak: &Weak<Inner>) {
                 } else if total > 0 {
                     tracing::info!("recovery finished: {total} pages brought up to date in {:.1?}", started.elapsed());
                 }
+                db.inner().log.forget_read_blocks();
                 if let Err(error) = db.discover_space() {
                     tracing::error!("could not read the space maps: {error}");
                 }

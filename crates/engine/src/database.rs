@@ -305,14 +305,16 @@ impl Database {
 
     /// Log that background work tries not to exceed, in bytes.
     pub(crate) fn log_wanted(&self) -> u64 {
-        self.inner().options.log_bytes_max / 8 * 5
+        let options = &self.inner().options;
+        options.log_bytes_wanted.min(options.log_bytes_max / 8 * 5)
     }
 
-    /// Log since the last checkpoint or the oldest change that is not written out, in bytes.
+    /// Log since the last checkpoint or the oldest change that is not written out, in bytes;
+    /// as of the writer's last look.
     pub(crate) fn log_held_by_pages(&self) -> u64 {
         let inner = self.inner();
         let checkpoint = self.last_checkpoint();
-        let oldest = inner.pool.oldest_rec_lsn().map_or(checkpoint, |lsn| lsn.min(checkpoint));
+        let oldest = inner.pool.oldest_rec_lsn_seen().map_or(checkpoint, |lsn| lsn.min(checkpoint));
         inner.log.end_lsn().0.saturating_sub(oldest.0)
     }
 

@@ -14,8 +14,14 @@ pub struct Options {
     /// A checkpoint is taken when this much log was written since the last one, in bytes.
     /// Bounds the time to open after a crash.
     pub checkpoint_log_bytes: u64,
-    /// Dirty pages are written out early enough to keep the log below this, in bytes.
+    /// Most log on disk, in bytes: writers are slowed down when it comes near. In the
+    /// traditional mode the log that an unfinished transaction needs is not counted.
     pub log_bytes_max: u64,
+    /// Log on disk that background work aims at, in bytes: changed pages are written out early
+    /// enough, and checkpoints taken. More of it means fewer page writes and slower
+    /// background redo after a crash. At most five eighths of
+    /// [`Options::log_bytes_max`] count.
+    pub log_bytes_wanted: u64,
     /// Seconds between sweeps of the cleaner when there is anything to clean.
     pub cleaner_interval_s: f64,
     /// Limits of in-row versions.
@@ -61,6 +67,7 @@ impl Default for Options {
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,
             log_bytes_max: 1 << 30,
+            log_bytes_wanted: 160 << 20,
             cleaner_interval_s: 10.0,
             versions: VersionCaps::default(),
             short_rollback_operations: 200,

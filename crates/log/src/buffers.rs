@@ -8,13 +8,15 @@
 //!    whoever writes it (in the written copy).
 //! 3. A block is only opened in a segment that is prepared, so an appended group
 //!    never lacks a place on disk.
+//! 4. A block that ends exactly where its segment does has the next segment prepared:
+//!    where the log ends there, a missing next segment was taken away.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use resurgam_base::Lsn;
 
-use crate::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
 use crate::config::LogConfig;
 use crate::group::Group;
 use crate::log::Appended;
@@ -84,6 +86,8 @@ impl Buffers {
             let segment_left = self.segment_bytes - open.lsn.0 % self.segment_bytes;
             if fresh || len > BLOCK_HEADER_BYTES + self.payload_max || len as u64 > segment_left {
                 self.seal();
+            } else {
+                self.check_next_segment(open.lsn, len, prepared_end)?;
             }
         }
         let mut open = match self.open.take() {
@@ -104,6 +108,7 @@ impl Buffers {
         if lsn >= prepared_end {
             return Err(SegmentWanted(lsn.0 / self.segment_bytes));
         }
+        self.check_next_segment(lsn, BLOCK_HEADER_BYTES + payload_len, prepared_end)?;
         if skip {
             self.push_sealed(self.next, vec![0; BLOCK_HEADER_BYTES], true);
         }
@@ -111,6 +116,15 @@ impl Buffers {
         bytes.clear();
         bytes.resize(BLOCK_HEADER_BYTES, 0);
         Ok(Open { lsn, bytes })
+    }
+
+    /// Invariant 4 for a block of `len` bytes, header included, at `lsn`.
+    fn check_next_segment(&self, lsn: Lsn, len: usize, prepared_end: Lsn) -> Result<(), SegmentWanted> {
+        let next = lsn.0 + len.next_multiple_of(BLOCK_ALIGN) as u64;
+        if next.is_multiple_of(self.segment_bytes) && next >= prepared_end.0 {
+            return Err(SegmentWanted(next / self.segment_bytes));
+        }
+        Ok(())
     }
 
     /// Closes the open block, if there is one.

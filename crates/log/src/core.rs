@@ -394,6 +394,10 @@ impl Core {
         self.preparer_woken.notify_all();
     }
 
+    pub(crate) fn forget_read_blocks(&self) {
+        self.cache.clear();
+    }
+
     pub(crate) fn read_record(&self, lsn: Lsn) -> Result<OwnedRecord> {
         let (oldest, end) = (self.segments.oldest(), self.end());
         if lsn < oldest || lsn >= end {

@@ -1,6 +1,6 @@
 //! Single records by their LSN: for undo chains and on-demand redo.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -10,8 +10,10 @@ use resurgam_vfs::File;
 use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
 use crate::record::{OwnedRecord, RECORD_HEADER_BYTES, RecordHeader, record_at};
 
-/// Blocks kept after they were read and verified once.
-const CACHED_BLOCKS_MAX: usize = 16;
+/// Bytes of blocks kept after they were read and verified once. Undo after a crash goes back
+/// through the log while its pages, each with records all over the log, are brought up to
+/// date: with too few blocks every record would mean a block read again.
+const CACHED_BYTES_MAX: usize = 64 << 20;
 
 /// A block from disk that passed every check.
 pub(crate) struct VerifiedBlock {
@@ -22,6 +24,11 @@ pub(crate) struct VerifiedBlock {
 }
 
 impl VerifiedBlock {
+    /// Memory that it takes.
+    fn size(&self) -> usize {
+        self.bytes.len() + self.offsets.len() * size_of::<u32>()
+    }
+
     fn contains(&self, lsn: Lsn) -> bool {
         self.start <= lsn && lsn.0 < self.start.0 + self.bytes.len() as u64
     }
@@ -39,25 +46,63 @@ impl VerifiedBlock {
     }
 }
 
-/// Recently used blocks, the latest first.
+/// Recently used blocks.
 #[derive(Default)]
 pub(crate) struct BlockCache {
-    blocks: Mutex<VecDeque<Arc<VerifiedBlock>>>,
+    inner: Mutex<Cached>,
+}
+
+#[derive(Default)]
+struct Cached {
+    /// By their start, with when they were used last.
+    blocks: BTreeMap<Lsn, (Arc<VerifiedBlock>, u64)>,
+    /// The same the other way round: the first goes first.
+    by_use: BTreeMap<u64, Lsn>,
+    bytes: usize,
+    uses: u64,
 }
 
 impl BlockCache {
     pub(crate) fn get(&self, lsn: Lsn) -> Option<Arc<VerifiedBlock>> {
-        let mut blocks = self.blocks.lock();
-        let at = blocks.iter().position(|block| block.contains(lsn))?;
-        let block = blocks.remove(at)?;
-        blocks.push_front(Arc::clone(&block));
-        Some(block)
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        let (start, (block, used)) = inner.blocks.range_mut(..=lsn).next_back()?;
+        if !block.contains(lsn) {
+            return None;
+        }
+        inner.uses += 1;
+        inner.by_use.remove(&std::mem::replace(used, inner.uses));
+        inner.by_use.insert(inner.uses, *start);
+        Some(Arc::clone(block))
     }
 
     pub(crate) fn put(&self, block: Arc<VerifiedBlock>) {
-        let mut blocks = self.blocks.lock();
-        blocks.push_front(block);
-        blocks.truncate(CACHED_BLOCKS_MAX);
+        let mut inner = self.inner.lock();
+        inner.remove(block.start);
+        inner.uses += 1;
+        let uses = inner.uses;
+        inner.bytes += block.size();
+        inner.by_use.insert(uses, block.start);
+        inner.blocks.insert(block.start, (block, uses));
+        // The newest stays, however large.
+        while inner.bytes > CACHED_BYTES_MAX && inner.blocks.len() > 1 {
+            let Some((_, oldest)) = inner.by_use.pop_first() else { return };
+            inner.remove(oldest);
+        }
+    }
+
+    /// Gives the memory back: when what reads single records in large numbers is over.
+    pub(crate) fn clear(&self) {
+        *self.inner.lock() = Cached::default();
+    }
+}
+
+impl Cached {
+    fn remove(&mut self, start: Lsn) {
+        if let Some((block, used)) = self.blocks.remove(&start) {
+            self.by_use.remove(&used);
+            self.bytes -= block.size();
+        }
     }
 }
 
@@ -98,4 +143,32 @@ pub(crate) fn read_block(file: &dyn File, lsn: Lsn, segment_bytes: u64) -> Resul
         at += record_at(&bytes, start, at)?.header.len as usize;
     }
     Ok(VerifiedBlock { start, bytes, offsets })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_block_goes_first_and_the_bound_holds() {
+        let cache = BlockCache::default();
+        let size = CACHED_BYTES_MAX / 4;
+        let block = |at: u64| {
+            let (start, bytes) = (Lsn(at * size as u64), vec![0; size - 8]);
+            Arc::new(VerifiedBlock { start, bytes, offsets: Vec::new() })
+        };
+        for at in 0..4 {
+            cache.put(block(at));
+        }
+        let inside = |at: u64| Lsn(at * size as u64 + 5);
+        assert!(cache.get(inside(0)).is_some(), "used again");
+        cache.put(block(3));
+        cache.put(block(7));
+        assert!(cache.get(inside(1)).is_none());
+        assert!([0, 2, 3, 7].iter().all(|at| cache.get(inside(*at)).is_some()));
+        assert!(cache.get(inside(6)).is_none());
+        let inner = cache.inner.lock();
+        assert_eq!((inner.blocks.len(), inner.by_use.len()), (4, 4));
+        assert!(inner.bytes <= CACHED_BYTES_MAX);
+    }
 }

@@ -188,6 +188,11 @@ impl Log {
         self.core.read_record(lsn)
     }
 
+    /// Gives back the memory of blocks that were read for [`Log::read_record`].
+    pub fn forget_read_blocks(&self) {
+        self.core.forget_read_blocks();
+    }
+
     /// Gives up the segments wholly below `lsn`, and returns how many bytes. The
     /// segment of the flushed end is always kept.
     ///

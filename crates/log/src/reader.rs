@@ -343,13 +343,12 @@ impl LogReader {
 }
 
 impl LogReader {
-    /// A segment is written to only after its name and its full length are durable. So one
-    /// that holds blocks, or that the last block refers to, cannot be missing or short after
-    /// any crash: the file was removed or cut.
+    /// A segment is written to only after its name and its full length are durable, and those
+    /// of the next one before a block ends exactly at its end. So the one in which the log
+    /// ends cannot be missing or short after any crash: the file was removed or cut.
     fn check_segment_of_end(&self) -> Result<()> {
         let (lsn, segment_bytes) = (self.end.lsn, self.window.segment_bytes);
-        let in_use = self.after_skip || (self.end.last_block.is_some() && !lsn.0.is_multiple_of(segment_bytes));
-        if !in_use {
+        if !self.after_skip && self.end.last_block.is_none() {
             return Ok(());
         }
         let number = lsn.0 / segment_bytes;

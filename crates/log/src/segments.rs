@@ -119,10 +119,10 @@ impl Segments {
         let found = list_segments(&*vfs, dir)?;
         let has = |number: u64| found.binary_search(&number).is_ok();
         let current = end.0 / segment_bytes;
-        // At a segment's very start the file may not have been made yet.
         let last_used = if has(current) {
             current
         } else if end.0.is_multiple_of(segment_bytes) && has(current - 1) {
+            // Not by a crash: whoever opens has been told and goes on.
             current - 1
         } else {
             return Err(Error::corrupt(format!(

@@ -112,6 +112,7 @@ fn engine_options(settings: &Settings) -> Options {
         log_segment_bytes: settings.log_segment_bytes.0,
         checkpoint_log_bytes: settings.checkpoint_log_bytes.0,
         log_bytes_max: settings.log_bytes_max.0,
+        log_bytes_wanted: settings.log_bytes_wanted.0,
         cleaner_interval_s: settings.cleaner_interval.as_secs_f64(),
         versions: resurgam_engine::VersionCaps {
             in_row: settings.in_row_versioning,

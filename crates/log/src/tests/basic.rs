@@ -278,6 +278,34 @@ fn damage_in_the_middle_is_told_from_an_end() {
     assert!(reader.check_end().is_err());
 }
 
+#[test]
+fn an_end_on_a_boundary_of_segments_is_told_from_a_removed_one() {
+    let (_, vfs) = sim(1);
+    let config = small();
+    let log = Log::create(Arc::clone(&vfs), &dir(), config.clone(), 1).unwrap();
+    let mut group = Group::new();
+    note(&mut group, 1, &[]);
+    // Four blocks of 2048 bytes fill a segment.
+    let body = vec![7; 2048 - BLOCK_HEADER_BYTES - group.len()];
+    for i in 0..4 {
+        note(&mut group, i, &body);
+        let appended = log.append(&group).unwrap();
+        log.flush_all().unwrap();
+        assert_eq!(appended.block, Lsn(8192 + i * 2048));
+    }
+    let (records, mut reader) = read_all(&vfs, &config, config.first_lsn());
+    assert_eq!((records.len(), reader.end().lsn), (4, Lsn(2 * 8192)));
+    reader.check_end().unwrap();
+    // A fifth in the next segment, which then goes.
+    note(&mut group, 4, &body);
+    log.append(&group).unwrap();
+    log.flush_all().unwrap();
+    vfs.remove(&segment_path(2)).unwrap();
+    let (records, mut reader) = read_all(&vfs, &config, config.first_lsn());
+    assert_eq!((records.len(), reader.why_stopped()), (4, Some(WhyStopped::MissingSegment)));
+    assert!(reader.check_end().unwrap_err().message().contains("is missing"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -131,7 +131,9 @@ settings! {
     synchronous_commit: bool, "synchronous-commit", "RESURGAM_SYNCHRONOUS_COMMIT", "on";
     /// Log written between two checkpoints; it bounds the work, and so the time, to open after a crash.
     checkpoint_log_bytes: Bytes, "checkpoint-log-bytes", "RESURGAM_CHECKPOINT_LOG_BYTES", "64MB";
-    /// Log kept on disk, at most: changed pages are written out early enough to stay below it.
+    /// Log on disk that the server aims at: changed pages are written out early enough. More of it means fewer writes of pages that change often, and a longer recovery in the background.
+    log_bytes_wanted: Bytes, "log-bytes-wanted", "RESURGAM_LOG_BYTES_WANTED", "160MB";
+    /// Log on disk, at most: writers are slowed down when it comes near.
     log_bytes_max: Bytes, "log-bytes-max", "RESURGAM_LOG_BYTES_MAX", "1GB";
     /// Size of one log file; fixed when the database is created.
     log_segment_bytes: Bytes, "log-segment-bytes", "RESURGAM_LOG_SEGMENT_BYTES", "16MB";
