@@ -36,6 +36,8 @@ pub struct PendingRedo {
     /// Pages that could not be brought up to date. They stay pending (the log that they need
     /// is kept, and whoever asks for them gets the error), but no longer hold up the rest.
     stuck: Mutex<HashSet<PageId>>,
+    /// What the background pass goes through, from the end.
+    order: Mutex<Vec<PageId>>,
 }
 
 impl PendingRedo {
@@ -75,11 +77,29 @@ impl PendingRedo {
         }
         self.count.store(pages.len() as u64, Ordering::Release);
     }
-    /// Any page still to be tried, for the background pass.
-    pub(crate) fn any(&self, limit: usize) -> Vec<PageId> {
+    /// The pages to be tried next by the background pass; none = all were tried. Those that
+    /// changed last come first: neighbours in the log share the blocks that are read for them,
+    /// and an undo that runs meanwhile goes the same way.
+    pub(crate) fn next(&self, limit: usize) -> Vec<PageId> {
         let pages = self.pages.lock();
         let stuck = self.stuck.lock();
-        pages.keys().filter(|page| !stuck.contains(*page)).take(limit).copied().collect()
+        let mut order = self.order.lock();
+        let wanted = |page: &PageId| pages.contains_key(page) && !stuck.contains(page);
+        if order.is_empty() {
+            let mut left: Vec<(Lsn, PageId)> =
+                pages.iter().filter(|(page, _)| wanted(page)).map(|(page, entry)| (entry.last_lsn, *page)).collect();
+            left.sort_unstable();
+            order.extend(left.into_iter().map(|(_, page)| page));
+        }
+        let mut next = Vec::with_capacity(limit);
+        while next.len() < limit
+            && let Some(page) = order.pop()
+        {
+            if wanted(&page) {
+                next.push(page);
+            }
+        }
+        next
     }
     pub(crate) fn give_up(&self, page: PageId) {
         let pages = self.pages.lock();

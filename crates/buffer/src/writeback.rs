@@ -254,7 +254,7 @@ impl BufferPool {
     /// Returns how many remain to be tried. A page that turns out to be damaged is handed to
     /// `damaged` and left pending.
     pub fn redo_some(&self, limit: usize, mut damaged: impl FnMut(PageId, &Error)) -> Result<u64> {
-        for page in self.pending.any(limit) {
+        for page in self.pending.next(limit) {
             match self.read(page, crate::Access::Scan) {
                 Ok(guard) => drop(guard),
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
