@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -21,6 +21,8 @@ use datafusion::logical_expr::{
     Volatility,
 };
 use parking_lot::RwLock;
+
+use crate::pg::types::{NUMERIC_PRECISION, NUMERIC_SCALE};
 
 /// The values of the present execution.
 #[derive(Debug, Default)]
@@ -89,6 +91,57 @@ pub(crate) fn placeholder_index(id: &str) -> Option<usize> {
     id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
 }
 
+/// Types that planning has found for the parameters of `plan`, from what each is compared or
+/// computed with. A parameter may stand in several places: of two integer types it takes the
+/// wider, and any other type before an integer; the first place decides between the rest.
+/// A numeric one has no scale of its own, whatever the column's is.
+pub(crate) fn inferred_types(plan: &LogicalPlan, count: usize) -> Vec<Option<FieldRef>> {
+    let mut found: Vec<Option<FieldRef>> = vec![None; count];
+    let mut note = |placeholder: &Placeholder| {
+        if let Some(field) = &placeholder.field
+            && !field.data_type().is_null()
+            && let Some(slot) = placeholder_index(&placeholder.id).and_then(|index| found.get_mut(index))
+        {
+            let field = without_scale(field);
+            match slot {
+                Some(before) if !is_better(field.data_type(), before.data_type()) => {}
+                _ => *slot = Some(field),
+            }
+        }
+    };
+    // The closures below return no error.
+    let _ = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Placeholder(placeholder) = expr {
+                    note(placeholder);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    found
+}
+
+fn without_scale(field: &FieldRef) -> FieldRef {
+    match field.data_type() {
+        DataType::Decimal128(..) => {
+            let numeric = DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE as i8);
+            Arc::new(field.as_ref().clone().with_data_type(numeric))
+        }
+        _ => Arc::clone(field),
+    }
+}
+
+fn is_better(new: &DataType, before: &DataType) -> bool {
+    let width = |ty: &DataType| if ty.is_integer() { ty.primitive_width() } else { None };
+    match (width(new), width(before)) {
+        (Some(new), Some(before)) => new > before,
+        (None, Some(_)) => new.is_numeric(),
+        _ => false,
+    }
+}
+
 /// `plan` with each placeholder replaced by a reader of `cell`.
 pub(crate) fn bind_to_cell(plan: LogicalPlan, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<LogicalPlan> {
     map_placeholders(plan, &mut |placeholder| param_call(placeholder, cell, types))
@@ -141,7 +194,7 @@ pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
             LogicalPlan::RecursiveQuery(_) | LogicalPlan::Extension(_) => true,
             _ => false,
         };
-        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        Ok(TreeNodeRecursion::Continue)
     });
     found
 }

@@ -147,16 +147,11 @@ impl ParamTypes {
         if self.known.iter().all(Option::is_some) {
             return plan(&self.known);
         }
-        if let Ok(first) = plan(&self.known)
-            && let Ok(found) = first.get_parameter_fields()
-        {
-            for (id, field) in found {
-                if let (Some(index), Some(field)) = (placeholder_index(&id), field)
-                    && let Some(slot) = self.known.get_mut(index)
-                    && slot.is_none()
-                    && field.data_type() != &DataType::Null
-                {
-                    *slot = Some(field);
+        let count = self.known.len();
+        if let Ok(first) = plan(&self.known) {
+            for (slot, found) in self.known.iter_mut().zip(inferred_types(&first, count)) {
+                if slot.is_none() {
+                    *slot = found;
                 }
             }
         }
