@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::fast::Fast;
 use crate::naming;
-use crate::params::placeholder_index;
+use crate::params::{inferred_types, placeholder_index};
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::planner::{Names, QueryPlan};
