@@ -25,7 +25,7 @@ use resurgam_page::boot::{self, Boot};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_recovery::{Control, ControlFile, Progress, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
-use resurgam_versions::{Cleaner, Ledger, SweepReport, VersionStore, VersionStoreConfig};
+use resurgam_versions::{Cleaner, Ledger, LedgerAction, SweepReport, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::background::Background;
@@ -468,6 +468,14 @@ impl Database {
             }
         }
         trees.insert(inner.catalog.tree.object, inner.catalog.tree);
+        if !inner.prepared.with_definitions().is_empty() {
+            // Trees that a transaction has made that is in doubt since before a restart.
+            for (_, action) in inner.ledger.entries(&inner.pool)? {
+                if let LedgerAction::TreeIfAborted(tree) = action {
+                    trees.entry(tree.object).or_insert(tree);
+                }
+            }
+        }
         let stop = || inner.stopping.load(Ordering::Relaxed);
         inner.cleaner.sweep(
             &inner.pool,
