@@ -25,13 +25,14 @@ use resurgam_page::boot::{self, Boot};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_recovery::{Control, ControlFile, Progress, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
-use resurgam_versions::{Cleaner, Ledger, SweepReport, VersionStore, VersionStoreConfig};
+use resurgam_versions::{Cleaner, Ledger, LedgerAction, SweepReport, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::background::Background;
 use crate::catalog::{CATALOG_OBJECT, Catalog, FIRST_USER_OBJECT};
 use crate::mode::Mode;
 use crate::options::Options;
+use crate::prepared::Prepared;
 use crate::status::RecoveryReport;
 use crate::transaction::{Isolation, Transaction};
 use crate::version_file::Search;
@@ -62,6 +63,7 @@ pub(crate) struct Inner {
     /// Trees that no committed definition names (yet).
     trees: RwLock<HashMap<ObjectId, Tree>>,
     pub mode: Mode,
+    pub prepared: Prepared,
     /// Times a writer was slowed down, and when that was last said.
     slowed: (AtomicU64, Mutex<Option<Instant>>),
     pub stopping: AtomicBool,
@@ -220,6 +222,10 @@ impl Database {
         let losers: Vec<_> =
             analysis.losers.into_iter().map(|(id, loser)| txs.restore_active(id, loser.subs, loser.chain)).collect();
         txs.restore_aborted(&analysis.aborted, &analysis.aborted_details);
+        let (locks, prepared, mode) = (ObjectLocks::default(), Prepared::default(), Mode::new(control.traditional));
+        let transactions_in_doubt = analysis.prepared.len() as u64;
+        analysis.prepared.iter().for_each(|_| mode.enter_restored());
+        prepared.restore(analysis.prepared, &txs, &locks)?;
         let recovery = RecoveryReport {
             was_clean,
             analysis: analysed.saturating_sub(started),
@@ -229,6 +235,7 @@ impl Database {
             pages_to_redo: pool.pending_redo().len(),
             transactions_aborted: analysis.cut_off,
             transactions_to_undo: losers.len() as u64,
+            transactions_in_doubt,
             aborted_in_map: analysis.aborted.len(),
             pages_restored: restored.restored as u64,
             log_end: analysis.end_reason,
@@ -243,7 +250,7 @@ impl Database {
             log: Arc::clone(&log),
             pool,
             txs: Arc::clone(&txs),
-            locks: ObjectLocks::default(),
+            locks,
             versions: VersionStore::new(versions),
             cleaner: Cleaner::default(),
             recovery,
@@ -252,7 +259,8 @@ impl Database {
             control: Mutex::new((control_file, control)),
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
-            mode: Mode::new(control.traditional),
+            mode,
+            prepared,
             slowed: (AtomicU64::new(0), Mutex::new(None)),
             stopping: AtomicBool::new(false),
             background: Mutex::new(None),
@@ -263,6 +271,7 @@ impl Database {
         let db = Self(inner);
         db.queue_losers(losers);
         if !db.0.options.background {
+            db.rebuild_lost()?;
             db.undo_queued()?;
         }
         if db.0.options.background {
@@ -425,8 +434,13 @@ impl Database {
     fn checkpoint_with(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
         let inner = self.inner();
         let mut control = inner.control.lock();
-        let (begin, keep) =
-            take_checkpoint(&inner.log, &inner.pool, &inner.txs, || inner.next_object.load(Ordering::SeqCst))?;
+        let (begin, keep) = take_checkpoint(
+            &inner.log,
+            &inner.pool,
+            &inner.txs,
+            || inner.next_object.load(Ordering::SeqCst),
+            || inner.prepared.all(),
+        )?;
         // Pages written in place but not synced are not in the dirty list; the double-write
         // area still has them, so the checkpoint may rely on it.
         let next =
@@ -456,6 +470,14 @@ impl Database {
             }
         }
         trees.insert(inner.catalog.tree.object, inner.catalog.tree);
+        if !inner.prepared.with_definitions().is_empty() {
+            // Trees that a transaction has made that is in doubt since before a restart.
+            for (_, action) in inner.ledger.entries(&inner.pool)? {
+                if let LedgerAction::TreeIfAborted(tree) = action {
+                    trees.entry(tree.object).or_insert(tree);
+                }
+            }
+        }
         let stop = || inner.stopping.load(Ordering::Relaxed);
         inner.cleaner.sweep(
             &inner.pool,
@@ -471,6 +493,7 @@ impl Database {
     /// databases without background threads.
     pub fn finish_recovery(&self) -> Result<()> {
         let inner = self.inner();
+        self.rebuild_lost()?;
         self.undo_queued()?;
         while inner.pool.redo_some(64, |_, error| tracing::error!("a damaged page: {error}"))? > 0 {}
         self.discover_space()
@@ -601,7 +624,7 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
     pool.file().sync()?;
     pool.write_all()?;
     let txs = TxManager::new(TxId(1));
-    let (begin, _) = take_checkpoint(&log, &pool, &txs, || FIRST_USER_OBJECT)?;
+    let (begin, _) = take_checkpoint(&log, &pool, &txs, || FIRST_USER_OBJECT, Vec::new)?;
     log.close()?;
     let control = Control {
         checkpoint: begin,
