@@ -30,6 +30,7 @@ use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::background::Background;
 use crate::catalog::{CATALOG_OBJECT, Catalog, FIRST_USER_OBJECT};
+use crate::checkpoint_stats::CheckpointCounter;
 use crate::mode::Mode;
 use crate::options::Options;
 use crate::status::RecoveryReport;
@@ -58,6 +59,7 @@ pub(crate) struct Inner {
     control: Mutex<(ControlFile, Control)>,
     /// The last checkpoint, for those who must not wait for one that is being taken.
     checkpoint: AtomicU64,
+    pub checkpoints: CheckpointCounter,
     next_object: AtomicU32,
     /// Trees that no committed definition names (yet).
     trees: RwLock<HashMap<ObjectId, Tree>>,
@@ -249,6 +251,7 @@ impl Database {
             recovery,
             redo_time: Mutex::new(None),
             checkpoint: AtomicU64::new(control.checkpoint.0),
+            checkpoints: CheckpointCounter::default(),
             control: Mutex::new((control_file, control)),
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
@@ -421,6 +424,13 @@ impl Database {
     }
 
     fn checkpoint_with(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
+        let begun = Instant::now();
+        let result = self.take_checkpoint(traditional, then);
+        self.inner().checkpoints.note(begun, result.is_ok());
+        result
+    }
+
+    fn take_checkpoint(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
         let inner = self.inner();
         let mut control = inner.control.lock();
         let (begin, keep) =

@@ -21,6 +21,7 @@
 //! |---|---|
 //! | `database.rs` | open, create, close |
 //! | `version_file.rs` | which version-store file an open uses |
+//! | `checkpoint_stats.rs` | how often checkpoints are taken, how long they take |
 //! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
 //! | `options.rs` | settings |
 //! | `table.rs` | table definitions, and how rows become keys and values |
@@ -38,6 +39,7 @@
 mod background;
 mod build;
 mod catalog;
+mod checkpoint_stats;
 mod cursor;
 mod database;
 mod ddl;
@@ -52,11 +54,13 @@ mod verify;
 mod version_file;
 mod view;
 
+pub use checkpoint_stats::CheckpointStats;
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
 pub use database::Database;
 pub use ddl::TableChange;
 pub use options::Options;
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
+pub use resurgam_log::LogStats;
 pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};
 pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
 pub use resurgam_versions::{Seen, SweepReport, VersionCaps};

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use resurgam_base::{Lsn, TxId};
+use resurgam_base::{Error, ErrorKind, Lsn, Result, TxId};
 use resurgam_buffer::{FreePages, PoolStats, VersionFile};
 use resurgam_log::LogStats;
 use resurgam_txn::{AbortedList, AbortedTx, TemporaryStats, TxStats};
 use resurgam_versions::{SweepReport, VersionStoreStats, held_by};
 
+use crate::checkpoint_stats::CheckpointStats;
 use crate::database::Database;
 
 /// What the last open found and did.
@@ -53,6 +54,7 @@ pub struct Stats {
     /// What keeps off-row versions from being freed, in words.
     pub versions_held_by: String,
     pub space: FreePages,
+    pub checkpoints: CheckpointStats,
     pub sweeps: u64,
     /// The temporary version store (traditional mode).
     pub temporary: TemporaryStats,
@@ -156,6 +158,19 @@ impl Database {
         }
     }
 
+    /// Whether work is accepted.
+    ///
+    /// # Errors
+    /// `Stopped`: it is being closed, or writing its log or a page's change failed; open it anew.
+    pub fn check_running(&self) -> Result<()> {
+        let inner = self.inner();
+        if inner.stopping.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Stopped, "the database is being closed"));
+        }
+        inner.pool.check_poisoned()?;
+        inner.log.check_running()
+    }
+
     /// Pages that recovery could not bring up to date.
     pub fn damaged_pages(&self) -> u64 {
         self.inner().pool.pending_redo().stuck()
@@ -184,6 +199,7 @@ impl Database {
             version_store_file: inner.pool.version_file().map(|file| file.path().to_path_buf()),
             versions_held_by: held_by(&inner.txs),
             space: inner.pool.space().free_pages(),
+            checkpoints: inner.checkpoints.read(),
             sweeps: inner.cleaner.sweeps.load(Ordering::Relaxed),
             temporary: inner.txs.temporary().stats(),
             undo_queue: inner.mode.undo.len(),

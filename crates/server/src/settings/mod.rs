@@ -121,6 +121,8 @@ settings! {
     data: PathBuf, "data", "RESURGAM_DATA", "./resurgam-data";
     /// Address and port to listen on.
     listen: String, "listen", "RESURGAM_LISTEN", "127.0.0.1:5433";
+    /// Address and port of the HTTP endpoint with /metrics (Prometheus), /health and /ready, for instance 127.0.0.1:9187. It asks for no password: give it an address that only your monitoring reaches. Empty: none.
+    metrics_listen: String, "metrics-listen", "RESURGAM_METRICS_LISTEN", "";
     /// Memory for pages of tables and indexes.
     buffer_bytes: Bytes, "buffer-bytes", "RESURGAM_BUFFER_BYTES", "1GB";
     /// Memory for sorts, hashes and aggregates of all queries together; beyond it they spill to disk.
