@@ -47,6 +47,10 @@ pub enum ErrorKind {
     Stopped,
     Cancelled,
     InvalidTransactionState,
+    /// What is asked for is not possible in the present state of an object or of the settings.
+    NotInPrerequisiteState,
+    /// A limit that a setting gives is reached.
+    ConfigurationLimitExceeded,
     SnapshotTooOld,
     /// The row belongs to an unfinished transaction that is being undone after a restart;
     /// its earlier version is not there before that is done. Wait and read again.
@@ -87,6 +91,8 @@ impl ErrorKind {
             Stopped => "57P01",
             Cancelled => "57014",
             InvalidTransactionState => "25000",
+            NotInPrerequisiteState => "55000",
+            ConfigurationLimitExceeded => "53400",
             SnapshotTooOld => "72000",
             AwaitsUndo => "55P03",
             Internal => "XX000",

@@ -33,6 +33,7 @@ use crate::catalog::{CATALOG_OBJECT, Catalog, FIRST_USER_OBJECT};
 use crate::checkpoint_stats::CheckpointCounter;
 use crate::mode::Mode;
 use crate::options::Options;
+use crate::prepared::Prepared;
 use crate::status::RecoveryReport;
 use crate::transaction::{Isolation, Transaction};
 use crate::version_file::Search;
@@ -64,6 +65,7 @@ pub(crate) struct Inner {
     /// Trees that no committed definition names (yet).
     trees: RwLock<HashMap<ObjectId, Tree>>,
     pub mode: Mode,
+    pub prepared: Prepared,
     /// Times a writer was slowed down, and when that was last said.
     slowed: (AtomicU64, Mutex<Option<Instant>>),
     pub stopping: AtomicBool,
@@ -222,6 +224,10 @@ impl Database {
         let losers: Vec<_> =
             analysis.losers.into_iter().map(|(id, loser)| txs.restore_active(id, loser.subs, loser.chain)).collect();
         txs.restore_aborted(&analysis.aborted, &analysis.aborted_details);
+        let (locks, prepared, mode) = (ObjectLocks::default(), Prepared::default(), Mode::new(control.traditional));
+        let transactions_in_doubt = analysis.prepared.len() as u64;
+        analysis.prepared.iter().for_each(|_| mode.enter_restored());
+        prepared.restore(analysis.prepared, &txs, &locks)?;
         let recovery = RecoveryReport {
             was_clean,
             analysis: analysed.saturating_sub(started),
@@ -231,6 +237,7 @@ impl Database {
             pages_to_redo: pool.pending_redo().len(),
             transactions_aborted: analysis.cut_off,
             transactions_to_undo: losers.len() as u64,
+            transactions_in_doubt,
             aborted_in_map: analysis.aborted.len(),
             pages_restored: restored.restored as u64,
             log_end: analysis.end_reason,
@@ -245,7 +252,7 @@ impl Database {
             log: Arc::clone(&log),
             pool,
             txs: Arc::clone(&txs),
-            locks: ObjectLocks::default(),
+            locks,
             versions: VersionStore::new(versions),
             cleaner: Cleaner::default(),
             recovery,
@@ -255,7 +262,8 @@ impl Database {
             control: Mutex::new((control_file, control)),
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
-            mode: Mode::new(control.traditional),
+            mode,
+            prepared,
             slowed: (AtomicU64::new(0), Mutex::new(None)),
             stopping: AtomicBool::new(false),
             background: Mutex::new(None),
@@ -433,8 +441,13 @@ impl Database {
     fn take_checkpoint(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
         let inner = self.inner();
         let mut control = inner.control.lock();
-        let (begin, keep) =
-            take_checkpoint(&inner.log, &inner.pool, &inner.txs, || inner.next_object.load(Ordering::SeqCst))?;
+        let (begin, keep) = take_checkpoint(
+            &inner.log,
+            &inner.pool,
+            &inner.txs,
+            || inner.next_object.load(Ordering::SeqCst),
+            || inner.prepared.all(),
+        )?;
         // Pages written in place but not synced are not in the dirty list; the double-write
         // area still has them, so the checkpoint may rely on it.
         let next =
@@ -609,7 +622,7 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
     pool.file().sync()?;
     pool.write_all()?;
     let txs = TxManager::new(TxId(1));
-    let (begin, _) = take_checkpoint(&log, &pool, &txs, || FIRST_USER_OBJECT)?;
+    let (begin, _) = take_checkpoint(&log, &pool, &txs, || FIRST_USER_OBJECT, Vec::new)?;
     log.close()?;
     let control = Control {
         checkpoint: begin,

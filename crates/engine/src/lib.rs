@@ -27,6 +27,7 @@
 //! | `table.rs` | table definitions, and how rows become keys and values |
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
 //! | `transaction.rs` | begin, statements, commit, rollback |
+//! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
 //! | `ddl.rs` | changes of definitions |
 //! | `view.rs` | point reads |
@@ -45,6 +46,7 @@ mod database;
 mod ddl;
 mod mode;
 mod options;
+mod prepared;
 mod rows;
 mod status;
 mod table;
@@ -59,6 +61,7 @@ pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
 pub use database::Database;
 pub use ddl::TableChange;
 pub use options::Options;
+pub use prepared::PreparedTransaction;
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 pub use resurgam_log::LogStats;
 pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};

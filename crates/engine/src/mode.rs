@@ -60,6 +60,11 @@ impl Mode {
         if self.is_traditional() { Versioning::Temporary } else { Versioning::Persistent }
     }
 
+    /// A transaction that recovery found in doubt had entered.
+    pub fn enter_restored(&self) {
+        self.writers.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// A transaction that had entered has ended.
     pub fn leave(&self) {
         self.writers.fetch_sub(1, Ordering::SeqCst);
@@ -110,7 +115,8 @@ impl Database {
     /// cleaner has reverted every aborted version. `cancelled` is asked again and again.
     ///
     /// # Errors
-    /// `Cancelled`; `Stopped`; those of cleaning and of the checkpoint that ends it. The mode
+    /// `NotInPrerequisiteState` while there are prepared transactions; `Cancelled`; `Stopped`;
+    /// those of cleaning and of the checkpoint that ends it. The mode
     /// is then as it was.
     pub fn set_accelerated_recovery(&self, on: bool, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let inner = self.inner();
@@ -131,6 +137,14 @@ impl Database {
     fn change_mode(&self, on: bool, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let inner = self.inner();
         let check = || {
+            // Nobody knows for how long, and new writers would wait with it.
+            if inner.prepared.len() > 0 {
+                return Err(Error::new(
+                    ErrorKind::NotInPrerequisiteState,
+                    "the recovery mode cannot be changed while transactions are prepared",
+                )
+                .with_hint("Commit or roll them back first: COMMIT PREPARED, ROLLBACK PREPARED."));
+            }
             if cancelled() {
                 return Err(Error::new(ErrorKind::Cancelled, "the change of the recovery mode was cancelled"));
             }

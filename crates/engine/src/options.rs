@@ -49,6 +49,9 @@ pub struct Options {
     /// Version pages kept allocated in advance once there are off-row versions, and up to 1024
     /// when writers find them used up; 0 = none.
     pub version_pages_ready: usize,
+    /// Most transactions that may be prepared and not yet resolved at the same time; 0 = none
+    /// can be prepared. Those that a restart finds are kept, however many.
+    pub max_prepared_transactions: usize,
     /// Run the background threads. Off: everything runs inline and only when asked, for
     /// simulation.
     pub background: bool,
@@ -72,6 +75,7 @@ impl Default for Options {
             version_store_bytes_max: 0,
             version_store_lost: false,
             version_pages_ready: 64,
+            max_prepared_transactions: 1000,
             background: true,
         }
     }

@@ -30,6 +30,8 @@ pub struct RecoveryReport {
     pub transactions_aborted: u64,
     /// How many of them are undone from the log (traditional mode).
     pub transactions_to_undo: u64,
+    /// Transactions that were prepared and wait to be committed or rolled back.
+    pub transactions_in_doubt: u64,
     /// The aborted-transaction map after recovery.
     pub aborted_in_map: u64,
     /// Torn or lost pages restored from the double-write area.
@@ -58,6 +60,12 @@ pub struct Stats {
     pub sweeps: u64,
     /// The temporary version store (traditional mode).
     pub temporary: TemporaryStats,
+    /// Transactions that are prepared and not yet resolved.
+    pub prepared: u64,
+    /// Prepared transactions that were committed since open.
+    pub prepared_committed: u64,
+    /// Prepared transactions that were rolled back since open.
+    pub prepared_rolled_back: u64,
     /// Transactions that are being undone in the background.
     pub undo_queue: u64,
     /// Records undone from the log since open.
@@ -141,7 +149,10 @@ impl Database {
         let held_by = match inner.pool.oldest_rec_lsn() {
             oldest if undo.is_some_and(|(_, lsn)| lsn < checkpoint && oldest.is_none_or(|oldest| lsn < oldest)) => {
                 let (id, lsn) = undo.unwrap_or_default();
-                format!("transaction {id}, which is undone through the log, since LSN {lsn} (the traditional mode)")
+                let name = inner.prepared.gid_of(id).map_or(String::new(), |gid| format!(", prepared as \"{gid}\"",));
+                format!(
+                    "transaction {id}{name}, which is undone through the log, since LSN {lsn} (the traditional mode)"
+                )
             }
             Some(lsn) if lsn < checkpoint => format!("pages that are not written since LSN {lsn}"),
             _ => format!("the last checkpoint, at LSN {checkpoint}"),
@@ -202,6 +213,9 @@ impl Database {
             checkpoints: inner.checkpoints.read(),
             sweeps: inner.cleaner.sweeps.load(Ordering::Relaxed),
             temporary: inner.txs.temporary().stats(),
+            prepared: inner.prepared.len() as u64,
+            prepared_committed: inner.prepared.resolved().0,
+            prepared_rolled_back: inner.prepared.resolved().1,
             undo_queue: inner.mode.undo.len(),
             undo_records: inner.mode.undo.records(),
             redo_time: *inner.redo_time.lock(),

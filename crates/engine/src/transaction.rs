@@ -95,14 +95,16 @@ pub enum Change {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(crate) enum Phase {
     Open,
     Committed,
     RolledBack,
+    /// It waits for [`Database::commit_prepared`] or [`Database::rollback_prepared`].
+    Prepared,
 }
 
 pub(crate) struct TxState {
-    phase: Phase,
+    pub phase: Phase,
     pub active: Option<Arc<ActiveTx>>,
     /// Id under which rows are written now.
     pub xid: TxId,
@@ -120,9 +122,9 @@ pub(crate) struct TxState {
     pub snapshot: Option<Arc<SnapshotHold>>,
     /// Version of the catalog that goes with the snapshot.
     catalog_version: u64,
-    locked: Vec<ObjectId>,
+    pub locked: Vec<ObjectId>,
     /// Tables that it asked for alone and has not got: the requests keep others out.
-    requested: Vec<ObjectId>,
+    pub requested: Vec<ObjectId>,
     /// Rows (tree and key) that the current statement changed and took back.
     pub taken_back: Vec<(ObjectId, Vec<u8>)>,
     pub catalog: OwnCatalog,
@@ -381,18 +383,7 @@ impl Transaction {
         let inner = self.0.db.inner();
         let mut state = self.0.state.lock();
         check_open(&state)?;
-        if state.unlogged {
-            return Err(Error::new(
-                ErrorKind::InvalidTransactionState,
-                "the transaction could not log that it went back to a savepoint, and can only be rolled back",
-            ));
-        }
-        if state.broken_off.is_some() {
-            return Err(Error::new(
-                ErrorKind::InvalidTransactionState,
-                "a write of the transaction failed half-way, and it can only be rolled back",
-            ));
-        }
+        check_whole(&state)?;
         if state.catalog.changed {
             // The cache must know each version, to tell what changed in which. First of all:
             // should it fail, the transaction is still open.
@@ -431,29 +422,7 @@ impl Transaction {
                 return Err(error);
             }
         };
-        if ddl {
-            // New definitions are handed out in the moment in which they become visible, and
-            // tables stay locked until then.
-            let flushed = inner.log.flush(end);
-            if flushed.is_ok() {
-                let _loading = inner.txs.reveal(end, |publish| inner.catalog.change(publish));
-                // The commit stands; who needs the definitions reads them if this fails.
-                let _ = inner.catalog.committed(&self.0.db);
-            }
-            self.0.release(&mut state, active.id);
-            flushed?;
-            return Ok(CommitTicket { flush: None });
-        }
-        self.0.release(&mut state, active.id);
-        if visible == Visible::AtOnce {
-            return Ok(CommitTicket { flush: None });
-        }
-        if !inner.options.background {
-            inner.log.flush(end)?;
-            inner.txs.on_durable(end);
-            return Ok(CommitTicket { flush: None });
-        }
-        Ok(CommitTicket { flush: Some((inner.log.flushed(end), self.0.db.clone(), end)) })
+        self.0.db.settle_commit(end, visible, ddl, || self.0.release(&mut state, active.id))
     }
 
     /// Sets a savepoint: what is written from here on is written under an id of its own
@@ -540,13 +509,68 @@ impl Transaction {
     }
 }
 
-fn check_open(state: &TxState) -> Result<()> {
+/// Refuses a transaction that can only be rolled back.
+pub(crate) fn check_whole(state: &TxState) -> Result<()> {
+    let refused = |what: &str| Err(Error::new(ErrorKind::InvalidTransactionState, what));
+    if state.unlogged {
+        return refused("the transaction could not log that it went back to a savepoint, and can only be rolled back");
+    }
+    if state.broken_off.is_some() {
+        return refused("a write of the transaction failed half-way, and it can only be rolled back");
+    }
+    Ok(())
+}
+
+pub(crate) fn check_open(state: &TxState) -> Result<()> {
     match state.phase {
         Phase::Open => Ok(()),
         Phase::Committed => Err(Error::new(ErrorKind::InvalidTransactionState, "the transaction is committed already")),
         Phase::RolledBack => {
             Err(Error::new(ErrorKind::InvalidTransactionState, "the transaction is rolled back already"))
         }
+        Phase::Prepared => Err(Error::new(ErrorKind::InvalidTransactionState, "the transaction is prepared already")),
+    }
+}
+
+impl Database {
+    /// What follows a commit that is decided: `release` gives up its locks.
+    pub(crate) fn settle_commit(
+        &self,
+        end: Lsn,
+        visible: Visible,
+        definitions: bool,
+        release: impl FnOnce(),
+    ) -> Result<CommitTicket> {
+        let inner = self.inner();
+        if definitions {
+            // New definitions are handed out in the moment in which they become visible, and
+            // tables stay locked until then.
+            let flushed = inner.log.flush(end);
+            if flushed.is_ok() {
+                let _loading = inner.txs.reveal(end, |publish| inner.catalog.change(publish));
+                // The commit stands; who needs the definitions reads them if this fails.
+                let _ = inner.catalog.committed(self);
+            }
+            release();
+            flushed?;
+            return Ok(CommitTicket { flush: None });
+        }
+        release();
+        if visible == Visible::AtOnce {
+            return Ok(CommitTicket { flush: None });
+        }
+        self.durable(end)
+    }
+
+    /// Completes when the log is durable up to `end`, and commits up to there are visible.
+    pub(crate) fn durable(&self, end: Lsn) -> Result<CommitTicket> {
+        let inner = self.inner();
+        if !inner.options.background {
+            inner.log.flush(end)?;
+            inner.txs.on_durable(end);
+            return Ok(CommitTicket { flush: None });
+        }
+        Ok(CommitTicket { flush: Some((inner.log.flushed(end), self.clone(), end)) })
     }
 }
 
@@ -562,7 +586,7 @@ impl TxInner {
         self.db.inner().txs.ended(id);
     }
 
-    fn roll_back(&self, state: &mut TxState) -> Result<()> {
+    pub(crate) fn roll_back(&self, state: &mut TxState) -> Result<()> {
         let inner = self.db.inner();
         state.phase = Phase::RolledBack;
         state.snapshot = None;
@@ -637,7 +661,7 @@ impl Drop for TxInner {
     }
 }
 
-/// Completes when a commit is durable.
+/// Completes when a commit, or whatever else ends or prepares a transaction, is durable.
 #[must_use = "the commit is acknowledged only when the ticket completes"]
 pub struct CommitTicket {
     flush: Option<(FlushTicket, Database, Lsn)>,

@@ -3,6 +3,8 @@
 //! A transaction is aborted unless its COMMIT is found: ids that were active at the
 //! checkpoint, and ids that any later record carries, minus those that a COMMIT names.
 //! Those that have undo records (traditional mode) are found with the ends of their chains.
+//! A transaction whose PREPARE is found, in the log or in the checkpoint, and no end of it, is
+//! in doubt: it is neither aborted nor undone.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -17,6 +19,7 @@ use resurgam_vfs::Vfs;
 
 use crate::checkpoint::CheckpointState;
 use crate::control::Control;
+use crate::prepared::{PrepareRecord, PreparedTx};
 use crate::tx_record::TxRecord;
 
 /// How far analysis is, for people.
@@ -61,6 +64,8 @@ pub struct Analysis {
     pub cut_off: u64,
     /// Transactions to be undone from the log, by id; they are in no map.
     pub losers: BTreeMap<TxId, Loser>,
+    /// Transactions in doubt, by id; they are in no map, but for their aborted sub-transactions.
+    pub prepared: Vec<PreparedTx>,
     pub records: u64,
     pub bytes: u64,
     /// In words, what stands at the end of the log.
@@ -106,6 +111,8 @@ pub fn analyse(
     let mut named = Named::default();
     let mut losers: BTreeMap<TxId, Loser> = BTreeMap::new();
     let mut ended: HashSet<TxId> = HashSet::new();
+    let mut prepares: BTreeMap<TxId, PreparedTx> = BTreeMap::new();
+    let mut withdrawn: HashSet<TxId> = HashSet::new();
     let mut top_id = 0u64;
     let mut top_page = 0u64;
     // The file with the highest number is the one in use, and its ids are the highest.
@@ -172,6 +179,17 @@ pub fn analyse(
                     named.insert(&mut forgotten, *first, *last).map_err(damaged)?;
                 }
             }
+            RecordKind::Prepare => match PrepareRecord::decode(record.body).map_err(damaged)? {
+                PrepareRecord::Withdrawn => {
+                    prepares.remove(&header.tx);
+                    withdrawn.insert(header.tx);
+                }
+                part => {
+                    let tx = prepares.entry(header.tx).or_default();
+                    (tx.id, tx.lsn) = (header.tx, lsn);
+                    tx.add(part);
+                }
+            },
             RecordKind::Forget => forgotten.insert_all(&decode_forget(record.body).map_err(damaged)?),
             RecordKind::CheckpointData if !finished => state.decode_into(record.body).map_err(damaged)?,
             RecordKind::CheckpointEnd if !finished => {
@@ -212,6 +230,15 @@ pub fn analyse(
             loser.subs.push((*first, *last));
         }
     }
+    let prepared = in_doubt(&state, prepares, |id| ended.contains(id) || withdrawn.contains(id), &mut losers)?;
+    let mut of_prepared = TxIdSet::default();
+    for tx in &prepared {
+        of_prepared.insert(tx.id);
+        for (first, last) in &tx.subs {
+            top_id = top_id.max(last.0);
+            named.insert(&mut of_prepared, *first, *last)?;
+        }
+    }
     // They are active until they are undone, whatever the map says of their savepoints.
     let mut of_losers = TxIdSet::default();
     for (id, loser) in &mut losers {
@@ -235,6 +262,7 @@ pub fn analyse(
     cut_off.remove_all(&all);
     cut_off.remove_all(&forgotten);
     cut_off.remove_all(&of_losers);
+    cut_off.remove_all(&of_prepared);
     all.insert_all(&cut_off);
     all.remove_all(&forgotten);
     all.remove_all(&of_losers);
@@ -258,10 +286,52 @@ pub fn analyse(
         aborted_details: details,
         cut_off: cut_off.len() + losers.len() as u64,
         losers,
+        prepared,
         records,
         bytes: end.lsn.0.saturating_sub(control.checkpoint.0),
         end_reason: reader.why_stopped().map_or_else(String::new, |why| format!("{why:?}")),
     })
+}
+
+/// The transactions in doubt: those of the checkpoint and those of the log behind it that have
+/// not ended. Their undo records are theirs: they are no losers.
+fn in_doubt(
+    state: &CheckpointState,
+    mut found: BTreeMap<TxId, PreparedTx>,
+    is_over: impl Fn(&TxId) -> bool,
+    losers: &mut BTreeMap<TxId, Loser>,
+) -> Result<Vec<PreparedTx>> {
+    // Parts alone are no PREPARE.
+    found.retain(|_, tx| !tx.head.gid.is_empty());
+    for (id, lsn, head) in &state.prepared {
+        let tx = found.entry(*id).or_default();
+        (tx.id, tx.lsn) = (*id, *lsn);
+        tx.add(PrepareRecord::InDoubt(head.clone()));
+    }
+    found.retain(|id, _| !is_over(id));
+    for (id, first, last) in &state.prepared_subs {
+        if let Some(tx) = found.get_mut(id) {
+            tx.add(PrepareRecord::Subs(vec![(*first, *last)]));
+        }
+    }
+    for (id, object, mode) in &state.prepared_objects {
+        if let Some(tx) = found.get_mut(id) {
+            tx.add(PrepareRecord::Objects(vec![(*object, *mode)]));
+        }
+    }
+    let mut gids = HashSet::new();
+    let mut all = Vec::new();
+    for (id, mut tx) in found {
+        tx.finish()?;
+        if !gids.insert(tx.head.gid.clone()) {
+            return Err(Error::corrupt(format!("two transactions are prepared as \"{}\"", tx.head.gid)));
+        }
+        if let Some(loser) = losers.remove(&id) {
+            tx.chain = loser.chain;
+        }
+        all.push(tx);
+    }
+    Ok(all)
 }
 
 /// Inclusive ranges in order, overlapping and adjacent ones joined.

@@ -15,6 +15,9 @@
 //! kind 7 undo subs  id u64, first u64, last u64   (their sub-transactions' id ranges)
 //! kind 6 details    id u64, lsn u64, time i64, began i64 (of aborted ones, for operators only)
 //! kind 8 version file  high water u64             (whole page id; only with such a file)
+//! kind 9 prepared      id u64, lsn u64, then as part 3 of a PREPARE: one transaction a record
+//! kind 10 prepared subs     id u64, first u64, last u64
+//! kind 11 prepared objects  id u64, object | mode << 32 u64
 //! ```
 //!
 //! # Why the state may be read after the begin record was written
@@ -23,13 +26,19 @@
 //! must not be listed as active: its state is set under the mutex under which its record
 //! was appended, so after passing through that mutex the state is final. Transactions are
 //! read before the aborted map, so one that aborts in between is in at least one of the
-//! two. A dirty page's last record is read under its latch, so a change that was appended
+//! two. A prepared transaction is asked for behind the commit mutex, and under the mutex under
+//! which PREPARE and the record that takes it back are appended: what is listed was in doubt
+//! when the begin record was written, or its end is behind that. A dirty page's last record is read under its latch, so a change that was appended
 //! before the begin record has been applied.
 
-use resurgam_base::{Error, Lsn, PageId, Result, TxId};
+use std::sync::Arc;
+
+use resurgam_base::{Error, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_buffer::{BufferPool, DirtyPage};
 use resurgam_log::{Appended, Group, Log, RecordKind};
-use resurgam_txn::{AbortedTx, Status, TxIdSet, TxManager, UndoChain};
+use resurgam_txn::{AbortedTx, LockMode, Status, TxIdSet, TxManager, UndoChain};
+
+use crate::prepared::{PreparedHead, PreparedTx, mode_code, mode_of};
 
 const CHUNK: usize = 1536;
 /// Details of aborted transactions saved at most: 32 bytes each.
@@ -52,6 +61,12 @@ pub struct CheckpointState {
     /// Of the newest of them.
     pub aborted_details: Vec<AbortedTx>,
     pub dirty: Vec<DirtyPage>,
+    /// Transactions in doubt: id, LSN of the PREPARE, and what identifies each.
+    pub prepared: Vec<(TxId, Lsn, PreparedHead)>,
+    /// Their sub-transactions: whose, and an inclusive range.
+    pub prepared_subs: Vec<(TxId, TxId, TxId)>,
+    /// Their table locks.
+    pub prepared_objects: Vec<(TxId, ObjectId, LockMode)>,
 }
 
 impl CheckpointState {
@@ -75,6 +90,16 @@ impl CheckpointState {
         if self.version_high_water.is_some() {
             chunked(&mut bodies, 8, &[self.version_high_water], |out, page| words(out, &[page.0]));
         }
+        for (id, lsn, head) in &self.prepared {
+            let mut body = vec![9];
+            words(&mut body, &[id.0, lsn.0]);
+            head.encode_into(&mut body);
+            bodies.push(body);
+        }
+        chunked(&mut bodies, 10, &self.prepared_subs, |out, (id, a, b)| words(out, &[id.0, a.0, b.0]));
+        chunked(&mut bodies, 11, &self.prepared_objects, |out, (id, object, mode)| {
+            words(out, &[id.0, u64::from(object.0) | u64::from(mode_code(*mode)) << 32])
+        });
         bodies
     }
 
@@ -120,9 +145,30 @@ impl CheckpointState {
                 self.version_high_water =
                     entries(1)?.map(|c| PageId(word(c, 0))).max().unwrap_or_default().max(self.version_high_water);
             }
+            9 => {
+                let (ids, head) = rest.split_at_checked(16).ok_or_else(bad)?;
+                let head = PreparedHead::parse(head).ok_or_else(bad)?;
+                self.prepared.push((TxId(word(ids, 0)), Lsn(word(ids, 1)), head));
+            }
+            10 => {
+                self.prepared_subs.extend(entries(3)?.map(|c| (TxId(word(c, 0)), TxId(word(c, 1)), TxId(word(c, 2)))));
+            }
+            11 => {
+                for c in entries(2)? {
+                    let (object, mode) = (word(c, 1) as u32, u8::try_from(word(c, 1) >> 32).unwrap_or(0));
+                    self.prepared_objects.push((TxId(word(c, 0)), ObjectId(object), mode_of(mode).ok_or_else(bad)?));
+                }
+            }
             _ => return Err(bad()),
         }
         Ok(())
+    }
+
+    /// Adds a transaction in doubt.
+    pub fn add_prepared(&mut self, tx: &PreparedTx) {
+        self.prepared.push((tx.id, tx.lsn, tx.head.clone()));
+        self.prepared_subs.extend(tx.subs.iter().map(|(first, last)| (tx.id, *first, *last)));
+        self.prepared_objects.extend(tx.objects.iter().map(|(object, mode)| (tx.id, *object, *mode)));
     }
 }
 
@@ -144,17 +190,20 @@ fn chunked<T>(bodies: &mut Vec<Vec<u8>>, kind: u8, all: &[T], put: impl Fn(&mut 
 
 /// Takes a checkpoint and makes it durable. Returns the begin block's LSN, for the control
 /// file, and the position up to which the log is no longer needed, for redo or for undo.
+/// `prepared` gives the transactions in doubt; see the module on when it is asked.
 pub fn take_checkpoint(
     log: &Log,
     pool: &BufferPool,
     txs: &TxManager,
     next_object: impl FnOnce() -> u32,
+    prepared: impl FnOnce() -> Vec<Arc<PreparedTx>>,
 ) -> Result<(Lsn, Lsn)> {
     let mut group = Group::default();
     group.record(RecordKind::CheckpointBegin, TxId::NONE, Lsn::NONE, &[]);
     let begin: Appended = log.append_at_block_start(&group)?;
 
     let _settled = txs.decided(); // passes through the commit mutex, see above
+    let in_doubt = prepared();
     let (active, _) = txs.active();
     let mut state = CheckpointState {
         high_water: pool.space().high_water(),
@@ -174,6 +223,12 @@ pub fn take_checkpoint(
         if chain.first.is_some() {
             state.undo.push((tx.id, chain));
             state.undo_subs.extend(tx.subs().into_iter().map(|(first, last)| (tx.id, first, last)));
+        }
+    }
+    // Listed as active as well: analysis takes them out of those that the crash cut off.
+    for tx in in_doubt {
+        if !matches!(txs.status(tx.id), Status::Committed(_)) {
+            state.add_prepared(&tx);
         }
     }
     state.aborted = txs.status_table().aborted().ids();
@@ -221,6 +276,17 @@ mod tests {
                 .map(|i| AbortedTx { id: TxId(i), lsn: Lsn(i * 2), aborted_us: -1, began_us: i as i64 })
                 .collect(),
             dirty: (1..9000).map(|i| DirtyPage { page: PageId(i), rec_lsn: Lsn(i), last_lsn: Lsn(i + 1) }).collect(),
+            prepared: (1..20)
+                .map(|i| {
+                    let gid = format!("transfer {i}");
+                    let head = PreparedHead { gid, owner: "o".into(), database: "d".into(), ..PreparedHead::default() };
+                    (TxId(i), Lsn(i * 3), PreparedHead { definitions: i % 2 == 0, time_us: -7, ..head })
+                })
+                .collect(),
+            prepared_subs: (1..3000).map(|i| (TxId(i / 10), TxId(i), TxId(i + 1))).collect(),
+            prepared_objects: (1..3000)
+                .map(|i| (TxId(3), ObjectId(i), if i < 9 { LockMode::Share } else { LockMode::Exclusive }))
+                .collect(),
         };
         let mut back = CheckpointState::default();
         for body in state.encode() {
@@ -235,7 +301,9 @@ mod tests {
     #[test]
     fn a_set_of_ids_that_cannot_be_read() {
         let mut state = CheckpointState::default();
-        for body in [&[3u8][..], &[3, 1], &[3, 0xFF, 0xFF], &[3, 0, 1, 0, 0xFF, 0xFF, 0xFF], &[6, 1]] {
+        for body in
+            [&[3u8][..], &[3, 1], &[3, 0xFF, 0xFF], &[3, 0, 1, 0, 0xFF, 0xFF, 0xFF], &[6, 1], &[9, 1], &[10, 1], &[12]]
+        {
             assert!(state.decode_into(body).is_err_and(|e| e.kind() == resurgam_base::ErrorKind::Corrupt));
         }
         assert_eq!(state, CheckpointState::default());

@@ -16,8 +16,9 @@ use resurgam_base::{Error, ErrorKind, Lsn, Result, checksum};
 use resurgam_vfs::{File, OpenMode, Vfs};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"RSCT");
-/// Version of the data folder's format as a whole.
-pub const FORMAT_VERSION: u32 = 2;
+/// Version of the data folder's format as a whole. 3: prepared transactions, which an older
+/// program would take for aborted ones.
+pub const FORMAT_VERSION: u32 = 3;
 const COPY: u64 = 4096;
 const LEN: usize = 44;
 

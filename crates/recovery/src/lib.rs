@@ -7,6 +7,7 @@
 //! | `checkpoint.rs` | taking a fuzzy checkpoint; its records |
 //! | `analysis.rs` | reading the log from the last checkpoint on |
 //! | `tx_record.rs` | bodies of COMMIT and ABORT records |
+//! | `prepared.rs` | in-doubt transactions in the log |
 //!
 //! # What an open does
 //! 1. Intact images of the double-write area replace torn pages.
@@ -14,7 +15,8 @@
 //!    not ended, the aborted-transaction map, and for every page that the data file may
 //!    lack something of, its last log record.
 //! 3. The database **opens**. Transactions that had not ended are aborted by being in the
-//!    map; nothing is undone.
+//!    map; nothing is undone. Those that are *prepared* are active again, with their table
+//!    locks: they wait for the one who decides them.
 //! 4. A page is **redone** when it is first fetched; a background pass fetches the rest.
 //!
 //! Only step 2 stands before the first query, and a checkpoint bounds it: its cost is the
@@ -23,11 +25,13 @@
 mod analysis;
 mod checkpoint;
 mod control;
+mod prepared;
 mod tx_record;
 mod version_record;
 
 pub use analysis::{Analysis, Loser, Progress, analyse};
 pub use checkpoint::{CheckpointState, take_checkpoint};
 pub use control::{Control, ControlFile};
+pub use prepared::{PREPARED_ID_BYTES_MAX, PREPARED_SUBS_MAX, PrepareRecord, PreparedHead, PreparedTx};
 pub use tx_record::TxRecord;
 pub use version_record::{VERSION_RECORD, VersionRecord};

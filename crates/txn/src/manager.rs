@@ -267,14 +267,30 @@ impl TxManager {
     /// Adds a transaction that a crash cut off and that is to be undone from the log: it is
     /// active until then, and its rows are its own. `subs` are inclusive ranges.
     pub fn restore_active(&self, id: TxId, subs: Vec<(TxId, TxId)>, undo: UndoChain) -> Arc<ActiveTx> {
+        self.restore(id, Subs { ranges: subs.clone(), live: subs, reserved: (0, 0), block: 0 }, undo)
+    }
+
+    /// Adds a transaction that is in doubt: active until it is decided. What recovery found
+    /// aborted must have been restored before: of `subs`, these stay aborted.
+    pub fn restore_prepared(&self, id: TxId, subs: Vec<(TxId, TxId)>, undo: UndoChain) -> Arc<ActiveTx> {
+        let mut live = TxIdSet::default();
+        for (first, last) in &subs {
+            live.insert_range(*first, *last);
+        }
+        live.remove_all(&self.status.aborted().ids());
+        let live = live.ranges().collect();
+        self.restore(id, Subs { ranges: subs, live, reserved: (0, 0), block: 0 }, undo)
+    }
+
+    fn restore(&self, id: TxId, subs: Subs, undo: UndoChain) -> Arc<ActiveTx> {
         let mut active = self.active.lock();
         self.status.set_active(id);
-        for sub in subs.iter().flat_map(|(first, last)| (first.0..=last.0).map(TxId)) {
-            self.status.set_sub(sub, id);
+        for (first, last) in &subs.live {
+            self.status.set_subs(*first, *last, id);
         }
-        let subs = Subs { ranges: subs.clone(), live: subs, reserved: (0, 0), block: 0 };
         let tx = Arc::new(self.active_tx(id, subs, undo));
         tx.wrote_aside.store(true, Ordering::Relaxed);
+        tx.touched.lock().give_up();
         active.insert(id, Arc::clone(&tx));
         tx
     }

@@ -85,16 +85,24 @@ impl StatusTable {
     /// for the segment for thousands of ids: a transaction with a million sub-transactions
     /// aborts in about a millisecond.
     pub(crate) fn set_aborted(&self, first: TxId, last: TxId) {
+        self.set_range(first, last, ABORTED);
+    }
+    /// As [`StatusTable::set_aborted`]: they are sub-transactions of `top`.
+    pub(crate) fn set_subs(&self, first: TxId, last: TxId, top: TxId) {
+        self.set_range(first, last, top.0 << 3 | SUB);
+    }
+
+    fn set_range(&self, first: TxId, last: TxId, word: u64) {
         let mut at = first.0;
         while at <= last.0 {
             let segment_end = at | (SEGMENT_LEN as u64 - 1);
-            self.set(TxId(at), ABORTED);
+            self.set(TxId(at), word);
             let segment = self.segments.read().get(&(at >> SEGMENT_BITS)).cloned();
             let (from, to) = (at as usize, last.0.min(segment_end) as usize);
             let in_segment = |id: usize| id & (SEGMENT_LEN - 1);
-            for word in segment.iter().flat_map(|s| &s.words[in_segment(from)..=in_segment(to)]) {
+            for one in segment.iter().flat_map(|s| &s.words[in_segment(from)..=in_segment(to)]) {
                 // A reader that sees a later state of the top sees this as well.
-                word.store(ABORTED, Ordering::Release);
+                one.store(word, Ordering::Release);
             }
             at = segment_end + 1;
         }
