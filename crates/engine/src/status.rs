@@ -163,12 +163,13 @@ impl Database {
 
     /// What the last finished sweep did, and how long ago that was.
     pub fn last_sweep(&self) -> Option<(SweepReport, Duration)> {
-        self.inner().cleaner.last().map(|(report, at)| (report, at.elapsed()))
+        self.inner().cleaner.last().map(|sweep| (sweep.report, sweep.ended.elapsed()))
     }
 
     /// A reading of everything.
     pub fn stats(&self) -> Stats {
         let inner = self.inner();
+        let cleaned = inner.cleaner.totals();
         Stats {
             pool: inner.pool.stats(),
             pool_pages: inner.pool.capacity() as u64,
@@ -184,15 +185,15 @@ impl Database {
             version_store_file: inner.pool.version_file().map(|file| file.path().to_path_buf()),
             versions_held_by: held_by(&inner.txs),
             space: inner.pool.space().free_pages(),
-            sweeps: inner.cleaner.sweeps.load(Ordering::Relaxed),
+            sweeps: cleaned.sweeps,
             temporary: inner.txs.temporary().stats(),
             undo_queue: inner.mode.undo.len(),
             undo_records: inner.mode.undo.records(),
             redo_time: *inner.redo_time.lock(),
             undo_time: inner.mode.undo.finished(),
-            rows_reverted: inner.cleaner.reverted.load(Ordering::Relaxed),
-            rows_stripped: inner.cleaner.stripped.load(Ordering::Relaxed),
-            rows_removed: inner.cleaner.removed.load(Ordering::Relaxed),
+            rows_reverted: cleaned.report.reverted,
+            rows_stripped: cleaned.report.stripped,
+            rows_removed: cleaned.report.removed,
         }
     }
 }
