@@ -40,7 +40,7 @@ impl Tree {
         }
         if parent.slot_count() == 1 {
             return if parent.id() == self.root {
-                self.shrink_root(pool, parent)
+                self.shrink_root(pool, parent, on_move)
             } else {
                 Ok(MergeOutcome::NotPossible)
             };
@@ -85,10 +85,16 @@ impl Tree {
     }
 
     /// The root takes over its only child's content.
-    fn shrink_root(&self, pool: &BufferPool, root: resurgam_buffer::WriteGuard<'_>) -> Result<MergeOutcome> {
+    fn shrink_root(
+        &self,
+        pool: &BufferPool,
+        root: resurgam_buffer::WriteGuard<'_>,
+        mut on_move: impl FnMut(resurgam_base::PageId),
+    ) -> Result<MergeOutcome> {
         let child_id = inner::child_of(root.rec(SlotId(0)));
         let child = pool.write(child_id, Access::Point)?;
         self.check(child_id, &child, Some(root.level() - 1))?;
+        on_move(self.root);
         let versions = child.has_versions();
         let mut mtr = Mtr::new(pool);
         let root_ref = mtr.add(root);

@@ -203,7 +203,7 @@ fn cleaner(weak: &Weak<Inner>) {
         let interval = if pressed { 0.05 } else { db.inner().options.cleaner_interval_s.max(0.05) };
         let interval = Duration::from_secs_f64(interval);
         if last.elapsed() >= interval && db.inner().pool.pending_redo().is_settled() {
-            match db.clean() {
+            match db.sweep(false) {
                 Ok(report) => {
                     if report.forgotten > 0 {
                         tracing::debug!("cleaner: {report:?}");

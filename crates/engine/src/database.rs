@@ -25,7 +25,7 @@ use resurgam_page::boot::{self, Boot};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_recovery::{Control, ControlFile, Progress, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
-use resurgam_versions::{Cleaner, Ledger, SweepReport, VersionStore, VersionStoreConfig};
+use resurgam_versions::{Cleaner, Ledger, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::background::Background;
@@ -69,6 +69,7 @@ pub(crate) struct Inner {
     /// Times a writer was slowed down, and when that was last said.
     slowed: (AtomicU64, Mutex<Option<Instant>>),
     pub stopping: AtomicBool,
+    pub opened: Instant,
     pub background: Mutex<Option<Background>>,
     closed: AtomicBool,
     /// Given back by a clean close, even while clones are still around.
@@ -81,6 +82,10 @@ impl Inner {
     }
     pub fn note_tree(&self, tree: Tree) {
         self.trees.write().insert(tree.object, tree);
+    }
+    /// Trees that were noted since the open.
+    pub fn known_trees(&self) -> HashMap<ObjectId, Tree> {
+        self.trees.read().clone()
     }
 }
 
@@ -266,6 +271,7 @@ impl Database {
             prepared,
             slowed: (AtomicU64::new(0), Mutex::new(None)),
             stopping: AtomicBool::new(false),
+            opened: Instant::now(),
             background: Mutex::new(None),
             closed: AtomicBool::new(false),
             locks_held: Mutex::new(locks_held),
@@ -463,29 +469,6 @@ impl Database {
     /// Where the last finished checkpoint begins.
     pub(crate) fn last_checkpoint(&self) -> Lsn {
         Lsn(self.inner().checkpoint.load(Ordering::Relaxed))
-    }
-
-    /// Runs one sweep of the cleaner now.
-    pub fn clean(&self) -> Result<SweepReport> {
-        let inner = self.inner();
-        let definitions = inner.catalog.committed(self)?;
-        let mut trees: HashMap<ObjectId, Tree> = inner.trees.read().clone();
-        for table in definitions.by_id.values() {
-            trees.insert(table.tree.object, table.tree);
-            for index in &table.indexes {
-                trees.insert(index.tree.object, index.tree);
-            }
-        }
-        trees.insert(inner.catalog.tree.object, inner.catalog.tree);
-        let stop = || inner.stopping.load(Ordering::Relaxed);
-        inner.cleaner.sweep(
-            &inner.pool,
-            &inner.txs,
-            &inner.versions,
-            &inner.ledger,
-            &|object| trees.get(&object).copied(),
-            &stop,
-        )
     }
 
     /// Finishes what recovery left: redo of all pages, knowledge of free space. For

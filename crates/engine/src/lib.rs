@@ -32,6 +32,7 @@
 //! | `ddl.rs` | changes of definitions |
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
+//! | `cleaning.rs` | sweeps of the cleaner, and what operators see of them |
 //! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
 //! | `undo.rs` | rolling back what is to be undone: short transactions, the traditional mode |
 //! | `status.rs` | what an operator can see |
@@ -41,6 +42,7 @@ mod background;
 mod build;
 mod catalog;
 mod checkpoint_stats;
+mod cleaning;
 mod cursor;
 mod database;
 mod ddl;
@@ -57,6 +59,7 @@ mod version_file;
 mod view;
 
 pub use checkpoint_stats::CheckpointStats;
+pub use cleaning::{CleanerStatus, HoldingAborted, HoldingSnapshot, HoldingTransaction, VersionStoreHolders};
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
 pub use database::Database;
 pub use ddl::TableChange;
@@ -66,7 +69,10 @@ pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Resul
 pub use resurgam_log::LogStats;
 pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};
 pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
-pub use resurgam_versions::{Seen, SweepReport, VersionCaps};
+pub use resurgam_versions::{
+    CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,
+    SweepReport, VersionCaps,
+};
 pub use rows::BulkInserter;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
 pub use table::{Column, ColumnSpec, Index, IndexSpec, RawRow, RowBuf, Table, TableSpec};

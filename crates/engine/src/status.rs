@@ -189,12 +189,13 @@ impl Database {
 
     /// What the last finished sweep did, and how long ago that was.
     pub fn last_sweep(&self) -> Option<(SweepReport, Duration)> {
-        self.inner().cleaner.last().map(|(report, at)| (report, at.elapsed()))
+        self.inner().cleaner.last().map(|sweep| (sweep.report, sweep.ended.elapsed()))
     }
 
     /// A reading of everything.
     pub fn stats(&self) -> Stats {
         let inner = self.inner();
+        let cleaned = inner.cleaner.totals();
         Stats {
             pool: inner.pool.stats(),
             pool_pages: inner.pool.capacity() as u64,
@@ -211,7 +212,7 @@ impl Database {
             versions_held_by: held_by(&inner.txs),
             space: inner.pool.space().free_pages(),
             checkpoints: inner.checkpoints.read(),
-            sweeps: inner.cleaner.sweeps.load(Ordering::Relaxed),
+            sweeps: cleaned.sweeps,
             temporary: inner.txs.temporary().stats(),
             prepared: inner.prepared.len() as u64,
             prepared_committed: inner.prepared.resolved().0,
@@ -220,9 +221,9 @@ impl Database {
             undo_records: inner.mode.undo.records(),
             redo_time: *inner.redo_time.lock(),
             undo_time: inner.mode.undo.finished(),
-            rows_reverted: inner.cleaner.reverted.load(Ordering::Relaxed),
-            rows_stripped: inner.cleaner.stripped.load(Ordering::Relaxed),
-            rows_removed: inner.cleaner.removed.load(Ordering::Relaxed),
+            rows_reverted: cleaned.report.reverted,
+            rows_stripped: cleaned.report.stripped,
+            rows_removed: cleaned.report.removed,
         }
     }
 }

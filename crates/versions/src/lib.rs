@@ -15,6 +15,9 @@
 //! | `overflow.rs` | values too large for a page |
 //! | `ledger.rs` | storage to be freed once a transaction's outcome is past changing |
 //! | `cleaner.rs` | the sweep over pages with versions |
+//! | `sweep.rs` | the pages of one sweep, handed out to its threads |
+//! | `pace.rs` | how fast a sweep goes |
+//! | `progress.rs` | what operators see of it |
 //!
 //! # Invariants
 //! 1. Every row version carries its writer's id until that writer is committed and seen
@@ -30,19 +33,26 @@ mod cleaner;
 mod held;
 mod ledger;
 mod overflow;
+mod pace;
+mod progress;
 mod prune;
 mod read;
 mod ready;
 mod revert;
 mod row_undo;
 mod store;
+mod sweep;
 mod view;
 mod write;
 
-pub use cleaner::{Cleaner, SweepReport, decode_forget};
+pub use cleaner::{Cleaner, Sweeping, decode_forget};
 pub use held::held_by;
 pub use ledger::{Ledger, LedgerAction};
 pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
+pub use pace::{PaceSettings, Pressure};
+pub use progress::{
+    CleanerTotals, FinishedSweep, Pace, PaceReason, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
+};
 pub use prune::{PageCleaning, clean_leaf};
 pub use read::{Seen, Visible, newest, values_in_use, visible};
 pub use revert::revert_row;
