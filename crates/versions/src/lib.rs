@@ -9,6 +9,7 @@
 //! | `revert.rs` | undoing the rows of a short transaction |
 //! | `row_undo.rs` | undo through the log (traditional mode) |
 //! | `store.rs` | the off-row version store |
+//! | `page_ids.rs` | when a version page may be freed |
 //! | `ready.rs` | version pages made ready in advance |
 //! | `held.rs` | what keeps versions from being freed |
 //! | `prune.rs` | reverting and stripping the rows of one page |
@@ -25,7 +26,8 @@
 //! 2. Under an aborted version there is always the newest version that is not aborted,
 //!    or nothing at all.
 //! 3. An off-row version is freed only when no snapshot and no aborted transaction can
-//!    lead to it: its pusher and all pushers on its page are committed and seen by all.
+//!    lead to it: its pusher and all pushers on its page are committed and seen by all, or
+//!    nothing of them is left (`page_ids.rs` says why that suffices).
 //! 4. The has-versions mark of a page (in its header and in its PFS byte) is set in the
 //!    same log group as the first version on it.
 
@@ -34,6 +36,7 @@ mod held;
 mod ledger;
 mod overflow;
 mod pace;
+mod page_ids;
 mod progress;
 mod prune;
 mod read;
