@@ -165,7 +165,8 @@ impl BufferPool {
     pub(crate) fn poison(&self) {
         self.poisoned.store(true, Ordering::SeqCst);
     }
-    pub(crate) fn check_poisoned(&self) -> Result<()> {
+    /// Fails with `Stopped` after that.
+    pub fn check_poisoned(&self) -> Result<()> {
         if self.poisoned.load(Ordering::SeqCst) {
             return Err(Error::new(
                 ErrorKind::Stopped,

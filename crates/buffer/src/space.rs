@@ -553,12 +553,23 @@ impl Area {
 impl Space {
     /// Pages of one interval whose PFS byte has any bit of `flags`, with their owner.
     pub fn flagged(&self, pool: &BufferPool, map_id: PageId, flags: u8) -> Result<Vec<(PageId, ObjectId, u8)>> {
+        self.select(pool, map_id, 0..map::EXTENTS, |_, byte| byte & flags != 0)
+    }
+
+    /// Pages of some extents of one interval of which `wanted` is true, by owner and PFS byte.
+    pub fn select(
+        &self,
+        pool: &BufferPool,
+        map_id: PageId,
+        extents: std::ops::Range<usize>,
+        wanted: impl Fn(ObjectId, u8) -> bool,
+    ) -> Result<Vec<(PageId, ObjectId, u8)>> {
         let page = pool.read(map_id, Access::Scan)?;
         if !page.is(PageType::SpaceMap) {
             return Err(Error::corrupt(format!("page {map_id} should be a space map and is not")));
         }
         let mut found = Vec::new();
-        for extent in 0..map::EXTENTS {
+        for extent in extents.start..extents.end.min(map::EXTENTS) {
             let owner = map::owner(&page, extent);
             if owner.is_none() {
                 continue;
@@ -566,7 +577,7 @@ impl Space {
             let first = map::first_page_of_extent(map_id, extent).0;
             for p in first..first + EXTENT_PAGES {
                 let byte = map::pfs(&page, PageId(p));
-                if p != map_id.0 && byte & flags != 0 {
+                if p != map_id.0 && wanted(owner, byte) {
                     found.push((PageId(p), owner, byte));
                 }
             }

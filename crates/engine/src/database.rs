@@ -25,11 +25,12 @@ use resurgam_page::boot::{self, Boot};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_recovery::{Control, ControlFile, Progress, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
-use resurgam_versions::{Cleaner, Ledger, LedgerAction, SweepReport, VersionStore, VersionStoreConfig};
+use resurgam_versions::{Cleaner, Ledger, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::background::Background;
 use crate::catalog::{CATALOG_OBJECT, Catalog, FIRST_USER_OBJECT};
+use crate::checkpoint_stats::CheckpointCounter;
 use crate::mode::Mode;
 use crate::options::Options;
 use crate::prepared::Prepared;
@@ -59,6 +60,7 @@ pub(crate) struct Inner {
     control: Mutex<(ControlFile, Control)>,
     /// The last checkpoint, for those who must not wait for one that is being taken.
     checkpoint: AtomicU64,
+    pub checkpoints: CheckpointCounter,
     next_object: AtomicU32,
     /// Trees that no committed definition names (yet).
     trees: RwLock<HashMap<ObjectId, Tree>>,
@@ -67,6 +69,7 @@ pub(crate) struct Inner {
     /// Times a writer was slowed down, and when that was last said.
     slowed: (AtomicU64, Mutex<Option<Instant>>),
     pub stopping: AtomicBool,
+    pub opened: Instant,
     pub background: Mutex<Option<Background>>,
     closed: AtomicBool,
     /// Given back by a clean close, even while clones are still around.
@@ -79,6 +82,10 @@ impl Inner {
     }
     pub fn note_tree(&self, tree: Tree) {
         self.trees.write().insert(tree.object, tree);
+    }
+    /// Trees that were noted since the open.
+    pub fn known_trees(&self) -> HashMap<ObjectId, Tree> {
+        self.trees.read().clone()
     }
 }
 
@@ -256,6 +263,7 @@ impl Database {
             recovery,
             redo_time: Mutex::new(None),
             checkpoint: AtomicU64::new(control.checkpoint.0),
+            checkpoints: CheckpointCounter::default(),
             control: Mutex::new((control_file, control)),
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
@@ -263,6 +271,7 @@ impl Database {
             prepared,
             slowed: (AtomicU64::new(0), Mutex::new(None)),
             stopping: AtomicBool::new(false),
+            opened: Instant::now(),
             background: Mutex::new(None),
             closed: AtomicBool::new(false),
             locks_held: Mutex::new(locks_held),
@@ -432,6 +441,13 @@ impl Database {
     }
 
     fn checkpoint_with(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
+        let begun = Instant::now();
+        let result = self.take_checkpoint(traditional, then);
+        self.inner().checkpoints.note(begun, result.is_ok());
+        result
+    }
+
+    fn take_checkpoint(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
         let inner = self.inner();
         let mut control = inner.control.lock();
         let (begin, keep) = take_checkpoint(
@@ -456,37 +472,6 @@ impl Database {
     /// Where the last finished checkpoint begins.
     pub(crate) fn last_checkpoint(&self) -> Lsn {
         Lsn(self.inner().checkpoint.load(Ordering::Relaxed))
-    }
-
-    /// Runs one sweep of the cleaner now.
-    pub fn clean(&self) -> Result<SweepReport> {
-        let inner = self.inner();
-        let definitions = inner.catalog.committed(self)?;
-        let mut trees: HashMap<ObjectId, Tree> = inner.trees.read().clone();
-        for table in definitions.by_id.values() {
-            trees.insert(table.tree.object, table.tree);
-            for index in &table.indexes {
-                trees.insert(index.tree.object, index.tree);
-            }
-        }
-        trees.insert(inner.catalog.tree.object, inner.catalog.tree);
-        if !inner.prepared.with_definitions().is_empty() {
-            // Trees that a transaction has made that is in doubt since before a restart.
-            for (_, action) in inner.ledger.entries(&inner.pool)? {
-                if let LedgerAction::TreeIfAborted(tree) = action {
-                    trees.entry(tree.object).or_insert(tree);
-                }
-            }
-        }
-        let stop = || inner.stopping.load(Ordering::Relaxed);
-        inner.cleaner.sweep(
-            &inner.pool,
-            &inner.txs,
-            &inner.versions,
-            &inner.ledger,
-            &|object| trees.get(&object).copied(),
-            &stop,
-        )
     }
 
     /// Finishes what recovery left: redo of all pages, knowledge of free space. For

@@ -21,6 +21,7 @@
 //! |---|---|
 //! | `database.rs` | open, create, close |
 //! | `version_file.rs` | which version-store file an open uses |
+//! | `checkpoint_stats.rs` | how often checkpoints are taken, how long they take |
 //! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
 //! | `options.rs` | settings |
 //! | `table.rs` | table definitions, and how rows become keys and values |
@@ -31,6 +32,8 @@
 //! | `ddl.rs` | changes of definitions |
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
+//! | `cleaning.rs` | sweeps of the cleaner, and what operators see of them |
+//! | `cleaner_events.rs` | what the log says about them |
 //! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
 //! | `undo.rs` | rolling back what is to be undone: short transactions, the traditional mode |
 //! | `status.rs` | what an operator can see |
@@ -39,6 +42,9 @@
 mod background;
 mod build;
 mod catalog;
+mod checkpoint_stats;
+mod cleaner_events;
+mod cleaning;
 mod cursor;
 mod database;
 mod ddl;
@@ -54,15 +60,21 @@ mod verify;
 mod version_file;
 mod view;
 
+pub use checkpoint_stats::CheckpointStats;
+pub use cleaning::{CleanerStatus, HoldingAborted, HoldingSnapshot, HoldingTransaction, VersionStoreHolders};
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
 pub use database::Database;
 pub use ddl::TableChange;
 pub use options::Options;
 pub use prepared::PreparedTransaction;
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
+pub use resurgam_log::LogStats;
 pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};
 pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
-pub use resurgam_versions::{Seen, SweepReport, VersionCaps};
+pub use resurgam_versions::{
+    CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,
+    SweepReport, VersionCaps,
+};
 pub use rows::BulkInserter;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
 pub use table::{Column, ColumnSpec, Index, IndexSpec, RawRow, RowBuf, Table, TableSpec};

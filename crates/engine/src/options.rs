@@ -24,6 +24,15 @@ pub struct Options {
     pub log_bytes_wanted: u64,
     /// Seconds between sweeps of the cleaner when there is anything to clean.
     pub cleaner_interval_s: f64,
+    /// Threads of a sweep of the cleaner; 0 = as many as there are cores, at most 4.
+    pub cleaner_threads: usize,
+    /// Most pages that the cleaner visits in a second, all threads together; 0 = unlimited. It goes
+    /// faster by itself when it falls behind
+    /// ([`Database::cleaner_status`](crate::Database::cleaner_status) says so).
+    pub cleaner_pages_per_second: u64,
+    /// Share of its time that each thread of the cleaner works, 1 to 100, in percent. Rises by
+    /// itself as well.
+    pub cleaner_cpu_percent: u32,
     /// Limits of in-row versions.
     pub versions: VersionCaps,
     /// A transaction that wrote at most this many rows, and at most
@@ -72,6 +81,9 @@ impl Default for Options {
             log_bytes_max: 1 << 30,
             log_bytes_wanted: 160 << 20,
             cleaner_interval_s: 10.0,
+            cleaner_threads: 0,
+            cleaner_pages_per_second: 10_000,
+            cleaner_cpu_percent: 50,
             versions: VersionCaps::default(),
             short_rollback_operations: 200,
             short_rollback_bytes: 256 << 10,
@@ -84,6 +96,17 @@ impl Default for Options {
             version_pages_ready: 64,
             max_prepared_transactions: 1000,
             background: true,
+        }
+    }
+}
+
+impl Options {
+    /// Threads of a sweep, at least one.
+    pub fn cleaner_threads(&self) -> usize {
+        const MOST_BY_DEFAULT: usize = 4;
+        match self.cleaner_threads {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST_BY_DEFAULT)),
+            threads => threads,
         }
     }
 }

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use resurgam_base::{Lsn, TxId};
+use resurgam_base::{Error, ErrorKind, Lsn, Result, TxId};
 use resurgam_buffer::{FreePages, PoolStats, VersionFile};
 use resurgam_log::LogStats;
 use resurgam_txn::{AbortedList, AbortedTx, TemporaryStats, TxStats};
 use resurgam_versions::{SweepReport, VersionStoreStats, held_by};
 
+use crate::checkpoint_stats::CheckpointStats;
 use crate::database::Database;
 
 /// What the last open found and did.
@@ -55,6 +56,7 @@ pub struct Stats {
     /// What keeps off-row versions from being freed, in words.
     pub versions_held_by: String,
     pub space: FreePages,
+    pub checkpoints: CheckpointStats,
     pub sweeps: u64,
     /// The temporary version store (traditional mode).
     pub temporary: TemporaryStats,
@@ -86,6 +88,8 @@ pub struct ActiveTransaction {
     /// Its first and last log record; none before the first.
     pub first_lsn: Lsn,
     pub last_lsn: Lsn,
+    /// The identifier under which it is prepared, if it is.
+    pub prepared_as: Option<String>,
     /// Savepoints' and bulk statements' ids of its own, as inclusive ranges.
     pub subs: Vec<(TxId, TxId)>,
 }
@@ -117,6 +121,7 @@ impl Database {
                 age: tx.since.elapsed(),
                 first_lsn: Lsn(tx.first_lsn.load(Ordering::Relaxed)),
                 last_lsn: tx.last_lsn(),
+                prepared_as: tx.prepared_as.get().cloned(),
                 subs: tx.subs(),
             })
             .collect()
@@ -147,7 +152,9 @@ impl Database {
         let held_by = match inner.pool.oldest_rec_lsn() {
             oldest if undo.is_some_and(|(_, lsn)| lsn < checkpoint && oldest.is_none_or(|oldest| lsn < oldest)) => {
                 let (id, lsn) = undo.unwrap_or_default();
-                let name = inner.prepared.gid_of(id).map_or(String::new(), |gid| format!(", prepared as \"{gid}\"",));
+                let (active, _) = inner.txs.active();
+                let gid = active.iter().find(|tx| tx.id == id).and_then(|tx| tx.prepared_as.get());
+                let name = gid.map_or(String::new(), |gid| format!(", prepared as \"{gid}\""));
                 format!(
                     "transaction {id}{name}, which is undone through the log, since LSN {lsn} (the traditional mode)"
                 )
@@ -167,6 +174,19 @@ impl Database {
         }
     }
 
+    /// Whether work is accepted.
+    ///
+    /// # Errors
+    /// `Stopped`: it is being closed, or writing its log or a page's change failed; open it anew.
+    pub fn check_running(&self) -> Result<()> {
+        let inner = self.inner();
+        if inner.stopping.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Stopped, "the database is being closed"));
+        }
+        inner.pool.check_poisoned()?;
+        inner.log.check_running()
+    }
+
     /// Pages that recovery could not bring up to date.
     pub fn damaged_pages(&self) -> u64 {
         self.inner().pool.pending_redo().stuck()
@@ -174,12 +194,13 @@ impl Database {
 
     /// What the last finished sweep did, and how long ago that was.
     pub fn last_sweep(&self) -> Option<(SweepReport, Duration)> {
-        self.inner().cleaner.last().map(|(report, at)| (report, at.elapsed()))
+        self.inner().cleaner.last().map(|sweep| (sweep.report, sweep.ended.elapsed()))
     }
 
     /// A reading of everything.
     pub fn stats(&self) -> Stats {
         let inner = self.inner();
+        let cleaned = inner.cleaner.totals();
         Stats {
             pool: inner.pool.stats(),
             pool_pages: inner.pool.capacity() as u64,
@@ -195,7 +216,8 @@ impl Database {
             version_store_file: inner.pool.version_file().map(|file| file.path().to_path_buf()),
             versions_held_by: held_by(&inner.txs),
             space: inner.pool.space().free_pages(),
-            sweeps: inner.cleaner.sweeps.load(Ordering::Relaxed),
+            checkpoints: inner.checkpoints.read(),
+            sweeps: cleaned.sweeps,
             temporary: inner.txs.temporary().stats(),
             prepared: inner.prepared.len() as u64,
             prepared_committed: inner.prepared.resolved().0,
@@ -204,9 +226,9 @@ impl Database {
             undo_records: inner.mode.undo.records(),
             redo_time: *inner.redo_time.lock(),
             undo_time: inner.mode.undo.finished(),
-            rows_reverted: inner.cleaner.reverted.load(Ordering::Relaxed),
-            rows_stripped: inner.cleaner.stripped.load(Ordering::Relaxed),
-            rows_removed: inner.cleaner.removed.load(Ordering::Relaxed),
+            rows_reverted: cleaned.report.reverted,
+            rows_stripped: cleaned.report.stripped,
+            rows_removed: cleaned.report.removed,
         }
     }
 }

@@ -115,6 +115,12 @@ impl Log {
         self.core.append(group, true)
     }
 
+    /// Fails with `Stopped` once the log accepts nothing any more: a write or sync failed, or it
+    /// is closed.
+    pub fn check_running(&self) -> Result<()> {
+        self.core.check_running()
+    }
+
     /// The end of the stream: no LSN at or above it was assigned.
     pub fn end_lsn(&self) -> Lsn {
         self.core.end()

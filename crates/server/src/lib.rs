@@ -8,11 +8,17 @@
 //!    └── registry: process ids, cancel keys, who is connected, stop
 //! ```
 //!
+//! Beside it, in a thread of its own, `http` answers operators' tools with `metrics` and what
+//! `monitor` knows of the process.
+//!
 //! Nothing here knows SQL; nothing below here knows sockets.
 
 mod auth;
 pub mod cli;
 pub mod connection;
+pub mod http;
+pub mod metrics;
+pub mod monitor;
 pub mod protocol;
 pub mod registry;
 pub mod serve;

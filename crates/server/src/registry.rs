@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::task::AtomicWaker;
@@ -65,6 +65,9 @@ pub struct Registry {
     sockets: AtomicU32,
     sessions: AtomicU32,
     sessions_max: u32,
+    accepted: AtomicU64,
+    /// Half-open sockets beyond the limit; clients beyond `sessions_max`.
+    refused: [AtomicU64; 2],
     stopping: AtomicBool,
 }
 
@@ -82,6 +85,8 @@ impl Registry {
             sockets: AtomicU32::new(0),
             sessions: AtomicU32::new(0),
             sessions_max,
+            accepted: AtomicU64::new(0),
+            refused: Default::default(),
             stopping: AtomicBool::new(false),
         })
     }
@@ -89,15 +94,25 @@ impl Registry {
     /// Counts a new socket; `None` when there are so many half-open ones that answering them would be the harm.
     pub fn socket(self: &Arc<Self>) -> Option<SocketGuard> {
         let limit = self.sessions_max.saturating_mul(2).saturating_add(16);
+        self.accepted.fetch_add(1, Ordering::Relaxed);
         let taken =
             self.sockets.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| (now < limit).then_some(now + 1));
-        taken.ok().map(|_| SocketGuard { registry: self.clone() })
+        if taken.is_err() {
+            self.refused[0].fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(SocketGuard { registry: self.clone() })
     }
 
     /// Registers a client that logs in; `None` when `max_connections` are taken.
     pub fn session(self: &Arc<Self>) -> Option<SessionGuard> {
         let limit = self.sessions_max;
-        self.sessions.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| (now < limit).then_some(now + 1)).ok()?;
+        let taken =
+            self.sessions.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| (now < limit).then_some(now + 1));
+        if taken.is_err() {
+            self.refused[1].fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
         let control = Arc::new(Control::default());
         let mut entries = lock(&self.entries);
         let process_id = loop {
@@ -143,6 +158,21 @@ impl Registry {
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Ordering::SeqCst)
     }
+
+    /// The most of those at one time.
+    pub fn sessions_max(&self) -> u32 {
+        self.sessions_max
+    }
+
+    /// Connections accepted so far, refused ones included.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Connections refused so far: too many half-open ones; too many clients.
+    pub fn refused(&self) -> [u64; 2] {
+        [0, 1].map(|at| self.refused[at].load(Ordering::Relaxed))
+    }
 }
 
 /// Keeps a socket counted.
@@ -184,6 +214,7 @@ mod tests {
         let second = registry.session().unwrap();
         assert_ne!(first.process_id, second.process_id);
         assert!(registry.session().is_none());
+        assert_eq!((registry.refused(), registry.sessions_max()), ([0, 1], 2));
         drop(first);
         assert!(registry.session().is_some());
         assert_eq!(registry.sessions(), 1);

@@ -16,6 +16,7 @@ use resurgam_sql::{ServerSetting, SqlDatabase, SqlSettings};
 use resurgam_vfs::RealVfs;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::monitor::Monitor;
 use crate::server::{Server, Stopper, stopper};
 use crate::settings::{LogFormat, Settings};
 
@@ -29,6 +30,12 @@ pub fn run(settings: Settings) -> Result<ExitCode, String> {
     runtime.block_on(async {
         let server = Server::bind(settings.clone()).await?;
         let address = server.address().map_err(|error| format!("the listener has no address: {error}"))?;
+        let monitor = server.monitor();
+        // Kept until the process ends: it tells that the server is stopping, too.
+        let endpoint = server.endpoint();
+        if let Some(endpoint) = &endpoint {
+            say(&format!("Metrics on http://{}/metrics; beside it /health and /ready.", endpoint.address()));
+        }
         let (stop, stopped) = stopper();
         watch_signals(stop).map_err(|error| format!("could not watch for signals: {error}"))?;
 
@@ -36,7 +43,9 @@ pub fn run(settings: Settings) -> Result<ExitCode, String> {
         let begun = Instant::now();
         let database = {
             let settings = settings.clone();
-            tokio::task::spawn_blocking(move || open(&settings)).await.map_err(|error| error.to_string())??
+            tokio::task::spawn_blocking(move || open_watched(&settings, Some(&monitor)))
+                .await
+                .map_err(|error| error.to_string())??
         };
         let verb = if created { "created" } else { "opened" };
         say(&format!("Data folder {} {verb} in {:.3} s.", settings.data.display(), begun.elapsed().as_secs_f64()));
@@ -55,6 +64,7 @@ pub fn run(settings: Settings) -> Result<ExitCode, String> {
         tokio::task::spawn_blocking(move || database.close()).await.map_err(|error| error.to_string())?.map_err(
             |error| format!("the last checkpoint failed: {error}; the log has everything that was committed"),
         )?;
+        drop(endpoint);
         say("Stopped.");
         Ok(ExitCode::SUCCESS)
     })
@@ -71,10 +81,17 @@ pub fn runtime(settings: &Settings) -> Result<tokio::runtime::Runtime, String> {
 
 /// Opens the data folder as the settings say.
 pub fn open(settings: &Settings) -> Result<Database, String> {
+    open_watched(settings, None)
+}
+
+fn open_watched(settings: &Settings, monitor: Option<&Monitor>) -> Result<Database, String> {
     let begun = Instant::now();
     let mut said = begun;
     let vfs = Arc::new(RealVfs::new());
     Database::open_with(vfs, &settings.data, engine_options(settings), |progress| {
+        if let Some(monitor) = monitor {
+            monitor.recovering(progress.bytes, progress.records);
+        }
         if said.elapsed() >= PROGRESS_INTERVAL {
             said = Instant::now();
             say(&format!(
@@ -113,6 +130,10 @@ fn engine_options(settings: &Settings) -> Options {
         checkpoint_log_bytes: settings.checkpoint_log_bytes.0,
         log_bytes_max: settings.log_bytes_max.0,
         log_bytes_wanted: settings.log_bytes_wanted.0,
+        cleaner_threads: settings.cleaner_threads as usize,
+        cleaner_pages_per_second: settings.cleaner_pages_per_second.into(),
+        cleaner_cpu_percent: settings.cleaner_cpu_percent,
+        max_prepared_transactions: settings.max_prepared_transactions as usize,
         cleaner_interval_s: settings.cleaner_interval.as_secs_f64(),
         versions: resurgam_engine::VersionCaps {
             in_row: settings.in_row_versioning,

@@ -11,6 +11,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::connection::{self, Shared};
+use crate::http::Endpoint;
+use crate::monitor::Monitor;
 use crate::registry::Registry;
 use crate::settings::{Authentication, Settings};
 use crate::{auth, tls};
@@ -25,6 +27,9 @@ pub struct Server {
     settings: Settings,
     tls: Option<tls::Tls>,
     verifier: Option<auth::Verifier>,
+    registry: Arc<Registry>,
+    monitor: Arc<Monitor>,
+    endpoint: Option<Arc<Endpoint>>,
 }
 
 /// Stops a running server.
@@ -47,7 +52,7 @@ pub fn stopper() -> (Stopper, watch::Receiver<bool>) {
 }
 
 impl Server {
-    /// Checks the settings that concern the network, and binds. Errors are sentences for the terminal.
+    /// Checks the settings that concern the network, binds, and starts the HTTP endpoint. Errors are sentences for the terminal.
     pub async fn bind(settings: Settings) -> Result<Self, String> {
         let tls = match settings.tls_cert.as_os_str().is_empty() {
             true => None,
@@ -73,7 +78,24 @@ impl Server {
             }
             _ => format!("could not listen on {}: {error}", settings.listen),
         })?;
-        Ok(Self { listener, settings, tls, verifier })
+        let registry = Registry::new(settings.max_connections);
+        let monitor = Monitor::new(registry.clone());
+        let endpoint = match settings.metrics_listen.as_str() {
+            "" => None,
+            listen => Some(Arc::new(Endpoint::start(listen, monitor.clone()).await?)),
+        };
+        Ok(Self { listener, settings, tls, verifier, registry, monitor, endpoint })
+    }
+
+    /// What is told to those who watch the process.
+    pub fn monitor(&self) -> Arc<Monitor> {
+        self.monitor.clone()
+    }
+
+    /// The HTTP endpoint, if the settings ask for one. It answers from here on and until the
+    /// last holder drops it, which may be later than the server's end.
+    pub fn endpoint(&self) -> Option<Arc<Endpoint>> {
+        self.endpoint.clone()
     }
 
     /// Where the server listens; the port is the real one when 0 was asked for.
@@ -84,7 +106,8 @@ impl Server {
     /// Serves until `stopped` turns true, then ends the sessions: each may finish
     /// its statement for `shutdown_timeout`, then it is cancelled, then dropped.
     pub async fn run(self, database: Arc<SqlDatabase>, mut stopped: watch::Receiver<bool>) {
-        let registry = Registry::new(self.settings.max_connections);
+        let registry = self.registry;
+        self.monitor.serving(database.engine().clone());
         let shared = Arc::new(Shared {
             database,
             registry: registry.clone(),
@@ -109,6 +132,7 @@ impl Server {
                 }
             }
         }
+        self.monitor.stopping();
         drop(self.listener);
         registry.stop_all();
         let grace = shared.settings.shutdown_timeout;

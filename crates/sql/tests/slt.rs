@@ -17,13 +17,15 @@
 //! 2|NULL
 //! ```
 //! A record ends at an empty line. Rows compare in order (`query rowsort`: sorted).
-//! `session NAME` switches to another session of the same database.
+//! `session NAME` switches to another session of the same database; `session NAME USER` to one of
+//! that user.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_sql::{Session, SessionOptions, SqlDatabase};
+use resurgam_engine::{Database, Options};
+use resurgam_sql::{Session, SessionOptions, SqlDatabase, SqlSettings};
 
 struct Record<'a> {
     line: usize,
@@ -64,24 +66,29 @@ const MODES: [&str; 2] = ["SELECT 1", "ALTER DATABASE postgres SET accelerated_d
 
 async fn run(path: &Path, mode: &str) -> Vec<String> {
     let dir = tempfile::tempdir().expect("temporary folder");
-    let database = SqlDatabase::open(dir.path().join("data")).expect("open");
+    // Sweeps only when a file asks for one: what a sweep would change is asked for, too.
+    let options = Options { cleaner_interval_s: 86_400.0, ..Options::default() };
+    let engine = Database::open(dir.path().join("data"), options).expect("open");
+    let database = SqlDatabase::new(engine, SqlSettings::default());
     let mut first = Arc::clone(&database).session(SessionOptions::default()).expect("session");
     first.query(mode).await.expect("mode");
     drop(first);
     let text = std::fs::read_to_string(path).expect("read");
     let mut sessions: HashMap<String, Session> = HashMap::new();
-    let mut current = "main".to_owned();
+    let (mut current, mut user) = ("main".to_owned(), "postgres".to_owned());
     let mut failures = Vec::new();
     for record in records(&text) {
         let mut words = record.head.split_whitespace();
         let kind = words.next().unwrap_or_default();
         if kind == "session" {
             current = words.next().unwrap_or("main").to_owned();
+            user = words.next().unwrap_or("postgres").to_owned();
             continue;
         }
-        let session = sessions
-            .entry(current.clone())
-            .or_insert_with(|| Arc::clone(&database).session(SessionOptions::default()).expect("session"));
+        let session = sessions.entry(current.clone()).or_insert_with(|| {
+            let options = SessionOptions { user: user.clone(), ..SessionOptions::default() };
+            Arc::clone(&database).session(options).expect("session")
+        });
         let mut complain = |what: String| {
             failures.push(format!(
                 "{}:{} after {mode}: {what}\n    {}",

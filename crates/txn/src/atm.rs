@@ -105,6 +105,13 @@ impl AbortedMap {
         }
         AbortedList { ids, transactions, cut_off: missing.is_some() || oldest.is_some_and(|id| id <= given_up) }
     }
+    /// The lowest aborted id, and when it aborted, in microseconds since 2000-01-01 UTC; 0 =
+    /// unknown.
+    pub fn oldest_since(&self) -> Option<(TxId, i64)> {
+        let oldest = self.oldest()?;
+        let since = self.details.lock().get(oldest).map_or(0, |tx| tx.aborted_us);
+        Some((oldest, since))
+    }
     /// The lowest aborted id.
     pub fn oldest(&self) -> Option<TxId> {
         self.ids.read().first()

@@ -42,6 +42,10 @@ impl AbortedDetails {
             self.given_up = self.given_up.max(second);
         }
     }
+    /// What is known of `id`.
+    pub fn get(&self, id: TxId) -> Option<&AbortedTx> {
+        self.entries.get(&id)
+    }
     /// Drops those of `ids`.
     pub fn forget(&mut self, ids: &TxIdSet) {
         let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return };

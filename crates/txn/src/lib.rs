@@ -46,7 +46,7 @@ pub use footprint::{Touched, TouchedRow, UndoChain};
 pub use id_set::{ID_SET_BODY_MAX, TxIdSet};
 pub use manager::{ActiveTx, TxManager, TxStats, Visible};
 pub use object_lock::{LockMode, ObjectLocks};
-pub use snapshot::{SnapshotHold, Snapshots};
+pub use snapshot::{OldestSnapshot, SnapshotHold, Snapshots};
 pub use status::{Status, StatusTable};
 pub use temporary::{TemporaryStats, TemporaryVersions};
 pub use wait::{LockWait, WaitGraph};

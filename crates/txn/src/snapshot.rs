@@ -8,7 +8,7 @@
 //! horizon it computes is at most that snapshot.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
@@ -17,7 +17,37 @@ use resurgam_base::CommitTs;
 /// A slot holds `ts + 1`; 0 = free.
 struct Slot {
     ts: AtomicU64,
+    /// Since when its snapshot is held, if `dated`.
     since: Mutex<Option<Instant>>,
+    dated: AtomicBool,
+}
+
+impl Slot {
+    /// Dates the snapshot `ts` if it has no date and is still held.
+    fn date(&self, ts: u64) -> Option<Instant> {
+        let mut since = self.since.lock();
+        // Announced before the look: whoever gives the slot up looks in the other order, so
+        // that no date is left behind for the next snapshot.
+        self.dated.store(true, Ordering::SeqCst);
+        if self.ts.load(Ordering::SeqCst) != ts + 1 {
+            if since.is_none() {
+                self.dated.store(false, Ordering::SeqCst);
+            }
+            return None;
+        }
+        Some(*since.get_or_insert_with(Instant::now))
+    }
+}
+
+/// The oldest snapshot in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldestSnapshot {
+    /// It sees commits up to here.
+    pub ts: CommitTs,
+    /// Since when it is held; a statement's snapshot is dated by the first look at it.
+    pub since: Instant,
+    /// Snapshots in use.
+    pub in_use: usize,
 }
 
 /// The register.
@@ -46,6 +76,11 @@ impl SnapshotHold {
 impl Drop for SnapshotHold {
     fn drop(&mut self) {
         self.slot.ts.store(0, Ordering::SeqCst);
+        if self.slot.dated.load(Ordering::SeqCst) {
+            let mut since = self.slot.since.lock();
+            *since = None;
+            self.slot.dated.store(false, Ordering::SeqCst);
+        }
         self.owner.free.lock().push(Arc::clone(&self.slot));
     }
 }
@@ -63,7 +98,7 @@ impl Snapshots {
     /// Takes a snapshot of now.
     pub fn take(self: &Arc<Self>) -> SnapshotHold {
         let slot = self.free.lock().pop().unwrap_or_else(|| {
-            let slot = Arc::new(Slot { ts: AtomicU64::new(0), since: Mutex::new(None) });
+            let slot = Arc::new(Slot { ts: AtomicU64::new(0), since: Mutex::new(None), dated: AtomicBool::new(false) });
             self.slots.write().push(Arc::clone(&slot));
             slot
         });
@@ -81,7 +116,18 @@ impl Snapshots {
 
     /// Notes that a snapshot will live long (a transaction's, not a statement's).
     pub fn mark_since(hold: &SnapshotHold) {
-        *hold.slot.since.lock() = Some(Instant::now());
+        hold.slot.date(hold.ts.0);
+    }
+
+    /// The oldest snapshot in use, if commits have happened since. Dates it, so that whoever
+    /// looks now and then learns how long a statement's snapshot is held.
+    pub fn oldest(&self) -> Option<OldestSnapshot> {
+        let slots = self.slots.read();
+        let held = |slot: &Arc<Slot>| slot.ts.load(Ordering::SeqCst).checked_sub(1);
+        let oldest = slots.iter().filter_map(|slot| Some((held(slot)?, slot))).min_by_key(|(ts, _)| *ts);
+        let (ts, slot) = oldest.filter(|(ts, _)| *ts < self.visible.load(Ordering::SeqCst))?;
+        let since = slot.date(ts)?;
+        Some(OldestSnapshot { ts: CommitTs(ts), since, in_use: slots.iter().filter_map(held).count() })
     }
 
     /// Every commit at or before this is seen by all snapshots, present and future.
@@ -89,6 +135,18 @@ impl Snapshots {
         let newest = self.visible.load(Ordering::SeqCst);
         let oldest = self.slots.read().iter().map(|s| s.ts.load(Ordering::SeqCst)).filter(|ts| *ts != 0).min();
         CommitTs(oldest.map_or(newest, |ts| newest.min(ts - 1)))
+    }
+
+    /// The newest commit that a new snapshot sees, and the commits up to which snapshots in use
+    /// see, ascending. A snapshot that is missing sees at least the former (for the same reason
+    /// as with [`Snapshots::horizon`]).
+    pub fn held(&self) -> (CommitTs, Vec<CommitTs>) {
+        let visible = self.visible();
+        let held = |slot: &Arc<Slot>| slot.ts.load(Ordering::SeqCst).checked_sub(1).map(CommitTs);
+        let mut held: Vec<CommitTs> = self.slots.read().iter().filter_map(held).collect();
+        held.sort_unstable();
+        held.dedup();
+        (visible, held)
     }
 
     /// Snapshots in use.
@@ -116,6 +174,27 @@ mod tests {
         assert_eq!(snapshots.in_use(), 0);
         snapshots.publish(CommitTs(3));
         assert_eq!(snapshots.visible(), CommitTs(9), "visibility never goes back");
+    }
+
+    #[test]
+    fn the_oldest_snapshot_has_its_own_date() {
+        let snapshots = Arc::new(Snapshots::default());
+        snapshots.publish(CommitTs(5));
+        let first = snapshots.take();
+        assert_eq!(snapshots.oldest(), None, "nothing has been committed since");
+        snapshots.publish(CommitTs(6));
+        let noticed = snapshots.oldest().expect("it is behind");
+        assert_eq!((noticed.ts, noticed.in_use), (CommitTs(5), 1));
+        assert_eq!(snapshots.oldest(), Some(noticed), "dated once");
+        drop(first);
+        assert_eq!(snapshots.oldest(), None);
+        // The same slot: its date is not the one before.
+        let second = snapshots.take();
+        let taken = Instant::now();
+        snapshots.publish(CommitTs(7));
+        let noticed = snapshots.oldest().expect("it is behind");
+        assert!(noticed.since >= taken && noticed.ts == CommitTs(6), "{noticed:?}");
+        drop(second);
     }
 
     #[test]

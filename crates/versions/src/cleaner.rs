@@ -2,71 +2,129 @@
 //! having versions, reverts aborted rows, strips what nobody needs, then forgets the
 //! aborted transactions that it started with.
 //!
-//! It takes page latches only, one page at a time, so nothing it does can be starved by a
-//! lock and a sweep always completes.
+//! It takes page latches only, one page at a time (a merge: parent and two children), so
+//! nothing it does can be starved by a lock and a sweep always completes. It works with
+//! several threads, which share the marked pages (`sweep.rs`), at a pace (`pace.rs`).
 //!
-//! Rows can move while it runs: a split takes rows to a page that the sweep may have
-//! passed. Pages that received versioned rows by allocation during the sweep are visited
-//! before anything is forgotten ([`resurgam_buffer::Space::watch`]).
+//! # Invariants
+//! 1. *The ids that are forgotten were aborted before the first map is read.* The set is copied
+//!    first; a version of one of these ids was written, and its page marked in the same log
+//!    group, before its transaction aborted. So whatever thread reads a map, and however late:
+//!    a page that has such a version is marked there, or the rows were moved since.
+//! 2. *Rows that move are watched before anybody can visit the page that they leave.* A split
+//!    takes rows to a page that the sweep may have passed, a merge to a neighbour that it may
+//!    have passed. Both note the receiving page while both pages are latched exclusively
+//!    ([`resurgam_buffer::Space::watch`]; a root that takes over its only child is such a
+//!    receiver as well). With several threads this is what counts: whoever visits the page
+//!    that was left does so after the note was made, and notes are looked at after all threads
+//!    have come to their end, again and again until there are none. From then on, every page
+//!    that has (or had) rows of these ids has been visited since they aborted, and what is
+//!    moved afterwards carries none of them. A thread that waits for the latch of a receiving
+//!    page gets it when the move is done.
+//! 3. *Nobody is forgotten unless every page was visited*: threads that meet an error, are
+//!    told to stop, or pass over a page leave the sweep incomplete.
+//! 4. One sweep at a time. Who wants one while one runs waits for the next, since the one that
+//!    runs does not forget what aborted after it began; those who wait share it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
-use resurgam_btree::Tree;
+use resurgam_btree::{MergeOutcome, Tree};
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_log::RecordKind;
-use resurgam_page::{PageType, overflow, space};
+use resurgam_page::{PageBuf, PageType, overflow, space};
 use resurgam_txn::{Status, TxIdSet, TxManager};
 
 use crate::ledger::Ledger;
 use crate::overflow::OVERFLOW_OBJECT;
-use crate::prune::clean_leaf;
+use crate::pace::{PaceSettings, Pacer, Pressure, Stride};
+use crate::progress::{
+    CleanerTotals, FinishedSweep, Pace, Progress, SkippedPages, SweepPhase, SweepProgress, SweepReport,
+};
+use crate::prune::{Planned, emptied};
 use crate::store::VersionStore;
+use crate::sweep::{Marked, Work};
 
 /// Leaves this empty are offered for merging.
 const MERGE_BELOW_BYTES: usize = 2048;
+/// Pages between two looks at the pace.
+const STRIDE_PAGES: u64 = 16;
+/// Sweeps of fewer pages use one thread: starting others costs more.
+const PAGES_PER_THREAD: u64 = 128;
 
-/// What a sweep did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SweepReport {
-    pub pages: u64,
-    pub reverted: u64,
-    pub stripped: u64,
-    pub removed: u64,
-    pub merged: u64,
-    pub forgotten: u64,
-    pub version_pages_freed: u64,
-    pub value_pages_freed: u64,
-    /// Pages that could not be cleaned: damaged, or of an object that is not known (yet); a
-    /// damaged space map counts as one.
-    /// While there are any, no aborted transaction is forgotten.
-    pub pages_skipped: u64,
-    pub ledger_settled: u64,
+/// What a sweep works on, and how.
+pub struct Sweeping<'a> {
+    pub pool: &'a BufferPool,
+    pub txs: &'a TxManager,
+    pub store: &'a VersionStore,
+    pub ledger: &'a Ledger,
+    /// The tree of an object (`None`: it is being dropped, or not known).
+    pub tree_of: &'a (dyn Fn(ObjectId) -> Option<Tree> + Sync),
+    /// Asked again and again; true ends the sweep, which is then not complete.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+    /// Most threads, the caller's included.
+    pub threads: usize,
+    pub pace: PaceSettings,
+    pub pressure: &'a (dyn Fn() -> Pressure + Sync),
+    /// The time now, in microseconds since 2000-01-01 UTC.
+    pub now_us: i64,
 }
 
 /// The cleaner's memory between sweeps.
 #[derive(Default)]
 pub struct Cleaner {
-    running: Mutex<()>,
+    turns: Mutex<Turns>,
+    turn_ended: Condvar,
+    pacer: Pacer,
+    progress: Progress,
     /// (lowest active id, newest decided commit) pairs; see [`Cleaner::floor`].
     samples: Mutex<Vec<(TxId, CommitTs)>>,
-    /// The last sweep that came to its end, and when.
-    last: Mutex<Option<(SweepReport, Instant)>>,
-    pub sweeps: AtomicU64,
-    pub reverted: AtomicU64,
-    pub stripped: AtomicU64,
-    pub removed: AtomicU64,
+    /// The last sweep that came to its end.
+    last: Mutex<Option<FinishedSweep>>,
+    totals: Mutex<CleanerTotals>,
+}
+
+#[derive(Default)]
+struct Turns {
+    running: bool,
+    begun: u64,
+    ended: u64,
+    /// Of the sweep that ended last.
+    outcome: Option<Result<SweepReport>>,
+}
+
+/// Ends a sweep's turn, also when it panics.
+struct Turn<'c> {
+    cleaner: &'c Cleaner,
+    outcome: Option<Result<SweepReport>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.cleaner.progress.end();
+        let mut turns = self.cleaner.turns.lock();
+        turns.running = false;
+        turns.ended = turns.begun;
+        turns.outcome = self.outcome.take();
+        drop(turns);
+        self.cleaner.turn_ended.notify_all();
+    }
 }
 
 impl Cleaner {
-    /// The lowest id that may matter to anyone: everything below is committed and seen by
-    /// all. Ids are not handed out in commit order, so this rests on samples: at a moment
+    /// The lowest id that may matter to anyone: everything below has ended, and what is
+    /// committed of it is seen by all; what is aborted of it is in the map unless it is
+    /// forgotten. Ids are not handed out in commit order, so this rests on samples: at a moment
     /// when no id below `a` was active, all of them had ended; once the horizon has
     /// reached what was visible then plus what was decided then, all see their outcome.
+    /// A prepared transaction is an active one. Sub-transactions' ids are above that of their
+    /// transaction, which is active until they end with it (those that ended before are in the
+    /// map, or undone).
     fn floor(&self, txs: &TxManager) -> TxId {
+        const SAMPLES_MAX: usize = 1024;
         let horizon = txs.horizon();
         let mut samples = self.samples.lock();
         let reached = samples.iter().rposition(|(_, ts)| *ts <= horizon);
@@ -75,128 +133,272 @@ impl Cleaner {
             floor = samples[at].0;
             samples.drain(..at);
         }
-        if samples.len() < 1024 {
-            let oldest = txs.oldest_active();
-            let decided = txs.decided();
-            if samples.last() != Some(&(oldest, decided)) {
-                samples.push((oldest, decided));
+        let oldest = txs.oldest_active();
+        let decided = txs.decided();
+        if samples.last() != Some(&(oldest, decided)) {
+            if samples.len() >= SAMPLES_MAX {
+                samples.pop(); // a later one says more, only later
             }
+            samples.push((oldest, decided));
         }
-        match txs.status_table().aborted().oldest() {
-            Some(aborted) => floor.min(aborted),
-            None => floor,
-        }
+        floor
     }
 
-    /// What the last finished sweep did, and when it finished.
-    pub fn last(&self) -> Option<(SweepReport, Instant)> {
+    /// What the last finished sweep did.
+    pub fn last(&self) -> Option<FinishedSweep> {
         *self.last.lock()
     }
+    /// Sums since the database was opened.
+    pub fn totals(&self) -> CleanerTotals {
+        *self.totals.lock()
+    }
+    /// The sweep that runs, if one does.
+    pub fn current(&self, pace: Pace) -> Option<SweepProgress> {
+        self.progress.read(pace)
+    }
+    /// How fast it goes now, or would go.
+    pub fn pace(&self, settings: &PaceSettings, pressure: &dyn Fn() -> Pressure) -> Pace {
+        self.pacer.pace(settings, pressure)
+    }
 
-    /// One sweep. `tree_of` finds the tree of an object (`None`: it is being dropped).
-    pub fn sweep(
-        &self,
-        pool: &BufferPool,
-        txs: &TxManager,
-        store: &VersionStore,
-        ledger: &Ledger,
-        tree_of: &dyn Fn(ObjectId) -> Option<Tree>,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<SweepReport> {
-        let _one = self.running.lock();
+    /// A complete sweep that begins after this call; `asked` = somebody waits for it, so that it
+    /// is not paced, nor the one that it must wait for. Callers that come together share one.
+    ///
+    /// # Errors
+    /// Those of reading, logging and writing pages; damaged pages are passed over.
+    pub fn sweep(&self, on: &Sweeping<'_>, asked: bool) -> Result<SweepReport> {
+        let _asking = asked.then(|| self.pacer.ask());
+        let mut turns = self.turns.lock();
+        let wanted = turns.begun + 1;
+        while turns.running {
+            self.turn_ended.wait(&mut turns);
+            if turns.ended >= wanted
+                && let Some(outcome) = &turns.outcome
+            {
+                return outcome.clone();
+            }
+        }
+        turns.running = true;
+        turns.begun += 1;
+        drop(turns);
+        let mut turn = Turn { cleaner: self, outcome: None };
+        let outcome = self.run(on);
+        turn.outcome = Some(outcome.clone());
+        outcome
+    }
+
+    fn run(&self, on: &Sweeping<'_>) -> Result<SweepReport> {
+        let Sweeping { pool, txs, store, ledger, .. } = *on;
+        let begun = Instant::now();
+        self.progress.begin(on.now_us);
+        self.progress.enter(SweepPhase::Listing);
         let mut report = SweepReport::default();
+        // Before any map is read: invariant 1.
         let aborted = txs.status_table().aborted().ids();
         pool.space().watch(true);
-        let swept = self.visit_all(pool, txs, tree_of, stop, &mut report);
+        let swept = self.visit_all(on, &aborted, &mut report);
         pool.space().watch(false);
-        let complete = swept? && report.pages_skipped == 0;
-        let (settled, skipped) = ledger.settle(pool, txs)?;
+        let complete = swept? && report.skipped.total() == 0;
+        self.progress.enter(SweepPhase::Settling);
+        let (settled, skipped) = ledger.settle(pool, txs, store)?;
         report.ledger_settled = settled;
-        report.pages_skipped += skipped;
+        report.skipped.ledger = SkippedPages { count: skipped, example: None };
+        report.pages_skipped = report.skipped.total();
         if complete && !aborted.is_empty() {
+            self.progress.enter(SweepPhase::Forgetting);
             self.forget(pool, txs, &aborted)?;
             report.forgotten = aborted.len();
         }
-        let floor = self.floor(txs);
-        report.version_pages_freed = store.free_below(pool, floor)?;
-        txs.temporary().free_below(floor);
+        self.progress.enter(SweepPhase::FreeingVersions);
+        report.version_pages_freed = self.free_versions(pool, txs, store)?;
         txs.status_table().retire(txs.settled_next_id(), txs.horizon());
-        *self.last.lock() = Some((report, Instant::now()));
-        self.sweeps.fetch_add(1, Ordering::Relaxed);
-        self.reverted.fetch_add(report.reverted, Ordering::Relaxed);
-        self.stripped.fetch_add(report.stripped, Ordering::Relaxed);
-        self.removed.fetch_add(report.removed, Ordering::Relaxed);
+        let finished = FinishedSweep {
+            report,
+            complete,
+            began_us: on.now_us,
+            took: begun.elapsed(),
+            ended: Instant::now(),
+            threads: self.progress.threads.load(Ordering::Relaxed) as u32,
+        };
+        *self.last.lock() = Some(finished);
+        let mut totals = self.totals.lock();
+        totals.sweeps += 1;
+        totals.report.add(&report);
+        totals.sweeping += finished.took;
         Ok(report)
     }
 
-    fn visit_all(
-        &self,
-        pool: &BufferPool,
-        txs: &TxManager,
-        tree_of: &dyn Fn(ObjectId) -> Option<Tree>,
-        stop: &dyn Fn() -> bool,
-        report: &mut SweepReport,
-    ) -> Result<bool> {
-        let wanted = space::PFS_HAS_VERSIONS | space::PFS_POTENTIALLY_UNUSED;
-        for map in pool.space().map_pages() {
-            let listed = match pool.space().flagged(pool, map, wanted) {
-                Ok(listed) => listed,
-                // Which pages of the interval have versions is not known: nobody is forgotten.
+    /// Frees version pages that nobody needs any more; sweeps do so at their end, and it may be
+    /// done at any time beside them. Returns how many.
+    pub fn free_versions(&self, pool: &BufferPool, txs: &TxManager, store: &VersionStore) -> Result<u64> {
+        let floor = self.floor(txs);
+        // After the floor: who is below it has ended.
+        let aborted = txs.status_table().aborted().ids();
+        let freed = store.free_unneeded(pool, floor, &aborted)?;
+        txs.temporary().free_below(aborted.first().map_or(floor, |aborted| floor.min(aborted)));
+        self.totals.lock().version_pages_freed += freed;
+        Ok(freed)
+    }
+
+    /// Whether every page was visited, but for those that were passed over.
+    fn visit_all(&self, on: &Sweeping<'_>, aborted: &TxIdSet, report: &mut SweepReport) -> Result<bool> {
+        let work = Work::lay_out(on.pool, aborted, |map, error| {
+            // Which pages of the interval have versions is not known: nobody is forgotten.
+            pass_over(Err(error), map, &mut report.skipped.damaged_maps)
+        })?;
+        self.progress.pages_total.store(work.pages(), Ordering::Relaxed);
+        self.progress.enter(SweepPhase::Visiting);
+        let threads = (work.pages() / PAGES_PER_THREAD).clamp(1, on.threads.clamp(1, work.len().max(1)) as u64);
+        self.progress.threads.store(threads, Ordering::Relaxed);
+        // One that fails ends the others.
+        let failed = AtomicBool::new(false);
+        let mut outcomes = Vec::new();
+        std::thread::scope(|scope| {
+            let part = || {
+                let done = self.visit_units(on, &work, &failed);
+                if done.is_err() {
+                    failed.store(true, Ordering::Relaxed);
+                }
+                done
+            };
+            let others: Vec<_> = (1..threads)
+                .filter_map(|i| {
+                    // Without it the others have more to do.
+                    std::thread::Builder::new().name(format!("resurgam-clean-{i}")).spawn_scoped(scope, part).ok()
+                })
+                .collect();
+            outcomes.push(part());
+            for other in others {
+                outcomes.push(other.join().unwrap_or_else(|_| Err(Error::internal("a cleaner thread panicked"))));
+            }
+        });
+        let mut everything = true;
+        for outcome in outcomes {
+            let (finished, part) = outcome?;
+            everything &= finished;
+            report.add(&part);
+        }
+        self.progress.enter(SweepPhase::VisitingMoved);
+        let mut walk = Walk { on, cleaner: self, stride: Stride::new(&self.pacer), visited: 0, failed: &failed };
+        while everything {
+            let moved = on.pool.space().take_watched();
+            if moved.is_empty() {
+                break;
+            }
+            everything = walk.visit_pages(moved, report)?;
+        }
+        Ok(everything)
+    }
+
+    fn visit_units(&self, on: &Sweeping<'_>, work: &Work, failed: &AtomicBool) -> Result<(bool, SweepReport)> {
+        let mut report = SweepReport::default();
+        let mut walk = Walk { on, cleaner: self, stride: Stride::new(&self.pacer), visited: 0, failed };
+        while let Some(unit) = work.next() {
+            let pages = match unit.pages(on.pool) {
+                Ok(pages) => pages,
                 Err(error) => {
-                    pass_over(Err(error), report)?;
+                    pass_over(Err(error), unit.map, &mut report.skipped.damaged_maps)?;
                     continue;
                 }
             };
-            for (page, owner, byte) in listed {
-                if stop() {
-                    return Ok(false);
-                }
-                let visited = if owner == OVERFLOW_OBJECT {
-                    self.visit_overflow(pool, txs, page, report)
-                } else if byte & space::PFS_HAS_VERSIONS != 0 {
-                    self.visit(pool, txs, page, owner, tree_of, report)
-                } else {
-                    Ok(())
-                };
-                pass_over(visited, report)?;
+            if !walk.visit_pages(pages, &mut report)? {
+                return Ok((false, report));
             }
         }
-        // Pages that received versioned rows meanwhile.
-        loop {
-            let moved = pool.space().take_watched();
-            if moved.is_empty() {
-                return Ok(true);
-            }
-            for (page, owner) in moved {
-                let visited = self.visit(pool, txs, page, owner, tree_of, report);
-                pass_over(visited, report)?;
-            }
-        }
+        Ok((true, report))
     }
 
-    fn visit(
-        &self,
-        pool: &BufferPool,
-        txs: &TxManager,
-        id: PageId,
-        owner: ObjectId,
-        tree_of: &dyn Fn(ObjectId) -> Option<Tree>,
-        report: &mut SweepReport,
-    ) -> Result<()> {
+    /// Logs and applies FORGET for transactions of which no version is left.
+    fn forget(&self, pool: &BufferPool, txs: &TxManager, ids: &TxIdSet) -> Result<()> {
+        for body in ids.encode() {
+            let part = decode_forget(&body)?;
+            let mut mtr = Mtr::new(pool);
+            mtr.record(RecordKind::Forget, TxId::NONE, Lsn::NONE, body);
+            mtr.commit()?;
+            txs.status_table().aborted().forget(&part);
+        }
+        Ok(())
+    }
+}
+
+/// One thread's way through its pages.
+struct Walk<'a> {
+    on: &'a Sweeping<'a>,
+    cleaner: &'a Cleaner,
+    stride: Stride<'a>,
+    /// Since the last look at the pace.
+    visited: u64,
+    failed: &'a AtomicBool,
+}
+
+impl Walk<'_> {
+    /// False when it was told to stop.
+    fn visit_pages(&mut self, pages: Vec<Marked>, report: &mut SweepReport) -> Result<bool> {
+        let on = self.on;
+        let stop = || (on.stop)() || self.failed.load(Ordering::Relaxed);
+        for (page, owner) in pages {
+            if stop() {
+                return Ok(false);
+            }
+            let visited = if owner == OVERFLOW_OBJECT {
+                self.visit_overflow(page, report)
+            } else {
+                self.visit(page, owner, report)
+            };
+            pass_over(visited, page, &mut report.skipped.damaged)?;
+            self.cleaner.progress.pages_visited.fetch_add(1, Ordering::Relaxed);
+            self.visited += 1;
+            if self.visited >= STRIDE_PAGES {
+                let pages = std::mem::take(&mut self.visited);
+                self.stride.keep(pages, || self.cleaner.pacer.pace(&on.pace, on.pressure), &stop);
+            }
+        }
+        Ok(true)
+    }
+
+    fn visit(&self, id: PageId, owner: ObjectId, report: &mut SweepReport) -> Result<()> {
+        let Sweeping { pool, txs, .. } = *self.on;
+        let tree = || (self.on.tree_of)(owner);
+        let watch = |receiver| pool.space().watch_page(receiver, owner);
+        report.pages += 1;
+        let mut tried = false;
         loop {
             let page = pool.write(id, Access::Scan)?;
             if !page.is(PageType::Leaf) || page.object() != owner || !page.has_versions() {
                 return Ok(());
             }
             let lower = page.lower_fence().to_vec();
-            let done = clean_leaf(pool, txs, page)?;
-            report.pages += 1;
+            let planned = Planned::of(pool, txs, page)?;
+            // A page of which nothing is left goes as a whole, its rows with it.
+            if !std::mem::replace(&mut tried, true)
+                && planned.empties()
+                && let Some(tree) = tree().filter(|tree| tree.root != id)
+            {
+                drop(planned);
+                let gone = Cell::new((0, 0));
+                let is_empty = |page: &PageBuf| {
+                    // Not another page, should the key be on another one by now.
+                    let rows = (page.page_id() == id).then(|| emptied(pool, txs, page)).flatten();
+                    if let Some(rows) = rows {
+                        gone.set(rows);
+                    }
+                    rows.is_some() || page.slot_count() == 0
+                };
+                if tree.merge_leaf(pool, &lower, is_empty, watch)? == MergeOutcome::Unlinked {
+                    let (reverted, removed) = gone.get();
+                    report.reverted += u64::from(reverted);
+                    report.removed += u64::from(removed);
+                    report.merged += 1;
+                }
+                continue;
+            }
+            let done = planned.apply(pool)?;
             report.reverted += u64::from(done.reverted);
             report.stripped += u64::from(done.stripped);
             report.removed += u64::from(done.removed);
             if let Some((key, len)) = done.needs_room {
-                let Some(tree) = tree_of(owner) else {
-                    report.pages_skipped += 1;
+                let Some(tree) = tree() else {
+                    report.skipped.object_unknown.note(id);
                     return Ok(());
                 };
                 tree.make_room(pool, &key, len)?;
@@ -204,12 +406,13 @@ impl Cleaner {
             }
             if done.used_left < MERGE_BELOW_BYTES
                 && done.reverted + done.removed > 0
-                && let Some(tree) = tree_of(owner)
+                && let Some(tree) = tree()
+                && matches!(
+                    tree.merge_leaf(pool, &lower, |page| page.slot_count() == 0, watch)?,
+                    MergeOutcome::Merged | MergeOutcome::Unlinked
+                )
             {
-                let outcome = tree.merge_leaf(pool, &lower, |receiver| pool.space().watch_page(receiver, owner))?;
-                if outcome == resurgam_btree::MergeOutcome::Merged {
-                    report.merged += 1;
-                }
+                report.merged += 1;
             }
             return Ok(());
         }
@@ -217,7 +420,8 @@ impl Cleaner {
 
     /// A page of a large value: freed if its writer aborted, no longer suspect once its
     /// writer is committed for all.
-    fn visit_overflow(&self, pool: &BufferPool, txs: &TxManager, id: PageId, report: &mut SweepReport) -> Result<()> {
+    fn visit_overflow(&self, id: PageId, report: &mut SweepReport) -> Result<()> {
+        let Sweeping { pool, txs, .. } = *self.on;
         let page = pool.write(id, Access::Scan)?;
         if !page.is(PageType::Overflow) {
             return Ok(());
@@ -241,25 +445,13 @@ impl Cleaner {
         }
         Ok(())
     }
-
-    /// Logs and applies FORGET for transactions of which no version is left.
-    fn forget(&self, pool: &BufferPool, txs: &TxManager, ids: &TxIdSet) -> Result<()> {
-        for body in ids.encode() {
-            let part = decode_forget(&body)?;
-            let mut mtr = Mtr::new(pool);
-            mtr.record(RecordKind::Forget, TxId::NONE, Lsn::NONE, body);
-            mtr.commit()?;
-            txs.status_table().aborted().forget(&part);
-        }
-        Ok(())
-    }
 }
 
 /// A damaged page does not stop the sweep.
-fn pass_over(visited: Result<()>, report: &mut SweepReport) -> Result<()> {
+fn pass_over(visited: Result<()>, page: PageId, skipped: &mut SkippedPages) -> Result<()> {
     match visited {
         Err(error) if error.kind() == ErrorKind::Corrupt => {
-            report.pages_skipped += 1;
+            skipped.note(page);
             Ok(())
         }
         other => other,

@@ -10,12 +10,16 @@
 //! | `row_undo.rs` | undo through the log (traditional mode) |
 //! | `lost.rs` | earlier versions that a restart has lost, rebuilt from the log (traditional mode) |
 //! | `store.rs` | the off-row version store |
+//! | `page_ids.rs` | when a version page may be freed |
 //! | `ready.rs` | version pages made ready in advance |
 //! | `held.rs` | what keeps versions from being freed |
 //! | `prune.rs` | reverting and stripping the rows of one page |
 //! | `overflow.rs` | values too large for a page |
 //! | `ledger.rs` | storage to be freed once a transaction's outcome is past changing |
 //! | `cleaner.rs` | the sweep over pages with versions |
+//! | `sweep.rs` | the pages of one sweep, handed out to its threads |
+//! | `pace.rs` | how fast a sweep goes |
+//! | `progress.rs` | what operators see of it |
 //!
 //! # Invariants
 //! 1. Every row version carries its writer's id until that writer is committed and seen
@@ -23,7 +27,8 @@
 //! 2. Under an aborted version there is always the newest version that is not aborted,
 //!    or nothing at all.
 //! 3. An off-row version is freed only when no snapshot and no aborted transaction can
-//!    lead to it: its pusher and all pushers on its page are committed and seen by all.
+//!    lead to it: its pusher and all pushers on its page are committed and seen by all, or
+//!    nothing of them is left (`page_ids.rs` says why that suffices).
 //! 4. The has-versions mark of a page (in its header and in its PFS byte) is set in the
 //!    same log group as the first version on it.
 
@@ -32,20 +37,28 @@ mod held;
 mod ledger;
 mod lost;
 mod overflow;
+mod pace;
+mod page_ids;
+mod progress;
 mod prune;
 mod read;
 mod ready;
 mod revert;
 mod row_undo;
 mod store;
+mod sweep;
 mod view;
 mod write;
 
-pub use cleaner::{Cleaner, SweepReport, decode_forget};
+pub use cleaner::{Cleaner, Sweeping, decode_forget};
 pub use held::held_by;
 pub use ledger::{Ledger, LedgerAction};
 pub use lost::rebuild_lost;
 pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
+pub use pace::{PaceSettings, Pressure};
+pub use progress::{
+    CleanerTotals, FinishedSweep, Pace, PaceReason, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
+};
 pub use prune::{PageCleaning, clean_leaf};
 pub use read::{Seen, Visible, newest, values_in_use, visible};
 pub use revert::revert_row;

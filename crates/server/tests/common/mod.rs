@@ -2,10 +2,16 @@
 
 #![allow(dead_code)]
 
+pub mod exposition;
+pub mod http;
+pub mod process;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use resurgam_server::http::Endpoint;
 use resurgam_server::serve;
 use resurgam_server::server::{Server, Stopper, stopper};
 use resurgam_server::settings::{Bytes, Settings};
@@ -13,6 +19,8 @@ use resurgam_server::settings::{Bytes, Settings};
 /// A running server; dropping it stops it and removes its folder.
 pub struct TestServer {
     pub address: SocketAddr,
+    /// Of the HTTP endpoint, if the settings ask for one; it outlives the server.
+    pub endpoint: Option<Arc<Endpoint>>,
     stop: Stopper,
     thread: Option<std::thread::JoinHandle<()>>,
     _dir: tempfile::TempDir,
@@ -39,13 +47,13 @@ impl TestServer {
             runtime.block_on(async move {
                 let server = Server::bind(settings.clone()).await.expect("bind");
                 let (database, sql) = serve::sql_database(&settings).expect("open");
-                tell.send(server.address().expect("address")).expect("tell");
+                tell.send((server.address().expect("address"), server.endpoint())).expect("tell");
                 server.run(sql, stopped).await;
                 database.close().expect("close");
             });
         });
-        let address = told.recv_timeout(Duration::from_secs(60)).expect("server did not start");
-        Self { address, stop, thread: Some(thread), _dir: dir }
+        let (address, endpoint) = told.recv_timeout(Duration::from_secs(60)).expect("server did not start");
+        Self { address, endpoint, stop, thread: Some(thread), _dir: dir }
     }
 
     pub fn raw(&self) -> Client {

@@ -1,0 +1,246 @@
+//! The cleaner as the engine runs it, and what operators see of it: a sweep now, what the
+//! cleaner is doing, what holds row versions back.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use resurgam_base::{CommitTs, ObjectId, Result, TxId, limits::PAGE_SIZE};
+use resurgam_btree::Tree;
+use resurgam_versions::{
+    CleanerTotals, FinishedSweep, LedgerAction, Pace, PaceSettings, Pressure, SweepProgress, SweepReport, Sweeping,
+};
+
+use crate::database::Database;
+
+/// What the cleaner does and did since the database was opened.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CleanerStatus {
+    /// The sweep that runs; none between sweeps.
+    pub current: Option<SweepProgress>,
+    /// The last one that ended.
+    pub last: Option<FinishedSweep>,
+    pub totals: CleanerTotals,
+    /// How fast a sweep goes now, or would go.
+    pub pace: Pace,
+    /// The cleaner waits until recovery has brought all pages up to date.
+    pub waits_for_redo: bool,
+    /// Ids that the aborted-transaction map holds, those of sub-transactions included.
+    pub aborted_ids: u64,
+    /// Off-row versions, in bytes of their pages.
+    pub version_store_bytes: u64,
+    /// Threads of a sweep (`cleaner_threads`).
+    pub threads_max: u32,
+}
+
+/// An active transaction that holds versions back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldingTransaction {
+    pub id: TxId,
+    /// How long ago it first wrote.
+    pub age: Duration,
+    /// The same as a time, in microseconds since 2000-01-01 UTC.
+    pub began_us: i64,
+    /// Transactions that have written and not ended.
+    pub active: u64,
+}
+
+/// A snapshot that holds versions back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldingSnapshot {
+    /// It sees commits up to here.
+    pub ts: CommitTs,
+    /// Commits since then that it does not see.
+    pub commits_behind: u64,
+    /// How long it has been held, at least: a statement's snapshot is dated when it is first
+    /// noticed, within a second.
+    pub age: Duration,
+    /// The same as a time, in microseconds since 2000-01-01 UTC.
+    pub began_us: i64,
+    /// Snapshots in use.
+    pub in_use: u64,
+}
+
+/// Aborted transactions whose rows await the sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldingAborted {
+    /// Ids in the aborted-transaction map.
+    pub ids: u64,
+    pub oldest: TxId,
+    /// When the oldest aborted, in microseconds since 2000-01-01 UTC; 0 = unknown (by a crash).
+    pub aborted_us: i64,
+    /// How long ago that was; of one that a crash cut off, since the open.
+    pub age: Duration,
+    /// Version pages that are kept for aborted transactions and for nobody else.
+    pub pages: u64,
+}
+
+/// What holds row versions now, and since when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VersionStoreHolders {
+    /// Off-row versions: pages in use and their bytes.
+    pub pages: u64,
+    pub bytes: u64,
+    /// The oldest transaction that has written and not ended (an in-doubt one is such a one).
+    pub transaction: Option<HoldingTransaction>,
+    /// The oldest snapshot, if commits have happened since.
+    pub snapshot: Option<HoldingSnapshot>,
+    pub aborted: Option<HoldingAborted>,
+}
+
+/// From this much age of the oldest aborted transaction on the cleaner goes faster, in intervals
+/// of sweeps.
+const AGED_INTERVALS: f64 = 6.0;
+/// From this many aborted ids on the cleaner goes faster.
+const MANY_ABORTED: u64 = 100_000;
+/// Least version store from which it goes faster when none is set, in bytes.
+const LARGE_STORE: u64 = 256 << 20;
+
+impl Database {
+    /// A complete sweep of the cleaner that begins now, as fast as it can go; returns what it
+    /// did. Who asks while one runs waits for it and for the next one; those who ask together
+    /// share it.
+    ///
+    /// # Errors
+    /// Those of reading and writing pages and the log. Damaged pages are passed over and
+    /// reported.
+    pub fn clean_now(&self) -> Result<SweepReport> {
+        self.sweep(true)
+    }
+
+    /// As [`Database::clean_now`].
+    pub fn clean(&self) -> Result<SweepReport> {
+        self.sweep(true)
+    }
+
+    /// A sweep, at the pace of the settings unless somebody asked for it.
+    pub(crate) fn sweep(&self, asked: bool) -> Result<SweepReport> {
+        let inner = self.inner();
+        let definitions = inner.catalog.committed(self)?;
+        let mut trees: HashMap<ObjectId, Tree> = inner.known_trees();
+        for table in definitions.by_id.values() {
+            trees.insert(table.tree.object, table.tree);
+            for index in &table.indexes {
+                trees.insert(index.tree.object, index.tree);
+            }
+        }
+        trees.insert(inner.catalog.tree.object, inner.catalog.tree);
+        if !inner.prepared.with_definitions().is_empty() {
+            // Trees that a transaction has made that is in doubt since before a restart.
+            for (_, action) in inner.ledger.entries(&inner.pool)? {
+                if let LedgerAction::TreeIfAborted(tree) = action {
+                    trees.entry(tree.object).or_insert(tree);
+                }
+            }
+        }
+        let on = Sweeping {
+            pool: &inner.pool,
+            txs: &inner.txs,
+            store: &inner.versions,
+            ledger: &inner.ledger,
+            tree_of: &|object| trees.get(&object).copied(),
+            stop: &|| inner.stopping.load(Ordering::Relaxed),
+            // Without background threads everything runs in the caller's.
+            threads: if inner.options.background { inner.options.cleaner_threads() } else { 1 },
+            pace: self.pace_settings(),
+            pressure: &|| self.pressure(),
+            now_us: inner.vfs.wall_clock_us(),
+        };
+        inner.cleaner.sweep(&on, asked)
+    }
+
+    /// Frees off-row versions that nobody needs any more, without a sweep. Returns how many
+    /// pages. Done in the background about once a second.
+    pub fn free_versions(&self) -> Result<u64> {
+        let inner = self.inner();
+        inner.cleaner.free_versions(&inner.pool, &inner.txs, &inner.versions)
+    }
+
+    /// From how many bytes on the version store is large: sweeps go faster, and the log says
+    /// who holds it.
+    pub(crate) fn large_version_store(&self) -> u64 {
+        let options = &self.inner().options;
+        match options.version_store_bytes_max {
+            0 => (options.buffer_bytes as u64).max(LARGE_STORE),
+            most => most / 4,
+        }
+    }
+
+    fn pace_settings(&self) -> PaceSettings {
+        let options = &self.inner().options;
+        PaceSettings {
+            pages_per_second: options.cleaner_pages_per_second,
+            cpu_percent: options.cleaner_cpu_percent,
+            version_bytes: self.large_version_store(),
+            aborted_ids: MANY_ABORTED,
+            aborted_age: Duration::from_secs_f64((options.cleaner_interval_s * AGED_INTERVALS).clamp(60.0, 1e9)),
+        }
+    }
+
+    fn pressure(&self) -> Pressure {
+        let inner = self.inner();
+        Pressure {
+            version_bytes: inner.versions.stats().pages * PAGE_SIZE as u64,
+            aborted_ids: inner.txs.status_table().aborted().len(),
+            aborted_age: self.oldest_aborted().map_or(Duration::ZERO, |(_, _, age)| age),
+        }
+    }
+
+    /// The oldest aborted transaction: its id, when it aborted (0 = unknown), how long ago.
+    fn oldest_aborted(&self) -> Option<(TxId, i64, Duration)> {
+        let inner = self.inner();
+        let (oldest, aborted_us) = inner.txs.status_table().aborted().oldest_since()?;
+        let since_open = inner.opened.elapsed();
+        let age = match aborted_us {
+            0 => since_open,
+            us => Duration::from_micros(u64::try_from(inner.vfs.wall_clock_us().saturating_sub(us)).unwrap_or(0)),
+        };
+        Some((oldest, aborted_us, age))
+    }
+
+    /// What the cleaner does and did.
+    pub fn cleaner_status(&self) -> CleanerStatus {
+        let inner = self.inner();
+        let pace = inner.cleaner.pace(&self.pace_settings(), &|| self.pressure());
+        CleanerStatus {
+            current: inner.cleaner.current(pace),
+            last: inner.cleaner.last(),
+            totals: inner.cleaner.totals(),
+            pace,
+            waits_for_redo: !inner.pool.pending_redo().is_settled(),
+            aborted_ids: inner.txs.status_table().aborted().len(),
+            version_store_bytes: inner.versions.stats().pages * PAGE_SIZE as u64,
+            threads_max: inner.options.cleaner_threads() as u32,
+        }
+    }
+
+    /// What holds row versions now, and since when.
+    pub fn version_store_holders(&self) -> VersionStoreHolders {
+        let inner = self.inner();
+        let now_us = inner.vfs.wall_clock_us();
+        let before = |since: Instant| {
+            let age = since.elapsed();
+            (age, now_us.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX)))
+        };
+        let (active, _) = inner.txs.active();
+        let transaction = active.iter().min_by_key(|tx| tx.id).map(|tx| {
+            let (age, began_us) = before(tx.since);
+            HoldingTransaction { id: tx.id, age, began_us, active: active.len() as u64 }
+        });
+        let snapshots = inner.txs.snapshots();
+        let snapshot = snapshots.oldest().map(|oldest| {
+            let (age, began_us) = before(oldest.since);
+            let commits_behind = snapshots.visible().0.saturating_sub(oldest.ts.0);
+            HoldingSnapshot { ts: oldest.ts, commits_behind, age, began_us, in_use: oldest.in_use as u64 }
+        });
+        let aborted = self.oldest_aborted().map(|(oldest, aborted_us, age)| HoldingAborted {
+            ids: inner.txs.status_table().aborted().len(),
+            oldest,
+            aborted_us,
+            age,
+            pages: inner.versions.stats().held_by_aborted,
+        });
+        let pages = inner.versions.stats().pages;
+        VersionStoreHolders { pages, bytes: pages * PAGE_SIZE as u64, transaction, snapshot, aborted }
+    }
+}

@@ -1,0 +1,385 @@
+//! Everything that the operator's views have as numbers, as Prometheus metrics.
+//!
+//! Names begin with `resurgam_`; counters end in `_total`, sizes in `_bytes`, times in
+//! `_seconds` (the base unit, whatever the view uses). `docs/operations.md` lists them by what
+//! they are good for; a test compares the list. Counters start at 0 with the process.
+
+mod exposition;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use resurgam_engine::limits::PAGE_SIZE;
+use resurgam_engine::{CheckpointStats, Database, LogStats, LogStatus, PaceReason, Stats};
+
+pub use exposition::{Exposition, Kind, Value};
+
+use crate::monitor::{Monitor, Phase};
+
+/// From 1970 to 2000, the beginning of the engine's time.
+const SECONDS_TO_2000: f64 = 946_684_800.0;
+
+fn now_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}
+
+/// All metrics, now. Takes short locks of the database; before it is open, tells of the start.
+pub fn gather(monitor: &Monitor) -> String {
+    let mut out = Exposition::default();
+    process(&mut out, monitor);
+    connections(&mut out, monitor);
+    if let Some(database) = monitor.database() {
+        let stats = database.stats();
+        let log_status = database.log_status();
+        transactions(&mut out, &database, &stats);
+        prepared(&mut out, &database, &stats);
+        recovery(&mut out, &database, &stats);
+        versions(&mut out, &database, &stats);
+        holders(&mut out, &database);
+        cleaner(&mut out, &database);
+        log(&mut out, &log_status, &stats.log);
+        checkpoints(&mut out, &log_status, &stats.checkpoints);
+        buffers(&mut out, &stats);
+    }
+    out.finish()
+}
+
+fn process(out: &mut Exposition, monitor: &Monitor) {
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    out.family(Kind::Gauge, "resurgam_build_info", "The version, as a label; always 1.", &[(&version, 1u64.into())]);
+    out.gauge(
+        "resurgam_start_time_seconds",
+        "When the process started, in seconds since 1970.",
+        monitor.started_seconds(),
+    );
+    out.gauge("resurgam_ready", "1 when statements are accepted, as /ready says.", monitor.readiness().is_ok());
+    let read = match monitor.phase() {
+        Phase::Recovering { log_bytes, .. } => Some(log_bytes),
+        _ => None,
+    };
+    out.gauge_if("resurgam_recovery_read_bytes", "Log read so far, while recovery reads it.", read);
+}
+
+fn connections(out: &mut Exposition, monitor: &Monitor) {
+    let registry = monitor.registry();
+    out.gauge("resurgam_connections", "Clients logged in.", registry.sessions());
+    out.gauge("resurgam_connections_max", "Clients at one time, at most (max_connections).", registry.sessions_max());
+    out.counter("resurgam_connections_accepted_total", "Connections accepted.", registry.accepted());
+    let [half_open, full] = registry.refused();
+    out.family(
+        Kind::Counter,
+        "resurgam_connections_refused_total",
+        "Connections closed because there were too many: half-open ones, or clients logged in.",
+        &[(&[("reason", "half_open")], half_open.into()), (&[("reason", "max_connections")], full.into())],
+    );
+}
+
+fn transactions(out: &mut Exposition, db: &Database, stats: &Stats) {
+    let stats = &stats.transactions;
+    out.counter(
+        "resurgam_transactions_committed_total",
+        "Transactions that wrote something and were committed.",
+        stats.commits,
+    );
+    out.family(
+        Kind::Counter,
+        "resurgam_transactions_rolled_back_total",
+        "Transactions that wrote something and were rolled back: row by row, or by marking them as aborted.",
+        &[(&[("by", "undo")], stats.undone.into()), (&[("by", "marking")], stats.aborts.into())],
+    );
+    let active = db.active_transactions();
+    out.gauge("resurgam_transactions_active", "Transactions that have written and not ended.", active.len() as u64);
+    out.gauge(
+        "resurgam_transactions_oldest_age_seconds",
+        "Time since the first write of the oldest of them; 0 if there is none.",
+        active.iter().map(|tx| tx.age).max().unwrap_or_default(),
+    );
+    out.gauge("resurgam_snapshots", "Snapshots in use by statements and transactions.", stats.snapshots);
+    out.counter("resurgam_lock_waits_total", "Waits of one transaction for another.", stats.lock_waits);
+    out.counter("resurgam_deadlocks_total", "Waits that were refused because they would never end.", stats.deadlocks);
+}
+
+fn prepared(out: &mut Exposition, db: &Database, stats: &Stats) {
+    out.gauge("resurgam_prepared_transactions", "Transactions prepared and not yet resolved.", stats.prepared);
+    out.family(
+        Kind::Counter,
+        "resurgam_prepared_transactions_resolved_total",
+        "Prepared transactions that were resolved.",
+        &[
+            (&[("as", "committed")], stats.prepared_committed.into()),
+            (&[("as", "rolled_back")], stats.prepared_rolled_back.into()),
+        ],
+    );
+    let oldest = db.prepared().iter().map(|prepared| prepared.prepared_us).min();
+    out.gauge(
+        "resurgam_prepared_transactions_oldest_age_seconds",
+        "Time since the oldest of those not yet resolved was prepared; 0 if there is none.",
+        oldest.map_or(0.0, |us| (now_seconds() - (us as f64 / 1e6 + SECONDS_TO_2000)).max(0.0)),
+    );
+}
+
+fn recovery(out: &mut Exposition, db: &Database, stats: &Stats) {
+    let report = db.recovery();
+    out.gauge(
+        "resurgam_accelerated_recovery",
+        "1 with accelerated recovery, 0 in the traditional mode.",
+        db.is_recovery_accelerated(),
+    );
+    out.gauge("resurgam_recovery_clean", "1 if the last run had closed the folder cleanly.", report.was_clean);
+    out.gauge("resurgam_recovery_analysis_seconds", "Time that the start spent reading the log.", report.analysis);
+    out.gauge("resurgam_recovery_open_seconds", "Time until the database was open.", report.total);
+    out.gauge_if(
+        "resurgam_recovery_redo_seconds",
+        "Time until all pages were up to date, in the background; none while that runs.",
+        stats.redo_time,
+    );
+    out.gauge_if(
+        "resurgam_recovery_undo_seconds",
+        "Time until unfinished transactions were undone (traditional mode); none while that runs.",
+        stats.undo_time,
+    );
+    out.counter("resurgam_undo_records_total", "Log records undone.", stats.undo_records);
+    out.gauge("resurgam_undo_queue", "Transactions that are being undone in the background.", stats.undo_queue);
+    out.gauge("resurgam_recovery_log_records", "Log records that the start read.", report.log_records);
+    out.gauge("resurgam_recovery_log_bytes", "Log that the start read.", report.log_bytes);
+    out.gauge("resurgam_recovery_pages", "Pages that the start found to be redone.", report.pages_to_redo);
+    out.gauge("resurgam_recovery_pages_pending", "Those that still await it.", stats.pages_awaiting_redo);
+    out.gauge("resurgam_recovery_pages_damaged", "Pages too damaged to be redone.", db.damaged_pages());
+    out.gauge(
+        "resurgam_recovery_pages_restored",
+        "Torn or lost pages restored from the double-write area.",
+        report.pages_restored,
+    );
+    out.gauge(
+        "resurgam_recovery_transactions_cut_off",
+        "Transactions that the crash cut off.",
+        report.transactions_aborted,
+    );
+    out.gauge(
+        "resurgam_recovery_transactions_in_doubt",
+        "Prepared transactions that the start found.",
+        report.transactions_in_doubt,
+    );
+}
+
+fn versions(out: &mut Exposition, db: &Database, stats: &Stats) {
+    let versions = &stats.versions;
+    out.gauge(
+        "resurgam_aborted_transactions",
+        "Aborted transactions of which row versions remain, those of savepoints included.",
+        db.aborted_count(),
+    );
+    out.counter("resurgam_version_store_pushed_total", "Row versions moved to the version store.", versions.pushed);
+    out.gauge("resurgam_version_store_pages", "Pages of the version store in use.", versions.pages);
+    out.gauge("resurgam_version_store_bytes", "Size of the version store in use.", versions.pages * PAGE_SIZE as u64);
+    out.gauge(
+        "resurgam_version_store_max_bytes",
+        "Most that it may take (version_store_bytes_max); 0: as the disk allows.",
+        db.options().version_store_bytes_max,
+    );
+    out.counter("resurgam_version_store_pages_freed_total", "Pages of it that were freed.", versions.freed);
+    out.gauge(
+        "resurgam_version_store_file_bytes",
+        "Size of the version-store file; 0: versions are in the data file.",
+        versions.file_bytes,
+    );
+    out.gauge("resurgam_version_store_pages_ready", "Pages allocated in advance.", versions.pages_ready);
+    out.counter("resurgam_version_store_none_ready_total", "Times a writer found none of those.", versions.found_none);
+    let temporary = &stats.temporary;
+    out.counter(
+        "resurgam_temporary_versions_total",
+        "Row versions put into memory (traditional mode).",
+        temporary.pushed,
+    );
+    out.gauge("resurgam_temporary_versions_bytes", "Memory that they take.", temporary.bytes);
+    out.gauge("resurgam_temporary_versions_max_bytes", "Most that they may take.", temporary.bytes_max);
+}
+
+/// What keeps row versions from being freed.
+fn holders(out: &mut Exposition, db: &Database) {
+    let holders = db.version_store_holders();
+    let age = |age: Option<std::time::Duration>| Value::from(age.unwrap_or_default());
+    out.family(
+        Kind::Gauge,
+        "resurgam_version_store_holder_age_seconds",
+        "Age of the oldest of those who keep row versions: transactions, snapshots behind the last commit, aborted \
+         transactions that await the cleaner; 0 if there is none.",
+        &[
+            (&[("kind", "transaction")], age(holders.transaction.map(|holder| holder.age))),
+            (&[("kind", "snapshot")], age(holders.snapshot.map(|holder| holder.age))),
+            (&[("kind", "aborted")], age(holders.aborted.map(|holder| holder.age))),
+        ],
+    );
+}
+
+fn cleaner(out: &mut Exposition, db: &Database) {
+    let status = db.cleaner_status();
+    let totals = &status.totals;
+    out.counter("resurgam_cleaner_sweeps_total", "Sweeps of the cleaner.", totals.sweeps);
+    out.counter("resurgam_cleaner_sweep_seconds_total", "Time in which a sweep ran.", totals.sweeping);
+    out.counter("resurgam_cleaner_pages_total", "Pages visited.", totals.report.pages);
+    out.family(
+        Kind::Counter,
+        "resurgam_cleaner_rows_total",
+        "Rows cleaned: aborted versions reverted, old versions stripped, deleted rows removed.",
+        &[
+            (&[("done", "reverted")], totals.report.reverted.into()),
+            (&[("done", "stripped")], totals.report.stripped.into()),
+            (&[("done", "removed")], totals.report.removed.into()),
+        ],
+    );
+    out.counter(
+        "resurgam_cleaner_transactions_forgotten_total",
+        "Aborted transactions of which nothing remained.",
+        totals.report.forgotten,
+    );
+    out.counter(
+        "resurgam_cleaner_version_pages_freed_total",
+        "Pages of the version store freed, by sweeps and between them.",
+        totals.version_pages_freed,
+    );
+    out.gauge("resurgam_cleaner_running", "1 while a sweep runs.", status.current.is_some());
+    out.gauge(
+        "resurgam_cleaner_waits_for_redo",
+        "1 while it waits for all pages to be brought up to date after a crash.",
+        status.waits_for_redo,
+    );
+    let current = status.current;
+    out.gauge_if(
+        "resurgam_cleaner_progress_ratio",
+        "How much of the sweep that runs is done, 0 to 1.",
+        current.map(|sweep| sweep.percent / 100.0),
+    );
+    out.gauge_if(
+        "resurgam_cleaner_left_seconds",
+        "Time that it will still take, estimated.",
+        current.and_then(|sweep| sweep.left),
+    );
+    out.gauge("resurgam_cleaner_threads", "Threads that work on it.", current.map_or(0, |sweep| sweep.threads));
+    out.gauge("resurgam_cleaner_threads_max", "Threads of a sweep, at most (cleaner_threads).", status.threads_max);
+    let pace = status.pace;
+    out.gauge(
+        "resurgam_cleaner_pace_pages_per_second",
+        "Most pages that a sweep visits in a second now; 0 for no limit.",
+        pace.pages_per_second,
+    );
+    out.gauge(
+        "resurgam_cleaner_pace_cpu_ratio",
+        "Share of its time that each thread works now, 0 to 1.",
+        f64::from(pace.cpu_percent) / 100.0,
+    );
+    let reasons = [
+        ("settings", PaceReason::Settings),
+        ("asked", PaceReason::Asked),
+        ("version_store", PaceReason::VersionStore),
+        ("aborted_map", PaceReason::AbortedMap),
+        ("aborted_age", PaceReason::AbortedAge),
+    ];
+    let labels = reasons.map(|(word, reason)| ([("reason", word)], Value::from(reason == pace.reason)));
+    let samples: Vec<(&[(&str, &str)], Value)> = labels.iter().map(|(label, value)| (&label[..], *value)).collect();
+    out.family(Kind::Gauge, "resurgam_cleaner_pace_reason", "1 for the reason of the present pace.", &samples);
+    let last = status.last;
+    let of = |f: fn(&resurgam_engine::SweepReport) -> u64| last.as_ref().map(|last| f(&last.report));
+    let age = last.map(|last| last.ended.elapsed());
+    out.gauge_if("resurgam_cleaner_last_sweep_age_seconds", "Time since the last sweep ended.", age);
+    out.gauge_if("resurgam_cleaner_last_sweep_seconds", "Time that it took.", last.map(|last| last.took));
+    out.gauge_if(
+        "resurgam_cleaner_last_sweep_complete",
+        "1 if it visited everything; 0 if it was stopped or passed over pages.",
+        last.map(|last| last.complete),
+    );
+    out.gauge_if("resurgam_cleaner_last_sweep_pages", "Pages that it visited.", of(|report| report.pages));
+    let skipped = last.map(|last| last.report.skipped).unwrap_or_default();
+    out.family(
+        Kind::Gauge,
+        "resurgam_cleaner_last_sweep_pages_skipped",
+        "Pages that it could not clean; while there are any, no aborted transaction is forgotten.",
+        &[
+            (&[("cause", "damaged")], skipped.damaged.count.into()),
+            (&[("cause", "object_unknown")], skipped.object_unknown.count.into()),
+            (&[("cause", "damaged_map")], skipped.damaged_maps.count.into()),
+            (&[("cause", "ledger")], skipped.ledger.count.into()),
+        ],
+    );
+}
+
+fn log(out: &mut Exposition, status: &LogStatus, stats: &LogStats) {
+    out.gauge("resurgam_log_end_lsn", "Position of the log's end, in bytes since the beginning.", status.end.0);
+    out.gauge("resurgam_log_flushed_lsn", "Everything before this position is durable.", status.flushed.0);
+    out.gauge("resurgam_log_oldest_lsn", "The oldest position kept.", status.oldest.0);
+    out.gauge("resurgam_log_checkpoint_lsn", "Where the last checkpoint begins.", status.checkpoint.0);
+    out.gauge("resurgam_log_used_bytes", "Log kept on disk.", status.bytes_in_use);
+    out.gauge("resurgam_log_max_bytes", "Bound of the log kept on disk (log_bytes_max).", status.bytes_max);
+    out.counter(
+        "resurgam_log_writers_slowed_total",
+        "Times a writer was slowed down because the log was above its bound.",
+        status.writers_slowed,
+    );
+    out.counter("resurgam_log_records_total", "Log records appended.", stats.records);
+    out.counter("resurgam_log_groups_total", "Atomic groups of log records appended.", stats.groups);
+    out.counter("resurgam_log_record_bytes_total", "Bytes of log records appended.", stats.record_bytes);
+    out.counter("resurgam_log_blocks_total", "Log blocks written.", stats.blocks);
+    out.counter("resurgam_log_written_bytes_total", "Bytes written to the log, padding included.", stats.written_bytes);
+    out.counter("resurgam_log_flushes_total", "Batches made durable.", stats.flushes);
+    out.counter("resurgam_log_syncs_total", "Syncs of log files.", stats.syncs);
+    out.counter("resurgam_log_sync_seconds_total", "Time spent in them.", stats.sync_time_total);
+    out.gauge("resurgam_log_sync_max_seconds", "The longest of them since the start.", stats.sync_time_max);
+    out.counter("resurgam_log_waits_total", "Waits for a flush.", stats.waits);
+    out.counter(
+        "resurgam_log_buffer_full_waits_total",
+        "Appends that waited because the log buffers were full.",
+        stats.buffer_full_waits,
+    );
+    out.counter("resurgam_log_segments_created_total", "Log files made anew.", stats.segments_created);
+    out.counter("resurgam_log_segments_recycled_total", "Log files used again.", stats.segments_recycled);
+    out.counter(
+        "resurgam_log_segments_late_total",
+        "Appends that had to prepare a log file themselves.",
+        stats.segments_prepared_late,
+    );
+}
+
+fn checkpoints(out: &mut Exposition, status: &LogStatus, stats: &CheckpointStats) {
+    out.counter("resurgam_checkpoints_total", "Checkpoints taken.", stats.taken);
+    out.counter("resurgam_checkpoints_failed_total", "Checkpoints that failed.", stats.failed);
+    out.counter("resurgam_checkpoint_seconds_total", "Time spent on those taken.", stats.time_total);
+    out.gauge("resurgam_checkpoint_max_seconds", "The longest of them since the start.", stats.time_max);
+    out.gauge_if("resurgam_checkpoint_age_seconds", "Time since the last one ended.", stats.last_ago);
+    out.gauge(
+        "resurgam_checkpoint_distance_bytes",
+        "Log since the last checkpoint: what a start after a crash now would read.",
+        status.end.0.saturating_sub(status.checkpoint.0),
+    );
+}
+
+fn buffers(out: &mut Exposition, stats: &Stats) {
+    let pool = &stats.pool;
+    out.gauge("resurgam_buffer_pages", "Pages that fit in memory.", stats.pool_pages);
+    out.gauge("resurgam_buffer_bytes", "Memory for pages.", stats.pool_pages * PAGE_SIZE as u64);
+    out.gauge("resurgam_buffer_dirty_pages", "Changed pages that are not written yet.", stats.dirty_pages);
+    out.counter("resurgam_buffer_hits_total", "Pages found in memory.", pool.hits);
+    out.counter("resurgam_buffer_misses_total", "Pages read from disk.", pool.misses);
+    out.counter("resurgam_buffer_evictions_total", "Pages that made room for others.", pool.evictions);
+    out.counter("resurgam_buffer_pages_written_total", "Pages written to disk.", pool.pages_written);
+    out.counter("resurgam_buffer_write_batches_total", "Batches in which they were written.", pool.write_batches);
+    out.counter(
+        "resurgam_buffer_foreground_cleans_total",
+        "Times a reader or writer had to write pages itself because no clean one was left to make room.",
+        pool.foreground_cleans,
+    );
+    out.counter("resurgam_redo_pages_total", "Pages brought up to date from the log.", pool.redone_pages);
+    out.counter("resurgam_redo_records_total", "Log records applied in doing so.", pool.redone_records);
+    out.counter("resurgam_space_pages_allocated_total", "Pages allocated.", pool.pages_allocated);
+    out.counter("resurgam_space_pages_freed_total", "Pages freed.", pool.pages_freed);
+    out.counter("resurgam_space_extents_allocated_total", "Extents allocated.", pool.extents_allocated);
+    out.gauge(
+        "resurgam_space_used_bytes",
+        "The part of the data file that was ever given out.",
+        stats.space.high_water * PAGE_SIZE as u64,
+    );
+    out.gauge("resurgam_space_free_extents", "Extents of it that are free.", stats.space.extents);
+    out.gauge(
+        "resurgam_space_free_pages",
+        "Free pages in extents that belong to a table or index.",
+        stats.space.pages_in_owned_extents,
+    );
+}

@@ -1,0 +1,120 @@
+//! What the process is doing, for those who watch it from outside.
+//!
+//! ```text
+//! Opening ──(log to read)──► Recovering ──► Serving ──► Stopping
+//!    └───────────────────────────────────────►┘
+//! ```
+//! Contract: every method returns at once; nothing here waits for the database.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use resurgam_engine::Database;
+
+use crate::registry::Registry;
+
+/// See the module's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The data folder is being opened or created.
+    Opening,
+    /// The log that the last run left is being read: so much of it until now.
+    Recovering { log_bytes: u64, log_records: u64 },
+    /// Clients are served.
+    Serving,
+    /// Sessions are being ended, then the last checkpoint is taken.
+    Stopping,
+}
+
+/// The state that the HTTP endpoint answers from.
+pub struct Monitor {
+    registry: Arc<Registry>,
+    started: SystemTime,
+    state: Mutex<(Phase, Option<Database>)>,
+}
+
+impl Monitor {
+    /// For a process that has just started.
+    pub fn new(registry: Arc<Registry>) -> Arc<Self> {
+        Arc::new(Self { registry, started: SystemTime::now(), state: Mutex::new((Phase::Opening, None)) })
+    }
+
+    /// Each change of the pair is one assignment, so a panic elsewhere leaves it whole.
+    fn state(&self) -> MutexGuard<'_, (Phase, Option<Database>)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Recovery has read so much of the log.
+    pub fn recovering(&self, log_bytes: u64, log_records: u64) {
+        self.state().0 = Phase::Recovering { log_bytes, log_records };
+    }
+
+    /// The database is open and clients are served.
+    pub fn serving(&self, database: Database) {
+        *self.state() = (Phase::Serving, Some(database));
+    }
+
+    /// No new statement is accepted any more. The numbers stay readable.
+    pub fn stopping(&self) {
+        self.state().0 = Phase::Stopping;
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.state().0
+    }
+
+    /// The open database; none before it is open.
+    pub fn database(&self) -> Option<Database> {
+        self.state().1.clone()
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// When the process started, in seconds since 1970.
+    pub fn started_seconds(&self) -> f64 {
+        self.started.duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+    }
+
+    /// Whether statements are accepted; if not, why, for a person.
+    pub fn readiness(&self) -> Result<(), String> {
+        let (phase, database) = {
+            let state = self.state();
+            (state.0, state.1.clone())
+        };
+        match (phase, database) {
+            (Phase::Opening, _) => Err("starting: the data folder is being opened".into()),
+            (Phase::Recovering { log_bytes, log_records }, _) => {
+                Err(format!("recovering: {} MB of log ({log_records} records) read so far", log_bytes >> 20))
+            }
+            (Phase::Stopping, _) => Err("stopping: sessions are being ended".into()),
+            (Phase::Serving, Some(database)) => database.check_running().map_err(|error| {
+                let detail = error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+                format!("stopped: {}{detail}", error.message())
+            }),
+            (Phase::Serving, None) => Err("starting".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_open_database_that_runs_is_ready() {
+        let dir = tempfile::tempdir().unwrap();
+        let monitor = Monitor::new(Registry::new(1));
+        assert!(monitor.readiness().unwrap_err().starts_with("starting"));
+        monitor.recovering(5 << 20, 77);
+        assert_eq!(monitor.readiness().unwrap_err(), "recovering: 5 MB of log (77 records) read so far");
+        let database = Database::open(dir.path(), resurgam_engine::Options::default()).unwrap();
+        monitor.serving(database.clone());
+        assert_eq!(monitor.readiness(), Ok(()));
+        database.close().unwrap();
+        assert!(monitor.readiness().unwrap_err().starts_with("stopped: "));
+        monitor.stopping();
+        assert!(monitor.readiness().unwrap_err().starts_with("stopping"));
+    }
+}

@@ -1,0 +1,121 @@
+//! The work of one sweep: which pages there are, in what order, handed out to several
+//! threads.
+//!
+//! The work is cut into [`Unit`]s, stretches of a space map; a thread takes the next one,
+//! lists its marked pages and visits them. The list is made when the unit is taken, so it
+//! takes little memory whatever the sweep has to do, and has every page that was marked when
+//! the sweep began and is still.
+//!
+//! # Order
+//! Units with many versions of aborted transactions first: readers of those rows pay for
+//! them until they are reverted. Writers do not count for whom they write (that would cost
+//! every one of them); instead a few marked pages of each unit that are in memory are asked
+//! for the highest id on them. A unit's weight is its marked pages times the share of those
+//! asked that name an aborted id. Units that nothing is known of come last, as the map has
+//! them.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use resurgam_base::{ObjectId, PageId, Result};
+use resurgam_buffer::{Access, BufferPool};
+use resurgam_page::space;
+use resurgam_txn::TxIdSet;
+
+use crate::overflow::OVERFLOW_OBJECT;
+
+/// Extents of a unit: 512 pages.
+const UNIT_EXTENTS: usize = 64;
+/// Pages of a unit that are asked for the highest id on them.
+const SAMPLES: usize = 4;
+
+/// A stretch of a space map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub map: PageId,
+    extents: Range<usize>,
+    /// Pages that were marked when the work was laid out.
+    pages: u64,
+    weight: u64,
+}
+
+/// A page to be visited, and its owner.
+pub(crate) type Marked = (PageId, ObjectId);
+
+/// Whether a sweep visits a page of this owner with this PFS byte.
+fn is_marked(owner: ObjectId, byte: u8) -> bool {
+    // Nearly every page is marked as potentially unused; of large values only it is cleared.
+    byte & space::PFS_HAS_VERSIONS != 0 || owner == OVERFLOW_OBJECT && byte & space::PFS_POTENTIALLY_UNUSED != 0
+}
+
+impl Unit {
+    /// Its marked pages now.
+    pub fn pages(&self, pool: &BufferPool) -> Result<Vec<Marked>> {
+        let found = pool.space().select(pool, self.map, self.extents.clone(), is_marked)?;
+        Ok(found.into_iter().map(|(page, owner, _)| (page, owner)).collect())
+    }
+}
+
+/// The units of one sweep, shared by its threads.
+pub(crate) struct Work {
+    units: Vec<Unit>,
+    next: AtomicUsize,
+}
+
+impl Work {
+    /// Lays out the work. Maps that cannot be read go to `damaged`, with the error.
+    pub fn lay_out(
+        pool: &BufferPool,
+        aborted: &TxIdSet,
+        mut damaged: impl FnMut(PageId, resurgam_base::Error) -> Result<()>,
+    ) -> Result<Self> {
+        let mut units = Vec::new();
+        for map in pool.space().map_pages() {
+            let found = match pool.space().select(pool, map, 0..space::EXTENTS, is_marked) {
+                Ok(found) => found,
+                Err(error) => {
+                    damaged(map, error)?;
+                    continue;
+                }
+            };
+            let unit_of = |page: PageId| space::extent_of(page).1 / UNIT_EXTENTS;
+            for pages in found.chunk_by(|a, b| unit_of(a.0) == unit_of(b.0)) {
+                let from = unit_of(pages[0].0) * UNIT_EXTENTS;
+                let extents = from..(from + UNIT_EXTENTS).min(space::EXTENTS);
+                let weight = weight(pool, aborted, pages);
+                units.push(Unit { map, extents, pages: pages.len() as u64, weight });
+            }
+        }
+        units.sort_by_key(|unit| std::cmp::Reverse(unit.weight));
+        Ok(Self { units, next: AtomicUsize::new(0) })
+    }
+
+    /// Marked pages when it was laid out.
+    pub fn pages(&self) -> u64 {
+        self.units.iter().map(|unit| unit.pages).sum()
+    }
+    /// How many units.
+    pub fn len(&self) -> usize {
+        self.units.len()
+    }
+    /// The next unit, for whoever asks first.
+    pub fn next(&self) -> Option<&Unit> {
+        self.units.get(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+fn weight(pool: &BufferPool, aborted: &TxIdSet, pages: &[(PageId, ObjectId, u8)]) -> u64 {
+    if aborted.is_empty() {
+        return 0;
+    }
+    let (mut asked, mut hits) = (0, 0);
+    for (page, _, _) in pages.iter().step_by(pages.len().div_ceil(SAMPLES)) {
+        if pool.is_resident(*page)
+            && let Ok(page) = pool.read(*page, Access::Scan)
+        {
+            asked += 1;
+            hits += u64::from(aborted.contains(page.highest_xid()));
+        }
+    }
+    if asked == 0 { 0 } else { pages.len() as u64 * hits / asked }
+}
