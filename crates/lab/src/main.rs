@@ -11,6 +11,7 @@
 //! | `report.rs`, `svg.rs`, `lines.rs` | tables, bar charts, line plots with logarithmic axes |
 //! | `pgbench.rs`, `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments about everyday work |
 //! | `recovery/` | the experiments about rolling back and recovering, after the paper |
+//! | `mix/` | mixes after TPC-C and TPC-E, and what is measured with them |
 //! | `soak/` | a long test: kills and power losses under load, everything checked afterwards |
 //!
 //! Servers are child processes on free ports with data in a work folder that is removed
@@ -20,6 +21,7 @@ mod aborted_map;
 mod copy;
 mod lines;
 mod machine;
+mod mix;
 mod pgbench;
 mod recovery;
 mod report;
@@ -66,6 +68,8 @@ enum Experiment {
     Table3(recovery::table3::Options),
     /// A practitioner's measurements of SQL Server: a restart, rollbacks, the cost of versions on insert
     Blog(recovery::blog::Options),
+    /// Throughput of a TPC-C-like and a TPC-E-like mix by mode (the paper's table 2)
+    Table2(mix::table2::Options),
     /// The four about recovery, one after the other
     Recovery(recovery::Options),
 }
@@ -107,6 +111,7 @@ fn main() -> ExitCode {
         Experiment::Table1(options) => recovery::table1::run(&options),
         Experiment::Table3(options) => recovery::table3::run(&options),
         Experiment::Blog(options) => recovery::blog::run(&options),
+        Experiment::Table2(options) => mix::table2::run(&options),
         Experiment::Recovery(options) => recovery::run(&options),
     };
     match done {
