@@ -68,12 +68,17 @@ impl Running {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Ends the run; the first reason is kept.
+    /// Ends the run.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the run as a failure; the first reason is kept.
     pub fn fail(&self, why: String) {
         if let Ok(mut failure) = self.failure.lock() {
             failure.get_or_insert(why);
         }
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop();
     }
 
     /// Sleeps, less if the run ends; whether it goes on.
@@ -116,7 +121,7 @@ pub fn drive<T>(
             });
         }
         let answer = beside(&run);
-        run.stop.store(true, Ordering::Relaxed);
+        run.stop();
         answer
     });
     if let Some(message) = run.failure.into_inner().unwrap_or_default() {

@@ -19,11 +19,14 @@
 //! and for nothing else. After every run the sums must be right: each experiment is a
 //! correctness test too, and a wrong sum fails the program.
 
+pub mod day;
 mod db;
 mod drive;
+pub mod latency;
 mod subject;
 pub mod table2;
 mod tpcc;
+mod tpce;
 mod values;
 
 pub use db::{Db, Stop};
@@ -44,11 +47,12 @@ pub trait Mix: Sync {
     fn statements(&self) -> Vec<(String, String)>;
     /// Makes the tables and fills them.
     fn load(&self, client: &mut Client) -> Result<()>;
-    /// A client; `number` counts from 0.
-    fn terminal(&self, number: usize, seed: u64) -> Box<dyn Terminal>;
-    /// Whether everything that the clients committed is there, and everything agrees; what is
-    /// wrong otherwise. Nobody may be writing.
-    fn check(&self, client: &mut Client, terminals: &[Box<dyn Terminal>]) -> Result<Vec<String>>;
+    /// Clients of one server.
+    fn terminals(&self, count: usize, seed: u64) -> Vec<Box<dyn Terminal>>;
+    /// What must hold when nobody writes, after what these clients have committed.
+    fn expectations(&self, terminals: &[Box<dyn Terminal>]) -> Vec<Expectation>;
+    /// Statements that spoil the data, so that each expectation fails after at least one of them.
+    fn spoils(&self) -> &'static [&'static str];
 }
 
 /// One client of a mix: its random numbers, and what it has committed.
@@ -75,11 +79,62 @@ pub fn settle(server: &Server) -> Result<()> {
     client.query("checkpoint").map(drop)
 }
 
-/// Checks the mix's conditions; an error that lists what is wrong.
+/// A query that answers one value, and the right one.
+pub struct Expectation {
+    pub what: &'static str,
+    pub sql: String,
+    pub right: String,
+}
+
+impl Expectation {
+    fn new(what: &'static str, sql: impl Into<String>, right: impl ToString) -> Self {
+        Self { what, sql: sql.into(), right: right.to_string() }
+    }
+
+    /// What is wrong with it, if anything.
+    fn judge(&self, client: &mut Client) -> Result<Option<String>> {
+        let Self { what, sql, right } = self;
+        let found = client.query(sql).map_err(|message| format!("{what}: {message} ({sql})"))?;
+        let found = found.unwrap_or_else(|| "nothing".into());
+        Ok((found != *right).then(|| format!("{what}: {found}, and {right} is right ({sql})")))
+    }
+}
+
+/// Checks the mix's expectations; an error that lists what is wrong.
 pub fn check(mix: &dyn Mix, server: &Server, terminals: &[Box<dyn Terminal>]) -> Result<()> {
-    let wrong = mix.check(&mut server.client()?, terminals)?;
+    let mut client = server.client()?;
+    let mut wrong = Vec::new();
+    for expectation in mix.expectations(terminals) {
+        wrong.extend(expectation.judge(&mut client)?);
+    }
     if wrong.is_empty() {
         return Ok(());
     }
     Err(format!("{}, {}: wrong results:\n- {}", mix.name(), server.kind.name(), wrong.join("\n- ")))
+}
+
+/// Spoils the data in transactions that are rolled back: an error if an expectation never fails.
+pub fn check_the_check(mix: &dyn Mix, server: &Server, terminals: &[Box<dyn Terminal>]) -> Result<()> {
+    let mut client = server.client()?;
+    let mut blind = mix.expectations(terminals);
+    for sql in mix.spoils() {
+        client.query("begin")?;
+        client.query(sql).map_err(|message| format!("\"{sql}\": {message}"))?;
+        let mut found = false;
+        for expectation in mix.expectations(terminals) {
+            if expectation.judge(&mut client)?.is_some() {
+                found = true;
+                blind.retain(|other| other.what != expectation.what);
+            }
+        }
+        client.query("rollback")?;
+        if !found {
+            return Err(format!("nothing was found wrong after \"{sql}\""));
+        }
+    }
+    if blind.is_empty() {
+        return check(mix, server, terminals);
+    }
+    let blind: Vec<&str> = blind.iter().map(|expectation| expectation.what).collect();
+    Err(format!("{}: never failed on spoilt data: {}", mix.name(), blind.join("; ")))
 }

@@ -12,7 +12,8 @@ use clap::{Args, ValueEnum};
 use super::drive::{Tally, drive, percentile};
 use super::subject::{Subject, subjects};
 use super::tpcc::TpcC;
-use super::{Mix, Terminal, check, load, settle};
+use super::tpce::TpcE;
+use super::{Mix, Terminal, check, check_the_check, load, settle};
 use crate::report::{self, median, table};
 use crate::servers::{Server, Work};
 use crate::setup::Setup;
@@ -24,6 +25,8 @@ use crate::{Common, Result};
 enum Which {
     /// Order entry, after TPC-C
     C,
+    /// A brokerage, after TPC-E
+    E,
 }
 
 /// What is measured.
@@ -32,7 +35,7 @@ pub struct Options {
     #[command(flatten)]
     common: Common,
     /// The mixes
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Which::C])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Which::C, Which::E])]
     mix: Vec<Which>,
     /// Warehouses of the TPC-C-like mix
     #[arg(long, default_value_t = 4)]
@@ -64,6 +67,9 @@ pub struct Options {
     /// Little data and short runs, in less than a minute: to see that everything works, not for the record
     #[arg(long)]
     quick: bool,
+    /// Spoil the data on purpose after each server's first run, and take it back, to see that the checks find it
+    #[arg(long, hide = true)]
+    canary: bool,
 }
 
 impl Options {
@@ -72,8 +78,8 @@ impl Options {
             Self { common: self.common.clone(), mix: self.mix.clone(), server_flag: self.server_flag.clone(), ..*self };
         if self.quick {
             sized.common.buffer_mb = self.common.buffer_mb.min(256);
-            (sized.warehouses, sized.customers) = (2, 500);
-            (sized.seconds, sized.warm_up, sized.rounds) = (2.0, 0.5, 2);
+            (sized.warehouses, sized.customers) = (2, 200);
+            (sized.seconds, sized.warm_up, sized.rounds) = (1.0, 0.3, 2);
         }
         sized
     }
@@ -82,6 +88,7 @@ impl Options {
         match which {
             Which::C if self.quick => Box::new(TpcC::small(self.warehouses, self.seed)),
             Which::C => Box::new(TpcC::new(self.warehouses, self.seed)),
+            Which::E => Box::new(TpcE::new(self.customers, self.seed)),
         }
     }
 }
@@ -139,7 +146,7 @@ fn compete(options: &Options, mix: &dyn Mix, all: &[Subject], setup: &mut Setup)
         let server = subject.create(&options.common, &work, &options.server_flag)?;
         setup.saw(&server);
         load(mix, &server)?;
-        let terminals = (0..options.clients).map(|number| mix.terminal(number, options.seed)).collect();
+        let terminals = mix.terminals(options.clients, options.seed);
         contenders.push(Contender { subject, server, terminals, runs: Vec::new() });
     }
     for round in 0..options.rounds {
@@ -153,6 +160,9 @@ fn compete(options: &Options, mix: &dyn Mix, all: &[Subject], setup: &mut Setup)
                 Ok(())
             })?;
             check(mix, server, terminals)?;
+            if options.canary && round == 0 {
+                check_the_check(mix, server, terminals)?;
+            }
             let done = tally.latencies(mix.counted(), &counted(options)).len();
             let (name, subject) = (mix.name(), subject.name());
             eprintln!("round {}, {name}, {subject}: {:.0} a minute", round + 1, done as f64 * 60.0 / options.seconds);

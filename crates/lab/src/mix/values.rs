@@ -45,6 +45,14 @@ impl Moment {
     }
 }
 
+/// A date as SQL writes it, so many days after the first one of 2026.
+pub fn date(day: i64) -> String {
+    // 20,454 days after 1970.
+    let mut text = Moment(day.saturating_add(20_454).unsigned_abs() * 86_400).to_string();
+    text.truncate(10);
+    text
+}
+
 impl Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, second) = (self.0 / 86_400, self.0 % 86_400);
@@ -122,6 +130,7 @@ mod tests {
         assert_eq!(Moment(0).to_string(), "1970-01-01 00:00:00");
         assert_eq!(Moment(951_782_400).to_string(), "2000-02-29 00:00:00");
         assert_eq!(Moment(1_767_225_599).to_string(), "2025-12-31 23:59:59");
+        assert_eq!([date(0), date(59)], ["2026-01-01", "2026-03-01"]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod population;
 mod schema;
 mod transactions;
 
-use super::{Mix, Terminal};
+use super::{Expectation, Mix, Terminal};
 use crate::Result;
 use crate::wire::Client;
 use transactions::Clerk;
@@ -53,9 +53,9 @@ impl TpcC {
         Self { warehouses: warehouses.max(1), customers: 3000, items: 100_000, aborts: 0.0, seed }
     }
 
-    /// A tenth of the rows, for a try.
+    /// A thirtieth of the rows, for a try.
     pub fn small(warehouses: i64, seed: u64) -> Self {
-        Self { customers: 300, items: 10_000, ..Self::new(warehouses, seed) }
+        Self { customers: 100, items: 3000, ..Self::new(warehouses, seed) }
     }
 }
 
@@ -80,11 +80,48 @@ impl Mix for TpcC {
         population::load(self, client)
     }
 
-    fn terminal(&self, number: usize, seed: u64) -> Box<dyn Terminal> {
-        Box::new(Clerk::new(self.clone(), number, seed))
+    fn terminals(&self, count: usize, seed: u64) -> Vec<Box<dyn Terminal>> {
+        (0..count).map(|number| Box::new(Clerk::new(self.clone(), number, seed)) as Box<dyn Terminal>).collect()
     }
 
-    fn check(&self, client: &mut Client, terminals: &[Box<dyn Terminal>]) -> Result<Vec<String>> {
-        check::check(self, client, terminals)
+    fn expectations(&self, terminals: &[Box<dyn Terminal>]) -> Vec<Expectation> {
+        check::expectations(self, terminals)
+    }
+
+    fn spoils(&self) -> &'static [&'static str] {
+        &check::SPOILS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::SmallRng;
+
+    use super::*;
+
+    #[test]
+    fn shares_are_of_a_hundred() {
+        assert_eq!(SHARES.iter().sum::<u32>(), 100);
+        let mut clerks = TpcC::small(2, 1).terminals(1, 1);
+        let mut found = [0; 5];
+        (0..10_000).for_each(|_| found[clerks[0].choose()] += 1);
+        for (found, share) in found.iter().zip(SHARES) {
+            assert!((*found as f64 / 100.0 - f64::from(share)).abs() < 2.0, "{found} of {share} %");
+        }
+    }
+
+    #[test]
+    fn rows_have_all_columns() {
+        let mut rng = SmallRng::seed_from_u64(1);
+        let columns = |table: usize| schema::TABLES[table].split("primary key").next().map(|t| t.matches(',').count());
+        let tabs = |row: String| row.matches('\t').count() + 1;
+        // The comma before the key stands for the last column; amounts have one of their own.
+        let amounts = |table: usize| schema::TABLES[table].matches("numeric(").count();
+        let mix = TpcC::small(1, 1);
+        let customer = population::customer_row(&mut rng, &mix, 1, 1, 1, "now");
+        assert_eq!(Some(tabs(customer) + amounts(2)), columns(2));
+        assert_eq!(Some(tabs(population::item_row(&mut rng, 1)) + amounts(6)), columns(6));
+        assert_eq!(Some(tabs(population::stock_row(&mut rng, 1, 1)) + amounts(7)), columns(7));
     }
 }

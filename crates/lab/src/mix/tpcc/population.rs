@@ -102,18 +102,18 @@ fn data(rng: &mut SmallRng) -> String {
     text
 }
 
-fn item_row(rng: &mut SmallRng, item: i64) -> String {
+pub fn item_row(rng: &mut SmallRng, item: i64) -> String {
     let (image, price) = (rng.random_range(1..=10_000), Cents(rng.random_range(100..=10_000)));
     format!("{item}\t{image}\t{}\t{price}\t{}", letters(rng, 14..=24), data(rng))
 }
 
-fn stock_row(rng: &mut SmallRng, warehouse: i64, item: i64) -> String {
+pub fn stock_row(rng: &mut SmallRng, warehouse: i64, item: i64) -> String {
     let districts: Vec<String> = (0..DISTRICTS).map(|_| letters(rng, 24..=24)).collect();
     let quantity = rng.random_range(10..=100);
     format!("{warehouse}\t{item}\t{quantity}\t{}\t0\t0\t0\t{}", districts.join("\t"), data(rng))
 }
 
-fn customer_row(rng: &mut SmallRng, mix: &TpcC, warehouse: i64, district: i64, id: i64, now: &str) -> String {
+pub fn customer_row(rng: &mut SmallRng, mix: &TpcC, warehouse: i64, district: i64, id: i64, now: &str) -> String {
     // The first customers have each of the names, in turn.
     let names = last_names(mix);
     let name = if id <= names { id - 1 } else { nurand(rng, 255, LAST_NAME_C, 0, names - 1) };
