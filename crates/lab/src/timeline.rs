@@ -19,7 +19,8 @@ pub struct Panel {
     pub lines: Vec<Vec<(f64, f64)>>,
 }
 
-/// Draws the panels; `marks` are vertical lines through all of them, with their names on top.
+/// Draws the panels; `marks`, in order of time, are vertical lines through all of them, with
+/// their names on top.
 pub fn stack(title: &str, panels: &[Panel], marks: &[(f64, &str)]) -> String {
     let all = panels.iter().flat_map(|panel| &panel.lines).flatten();
     let last = all.map(|point| point.0).chain(marks.iter().map(|mark| mark.0)).fold(1.0, f64::max);
@@ -35,12 +36,18 @@ pub fn stack(title: &str, panels: &[Panel], marks: &[(f64, &str)]) -> String {
         draw(&mut out, panel, TOP + (PANEL_HEIGHT + GAP) * at as f64, x_of);
     }
     let bottom = height - BOTTOM;
+    let mut taken = f64::NEG_INFINITY;
     for (seconds, name) in marks {
         let x = x_of(*seconds);
+        // A name that has no room beside the one before it is left out.
+        let half = 3.2 * name.len() as f64;
+        let middle = x.min(WIDTH - half - 2.0);
+        let name = if middle - half > taken { *name } else { "" };
+        taken = if name.is_empty() { taken } else { middle + half };
         let _ = writeln!(
             out,
             "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\" stroke=\"#c53030\" stroke-dasharray=\"5 4\"/>\n\
-             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#c53030\">{}</text>",
+             <text x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#c53030\">{}</text>",
             TOP - 18.0,
             escape(name)
         );

@@ -1,8 +1,9 @@
 //! A session with a mix's statements prepared. A failure is a conflict, after which the
 //! transaction is given up, or it ends the experiment.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::wire::{Answer, Client, Row, is_conflict};
@@ -26,7 +27,13 @@ impl From<String> for Stop {
 }
 
 /// See the module's head.
-pub struct Db(Client);
+pub struct Db {
+    client: Client,
+    times: Times,
+}
+
+/// Of each statement, by its name or text: round trips, and their time together.
+pub type Times = BTreeMap<String, (u64, Duration)>;
 
 impl Db {
     /// Connects and prepares the statements.
@@ -38,7 +45,7 @@ impl Db {
         for (name, sql) in statements {
             client.prepare(name, sql).map_err(|message| format!("preparing \"{sql}\": {message}"))?;
         }
-        Ok(Self(client))
+        Ok(Self { client, times: Times::new() })
     }
 
     /// Runs a prepared statement.
@@ -48,7 +55,10 @@ impl Db {
 
     /// Runs a prepared statement for each set of parameters; they are sent together.
     pub fn run_all(&mut self, name: &str, sets: &[&[&dyn Display]]) -> Result<Answer, Stop> {
-        self.0.execute(name, sets).map_err(|message| judge(name, message))
+        let begun = Instant::now();
+        let done = self.client.execute(name, sets).map_err(|message| judge(name, message));
+        self.note(name, begun.elapsed());
+        done
     }
 
     /// Runs a query that answers one row at most.
@@ -77,12 +87,27 @@ impl Db {
 
     /// Runs a text as it is.
     pub fn query(&mut self, sql: &str) -> Result<Option<String>, Stop> {
-        self.0.query(sql).map_err(|message| judge(sql, message))
+        let begun = Instant::now();
+        let done = self.client.query(sql).map_err(|message| judge(sql, message));
+        self.note(sql, begun.elapsed());
+        done
     }
 
     /// Runs a text for its rows.
     pub fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Stop> {
-        self.0.rows(sql).map_err(|message| judge(sql, message))
+        self.client.rows(sql).map_err(|message| judge(sql, message))
+    }
+
+    fn note(&mut self, name: &str, took: Duration) {
+        match self.times.get_mut(name) {
+            Some((count, time)) => (*count, *time) = (*count + 1, *time + took),
+            None => drop(self.times.insert(name.to_owned(), (1, took))),
+        }
+    }
+
+    /// What each statement took so far.
+    pub fn times(&self) -> &Times {
+        &self.times
     }
 
     /// Runs a transaction; whether it committed, which it does if `body` answers true.

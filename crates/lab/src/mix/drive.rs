@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::db::Times;
 use super::{Db, Mix, Stop, Terminal};
 use crate::Result;
 
@@ -23,6 +24,7 @@ pub struct Tally {
     /// Rolled back on purpose, and given up for a conflict.
     pub rolled_back: u64,
     pub conflicts: u64,
+    pub statements: Times,
 }
 
 impl Tally {
@@ -30,6 +32,10 @@ impl Tally {
         self.done.extend(other.done);
         self.rolled_back += other.rolled_back;
         self.conflicts += other.conflicts;
+        for (name, (count, time)) in other.statements {
+            let sum = self.statements.entry(name).or_default();
+            *sum = (sum.0 + count, sum.1 + time);
+        }
     }
 
     /// Latencies in milliseconds, ascending, of the transactions that ended within a part of
@@ -145,6 +151,7 @@ fn work(run: &Running, mix: &dyn Mix, terminal: &mut dyn Terminal, db: &mut Db) 
             Err(Stop::Failed(message)) => return Err(format!("{}: {message}", mix.kinds()[kind])),
         }
     }
+    tally.statements = db.times().clone();
     Ok(tally)
 }
 

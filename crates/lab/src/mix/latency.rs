@@ -190,7 +190,7 @@ fn over_time(rounds: &[Round], kind: Option<usize>) -> String {
     let marks = [
         (round.phases[1].start.as_secs_f64(), "update"),
         (round.phases[1].end.as_secs_f64(), "rollback"),
-        (round.phases[2].start.as_secs_f64(), "cleaning"),
+        (round.phases[2].start.as_secs_f64(), "cleaner"),
         (round.phases[2].end.as_secs_f64(), "clean"),
     ];
     stack("New orders over time, first round", &panels, &marks)

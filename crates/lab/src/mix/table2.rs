@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::db::Times;
 use super::drive::{Tally, drive, percentile};
 use super::subject::{Subject, subjects};
 use super::tpcc::TpcC;
@@ -58,6 +59,9 @@ pub struct Options {
     /// Measure PostgreSQL as well, where it is installed
     #[arg(long)]
     peers: bool,
+    /// Report the time of each statement too, as clients see it
+    #[arg(long)]
+    statements: bool,
     /// One more flag for Resurgam, as `--server-flag=--checkpoint-log-bytes=1GB`; may be repeated
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     server_flag: Vec<String>,
@@ -120,7 +124,7 @@ pub fn run(options: &Options) -> Result<()> {
     let options = &options.sized();
     let all = subjects(&options.common, options.peers)?;
     let mut setup = Setup::new(&options.common)?;
-    let (mut results, mut details) = (Vec::new(), Vec::new());
+    let (mut results, mut details, mut statements) = (Vec::new(), Vec::new(), Vec::new());
     let mut series: Vec<Series> =
         all.iter().map(|subject| Series { name: subject.name().into(), values: Vec::new() }).collect();
     let mut groups = Vec::new();
@@ -129,11 +133,16 @@ pub fn run(options: &Options) -> Result<()> {
         let contenders = compete(options, mix.as_ref(), &all, &mut setup)?;
         groups.push(mix.name().to_owned());
         rows(options, mix.as_ref(), &contenders, &mut results, &mut details);
+        statements.extend(contenders.iter().flat_map(|contender| statement_rows(mix.as_ref(), contender)));
         for (contender, series) in contenders.iter().zip(&mut series) {
             series.values.push(Some(median(&contender.rates(options, mix.counted()))));
         }
     }
-    let text = report(options, &setup, &results, &details);
+    let mut text = report(options, &setup, &results, &details);
+    if options.statements {
+        text += "\nStatements, by their time in all rounds together:\n\n";
+        text += &table(&["mix", "mode", "statement", "times", "mean µs", "share of the time"], &statements);
+    }
     let svg = bars("Throughput by mode, median of interleaved runs", "committed a minute", &groups, &series);
     report::write(&options.common, "table2", &text, &svg)
 }
@@ -212,7 +221,7 @@ fn rows(
                 contender.runs.iter().flat_map(|run| run.latencies(Some(kind), &within)).collect();
             times.sort_by(f64::total_cmp);
             let at = |share| format!("{:.2}", percentile(&times, share));
-            let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
+            let mean = times.iter().fold(0.0, |sum, time| sum + time) / times.len().max(1) as f64;
             details.push(vec![
                 (*name).to_owned(),
                 contender.subject.name().to_owned(),
@@ -225,6 +234,31 @@ fn rows(
             ]);
         }
     }
+}
+
+/// What each statement took, those first that took most in all.
+fn statement_rows(mix: &dyn Mix, contender: &Contender) -> Vec<Vec<String>> {
+    let mut sums = Times::new();
+    for (name, (count, time)) in contender.runs.iter().flat_map(|run| &run.statements) {
+        let sum = sums.entry(name.clone()).or_default();
+        *sum = (sum.0 + count, sum.1 + *time);
+    }
+    let whole = sums.values().map(|(_, time)| time.as_secs_f64()).sum::<f64>().max(1e-9);
+    let mut sums: Vec<(String, (u64, Duration))> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, (_, time))| std::cmp::Reverse(*time));
+    sums.into_iter()
+        .map(|(name, (count, time))| {
+            let seconds = time.as_secs_f64();
+            vec![
+                mix.name().to_owned(),
+                contender.subject.name().to_owned(),
+                name,
+                count.to_string(),
+                format!("{:.0}", seconds * 1e6 / count as f64),
+                format!("{:.1} %", seconds * 100.0 / whole),
+            ]
+        })
+        .collect()
 }
 
 fn report(options: &Options, setup: &Setup, results: &[Vec<String>], details: &[Vec<String>]) -> String {

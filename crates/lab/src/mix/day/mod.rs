@@ -200,8 +200,7 @@ fn plot(day: &Day, mix: &dyn Mix, tally: &Tally) -> String {
         });
     }
     let mut marks = vec![(day.stopped, "load stops")];
-    // Beside it, if there is room for its name.
-    marks.extend(day.back.filter(|back| back - day.stopped > day.stopped / 8.0).map(|back| (back, "all is back")));
+    marks.extend(day.back.map(|back| (back, "all is back")));
     stack("A day's life in ten minutes", &panels, &marks)
 }
 
