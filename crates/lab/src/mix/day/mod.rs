@@ -115,10 +115,12 @@ pub fn run(options: &Options) -> Result<()> {
     let sampler = std::thread::spawn({
         let mut probe = Probe::new(&server)?;
         move || -> Result<Vec<(f64, Sizes)>> {
-            let mut samples = Vec::new();
+            let mut samples = vec![(0.0, probe.sample()?)];
             loop {
+                // The last sample is taken after the end.
+                let last = stopped.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout);
                 samples.push((begun.elapsed().as_secs_f64(), probe.sample()?));
-                if stopped.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+                if last {
                     return Ok(samples);
                 }
             }
