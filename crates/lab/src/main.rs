@@ -8,9 +8,10 @@
 //! | `wire.rs` | a client of the PostgreSQL protocol that is just enough to time things |
 //! | `session.rs` | a session with any server, MariaDB's included |
 //! | `machine.rs`, `setup.rs` | what the numbers were measured on, and the space files take |
-//! | `report.rs`, `svg.rs`, `lines.rs` | tables, bar charts, line plots with logarithmic axes |
+//! | `report.rs`, `svg.rs`, `lines.rs`, `timeline.rs` | tables, bar charts, line plots with logarithmic axes, and over time |
 //! | `pgbench.rs`, `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments about everyday work |
 //! | `recovery/` | the experiments about rolling back and recovering, after the paper |
+//! | `mix/` | mixes after TPC-C and TPC-E, and what is measured with them |
 //! | `soak/` | a long test: kills and power losses under load, everything checked afterwards |
 //!
 //! Servers are child processes on free ports with data in a work folder that is removed
@@ -20,6 +21,7 @@ mod aborted_map;
 mod copy;
 mod lines;
 mod machine;
+mod mix;
 mod pgbench;
 mod recovery;
 mod report;
@@ -29,6 +31,7 @@ mod session;
 mod setup;
 mod soak;
 mod svg;
+mod timeline;
 mod wire;
 
 use std::path::PathBuf;
@@ -68,6 +71,12 @@ enum Experiment {
     Table3(recovery::table3::Options),
     /// A practitioner's measurements of SQL Server: a restart, rollbacks, the cost of versions on insert
     Blog(recovery::blog::Options),
+    /// Throughput of a TPC-C-like and a TPC-E-like mix by mode (the paper's table 2)
+    Table2(mix::table2::Options),
+    /// Latencies of the TPC-C-like mix while the cleaner works off a large aborted update
+    Latency(mix::latency::Options),
+    /// A day's life in ten minutes: aborts, long snapshots, loads, DDL; everything must return to its baseline
+    Day(mix::day::Options),
     /// The four about recovery, one after the other
     Recovery(recovery::Options),
 }
@@ -110,6 +119,9 @@ fn main() -> ExitCode {
         Experiment::Table1(options) => recovery::table1::run(&options),
         Experiment::Table3(options) => recovery::table3::run(&options),
         Experiment::Blog(options) => recovery::blog::run(&options),
+        Experiment::Table2(options) => mix::table2::run(&options),
+        Experiment::Latency(options) => mix::latency::run(&options),
+        Experiment::Day(options) => mix::day::run(&options),
         Experiment::Recovery(options) => recovery::run(&options),
     };
     match done {

@@ -45,6 +45,13 @@ pub fn write(common: &Common, name: &str, text: &str, svg: &str) -> Result<()> {
     Ok(())
 }
 
+/// Writes one more plot, as `NAME.svg`.
+pub fn write_svg(common: &Common, name: &str, svg: &str) -> Result<()> {
+    let failed = |e: std::io::Error| format!("could not write the plot: {e}");
+    fs::create_dir_all(&common.out).map_err(failed)?;
+    fs::write(common.out.join(format!("{name}.svg")), svg).map_err(failed)
+}
+
 /// Writes the raw numbers as `NAME.csv`; no field may hold a comma or a line break.
 pub fn write_csv(common: &Common, name: &str, header: &[&str], rows: &[Vec<String>]) -> Result<()> {
     let lines = std::iter::once(header.join(",")).chain(rows.iter().map(|row| row.join(",")));

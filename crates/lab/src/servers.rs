@@ -19,6 +19,9 @@ use crate::{Common, Result};
 /// How long a server may take to answer: an undo of many millions of rows comes before that.
 const START_MAX: Duration = Duration::from_secs(3600);
 
+/// A clean stop that takes longer has hung.
+const STOP_MAX: Duration = Duration::from_secs(120);
+
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -311,6 +314,30 @@ impl Server {
         while ids.iter().any(|id| is_running(*id)) && begun.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Stops the server as an operator does.
+    pub fn stop(&mut self) -> Result<()> {
+        let Some(mut child) = self.child.take() else { return Err("the server does not run".into()) };
+        output(Command::new("kill").arg("-TERM").arg(child.id().to_string()))?;
+        let begun = Instant::now();
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(None) if begun.elapsed() < STOP_MAX => std::thread::sleep(Duration::from_millis(20)),
+                ended => {
+                    self.child = Some(child);
+                    self.kill();
+                    return Err(format!("{} did not stop cleanly: {ended:?}", self.kind.name()));
+                }
+            }
+        }
+    }
+
+    /// `resurgam check` of the data of a server that was stopped cleanly: no damage, no leaked page.
+    pub fn check(&self) -> Result<()> {
+        let said = output(Command::new(&self.common.resurgam).arg("check").arg(&self.dir))?;
+        if said.contains("no problems") && !said.contains("LEAK") { Ok(()) } else { Err(said) }
     }
 
     /// The most memory that the server's process ever held, in bytes (the main process).

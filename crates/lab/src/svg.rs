@@ -91,7 +91,7 @@ pub fn bars(title: &str, unit: &str, groups: &[String], series: &[Series]) -> St
 }
 
 /// A round distance between about five lines of the grid.
-fn tick(highest: f64) -> f64 {
+pub fn tick(highest: f64) -> f64 {
     if !(highest > 0.0 && highest.is_finite()) {
         return 1.0;
     }
@@ -100,7 +100,8 @@ fn tick(highest: f64) -> f64 {
     [1.0, 2.0, 2.5, 5.0, 10.0].iter().map(|m| m * power).find(|step| *step >= rough).unwrap_or(power * 10.0)
 }
 
-fn number(value: f64) -> String {
+/// A number as short as its size allows.
+pub fn number(value: f64) -> String {
     match value {
         v if v >= 100.0 || v == 0.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),

@@ -1,6 +1,7 @@
 //! A client of the PostgreSQL protocol (version 3.0, trust authentication, text results)
 //! that is just enough to set things up and to time them without a process per query.
 
+use std::fmt::Display;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -12,6 +13,20 @@ const MESSAGE_MAX: usize = 64 << 20;
 
 /// The columns of a row as text, null as none.
 pub type Row = Vec<Option<String>>;
+
+/// What a statement answered.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    pub rows: Vec<Row>,
+    /// Rows that it inserted, updated, deleted or answered; of several statements, together.
+    pub count: u64,
+}
+
+/// Whether a transaction met another one and may be tried again: a deadlock or a
+/// serialization failure.
+pub fn is_conflict(message: &str) -> bool {
+    ["ERROR 40P01", "ERROR 40001"].iter().any(|code| message.starts_with(code))
+}
 
 /// A session.
 pub struct Client {
@@ -121,21 +136,37 @@ impl Client {
         let mut body = Vec::new();
         for value in values {
             let text = value.to_string();
-            body.clear();
-            body.push(0);
-            body.extend_from_slice(name.as_bytes());
-            body.push(0);
-            // All parameters as text; one parameter: its length, itself; results as text.
-            body.extend_from_slice(&[0, 0, 0, 1]);
-            body.extend_from_slice(&(text.len() as u32).to_be_bytes());
-            body.extend_from_slice(text.as_bytes());
-            body.extend_from_slice(&[0, 0]);
+            bind(&mut body, name, &[&text]);
             self.put(b'B', &body)?;
             self.put(b'E', &[0; 5])?;
         }
         self.put(b'S', &[])?;
         self.flush()?;
         self.until_ready().map(drop)
+    }
+
+    /// Runs a prepared statement once for each set of parameters, all sent before the answers
+    /// are read, as in [`Client::execute_batch`]. Outside of a transaction block they are one
+    /// transaction.
+    ///
+    /// # Errors
+    /// As [`Client::query`]; what follows the failure is not run.
+    pub fn execute(&mut self, name: &str, sets: &[&[&dyn Display]]) -> Result<Answer> {
+        let mut body = Vec::new();
+        for set in sets {
+            bind(&mut body, name, set);
+            self.put(b'B', &body)?;
+            self.put(b'E', &[0; 5])?;
+        }
+        self.put(b'S', &[])?;
+        self.flush()?;
+        let mut answer = Answer::default();
+        self.until_ready_hearing(|kind, body| match kind {
+            b'D' => answer.rows.push(columns(body).unwrap_or_default()),
+            b'C' => answer.count += count_of(body),
+            _ => {}
+        })?;
+        Ok(answer)
     }
 
     fn send_query(&mut self, sql: &str) -> Result<()> {
@@ -180,16 +211,24 @@ impl Client {
 
     /// Reads up to "ready for query" and hands over each row as it came.
     fn until_ready_with(&mut self, mut row: impl FnMut(&[u8])) -> Result<()> {
+        self.until_ready_hearing(|kind, body| {
+            if kind == b'D' {
+                row(body);
+            }
+        })
+    }
+
+    /// Reads up to "ready for query" and hands over each message on the way: kind and body.
+    fn until_ready_hearing(&mut self, mut hear: impl FnMut(u8, &[u8])) -> Result<()> {
         let mut failed = None;
         loop {
             let (kind, body) = self.message()?;
             match kind {
                 b'R' if body != [0; 4] => return Err("the server asks for a password".into()),
-                b'D' => row(&body),
                 // An error before the session is ready ends the connection.
                 b'E' => failed = Some(error_text(&body)),
                 b'Z' => return failed.map_or(Ok(()), Err),
-                _ => {}
+                _ => hear(kind, &body),
             }
             if let Some(message) = &failed
                 && message.starts_with("FATAL")
@@ -198,6 +237,32 @@ impl Client {
             }
         }
     }
+}
+
+/// The body of a message that binds parameters, given and answered as text, to a prepared
+/// statement, in the nameless portal.
+fn bind(body: &mut Vec<u8>, name: &str, parameters: &[&dyn Display]) {
+    body.clear();
+    body.push(0);
+    body.extend_from_slice(name.as_bytes());
+    // The end of the name, and: all parameters as text.
+    body.extend_from_slice(&[0, 0, 0]);
+    body.extend_from_slice(&(parameters.len() as u16).to_be_bytes());
+    for parameter in parameters {
+        let at = body.len();
+        body.extend_from_slice(&[0; 4]);
+        // Writing to a vector cannot fail.
+        let _ = write!(body, "{parameter}");
+        let len = (body.len() - at - 4) as u32;
+        body[at..at + 4].copy_from_slice(&len.to_be_bytes());
+    }
+    body.extend_from_slice(&[0, 0]);
+}
+
+/// The number of rows in a completed statement's tag, which ends with it: `UPDATE 3`.
+fn count_of(tag: &[u8]) -> u64 {
+    let tag = String::from_utf8_lossy(tag);
+    tag.trim_end_matches('\0').rsplit(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 /// The columns of a row, null as no text; nothing if the message is cut short.
@@ -247,5 +312,13 @@ mod tests {
         assert_eq!(columns(&two), Some(vec![None, Some("x".into())]));
         assert_eq!(columns(&[0, 1, 0, 0, 0, 2, b'4']), None);
         assert_eq!(columns(&[0]), None);
+        assert_eq!([&b"UPDATE 3\0"[..], b"INSERT 0 12\0", b"BEGIN\0"].map(count_of), [3, 12, 0]);
+    }
+
+    #[test]
+    fn parameters_are_bound_as_text() {
+        let mut body = b"left over".to_vec();
+        bind(&mut body, "s", &[&17, &"ab"]);
+        assert_eq!(body, b"\0s\0\0\0\0\x02\0\0\0\x0217\0\0\0\x02ab\0\0");
     }
 }

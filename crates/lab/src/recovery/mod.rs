@@ -16,7 +16,7 @@ pub mod figure9;
 pub mod table1;
 pub mod table3;
 mod watch;
-mod workload;
+pub mod workload;
 
 use clap::{Args, ValueEnum};
 

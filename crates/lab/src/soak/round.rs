@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::Result;
-use crate::wire::{Client, Row};
+use crate::wire::{Client, Row, is_conflict};
 
 /// A statement that takes longer has hung.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -174,11 +174,6 @@ fn judge(round: &Round, name: &str, sql: &str, message: &str) -> Stop {
         round.violation(format!("{name}: \"{sql}\" failed while the server was to serve: {message}"));
     }
     Stop::Ended
-}
-
-/// Deadlock or serialization failure.
-fn is_conflict(message: &str) -> bool {
-    ["ERROR 40P01", "ERROR 40001"].iter().any(|code| message.starts_with(code))
 }
 
 #[cfg(test)]
