@@ -32,6 +32,7 @@ use crate::background::Background;
 use crate::catalog::{CATALOG_OBJECT, Catalog, FIRST_USER_OBJECT};
 use crate::mode::Mode;
 use crate::options::Options;
+use crate::progress::Builds;
 use crate::status::RecoveryReport;
 use crate::transaction::{Isolation, Transaction};
 use crate::version_file::Search;
@@ -67,6 +68,8 @@ pub(crate) struct Inner {
     pub stopping: AtomicBool,
     pub background: Mutex<Option<Background>>,
     closed: AtomicBool,
+    /// Indexes and tables that are being built.
+    pub builds: Builds,
     /// Given back by a clean close, even while clones are still around.
     locks_held: Mutex<Vec<Box<dyn FileLock>>>,
 }
@@ -257,6 +260,7 @@ impl Database {
             stopping: AtomicBool::new(false),
             background: Mutex::new(None),
             closed: AtomicBool::new(false),
+            builds: Builds::default(),
             locks_held: Mutex::new(locks_held),
         });
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));

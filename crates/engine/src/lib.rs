@@ -28,6 +28,9 @@
 //! | `transaction.rs` | begin, statements, commit, rollback |
 //! | `rows.rs` | insert, update, delete with index maintenance |
 //! | `ddl.rs` | changes of definitions |
+//! | `build.rs` | filling a new index |
+//! | `rewrite.rs` | copying a table's rows into new trees |
+//! | `progress.rs` | how far builds are |
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
 //! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
@@ -43,6 +46,8 @@ mod database;
 mod ddl;
 mod mode;
 mod options;
+mod progress;
+mod rewrite;
 mod rows;
 mod status;
 mod table;
@@ -54,14 +59,18 @@ mod view;
 
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
 pub use database::Database;
-pub use ddl::TableChange;
+pub use ddl::{CheckSpec, TableChange};
 pub use options::Options;
+pub use progress::BuildStatus;
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};
 pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
 pub use resurgam_versions::{Seen, SweepReport, VersionCaps};
+pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
-pub use table::{Column, ColumnSpec, Index, IndexSpec, RawRow, RowBuf, Table, TableSpec};
-pub use transaction::{Attempt, Change, CommitTicket, Durability, Isolation, Savepoint, StatementKind, Transaction};
+pub use table::{Check, Column, ColumnSpec, Index, IndexSpec, RawRow, RowBuf, Table, TableSpec};
+pub use transaction::{
+    Attempt, Change, CommitTicket, Durability, Interrupt, Isolation, Savepoint, StatementKind, Transaction,
+};
 pub use view::ReadView;

@@ -189,8 +189,11 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(
         add!("pg_get_constraintdef", &[P::Oid, P::Bool], t::TEXT, |cx, call| {
             let model = Model::load(cx)?;
-            let definitions: std::collections::HashMap<u32, String> =
-                model.constraints().map(|constraint| (constraint.oid, constraint.definition())).collect();
+            let definitions: std::collections::HashMap<u32, String> = model
+                .constraints()
+                .map(|constraint| (constraint.oid, constraint.definition()))
+                .chain(model.checks().map(|check| (check.oid, check.definition())))
+                .collect();
             call.texts(|row| Ok(call.oid(0, row).and_then(|oid| definitions.get(&oid).cloned())))
         })
         .required(1),
