@@ -9,6 +9,7 @@
 //! | `client.rs` | one open transaction and what it should see |
 //! | `rows.rs` | statements on rows: run, predict, compare |
 //! | `ddl.rs` | changes of definitions: run, predict, compare |
+//! | `alter.rs` | those that write rows anew or are cut off |
 //! | `check.rs` | a whole database against a state of the model |
 //! | `schedule.rs` | lives of a database: workload, faults, crash, recovery |
 //!
@@ -18,6 +19,7 @@
 
 #![allow(dead_code)]
 
+pub mod alter;
 pub mod check;
 pub mod client;
 pub mod ddl;
