@@ -330,7 +330,12 @@ impl Session {
         if validate {
             self.validate_check(txn, table, &name, expr.clone())?;
         }
-        let spec = CheckSpec { name, sql: expr.to_string(), columns: planned.columns, validated: validate };
+        let sql = expr.to_string();
+        // What is kept must say the same when it is read again.
+        if !parse_expression(&sql).is_ok_and(|again| again.to_string() == sql) {
+            return Err(unsupported("this form of a CHECK condition"));
+        }
+        let spec = CheckSpec { name, sql, columns: planned.columns, validated: validate };
         self.change(txn, table, TableChange::AddCheck(spec)).await
     }
 

@@ -258,6 +258,53 @@ pub(crate) fn shown(expr: &ast::Expr) -> String {
     }
 }
 
+/// As [`shown`], with no more parentheses than PostgreSQL finds necessary for a reader.
+pub(crate) fn shown_pretty(expr: &ast::Expr) -> String {
+    use ast::BinaryOperator as B;
+    let bare = |expr: &ast::Expr| -> ast::Expr {
+        let mut expr = expr;
+        while let ast::Expr::Nested(inner) = expr {
+            expr = inner;
+        }
+        expr.clone()
+    };
+    match bare(expr) {
+        ast::Expr::BinaryOp { left, op: op @ (B::And | B::Or), right } => {
+            let part = |side: &ast::Expr| match bare(side) {
+                ast::Expr::BinaryOp { op: B::Or, .. } if op == B::And => format!("({})", shown_pretty(side)),
+                _ => shown_pretty(side),
+            };
+            format!("{} {op} {}", part(&left), part(&right))
+        }
+        other => {
+            let text = shown(&other);
+            match text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+                Some(inner) if is_balanced(inner) => inner.to_owned(),
+                _ => text,
+            }
+        }
+    }
+}
+
+/// Whether no parenthesis closes one that is not opened in it.
+fn is_balanced(text: &str) -> bool {
+    let (mut depth, mut quote) = (0i32, None);
+    for c in text.chars() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            (_, Some(_)) => {}
+            ('\'' | '"', None) => quote = Some(c),
+            ('(', None) => depth += 1,
+            (')', None) => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return false;
+        }
+    }
+    depth == 0
+}
+
 /// Whether it is a literal whose type is still open: text or NULL.
 pub(crate) fn is_untyped(expr: &ast::Expr) -> bool {
     match expr {
@@ -287,6 +334,17 @@ mod tests {
             ("NOT a", "(NOT a)"),
         ] {
             assert_eq!(shown(&parse_expression(sql).expect(sql)), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn shown_for_readers() {
+        for (sql, expected) in [
+            ("a > 0", "a > 0"),
+            ("a < b * 2 AND (b IS NULL OR c = ')')", "a < (b * 2) AND (b IS NULL OR c = ')')"),
+            ("(a > 1 AND b > 2) OR f(c)", "a > 1 AND b > 2 OR f(c)"),
+        ] {
+            assert_eq!(shown_pretty(&parse_expression(sql).expect(sql)), expected, "{sql}");
         }
     }
 

@@ -129,7 +129,7 @@ impl Session {
             txn: Mutex::new(None),
             transaction_start: Default::default(),
             statement_start: Default::default(),
-            state: Mutex::new(("idle", Arc::from(""))),
+            query: Mutex::new(Arc::from("")),
         });
         let cx: Arc<dyn PgContext> = Arc::clone(&shared) as _;
         Ok(Self {

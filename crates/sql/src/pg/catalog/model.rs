@@ -157,9 +157,15 @@ impl CheckInfo {
         let sql = &self.check().sql;
         crate::statement::parse_expression(sql).map_or_else(|_| sql.clone(), |expr| crate::expression::shown(&expr))
     }
-    /// `pg_get_constraintdef`.
-    pub fn definition(&self) -> String {
-        format!("CHECK ({}){}", self.condition(), if self.check().validated { "" } else { " NOT VALID" })
+    /// `pg_get_constraintdef`; `pretty` as its second argument.
+    pub fn definition(&self, pretty: bool) -> String {
+        let sql = &self.check().sql;
+        let condition = match crate::statement::parse_expression(sql) {
+            Ok(expr) if pretty => crate::expression::shown_pretty(&expr),
+            Ok(expr) => crate::expression::shown(&expr),
+            Err(_) => sql.clone(),
+        };
+        format!("CHECK ({condition}){}", if self.check().validated { "" } else { " NOT VALID" })
     }
 }
 
