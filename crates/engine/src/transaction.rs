@@ -197,6 +197,12 @@ impl Transaction {
     pub fn id(&self) -> Option<TxId> {
         self.0.state.lock().active.as_ref().map(|a| a.id)
     }
+    /// Its id as an observer may ask for it: none also while it is being ended or taken back to
+    /// a savepoint, which may take long.
+    pub fn id_if_free(&self) -> Option<TxId> {
+        let state = self.0.state.try_lock_for(std::time::Duration::from_millis(100))?;
+        state.active.as_ref().map(|a| a.id)
+    }
     /// Whether it has written anything.
     pub fn has_written(&self) -> bool {
         self.0.state.lock().active.is_some()

@@ -382,6 +382,9 @@ impl Session {
         {
             return Err(unsupported("an index access method other than btree"));
         }
+        if create.concurrently && self.in_block() {
+            return Err(SqlError::new("25001", "CREATE INDEX CONCURRENTLY cannot run inside a transaction block"));
+        }
         let txn = self.ddl_transaction("CREATE INDEX")?;
         let table = self.locked_table(&txn, &create.table_name).await?;
         let idents = simple_columns(&create.columns)?;
@@ -429,10 +432,12 @@ impl Session {
             };
             match kind {
                 ObjectType::Table => match txn.table(&schema, &wanted)? {
-                    Some(_) => {
-                        let table = self.locked_table(&txn, name).await?;
-                        self.settle_ddl(|| txn.drop_table(&table)).await?;
-                    }
+                    Some(_) => match self.locked_table(&txn, name).await {
+                        Ok(table) => self.settle_ddl(|| txn.drop_table(&table)).await?,
+                        // Dropped by the one who was waited for.
+                        Err(error) if error.sqlstate == "42P01" => missing(self)?,
+                        Err(error) => return Err(error),
+                    },
                     None if owner_of_index(&txn, &schema, &wanted)?.is_some() => {
                         return Err(SqlError::new("42809", format!("\"{wanted}\" is not a table"))
                             .with_hint("Use DROP INDEX to remove an index."));

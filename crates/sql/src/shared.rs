@@ -134,7 +134,7 @@ impl SessionShared {
             state_change: time(self.statement_start()),
             state: state.to_owned(),
             query: query.to_string(),
-            backend_xid: txn.as_ref().and_then(Transaction::id).map(|id| id.0),
+            backend_xid: txn.as_ref().and_then(Transaction::id_if_free).map(|id| id.0),
         }
     }
 }

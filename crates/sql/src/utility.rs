@@ -312,7 +312,7 @@ impl Session {
         }
     }
 
-    fn in_block(&self) -> bool {
+    pub(crate) fn in_block(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.block)
     }
 
