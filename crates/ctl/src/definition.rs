@@ -1,27 +1,33 @@
 //! Encoded table definitions, as the engine's `table.rs` writes them.
 //!
 //! ```text
-//! encoding u8 = 1 | table id u32 | generation u64
+//! encoding u8 = 1 or 2 | table id u32 | generation u64
 //! schema, name, primary key name            counted text
 //! tree                                      root page u64, object u32
 //! primary key                               count u16, column positions u16 each
 //! value types                               count u16, column types
 //! columns                                   count u16, each: name, type, flags u8, place u16,
-//!                                           [DEFAULT] SQL text
+//!                                           [DEFAULT] SQL text, [missing] counted: a row of
+//!                                           one column
 //! indexes                                   count u16, each: id u32, name, flags u8,
 //!                                           columns (count u16, positions u16), tree
-//! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT
+//! checks (encoding 2)                       count u16, each: id u32, name, SQL text, flags u8,
+//!                                           columns (count u16, positions u16)
+//! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
+//!                                           8 rows stored before it have a value (missing)
+//! check flags                               1 validated
 //! index flags                               1 unique, 2 implements a constraint
 //! ```
 
 use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result};
 use resurgam_page::codec::Reader;
 use resurgam_page::key::KeyColumn;
-use resurgam_page::types::ColumnType;
+use resurgam_page::row::RowLayout;
+use resurgam_page::types::{ColumnType, Datum};
 
 use crate::walk::Tree;
 
-const ENCODING_KNOWN: u8 = 1;
+const ENCODING_KNOWN: u8 = 2;
 
 /// Where a column is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +43,8 @@ pub(crate) struct Column {
     pub nullable: bool,
     pub default_sql: Option<String>,
     pub place: Place,
+    /// What rows have in it that were stored before it was added.
+    pub missing: Option<Datum>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,6 +55,14 @@ pub(crate) struct Index {
     pub unique: bool,
     pub constraint: bool,
     pub tree: Tree,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Check {
+    pub name: String,
+    pub sql: String,
+    pub columns: Vec<usize>,
+    pub validated: bool,
 }
 
 /// A decoded definition.
@@ -62,13 +78,14 @@ pub(crate) struct Definition {
     pub value_types: Vec<ColumnType>,
     pub columns: Vec<Column>,
     pub indexes: Vec<Index>,
+    pub checks: Vec<Check>,
 }
 
 impl Definition {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut r = Reader::new(bytes, "table definition");
         let encoding = r.u8()?;
-        if encoding != ENCODING_KNOWN {
+        if !(1..=ENCODING_KNOWN).contains(&encoding) {
             return Err(Error::new(ErrorKind::NewerFormat, format!("table definition of unknown encoding {encoding}")));
         }
         let (id, generation) = (r.u32()?, r.u64()?);
@@ -81,7 +98,10 @@ impl Definition {
         let columns = (0..count).map(|_| column(&mut r)).collect::<Result<Vec<_>>>()?;
         let count = r.u16()?;
         let indexes = (0..count).map(|_| index(&mut r)).collect::<Result<Vec<_>>>()?;
-        let named = primary_key.iter().chain(indexes.iter().flat_map(|i| &i.columns));
+        let count = if encoding > 1 { r.u16()? } else { 0 };
+        let checks = (0..count).map(|_| check(&mut r)).collect::<Result<Vec<_>>>()?;
+        let of_checks = checks.iter().flat_map(|c| &c.columns);
+        let named = primary_key.iter().chain(indexes.iter().flat_map(|i| &i.columns)).chain(of_checks);
         let fine = named.copied().all(|c| c < columns.len())
             && columns.iter().all(|c| match c.place {
                 Place::Key(at) => usize::from(at) < primary_key.len(),
@@ -90,7 +110,19 @@ impl Definition {
         if !fine || !r.is_empty() {
             return Err(r.bad("it contradicts itself"));
         }
-        Ok(Self { id, generation, schema, name, primary_key_name, tree, primary_key, value_types, columns, indexes })
+        Ok(Self {
+            id,
+            generation,
+            schema,
+            name,
+            primary_key_name,
+            tree,
+            primary_key,
+            value_types,
+            columns,
+            indexes,
+            checks,
+        })
     }
 
     /// Types of the clustered key: the primary key's, or the hidden row id's.
@@ -131,7 +163,13 @@ fn column(r: &mut Reader<'_>) -> Result<Column> {
     let (flags, at) = (r.u8()?, r.u16()?);
     let place = if flags & 1 == 0 { Place::Key(at) } else { Place::Value(at) };
     let default_sql = if flags & 4 != 0 { Some(text(r)?) } else { None };
-    Ok(Column { name, ty, nullable: flags & 2 != 0, default_sql, place })
+    let missing = if flags & 8 != 0 { Some(RowLayout::new(&[ty]).column(r.counted()?, 0)?.to_owned()) } else { None };
+    Ok(Column { name, ty, nullable: flags & 2 != 0, default_sql, place, missing })
+}
+
+fn check(r: &mut Reader<'_>) -> Result<Check> {
+    let (_id, name, sql, flags) = (r.u32()?, text(r)?, text(r)?, r.u8()?);
+    Ok(Check { name, sql, columns: positions(r)?, validated: flags & 1 != 0 })
 }
 
 fn index(r: &mut Reader<'_>) -> Result<Index> {

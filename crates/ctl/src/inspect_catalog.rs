@@ -64,7 +64,9 @@ fn print_table(table: &Definition, out: &mut dyn Write) -> Result<()> {
             Place::Key(at) => format!("key {at}"),
             Place::Value(at) => format!("value {at}"),
         };
-        say!(out, "  column {} {}{null}{default}  [{stored}]", column.name, column.ty)?;
+        let missing =
+            column.missing.as_ref().map_or_else(String::new, |value| format!(", {value:?} in rows without it"));
+        say!(out, "  column {} {}{null}{default}  [{stored}{missing}]", column.name, column.ty)?;
     }
     if table.primary_key.is_empty() {
         say!(out, "  clustered by a hidden row id")?;
@@ -86,6 +88,10 @@ fn print_table(table: &Definition, out: &mut dyn Write) -> Result<()> {
             index.id,
             place(index.tree)
         )?;
+    }
+    for check in &table.checks {
+        let state = if check.validated { "" } else { " not valid" };
+        say!(out, "  check {} ({}) on ({}){state}", check.name, check.sql, names(&check.columns))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Filling a new tree with rows: for new indexes and rebuilt tables.
+//! Filling a new tree with rows: for new indexes and rebuilt tables (`rewrite.rs`).
 //!
 //! The tree is referred to by an uncommitted definition only, and goes whole if that is
 //! rolled back, so its rows carry no versions.
@@ -12,6 +12,7 @@ use resurgam_page::types::DatumRef;
 use resurgam_page::{LeafBuilder, leaf, op};
 
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
+use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
 use crate::table::Table;
 use crate::transaction::Transaction;
@@ -62,15 +63,23 @@ impl Transaction {
 
     /// Calls `each` with every row of `table` that is newest and committed (or own). The
     /// table must be locked exclusively.
-    fn each_row(&self, table: &Arc<Table>, mut each: impl FnMut(&[DatumRef<'_>], &[u8]) -> Result<()>) -> Result<()> {
+    fn each_row(
+        &self,
+        table: &Arc<Table>,
+        build: &Build,
+        mut each: impl FnMut(&[DatumRef<'_>], &[u8]) -> Result<()>,
+    ) -> Result<()> {
         let view = self.newest_view();
         let mut cursor = Cursor::new(view, Arc::clone(table), None, KeyRange::all(), Direction::Forward);
         let mut batch = RowBatch::default();
         loop {
+            self.check_interrupt()?;
+            self.0.db.hold_back();
             batch.clear();
             if !cursor.next_batch(&mut batch, 1000)? {
                 return Ok(());
             }
+            build.advance(batch.len());
             for i in 0..batch.len() {
                 let raw = batch.row(i);
                 each(&table.all_columns(raw)?, raw.key)?;
@@ -83,7 +92,9 @@ impl Transaction {
         let pool = &self.0.db.inner().pool;
         let tree = table.indexes[at].tree;
         let mut hint = None;
-        self.each_row(table, |row, key| {
+        let context = self.write_context()?;
+        let build = Build::start(&self.0.db, context.active.id, table, Some(table.indexes[at].id));
+        let filled = self.each_row(table, &build, |row, key| {
             let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
             let large = self.large_indexed(table, row)?;
             let row = &*with_large(row, &large)?;
@@ -91,55 +102,15 @@ impl Transaction {
             if insert_plain(pool, tree, &entry_key, &entry_value, &mut hint)? {
                 return Ok(());
             }
-            let error = duplicate(table, Some(at), row);
-            Err(Error::new(error.kind(), format!("could not create unique index \"{}\"", table.indexes[at].name))
-                .with_detail(error.detail().unwrap_or_default().replace("already exists", "is duplicated")))
-        })
+            Err(not_unique(&duplicate(table, Some(at), row), &table.indexes[at].name))
+        });
+        // A part of an index must not be committed.
+        filled.inspect_err(|_| self.broken_off(context.xid))
     }
+}
 
-    /// Copies the rows of `old` into the new trees of `new`; `map` makes the new row.
-    pub(crate) fn rebuild(
-        &self,
-        old: &Arc<Table>,
-        new: &Arc<Table>,
-        map: impl Fn(&[DatumRef<'_>], &mut dyn FnMut(&[DatumRef<'_>]) -> Result<()>) -> Result<()>,
-    ) -> Result<()> {
-        let pool = &self.0.db.inner().pool;
-        let mut hint = None;
-        let mut hints = vec![None; new.indexes.len()];
-        let mut row_id = 0u64;
-        let context = self.write_context()?;
-        self.each_row(old, |row, _| {
-            map(row, &mut |row| {
-                new.check_row(row)?;
-                let mut key = Vec::new();
-                row_id += 1;
-                let large = self.large_indexed(new, row)?;
-                let whole = &*with_large(row, &large)?;
-                new.key_of_row(whole, || Ok(row_id), &mut key)?;
-                let mut value = Vec::new();
-                let stored = new.value_datums(row);
-                new.layout.encode(&stored, &mut value)?;
-                // Large values that are in the key now.
-                let (before, after) = (Table::externals(row), Table::externals(&stored));
-                self.drop_externals(&context, before.into_iter().filter(|page| !after.contains(page)))?;
-                if !insert_plain(pool, new.tree, &key, &value, &mut hint)? {
-                    let error = duplicate(new, None, whole);
-                    return Err(Error::new(
-                        error.kind(),
-                        format!("could not create unique index \"{}\"", new.primary_key_name),
-                    )
-                    .with_detail(error.detail().unwrap_or_default().replace("already exists", "is duplicated")));
-                }
-                for (at, index) in new.indexes.iter().enumerate() {
-                    let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
-                    new.index_entry(at, whole, &key, &mut entry_key, &mut entry_value)?;
-                    if !insert_plain(pool, index.tree, &entry_key, &entry_value, &mut hints[at])? {
-                        return Err(duplicate(new, Some(at), whole));
-                    }
-                }
-                Ok(())
-            })
-        })
-    }
+/// The error of rows that an index is to be unique over and that are not.
+pub(crate) fn not_unique(duplicate: &Error, index: &str) -> Error {
+    Error::new(duplicate.kind(), format!("could not create unique index \"{index}\""))
+        .with_detail(duplicate.detail().unwrap_or_default().replace("already exists", "is duplicated"))
 }

@@ -254,6 +254,7 @@ fn carrier(tree: Tree) -> Table {
         primary_key: Vec::new(),
         primary_key_name: String::new(),
         indexes: Vec::new(),
+        checks: Vec::new(),
         tree,
         generation: 0,
         value_types: Vec::new(),

@@ -34,6 +34,7 @@ use crate::checkpoint_stats::CheckpointCounter;
 use crate::mode::Mode;
 use crate::options::Options;
 use crate::prepared::Prepared;
+use crate::progress::Builds;
 use crate::status::RecoveryReport;
 use crate::transaction::{Isolation, Transaction};
 use crate::version_file::Search;
@@ -72,6 +73,8 @@ pub(crate) struct Inner {
     pub opened: Instant,
     pub background: Mutex<Option<Background>>,
     closed: AtomicBool,
+    /// Indexes and tables that are being built.
+    pub builds: Builds,
     /// Given back by a clean close, even while clones are still around.
     locks_held: Mutex<Vec<Box<dyn FileLock>>>,
 }
@@ -274,6 +277,7 @@ impl Database {
             opened: Instant::now(),
             background: Mutex::new(None),
             closed: AtomicBool::new(false),
+            builds: Builds::default(),
             locks_held: Mutex::new(locks_held),
         });
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));

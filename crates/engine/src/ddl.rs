@@ -6,13 +6,18 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, ObjectId, Result, limits::COLUMNS_MAX};
 use resurgam_btree::{self as btree, Tree};
-use resurgam_page::types::{ColumnType, DatumRef};
+use resurgam_page::types::{ColumnType, Datum, DatumRef};
 use resurgam_txn::LockMode;
 use resurgam_versions::LedgerAction;
 
 use crate::catalog::check_name;
-use crate::table::{Column, ColumnSpec, Index, IndexSpec, Parts, Place, Table, TableSpec};
+use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
+use crate::table::{Check, Column, ColumnSpec, Index, IndexSpec, Parts, Place, Table, TableSpec, encode_missing};
 use crate::transaction::{Attempt, Transaction};
+use crate::view::ReadView;
+
+/// Largest value that a definition keeps for rows that were stored without a column, encoded.
+const MISSING_BYTES_MAX: usize = 1000;
 
 /// A change of a table's definition.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,9 +31,36 @@ pub enum TableChange {
     RenameColumn(usize, String),
     SetDefault(usize, Option<String>),
     SetNotNull(usize, bool),
-    /// Rows that exist have NULL in it.
+    /// Rows that exist have NULL in it: they must be none if it is NOT NULL.
     AddColumn(ColumnSpec),
+    /// Rows that exist have this value in it, which is kept in the definition: constant time.
+    AddColumnWith(ColumnSpec, Datum),
+    /// Indexes and CHECK constraints that mention it go too. It must not be in the primary key.
     DropColumn(usize),
+    /// The new type must store its values as the old one does ([`crate::is_stored_alike`]);
+    /// otherwise see [`Transaction::rewrite_table`].
+    SetType(usize, ColumnType),
+    /// Rebuilds the table clustered on a hidden row id. Columns stay NOT NULL.
+    DropPrimaryKey,
+    /// An index, a UNIQUE constraint or the primary key, by name.
+    RenameIndex(String, String),
+    /// That the rows satisfy it, if they are said to, is the caller's care.
+    AddCheck(CheckSpec),
+    DropCheck(String),
+    RenameCheck(String, String),
+    /// The rows are known to satisfy it.
+    ValidateCheck(String),
+    /// The same condition in other words: after a column was renamed.
+    RewordCheck(String, String),
+}
+
+/// A CHECK constraint to be added; see [`crate::Check`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckSpec {
+    pub name: String,
+    pub sql: String,
+    pub columns: Vec<usize>,
+    pub validated: bool,
 }
 
 /// Unwraps an attempt or returns its wait.
@@ -42,7 +74,7 @@ macro_rules! attempt {
 }
 
 impl Transaction {
-    fn new_tree(&self) -> Result<Tree> {
+    pub(crate) fn new_tree(&self) -> Result<Tree> {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
         let object = ObjectId(inner.next_object());
@@ -59,7 +91,7 @@ impl Transaction {
         Ok(tree)
     }
 
-    fn drop_tree(&self, tree: Tree) -> Result<()> {
+    pub(crate) fn drop_tree(&self, tree: Tree) -> Result<()> {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
         context.active.logged_aside(inner.ledger.add(
@@ -102,6 +134,16 @@ impl Transaction {
         Ok(Attempt::Done(()))
     }
 
+    /// Locks a table against everyone else, ahead of changing it. When this is done, the
+    /// newest definition may be another one than `table`: look it up again.
+    ///
+    /// # Errors
+    /// `SerializationFailure` when the definition was changed by someone else meanwhile; the
+    /// lock is then held all the same.
+    pub fn lock_for_change(&self, table: &Table) -> Result<Attempt<()>> {
+        self.lock_exclusive(table)
+    }
+
     /// Creates a table with its indexes.
     ///
     /// # Errors
@@ -131,6 +173,7 @@ impl Transaction {
             primary_key: key_columns,
             primary_key_name: primary_key_name.clone(),
             indexes: Vec::new(),
+            checks: Vec::new(),
             tree: self.new_tree()?,
             generation: 1,
             value_types: Vec::new(),
@@ -266,31 +309,91 @@ impl Transaction {
                 }
             }
             TableChange::AddColumn(spec) => {
-                check_name("column", &spec.name)?;
-                if parts.columns.iter().any(|c| c.name == spec.name) {
-                    return Err(Error::new(
-                        ErrorKind::DuplicateColumn,
-                        format!("column \"{}\" of relation \"{}\" already exists", spec.name, table.name),
-                    ));
+                check_new_column(&parts, &spec)?;
+                if !spec.nullable && self.has_rows(table)? {
+                    return Err(contains_nulls(&spec.name, &table.name));
                 }
-                if parts.columns.len() >= COLUMNS_MAX {
-                    return Err(Error::new(
-                        ErrorKind::LimitExceeded,
-                        format!("tables can have at most {COLUMNS_MAX} columns"),
-                    ));
+                add_column(&mut parts, &spec, None)?;
+            }
+            TableChange::AddColumnWith(spec, value) => {
+                check_new_column(&parts, &spec)?;
+                if value == Datum::Null && !spec.nullable && self.has_rows(table)? {
+                    return Err(contains_nulls(&spec.name, &table.name));
                 }
-                // Dropped columns keep their place in the rows.
-                if parts.value_types.len() >= LedgerAction::COLUMNS_MAX {
+                if value != Datum::Null && encode_missing(spec.ty, &value).is_none_or(|b| b.len() > MISSING_BYTES_MAX) {
                     return Err(Error::new(
                         ErrorKind::LimitExceeded,
-                        format!("too many columns were added to and dropped from table \"{}\"", table.name),
-                    )
-                    .with_hint("Copy its rows to a new table."));
+                        format!("the value of column \"{}\" does not go into the table's definition", spec.name),
+                    ));
                 }
-                let mut column = column_of(&spec);
-                column.place = Place::Value(parts.value_types.len() as u16);
-                parts.value_types.push(column.ty);
-                parts.columns.push(column);
+                add_column(&mut parts, &spec, (value != Datum::Null).then_some(value))?;
+            }
+            TableChange::SetType(at, ty) => {
+                column_exists(at)?;
+                let column = &mut parts.columns[at];
+                if !is_stored_alike(column.ty, ty) {
+                    return Err(Error::internal(format!("rows have to be rewritten for {} to be {ty}", column.ty)));
+                }
+                column.ty = ty;
+                if let Place::Value(place) = column.place {
+                    parts.value_types[place as usize] = ty;
+                }
+            }
+            TableChange::DropPrimaryKey => {
+                if table.primary_key.is_empty() {
+                    return Err(Error::new(
+                        ErrorKind::UndefinedObject,
+                        format!("table \"{}\" has no primary key", table.name),
+                    ));
+                }
+                self.release_name(&table.schema, &table.primary_key_name)?;
+                parts.primary_key.clear();
+                parts.primary_key_name.clear();
+                place(&mut parts);
+                return self.begin_rewrite(table, parts)?.copy().map(Attempt::Done);
+            }
+            TableChange::RenameIndex(from, to) => {
+                let is_key = !from.is_empty() && parts.primary_key_name == from;
+                let at = parts.indexes.iter().position(|index| index.name == from);
+                if !is_key && at.is_none() {
+                    return Err(Error::new(ErrorKind::UndefinedObject, format!("index \"{from}\" does not exist")));
+                }
+                attempt!(self.claim_name(&table.schema, &to, table.id, true));
+                self.release_name(&table.schema, &from)?;
+                match at {
+                    Some(at) => parts.indexes[at].name = to,
+                    None => parts.primary_key_name = to,
+                }
+            }
+            TableChange::AddCheck(spec) => {
+                check_name("constraint", &spec.name)?;
+                check_positions_exist(&spec.columns, table.columns.len())?;
+                check_free(&parts, &spec.name)?;
+                parts.checks.push(Check {
+                    id: self.0.db.inner().next_object(),
+                    name: spec.name,
+                    sql: spec.sql,
+                    columns: spec.columns,
+                    validated: spec.validated,
+                });
+            }
+            TableChange::DropCheck(name) => {
+                let at = check_at(&parts, &name)?;
+                parts.checks.remove(at);
+            }
+            TableChange::RenameCheck(from, to) => {
+                let at = check_at(&parts, &from)?;
+                check_name("constraint", &to)?;
+                check_free(&parts, &to)?;
+                parts.checks[at].name = to;
+            }
+            TableChange::ValidateCheck(name) => {
+                let at = check_at(&parts, &name)?;
+                parts.checks[at].validated = true;
+            }
+            TableChange::RewordCheck(name, sql) => {
+                let at = check_at(&parts, &name)?;
+                parts.checks[at].sql = sql;
             }
             TableChange::DropColumn(at) => {
                 column_exists(at)?;
@@ -312,6 +415,10 @@ impl Transaction {
                     kept.push(index);
                 }
                 parts.indexes = kept;
+                parts.checks.retain(|check| !check.columns.contains(&at));
+                for column in parts.checks.iter_mut().flat_map(|check| &mut check.columns) {
+                    *column -= usize::from(*column > at);
+                }
                 parts.primary_key.iter_mut().for_each(|c| *c -= usize::from(*c > at));
             }
             TableChange::AddPrimaryKey { name, columns } => {
@@ -330,18 +437,51 @@ impl Transaction {
                 parts.primary_key = columns;
                 parts.primary_key_name = name;
                 place(&mut parts);
-                self.drop_tree(parts.tree)?;
-                parts.tree = self.new_tree()?;
-                for index in &mut parts.indexes {
-                    self.drop_tree(index.tree)?;
-                    index.tree = self.new_tree()?;
-                }
-                let new = self.store_definition(&parts, Some(table))?;
-                self.rebuild(table, &new, |row, put| put(row))?;
-                return Ok(Attempt::Done(new));
+                return self.begin_rewrite(table, parts)?.copy().map(Attempt::Done);
             }
         }
         self.store_definition(&parts, Some(table)).map(Attempt::Done)
+    }
+
+    /// Begins to rewrite a table with columns of other types, and with columns added at its
+    /// end. What rows have in them is told row by row; see [`Rewrite`].
+    ///
+    /// # Errors
+    /// `DuplicateColumn`, `LimitExceeded`; those of [`Transaction::lock_for_change`].
+    pub fn rewrite_table(
+        &self,
+        table: &Arc<Table>,
+        types: &[(usize, ColumnType)],
+        added: &[ColumnSpec],
+    ) -> Result<Attempt<Rewrite>> {
+        attempt!(self.lock_exclusive(table));
+        let mut parts = Parts::of(table);
+        parts.generation += 1;
+        for (at, ty) in types {
+            check_positions_exist(&[*at], parts.columns.len())?;
+            parts.columns[*at].ty = *ty;
+        }
+        for spec in added {
+            check_new_column(&parts, spec)?;
+            parts.columns.push(column_of(spec));
+        }
+        place(&mut parts);
+        self.begin_rewrite(table, parts).map(Attempt::Done)
+    }
+
+    /// Whether a table that is locked exclusively has any row.
+    pub fn has_rows(&self, table: &Arc<Table>) -> Result<bool> {
+        let mut cursor = self.newest_view().scan(table, crate::KeyRange::all(), crate::Direction::Forward);
+        cursor.next_batch(&mut crate::RowBatch::default(), 1)
+    }
+
+    /// Every row of a table that is locked exclusively, its own and those of all who have
+    /// committed, whatever the statement's view sees.
+    pub fn view_for_change(&self, table: &Table) -> Result<ReadView> {
+        match self.lock_exclusive(table)? {
+            Attempt::Done(()) => Ok(self.newest_view()),
+            Attempt::Wait(_) => Err(Error::internal("the table is not locked")),
+        }
     }
 
     fn check_no_nulls(&self, table: &Arc<Table>, column: usize) -> Result<()> {
@@ -355,13 +495,7 @@ impl Transaction {
             }
             for i in 0..batch.len() {
                 if matches!(table.column(batch.row(i), column)?, DatumRef::Null) {
-                    return Err(Error::new(
-                        ErrorKind::NotNullViolation,
-                        format!(
-                            "column \"{}\" of relation \"{}\" contains null values",
-                            table.columns[column].name, table.name
-                        ),
-                    ));
+                    return Err(contains_nulls(&table.columns[column].name, &table.name));
                 }
             }
         }
@@ -375,7 +509,63 @@ fn column_of(spec: &ColumnSpec) -> Column {
         nullable: spec.nullable,
         default_sql: spec.default_sql.clone(),
         place: Place::Value(0),
+        missing: None,
     }
+}
+
+fn check_new_column(parts: &Parts, spec: &ColumnSpec) -> Result<()> {
+    check_name("column", &spec.name)?;
+    if parts.columns.iter().any(|c| c.name == spec.name) {
+        return Err(Error::new(
+            ErrorKind::DuplicateColumn,
+            format!("column \"{}\" of relation \"{}\" already exists", spec.name, parts.name),
+        ));
+    }
+    if parts.columns.len() >= COLUMNS_MAX {
+        return Err(Error::new(ErrorKind::LimitExceeded, format!("tables can have at most {COLUMNS_MAX} columns")));
+    }
+    Ok(())
+}
+
+/// Adds a column behind all that rows store, which stay as they are.
+fn add_column(parts: &mut Parts, spec: &ColumnSpec, missing: Option<Datum>) -> Result<()> {
+    // Dropped columns keep their place in the rows.
+    if parts.value_types.len() >= LedgerAction::COLUMNS_MAX {
+        return Err(Error::new(
+            ErrorKind::LimitExceeded,
+            format!("too many columns were added to and dropped from table \"{}\"", parts.name),
+        )
+        .with_hint("Copy its rows to a new table."));
+    }
+    let mut column = column_of(spec);
+    column.place = Place::Value(parts.value_types.len() as u16);
+    column.missing = missing;
+    parts.value_types.push(column.ty);
+    parts.columns.push(column);
+    Ok(())
+}
+
+fn check_at(parts: &Parts, name: &str) -> Result<usize> {
+    parts.checks.iter().position(|check| check.name == name).ok_or_else(|| {
+        Error::new(
+            ErrorKind::UndefinedObject,
+            format!("constraint \"{name}\" of relation \"{}\" does not exist", parts.name),
+        )
+    })
+}
+
+/// Names of constraints are a table's own.
+fn check_free(parts: &Parts, name: &str) -> Result<()> {
+    let taken = parts.checks.iter().any(|check| check.name == name)
+        || parts.primary_key_name == name
+        || parts.indexes.iter().any(|index| index.constraint && index.name == name);
+    if taken {
+        return Err(Error::new(
+            ErrorKind::DuplicateObject,
+            format!("constraint \"{name}\" for relation \"{}\" already exists", parts.name),
+        ));
+    }
+    Ok(())
 }
 
 fn index_of(id: u32, spec: &IndexSpec, tree: Tree) -> Index {
@@ -397,6 +587,8 @@ fn place(parts: &mut Parts) {
         if key_at.is_some() {
             column.nullable = false;
         }
+        // Every row is stored with all columns from now on.
+        column.missing = None;
         column.place = match key_at {
             // The key form of bytea may need unescaping; it is kept in the value as well.
             Some(key_at) if column.ty != ColumnType::Bytes => Place::Key(key_at as u16),
@@ -428,6 +620,10 @@ fn check_positions(positions: &[usize], columns: usize) -> Result<()> {
     if positions.len() > 32 {
         return Err(Error::new(ErrorKind::LimitExceeded, "cannot use more than 32 columns in an index"));
     }
+    check_positions_exist(positions, columns)
+}
+
+fn check_positions_exist(positions: &[usize], columns: usize) -> Result<()> {
     match positions.iter().find(|at| **at >= columns) {
         Some(at) => Err(Error::new(ErrorKind::UndefinedColumn, format!("column number {at} does not exist"))),
         None => Ok(()),

@@ -30,6 +30,9 @@
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
 //! | `ddl.rs` | changes of definitions |
+//! | `build.rs` | filling a new index |
+//! | `rewrite.rs` | copying a table's rows into new trees |
+//! | `progress.rs` | how far builds are |
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
 //! | `cleaning.rs` | sweeps of the cleaner, and what operators see of them |
@@ -51,6 +54,8 @@ mod ddl;
 mod mode;
 mod options;
 mod prepared;
+mod progress;
+mod rewrite;
 mod rows;
 mod status;
 mod table;
@@ -64,9 +69,10 @@ pub use checkpoint_stats::CheckpointStats;
 pub use cleaning::{CleanerStatus, HoldingAborted, HoldingSnapshot, HoldingTransaction, VersionStoreHolders};
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
 pub use database::Database;
-pub use ddl::TableChange;
+pub use ddl::{CheckSpec, TableChange};
 pub use options::Options;
 pub use prepared::PreparedTransaction;
+pub use progress::BuildStatus;
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 pub use resurgam_log::LogStats;
 pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};
@@ -75,8 +81,11 @@ pub use resurgam_versions::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,
     SweepReport, VersionCaps,
 };
+pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
-pub use table::{Column, ColumnSpec, Index, IndexSpec, RawRow, RowBuf, Table, TableSpec};
-pub use transaction::{Attempt, Change, CommitTicket, Durability, Isolation, Savepoint, StatementKind, Transaction};
+pub use table::{Check, Column, ColumnSpec, Index, IndexSpec, RawRow, RowBuf, Table, TableSpec};
+pub use transaction::{
+    Attempt, Change, CommitTicket, Durability, Interrupt, Isolation, Savepoint, StatementKind, Transaction,
+};
 pub use view::ReadView;

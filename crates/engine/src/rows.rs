@@ -492,7 +492,13 @@ impl Transaction {
     }
 
     /// Encodes the value of a row; columns that make it too long go to overflow pages.
-    fn encode_value(&self, table: &Table, row: &[DatumRef<'_>], tx: &ActiveTx, xid: TxId) -> Result<Encoded> {
+    pub(crate) fn encode_value(
+        &self,
+        table: &Table,
+        row: &[DatumRef<'_>],
+        tx: &ActiveTx,
+        xid: TxId,
+    ) -> Result<Encoded> {
         let mut values = table.value_datums(row);
         let mut bytes = Vec::new();
         let mut written = Vec::new();
@@ -605,8 +611,8 @@ pub(crate) fn with_large<'r>(row: &'r [DatumRef<'r>], large: &'r [LargeValue]) -
 /// An index entry that was deleted: its tree, key and value.
 type Deleted = (Tree, Vec<u8>, Vec<u8>);
 
-struct Encoded {
-    bytes: Vec<u8>,
+pub(crate) struct Encoded {
+    pub bytes: Vec<u8>,
     /// First pages of large values written for it.
     written: Vec<PageId>,
 }
@@ -694,7 +700,7 @@ impl Table {
         self.value_types.iter().any(|t| t.fixed_width().is_none())
     }
     /// Large values that an encoded value refers to.
-    fn externals_of_value(&self, value: &[u8]) -> Result<Vec<PageId>> {
+    pub(crate) fn externals_of_value(&self, value: &[u8]) -> Result<Vec<PageId>> {
         let view = self.layout.view(value)?;
         let mut found = Vec::new();
         for (at, ty) in self.value_types.iter().enumerate() {

@@ -187,6 +187,13 @@ impl Database {
         inner.log.check_running()
     }
 
+    /// Entries of the ledger: storage that is to be freed, or kept, once the outcome of a
+    /// transaction is past changing.
+    pub fn ledger_len(&self) -> resurgam_base::Result<usize> {
+        let inner = self.inner();
+        Ok(inner.ledger.entries(&inner.pool)?.len())
+    }
+
     /// Pages that recovery could not bring up to date.
     pub fn damaged_pages(&self) -> u64 {
         self.inner().pool.pending_redo().stuck()

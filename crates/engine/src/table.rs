@@ -17,10 +17,11 @@ use resurgam_btree::Tree;
 use resurgam_page::codec::{Reader, put_counted};
 use resurgam_page::key::{self, KeyColumn};
 use resurgam_page::row::RowLayout;
-use resurgam_page::types::{ColumnType, DatumRef};
+use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
-/// Version of the definition's encoding.
-const ENCODING: u8 = 1;
+/// Newest version of the definition's encoding. A definition is written in the oldest one that
+/// can say all of it.
+const ENCODING: u8 = 2;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub struct Column {
     /// The DEFAULT expression as SQL text; its meaning is the SQL layer's.
     pub default_sql: Option<String>,
     pub(crate) place: Place,
+    /// What rows have in it that were stored before it was added; NULL if none.
+    pub(crate) missing: Option<Datum>,
 }
 
 /// Where a column is stored.
@@ -55,6 +58,19 @@ pub struct Index {
     pub(crate) tree: Tree,
 }
 
+/// A CHECK constraint. Its meaning is the SQL layer's: row operations do not evaluate it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    pub id: u32,
+    pub name: String,
+    /// The condition as SQL text.
+    pub sql: String,
+    /// Positions in [`Table::columns`] of the columns that it mentions.
+    pub columns: Vec<usize>,
+    /// Rows that were there before it are known to satisfy it.
+    pub validated: bool,
+}
+
 /// A table as a transaction sees it.
 #[derive(Debug)]
 pub struct Table {
@@ -66,6 +82,7 @@ pub struct Table {
     pub primary_key: Vec<usize>,
     pub primary_key_name: String,
     pub indexes: Vec<Index>,
+    pub checks: Vec<Check>,
     pub(crate) tree: Tree,
     /// Raised by every change of the definition.
     pub(crate) generation: u64,
@@ -162,6 +179,7 @@ pub(crate) struct Parts {
     pub primary_key: Vec<usize>,
     pub primary_key_name: String,
     pub indexes: Vec<Index>,
+    pub checks: Vec<Check>,
     pub tree: Tree,
     pub generation: u64,
     pub value_types: Vec<ColumnType>,
@@ -177,6 +195,7 @@ impl Parts {
             primary_key: table.primary_key.clone(),
             primary_key_name: table.primary_key_name.clone(),
             indexes: table.indexes.clone(),
+            checks: table.checks.clone(),
             tree: table.tree,
             generation: table.generation,
             value_types: table.value_types.clone(),
@@ -184,7 +203,8 @@ impl Parts {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![ENCODING];
+        let newer = !self.checks.is_empty() || self.columns.iter().any(|c| c.missing.is_some());
+        let mut out = vec![if newer { ENCODING } else { 1 }];
         out.extend_from_slice(&self.id.to_le_bytes());
         out.extend_from_slice(&self.generation.to_le_bytes());
         put_counted(&mut out, self.schema.as_bytes());
@@ -204,10 +224,18 @@ impl Parts {
                 Place::Key(at) => (0u8, at),
                 Place::Value(at) => (1, at),
             };
-            out.push(kind | u8::from(column.nullable) << 1 | u8::from(column.default_sql.is_some()) << 2);
+            let missing = column.missing.as_ref().and_then(|value| encode_missing(column.ty, value));
+            out.push(
+                kind | u8::from(column.nullable) << 1
+                    | u8::from(column.default_sql.is_some()) << 2
+                    | u8::from(missing.is_some()) << 3,
+            );
             out.extend_from_slice(&at.to_le_bytes());
             if let Some(sql) = &column.default_sql {
                 put_counted(&mut out, sql.as_bytes());
+            }
+            if let Some(missing) = &missing {
+                put_counted(&mut out, missing);
             }
         }
         out.extend_from_slice(&(self.indexes.len() as u16).to_le_bytes());
@@ -218,12 +246,23 @@ impl Parts {
             put_positions(&mut out, &index.columns);
             put_tree(&mut out, index.tree);
         }
+        if newer {
+            out.extend_from_slice(&(self.checks.len() as u16).to_le_bytes());
+            for check in &self.checks {
+                out.extend_from_slice(&check.id.to_le_bytes());
+                put_counted(&mut out, check.name.as_bytes());
+                put_counted(&mut out, check.sql.as_bytes());
+                out.push(u8::from(check.validated));
+                put_positions(&mut out, &check.columns);
+            }
+        }
         out
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut r = Reader::new(bytes, "table definition");
-        if r.u8()? != ENCODING {
+        let encoding = r.u8()?;
+        if !(1..=ENCODING).contains(&encoding) {
             return Err(Error::new(ErrorKind::NewerFormat, "a table definition was written by a newer version"));
         }
         let id = r.u32()?;
@@ -245,7 +284,8 @@ impl Parts {
             let at = r.u16()?;
             let place = if flags & 1 == 0 { Place::Key(at) } else { Place::Value(at) };
             let default_sql = if flags & 4 != 0 { Some(text(&mut r)?) } else { None };
-            columns.push(Column { name, ty, nullable: flags & 2 != 0, default_sql, place });
+            let missing = if flags & 8 != 0 { Some(decode_missing(ty, r.counted()?)?) } else { None };
+            columns.push(Column { name, ty, nullable: flags & 2 != 0, default_sql, place, missing });
         }
         let mut indexes = Vec::new();
         for _ in 0..r.u16()? {
@@ -262,7 +302,15 @@ impl Parts {
                 tree: read_tree(&mut r)?,
             });
         }
-        let fine = primary_key.iter().chain(indexes.iter().flat_map(|i| &i.columns)).all(|c| *c < columns.len())
+        let mut checks = Vec::new();
+        for _ in 0..if encoding > 1 { r.u16()? } else { 0 } {
+            let id = r.u32()?;
+            let (name, sql) = (text(&mut r)?, text(&mut r)?);
+            let validated = r.u8()? & 1 != 0;
+            checks.push(Check { id, name, sql, columns: positions(&mut r)?, validated });
+        }
+        let named = indexes.iter().map(|i| &i.columns).chain(checks.iter().map(|c| &c.columns)).flatten();
+        let fine = primary_key.iter().chain(named).all(|c| *c < columns.len())
             && columns.iter().all(|c| match c.place {
                 Place::Key(at) => (at as usize) < primary_key.len(),
                 Place::Value(at) => value_types.get(at as usize) == Some(&c.ty),
@@ -270,7 +318,19 @@ impl Parts {
         if !fine {
             return Err(r.bad("a column that does not exist"));
         }
-        Ok(Self { id, schema, name, columns, primary_key, primary_key_name, indexes, tree, generation, value_types })
+        Ok(Self {
+            id,
+            schema,
+            name,
+            columns,
+            primary_key,
+            primary_key_name,
+            indexes,
+            checks,
+            tree,
+            generation,
+            value_types,
+        })
     }
 
     /// Completes the definition.
@@ -294,6 +354,7 @@ impl Parts {
             primary_key: self.primary_key,
             primary_key_name: self.primary_key_name,
             indexes: self.indexes,
+            checks: self.checks,
             tree: self.tree,
             generation: self.generation,
             valid_from,
@@ -302,6 +363,19 @@ impl Parts {
             index_keys,
             next_row_id,
         }
+    }
+}
+
+/// A value as a row of one column. `None`: it cannot be stored in the type.
+pub(crate) fn encode_missing(ty: ColumnType, value: &Datum) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    RowLayout::new(&[ty]).encode(&[value.as_ref()], &mut bytes).ok()?;
+    Some(bytes)
+}
+fn decode_missing(ty: ColumnType, bytes: &[u8]) -> Result<Datum> {
+    match RowLayout::new(&[ty]).column(bytes, 0)? {
+        DatumRef::External(_) => Err(Error::corrupt("the value of rows without a column is not in the definition")),
+        datum => Ok(datum.to_owned()),
     }
 }
 
@@ -336,7 +410,17 @@ impl Table {
             return Err(Error::internal(format!("table {} has no column {i}", self.name)));
         };
         match column.place {
-            Place::Value(at) => self.layout.column(row.value, at as usize),
+            Place::Value(at) => {
+                let datum = self.layout.column(row.value, at as usize)?;
+                match &column.missing {
+                    Some(missing)
+                        if datum.is_null() && self.layout.view(row.value)?.stored_columns() <= at as usize =>
+                    {
+                        Ok(missing.as_ref())
+                    }
+                    _ => Ok(datum),
+                }
+            }
             Place::Key(at) => match key::decode_column(row.key, &self.key_columns, at as usize)? {
                 key::KeyDatum::Ref(datum) => Ok(datum),
                 key::KeyDatum::Owned(_) => {

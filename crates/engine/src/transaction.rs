@@ -128,7 +128,12 @@ pub(crate) struct TxState {
     /// Rows (tree and key) that the current statement changed and took back.
     pub taken_back: Vec<(ObjectId, Vec<u8>)>,
     pub catalog: OwnCatalog,
+    /// Asked now and then by work on many rows.
+    pub interrupt: Option<Interrupt>,
 }
+
+/// An error ends the work that asks; see [`Transaction::set_interrupt`].
+pub type Interrupt = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
 pub(crate) struct TxInner {
     pub db: Database,
@@ -182,6 +187,7 @@ impl Transaction {
                 requested: Vec::new(),
                 taken_back: Vec::new(),
                 catalog: OwnCatalog::default(),
+                interrupt: None,
             }),
         }))
     }
@@ -193,6 +199,12 @@ impl Transaction {
     pub fn id(&self) -> Option<TxId> {
         self.0.state.lock().active.as_ref().map(|a| a.id)
     }
+    /// Its id as an observer may ask for it: none also while it is being ended or taken back to
+    /// a savepoint, which may take long.
+    pub fn id_if_free(&self) -> Option<TxId> {
+        let state = self.0.state.try_lock_for(std::time::Duration::from_millis(100))?;
+        state.active.as_ref().map(|a| a.id)
+    }
     /// Whether it has written anything.
     pub fn has_written(&self) -> bool {
         self.0.state.lock().active.is_some()
@@ -200,6 +212,18 @@ impl Transaction {
     /// Whether it has changed definitions.
     pub fn has_catalog_changes(&self) -> bool {
         self.0.state.lock().catalog.changed
+    }
+
+    /// Has work on many rows inside one call (filling an index, rewriting a table) ask
+    /// `interrupt` every thousand rows or so; its error ends the work, and the transaction (or
+    /// the savepoint it is under) must be rolled back. `None`: nothing interrupts it.
+    pub fn set_interrupt(&self, interrupt: Option<Interrupt>) {
+        self.0.state.lock().interrupt = interrupt;
+    }
+
+    pub(crate) fn check_interrupt(&self) -> Result<()> {
+        let interrupt = self.0.state.lock().interrupt.clone();
+        interrupt.map_or(Ok(()), |interrupt| interrupt())
     }
 
     /// Starts a statement.
@@ -652,6 +676,7 @@ impl Drop for TxInner {
             requested: Vec::new(),
             taken_back: Vec::new(),
             catalog: OwnCatalog::default(),
+            interrupt: None,
         };
         std::mem::swap(&mut taken, self.state.get_mut());
         if taken.phase == Phase::Open {

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use datafusion::arrow::array::ArrayRef;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::execution::session_state::SessionState;
@@ -16,7 +17,7 @@ use crate::pg::context::PgContext;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::encode_datum;
 use crate::pg::errors;
-use crate::pg::types::{EPOCH_DAYS, EPOCH_US};
+use crate::pg::types::{EPOCH_DAYS, EPOCH_US, arrow_field};
 use crate::wire::{Format, SqlError};
 
 /// An engine error on its way through DataFusion.
@@ -178,13 +179,35 @@ pub(crate) fn row_failure(mut error: SqlError, table: &Table, row: &[DatumRef<'_
         } else {
             error.column = name;
             if error.detail.is_none() {
-                let values: Vec<String> =
-                    row.iter().zip(&table.columns).map(|(datum, c)| shown(datum, &c.ty)).collect();
-                error.detail = Some(format!("Failing row contains ({}).", values.join(", ")));
+                error.detail = Some(failing_row(table, row));
             }
         }
     }
     failure(error)
+}
+
+/// The DETAIL that shows a row.
+#[cold]
+pub(crate) fn failing_row(table: &Table, row: &[DatumRef<'_>]) -> String {
+    let values: Vec<String> = row.iter().zip(&table.columns).map(|(datum, c)| shown(datum, &c.ty)).collect();
+    format!("Failing row contains ({}).", values.join(", "))
+}
+
+/// One row of a table's columns as a batch.
+pub(crate) fn row_batch(table: &Table, row: &[DatumRef<'_>]) -> Result<RecordBatch> {
+    let mut fields = Vec::with_capacity(table.columns.len());
+    let mut arrays = Vec::with_capacity(table.columns.len());
+    for (column, datum) in table.columns.iter().zip(row) {
+        let mut builder = ColumnBuilder::new(&column.ty, 1);
+        match datum {
+            DatumRef::Null => builder.append_null(),
+            datum => builder.append(*datum).map_err(failure)?,
+        }
+        arrays.push(builder.finish());
+        fields.push(arrow_field(&column.name, &column.ty, true));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?)
 }
 
 fn constraint_columns<'t>(table: &'t Table, name: &str) -> Option<&'t [usize]> {

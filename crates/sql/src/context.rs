@@ -46,6 +46,10 @@ impl StopFlag {
             self.bell.notify_one();
         }
     }
+    /// Whether a statement is running.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire)
+    }
     /// The error that a stopped statement ends with.
     pub(crate) fn check(&self) -> Result<(), SqlError> {
         match self.reason.load(Ordering::Relaxed) {

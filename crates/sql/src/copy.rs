@@ -11,13 +11,14 @@ use futures::StreamExt;
 use resurgam_engine::{Attempt, BulkInserter, ColumnType, Datum, DatumRef, StatementKind, Table};
 
 use crate::bridge;
+use crate::check::Checks;
 use crate::context::StatementContext;
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::copy::{CopyOptions, CopyReader, CopyWriter};
 use crate::pg::datetime::Zone;
 use crate::pg::encode::RowEncoder;
 use crate::pg::errors;
-use crate::planner::{Instance, task_context};
+use crate::planner::{Instance, Names, task_context};
 use crate::session::Session;
 use crate::statement::{Kind, Prepared};
 use crate::wait::Waiting;
@@ -37,6 +38,7 @@ pub struct CopyIn {
     template: Vec<Datum>,
     reader: CopyReader,
     bulk: Option<BulkInserter>,
+    checks: Checks,
     zone: Zone,
     rows: u64,
     autocommit: bool,
@@ -88,6 +90,10 @@ impl CopyIn {
                     let mut row: Vec<DatumRef<'_>> = self.template.iter().map(Datum::as_ref).collect();
                     for (&column, datum) in self.columns.iter().zip(given) {
                         row[column] = datum;
+                    }
+                    if let Err(error) = self.checks.refuse_row(&self.table, &row) {
+                        let context = self.reader.context(None);
+                        return Err(errors::from_datafusion(error, "").with_context(context));
                     }
                     match bulk.push(&row) {
                         Ok(Attempt::Done(())) => break,
@@ -273,12 +279,15 @@ impl Session {
                 template[at] = datum_of_scalar(&value, &column.ty, &zone)?;
             }
         }
+        let (state, cx) = (self.state()?, Arc::clone(&self.cx));
+        let checks = Checks::plan(&Names { state: &state, txn: &txn, cx: &cx }, &table)?;
         txn.statement(StatementKind::BulkWrite)?;
         let names = columns.iter().map(|c| table.columns[*c].name.clone()).collect();
         Ok(Execution::CopyIn(CopyIn {
             reader: CopyReader::new(options, &table.name, names),
             types: columns.iter().map(|c| table.columns[*c].ty).collect(),
             bulk: Some(txn.bulk_insert(&table)),
+            checks,
             table,
             columns,
             template,
@@ -289,7 +298,7 @@ impl Session {
     }
 
     /// The one value of a query without a table.
-    async fn constant(&mut self, text: &str) -> Result<datafusion::common::ScalarValue, SqlError> {
+    pub(crate) async fn constant(&mut self, text: &str) -> Result<datafusion::common::ScalarValue, SqlError> {
         let prepared = self.prepare_text(text, &[])?;
         let Kind::Query(query) = &prepared.kind else { return Err(SqlError::internal("a default is no expression")) };
         let failed = |error| errors::from_datafusion(error, text);

@@ -1,29 +1,33 @@
-//! CREATE, ALTER, DROP and TRUNCATE, from their syntax to the engine's definitions.
+//! CREATE, DROP and TRUNCATE, from their syntax to the engine's definitions.
 
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    self, AlterColumnOperation, AlterTableOperation, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident,
-    IndexColumn, ObjectName, ObjectType, RenameTableNameKind, Statement, TableConstraint, Truncate,
+    self, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident, IndexColumn, ObjectName, ObjectType,
+    Statement, TableConstraint, Truncate,
 };
-use resurgam_engine::{Attempt, ColumnSpec, ColumnType, IndexSpec, Table, TableChange, TableSpec, Transaction};
+use resurgam_engine::{Attempt, ColumnSpec, ColumnType, IndexSpec, Table, TableSpec, Transaction};
+use tokio::time::Instant;
 
+use crate::alter::{CheckParts, owner_of_index};
+use crate::context::StopFlag;
 use crate::pg::types::column_type_from_sql;
 use crate::session::Session;
+use crate::stream::{guarded, out_of_time};
 use crate::wait::{Waiting, settle};
 use crate::wire::{SqlError, Tag};
-use crate::write::{find_column, find_table, table_name};
+use crate::write::{find_column, table_name};
 
-fn name_of(ident: &Ident) -> String {
+pub(crate) fn name_of(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
 }
 
-fn unsupported(what: &str) -> SqlError {
+pub(crate) fn unsupported(what: &str) -> SqlError {
     SqlError::unsupported(format!("{what} is not supported"))
 }
 
 /// The default's text; it is planned where it is used.
-fn default_text(expr: &Expr) -> Option<String> {
+pub(crate) fn default_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) if matches!(value.value, ast::Value::Null) => None,
         other => Some(other.to_string()),
@@ -31,19 +35,21 @@ fn default_text(expr: &Expr) -> Option<String> {
 }
 
 /// A column, and what its inline constraints ask for.
-struct ColumnParts {
-    spec: ColumnSpec,
-    primary: Option<Option<String>>,
-    unique: Option<Option<String>>,
+pub(crate) struct ColumnParts {
+    pub spec: ColumnSpec,
+    pub primary: Option<Option<String>>,
+    pub unique: Option<Option<String>>,
+    pub checks: Vec<CheckParts>,
 }
 
-fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
+pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
     let name = name_of(&def.name);
     let ty: ColumnType = column_type_from_sql(&def.data_type)?;
     let mut parts = ColumnParts {
         spec: ColumnSpec { name: name.clone(), ty, nullable: true, default_sql: None },
         primary: None,
         unique: None,
+        checks: Vec::new(),
     };
     for option in &def.options {
         let given = option.name.as_ref().map(name_of);
@@ -57,7 +63,10 @@ fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
             }
             ColumnOption::Unique(key) => parts.unique = Some(key.name.as_ref().map(name_of).or(given)),
             ColumnOption::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
-            ColumnOption::Check(_) => return Err(unsupported("CHECK")),
+            ColumnOption::Check(check) => {
+                let name = check.name.as_ref().map(name_of).or(given);
+                parts.checks.push(CheckParts { name, expr: Expr::clone(&check.expr) });
+            }
             ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
                 return Err(unsupported("a generated column"));
             }
@@ -75,7 +84,7 @@ fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
     Ok(parts)
 }
 
-fn simple_columns(columns: &[IndexColumn]) -> Result<Vec<Ident>, SqlError> {
+pub(crate) fn simple_columns(columns: &[IndexColumn]) -> Result<Vec<Ident>, SqlError> {
     columns
         .iter()
         .map(|column| match &column.column.expr {
@@ -104,7 +113,7 @@ fn positions(specs: &[ColumnSpec], idents: &[Ident]) -> Result<Vec<usize>, SqlEr
 }
 
 /// A name made of a table, columns and a suffix, as PostgreSQL makes them, cut to 63 bytes.
-fn made_name(table: &str, columns: &[&str], suffix: &str) -> String {
+pub(crate) fn made_name(table: &str, columns: &[&str], suffix: &str) -> String {
     let mut base = table.to_owned();
     for column in columns {
         base.push('_');
@@ -120,14 +129,14 @@ fn made_name(table: &str, columns: &[&str], suffix: &str) -> String {
 }
 
 /// `name`, or `name1`, `name2`… so that it is not among `taken`.
-fn free_name(name: String, taken: &dyn Fn(&str) -> bool) -> String {
+pub(crate) fn free_name(name: String, taken: &dyn Fn(&str) -> bool) -> String {
     if !taken(&name) {
         return name;
     }
     (1..).map(|i| format!("{name}{i}")).find(|n| !taken(n)).unwrap_or(name)
 }
 
-fn taken_names(txn: &Transaction, schema: &str) -> Result<Vec<String>, SqlError> {
+pub(crate) fn taken_names(txn: &Transaction, schema: &str) -> Result<Vec<String>, SqlError> {
     let mut names = Vec::new();
     for table in txn.tables()?.iter().filter(|t| t.schema == schema) {
         names.push(table.name.clone());
@@ -135,6 +144,11 @@ fn taken_names(txn: &Transaction, schema: &str) -> Result<Vec<String>, SqlError>
         names.extend(table.indexes.iter().map(|i| i.name.clone()));
     }
     Ok(names)
+}
+
+/// A table's name in full.
+pub(crate) fn full_name(table: &Table) -> ObjectName {
+    ObjectName::from(vec![Ident::with_quote('"', table.schema.as_str()), Ident::with_quote('"', table.name.as_str())])
 }
 
 fn check_schema(schema: &str) -> Result<(), SqlError> {
@@ -147,8 +161,8 @@ fn check_schema(schema: &str) -> Result<(), SqlError> {
     }
 }
 
-/// The engine's form of CREATE TABLE without AS.
-fn table_spec(create: &CreateTable, taken: &[String]) -> Result<TableSpec, SqlError> {
+/// The engine's form of CREATE TABLE without AS, and its CHECK constraints.
+fn table_spec(create: &CreateTable, taken: &[String]) -> Result<(TableSpec, Vec<CheckParts>), SqlError> {
     let (schema, name) = table_name(&create.name)?;
     check_schema(&schema)?;
     let mut spec = TableSpec::new(&schema, &name);
@@ -164,6 +178,7 @@ fn table_spec(create: &CreateTable, taken: &[String]) -> Result<TableSpec, SqlEr
         primary = Some((name, columns));
         Ok(())
     };
+    let mut checks = Vec::new();
     let mut columns = Vec::new();
     for (at, def) in create.columns.iter().enumerate() {
         let parts = column_parts(def)?;
@@ -173,6 +188,7 @@ fn table_spec(create: &CreateTable, taken: &[String]) -> Result<TableSpec, SqlEr
         if let Some(name) = parts.unique {
             uniques.push((name, vec![at]));
         }
+        checks.extend(parts.checks);
         columns.push(parts.spec);
     }
     for constraint in &create.constraints {
@@ -184,7 +200,10 @@ fn table_spec(create: &CreateTable, taken: &[String]) -> Result<TableSpec, SqlEr
                 uniques.push((key.name.as_ref().map(name_of), positions(&columns, &simple_columns(&key.columns)?)?));
             }
             TableConstraint::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
-            TableConstraint::Check(_) => return Err(unsupported("CHECK")),
+            TableConstraint::Check(check) => {
+                let name = check.name.as_ref().map(name_of);
+                checks.push(CheckParts { name, expr: Expr::clone(&check.expr) });
+            }
             other => return Err(unsupported(&format!("constraint {other}"))),
         }
     }
@@ -204,31 +223,52 @@ fn table_spec(create: &CreateTable, taken: &[String]) -> Result<TableSpec, SqlEr
         let name = given.unwrap_or_else(|| free_name(made, &is_taken));
         spec.indexes.push(IndexSpec { name, columns, unique: true, constraint: true });
     }
-    Ok(spec)
+    // Those that have a name first, so that a made name is not one of theirs.
+    checks.sort_by_key(|check| check.name.is_none());
+    Ok((spec, checks))
+}
+
+/// Whether a statement that changes definitions has to stop: cancelled, or out of time.
+pub(crate) fn check_stop(stop: &StopFlag, deadline: Option<Instant>) -> Result<(), SqlError> {
+    stop.check()?;
+    match deadline {
+        Some(deadline) if Instant::now() >= deadline => Err(out_of_time()),
+        _ => Ok(()),
+    }
 }
 
 impl Session {
     /// Repeats an operation on definitions until nothing is in its way.
-    async fn settle_ddl<T>(
+    pub(crate) async fn settle_ddl<T>(
         &mut self,
         attempt: impl FnMut() -> resurgam_base::Result<Attempt<T>>,
     ) -> Result<T, SqlError> {
         let lock_timeout = self.shared.variables.lock().lock_timeout;
         let stop = Arc::clone(&self.shared.stop);
-        settle(&Waiting { stop: &stop, lock_timeout }, attempt).await
+        let waiting = Waiting { stop: &stop, lock_timeout };
+        guarded(&stop, self.ddl_deadline, settle(&waiting, attempt)).await
     }
 
-    fn ddl_transaction(&mut self, what: &str) -> Result<Transaction, SqlError> {
+    /// The transaction that definitions are changed in. Its work on rows stops when the
+    /// statement is cancelled or out of time.
+    pub(crate) fn ddl_transaction(&mut self, what: &str) -> Result<Transaction, SqlError> {
         self.refuse_if_read_only(what)?;
         let open = self.transaction();
         open.used = true;
         let txn = open.txn.clone();
         txn.statement(resurgam_engine::StatementKind::PointWrite)?;
+        let (stop, deadline) = (Arc::clone(&self.shared.stop), self.ddl_deadline);
+        txn.set_interrupt(Some(Arc::new(move || {
+            check_stop(&stop, deadline)
+                .map_err(|error| resurgam_base::Error::new(resurgam_base::ErrorKind::Cancelled, error.message))
+        })));
         Ok(txn)
     }
 
     /// Runs a change of definitions.
     pub(crate) async fn ddl(&mut self, statement: &Statement, text: &str) -> Result<Tag, SqlError> {
+        self.ddl_deadline = self.deadline();
+        *self.shared.query.lock() = Arc::from(text);
         match statement {
             Statement::CreateTable(create) => self.create_table(create, text).await,
             Statement::CreateIndex(create) => self.create_index(create).await,
@@ -236,21 +276,8 @@ impl Session {
                 self.drop_objects(*object_type, *if_exists, names).await
             }
             Statement::Truncate(truncate) => self.truncate(truncate).await,
-            Statement::AlterTable(alter) => {
-                let txn = self.ddl_transaction("ALTER TABLE")?;
-                let mut table = match find_table(&txn, &alter.name) {
-                    Ok(table) => table,
-                    Err(error) if alter.if_exists && error.sqlstate == "42P01" => {
-                        self.skip(format!("relation \"{}\" does not exist, skipping", alter.name));
-                        return Ok(Tag::Fixed("ALTER TABLE"));
-                    }
-                    Err(error) => return Err(error),
-                };
-                for operation in &alter.operations {
-                    table = self.alter(&txn, &table, operation).await?;
-                }
-                Ok(Tag::Fixed("ALTER TABLE"))
-            }
+            Statement::AlterTable(alter) => self.alter_table(alter).await,
+            Statement::AlterIndex { name, operation } => self.alter_index(name, operation).await,
             other => {
                 let words: Vec<String> =
                     other.to_string().split_whitespace().take(2).map(str::to_ascii_uppercase).collect();
@@ -259,7 +286,7 @@ impl Session {
         }
     }
 
-    fn skip(&mut self, message: String) {
+    pub(crate) fn skip(&mut self, message: String) {
         let mut notice = SqlError::new("00000", message);
         notice.severity = "NOTICE";
         self.notice(notice);
@@ -293,18 +320,21 @@ impl Session {
         if let Some(query) = &create.query {
             return self.create_table_as(&txn, create, query, text).await;
         }
-        let spec = table_spec(create, &taken)?;
+        let (spec, checks) = table_spec(create, &taken)?;
         for column in &spec.columns {
             if let Some(default) = &column.default_sql {
                 self.check_default(default, &column.ty)?;
             }
         }
-        self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        for check in &checks {
+            table = self.add_check(&txn, &table, check, true).await?;
+        }
         Ok(Tag::Fixed("CREATE TABLE"))
     }
 
     /// A default must be an expression without columns; what it gives is checked when it is used.
-    fn check_default(&mut self, text: &str, _ty: &ColumnType) -> Result<(), SqlError> {
+    pub(crate) fn check_default(&mut self, text: &str, _ty: &ColumnType) -> Result<(), SqlError> {
         self.prepare_text(&format!("SELECT {text}"), &[]).map(|_| ())
     }
 
@@ -352,8 +382,11 @@ impl Session {
         {
             return Err(unsupported("an index access method other than btree"));
         }
+        if create.concurrently && self.in_block() {
+            return Err(SqlError::new("25001", "CREATE INDEX CONCURRENTLY cannot run inside a transaction block"));
+        }
         let txn = self.ddl_transaction("CREATE INDEX")?;
-        let table = find_table(&txn, &create.table_name)?;
+        let table = self.locked_table(&txn, &create.table_name).await?;
         let idents = simple_columns(&create.columns)?;
         let columns: Vec<usize> = idents.iter().map(|i| find_column(&table, i)).collect::<Result<_, _>>()?;
         let taken = taken_names(&txn, &table.schema)?;
@@ -399,30 +432,42 @@ impl Session {
             };
             match kind {
                 ObjectType::Table => match txn.table(&schema, &wanted)? {
-                    Some(table) => {
-                        self.settle_ddl(|| txn.drop_table(&table)).await?;
+                    Some(_) => match self.locked_table(&txn, name).await {
+                        Ok(table) => self.settle_ddl(|| txn.drop_table(&table)).await?,
+                        // Dropped by the one who was waited for.
+                        Err(error) if error.sqlstate == "42P01" => missing(self)?,
+                        Err(error) => return Err(error),
+                    },
+                    None if owner_of_index(&txn, &schema, &wanted)?.is_some() => {
+                        return Err(SqlError::new("42809", format!("\"{wanted}\" is not a table"))
+                            .with_hint("Use DROP INDEX to remove an index."));
                     }
                     None => missing(self)?,
                 },
-                ObjectType::Index => {
-                    let owner = txn
-                        .tables()?
-                        .into_iter()
-                        .find(|t| t.schema == schema && t.indexes.iter().any(|i| i.name == wanted));
-                    match owner {
-                        Some(table) => {
-                            if table.indexes.iter().any(|i| i.name == wanted && i.constraint) {
-                                return Err(SqlError::new(
-                                    "2BP01",
-                                    format!("cannot drop index {wanted} because constraint {wanted} on table {} requires it", table.name),
-                                )
-                                .with_hint(format!("You can drop constraint {wanted} on table {} instead.", table.name)));
-                            }
-                            self.settle_ddl(|| txn.drop_index(&table, &wanted)).await?;
+                ObjectType::Index => match owner_of_index(&txn, &schema, &wanted)? {
+                    Some(table) => {
+                        let of_constraint = table.primary_key_name == wanted
+                            || table.indexes.iter().any(|i| i.name == wanted && i.constraint);
+                        if of_constraint {
+                            return Err(SqlError::new(
+                                "2BP01",
+                                format!(
+                                    "cannot drop index {wanted} because constraint {wanted} on table {} requires it",
+                                    table.name
+                                ),
+                            )
+                            .with_hint(format!("You can drop constraint {wanted} on table {} instead.", table.name)));
                         }
-                        None => missing(self)?,
+                        let owner = full_name(&table);
+                        let table = self.locked_table(&txn, &owner).await?;
+                        self.settle_ddl(|| txn.drop_index(&table, &wanted)).await?;
                     }
-                }
+                    None if txn.table(&schema, &wanted)?.is_some() => {
+                        return Err(SqlError::new("42809", format!("\"{wanted}\" is not an index"))
+                            .with_hint("Use DROP TABLE to remove a table."));
+                    }
+                    None => missing(self)?,
+                },
                 _ => missing(self)?,
             }
         }
@@ -432,135 +477,9 @@ impl Session {
     async fn truncate(&mut self, truncate: &Truncate) -> Result<Tag, SqlError> {
         let txn = self.ddl_transaction("TRUNCATE TABLE")?;
         for target in &truncate.table_names {
-            let table = find_table(&txn, &target.name)?;
+            let table = self.locked_table(&txn, &target.name).await?;
             self.settle_ddl(|| txn.truncate(&table)).await?;
         }
         Ok(Tag::Fixed("TRUNCATE TABLE"))
-    }
-
-    async fn alter(
-        &mut self,
-        txn: &Transaction,
-        table: &Arc<Table>,
-        operation: &AlterTableOperation,
-    ) -> Result<Arc<Table>, SqlError> {
-        let change = match operation {
-            AlterTableOperation::AddConstraint { constraint, .. } => match constraint {
-                TableConstraint::PrimaryKey(key) => {
-                    let columns = simple_columns(&key.columns)?
-                        .iter()
-                        .map(|i| find_column(table, i))
-                        .collect::<Result<Vec<_>, _>>()?;
-                    let taken = taken_names(txn, &table.schema)?;
-                    let name = key.name.as_ref().map(name_of).unwrap_or_else(|| {
-                        free_name(made_name(&table.name, &[], "pkey"), &|n| taken.iter().any(|t| t == n))
-                    });
-                    if !table.primary_key.is_empty() {
-                        return Err(SqlError::new(
-                            "42P16",
-                            format!("multiple primary keys for table \"{}\" are not allowed", table.name),
-                        ));
-                    }
-                    TableChange::AddPrimaryKey { name, columns }
-                }
-                TableConstraint::Unique(key) => {
-                    let columns = simple_columns(&key.columns)?
-                        .iter()
-                        .map(|i| find_column(table, i))
-                        .collect::<Result<Vec<_>, _>>()?;
-                    let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
-                    let taken = taken_names(txn, &table.schema)?;
-                    let name = key.name.as_ref().map(name_of).unwrap_or_else(|| {
-                        free_name(made_name(&table.name, &names, "key"), &|n| taken.iter().any(|t| t == n))
-                    });
-                    let spec = IndexSpec { name, columns, unique: true, constraint: true };
-                    return self
-                        .settle_ddl(|| tokio::task::block_in_place(|| txn.create_index(table, spec.clone())))
-                        .await;
-                }
-                TableConstraint::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
-                TableConstraint::Check(_) => return Err(unsupported("CHECK")),
-                other => return Err(unsupported(&format!("constraint {other}"))),
-            },
-            AlterTableOperation::DropConstraint { if_exists, name, .. } => {
-                let name = name_of(name);
-                if table.indexes.iter().any(|i| i.constraint && i.name == name) {
-                    return self.settle_ddl(|| txn.drop_index(table, &name)).await;
-                }
-                if table.primary_key_name == name && !name.is_empty() {
-                    return Err(unsupported("dropping a primary key"));
-                }
-                if *if_exists {
-                    self.skip(format!("constraint \"{name}\" of relation \"{}\" does not exist, skipping", table.name));
-                    return Ok(Arc::clone(table));
-                }
-                return Err(SqlError::new(
-                    "42704",
-                    format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name),
-                ));
-            }
-            AlterTableOperation::AddColumn { column_def, if_not_exists, .. } => {
-                let parts = column_parts(column_def)?;
-                if *if_not_exists && table.columns.iter().any(|c| c.name == parts.spec.name) {
-                    self.skip(format!(
-                        "column \"{}\" of relation \"{}\" already exists, skipping",
-                        parts.spec.name, table.name
-                    ));
-                    return Ok(Arc::clone(table));
-                }
-                if parts.primary.is_some() || parts.unique.is_some() {
-                    return Err(unsupported("a key on a column that is being added"));
-                }
-                let rows = txn.statement(resurgam_engine::StatementKind::PointWrite)?.row_count_estimate(table);
-                if rows > 0 && (!parts.spec.nullable || parts.spec.default_sql.is_some()) {
-                    return Err(unsupported("adding a NOT NULL column or one with a default to a table with rows"));
-                }
-                TableChange::AddColumn(parts.spec)
-            }
-            AlterTableOperation::DropColumn { column_names, if_exists, .. } => {
-                let mut table = Arc::clone(table);
-                for ident in column_names {
-                    match find_column(&table, ident) {
-                        Ok(at) => {
-                            table = self.settle_ddl(|| txn.alter_table(&table, TableChange::DropColumn(at))).await?;
-                        }
-                        Err(_) if *if_exists => {
-                            self.skip(format!(
-                                "column \"{}\" of relation \"{}\" does not exist, skipping",
-                                name_of(ident),
-                                table.name
-                            ));
-                        }
-                        Err(error) => return Err(error),
-                    }
-                }
-                return Ok(table);
-            }
-            AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
-                TableChange::RenameColumn(find_column(table, old_column_name)?, name_of(new_column_name))
-            }
-            AlterTableOperation::RenameTable { table_name: to } => {
-                let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = to;
-                TableChange::RenameTable(table_name(name)?.1)
-            }
-            AlterTableOperation::AlterColumn { column_name, op } => {
-                let at = find_column(table, column_name)?;
-                match op {
-                    AlterColumnOperation::SetNotNull => TableChange::SetNotNull(at, true),
-                    AlterColumnOperation::DropNotNull => TableChange::SetNotNull(at, false),
-                    AlterColumnOperation::SetDefault { value } => {
-                        let text = default_text(value);
-                        if let Some(text) = &text {
-                            self.check_default(text, &table.columns[at].ty)?;
-                        }
-                        TableChange::SetDefault(at, text)
-                    }
-                    AlterColumnOperation::DropDefault => TableChange::SetDefault(at, None),
-                    _ => return Err(unsupported("this form of ALTER COLUMN")),
-                }
-            }
-            other => return Err(unsupported(&format!("ALTER TABLE {other}"))),
-        };
-        self.settle_ddl(|| tokio::task::block_in_place(|| txn.alter_table(table, change.clone()))).await
     }
 }

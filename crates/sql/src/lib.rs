@@ -11,20 +11,25 @@
 //! | `planner`, `naming`, `params` | names and plans; result column names; parameters of kept plans |
 //! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
-//! | `ddl`, `utility`, `copy` | everything that is not planned |
+//! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
+//! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
+//! | `utility`, `copy` | everything else that is not planned |
 //! | `script`, `alter_database`, `two_phase`, `cleaning` | statements that the parser does not know |
 //! | `stream`, `wait`, `context` | results; waiting for locks; what a running statement carries |
 //! | `pg` | PostgreSQL's types, formats, catalogs, functions, errors |
 
+mod alter;
 mod alter_database;
 mod bridge;
 mod cache;
+mod check;
 mod cleaning;
 mod context;
 mod copy;
 mod database;
 mod ddl;
 mod embedded;
+mod expression;
 mod fast;
 mod lexer;
 mod naming;
@@ -32,6 +37,7 @@ mod params;
 pub mod pg;
 mod planner;
 mod range;
+mod retype;
 mod scan;
 mod script;
 mod session;

@@ -75,6 +75,8 @@ pub struct Session {
     portals: HashMap<String, Portal>,
     local: HashMap<(String, Vec<u32>), Arc<Prepared>>,
     notices: Vec<SqlError>,
+    /// When the statement that changes definitions is out of time.
+    pub(crate) ddl_deadline: Option<Instant>,
 }
 
 /// A prepared statement by name.
@@ -130,7 +132,7 @@ impl Session {
             txn: Mutex::new(None),
             transaction_start: Default::default(),
             statement_start: Default::default(),
-            state: Mutex::new(("idle", Arc::from(""))),
+            query: Mutex::new(Arc::from("")),
         });
         let cx: Arc<dyn PgContext> = Arc::clone(&shared) as _;
         Ok(Self {
@@ -144,6 +146,7 @@ impl Session {
             portals: HashMap::new(),
             local: HashMap::new(),
             notices: Vec::new(),
+            ddl_deadline: None,
         })
     }
 
@@ -564,8 +567,9 @@ impl Session {
         if self.failed && prepared.fields.is_some() {
             return Err(aborted());
         }
-        let prepared = self.current(prepared, &declared)?;
-        Ok((prepared.param_oids.to_vec(), prepared.fields.clone()))
+        let newer = self.current(Arc::clone(&prepared), &declared)?;
+        same_result(&prepared, &newer)?;
+        Ok((newer.param_oids.to_vec(), newer.fields.clone()))
     }
 
     /// Bind: a portal from a statement and values.
@@ -608,7 +612,9 @@ impl Session {
         let mut prepared = Arc::clone(&named.prepared);
         if prepared.catalog_version != self.db.engine.catalog_version() || self.own_catalog() {
             let declared = named.declared.clone();
-            prepared = self.current(prepared, &declared)?;
+            let newer = self.current(Arc::clone(&prepared), &declared)?;
+            same_result(&prepared, &newer)?;
+            prepared = newer;
             if let Some(named) = self.statements.get_mut(statement) {
                 named.prepared = Arc::clone(&prepared);
             }
@@ -909,6 +915,23 @@ pub(crate) fn write_tag(op: Op, rows: u64) -> Tag {
         Op::Update => Tag::Count("UPDATE", rows),
         Op::Delete => Tag::Count("DELETE", rows),
     }
+}
+
+/// A client that has prepared a statement knows the columns of its result: they must not be
+/// others after a change of a definition.
+pub(crate) fn same_result(before: &Prepared, now: &Prepared) -> Result<(), SqlError> {
+    let alike = match (&before.fields, &now.fields) {
+        (None, None) => true,
+        (Some(before), Some(now)) => {
+            before.len() == now.len()
+                && before
+                    .iter()
+                    .zip(now.iter())
+                    .all(|(a, b)| (&a.name, a.type_oid, a.typmod) == (&b.name, b.type_oid, b.typmod))
+        }
+        _ => false,
+    };
+    if alike { Ok(()) } else { Err(SqlError::unsupported("cached plan must not change result type")) }
 }
 
 pub(crate) fn aborted() -> SqlError {

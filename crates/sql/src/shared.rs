@@ -36,7 +36,8 @@ pub(crate) struct SessionShared {
     pub txn: Mutex<Option<Transaction>>,
     pub transaction_start: AtomicI64,
     pub statement_start: AtomicI64,
-    pub state: Mutex<(&'static str, Arc<str>)>,
+    /// Text of the statement that changes definitions, or did so last.
+    pub query: Mutex<Arc<str>>,
 }
 
 impl std::fmt::Debug for SessionShared {
@@ -117,11 +118,14 @@ impl PgContext for SessionShared {
 
 impl SessionShared {
     fn describe(&self) -> Activity {
-        let (state, query) = self.state.lock().clone();
+        let query = Arc::clone(&self.query.lock());
         let time = |value: i64| (value != 0).then_some(value);
-        let (in_transaction, xid) = {
-            let txn = self.txn.lock();
-            (txn.is_some(), txn.as_ref().and_then(Transaction::id))
+        let txn = self.txn.lock().clone();
+        let in_transaction = txn.is_some();
+        let state = match (self.stop.is_running(), in_transaction) {
+            (true, _) => "active",
+            (false, true) => "idle in transaction",
+            (false, false) => "idle",
         };
         Activity {
             pid: self.pid,
@@ -136,7 +140,7 @@ impl SessionShared {
             state_change: time(self.statement_start()),
             state: state.to_owned(),
             query: query.to_string(),
-            backend_xid: xid.map(|id| id.0),
+            backend_xid: txn.as_ref().and_then(Transaction::id_if_free).map(|id| id.0),
         }
     }
 }

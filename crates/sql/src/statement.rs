@@ -242,7 +242,8 @@ pub(crate) fn prepare(
             let plan = write::plan(names, statement, &mut params, &text)?;
             prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
             prepared.param_oids = params.oids();
-            prepared.shareable = plan.source.is_shareable(names.state) && plan.returning.is_none();
+            prepared.shareable =
+                plan.source.is_shareable(names.state) && plan.returning.is_none() && plan.checks.is_shareable();
             prepared.kind = Kind::Write(Box::new(plan));
         }
         Statement::Explain { analyze, verbose, statement, options, format, .. } => {

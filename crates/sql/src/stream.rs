@@ -47,8 +47,13 @@ pub(crate) async fn guarded<T>(
         biased;
         done = work => done,
         error = stop.stopped() => Err(error),
-        () = limit => Err(SqlError::new("57014", "canceling statement due to statement timeout")),
+        () = limit => Err(out_of_time()),
     }
+}
+
+#[cold]
+pub(crate) fn out_of_time() -> SqlError {
+    SqlError::new("57014", "canceling statement due to statement timeout")
 }
 
 impl ActiveRows {

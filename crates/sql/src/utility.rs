@@ -339,7 +339,7 @@ impl Session {
         }
     }
 
-    fn in_block(&self) -> bool {
+    pub(crate) fn in_block(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.block)
     }
 
@@ -566,7 +566,9 @@ impl Session {
         };
         let (prepared, declared) = (Arc::clone(&named.prepared), named.declared.clone());
         let text = Arc::clone(&prepared.text);
+        let before = prepared;
         let prepared = self.prepare_text(&text, &declared)?;
+        crate::session::same_result(&before, &prepared)?;
         if parameters.len() != prepared.param_oids.len() {
             return Err(SqlError::syntax(format!("wrong number of parameters for prepared statement \"{name}\""))
                 .with_detail(format!(

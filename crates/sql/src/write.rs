@@ -28,6 +28,7 @@ use resurgam_engine::{
 };
 
 use crate::bridge;
+use crate::check::Checks;
 use crate::context::{StatementContext, StopFlag, TargetRow};
 use crate::fast::FastWrite;
 use crate::naming;
@@ -59,6 +60,8 @@ pub(crate) struct WritePlan {
     pub returning: Option<Returning>,
     pub conflict: Option<Conflict>,
     pub fast: Option<FastWrite>,
+    /// What its new rows must satisfy.
+    pub checks: Checks,
 }
 
 /// RETURNING: expressions over the row after (before, for DELETE) the change.
@@ -169,7 +172,12 @@ pub(crate) fn plan(
         Statement::Delete(delete) => plan_delete(names, delete, params, text),
         _ => Err(SqlError::internal("not a write")),
     }?;
-    plan.fast = FastWrite::new(names.state, &plan);
+    if plan.op != Op::Delete {
+        plan.checks = Checks::plan(names, &plan.table)?;
+    }
+    if plan.checks.is_empty() {
+        plan.fast = FastWrite::new(names.state, &plan);
+    }
     Ok(plan)
 }
 
@@ -275,7 +283,7 @@ fn plan_insert(
     };
     let returning = plan_returning(names, &table, alias.as_deref(), insert.returning, params, text)?;
     let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
-    Ok(WritePlan { op: Op::Insert, table, source, returning, conflict, fast: None })
+    Ok(WritePlan { op: Op::Insert, table, source, returning, conflict, fast: None, checks: Checks::default() })
 }
 
 /// `42804` for assignments that PostgreSQL refuses although a cast exists.
@@ -427,7 +435,7 @@ fn plan_update(
     let logical = LogicalPlanBuilder::from(logical).project(exprs).and_then(|b| b.build()).map_err(failed)?;
     let returning = plan_returning(names, &table, Some(&alias), update.returning, params, text)?;
     let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
-    Ok(WritePlan { op: Op::Update, table, source, returning, conflict: None, fast: None })
+    Ok(WritePlan { op: Op::Update, table, source, returning, conflict: None, fast: None, checks: Checks::default() })
 }
 
 fn plan_delete(
@@ -461,7 +469,7 @@ fn plan_delete(
     let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
     let returning = plan_returning(names, &table, Some(&alias), delete.returning, params, text)?;
     let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
-    Ok(WritePlan { op: Op::Delete, table, source, returning, conflict: None, fast: None })
+    Ok(WritePlan { op: Op::Delete, table, source, returning, conflict: None, fast: None, checks: Checks::default() })
 }
 
 fn plan_returning(
@@ -737,10 +745,12 @@ impl WriteRun<'_> {
         let table = &self.plan.table;
         let batch = &typed(table, batch, &self.zone)?;
         let readers = readers(table, batch)?;
+        let broken = self.plan.checks.broken(batch)?;
         let mut kept: Vec<u32> = Vec::new();
         let mut bulk = self.txn.bulk_insert(table);
         for row in 0..batch.num_rows() {
             let datums = datums(&readers, row)?;
+            self.plan.checks.refuse(&broken, row, table, &datums)?;
             match &self.plan.conflict {
                 None => {
                     let result = match bulk.push(&datums) {
@@ -813,6 +823,8 @@ impl WriteRun<'_> {
                 let updated = typed(table, &updated, &self.zone)?;
                 let readers = readers(table, &updated)?;
                 let new = self::datums(&readers, 0)?;
+                let broken = self.plan.checks.broken(&updated)?;
+                self.plan.checks.refuse(&broken, 0, table, &new)?;
                 match self.settle(|| self.txn.update(table, &key, seen, &new)).await? {
                     Change::Done => return Ok(Some(Some(updated))),
                     Change::SelfModified => {
@@ -890,6 +902,7 @@ impl WriteRun<'_> {
         let typed_batch = if update { typed(table, batch, &self.zone)? } else { batch.clone() };
         let readers = if update { readers(table, &typed_batch)? } else { Vec::new() };
         let batch = &typed_batch;
+        let broken = if update { self.plan.checks.broken(batch)? } else { Default::default() };
         let mut kept: Vec<u32> = Vec::new();
         for row in 0..batch.num_rows() {
             if keys.is_null(row) {
@@ -899,6 +912,7 @@ impl WriteRun<'_> {
             let change = match self.plan.op {
                 Op::Update => {
                     let datums = datums(&readers, row)?;
+                    self.plan.checks.refuse(&broken, row, table, &datums)?;
                     settle(&self.waiting, || self.txn.update(table, key, Seen::Snapshot, &datums))
                         .await
                         .map_err(|error| bridge::row_failure(error, table, &datums))?
@@ -955,6 +969,7 @@ impl WriteRun<'_> {
                 Op::Update => {
                     let readers = readers(table, &batch)?;
                     let datums = datums(&readers, 0)?;
+                    self.plan.checks.refuse(&self.plan.checks.broken(&batch)?, 0, table, &datums)?;
                     settle(&self.waiting, || self.txn.update(table, key, seen, &datums))
                         .await
                         .map_err(|error| bridge::row_failure(error, table, &datums))?

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use resurgam_engine::*;
 
 use super::Found;
+use super::alter;
 use super::model::*;
 use super::schedule::World;
 use crate::broken;
@@ -87,7 +88,7 @@ impl World {
         };
         let mut model = TableModel::clone(&state.tables[&name]);
         let tx = self.clients[at].tx.clone();
-        let choice = self.rng.below(16);
+        let choice = self.rng.below(16 + alter::CHOICES);
         self.log(|| format!("client {at}: ddl {choice} on {name}"));
         match choice {
             0 | 1 => {
@@ -199,7 +200,8 @@ impl World {
                     }
                 }
             }
-            _ => self.create_table(at),
+            15 => self.create_table(at),
+            _ => self.random_alter(at, choice - 16, &name, &table, model),
         }
     }
 
@@ -244,7 +246,7 @@ impl World {
     }
 
     /// What follows any change of a definition. `new` is the table from now on.
-    fn ddl_done(
+    pub fn ddl_done(
         &mut self,
         at: usize,
         name: &str,
@@ -296,7 +298,7 @@ impl World {
     }
 }
 
-fn forget<T>(attempt: Attempt<T>) -> Attempt<()> {
+pub fn forget<T>(attempt: Attempt<T>) -> Attempt<()> {
     match attempt {
         Attempt::Done(_) => Attempt::Done(()),
         Attempt::Wait(wait) => Attempt::Wait(wait),

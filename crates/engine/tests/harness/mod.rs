@@ -10,6 +10,7 @@
 //! | `rows.rs` | statements on rows: run, predict, compare |
 //! | `two_phase.rs` | prepare, commit and roll back what is prepared |
 //! | `ddl.rs` | changes of definitions: run, predict, compare |
+//! | `alter.rs` | those that write rows anew or are cut off |
 //! | `check.rs` | a whole database against a state of the model |
 //! | `schedule.rs` | lives of a database: workload, faults, crash, recovery |
 //!
@@ -19,6 +20,7 @@
 
 #![allow(dead_code)]
 
+pub mod alter;
 pub mod check;
 pub mod client;
 pub mod ddl;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use resurgam_engine::*;
 
 use super::Found;
+use super::alter::{fits, integer};
 use super::check::{brief, drain, read_row, same_rows};
 use super::model::*;
 use super::rng::Rng;
@@ -60,12 +61,12 @@ pub fn random_row(rng: &mut Rng, table: &TableModel, number: i64) -> Row {
         11 => Datum::Text(format!("w{:03}{}", rng.below(40), "u".repeat(rng.range(100, 900) as usize))),
         _ => Datum::Text(format!("v{:03}", rng.below(60))),
     };
-    let n = if rng.one_in(4) { Datum::Null } else { Datum::Int4(rng.below(5) as i32) };
+    let n = if rng.one_in(4) { Datum::Null } else { integer(table.columns[N].1, rng.below(5) as i64) };
     let len = payload_len(rng);
     let mut row =
         vec![key_datum(table.kind, number), Datum::Int8(rng.below(1000) as i64), u, n, Datum::Text(text(rng, len))];
-    for _ in FIXED_COLUMNS..table.columns.len() {
-        row.push(if rng.one_in(3) { Datum::Null } else { Datum::Int4(rng.below(9) as i32) });
+    for (_, ty) in &table.columns[FIXED_COLUMNS..] {
+        row.push(if rng.one_in(3) { Datum::Null } else { integer(*ty, rng.below(9) as i64) });
     }
     row
 }
@@ -167,7 +168,7 @@ impl World {
             return Ok(());
         };
         if let Op::Insert { row, .. } | Op::Update { row, .. } = &op
-            && (row.len() != seen_table.columns.len()
+            && (!fits(row, &seen_table)
                 || row[0]
                     != key_datum(
                         seen_table.kind,

@@ -65,6 +65,9 @@ pub(super) fn fill(
                 let kind = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
                 table_constraint(rows, &database, &index.table.schema, &index.table.name, &index.name, kind);
             }
+            for check in model.checks() {
+                table_constraint(rows, &database, &check.table.schema, &check.table.name, &check.check().name, "CHECK");
+            }
             for table in &model.tables {
                 for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.nullable) {
                     let _ = column;
@@ -76,6 +79,16 @@ pub(super) fn fill(
                     );
                     table_constraint(rows, &database, &table.schema, &table.name, &name, "CHECK");
                 }
+            }
+        }
+        "check_constraints" => {
+            for check in model()?.checks() {
+                rows.add([
+                    ("constraint_catalog", V::from(database.as_str())),
+                    ("constraint_schema", check.table.schema.as_str().into()),
+                    ("constraint_name", check.check().name.as_str().into()),
+                    ("check_clause", check.condition().into()),
+                ]);
             }
         }
         "key_column_usage" | "constraint_column_usage" => {

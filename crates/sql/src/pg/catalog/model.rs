@@ -139,6 +139,36 @@ pub struct Constraint {
     pub index: IndexInfo,
 }
 
+/// A CHECK constraint.
+#[derive(Clone, Debug)]
+pub struct CheckInfo {
+    pub oid: u32,
+    pub table: Arc<Table>,
+    /// Position in the table's list.
+    pub at: usize,
+}
+
+impl CheckInfo {
+    pub fn check(&self) -> &resurgam_engine::Check {
+        &self.table.checks[self.at]
+    }
+    /// The condition as PostgreSQL shows it.
+    pub fn condition(&self) -> String {
+        let sql = &self.check().sql;
+        crate::statement::parse_expression(sql).map_or_else(|_| sql.clone(), |expr| crate::expression::shown(&expr))
+    }
+    /// `pg_get_constraintdef`; `pretty` as its second argument.
+    pub fn definition(&self, pretty: bool) -> String {
+        let sql = &self.check().sql;
+        let condition = match crate::statement::parse_expression(sql) {
+            Ok(expr) if pretty => crate::expression::shown_pretty(&expr),
+            Ok(expr) => crate::expression::shown(&expr),
+            Err(_) => sql.clone(),
+        };
+        format!("CHECK ({condition}){}", if self.check().validated { "" } else { " NOT VALID" })
+    }
+}
+
 impl Constraint {
     /// `p` or `u`.
     pub fn kind(&self) -> char {
@@ -232,6 +262,17 @@ impl Model {
             .iter()
             .filter(|index| index.constraint)
             .map(|index| Constraint { oid: constraint_oid(index.oid), index: index.clone() })
+    }
+
+    /// CHECK constraints.
+    pub fn checks(&self) -> impl Iterator<Item = CheckInfo> + '_ {
+        self.tables.iter().flat_map(|table| {
+            table.checks.iter().enumerate().map(|(at, check)| CheckInfo {
+                oid: constraint_oid(relation_oid(check.id)),
+                table: Arc::clone(table),
+                at,
+            })
+        })
     }
 
     /// The relation that a name means: `name` or `schema.name`, quoted parts allowed.

@@ -151,11 +151,19 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
             ("relpersistence", 'p'.into()),
             ("relkind", relation.kind.letter().into()),
             ("relnatts", relation.columns.into()),
+            ("relchecks", checks_of(model, relation).into()),
             ("relhasrules", (relation.kind == RelationKind::View).into()),
             ("relispopulated", true.into()),
             ("relreplident", (if is_index { 'n' } else { 'd' }).into()),
         ]);
     }
+}
+
+fn checks_of(model: &Model, relation: &super::Relation) -> usize {
+    if relation.kind != RelationKind::Table {
+        return 0;
+    }
+    model.tables.iter().find(|table| Some(table.id) == relation.id).map_or(0, |table| table.checks.len())
 }
 
 /// Collation of a type: `default` for text, `C` for names.
@@ -327,6 +335,24 @@ fn pg_constraint(rows: &mut Rows<'_>, model: &Model) {
             ("conislocal", true.into()),
             ("connoinherit", true.into()),
             ("conkey", index.columns.iter().map(|at| at + 1).collect::<Vec<_>>().into()),
+        ]);
+    }
+    for info in model.checks() {
+        let check = info.check();
+        rows.add([
+            ("oid", info.oid.into()),
+            ("conname", check.name.as_str().into()),
+            ("connamespace", schema_oid(&info.table.schema).into()),
+            ("contype", 'c'.into()),
+            ("convalidated", check.validated.into()),
+            ("conrelid", relation_oid(info.table.id).into()),
+            ("confupdtype", ' '.into()),
+            ("confdeltype", ' '.into()),
+            ("confmatchtype", ' '.into()),
+            ("conislocal", true.into()),
+            ("connoinherit", false.into()),
+            ("conkey", check.columns.iter().map(|at| at + 1).collect::<Vec<_>>().into()),
+            ("conbin", info.condition().into()),
         ]);
     }
     let _ = DATABASE_OID;

@@ -2,6 +2,7 @@
 
 use resurgam_engine::Database;
 
+use super::model::relation_oid;
 use super::rows::{Rows, V};
 use super::{DATABASE_OID, SUPERUSER_OID};
 use crate::alter_database;
@@ -98,6 +99,32 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("backend_xid", session.backend_xid.map(|xid| xid as u32).into()),
                     ("query", session.query.into()),
                     ("backend_type", "client backend".into()),
+                ]);
+            }
+        }
+        "pg_stat_progress_create_index" => {
+            let sessions = cx.activity();
+            for build in cx.engine().map(|engine| engine.builds()).unwrap_or_default() {
+                let Some(index) = build.index else { continue };
+                let session = sessions.iter().find(|session| session.backend_xid == Some(build.transaction.0));
+                rows.add([
+                    ("pid", session.map(|session| session.pid).into()),
+                    ("datid", DATABASE_OID.into()),
+                    ("datname", cx.database().into()),
+                    ("relid", relation_oid(build.table).into()),
+                    ("index_relid", relation_oid(index).into()),
+                    ("command", "CREATE INDEX".into()),
+                    ("phase", "building index: loading tuples in tree".into()),
+                    ("lockers_total", 0.into()),
+                    ("lockers_done", 0.into()),
+                    ("current_locker_pid", 0.into()),
+                    ("blocks_total", 0.into()),
+                    ("blocks_done", 0.into()),
+                    // An estimate, until there are more.
+                    ("tuples_total", build.rows_total.max(build.rows_done).into()),
+                    ("tuples_done", build.rows_done.into()),
+                    ("partitions_total", 0.into()),
+                    ("partitions_done", 0.into()),
                 ]);
             }
         }

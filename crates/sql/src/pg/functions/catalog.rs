@@ -191,7 +191,12 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             let model = Model::load(cx)?;
             let definitions: std::collections::HashMap<u32, String> =
                 model.constraints().map(|constraint| (constraint.oid, constraint.definition())).collect();
-            call.texts(|row| Ok(call.oid(0, row).and_then(|oid| definitions.get(&oid).cloned())))
+            let checks: std::collections::HashMap<u32, _> = model.checks().map(|check| (check.oid, check)).collect();
+            call.texts(|row| {
+                let Some(oid) = call.oid(0, row) else { return Ok(None) };
+                let check = checks.get(&oid).map(|check| check.definition(call.bool(1, row).unwrap_or(false)));
+                Ok(check.or_else(|| definitions.get(&oid).cloned()))
+            })
         })
         .required(1),
     );

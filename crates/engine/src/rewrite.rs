@@ -1,0 +1,233 @@
+//! Rewriting a table: its newest rows are read from the old trees and put, changed, into new
+//! ones, in one transaction.
+//!
+//! # Why this rolls back in constant time
+//! The new trees are noted in the ledger to go if the transaction aborts, the old ones to go
+//! once it is committed for all: two entries for each tree, none for a row. Nobody else
+//! reaches the new trees before the commit, so their rows carry no versions.
+//!
+//! Large values are not copied: those that a new row still refers to change trees with it.
+//! Neither ledger entry touches them (a tree is freed without the values it refers to). Those
+//! that no new row refers to are noted, many in one entry; new ones carry their writer's id
+//! and go with it.
+//!
+//! The definition is stored last. A rewrite that is given up half-way leaves it as it was, but
+//! the new trees would stay with a commit: so the transaction is marked as broken off from the
+//! beginning of a rewrite to its end.
+
+use std::sync::Arc;
+
+use resurgam_base::{Error, ErrorKind, PageId, Result, TxId};
+use resurgam_page::types::{ColumnType, DatumRef};
+use resurgam_versions::LedgerAction;
+
+use crate::build::{insert_plain, not_unique};
+use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
+use crate::progress::Build;
+use crate::rows::{duplicate, with_large};
+use crate::table::{Parts, Table};
+use crate::transaction::{Transaction, WriteContext};
+use crate::view::ReadView;
+
+/// Rows that are read at a time.
+const BATCH: usize = 1000;
+
+/// Whether every value of a column of type `from` is stored as the same value of type `to`
+/// is: then a change of the type needs no rewriting.
+pub fn is_stored_alike(from: ColumnType, to: ColumnType) -> bool {
+    use ColumnType as T;
+    match (from, to) {
+        _ if from == to => true,
+        (T::Varchar(_) | T::Char(_) | T::Json, T::Text) => true,
+        // A char(n) is stored without the blanks at its end.
+        (T::Varchar(n) | T::Char(n), T::Varchar(m)) | (T::Char(n), T::Char(m)) => n <= m,
+        (T::Numeric { precision: p, scale: s }, T::Numeric { precision: q, scale: t }) => {
+            p <= q && s == t && from.fixed_width() == to.fixed_width()
+        }
+        _ => false,
+    }
+}
+
+/// A rewrite under way. Read a batch, put a row for each of its rows, until there are no more;
+/// then finish.
+pub struct Rewrite {
+    tx: Transaction,
+    context: WriteContext,
+    old: Arc<Table>,
+    new: Arc<Table>,
+    parts: Parts,
+    view: ReadView,
+    cursor: Cursor,
+    /// Leaves of the last row and entries.
+    hint: Option<PageId>,
+    hints: Vec<Option<PageId>>,
+    row_id: u64,
+    /// Large values that are referred to no more.
+    gone: Vec<PageId>,
+    broken_off_before: Option<TxId>,
+    build: Build,
+}
+
+impl Transaction {
+    /// Begins to rewrite `old`, which is locked exclusively, as `parts`: with new trees.
+    pub(crate) fn begin_rewrite(&self, old: &Arc<Table>, mut parts: Parts) -> Result<Rewrite> {
+        let context = self.write_context()?;
+        let broken_off_before = self.0.state.lock().broken_off.replace(context.xid);
+        parts.tree = self.new_tree()?;
+        for index in &mut parts.indexes {
+            index.tree = self.new_tree()?;
+        }
+        let new = self.0.db.inner().catalog.build(Parts::decode(&parts.encode())?, 0);
+        let view = self.newest_view();
+        let cursor = Cursor::new(view.clone(), Arc::clone(old), None, KeyRange::all(), Direction::Forward);
+        Ok(Rewrite {
+            build: Build::start(&self.0.db, context.active.id, old, None),
+            tx: self.clone(),
+            context,
+            old: Arc::clone(old),
+            hints: vec![None; new.indexes.len()],
+            new,
+            parts,
+            view,
+            cursor,
+            hint: None,
+            row_id: 0,
+            gone: Vec::new(),
+            broken_off_before,
+        })
+    }
+}
+
+impl Rewrite {
+    /// The table whose rows are read.
+    pub fn old(&self) -> &Arc<Table> {
+        &self.old
+    }
+    /// The table that is being written; nobody else knows it yet.
+    pub fn new_table(&self) -> &Arc<Table> {
+        &self.new
+    }
+    /// What the rows are read through.
+    pub fn view(&self) -> &ReadView {
+        &self.view
+    }
+
+    /// Reads the next rows of the old table into `batch`, which is emptied first. False: there
+    /// are no more.
+    ///
+    /// # Errors
+    /// That of the transaction's interrupt, if it says to stop.
+    pub fn read(&mut self, batch: &mut RowBatch) -> Result<bool> {
+        self.tx.check_interrupt()?;
+        self.tx.0.db.hold_back();
+        batch.clear();
+        let more = self.cursor.next_batch(batch, BATCH)?;
+        self.build.advance(batch.len());
+        Ok(more)
+    }
+
+    /// Puts the row that takes the place of the one whose large values are `before`. Values
+    /// of columns that stay as they are may be passed as they were read.
+    ///
+    /// # Errors
+    /// `NotNullViolation`; `UniqueViolation` naming the index; `LimitExceeded`. The
+    /// transaction must then be rolled back.
+    pub fn put(&mut self, before: &[DatumRef<'_>], row: &[DatumRef<'_>]) -> Result<()> {
+        self.check_nulls(row)?;
+        let new = &self.new;
+        let pool = &self.tx.0.db.inner().pool;
+        self.row_id += 1;
+        let row_id = self.row_id;
+        let large = self.tx.large_indexed(new, row)?;
+        let whole = &*with_large(row, &large)?;
+        let mut key = Vec::new();
+        new.key_of_row(whole, || Ok(row_id), &mut key)?;
+        let encoded = self.tx.encode_value(new, row, &self.context.active, self.context.xid)?;
+        let kept = new.externals_of_value(&encoded.bytes)?;
+        self.gone.extend(Table::externals(before).into_iter().filter(|page| !kept.contains(page)));
+        if self.gone.len() >= LedgerAction::VALUES_MAX {
+            self.tx.drop_externals(&self.context, self.gone.drain(..))?;
+        }
+        if !insert_plain(pool, new.tree, &key, &encoded.bytes, &mut self.hint)? {
+            return Err(not_unique(&duplicate(new, None, whole), &new.primary_key_name));
+        }
+        for (at, index) in new.indexes.iter().enumerate() {
+            let (mut entry_key, mut entry_value) = (Vec::new(), Vec::new());
+            new.index_entry(at, whole, &key, &mut entry_key, &mut entry_value)?;
+            if !insert_plain(pool, index.tree, &entry_key, &entry_value, &mut self.hints[at])? {
+                return Err(not_unique(&duplicate(new, Some(at), whole), &index.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_nulls(&self, row: &[DatumRef<'_>]) -> Result<()> {
+        if row.len() != self.new.columns.len() {
+            return self.new.check_row(row);
+        }
+        let null = self.new.columns.iter().zip(row).find(|(column, datum)| !column.nullable && datum.is_null());
+        match null {
+            Some((column, _)) => Err(contains_nulls(&column.name, &self.new.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts every row as it is, and finishes.
+    pub(crate) fn copy(mut self) -> Result<Arc<Table>> {
+        let old = Arc::clone(&self.old);
+        let mut batch = RowBatch::default();
+        while self.read(&mut batch)? {
+            for i in 0..batch.len() {
+                let row = old.all_columns(batch.row(i))?;
+                self.put(&row, &row)?;
+            }
+        }
+        self.finish()
+    }
+
+    /// Stores the definition and gives up the old trees.
+    pub fn finish(mut self) -> Result<Arc<Table>> {
+        self.tx.drop_externals(&self.context, self.gone.drain(..))?;
+        self.tx.drop_tree(self.old.tree)?;
+        for index in &self.old.indexes {
+            self.tx.drop_tree(index.tree)?;
+        }
+        let table = self.tx.store_definition(&self.parts, Some(&self.old))?;
+        self.tx.0.state.lock().broken_off = self.broken_off_before;
+        Ok(table)
+    }
+}
+
+/// The error of rows that lack a value which the definition asks for.
+pub(crate) fn contains_nulls(column: &str, table: &str) -> Error {
+    Error::new(ErrorKind::NotNullViolation, format!("column \"{column}\" of relation \"{table}\" contains null values"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_alike() {
+        use ColumnType as T;
+        let numeric = |precision, scale| T::Numeric { precision, scale };
+        for (from, to, alike) in [
+            (T::Varchar(5), T::Varchar(5), true),
+            (T::Varchar(5), T::Varchar(9), true),
+            (T::Varchar(9), T::Varchar(5), false),
+            (T::Varchar(9), T::Text, true),
+            (T::Text, T::Varchar(9), false),
+            (T::Char(3), T::Text, true),
+            (T::Char(3), T::Varchar(2), false),
+            (T::Varchar(3), T::Char(3), false),
+            (T::Int4, T::Int8, false),
+            (numeric(5, 2), numeric(9, 2), true),
+            (numeric(5, 2), numeric(9, 3), false),
+            (numeric(9, 2), numeric(5, 2), false),
+            (numeric(18, 2), numeric(19, 2), false),
+            (T::Timestamp, T::TimestampTz, false),
+        ] {
+            assert_eq!(is_stored_alike(from, to), alike, "{from} to {to}");
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! Tables that are rewritten, extended and constrained: what comes of it after a commit, after
+//! a rollback (whole, or to a savepoint) and after a crash at any moment, and that no page is
+//! lost on the way.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use resurgam_engine::*;
+use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
+
+fn options() -> Options {
+    Options {
+        buffer_bytes: 1 << 20,
+        log_segment_bytes: 1 << 20,
+        background: false,
+        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
+        ..Options::default()
+    }
+}
+
+fn open(vfs: &SimVfs) -> Result<Database> {
+    let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    Database::open_with(vfs, Path::new("/db"), options(), |_| {})
+}
+
+const NAME: (&str, &str) = ("public", "t");
+
+/// id int8 primary key, n int4 indexed, note text with a large value now and then.
+fn filled(vfs: &SimVfs, rows: i64) -> Result<Database> {
+    let db = open(vfs)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let spec = TableSpec::new(NAME.0, NAME.1)
+        .column("id", ColumnType::Int8)
+        .column("n", ColumnType::Int4)
+        .column("note", ColumnType::Text)
+        .primary_key(&["id"])
+        .index("by_n", &["n"], false)
+        .index("by_note", &["note"], false);
+    let table = tx.create_table(spec)?.done()?;
+    for id in 0..rows {
+        tx.insert(&table, &[DatumRef::Int8(id), DatumRef::Int4(n_of(id)), DatumRef::Text(&note_of(id))])?.done()?;
+    }
+    tx.commit(Durability::Sync)?.wait()?;
+    db.clean()?;
+    Ok(db)
+}
+
+fn n_of(id: i64) -> i32 {
+    (id % 97) as i32
+}
+fn note_of(id: i64) -> String {
+    // Not in the index where it is too long for a key, so short of that.
+    if id % 50 == 7 { "L".repeat(1700) } else { format!("note {id}") }
+}
+
+fn table(tx: &Transaction) -> Result<Arc<Table>> {
+    Ok(tx.table(NAME.0, NAME.1)?.expect("the table"))
+}
+
+/// All rows as a reader sees them, large values read.
+fn rows(db: &Database) -> Result<Vec<Vec<Datum>>> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    let table = table(&tx)?;
+    let view = tx.statement(StatementKind::Read)?;
+    let mut cursor = view.scan(&table, KeyRange::all(), Direction::Forward);
+    let mut batch = RowBatch::default();
+    let mut out = Vec::new();
+    loop {
+        batch.clear();
+        if !cursor.next_batch(&mut batch, 100)? {
+            return Ok(out);
+        }
+        for i in 0..batch.len() {
+            let mut row = Vec::new();
+            for column in 0..table.columns.len() {
+                row.push(match table.column(batch.row(i), column)? {
+                    DatumRef::External(e) => Datum::Text(String::from_utf8(view.read_external(e)?).expect("text")),
+                    datum => datum.to_owned(),
+                });
+            }
+            out.push(row);
+        }
+    }
+}
+
+fn columns(db: &Database) -> Result<Vec<(String, ColumnType)>> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    Ok(table(&tx)?.columns.iter().map(|c| (c.name.clone(), c.ty)).collect())
+}
+
+/// `n` becomes int8 and ten times as much; every tenth note, large ones among them, becomes a new large one.
+fn rewrite(tx: &Transaction, table: &Arc<Table>) -> Result<Arc<Table>> {
+    let mut rewrite = tx.rewrite_table(table, &[(1, ColumnType::Int8)], &[])?.done()?;
+    let mut batch = RowBatch::default();
+    let large = "R".repeat(1650);
+    while rewrite.read(&mut batch)? {
+        for i in 0..batch.len() {
+            let raw = batch.row(i);
+            let old: Vec<DatumRef<'_>> = (0..3).map(|c| table.column(raw, c)).collect::<Result<_>>()?;
+            let (DatumRef::Int8(id), DatumRef::Int4(n)) = (old[0], old[1]) else { panic!("types") };
+            let note = if id % 10 == 7 { DatumRef::Text(&large) } else { old[2] };
+            rewrite.put(&old, &[old[0], DatumRef::Int8(i64::from(n) * 10), note])?;
+        }
+    }
+    rewrite.finish()
+}
+
+fn before(rows: i64) -> Vec<Vec<Datum>> {
+    (0..rows).map(|id| vec![Datum::Int8(id), Datum::Int4(n_of(id)), Datum::Text(note_of(id))]).collect()
+}
+fn after(rows: i64) -> Vec<Vec<Datum>> {
+    let note = |id: i64| if id % 10 == 7 { "R".repeat(1650) } else { note_of(id) };
+    (0..rows).map(|id| vec![Datum::Int8(id), Datum::Int8(i64::from(n_of(id)) * 10), Datum::Text(note(id))]).collect()
+}
+
+/// Nothing is lost, and nothing waits to be freed.
+fn settled(db: &Database, what: &str) -> Result<()> {
+    for _ in 0..4 {
+        db.clean()?;
+    }
+    assert_eq!(db.verify()?, Vec::<String>::new(), "{what}");
+    assert_eq!(db.ledger_len()?, 0, "{what}: storage is still to be freed");
+    Ok(())
+}
+
+#[test]
+fn a_rewrite_commits_and_rolls_back() -> Result<()> {
+    let vfs = SimVfs::new(1);
+    let db = filled(&vfs, 3000)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let entries = db.ledger_len()?;
+    rewrite(&tx, &table(&tx)?)?;
+    // Two for each of three trees, and one for the 60 large values that are referred to no more.
+    let noted = db.ledger_len()? - entries;
+    assert!((6..=8).contains(&noted), "{noted} entries for 3000 rows");
+    assert_eq!(db.builds(), []);
+    tx.rollback()?;
+    assert_eq!(rows(&db)?, before(3000));
+    settled(&db, "rolled back")?;
+
+    let tx = db.begin(Isolation::ReadCommitted);
+    let old = table(&tx)?;
+    // Work before it and after it, in the same transaction.
+    tx.delete(&old, &key(&old, 5)?, Seen::Snapshot)?.done()?;
+    let new = rewrite(&tx, &table(&tx)?)?;
+    tx.insert(&new, &[DatumRef::Int8(90_000), DatumRef::Int8(1 << 40), DatumRef::Null])?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    let mut expected = after(3000);
+    expected.remove(5);
+    expected.push(vec![Datum::Int8(90_000), Datum::Int8(1 << 40), Datum::Null]);
+    assert_eq!(rows(&db)?, expected);
+    settled(&db, "committed")?;
+    db.close()?;
+    let db = open(&vfs)?;
+    assert_eq!(rows(&db)?, expected);
+    Ok(())
+}
+
+fn key(table: &Table, id: i64) -> Result<Vec<u8>> {
+    let mut key = Vec::new();
+    table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
+    Ok(key)
+}
+
+#[test]
+fn back_to_a_savepoint() -> Result<()> {
+    let vfs = SimVfs::new(2);
+    let db = filled(&vfs, 2000)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let old = table(&tx)?;
+    tx.update(&old, &key(&old, 1)?, Seen::Snapshot, &[DatumRef::Int8(1), DatumRef::Int4(-1), DatumRef::Null])?
+        .done()?;
+    let savepoint = tx.savepoint()?;
+    let new = rewrite(&tx, &table(&tx)?)?;
+    let spec = ColumnSpec { name: "x".into(), ty: ColumnType::Text, nullable: false, default_sql: None };
+    let new = tx.alter_table(&new, TableChange::AddColumnWith(spec, Datum::Text("was here".into())))?.done()?;
+    tx.insert(&new, &[DatumRef::Int8(90_000), DatumRef::Int8(1), DatumRef::Null, DatumRef::Text(&"y".repeat(3000))])?
+        .done()?;
+    tx.rollback_to(savepoint)?;
+    tx.statement(StatementKind::PointWrite)?;
+    let again = table(&tx)?;
+    assert_eq!(again.columns.len(), 3);
+    tx.delete(&again, &key(&again, 2)?, Seen::Snapshot)?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    let mut expected = before(2000);
+    expected[1] = vec![Datum::Int8(1), Datum::Int4(-1), Datum::Null];
+    expected.remove(2);
+    assert_eq!(rows(&db)?, expected);
+    settled(&db, "back to a savepoint")
+}
+
+/// Power is lost at some moment of a rewrite, or of its commit, or of the clean-up after it.
+#[test]
+fn a_rewrite_is_whole_or_nothing_after_a_crash() -> Result<()> {
+    let (mut old, mut new) = (0, 0);
+    for at in (0..).step_by(13) {
+        let vfs = SimVfs::new(at);
+        let db = filled(&vfs, 800)?;
+        while db.write_back()? > 0 {}
+        vfs.set_faults(FaultPlan { crash_after_ops: Some(at + 1), ..FaultPlan::default() });
+        let run = || -> Result<()> {
+            let tx = db.begin(Isolation::ReadCommitted);
+            rewrite(&tx, &table(&tx)?)?;
+            // As a busy pool and a checkpoint would have it.
+            while db.write_back()? > 0 {}
+            db.checkpoint()?;
+            tx.commit(Durability::Sync)?.wait()?;
+            db.clean()?;
+            while db.write_back()? > 0 {}
+            db.clean().map(drop)
+        };
+        let done = run().is_ok();
+        drop(db);
+        let vfs = vfs.crash();
+        let db = open(&vfs)?;
+        db.finish_recovery()?;
+        if columns(&db)?[1].1 == ColumnType::Int8 {
+            assert_eq!(rows(&db)?, after(800), "operation {at}");
+            new += 1;
+        } else {
+            assert!(!done, "operation {at}: committed, and not there");
+            assert_eq!(rows(&db)?, before(800), "operation {at}");
+            old += 1;
+        }
+        settled(&db, &format!("operation {at}"))?;
+        if done {
+            break; // it came to its end before the power was lost
+        }
+    }
+    assert!(old > 5 && new > 0, "crashes before and after the commit: {old}, {new}");
+    Ok(())
+}
+
+/// An index that is not finished: cancelled, or power is lost.
+#[test]
+fn an_index_that_is_not_finished_leaves_nothing() -> Result<()> {
+    let vfs = SimVfs::new(3);
+    let db = filled(&vfs, 5000)?;
+    let spec = IndexSpec { name: "i".into(), columns: vec![1, 0], unique: false, constraint: false };
+    let tx = db.begin(Isolation::ReadCommitted);
+    let asked = Arc::new(AtomicU64::new(0));
+    let (counter, inside) = (Arc::clone(&asked), db.clone());
+    tx.set_interrupt(Some(Arc::new(move || {
+        let times = counter.fetch_add(1, Ordering::Relaxed);
+        let builds = inside.builds();
+        assert_eq!(builds.len(), 1, "the build is shown");
+        assert_eq!(builds[0].rows_done, times * 1000);
+        assert!(builds[0].rows_total > 0 && builds[0].index.is_some());
+        if times == 3 { Err(Error::new(ErrorKind::Cancelled, "stop")) } else { Ok(()) }
+    })));
+    let error = tx.create_index(&table(&tx)?, spec.clone()).err().expect("cancelled");
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    assert_eq!(db.builds(), []);
+    // A part of an index cannot be committed.
+    assert!(tx.commit(Durability::Sync).is_err());
+    tx.rollback()?;
+    settled(&db, "cancelled")?;
+    drop(db);
+
+    let mut cut_off = 0;
+    for at in (1..120).step_by(7) {
+        let vfs = SimVfs::new(at);
+        let db = filled(&vfs, 4000)?;
+        while db.write_back()? > 0 {}
+        vfs.set_faults(FaultPlan { crash_after_ops: Some(at), ..FaultPlan::default() });
+        let run = || -> Result<()> {
+            let tx = db.begin(Isolation::ReadCommitted);
+            tx.create_index(&table(&tx)?, spec.clone())?.done()?;
+            while db.write_back()? > 0 {}
+            tx.commit(Durability::Sync)?.wait()
+        };
+        let done = run().is_ok();
+        drop(db);
+        let vfs = vfs.crash();
+        let db = open(&vfs)?;
+        db.finish_recovery()?;
+        let there = table(&db.begin(Isolation::ReadCommitted))?.indexes.len() == 3;
+        assert!(there || !done, "operation {at}");
+        cut_off += u64::from(!there);
+        settled(&db, &format!("operation {at}"))?;
+    }
+    assert!(cut_off > 3, "power was lost in the middle of it");
+    Ok(())
+}
+
+/// A rewrite that is given up must not be committed, nor keep a savepoint from being gone
+/// back to.
+#[test]
+fn a_rewrite_that_is_given_up() -> Result<()> {
+    let vfs = SimVfs::new(4);
+    let db = filled(&vfs, 300)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    tx.delete(&table(&tx)?, &key(&*table(&tx)?, 0)?, Seen::Snapshot)?.done()?;
+    let savepoint = tx.savepoint()?;
+    let given_up = tx.rewrite_table(&table(&tx)?, &[(1, ColumnType::Int8)], &[])?.done()?;
+    drop(given_up);
+    assert_eq!(tx.commit(Durability::Sync).err().expect("refused").kind(), ErrorKind::InvalidTransactionState);
+    tx.rollback_to(savepoint)?;
+    tx.commit(Durability::Sync)?.wait()?;
+    assert_eq!(rows(&db)?, before(300)[1..]);
+    settled(&db, "given up")
+}
+
+#[test]
+fn values_of_rows_stored_before_a_column() -> Result<()> {
+    let vfs = SimVfs::new(5);
+    let db = filled(&vfs, 200)?;
+    let long_reader = db.begin(Isolation::RepeatableRead);
+    let then = table(&long_reader)?;
+    let long_view = long_reader.statement(StatementKind::Read)?;
+    let spec = |name: &str, ty, nullable| ColumnSpec { name: name.into(), ty, nullable, default_sql: None };
+    let tx = db.begin(Isolation::ReadCommitted);
+    // Rows would break it.
+    let error = tx.alter_table(&table(&tx)?, TableChange::AddColumn(spec("x", ColumnType::Int4, false)));
+    let error = error.err().expect("NOT NULL");
+    assert_eq!(error.kind(), ErrorKind::NotNullViolation);
+    assert_eq!(error.message(), "column \"x\" of relation \"t\" contains null values");
+    tx.rollback()?;
+
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = table(&tx)?;
+    let t =
+        tx.alter_table(&t, TableChange::AddColumnWith(spec("x", ColumnType::Int4, false), Datum::Int4(42)))?.done()?;
+    let t = tx
+        .alter_table(&t, TableChange::AddColumnWith(spec("y", ColumnType::Varchar(9), true), Datum::Text("y".into())))?
+        .done()?;
+    // NULL is not "not stored".
+    let row = [DatumRef::Int8(3), DatumRef::Int4(0), DatumRef::Null, DatumRef::Int4(1), DatumRef::Null];
+    tx.update(&t, &key(&t, 3)?, Seen::Snapshot, &row)?.done()?;
+    let t = tx.alter_table(&t, TableChange::SetType(4, ColumnType::Text))?.done()?;
+    let t = tx.alter_table(&t, TableChange::SetNotNull(3, true))?.done()?;
+    let t = tx
+        .create_index(&t, IndexSpec { name: "by_x".into(), columns: vec![3], unique: false, constraint: false })?
+        .done()?;
+    assert!(tx.alter_table(&t, TableChange::SetType(4, ColumnType::Int4)).is_err(), "needs a rewrite");
+    tx.commit(Durability::Sync)?.wait()?;
+    let mut row = RowBuf::default();
+    assert!(long_view.get(&then, &key(&then, 3)?, &mut row)?);
+    assert_eq!(then.column(row.raw(), 1)?, DatumRef::Int4(3), "an older definition and its rows are still seen");
+    drop((long_view, long_reader));
+
+    let mut expected = before(200);
+    for row in &mut expected {
+        row.extend([Datum::Int4(42), Datum::Text("y".into())]);
+    }
+    expected[3] = vec![Datum::Int8(3), Datum::Int4(0), Datum::Null, Datum::Int4(1), Datum::Null];
+    assert_eq!(rows(&db)?, expected);
+    settled(&db, "added")?;
+    db.close()?;
+    let db = open(&vfs)?;
+    assert_eq!(rows(&db)?, expected);
+    // A rewrite stores them.
+    let tx = db.begin(Isolation::ReadCommitted);
+    tx.alter_table(&table(&tx)?, TableChange::DropPrimaryKey)?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    assert_eq!(rows(&db)?, expected);
+    settled(&db, "rewritten")
+}
+
+#[test]
+fn primary_key_dropped_and_made_again() -> Result<()> {
+    let vfs = SimVfs::new(6);
+    let db = filled(&vfs, 500)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = tx.alter_table(&table(&tx)?, TableChange::DropPrimaryKey)?.done()?;
+    assert!(!t.columns[0].nullable && t.primary_key.is_empty() && t.primary_key_name.is_empty());
+    tx.insert(&t, &[DatumRef::Int8(7), DatumRef::Int4(0), DatumRef::Null])?.done()?;
+    // The name is free again.
+    let savepoint = tx.savepoint()?;
+    let twice = tx.alter_table(&t, TableChange::AddPrimaryKey { name: "t_pkey".into(), columns: vec![0] });
+    let error = twice.err().expect("7 is there twice");
+    assert_eq!(error.kind(), ErrorKind::UniqueViolation);
+    assert_eq!(error.message(), "could not create unique index \"t_pkey\"");
+    assert_eq!(error.detail(), Some("Key (id)=(7) is duplicated."));
+    tx.rollback_to(savepoint)?;
+    tx.statement(StatementKind::PointWrite)?;
+    tx.commit(Durability::Sync)?.wait()?;
+    settled(&db, "dropped")?;
+    assert_eq!(rows(&db)?.len(), 501);
+
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = tx.alter_table(&table(&tx)?, TableChange::RenameIndex("by_n".into(), "t_pkey".into()))?.done()?;
+    assert_eq!(t.indexes[0].name, "t_pkey");
+    let taken = tx.alter_table(&t, TableChange::AddPrimaryKey { name: "t_pkey".into(), columns: vec![0] });
+    assert_eq!(taken.err().expect("taken").kind(), ErrorKind::DuplicateTable);
+    tx.rollback()?;
+    settled(&db, "rolled back")
+}
+
+#[test]
+fn checks_are_kept_with_the_definition() -> Result<()> {
+    let vfs = SimVfs::new(7);
+    let db = filled(&vfs, 10)?;
+    let check = |name: &str, columns: &[usize]| {
+        TableChange::AddCheck(CheckSpec {
+            name: name.into(),
+            sql: format!("{name} > 0"),
+            columns: columns.to_vec(),
+            validated: name == "b",
+        })
+    };
+    let tx = db.begin(Isolation::ReadCommitted);
+    let mut t = table(&tx)?;
+    for change in [
+        check("a", &[1]),
+        check("b", &[0, 2]),
+        TableChange::RenameCheck("a".into(), "c".into()),
+        TableChange::ValidateCheck("c".into()),
+        TableChange::RewordCheck("c".into(), "n < 7".into()),
+    ] {
+        t = tx.alter_table(&t, change)?.done()?;
+    }
+    let twice = tx.alter_table(&t, check("b", &[])).err().expect("taken");
+    assert_eq!(twice.kind(), ErrorKind::DuplicateObject);
+    tx.commit(Durability::Sync)?.wait()?;
+    db.close()?;
+    let db = open(&vfs)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = table(&tx)?;
+    let seen: Vec<_> = t.checks.iter().map(|c| (c.name.as_str(), c.sql.as_str(), c.validated)).collect();
+    assert_eq!(seen, [("c", "n < 7", true), ("b", "b > 0", true)]);
+    // One that mentions a column goes with it; the other moves along.
+    let t = tx.alter_table(&t, TableChange::DropColumn(1))?.done()?;
+    assert_eq!(t.checks.len(), 1);
+    assert_eq!(t.checks[0].columns, [0, 1]);
+    let t = tx.alter_table(&t, TableChange::DropCheck("b".into()))?.done()?;
+    assert_eq!(t.checks, []);
+    tx.commit(Durability::Sync)?.wait()?;
+    settled(&db, "checks")
+}

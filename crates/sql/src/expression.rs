@@ -1,0 +1,360 @@
+//! Expressions over the rows of one table that a definition holds or a change of one needs:
+//! CHECK conditions, USING of a type change, defaults that give each row a value of its own.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{FieldRef, Schema};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::{Expr, ExprSchemable, Volatility};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::sql::sqlparser::ast::{self, Ident, Visit, VisitMut, Visitor, VisitorMut};
+use resurgam_engine::{RawRow, ReadView, Table};
+
+use crate::bridge::{self, RowColumns};
+use crate::pg::errors;
+use crate::pg::types;
+use crate::planner::Names;
+use crate::wire::SqlError;
+use crate::write::coerce;
+
+type DfResult<T> = datafusion::common::Result<T>;
+
+/// Functions that are marked volatile for being the session's, and give one value in all of a
+/// statement.
+const STABLE: [&str; 10] = [
+    "now",
+    "transaction_timestamp",
+    "statement_timestamp",
+    "current_timestamp",
+    "current_date",
+    "current_time",
+    "localtimestamp",
+    "localtime",
+    "current_user",
+    "session_user",
+];
+
+/// Such an expression, ready to be evaluated on batches of the columns that it mentions.
+#[derive(Debug)]
+pub(crate) struct TableExpr {
+    physical: Arc<dyn PhysicalExpr>,
+    input: Arc<Schema>,
+    /// Positions of the columns that it mentions; the input has them in this order.
+    pub columns: Vec<usize>,
+    /// Type of the result.
+    pub field: FieldRef,
+    /// Gives another value for each row, whatever is in it.
+    pub volatile: bool,
+    /// Its value depends on the session.
+    pub of_session: bool,
+}
+
+/// `42P10`-like refusals of what cannot stand in a definition; `what` as in "check constraints".
+fn refuse_parts(expr: &ast::Expr, what: &str) -> Result<(), SqlError> {
+    struct Find(bool);
+    impl Visitor for Find {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+            self.0 = true;
+            ControlFlow::Break(())
+        }
+    }
+    let mut find = Find(false);
+    let _ = expr.visit(&mut find);
+    if find.0 {
+        let one = what.strip_suffix('s').unwrap_or(what);
+        return Err(SqlError::unsupported(format!("cannot use subquery in {one}")));
+    }
+    Ok(())
+}
+
+impl TableExpr {
+    /// Plans `expr` over `table`; `what` says in errors what it is, in the plural.
+    ///
+    /// # Errors
+    /// `42703` and the like; `0A000` for a subquery, `42803` and `42P20` for aggregates and
+    /// window functions.
+    pub(crate) fn plan(names: &Names<'_>, table: &Table, expr: ast::Expr, what: &str) -> Result<Self, SqlError> {
+        refuse_parts(&expr, what)?;
+        let text = expr.to_string();
+        let failed = |error| {
+            let mut error = errors::from_datafusion(error, &text);
+            error.position = None; // in the expression, not in the statement
+            error
+        };
+        let fields: Vec<_> =
+            table.columns.iter().map(|column| types::arrow_field(&column.name, &column.ty, true)).collect();
+        let full = DFSchema::try_from_qualified_schema(table.name.as_str(), &Schema::new(fields)).map_err(failed)?;
+        let expr = names.expression(expr, &full, &[]).map_err(failed)?;
+        let expr = coerce(names.state, expr, &full).map_err(failed)?;
+        let (mut volatile, mut of_session, mut refused) = (false, false, None);
+        expr.apply(|node| {
+            match node {
+                Expr::ScalarFunction(call) => {
+                    volatile |=
+                        call.func.signature().volatility == Volatility::Volatile && !STABLE.contains(&call.name());
+                    of_session |= bridge::is_session_function(names.state, call.name());
+                }
+                Expr::AggregateFunction(_) => {
+                    refused = Some(SqlError::new("42803", format!("aggregate functions are not allowed in {what}")));
+                }
+                Expr::WindowFunction(_) => {
+                    refused = Some(SqlError::new("42P20", format!("window functions are not allowed in {what}")));
+                }
+                Expr::Placeholder(placeholder) => {
+                    refused = Some(SqlError::new("42P02", format!("there is no parameter {}", placeholder.id)));
+                }
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .map_err(failed)?;
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let (_, field) = expr.to_field(&full).map_err(failed)?;
+        // In the order in which they are mentioned.
+        let mut columns: Vec<usize> = Vec::new();
+        expr.apply(|node| {
+            if let Expr::Column(column) = node
+                && let Some(at) = table.columns.iter().position(|known| known.name == column.name)
+                && !columns.contains(&at)
+            {
+                columns.push(at);
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .map_err(failed)?;
+        let fields: Vec<_> = columns
+            .iter()
+            .map(|at| types::arrow_field(&table.columns[*at].name, &table.columns[*at].ty, true))
+            .collect();
+        let input = Arc::new(Schema::new(fields));
+        let some = DFSchema::try_from_qualified_schema(table.name.as_str(), &input).map_err(failed)?;
+        let physical =
+            create_physical_expr(&expr, &some, &ExecutionProps::new(), &Default::default()).map_err(failed)?;
+        Ok(Self { physical, input, columns, field, volatile, of_session })
+    }
+
+    fn run(&self, arrays: Vec<ArrayRef>, rows: usize) -> DfResult<ArrayRef> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.input), arrays, &options)?;
+        self.physical.evaluate(&batch)?.into_array(rows)
+    }
+
+    /// Its values for a batch that begins with all columns of the table, of their types.
+    pub(crate) fn evaluate(&self, batch: &RecordBatch) -> DfResult<ArrayRef> {
+        self.run(self.columns.iter().map(|at| Arc::clone(batch.column(*at))).collect(), batch.num_rows())
+    }
+
+    /// Its values for stored rows.
+    pub(crate) fn evaluate_rows<'r>(
+        &self,
+        table: &Table,
+        view: &ReadView,
+        rows: impl ExactSizeIterator<Item = RawRow<'r>> + Clone,
+    ) -> DfResult<ArrayRef> {
+        let mut columns = RowColumns::new(table, view);
+        let arrays = self.columns.iter().map(|at| columns.array(*at, rows.clone())).collect::<DfResult<Vec<_>>>()?;
+        self.run(arrays, rows.len())
+    }
+}
+
+fn name_of(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
+}
+
+/// An identifier, quoted if it must be.
+fn ident(name: &str) -> Ident {
+    let plain = !name.is_empty()
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && crate::pg::functions::quote_ident(name) == name;
+    if plain { Ident::new(name) } else { Ident::with_quote('"', name) }
+}
+
+/// Columns by their name alone: the table's own may change.
+pub(crate) fn unqualify(expr: &mut ast::Expr, table: &str) {
+    struct Walk<'a>(&'a str);
+    impl VisitorMut for Walk<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if let ast::Expr::CompoundIdentifier(parts) = expr
+                && let Some(column) = parts.last().cloned()
+                && parts.len() >= 2
+                && name_of(&parts[parts.len() - 2]) == self.0
+            {
+                *expr = ast::Expr::Identifier(column);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.visit(&mut Walk(table));
+}
+
+/// A column by its new name.
+pub(crate) fn rename_column(expr: &mut ast::Expr, from: &str, to: &str) {
+    struct Walk<'a>(&'a str, &'a str);
+    impl VisitorMut for Walk<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if let ast::Expr::Identifier(found) = expr
+                && name_of(found) == self.0
+            {
+                *found = ident(self.1);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.visit(&mut Walk(from, to));
+}
+
+/// An expression as PostgreSQL's catalogs show it: operators in parentheses, casts as `::`.
+pub(crate) fn shown(expr: &ast::Expr) -> String {
+    use ast::Expr as E;
+    match expr {
+        E::Nested(inner) => shown(inner),
+        E::BinaryOp { left, op, right } => format!("({} {op} {})", shown(left), shown(right)),
+        E::UnaryOp { op: ast::UnaryOperator::Not, expr } => format!("(NOT {})", shown(expr)),
+        E::IsNull(inner) => format!("({} IS NULL)", shown(inner)),
+        E::IsNotNull(inner) => format!("({} IS NOT NULL)", shown(inner)),
+        E::IsTrue(inner) => format!("({} IS TRUE)", shown(inner)),
+        E::IsFalse(inner) => format!("({} IS FALSE)", shown(inner)),
+        E::Between { expr, negated: false, low, high } => {
+            format!("(({e} >= {}) AND ({e} <= {}))", shown(low), shown(high), e = shown(expr))
+        }
+        E::InList { expr, list, negated } => {
+            let list: Vec<String> = list.iter().map(shown).collect();
+            let (op, any) = if *negated { ("<>", "ALL") } else { ("=", "ANY") };
+            format!("({} {op} {any} (ARRAY[{}]))", shown(expr), list.join(", "))
+        }
+        E::Function(function) => {
+            let name = function.name.to_string();
+            let args: Option<Vec<String>> = match &function.args {
+                ast::FunctionArguments::List(list) => list
+                    .args
+                    .iter()
+                    .map(|arg| match arg {
+                        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(shown(expr)),
+                        _ => None,
+                    })
+                    .collect(),
+                _ => None,
+            };
+            match (args, crate::pg::rewrite::cast_function_oid(&name)) {
+                (Some(args), Some(oid)) if !args.is_empty() => {
+                    let typmod = args.get(1).and_then(|typmod| typmod.parse().ok());
+                    format!("({})::{}", args[0], types::format_type(oid, typmod))
+                }
+                (Some(args), None) => format!("{name}({})", args.join(", ")),
+                _ => expr.to_string(),
+            }
+        }
+        other => other.to_string(),
+    }
+}
+
+/// As [`shown`], with no more parentheses than PostgreSQL finds necessary for a reader.
+pub(crate) fn shown_pretty(expr: &ast::Expr) -> String {
+    use ast::BinaryOperator as B;
+    let bare = |expr: &ast::Expr| -> ast::Expr {
+        let mut expr = expr;
+        while let ast::Expr::Nested(inner) = expr {
+            expr = inner;
+        }
+        expr.clone()
+    };
+    match bare(expr) {
+        ast::Expr::BinaryOp { left, op: op @ (B::And | B::Or), right } => {
+            let part = |side: &ast::Expr| match bare(side) {
+                ast::Expr::BinaryOp { op: B::Or, .. } if op == B::And => format!("({})", shown_pretty(side)),
+                _ => shown_pretty(side),
+            };
+            format!("{} {op} {}", part(&left), part(&right))
+        }
+        other => {
+            let text = shown(&other);
+            match text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+                Some(inner) if is_balanced(inner) => inner.to_owned(),
+                _ => text,
+            }
+        }
+    }
+}
+
+/// Whether no parenthesis closes one that is not opened in it.
+fn is_balanced(text: &str) -> bool {
+    let (mut depth, mut quote) = (0i32, None);
+    for c in text.chars() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            (_, Some(_)) => {}
+            ('\'' | '"', None) => quote = Some(c),
+            ('(', None) => depth += 1,
+            (')', None) => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return false;
+        }
+    }
+    depth == 0
+}
+
+/// Whether it is a literal whose type is still open: text or NULL.
+pub(crate) fn is_untyped(expr: &ast::Expr) -> bool {
+    match expr {
+        ast::Expr::Nested(inner) => is_untyped(inner),
+        ast::Expr::Value(value) => {
+            matches!(value.value, ast::Value::Null | ast::Value::SingleQuotedString(_))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::parse_expression;
+
+    #[test]
+    fn shown_as_postgresql_shows_it() {
+        for (sql, expected) in [
+            ("a > 0", "(a > 0)"),
+            ("a > 0 AND b IS NOT NULL", "((a > 0) AND (b IS NOT NULL))"),
+            ("(a + 1) * 2 = b", "(((a + 1) * 2) = b)"),
+            ("length(b) < 10", "(length(b) < 10)"),
+            ("pg_cast_int4(b) > 3", "((b)::integer > 3)"),
+            ("a BETWEEN 1 AND 5", "((a >= 1) AND (a <= 5))"),
+            ("a IN (1, 2)", "(a = ANY (ARRAY[1, 2]))"),
+            ("NOT a", "(NOT a)"),
+        ] {
+            assert_eq!(shown(&parse_expression(sql).expect(sql)), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn shown_for_readers() {
+        for (sql, expected) in [
+            ("a > 0", "a > 0"),
+            ("a < b * 2 AND (b IS NULL OR c = ')')", "a < (b * 2) AND (b IS NULL OR c = ')')"),
+            ("(a > 1 AND b > 2) OR f(c)", "a > 1 AND b > 2 OR f(c)"),
+        ] {
+            assert_eq!(shown_pretty(&parse_expression(sql).expect(sql)), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn names() {
+        let mut expr = parse_expression("t.A > 0 AND lower(t.b) = 'a'").expect("expression");
+        unqualify(&mut expr, "t");
+        assert_eq!(expr.to_string(), "A > 0 AND lower(b) = 'a'");
+        rename_column(&mut expr, "a", "New one");
+        rename_column(&mut expr, "b", "c");
+        assert_eq!(expr.to_string(), "\"New one\" > 0 AND lower(c) = 'a'");
+    }
+}
