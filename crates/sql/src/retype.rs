@@ -88,7 +88,7 @@ impl Session {
         if let Some(default) = &column.default_sql {
             // A literal takes any type that it can be read as; the rest must be assignable.
             let literal = parse_expression(default).is_ok_and(|expr| is_untyped(&expr));
-            if !is_assignable(from, to) && !(literal && from == to) {
+            if !(is_assignable(from, to) || literal && from == to) {
                 return Err(SqlError::new(
                     "42804",
                     format!(
