@@ -117,5 +117,5 @@ fn weight(pool: &BufferPool, aborted: &TxIdSet, pages: &[(PageId, ObjectId, u8)]
             hits += u64::from(aborted.contains(page.highest_xid()));
         }
     }
-    if asked == 0 { 0 } else { pages.len() as u64 * hits / asked }
+    (pages.len() as u64 * hits).checked_div(asked).unwrap_or(0)
 }
