@@ -129,6 +129,10 @@ fn engine_options(settings: &Settings) -> Options {
         log_segment_bytes: settings.log_segment_bytes.0,
         checkpoint_log_bytes: settings.checkpoint_log_bytes.0,
         log_bytes_max: settings.log_bytes_max.0,
+        cleaner_threads: settings.cleaner_threads as usize,
+        cleaner_pages_per_second: settings.cleaner_pages_per_second.into(),
+        cleaner_cpu_percent: settings.cleaner_cpu_percent,
+        max_prepared_transactions: settings.max_prepared_transactions as usize,
         cleaner_interval_s: settings.cleaner_interval.as_secs_f64(),
         versions: resurgam_engine::VersionCaps {
             in_row: settings.in_row_versioning,

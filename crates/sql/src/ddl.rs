@@ -140,7 +140,7 @@ fn taken_names(txn: &Transaction, schema: &str) -> Result<Vec<String>, SqlError>
 fn check_schema(schema: &str) -> Result<(), SqlError> {
     match schema {
         "public" => Ok(()),
-        "pg_catalog" | "information_schema" => {
+        "pg_catalog" | "information_schema" | "sys" => {
             Err(SqlError::new("42501", format!("permission denied to create objects in schema \"{schema}\"")))
         }
         other => Err(SqlError::new("3F000", format!("schema \"{other}\" does not exist"))),

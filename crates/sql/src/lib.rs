@@ -12,12 +12,14 @@
 //! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
 //! | `ddl`, `utility`, `copy` | everything that is not planned |
+//! | `script`, `alter_database`, `two_phase`, `cleaning` | statements that the parser does not know |
 //! | `stream`, `wait`, `context` | results; waiting for locks; what a running statement carries |
 //! | `pg` | PostgreSQL's types, formats, catalogs, functions, errors |
 
 mod alter_database;
 mod bridge;
 mod cache;
+mod cleaning;
 mod context;
 mod copy;
 mod database;
@@ -31,12 +33,14 @@ pub mod pg;
 mod planner;
 mod range;
 mod scan;
+mod script;
 mod session;
 mod settings;
 mod shared;
 mod statement;
 mod stream;
 mod table;
+mod two_phase;
 mod utility;
 mod wait;
 pub mod wire;

@@ -113,7 +113,7 @@ impl ContextProvider for Names<'_> {
         }
         let system = |schema: &str| bridge::catalog_table(self.cx, schema, name.table());
         let found: Option<Arc<dyn TableProvider>> = match name.schema() {
-            Some(schema @ ("pg_catalog" | "information_schema")) => system(schema)?,
+            Some(schema @ ("pg_catalog" | "information_schema" | "sys")) => system(schema)?,
             Some(_) => None,
             None => system("pg_catalog")?,
         };

@@ -237,6 +237,14 @@ impl Session {
         Ok(())
     }
 
+    /// The open transaction is no longer the session's.
+    pub(crate) fn leave_transaction(&mut self, done: bool) {
+        *self.shared.txn.lock() = None;
+        self.open = None;
+        self.shared.variables.lock().end_transaction(done);
+        self.close_portals();
+    }
+
     /// Rolls back what is open, if anything.
     pub(crate) fn roll_back(&mut self) {
         *self.shared.txn.lock() = None;

@@ -20,6 +20,9 @@ pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as i64)
 }
 
+/// The user who may do everything.
+pub(crate) const SUPERUSER: &str = "postgres";
+
 /// See the module's head.
 pub(crate) struct SessionShared {
     pub database: Weak<SqlDatabase>,
@@ -104,6 +107,9 @@ impl PgContext for SessionShared {
     fn signal_backend(&self, pid: i32, _terminate: bool) -> bool {
         self.database.upgrade().is_some_and(|database| database.cancel(pid))
     }
+    fn is_superuser(&self) -> bool {
+        self.user == SUPERUSER
+    }
     fn check_cancelled(&self) -> Result<(), SqlError> {
         self.stop.check()
     }
@@ -113,7 +119,10 @@ impl SessionShared {
     fn describe(&self) -> Activity {
         let (state, query) = self.state.lock().clone();
         let time = |value: i64| (value != 0).then_some(value);
-        let in_transaction = self.txn.lock().is_some();
+        let (in_transaction, xid) = {
+            let txn = self.txn.lock();
+            (txn.is_some(), txn.as_ref().and_then(Transaction::id))
+        };
         Activity {
             pid: self.pid,
             database: self.database_name.clone(),
@@ -127,7 +136,7 @@ impl SessionShared {
             state_change: time(self.statement_start()),
             state: state.to_owned(),
             query: query.to_string(),
-            backend_xid: None,
+            backend_xid: xid.map(|id| id.0),
         }
     }
 }

@@ -67,6 +67,14 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Statement>, SqlError> {
     if let Some(special) = crate::utility::parse_special(text) {
         return special;
     }
+    if let Some(statements) = crate::script::parse(text, parse_known) {
+        return statements;
+    }
+    parse_known(text)
+}
+
+/// As [`parse`], of what the parser knows.
+fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let failed = |error: &_| errors::from_parser(error, text);
     let mut statements = Parser::new(&PostgreSqlDialect {})
         .with_recursion_limit(NESTING_MAX)

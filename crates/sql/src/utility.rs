@@ -13,12 +13,14 @@ use datafusion::sql::sqlparser::ast::{
 use resurgam_engine::{Database, Isolation};
 
 use crate::alter_database;
+use crate::cleaning;
 use crate::context::StatementContext;
 use crate::pg::errors;
 use crate::planner::{Names, task_context};
 use crate::session::{Named, NamedSavepoint, Session, text_rows};
 use crate::settings::Variables;
 use crate::statement::{Kind, Prepared, text_field};
+use crate::two_phase;
 use crate::wire::{Execution, Field, Format, SqlError, Tag};
 
 /// Statements that the parser does not know; `None` leaves the text to it.
@@ -28,9 +30,19 @@ pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlErro
     let first = words.next()?;
     let command = |name: &str| Some(Ok(vec![marker(name)]));
     if first.eq_ignore_ascii_case("vacuum") && !trimmed.contains(';') {
-        return command("VACUUM");
+        return Some(Ok(vec![cleaning::parse_vacuum(trimmed)]));
     }
-    if first.eq_ignore_ascii_case("alter") && words.clone().next().is_some_and(|w| w.eq_ignore_ascii_case("database")) {
+    if ["prepare", "commit", "rollback"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
+        // With a semicolon in it: perhaps several statements, perhaps a string; `script` knows.
+        return two_phase::parse(trimmed).filter(|found| found.is_ok() || !trimmed.contains(';')).map(|s| Ok(vec![s?]));
+    }
+    if ["exec", "execute", "call"].iter().any(|word| first.eq_ignore_ascii_case(word)) && !trimmed.contains(';') {
+        return cleaning::parse_call(trimmed).map(|call| Ok(vec![call?]));
+    }
+    if first.eq_ignore_ascii_case("alter")
+        && !trimmed.contains(';')
+        && words.clone().next().is_some_and(|w| w.eq_ignore_ascii_case("database"))
+    {
         return Some(alter_database::parse(trimmed).map(|change| vec![change]));
     }
     if first.eq_ignore_ascii_case("copy") {
@@ -65,19 +77,32 @@ pub(crate) fn marker(name: &str) -> Statement {
     Statement::ShowVariable { variable: vec![Ident::with_quote('`', name)] }
 }
 
+/// As [`marker`], with an argument.
+pub(crate) fn marker_with(name: &str, argument: &str) -> Statement {
+    Statement::ShowVariable { variable: vec![Ident::with_quote('`', name), Ident::with_quote('`', argument)] }
+}
+
 fn marker_name(statement: &Statement) -> Option<&str> {
     match statement {
         Statement::ShowVariable { variable } => match variable.as_slice() {
-            [ident] if ident.quote_style == Some('`') => Some(&ident.value),
+            [ident] | [ident, _] if ident.quote_style == Some('`') => Some(&ident.value),
             _ => None,
         },
         _ => None,
     }
 }
 
+fn marker_argument(statement: &Statement) -> &str {
+    match statement {
+        Statement::ShowVariable { variable } => variable.get(1).map_or("", |ident| &ident.value),
+        _ => "",
+    }
+}
+
 /// Whether a failed transaction accepts the statement.
 pub(crate) fn is_allowed_when_failed(statement: &Statement) -> bool {
     matches!(statement, Statement::Commit { .. } | Statement::Rollback { .. })
+        || marker_name(statement) == Some(two_phase::PREPARE)
 }
 
 /// Result columns of a utility statement.
@@ -103,7 +128,7 @@ fn savepoint_name(name: &str, quoted: bool) -> String {
     if quoted { name.to_owned() } else { name.to_lowercase() }
 }
 
-fn command(name: &'static str) -> Result<Execution, SqlError> {
+pub(crate) fn command(name: &'static str) -> Result<Execution, SqlError> {
     Ok(Execution::Command { tag: Tag::Fixed(name) })
 }
 
@@ -126,18 +151,12 @@ impl Session {
     ) -> Result<Execution, SqlError> {
         if let Some(name) = marker_name(statement) {
             return match name {
-                // A sweep of the cleaner now, rather than when it is due.
-                "VACUUM" => {
-                    if self.in_block() {
-                        return Err(SqlError::new("25001", "VACUUM cannot run inside a transaction block"));
-                    }
-                    self.apart(|engine| engine.clean().map(drop)).await?;
-                    command("VACUUM")
-                }
+                cleaning::VACUUM | cleaning::VERBOSE | cleaning::PROCEDURE => self.vacuum(name).await,
+                two_phase::PREPARE => self.prepare_transaction(marker_argument(statement)).await,
+                two_phase::COMMIT => self.finish_prepared(two_phase::COMMIT, marker_argument(statement)).await,
+                two_phase::ROLLBACK => self.finish_prepared(two_phase::ROLLBACK, marker_argument(statement)).await,
                 alter_database::ON | alter_database::OFF => {
-                    if self.in_block() {
-                        return Err(SqlError::new("25001", "ALTER DATABASE cannot run inside a transaction block"));
-                    }
+                    self.refuse_in_transaction("ALTER DATABASE")?;
                     let on = name == alter_database::ON;
                     let dropped = alter_database::Dropped::default();
                     let cancelled = dropped.flag();
@@ -263,11 +282,11 @@ impl Session {
 
     /// Runs long work of the engine on a thread that may block. The statement's own snapshot
     /// is let go of first: it would keep versions from being cleaned.
-    async fn apart(
+    pub(crate) async fn apart<T: Send + 'static>(
         &mut self,
-        work: impl FnOnce(&Database) -> resurgam_engine::Result<()> + Send + 'static,
-    ) -> Result<(), SqlError> {
-        if self.open.as_ref().is_some_and(|open| !open.block) {
+        work: impl FnOnce(&Database) -> resurgam_engine::Result<T> + Send + 'static,
+    ) -> Result<T, SqlError> {
+        if self.open.as_ref().is_some_and(|open| !open.block && !open.used) {
             self.roll_back();
         }
         let engine = self.db.engine.clone();
@@ -275,6 +294,14 @@ impl Session {
             Ok(result) => Ok(result?),
             Err(error) => Err(SqlError::internal(format!("the work did not finish: {error}"))),
         }
+    }
+
+    /// Refuses a statement that is a transaction of its own behind anything else of a transaction.
+    pub(crate) fn refuse_in_transaction(&self, what: &str) -> Result<(), SqlError> {
+        if self.open.as_ref().is_some_and(|open| open.block || open.used) {
+            return Err(SqlError::new("25001", format!("{what} cannot run inside a transaction block")));
+        }
+        Ok(())
     }
 
     fn block_for(&self, what: &str) -> Result<(), SqlError> {

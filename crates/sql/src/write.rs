@@ -117,7 +117,7 @@ pub(crate) fn table_name(name: &ast::ObjectName) -> Result<(String, String), Sql
 /// The table, or `42P01`.
 pub(crate) fn find_table(txn: &Transaction, name: &ast::ObjectName) -> Result<Arc<Table>, SqlError> {
     let (schema, table) = table_name(name)?;
-    if matches!(schema.as_str(), "pg_catalog" | "information_schema") {
+    if matches!(schema.as_str(), "pg_catalog" | "information_schema" | "sys") {
         return Err(SqlError::new("42501", format!("permission denied: \"{table}\" is a system catalog")));
     }
     txn.table(&schema, &table)?.ok_or_else(|| {

@@ -17,7 +17,8 @@
 //! 2|NULL
 //! ```
 //! A record ends at an empty line. Rows compare in order (`query rowsort`: sorted).
-//! `session NAME` switches to another session of the same database.
+//! `session NAME` switches to another session of the same database; `session NAME USER` to one of
+//! that user.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -70,18 +71,22 @@ async fn run(path: &Path, mode: &str) -> Vec<String> {
     drop(first);
     let text = std::fs::read_to_string(path).expect("read");
     let mut sessions: HashMap<String, Session> = HashMap::new();
-    let mut current = "main".to_owned();
+    let (mut current, mut user) = ("main".to_owned(), "postgres".to_owned());
     let mut failures = Vec::new();
     for record in records(&text) {
         let mut words = record.head.split_whitespace();
         let kind = words.next().unwrap_or_default();
         if kind == "session" {
             current = words.next().unwrap_or("main").to_owned();
+            user = words.next().unwrap_or("postgres").to_owned();
             continue;
         }
         let session = sessions
             .entry(current.clone())
-            .or_insert_with(|| Arc::clone(&database).session(SessionOptions::default()).expect("session"));
+            .or_insert_with(|| {
+                let options = SessionOptions { user: user.clone(), ..SessionOptions::default() };
+                Arc::clone(&database).session(options).expect("session")
+            });
         let mut complain = |what: String| {
             failures.push(format!(
                 "{}:{} after {mode}: {what}\n    {}",

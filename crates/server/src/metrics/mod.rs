@@ -6,12 +6,21 @@
 
 mod exposition;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use resurgam_engine::limits::PAGE_SIZE;
-use resurgam_engine::{CheckpointStats, Database, LogStats, LogStatus, Stats};
+use resurgam_engine::{CheckpointStats, Database, LogStats, LogStatus, PaceReason, Stats};
 
 pub use exposition::{Exposition, Kind, Value};
 
 use crate::monitor::{Monitor, Phase};
+
+/// From 1970 to 2000, the beginning of the engine's time.
+const SECONDS_TO_2000: f64 = 946_684_800.0;
+
+fn now_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}
 
 /// All metrics, now. Takes short locks of the database; before it is open, tells of the start.
 pub fn gather(monitor: &Monitor) -> String {
@@ -22,9 +31,11 @@ pub fn gather(monitor: &Monitor) -> String {
         let stats = database.stats();
         let log_status = database.log_status();
         transactions(&mut out, &database, &stats);
+        prepared(&mut out, &database, &stats);
         recovery(&mut out, &database, &stats);
         versions(&mut out, &database, &stats);
-        cleaner(&mut out, &database, &stats);
+        holders(&mut out, &database);
+        cleaner(&mut out, &database);
         log(&mut out, &log_status, &stats.log);
         checkpoints(&mut out, &log_status, &stats.checkpoints);
         buffers(&mut out, &stats);
@@ -87,6 +98,25 @@ fn transactions(out: &mut Exposition, db: &Database, stats: &Stats) {
     out.counter("resurgam_deadlocks_total", "Waits that were refused because they would never end.", stats.deadlocks);
 }
 
+fn prepared(out: &mut Exposition, db: &Database, stats: &Stats) {
+    out.gauge("resurgam_prepared_transactions", "Transactions prepared and not yet resolved.", stats.prepared);
+    out.family(
+        Kind::Counter,
+        "resurgam_prepared_transactions_resolved_total",
+        "Prepared transactions that were resolved.",
+        &[
+            (&[("as", "committed")], stats.prepared_committed.into()),
+            (&[("as", "rolled_back")], stats.prepared_rolled_back.into()),
+        ],
+    );
+    let oldest = db.prepared().iter().map(|prepared| prepared.prepared_us).min();
+    out.gauge(
+        "resurgam_prepared_transactions_oldest_age_seconds",
+        "Time since the oldest of those not yet resolved was prepared; 0 if there is none.",
+        oldest.map_or(0.0, |us| (now_seconds() - (us as f64 / 1e6 + SECONDS_TO_2000)).max(0.0)),
+    );
+}
+
 fn recovery(out: &mut Exposition, db: &Database, stats: &Stats) {
     let report = db.recovery();
     out.gauge(
@@ -124,6 +154,11 @@ fn recovery(out: &mut Exposition, db: &Database, stats: &Stats) {
         "Transactions that the crash cut off.",
         report.transactions_aborted,
     );
+    out.gauge(
+        "resurgam_recovery_transactions_in_doubt",
+        "Prepared transactions that the start found.",
+        report.transactions_in_doubt,
+    );
 }
 
 fn versions(out: &mut Exposition, db: &Database, stats: &Stats) {
@@ -159,32 +194,111 @@ fn versions(out: &mut Exposition, db: &Database, stats: &Stats) {
     out.gauge("resurgam_temporary_versions_max_bytes", "Most that they may take.", temporary.bytes_max);
 }
 
-fn cleaner(out: &mut Exposition, db: &Database, stats: &Stats) {
-    out.counter("resurgam_cleaner_sweeps_total", "Sweeps of the cleaner.", stats.sweeps);
+/// What keeps row versions from being freed.
+fn holders(out: &mut Exposition, db: &Database) {
+    let holders = db.version_store_holders();
+    let age = |age: Option<std::time::Duration>| Value::from(age.unwrap_or_default());
+    out.family(
+        Kind::Gauge,
+        "resurgam_version_store_holder_age_seconds",
+        "Age of the oldest of those who keep row versions: transactions, snapshots behind the last commit, aborted \
+         transactions that await the cleaner; 0 if there is none.",
+        &[
+            (&[("kind", "transaction")], age(holders.transaction.map(|holder| holder.age))),
+            (&[("kind", "snapshot")], age(holders.snapshot.map(|holder| holder.age))),
+            (&[("kind", "aborted")], age(holders.aborted.map(|holder| holder.age))),
+        ],
+    );
+}
+
+fn cleaner(out: &mut Exposition, db: &Database) {
+    let status = db.cleaner_status();
+    let totals = &status.totals;
+    out.counter("resurgam_cleaner_sweeps_total", "Sweeps of the cleaner.", totals.sweeps);
+    out.counter("resurgam_cleaner_sweep_seconds_total", "Time in which a sweep ran.", totals.sweeping);
+    out.counter("resurgam_cleaner_pages_total", "Pages visited.", totals.report.pages);
     out.family(
         Kind::Counter,
         "resurgam_cleaner_rows_total",
         "Rows cleaned: aborted versions reverted, old versions stripped, deleted rows removed.",
         &[
-            (&[("done", "reverted")], stats.rows_reverted.into()),
-            (&[("done", "stripped")], stats.rows_stripped.into()),
-            (&[("done", "removed")], stats.rows_removed.into()),
+            (&[("done", "reverted")], totals.report.reverted.into()),
+            (&[("done", "stripped")], totals.report.stripped.into()),
+            (&[("done", "removed")], totals.report.removed.into()),
         ],
     );
-    let last = db.last_sweep();
-    let of = |f: fn(&resurgam_engine::SweepReport) -> u64| last.as_ref().map(|(report, _)| f(report));
-    let age = last.as_ref().map(|(_, ago)| *ago);
-    out.gauge_if("resurgam_cleaner_last_sweep_age_seconds", "Time since the last sweep ended.", age);
-    out.gauge_if("resurgam_cleaner_last_sweep_pages", "Pages that it visited.", of(|report| report.pages));
+    out.counter(
+        "resurgam_cleaner_transactions_forgotten_total",
+        "Aborted transactions of which nothing remained.",
+        totals.report.forgotten,
+    );
+    out.counter(
+        "resurgam_cleaner_version_pages_freed_total",
+        "Pages of the version store freed, by sweeps and between them.",
+        totals.version_pages_freed,
+    );
+    out.gauge("resurgam_cleaner_running", "1 while a sweep runs.", status.current.is_some());
+    out.gauge(
+        "resurgam_cleaner_waits_for_redo",
+        "1 while it waits for all pages to be brought up to date after a crash.",
+        status.waits_for_redo,
+    );
+    let current = status.current;
     out.gauge_if(
-        "resurgam_cleaner_last_sweep_pages_skipped",
-        "Pages that it could not clean.",
-        of(|report| report.pages_skipped),
+        "resurgam_cleaner_progress_ratio",
+        "How much of the sweep that runs is done, 0 to 1.",
+        current.map(|sweep| sweep.percent / 100.0),
     );
     out.gauge_if(
-        "resurgam_cleaner_last_sweep_transactions_forgotten",
-        "Aborted transactions of which nothing remained after it.",
-        of(|report| report.forgotten),
+        "resurgam_cleaner_left_seconds",
+        "Time that it will still take, estimated.",
+        current.and_then(|sweep| sweep.left),
+    );
+    out.gauge("resurgam_cleaner_threads", "Threads that work on it.", current.map_or(0, |sweep| sweep.threads));
+    out.gauge("resurgam_cleaner_threads_max", "Threads of a sweep, at most (cleaner_threads).", status.threads_max);
+    let pace = status.pace;
+    out.gauge(
+        "resurgam_cleaner_pace_pages_per_second",
+        "Most pages that a sweep visits in a second now; 0 for no limit.",
+        pace.pages_per_second,
+    );
+    out.gauge(
+        "resurgam_cleaner_pace_cpu_ratio",
+        "Share of its time that each thread works now, 0 to 1.",
+        f64::from(pace.cpu_percent) / 100.0,
+    );
+    let reasons = [
+        ("settings", PaceReason::Settings),
+        ("asked", PaceReason::Asked),
+        ("version_store", PaceReason::VersionStore),
+        ("aborted_map", PaceReason::AbortedMap),
+        ("aborted_age", PaceReason::AbortedAge),
+    ];
+    let labels = reasons.map(|(word, reason)| ([("reason", word)], Value::from(reason == pace.reason)));
+    let samples: Vec<(&[(&str, &str)], Value)> = labels.iter().map(|(label, value)| (&label[..], *value)).collect();
+    out.family(Kind::Gauge, "resurgam_cleaner_pace_reason", "1 for the reason of the present pace.", &samples);
+    let last = status.last;
+    let of = |f: fn(&resurgam_engine::SweepReport) -> u64| last.as_ref().map(|last| f(&last.report));
+    let age = last.map(|last| last.ended.elapsed());
+    out.gauge_if("resurgam_cleaner_last_sweep_age_seconds", "Time since the last sweep ended.", age);
+    out.gauge_if("resurgam_cleaner_last_sweep_seconds", "Time that it took.", last.map(|last| last.took));
+    out.gauge_if(
+        "resurgam_cleaner_last_sweep_complete",
+        "1 if it visited everything; 0 if it was stopped or passed over pages.",
+        last.map(|last| last.complete),
+    );
+    out.gauge_if("resurgam_cleaner_last_sweep_pages", "Pages that it visited.", of(|report| report.pages));
+    let skipped = last.map(|last| last.report.skipped).unwrap_or_default();
+    out.family(
+        Kind::Gauge,
+        "resurgam_cleaner_last_sweep_pages_skipped",
+        "Pages that it could not clean; while there are any, no aborted transaction is forgotten.",
+        &[
+            (&[("cause", "damaged")], skipped.damaged.count.into()),
+            (&[("cause", "object_unknown")], skipped.object_unknown.count.into()),
+            (&[("cause", "damaged_map")], skipped.damaged_maps.count.into()),
+            (&[("cause", "ledger")], skipped.ledger.count.into()),
+        ],
     );
 }
 

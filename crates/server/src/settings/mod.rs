@@ -139,6 +139,14 @@ settings! {
     log_segment_bytes: Bytes, "log-segment-bytes", "RESURGAM_LOG_SEGMENT_BYTES", "16MB";
     /// Time between two sweeps for row versions that nobody needs any more.
     cleaner_interval: Duration, "cleaner-interval", "RESURGAM_CLEANER_INTERVAL", "10s";
+    /// Threads of a sweep; 0 for one per processor, at most 4.
+    cleaner_threads: u32, "cleaner-threads", "RESURGAM_CLEANER_THREADS", "0";
+    /// Most pages that a sweep visits in a second; 0 for no limit. It goes faster by itself when it falls behind.
+    cleaner_pages_per_second: u32, "cleaner-pages-per-second", "RESURGAM_CLEANER_PAGES_PER_SECOND", "10000";
+    /// Share of its time that each thread of a sweep works, in percent. It works more by itself when it falls behind.
+    cleaner_cpu_percent: u32, "cleaner-cpu-percent", "RESURGAM_CLEANER_CPU_PERCENT", "50";
+    /// Transactions that may be prepared (PREPARE TRANSACTION) and not yet resolved at one time; 0: none can be prepared.
+    max_prepared_transactions: u32, "max-prepared-transactions", "RESURGAM_MAX_PREPARED_TRANSACTIONS", "1000";
     /// Keep the version before a change in the row itself, as a difference. Off: always in the version store; for measurements.
     in_row_versioning: bool, "in-row-versioning", "RESURGAM_IN_ROW_VERSIONING", "on";
     /// Longest difference that is kept in the row; longer ones go to the version store.
@@ -281,6 +289,9 @@ impl Settings {
         }
         if !self.password.is_empty() && !self.password_file.as_os_str().is_empty() {
             return Err("give either password or password_file, not both".into());
+        }
+        if !(1..=100).contains(&self.cleaner_cpu_percent) {
+            return Err("cleaner_cpu_percent must be from 1 to 100".into());
         }
         if self.max_connections == 0 {
             return Err("max_connections must be at least 1".into());

@@ -4,6 +4,7 @@
 
 pub mod exposition;
 pub mod http;
+pub mod process;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

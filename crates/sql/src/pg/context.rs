@@ -53,6 +53,10 @@ pub trait PgContext: Debug + Send + Sync {
     fn database(&self) -> String;
     /// Name of the user who logged in.
     fn user(&self) -> String;
+    /// Whether that user may do everything.
+    fn is_superuser(&self) -> bool {
+        true
+    }
     /// The number that a cancel request names.
     fn backend_pid(&self) -> i32;
     /// Every table that the session's transaction sees.

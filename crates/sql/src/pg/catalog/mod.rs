@@ -20,6 +20,7 @@ mod provider;
 mod relations;
 mod rows;
 mod server;
+mod sys;
 mod types;
 
 use std::sync::Arc;
@@ -49,7 +50,7 @@ pub const HEAP_AM_OID: u32 = 2;
 /// Oid of the access method of indexes.
 pub const BTREE_AM_OID: u32 = 403;
 
-/// The system relation of that schema (`pg_catalog` or `information_schema`) and name, bound
+/// The system relation of that schema (`pg_catalog`, `information_schema` or `sys`) and name, bound
 /// to a session.
 pub fn table(cx: &Arc<dyn PgContext>, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
     let definition = system_relation(schema, name)?;

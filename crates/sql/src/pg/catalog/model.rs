@@ -252,7 +252,7 @@ impl Model {
 
     /// Every schema that exists: oid and name.
     pub fn namespaces(&self) -> Vec<(u32, String)> {
-        let mut names = vec!["pg_catalog", "public", "information_schema", "pg_toast"];
+        let mut names = vec!["pg_catalog", "public", "information_schema", "pg_toast", "sys"];
         for table in &self.tables {
             if !names.contains(&table.schema.as_str()) {
                 names.push(&table.schema);

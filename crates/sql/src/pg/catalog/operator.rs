@@ -1,9 +1,10 @@
 //! Resurgam's own views: what recovery, versions, log and cleaner do.
 //! `docs/operations.md` says what each column means.
 
-use resurgam_engine::Database;
+use resurgam_engine::{Database, SweepPhase, SweepReport};
 
 use super::rows::{Rows, V};
+use crate::pg::context::PgContext;
 use crate::pg::types::EPOCH_US;
 
 fn lsn(lsn: resurgam_engine::Lsn) -> V {
@@ -11,11 +12,12 @@ fn lsn(lsn: resurgam_engine::Lsn) -> V {
 }
 
 /// Fills a view; false if it is not one of these.
-pub(super) fn fill(name: &str, database: Option<&Database>, rows: &mut Rows<'_>) -> bool {
+pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool {
     if !name.starts_with("resurgam_") {
         return false;
     }
-    let Some(db) = database else { return true };
+    let engine = cx.engine();
+    let Some(db) = engine.as_ref() else { return true };
     match name {
         "resurgam_aborted_transactions" => {
             for tx in db.aborted_transactions() {
@@ -45,24 +47,8 @@ pub(super) fn fill(name: &str, database: Option<&Database>, rows: &mut Rows<'_>)
                 ("pages_freed", stats.pool.pages_freed.into()),
             ]);
         }
-        "resurgam_cleaner" => {
-            let stats = db.stats();
-            let last = db.last_sweep();
-            let of = |f: fn(&resurgam_engine::SweepReport) -> u64| last.as_ref().map(|(report, _)| f(report));
-            rows.add([
-                ("sweeps", stats.sweeps.into()),
-                ("rows_reverted", stats.rows_reverted.into()),
-                ("rows_stripped", stats.rows_stripped.into()),
-                ("rows_removed", stats.rows_removed.into()),
-                ("last_sweep_seconds_ago", last.as_ref().map(|(_, ago)| ago.as_secs_f64()).into()),
-                ("last_pages", of(|r| r.pages).into()),
-                ("last_pages_skipped", of(|r| r.pages_skipped).into()),
-                ("last_transactions_forgotten", of(|r| r.forgotten).into()),
-                ("last_version_pages_freed", of(|r| r.version_pages_freed).into()),
-                ("last_value_pages_freed", of(|r| r.value_pages_freed).into()),
-                ("last_pages_merged", of(|r| r.merged).into()),
-            ]);
-        }
+        "resurgam_cleaner" => cleaner(db, rows),
+        "resurgam_version_store_holders" => holders(db, cx, rows),
         "resurgam_log" => {
             let (status, log) = (db.log_status(), db.stats().log);
             let us = |time: std::time::Duration| time.as_secs_f64() * 1e6;
@@ -105,6 +91,7 @@ pub(super) fn fill(name: &str, database: Option<&Database>, rows: &mut Rows<'_>)
                 ("pages_restored", report.pages_restored.into()),
                 ("transactions_cut_off", report.transactions_aborted.into()),
                 ("aborted_in_map", report.aborted_in_map.into()),
+                ("transactions_in_doubt", report.transactions_in_doubt.into()),
             ]);
         }
         "resurgam_transactions" => {
@@ -140,6 +127,7 @@ pub(super) fn fill(name: &str, database: Option<&Database>, rows: &mut Rows<'_>)
                 ("temporary_versions", stats.temporary.pushed.into()),
                 ("temporary_bytes", stats.temporary.bytes.into()),
                 ("temporary_bytes_max", stats.temporary.bytes_max.into()),
+                ("prepared_transactions", stats.prepared.into()),
                 ("rolled_back_by_undo", stats.transactions.undone.into()),
                 ("rolled_back_by_marking", stats.transactions.aborts.into()),
             ]);
@@ -147,4 +135,107 @@ pub(super) fn fill(name: &str, database: Option<&Database>, rows: &mut Rows<'_>)
         _ => {}
     }
     true
+}
+
+/// Microseconds since 2000 as a time; 0 is unknown.
+fn time(us: i64) -> V {
+    if us == 0 { V::Null } else { V::Time(us + EPOCH_US) }
+}
+
+fn cleaner(db: &Database, rows: &mut Rows<'_>) {
+    let status = db.cleaner_status();
+    let (totals, current) = (&status.totals, status.current);
+    let last = status.last;
+    let of = |f: fn(&SweepReport) -> u64| last.as_ref().map(|last| f(&last.report));
+    let phase = match current {
+        _ if status.waits_for_redo => "waiting for recovery to finish",
+        Some(current) => current.phase.name(),
+        None => SweepPhase::Idle.name(),
+    };
+    let skipped = last.map(|last| last.report.skipped).unwrap_or_default();
+    let example = [skipped.damaged, skipped.damaged_maps, skipped.object_unknown].into_iter().find_map(|s| s.example);
+    let pace = status.pace;
+    rows.add([
+        ("phase", phase.into()),
+        ("began_at", current.map(|current| time(current.began_us)).unwrap_or(V::Null)),
+        ("pages_total", current.map(|current| current.pages_total).into()),
+        ("pages_visited", current.map(|current| current.pages_visited).into()),
+        ("percent", current.map(|current| current.percent).into()),
+        ("seconds_left", current.and_then(|current| current.left).map(|left| left.as_secs_f64()).into()),
+        ("threads", current.map_or(0, |current| current.threads).into()),
+        ("threads_max", status.threads_max.into()),
+        ("pace_pages_per_second", (pace.pages_per_second != 0).then_some(pace.pages_per_second).into()),
+        ("pace_cpu_percent", pace.cpu_percent.into()),
+        ("pace_reason", pace.reason.name().into()),
+        ("sweeps", totals.sweeps.into()),
+        ("rows_reverted", totals.report.reverted.into()),
+        ("rows_stripped", totals.report.stripped.into()),
+        ("rows_removed", totals.report.removed.into()),
+        ("version_pages_freed", totals.version_pages_freed.into()),
+        ("last_began_at", last.map(|last| time(last.began_us)).unwrap_or(V::Null)),
+        ("last_seconds", last.map(|last| last.took.as_secs_f64()).into()),
+        ("last_sweep_seconds_ago", last.map(|last| last.ended.elapsed().as_secs_f64()).into()),
+        ("last_complete", last.map(|last| last.complete).into()),
+        ("last_pages", of(|r| r.pages).into()),
+        ("last_transactions_forgotten", of(|r| r.forgotten).into()),
+        ("last_version_pages_freed", of(|r| r.version_pages_freed).into()),
+        ("last_value_pages_freed", of(|r| r.value_pages_freed).into()),
+        ("last_pages_merged", of(|r| r.merged).into()),
+        ("last_pages_skipped", of(|r| r.pages_skipped).into()),
+        ("last_skipped_damaged", of(|r| r.skipped.damaged.count).into()),
+        ("last_skipped_object_unknown", of(|r| r.skipped.object_unknown.count).into()),
+        ("last_skipped_damaged_maps", of(|r| r.skipped.damaged_maps.count).into()),
+        ("last_skipped_ledger", of(|r| r.skipped.ledger.count).into()),
+        ("last_skipped_example", example.map(|page| page.0).into()),
+    ]);
+}
+
+/// A row for each that keeps row versions from being freed, those that have done so for longest first.
+fn holders(db: &Database, cx: &dyn PgContext, rows: &mut Rows<'_>) {
+    let holders = db.version_store_holders();
+    let prepared = db.prepared();
+    let activity = cx.activity();
+    let now = crate::shared::now() - EPOCH_US;
+    let seconds = |us: i64| (now.saturating_sub(us) as f64 / 1e6).max(0.0);
+    if let Some(tx) = holders.transaction
+        && !prepared.iter().any(|prepared| prepared.id == tx.id)
+    {
+        let pid = activity.iter().find(|session| session.backend_xid == Some(tx.id.0)).map(|session| session.pid);
+        rows.add([
+            ("kind", "transaction".into()),
+            ("xid", tx.id.0.into()),
+            ("pid", pid.into()),
+            ("since", time(tx.began_us)),
+            ("seconds", tx.age.as_secs_f64().into()),
+            ("how_many", tx.active.into()),
+        ]);
+    }
+    for one in &prepared {
+        rows.add([
+            ("kind", "prepared transaction".into()),
+            ("xid", one.id.0.into()),
+            ("gid", one.gid.clone().into()),
+            ("since", time(one.prepared_us)),
+            ("seconds", seconds(one.prepared_us).into()),
+            ("how_many", prepared.len().into()),
+        ]);
+    }
+    if let Some(snapshot) = holders.snapshot {
+        rows.add([
+            ("kind", "snapshot".into()),
+            ("since", time(snapshot.began_us)),
+            ("seconds", snapshot.age.as_secs_f64().into()),
+            ("commits_behind", snapshot.commits_behind.into()),
+            ("how_many", snapshot.in_use.into()),
+        ]);
+    }
+    if let Some(aborted) = holders.aborted {
+        rows.add([
+            ("kind", "aborted transactions".into()),
+            ("xid", aborted.oldest.0.into()),
+            ("since", time(aborted.aborted_us)),
+            ("seconds", aborted.age.as_secs_f64().into()),
+            ("how_many", aborted.ids.into()),
+        ]);
+    }
 }

@@ -23,7 +23,7 @@ use datafusion::physical_plan::{
 use super::defs::SystemRelation;
 use super::model::Model;
 use super::rows::Rows;
-use super::{info, operator, relations, server, types};
+use super::{info, operator, relations, server, sys, types};
 use crate::pg::context::PgContext;
 use crate::pg::errors::{from_arrow, to_datafusion};
 use crate::wire::SqlError;
@@ -35,9 +35,10 @@ pub(super) fn build(relation: &SystemRelation, cx: &dyn PgContext) -> Result<Rec
         "pg_catalog" => {
             types::fill(relation.name, &mut rows)
                 || server::fill(relation.name, cx, &mut rows)
-                || operator::fill(relation.name, cx.engine().as_ref(), &mut rows)
+                || operator::fill(relation.name, cx, &mut rows)
                 || relations::fill(relation.name, &mut rows, cx, &mut || Model::load(cx))?
         }
+        "sys" => sys::fill(relation.name, cx, &mut rows),
         _ => info::fill(relation.name, &mut rows, cx, &mut || Model::load(cx))?,
     };
     // what nothing fills has no rows

@@ -1,9 +1,12 @@
 //! The server, its users, sessions and settings.
 
+use resurgam_engine::Database;
+
 use super::rows::{Rows, V};
 use super::{DATABASE_OID, SUPERUSER_OID};
 use crate::alter_database;
 use crate::pg::context::PgContext;
+use crate::pg::types::EPOCH_US;
 
 fn time(us: Option<i64>) -> V {
     us.map_or(V::Null, V::Time)
@@ -24,9 +27,20 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
             ("datcollate", "C".into()),
             ("datctype", "C".into()),
         ]),
+        "pg_prepared_xacts" => {
+            for prepared in cx.engine().iter().flat_map(Database::prepared) {
+                rows.add([
+                    ("transaction", (prepared.id.0 as u32).into()),
+                    ("gid", prepared.gid.into()),
+                    ("prepared", V::Time(prepared.prepared_us + EPOCH_US)),
+                    ("owner", prepared.owner.into()),
+                    ("database", prepared.database.into()),
+                ]);
+            }
+        }
         "pg_roles" | "pg_authid" => rows.add([
             ("rolname", cx.user().into()),
-            ("rolsuper", true.into()),
+            ("rolsuper", cx.is_superuser().into()),
             ("rolinherit", true.into()),
             ("rolcreaterole", true.into()),
             ("rolcreatedb", true.into()),
@@ -40,7 +54,7 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
             ("usename", cx.user().into()),
             ("usesysid", SUPERUSER_OID.into()),
             ("usecreatedb", true.into()),
-            ("usesuper", true.into()),
+            ("usesuper", cx.is_superuser().into()),
             ("userepl", true.into()),
             ("usebypassrls", true.into()),
         ]),

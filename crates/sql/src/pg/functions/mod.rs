@@ -13,6 +13,7 @@
 //! - `aggregate`: `pg_single`
 //! - `planner`: operators on lists, dates, intervals, numerics
 //! - `series`: `generate_series` in FROM
+//! - `clean`: `resurgam_clean()` in FROM
 //!
 //! Volatility: what depends on the session but not on the statement is `Volatile`, so that
 //! it is never folded into a plan; `now()` and its kin are `Stable`: they are folded, and plans
@@ -23,6 +24,7 @@ mod arrays;
 mod cast;
 mod catalog;
 mod checked;
+mod clean;
 mod define;
 mod fields;
 mod math;
@@ -82,6 +84,7 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     if let Some(function) = state.table_functions().get("generate_series").cloned() {
         state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(function)));
     }
+    state.register_udtf("resurgam_clean", Arc::new(clean::PgClean(cx.clone())));
     Ok(())
 }
 

@@ -1,0 +1,67 @@
+//! The server as a process of its own, that can be killed and started again.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::Client;
+
+/// A running process; dropping it kills it.
+pub struct Process {
+    child: Child,
+    pub address: SocketAddr,
+    /// Of the HTTP endpoint.
+    pub http: SocketAddr,
+}
+
+impl Process {
+    /// Starts it on a data folder and waits until it listens.
+    pub fn start(data: &Path, flags: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_resurgam"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--buffer-bytes", "64MB"])
+            .arg("--data")
+            .arg(data)
+            .args(flags)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start");
+        let (mut address, mut http) = (None, None);
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+        while address.is_none() {
+            let line = lines.next().expect("the server ended").expect("a line");
+            if let Some(rest) = line.strip_prefix("Metrics on http://") {
+                http = rest.split('/').next().and_then(|text| text.parse().ok());
+            } else if let Some(rest) = line.strip_prefix("Listening on ") {
+                address = rest.split(". ").next().and_then(|text| text.parse().ok());
+            }
+        }
+        // Whoever prints more must not be stopped by a full pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, address: address.expect("address"), http: http.expect("http") }
+    }
+
+    pub fn client(&self) -> Client {
+        let stream = TcpStream::connect(self.address).expect("connect");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+        let mut client = Client { stream, process_id: 0, secret: 0, parameters: Vec::new() };
+        client.startup(&[("user", "postgres"), ("database", "postgres")]);
+        let (_, messages) = client.until_ready();
+        assert!(!messages.iter().any(|message| message.tag == b'E'), "{messages:?}");
+        client
+    }
+
+    /// As by `kill -9`.
+    pub fn kill(mut self) {
+        self.child.kill().expect("kill");
+        self.child.wait().expect("wait");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,163 @@
+//! Strings of several statements, some of which the parser does not know.
+//!
+//! The parser reads the whole string, with `SHOW x` in the place of each statement that is
+//! ours, as wide as that was; then ours are put back. So positions in errors and in plans stay
+//! those of the string that the client sent.
+
+use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+
+use crate::utility::parse_special;
+use crate::wire::SqlError;
+
+/// First words of the statements that [`parse_special`] may know.
+const FIRST_WORDS: &[&str] = &[
+    "vacuum",
+    "alter",
+    "analyze",
+    "checkpoint",
+    "show",
+    "copy",
+    "prepare",
+    "commit",
+    "rollback",
+    "exec",
+    "execute",
+    "call",
+];
+
+/// A statement of a string, in characters.
+struct Part {
+    from: usize,
+    to: usize,
+}
+
+/// Counts characters up to places given as line and column, in ascending order.
+struct Counter<'a> {
+    rest: std::str::Chars<'a>,
+    index: usize,
+    at: Location,
+}
+
+impl Counter<'_> {
+    fn index_of(&mut self, place: Location) -> usize {
+        while (self.at.line, self.at.column) < (place.line, place.column) {
+            match self.rest.next() {
+                Some('\n') => self.at = Location { line: self.at.line + 1, column: 1 },
+                Some(_) => self.at.column += 1,
+                None => break,
+            }
+            self.index += 1;
+        }
+        self.index
+    }
+}
+
+/// The statements between semicolons, without empty ones, and their first words.
+fn parts(text: &str) -> Option<Vec<(Part, String)>> {
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().ok()?;
+    let mut counter = Counter { rest: text.chars(), index: 0, at: Location { line: 1, column: 1 } };
+    let mut out = Vec::new();
+    let mut open: Option<(Part, String)> = None;
+    for token in &tokens {
+        match &token.token {
+            Token::Whitespace(_) | Token::EOF => {}
+            Token::SemiColon => out.extend(open.take()),
+            other => {
+                let from = counter.index_of(token.span.start);
+                let to = counter.index_of(token.span.end);
+                let (part, _) = open.get_or_insert_with(|| {
+                    let word = match other {
+                        Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_lowercase(),
+                        _ => String::new(),
+                    };
+                    (Part { from, to }, word)
+                });
+                part.to = to;
+                // The body of a function has semicolons of its own.
+                if matches!(other, Token::Word(word) if word.keyword == Keyword::ATOMIC) {
+                    return None;
+                }
+            }
+        }
+    }
+    out.extend(open);
+    Some(out)
+}
+
+/// The statements of a string that has one of ours among several, or one of ours behind a
+/// comment; `None` leaves the string to the parser. `parser` reads what is the parser's.
+pub(crate) fn parse(
+    text: &str,
+    parser: impl FnOnce(&str) -> Result<Vec<Statement>, SqlError>,
+) -> Option<Result<Vec<Statement>, SqlError>> {
+    let parts = parts(text)?;
+    if !parts.iter().any(|(_, word)| FIRST_WORDS.contains(&word.as_str())) {
+        return None;
+    }
+    let chars: Vec<char> = text.chars().collect();
+    let mut shown = chars.clone();
+    let mut ours = Vec::new();
+    for (at, (part, word)) in parts.iter().enumerate() {
+        if !FIRST_WORDS.contains(&word.as_str()) {
+            continue;
+        }
+        let own: String = chars[part.from..part.to].iter().collect();
+        match parse_special(&own) {
+            None => continue,
+            Some(Err(mut error)) => {
+                error.position = error.position.map(|position| position + part.from as u32);
+                return Some(Err(error));
+            }
+            Some(Ok(mut statements)) => ours.push((at, statements.pop()?)),
+        }
+        let place = &mut shown[part.from..part.to];
+        place.iter_mut().filter(|c| **c != '\n').for_each(|c| *c = ' ');
+        place.iter_mut().zip("SHOW".chars()).for_each(|(to, c)| *to = c);
+        *place.last_mut()? = 'x';
+    }
+    if ours.is_empty() {
+        return None;
+    }
+    Some(parser(&shown.into_iter().collect::<String>()).and_then(|mut statements| {
+        if statements.len() != parts.len() {
+            return Err(SqlError::internal("the statements of a string were miscounted"));
+        }
+        for (at, statement) in ours {
+            statements[at] = statement;
+        }
+        Ok(statements)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement;
+    use crate::utility::marker;
+
+    #[test]
+    fn ours_are_found_among_others() {
+        let names = |text: &str| {
+            let statements = statement::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            statements.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let vacuum = marker("VACUUM").to_string();
+        assert_eq!(names("select 1; vacuum"), ["SELECT 1".to_owned(), vacuum.clone()]);
+        assert_eq!(names("/* x; */ vacuum ; ; select ';'"), [vacuum.clone(), "SELECT ';'".to_owned()]);
+        assert_eq!(names("begin;\n-- vacuum;\nselect 'vacuum; x'; commit").len(), 3);
+        assert_eq!(names("begin; prepare transaction 'a;b'; commit prepared 'a;b'").len(), 3);
+        assert_eq!(names("prepare p as select 1; execute p; commit; rollback").len(), 4);
+    }
+
+    #[test]
+    fn positions_are_those_of_the_string() {
+        let position = |text: &str| statement::parse(text).expect_err(text).position;
+        assert_eq!(position("vacuum;\nvacuum; selec 1"), Some(17));
+        assert_eq!(position("ä; vacuum").is_some(), true);
+        assert_eq!(position("select 1; commit prepared 17"), Some(27));
+        assert_eq!(position("commit prepared 17; select 1"), Some(17));
+    }
+}
