@@ -16,7 +16,7 @@ use crate::folder::Folder;
 const COPY: u64 = 4096;
 const LEN: usize = 44;
 /// Newest version of the folder's format that is understood here.
-const VERSION_KNOWN: u32 = 2;
+const VERSION_KNOWN: u32 = 3;
 
 /// One copy.
 #[derive(Clone, Debug)]

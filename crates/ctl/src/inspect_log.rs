@@ -6,11 +6,11 @@
 
 use std::io::Write;
 
-use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, TxId};
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_log::{BlockHeader, RecordKind};
 use resurgam_page::print;
-use resurgam_recovery::{CheckpointState, TxRecord};
-use resurgam_txn::TxIdSet;
+use resurgam_recovery::{CheckpointState, PrepareRecord, PreparedHead, TxRecord};
+use resurgam_txn::{LockMode, TxIdSet};
 use resurgam_versions::{RowUndo, UndoAction, decode_forget};
 
 use crate::control;
@@ -235,6 +235,7 @@ fn print_record(record: &Record<'_>, out: &mut dyn Write) -> Result<()> {
         RecordKind::Commit | RecordKind::Abort | RecordKind::Undone => {
             TxRecord::decode(record.body).map(|tx| tx_text(&tx))
         }
+        RecordKind::Prepare => PrepareRecord::decode(record.body).map(|part| prepare_text(&part)),
         RecordKind::Forget => decode_forget(record.body).map(|ids| format!("transactions {}", set_text(&ids))),
         RecordKind::CheckpointData => checkpoint_text(record.body),
         RecordKind::CheckpointEnd if record.body.len() == 12 => Ok(checkpoint_end(record.body)),
@@ -278,6 +279,37 @@ fn tx_text(tx: &TxRecord) -> String {
     text
 }
 
+fn prepare_text(part: &PrepareRecord) -> String {
+    match part {
+        PrepareRecord::Subs(subs) => format!("sub-transactions {}", listed(subs, range_text)),
+        PrepareRecord::Objects(objects) => {
+            format!("locks {}", listed(objects, |(object, mode)| lock_text(*object, *mode)))
+        }
+        PrepareRecord::InDoubt(head) => format!("in doubt: {}", prepared_text(head)),
+        PrepareRecord::Withdrawn => "no longer in doubt: to be rolled back".into(),
+    }
+}
+
+fn prepared_text(head: &PreparedHead) -> String {
+    format!(
+        "\"{}\" of {} in {}  time {} us{}  {} ranges of sub-transactions, {} locks",
+        head.gid.escape_debug(),
+        head.owner.escape_debug(),
+        head.database.escape_debug(),
+        head.time_us,
+        if head.definitions { "  definitions changed" } else { "" },
+        head.subs,
+        head.objects
+    )
+}
+
+fn lock_text(object: ObjectId, mode: LockMode) -> String {
+    match mode {
+        LockMode::Share => format!("{object} shared"),
+        LockMode::Exclusive => format!("{object} exclusive"),
+    }
+}
+
 fn range_text((first, last): &(TxId, TxId)) -> String {
     if first == last { first.to_string() } else { format!("{first}-{last}") }
 }
@@ -302,6 +334,23 @@ fn checkpoint_text(body: &[u8]) -> Result<String> {
         Some(6) => {
             format!("aborted {}", listed(&state.aborted_details, |tx| format!("{} at LSN {}", tx.id, tx.lsn)))
         }
+        Some(5) => {
+            format!("undo {}", listed(&state.undo, |(id, c)| format!("{id} from LSN {} to {}", c.first, c.last)))
+        }
+        Some(7) => {
+            format!("undo sub-transactions {}", listed(&state.undo_subs, |(id, a, b)| format!("{id}: {a}-{b}")))
+        }
+        Some(9) => format!(
+            "prepared {}",
+            listed(&state.prepared, |(id, lsn, head)| format!("{id} at LSN {lsn}: {}", prepared_text(head)))
+        ),
+        Some(10) => {
+            format!("prepared sub-transactions {}", listed(&state.prepared_subs, |(id, a, b)| format!("{id}: {a}-{b}")))
+        }
+        Some(11) => format!(
+            "prepared locks {}",
+            listed(&state.prepared_objects, |(id, object, mode)| format!("{id}: {}", lock_text(*object, *mode)))
+        ),
         Some(8) => format!("version-store pages in use below {}", state.version_high_water),
         _ => {
             let show =

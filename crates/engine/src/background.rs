@@ -158,13 +158,17 @@ fn undo(weak: &Weak<Inner>) {
     let started = Instant::now();
     let mut said: Option<Instant> = None;
     while let Some(db) = alive(weak) {
-        match db.undo_queued() {
+        // Neither waits for the other to be possible.
+        let (rebuilt, undone) = (db.rebuild_lost(), db.undo_queued());
+        match undone.and(rebuilt) {
             Ok(()) => db.note_undo_finished(started.elapsed()),
             Err(error) if error.kind() == ErrorKind::Stopped => return,
             Err(error) => {
                 if said.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
                     said = Some(Instant::now());
-                    tracing::error!("a transaction cannot be undone now, its rows stay locked: {error}");
+                    tracing::error!(
+                        "a transaction cannot be undone now, or its rows not be read; they stay locked: {error}"
+                    );
                 }
                 drop(db);
                 std::thread::sleep(Duration::from_millis(500));

@@ -136,15 +136,18 @@ impl Database {
 
     fn change_mode(&self, on: bool, cancelled: &dyn Fn() -> bool) -> Result<()> {
         let inner = self.inner();
-        let check = || {
+        let none_prepared = || match inner.prepared.len() {
+            0 => Ok(()),
             // Nobody knows for how long, and new writers would wait with it.
-            if inner.prepared.len() > 0 {
-                return Err(Error::new(
-                    ErrorKind::NotInPrerequisiteState,
-                    "the recovery mode cannot be changed while transactions are prepared",
-                )
-                .with_hint("Commit or roll them back first: COMMIT PREPARED, ROLLBACK PREPARED."));
-            }
+            _ => Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                "the recovery mode cannot be changed while transactions are prepared",
+            )
+            .with_hint("Commit or roll them back first: COMMIT PREPARED, ROLLBACK PREPARED.")),
+        };
+        none_prepared()?;
+        let check = || {
+            none_prepared()?;
             if cancelled() {
                 return Err(Error::new(ErrorKind::Cancelled, "the change of the recovery mode was cancelled"));
             }

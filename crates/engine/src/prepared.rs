@@ -18,6 +18,7 @@
 //! 2. Whoever resolves one has claimed it: two never do at the same time.
 //! 3. A transaction in doubt counts as a writer of the mode (`mode.rs`).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +28,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_log::{Group, RecordKind};
 use resurgam_recovery::{PREPARED_ID_BYTES_MAX, PREPARED_SUBS_MAX, PrepareRecord, PreparedHead, PreparedTx, TxRecord};
 use resurgam_txn::{ActiveTx, ObjectLocks, TxManager, Visible};
+use resurgam_versions::rebuild_lost;
 
 use crate::database::Database;
 use crate::transaction::{CommitTicket, Phase, Transaction, check_open, check_whole};
@@ -70,6 +72,11 @@ pub(crate) struct Prepared {
     list: Mutex<BTreeMap<String, InDoubt>>,
     committed: AtomicU64,
     rolled_back: AtomicU64,
+    /// Those of the traditional mode whose rows' earlier versions a restart has lost, until they
+    /// are rebuilt.
+    lost: Mutex<Vec<Arc<ActiveTx>>>,
+    /// Held by the one who rebuilds.
+    rebuilding: Mutex<()>,
 }
 
 impl Prepared {
@@ -80,6 +87,9 @@ impl Prepared {
         for tx in found {
             let active = txs.restore_prepared(tx.id, tx.subs.clone(), tx.chain);
             active.logged(tx.lsn);
+            if tx.chain.last.is_some() {
+                self.lost.lock().push(Arc::clone(&active));
+            }
             for (object, mode) in &tx.objects {
                 locks.try_lock(*object, tx.id, *mode).map_err(|holder| {
                     Error::corrupt(format!(
@@ -108,6 +118,11 @@ impl Prepared {
     /// Committed and rolled back since open.
     pub fn resolved(&self) -> (u64, u64) {
         (self.committed.load(Ordering::Relaxed), self.rolled_back.load(Ordering::Relaxed))
+    }
+
+    /// Whether rows of some cannot be read yet.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.lock().is_empty()
     }
 
     /// The identifier of a transaction, if it is in doubt.
@@ -281,6 +296,11 @@ impl Database {
         let inner = self.inner();
         let claim = self.claim(gid)?;
         let (active, definitions) = (Arc::clone(&claim.active), claim.tx.head.definitions);
+        if inner.prepared.has_lost() {
+            // Who reads its rows through an older snapshot finds what was there before. (If that
+            // cannot be had, such readers get an error.)
+            let _ = self.rebuild_lost();
+        }
         if definitions {
             // The cache must know each version, to tell what changed in which.
             inner.catalog.committed(self)?;
@@ -330,6 +350,8 @@ impl Database {
         inner.prepared.rolled_back.fetch_add(1, Ordering::Relaxed);
         active.logged(appended.base);
         if traditional {
+            // Nobody walks along its undo records any more while they are undone.
+            drop(inner.prepared.rebuilding.lock());
             // From here on it is one of those that are undone, by whoever gets to it first.
             inner.mode.undo.push(Unfinished { tx: active, locked: one.locked, entered: one.entered });
             let mut undone = Ok(());
@@ -342,6 +364,34 @@ impl Database {
             self.release_resolved(&active, &one.locked, one.entered);
         }
         self.durable(appended.end)
+    }
+
+    /// In the traditional mode: makes rows of transactions that a restart found in doubt readable
+    /// again, as they were before. Until then their readers wait. Resolved ones are left out:
+    /// their rows are read as they are, or await their undo.
+    pub(crate) fn rebuild_lost(&self) -> Result<()> {
+        let inner = self.inner();
+        let prepared = &inner.prepared;
+        let _one = prepared.rebuilding.lock();
+        loop {
+            let Some(tx) = prepared.lost.lock().first().cloned() else { return Ok(()) };
+            let looks = Cell::new(0u32);
+            let stop = || {
+                looks.set(looks.get().wrapping_add(1));
+                let resolved = looks.get().is_multiple_of(256) && prepared.gid_of(tx.id).is_none();
+                resolved || inner.stopping.load(Ordering::Relaxed)
+            };
+            let rebuilt = if prepared.gid_of(tx.id).is_some() {
+                rebuild_lost(&inner.pool, &inner.log, &inner.txs, &tx, &|_| true, &stop)
+            } else {
+                Ok(0)
+            };
+            match rebuilt {
+                // Not for one that was rolled back meanwhile.
+                Err(error) if prepared.gid_of(tx.id).is_some() => return Err(error),
+                _ => prepared.lost.lock().retain(|other| other.id != tx.id),
+            }
+        }
     }
 
     fn release_resolved(&self, active: &ActiveTx, locked: &[ObjectId], entered: bool) {

@@ -218,8 +218,9 @@ impl Database {
                 && error.kind() == ErrorKind::AwaitsUndo
                 && !inner.stopping.load(Ordering::Relaxed)
             {
-                let waits = !inner.mode.undo.is_empty();
+                let waits = !inner.mode.undo.is_empty() || inner.prepared.has_lost();
                 if !inner.options.background {
+                    let _ = self.rebuild_lost();
                     let _ = self.undo_queued();
                 }
                 std::thread::sleep(pause);

@@ -7,8 +7,10 @@
 //!
 //! # Invariants
 //! 1. A version is named by a chunk and a place in it. Chunk numbers hold the log's epoch, so
-//!    that what a row has kept from before a restart never names a version of this process.
-//! 2. Memory in use stays below the bound; a push that would pass it fails.
+//!    that what a row has kept from before a restart never names a version of this process, but
+//!    for those that were rebuilt under the name that the row has for them.
+//! 2. Memory in use stays below the bound; a push that would pass it fails. Rebuilt versions
+//!    count and are never refused: before the restart they were within the bound.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -52,6 +54,16 @@ pub struct TemporaryStats {
     pub chunks: u64,
 }
 
+/// Versions that were lost by a restart and rebuilt from the log, of one transaction.
+#[derive(Default)]
+struct Rebuilt {
+    versions: HashMap<(PageId, SlotId), Vec<u8>>,
+    bytes: u64,
+}
+
+/// Bytes that a rebuilt version counts for besides its own.
+const REBUILT_OVERHEAD: u64 = 64;
+
 /// See the module.
 pub struct TemporaryVersions {
     base: u64,
@@ -62,6 +74,8 @@ pub struct TemporaryVersions {
     bytes: AtomicU64,
     bytes_max: AtomicU64,
     pushed: AtomicU64,
+    /// By the transaction that was in doubt, or not undone, at the restart.
+    rebuilt: RwLock<HashMap<TxId, Rebuilt>>,
 }
 
 thread_local! {
@@ -80,6 +94,19 @@ impl TemporaryVersions {
             bytes: AtomicU64::new(0),
             bytes_max: AtomicU64::new(u64::MAX),
             pushed: AtomicU64::new(0),
+            rebuilt: RwLock::default(),
+        }
+    }
+
+    /// Puts a version that a restart has lost back, under the name that its row has for it, for
+    /// as long as `pusher` matters to anyone.
+    pub fn restore(&self, pusher: TxId, name: (PageId, SlotId), version: Vec<u8>) {
+        let bytes = version.len() as u64 + REBUILT_OVERHEAD;
+        let mut rebuilt = self.rebuilt.write();
+        let of_pusher = rebuilt.entry(pusher).or_default();
+        if of_pusher.versions.insert(name, version).is_none() {
+            of_pusher.bytes += bytes;
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
@@ -135,7 +162,10 @@ impl TemporaryVersions {
 
     /// A copy of a version; none when it is not (or no longer) there.
     pub fn get(&self, chunk: PageId, slot: SlotId) -> Option<Vec<u8>> {
-        let chunk = self.chunks.read().get(&chunk).cloned()?;
+        let name = (chunk, slot);
+        let Some(chunk) = self.chunks.read().get(&chunk).cloned() else {
+            return self.rebuilt.read().values().find_map(|rebuilt| rebuilt.versions.get(&name).cloned());
+        };
         let content = chunk.content.read();
         let slot = slot.0 as usize;
         let end = *content.ends.get(slot)? as usize;
@@ -151,6 +181,13 @@ impl TemporaryVersions {
                 *current = None;
             }
         }
+        self.rebuilt.write().retain(|pusher, rebuilt| {
+            let keep = *pusher >= floor;
+            if !keep {
+                self.bytes.fetch_sub(rebuilt.bytes, Ordering::Relaxed);
+            }
+            keep
+        });
         let mut freed = 0;
         // One that is still written to has a pusher that is not below, or was let go above.
         let in_use: Vec<PageId> =
@@ -213,6 +250,23 @@ mod tests {
         let other = TemporaryVersions::new(8);
         let (chunk, slot) = other.push(TxId(1), b"x")?;
         assert_eq!(store.get(chunk, slot), None, "names of another epoch name nothing");
+        Ok(())
+    }
+
+    #[test]
+    fn rebuilt_versions_keep_the_name_from_before() -> Result<()> {
+        let before = TemporaryVersions::new(7);
+        let name = before.push(TxId(5), b"lost")?;
+        let store = TemporaryVersions::new(8);
+        store.set_bound(10);
+        assert_eq!(store.get(name.0, name.1), None);
+        store.restore(TxId(5), name, b"lost".to_vec());
+        store.restore(TxId(5), name, b"lost".to_vec());
+        assert_eq!(store.stats().bytes, 4 + REBUILT_OVERHEAD);
+        store.free_below(TxId(5));
+        assert_eq!(store.get(name.0, name.1).as_deref(), Some(&b"lost"[..]));
+        store.free_below(TxId(6));
+        assert_eq!((store.get(name.0, name.1), store.stats().bytes), (None, 0));
         Ok(())
     }
 

@@ -8,6 +8,7 @@
 //! | `write.rs` | insert, update, delete of one row |
 //! | `revert.rs` | undoing the rows of a short transaction |
 //! | `row_undo.rs` | undo through the log (traditional mode) |
+//! | `lost.rs` | earlier versions that a restart has lost, rebuilt from the log (traditional mode) |
 //! | `store.rs` | the off-row version store |
 //! | `ready.rs` | version pages made ready in advance |
 //! | `held.rs` | what keeps versions from being freed |
@@ -32,6 +33,7 @@
 mod cleaner;
 mod held;
 mod ledger;
+mod lost;
 mod overflow;
 mod pace;
 mod progress;
@@ -48,6 +50,7 @@ mod write;
 pub use cleaner::{Cleaner, Sweeping, decode_forget};
 pub use held::held_by;
 pub use ledger::{Ledger, LedgerAction};
+pub use lost::rebuild_lost;
 pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
 pub use pace::{PaceSettings, Pressure};
 pub use progress::{

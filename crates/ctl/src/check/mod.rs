@@ -73,6 +73,12 @@ pub fn check(folder: &Folder, progress: &mut dyn FnMut(CheckProgress), out: &mut
                     ));
                 }
             }
+            if !analysis.prepared.is_empty() {
+                r.note(format!(
+                    "{} transactions are prepared, and neither committed nor rolled back: rows are shown as they left them",
+                    analysis.prepared.len()
+                ));
+            }
             log::check(&image, &mut r);
         }
         None => {

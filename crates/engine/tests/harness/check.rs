@@ -167,8 +167,16 @@ pub fn check_table(view: &ReadView, table: &Arc<Table>, expected: &TableModel, t
     Ok(())
 }
 
-/// Everything that a new transaction sees.
+/// Everything that a new transaction sees, and what is in doubt.
 pub fn check_all(db: &Database, expected: &State, thorough: bool) -> Checked<()> {
+    let in_doubt: Vec<(String, TxId)> = db.prepared().into_iter().map(|p| (p.gid, p.id)).collect();
+    let should: Vec<(String, TxId)> = expected.prepared.iter().map(|(gid, p)| (gid.clone(), p.id)).collect();
+    let same = |((found, id), (gid, should)): (&(String, TxId), &(String, TxId))| {
+        found == gid && (id == should || should.is_none())
+    };
+    if in_doubt.len() != should.len() || !in_doubt.iter().zip(&should).all(same) {
+        return Err(Trouble::Broken(format!("prepared transactions are {in_doubt:?}, expected {should:?}")));
+    }
     let tx = db.begin(Isolation::RepeatableRead);
     let view = tx.statement(StatementKind::Read)?;
     let tables = tx.tables()?;

@@ -49,6 +49,8 @@ pub struct Client {
     pub failed: bool,
     pub statements: u64,
     pub changed_definitions: bool,
+    /// It is prepared: its identifier. Only whoever resolves it has to do with it.
+    pub gid: Option<(String, TxId)>,
 }
 
 impl Client {
@@ -70,7 +72,40 @@ impl Client {
             failed: false,
             statements: 0,
             changed_definitions: false,
+            gid: None,
         }
+    }
+
+    /// Stands for a transaction in doubt.
+    pub fn of_prepared(db: &Database, gid: &str, tx: &InDoubt) -> Self {
+        Self {
+            own: tx.own.clone(),
+            touched: tx.touched.clone(),
+            touched_values: tx.touched_values.clone(),
+            locked: tx.locked.clone(),
+            wanted: tx.wanted.clone(),
+            changed_definitions: tx.changed_definitions,
+            gid: Some((gid.to_owned(), tx.id)),
+            ..Self::begin(db, Isolation::ReadCommitted)
+        }
+    }
+
+    /// What is to be known of it when it is prepared.
+    pub fn in_doubt(&self, id: TxId) -> InDoubt {
+        InDoubt {
+            id,
+            own: self.own.clone(),
+            touched: self.touched.clone(),
+            touched_values: self.touched_values.clone(),
+            locked: self.locked.clone(),
+            wanted: self.wanted.clone(),
+            changed_definitions: self.changed_definitions,
+        }
+    }
+
+    /// The id under which it holds what it holds.
+    pub fn id(&self) -> Option<TxId> {
+        self.gid.as_ref().map(|(_, id)| *id).or_else(|| self.tx.id())
     }
 
     /// Whether it still waits.

@@ -8,6 +8,7 @@
 //! | `model.rs` | tables as ordered maps; what is durable, what may be |
 //! | `client.rs` | one open transaction and what it should see |
 //! | `rows.rs` | statements on rows: run, predict, compare |
+//! | `two_phase.rs` | prepare, commit and roll back what is prepared |
 //! | `ddl.rs` | changes of definitions: run, predict, compare |
 //! | `check.rs` | a whole database against a state of the model |
 //! | `schedule.rs` | lives of a database: workload, faults, crash, recovery |
@@ -25,6 +26,7 @@ pub mod model;
 pub mod rng;
 pub mod rows;
 pub mod schedule;
+pub mod two_phase;
 
 /// What the harness found: a broken promise, in words.
 pub type Found<T> = Result<T, String>;

@@ -3,10 +3,10 @@
 //! A row is known by an integer of the harness's own (its *number*); the first column of
 //! every table is made from it, so a row can be found by content whatever its storage key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use resurgam_engine::{ColumnType, Datum};
+use resurgam_engine::{ColumnType, Datum, TxId};
 
 /// Columns that every table has: k, cnt, u, n, pay. Added ones come after.
 pub const FIXED_COLUMNS: usize = 5;
@@ -74,14 +74,29 @@ pub fn number_of(key: &Datum) -> Option<i64> {
     }
 }
 
-/// All tables at one moment.
+/// All tables at one moment, and the transactions that are in doubt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     pub tables: BTreeMap<String, Arc<TableModel>>,
+    /// By identifier.
+    pub prepared: BTreeMap<String, Arc<InDoubt>>,
+}
+
+/// A prepared transaction: what it changed, and what others may have to wait for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InDoubt {
+    /// None: it had written nothing, and whether it was prepared was not known.
+    pub id: TxId,
+    pub own: Overlay,
+    pub touched: BTreeSet<(String, i64)>,
+    pub touched_values: BTreeSet<(String, String)>,
+    pub locked: BTreeSet<String>,
+    pub wanted: BTreeSet<String>,
+    pub changed_definitions: bool,
 }
 
 /// A transaction's own changes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overlay {
     /// Tables whose definition it changed, dropped or made: it has them alone.
     pub tables: BTreeMap<String, Option<Arc<TableModel>>>,
@@ -157,9 +172,19 @@ impl Model {
     pub fn not_waited_for(&mut self) {
         self.candidates.push(self.committed.clone());
     }
+    /// A change of the state whose acknowledgement failed: it may be there after a crash.
+    pub fn uncertain(&mut self, change: impl FnOnce(&mut State)) {
+        let mut last = self.candidates.last().cloned().unwrap_or_default();
+        change(&mut last);
+        self.candidates.push(last);
+    }
     /// A commit that failed: it may be there after a crash.
     pub fn in_doubt(&mut self, overlay: &Overlay) {
-        let last = self.candidates.last().cloned().unwrap_or_default();
-        self.candidates.push(overlay.over(&last));
+        self.uncertain(|state| *state = overlay.over(state));
+    }
+    /// A change of the state that was acknowledged as durable.
+    pub fn certain(&mut self, change: impl FnOnce(&mut State)) {
+        change(&mut self.committed);
+        self.durable();
     }
 }

@@ -262,7 +262,7 @@ impl World {
     pub fn undo_may_hold(&self, at: usize, holder: TxId) -> bool {
         self.db.stats().undo_queue > 0
             || (!self.db.is_recovery_accelerated()
-                && self.clients.iter().enumerate().any(|(i, c)| i != at && c.tx.id() == Some(holder)))
+                && self.clients.iter().enumerate().any(|(i, c)| i != at && c.id() == Some(holder)))
     }
 
     /// Whether client `at` may have to wait for someone.

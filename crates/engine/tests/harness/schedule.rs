@@ -97,6 +97,13 @@ pub struct Met {
     pub undo_records: u64,
     pub undone_at_open: u64,
     pub mode_changes: u64,
+    /// Transactions prepared; of them committed and rolled back; found in doubt by an open.
+    pub prepared: u64,
+    pub prepared_committed: u64,
+    pub prepared_rolled_back: u64,
+    pub found_in_doubt: u64,
+    /// Preparing or resolving one whose outcome was not known.
+    pub prepared_uncertain: u64,
     /// Lives with a version-store file, and moves of it.
     pub version_files: u64,
     pub version_files_moved: u64,
@@ -126,6 +133,11 @@ impl Met {
         self.undo_records += o.undo_records;
         self.undone_at_open += o.undone_at_open;
         self.mode_changes += o.mode_changes;
+        self.prepared += o.prepared;
+        self.prepared_committed += o.prepared_committed;
+        self.prepared_rolled_back += o.prepared_rolled_back;
+        self.found_in_doubt += o.found_in_doubt;
+        self.prepared_uncertain += o.prepared_uncertain;
         self.version_files += o.version_files;
         self.version_files_moved += o.version_files_moved;
         self.version_disk_full += o.version_disk_full;
@@ -386,9 +398,16 @@ impl World {
         };
         let result = self.db.set_accelerated_recovery(on, &cancelled);
         match result {
+            Ok(()) if !self.db.prepared().is_empty() => broken!("the mode was changed with transactions in doubt"),
             Ok(()) => {
                 self.met.mode_changes += 1;
                 self.model.durable();
+                Ok(())
+            }
+            Err(error)
+                if error.kind() == ErrorKind::NotInPrerequisiteState
+                    && self.clients.iter().any(|c| c.gid.is_some()) =>
+            {
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Cancelled => Ok(()),
@@ -441,6 +460,9 @@ impl World {
             self.clients.push(Client::begin(&self.db, isolation));
         }
         let at = self.rng.below(self.clients.len() as u64) as usize;
+        if self.clients[at].gid.is_some() {
+            return if self.rng.one_in(6) { self.resolve(at) } else { Ok(()) };
+        }
         if self.clients[at].failed {
             let back = !self.dead && !self.clients[at].savepoints.is_empty() && self.rng.one_in(2);
             return if back { self.back_to_savepoint(at) } else { self.roll_back(at) };
@@ -455,7 +477,8 @@ impl World {
             75..=79 => self.random_ddl(at),
             80..=82 => self.set_savepoint(at),
             83..=84 if !self.clients[at].savepoints.is_empty() => self.back_to_savepoint(at),
-            83..=93 => self.commit(at),
+            83..=90 => self.commit(at),
+            91..=93 => self.prepare(at),
             _ => self.roll_back(at),
         }
     }
@@ -468,6 +491,7 @@ impl World {
             match check_all(&self.db, &candidate, thorough) {
                 Ok(()) => {
                     self.model = Model { candidates: vec![candidate.clone()], committed: candidate };
+                    self.take_up_prepared();
                     return Ok(true);
                 }
                 Err(Trouble::Broken(what)) => {
@@ -769,6 +793,7 @@ fn finish(world: &mut World) -> Found<()> {
     world.db.finish_recovery().map_err(|e| failed("finishing recovery", e))?;
     world.settle(true)?;
     world.verify("at last")?;
+    world.resolve_all()?;
     for _ in 0..5 {
         world.db.clean().map_err(|e| failed("cleaning", e))?;
         // Something must move for the horizon to be seen to move.
