@@ -66,7 +66,7 @@ fn remove(pool: &BufferPool, tree: Tree, key: &[u8]) -> Result<()> {
         op::remove(mtr.ops(at), slot);
         mtr.commit()?;
         if used < 2048 {
-            tree.merge_leaf(pool, key, |_| {})?;
+            tree.merge_leaf(pool, key, |page| page.slot_count() == 0, |_| {})?;
         }
     }
     Ok(())

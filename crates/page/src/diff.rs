@@ -87,6 +87,22 @@ pub fn len_max(base: &[u8], target: &[u8]) -> usize {
     1 + 2 * varint_len(base.len().max(target.len())) + target.len()
 }
 
+/// Length of the target that `diff` makes of a base of `base_len` bytes.
+///
+/// # Errors
+/// `Corrupt` when the diff does not fit such a base.
+pub fn target_len(base_len: usize, diff: &[u8]) -> Result<usize> {
+    if diff.first() != Some(&SPLICE) {
+        return Ok(base_len);
+    }
+    let mut r = Reader::new(&diff[1..], "diff");
+    let (prefix, suffix) = (r.varint()?, r.varint()?);
+    if prefix.saturating_add(suffix) > base_len {
+        return Err(r.bad("prefix and suffix longer than the base"));
+    }
+    Ok(prefix + suffix + r.remaining())
+}
+
 /// Builds the target from `base` and `diff` into `out`, which is cleared first.
 /// `Corrupt` if the diff does not fit the base or the result would pass `limit` bytes;
 /// `out` then holds nothing of use.
@@ -146,6 +162,7 @@ mod tests {
         let mut out = vec![1, 2, 3];
         apply(base, &d, target.len().max(base.len()), &mut out).unwrap();
         assert_eq!(out, target);
+        assert_eq!(target_len(base.len(), &d).unwrap(), target.len());
         d.len()
     }
 

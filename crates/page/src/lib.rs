@@ -10,6 +10,7 @@
 //! | [`version_file`] | the first bytes of a version-store file: whose it is |
 //! | [`diff`] | byte diffs: in-row earlier versions and log patches |
 //! | [`op`] | page operations, and the one function that applies them: redo |
+//! | [`clean`] | cleaning the rows of a leaf as one operation |
 //! | [`types`], [`key`], [`row`] | SQL values, order-preserving keys, row values |
 //! | [`print`], [`validate`] | human-readable dumps and structural checks |
 //!
@@ -20,6 +21,7 @@
 
 pub mod boot;
 pub mod buf;
+pub mod clean;
 pub mod codec;
 pub mod diff;
 pub mod inner;
@@ -37,6 +39,7 @@ pub mod version;
 pub mod version_file;
 
 pub use buf::{PageBuf, PageFault, PageType};
+pub use clean::Treatment;
 pub use key::KeyColumn;
 pub use leaf::{Earlier, EarlierTag, LeafBuilder, LeafRecord, VersionPtr};
 pub use op::PageOp;

@@ -19,6 +19,7 @@
 //! 10 SetFences   lower bytes, upper
 //! 11 SetFlags    set u8, clear u8
 //! 12 SetBytes    offset u16, bytes     (pages that are not slotted)
+//! 13 CleanRows   runs of slots         (leaves; module `clean`)
 //! ```
 //! `upper` is one byte 0 for plus infinity, or 1 and bytes.
 //!
@@ -33,6 +34,7 @@
 //!    error the page's content is of no use: the caller drops it.
 
 use crate::buf::{FENCE_INFINITE, HAS_VERSIONS, HEADER_SIZE, PageBuf, PageType};
+use crate::clean::{self, Runs, Treatment};
 use crate::codec::{Reader, put_counted, put_varint, varint_len};
 use crate::leaf::{self, GHOST, TAGGED};
 use crate::slotted::{SLOT_SIZE, SPACE};
@@ -52,6 +54,7 @@ const TRUNCATE: u8 = 9;
 const SET_FENCES: u8 = 10;
 const SET_FLAGS: u8 = 11;
 const SET_BYTES: u8 = 12;
+const CLEAN_ROWS: u8 = 13;
 
 /// One decoded operation; slices borrow from the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +113,8 @@ pub enum PageOp<'a> {
         offset: u16,
         bytes: &'a [u8],
     },
+    /// Treats rows of a leaf by what they hold themselves.
+    CleanRows(Runs<'a>),
 }
 
 /// A page without its hole of zero bytes.
@@ -288,6 +293,12 @@ pub fn set_bytes(out: &mut Vec<u8>, offset: u16, bytes: &[u8]) {
     put_counted(out, bytes);
 }
 
+/// Appends a [`PageOp::CleanRows`]; `rows` ascend by slot.
+pub fn clean_rows(out: &mut Vec<u8>, rows: &[(SlotId, Treatment)]) {
+    out.push(CLEAN_ROWS);
+    clean::encode_into(out, rows);
+}
+
 // ---- reading ----------------------------------------------------------------------------
 
 /// The operations of `body`, in order; ends after the first error.
@@ -355,6 +366,7 @@ fn decode_one<'a>(r: &mut Reader<'a>) -> Result<PageOp<'a>> {
         SET_FENCES => PageOp::SetFences { lower: r.counted()?, upper: upper(r)? },
         SET_FLAGS => PageOp::SetFlags { set: r.u8()?, clear: r.u8()? },
         SET_BYTES => PageOp::SetBytes { offset: r.u16()?, bytes: r.counted()? },
+        CLEAN_ROWS => PageOp::CleanRows(Runs::decode(r)?),
         _ => return Err(r.bad("unknown operation")),
     })
 }
@@ -451,6 +463,11 @@ fn apply_one(page: &mut PageBuf, id: PageId, op: &PageOp<'_>) -> Result<()> {
             page.set_upper_fence(*upper)?;
         }
         PageOp::SetFences { lower, upper } => page.set_fences(lower, *upper)?,
+        PageOp::CleanRows(_) if ty != PageType::Leaf => {
+            return Err(Error::corrupt(format!("rows cleaned on a page of type {ty:?}")));
+        }
+        // No tag is written that was not on the page before.
+        PageOp::CleanRows(runs) => clean::apply(page, runs)?,
         PageOp::Format { .. } | PageOp::Image(_) | PageOp::SetFlags { .. } | PageOp::SetBytes { .. } => {}
     }
     Ok(())
@@ -556,6 +573,92 @@ mod tests {
         let mut versions = page(PageType::Version);
         run(&mut versions, |b| insert(b, SlotId(0), &record)).unwrap();
         assert_eq!(versions.highest_xid(), TxId(80));
+    }
+
+    /// A page of rows of all kinds, cleaned in one operation, against the same by Remove and
+    /// Replace.
+    #[test]
+    fn cleaned_rows_are_what_their_own_bytes_say() {
+        let tag = |xid| EarlierTag { ghost: false, xid: TxId(xid), offrow: None };
+        let offrow = resurgam_base::PageId(77);
+        let pointer = crate::VersionPtr { page: offrow, slot: SlotId(3) };
+        let mut older = Vec::new();
+        diff::diff(b"new value", b"an older value", &mut older);
+        let build =
+            |key: &'static [u8], earlier| LeafBuilder { ghost: false, xid: TxId(9), key, value: b"new value", earlier };
+        let rows = [
+            (LeafBuilder::plain(b"a", b"left alone"), None, Some(LeafBuilder::plain(b"a", b"left alone"))),
+            (build(b"b", Earlier::None), Some(Treatment::Remove), None),
+            (
+                build(b"c", Earlier::OffRow(pointer)),
+                Some(Treatment::Strip),
+                Some(LeafBuilder::plain(b"c", b"new value")),
+            ),
+            (
+                build(b"d", Earlier::InRow(tag(0), &older)),
+                Some(Treatment::Revert),
+                Some(LeafBuilder::plain(b"d", b"an older value")),
+            ),
+            (
+                build(b"e", Earlier::InRow(EarlierTag { offrow: Some(pointer), ..tag(4) }, &older)),
+                Some(Treatment::RevertTagged),
+                Some(LeafBuilder {
+                    ghost: false,
+                    xid: TxId(4),
+                    key: b"e",
+                    value: b"an older value",
+                    earlier: Earlier::OffRow(pointer),
+                }),
+            ),
+            (build(b"f", Earlier::InRow(tag(4), &older)), Some(Treatment::Shorten), Some(build(b"f", Earlier::None))),
+            (
+                LeafBuilder { ghost: true, ..build(b"g", Earlier::InRow(tag(0), &[])) },
+                Some(Treatment::Revert),
+                Some(LeafBuilder::plain(b"g", b"new value")),
+            ),
+        ];
+        let mut leaf = page(PageType::Leaf);
+        let mut expected = page(PageType::Leaf);
+        run(&mut leaf, |b| set_fences(b, b"a", Some(b"z"))).unwrap();
+        run(&mut expected, |b| set_fences(b, b"a", Some(b"z"))).unwrap();
+        let encoded: Vec<Vec<u8>> = rows.iter().map(|(row, ..)| row.encode().unwrap()).collect();
+        run(&mut leaf, |b| insert_many(b, SlotId(0), encoded.iter().map(Vec::as_slice))).unwrap();
+        let after: Vec<Vec<u8>> = rows.iter().filter_map(|(.., row)| row.map(|row| row.encode().unwrap())).collect();
+        run(&mut expected, |b| insert_many(b, SlotId(0), after.iter().map(Vec::as_slice))).unwrap();
+        for (i, (row, treatment, after)) in rows.iter().enumerate() {
+            let bytes = row.encode().unwrap();
+            let record = leaf::LeafRecord::parse(&bytes).unwrap();
+            let len = treatment.map_or(bytes.len(), |t| t.len_after(&record).unwrap());
+            assert_eq!(len, after.map_or(0, |after| after.encoded_len()), "row {i}");
+        }
+        let treated: Vec<(SlotId, Treatment)> =
+            rows.iter().enumerate().filter_map(|(i, (_, t, _))| t.map(|t| (SlotId(i as u16), t))).collect();
+        let before = leaf.clone();
+        run(&mut leaf, |b| clean_rows(b, &treated)).unwrap();
+        assert_eq!(leaf.slot_count(), 6);
+        for s in 0..6 {
+            assert_eq!(leaf.rec(SlotId(s)), expected.rec(SlotId(s)), "slot {s}");
+        }
+        assert_eq!(leaf.as_bytes()[HEADER_SIZE..], expected.as_bytes()[HEADER_SIZE..], "as compacted");
+        assert_eq!((leaf.lower_fence(), leaf.upper_fence()), (&b"a"[..], Some(&b"z"[..])));
+        // A whole page is a few bytes.
+        let mut body = Vec::new();
+        let all: Vec<(SlotId, Treatment)> = (0..200).map(|s| (SlotId(s), Treatment::Strip)).collect();
+        clean_rows(&mut body, &all);
+        assert_eq!(body.len(), 7);
+        // What does not suit the rows is refused.
+        for (slot, treatment) in
+            [(1, Treatment::Revert), (2, Treatment::RevertTagged), (3, Treatment::RevertTagged), (7, Treatment::Remove)]
+        {
+            let error = run(&mut before.clone(), |b| clean_rows(b, &[(SlotId(slot), treatment)]));
+            assert_eq!(error.unwrap_err().kind(), ErrorKind::Corrupt, "{treatment:?} of slot {slot}");
+        }
+        assert!(run(&mut page(PageType::Inner), |b| clean_rows(b, &[])).is_err());
+        for bad in
+            [&[CLEAN_ROWS, 1, 5, 0, 0, 1][..], &[CLEAN_ROWS, 1, 0, 0, 0, 0], &[CLEAN_ROWS, 2, 0, 1, 0, 1, 0, 1, 0, 1]]
+        {
+            assert!(run(&mut before.clone(), |b| b.extend_from_slice(bad)).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -236,6 +236,12 @@ fn dump_op(op: &PageOp<'_>, out: &mut impl Write) -> fmt::Result {
         PageOp::SetFlags { set, clear } => {
             writeln!(out, "set flags {set:#04x} clear {clear:#04x}")
         }
+        PageOp::CleanRows(runs) => {
+            write!(out, "clean rows")?;
+            runs.iter()
+                .try_for_each(|run| write!(out, " {:?} {} from slot {}", run.treatment, run.count, run.first.0))?;
+            writeln!(out)
+        }
         PageOp::SetBytes { offset, bytes } => {
             writeln!(out, "set bytes at {offset} {}", Bytes(bytes))
         }

@@ -354,6 +354,47 @@ impl PageBuf {
         self.set_upper_len(len);
     }
 
+    /// Rebuilds the page from what `make` appends for each record; false = its slot goes. The
+    /// result is what a compaction of those records gives. On error the page is as it was.
+    pub fn rebuild(&mut self, mut make: impl FnMut(SlotId, &[u8], &mut Vec<u8>) -> Result<bool>) -> Result<()> {
+        let count = self.slot_count();
+        let (lower, upper) = self.fence_extents()?;
+        let mut fresh = [0u8; PAGE_SIZE];
+        let (mut top, mut kept) = (PAGE_SIZE, 0usize);
+        let mut place = |bytes: &[u8], slots: usize| -> Option<Extent> {
+            let start = top.checked_sub(bytes.len()).filter(|&t| t >= slot_at(slots))?;
+            fresh[start..top].copy_from_slice(bytes);
+            top = start;
+            Some((start, bytes.len()))
+        };
+        let full = || self.bad("the rebuilt page would be too full");
+        let lower = place(&self.as_bytes()[lower.0..lower.0 + lower.1], 0).ok_or_else(full)?;
+        let upper = match upper {
+            Some((at, len)) => Some(place(&self.as_bytes()[at..at + len], 0).ok_or_else(full)?),
+            None => None,
+        };
+        let mut slots = [(0u16, 0u16); SLOTS_MAX as usize];
+        let mut made = Vec::with_capacity(512);
+        for s in 0..count {
+            made.clear();
+            if make(SlotId(s), self.record(SlotId(s))?, &mut made)? {
+                let (offset, len) = place(&made, kept + 1).ok_or_else(full)?;
+                slots[kept] = (offset as u16, len as u16);
+                kept += 1;
+            }
+        }
+        self.as_bytes_mut()[HEADER_SIZE..].copy_from_slice(&fresh[HEADER_SIZE..]);
+        self.set_raw_slot_count(kept as u16);
+        for (i, &(offset, len)) in slots.iter().enumerate().take(kept) {
+            self.set_entry(i, (offset as usize, len as usize));
+        }
+        self.store_lower(lower.0, lower.1);
+        self.store_upper(upper);
+        self.set_heap_start(top as u16);
+        self.set_garbage(0);
+        Ok(())
+    }
+
     /// Rebuilds the heap without garbage. On error the page is as it was.
     pub fn compact(&mut self) -> Result<()> {
         let count = self.slot_count() as usize;

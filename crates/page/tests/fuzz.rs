@@ -7,7 +7,7 @@ use resurgam_base::{ErrorKind, Lsn, ObjectId, PageId, SlotId, TxId};
 use resurgam_page::boot::Boot;
 use resurgam_page::leaf::{Earlier, EarlierTag, LeafBuilder, LeafRecord, VersionPtr};
 use resurgam_page::version::VersionRecord;
-use resurgam_page::{PageBuf, PageType, inner, leaf, op, overflow, print, validate};
+use resurgam_page::{PageBuf, PageType, Treatment, inner, leaf, op, overflow, print, validate};
 use std::time::{Duration, Instant};
 
 /// xorshift64*: small, seeded, good enough to pick bytes.
@@ -103,13 +103,26 @@ fn damage(rng: &mut Rng, page: &mut PageBuf) {
     }
 }
 
+/// Treatments of some rows, suitable or not.
+fn treatments(rng: &mut Rng) -> Vec<(SlotId, Treatment)> {
+    use Treatment::*;
+    let all = [Remove, Strip, Revert, RevertTagged, Shorten];
+    let mut slot = 0;
+    (0..rng.below(5))
+        .map(|_| {
+            slot += 1 + rng.below(3) as u16;
+            (SlotId(slot - 1), all[rng.below(all.len())])
+        })
+        .collect()
+}
+
 fn sample_body(rng: &mut Rng, page: &PageBuf) -> Vec<u8> {
     let mut body = Vec::new();
     for _ in 0..1 + rng.below(4) {
         let slot = SlotId(rng.below(page.slot_count() as usize + 2) as u16);
         let bytes = rng.bytes(120);
         let upper = if rng.below(2) == 0 { None } else { Some(&bytes[..]) };
-        match rng.below(12) {
+        match rng.below(13) {
             0 => op::insert(&mut body, slot, &bytes),
             1 => op::remove(&mut body, slot),
             2 => op::replace(&mut body, slot, &bytes),
@@ -121,6 +134,7 @@ fn sample_body(rng: &mut Rng, page: &PageBuf) -> Vec<u8> {
             8 => op::set_flags(&mut body, rng.byte(), rng.byte()),
             9 => op::set_bytes(&mut body, rng.next() as u16, &bytes),
             10 => op::image(&mut body, page),
+            11 => op::clean_rows(&mut body, &treatments(rng)),
             _ => op::format(&mut body, PageType::Leaf, 0, ObjectId(1), &bytes, upper),
         }
     }

@@ -4,7 +4,7 @@
 use resurgam_base::{Lsn, ObjectId, PageId, SlotId, TxId};
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::leaf::{Earlier, EarlierTag, LeafBuilder, VersionPtr};
-use resurgam_page::{PageBuf, PageType, diff, inner, op, overflow, print, space, version};
+use resurgam_page::{PageBuf, PageType, Treatment, diff, inner, op, overflow, print, space, version};
 
 fn golden(name: &str, got: &str) {
     let path = format!("{}/tests/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
@@ -129,6 +129,10 @@ fn operations() {
     op::set_flags(&mut body, 1, 2);
     op::set_bytes(&mut body, 64, b"bytes");
     op::image(&mut body, &PageBuf::zeroed());
+    op::clean_rows(
+        &mut body,
+        &[(SlotId(0), Treatment::Strip), (SlotId(1), Treatment::Strip), (SlotId(4), Treatment::Revert)],
+    );
     body.push(99);
     golden("operations", &print::ops(&body));
 }

@@ -137,6 +137,18 @@ impl Snapshots {
         CommitTs(oldest.map_or(newest, |ts| newest.min(ts - 1)))
     }
 
+    /// The newest commit that a new snapshot sees, and the commits up to which snapshots in use
+    /// see, ascending. A snapshot that is missing sees at least the former (for the same reason
+    /// as with [`Snapshots::horizon`]).
+    pub fn held(&self) -> (CommitTs, Vec<CommitTs>) {
+        let visible = self.visible();
+        let held = |slot: &Arc<Slot>| slot.ts.load(Ordering::SeqCst).checked_sub(1).map(CommitTs);
+        let mut held: Vec<CommitTs> = self.slots.read().iter().filter_map(held).collect();
+        held.sort_unstable();
+        held.dedup();
+        (visible, held)
+    }
+
     /// Snapshots in use.
     pub fn in_use(&self) -> usize {
         self.slots.read().iter().filter(|s| s.ts.load(Ordering::SeqCst) != 0).count()

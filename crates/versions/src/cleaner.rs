@@ -26,15 +26,16 @@
 //! 4. One sweep at a time. Who wants one while one runs waits for the next, since the one that
 //!    runs does not forget what aborted after it began; those who wait share it.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
-use resurgam_btree::Tree;
+use resurgam_btree::{MergeOutcome, Tree};
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_log::RecordKind;
-use resurgam_page::{PageType, overflow, space};
+use resurgam_page::{PageBuf, PageType, overflow, space};
 use resurgam_txn::{Status, TxIdSet, TxManager};
 
 use crate::ledger::Ledger;
@@ -43,7 +44,7 @@ use crate::pace::{PaceSettings, Pacer, Pressure, Stride};
 use crate::progress::{
     CleanerTotals, FinishedSweep, Pace, Progress, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
-use crate::prune::clean_leaf;
+use crate::prune::{clean_leaf, emptied};
 use crate::store::VersionStore;
 use crate::sweep::{Marked, Work};
 
@@ -356,19 +357,43 @@ impl Walk<'_> {
 
     fn visit(&self, id: PageId, owner: ObjectId, report: &mut SweepReport) -> Result<()> {
         let Sweeping { pool, txs, .. } = *self.on;
+        let tree = || (self.on.tree_of)(owner);
+        let watch = |receiver| pool.space().watch_page(receiver, owner);
+        report.pages += 1;
+        let mut tried = false;
         loop {
             let page = pool.write(id, Access::Scan)?;
             if !page.is(PageType::Leaf) || page.object() != owner || !page.has_versions() {
                 return Ok(());
             }
             let lower = page.lower_fence().to_vec();
+            // A page of which nothing is left goes as a whole, its rows with it.
+            if !std::mem::replace(&mut tried, true)
+                && emptied(pool, txs, &page).is_some()
+                && let Some(tree) = tree().filter(|tree| tree.root != id)
+            {
+                drop(page);
+                let gone = Cell::new((0, 0));
+                let is_empty = |page: &PageBuf| {
+                    // Not another page, should the key be on another one by now.
+                    let rows = (page.page_id() == id).then(|| emptied(pool, txs, page)).flatten();
+                    gone.set(rows.unwrap_or_default());
+                    rows.is_some() || page.slot_count() == 0
+                };
+                if tree.merge_leaf(pool, &lower, is_empty, watch)? == MergeOutcome::Unlinked {
+                    let (reverted, removed) = gone.get();
+                    report.reverted += u64::from(reverted);
+                    report.removed += u64::from(removed);
+                    report.merged += 1;
+                }
+                continue;
+            }
             let done = clean_leaf(pool, txs, page)?;
-            report.pages += 1;
             report.reverted += u64::from(done.reverted);
             report.stripped += u64::from(done.stripped);
             report.removed += u64::from(done.removed);
             if let Some((key, len)) = done.needs_room {
-                let Some(tree) = (self.on.tree_of)(owner) else {
+                let Some(tree) = tree() else {
                     report.skipped.object_unknown.note(id);
                     return Ok(());
                 };
@@ -377,12 +402,13 @@ impl Walk<'_> {
             }
             if done.used_left < MERGE_BELOW_BYTES
                 && done.reverted + done.removed > 0
-                && let Some(tree) = (self.on.tree_of)(owner)
+                && let Some(tree) = tree()
+                && matches!(
+                    tree.merge_leaf(pool, &lower, |page| page.slot_count() == 0, watch)?,
+                    MergeOutcome::Merged | MergeOutcome::Unlinked
+                )
             {
-                let outcome = tree.merge_leaf(pool, &lower, |receiver| pool.space().watch_page(receiver, owner))?;
-                if outcome == resurgam_btree::MergeOutcome::Merged {
-                    report.merged += 1;
-                }
+                report.merged += 1;
             }
             return Ok(());
         }

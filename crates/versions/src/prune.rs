@@ -1,12 +1,21 @@
 //! Cleaning the rows of one leaf: reverting aborted versions (logical revert), stripping
 //! tags and earlier versions that nobody needs, removing ghosts that everybody has seen.
-//! One mini-transaction for the page (a system transaction, never undone).
+//! One mini-transaction for the page (a system transaction, never undone), and in it one
+//! operation for all rows that hold what they become ([`resurgam_page::clean`]).
 //!
 //! Used by the sweep, and by writers whose page is full, before they split it.
+//!
+//! # Versions between snapshots
+//! A row may have been inserted and changed, or inserted and deleted, after the oldest snapshot
+//! and before every other one. Then nobody can see the version in between: the oldest snapshot
+//! sees no row at all, the others see the newest version. Such a version in the row goes (and
+//! with a deletion the whole row), though neither is seen by all yet. That needs the row only.
+//! A version with something before it stays, as does everything off-row: the oldest snapshot
+//! finds its own version through it.
 
-use resurgam_base::{Result, SlotId, TxId};
+use resurgam_base::{CommitTs, Result, SlotId, TxId};
 use resurgam_buffer::{BufferPool, Mtr, WriteGuard};
-use resurgam_page::{Earlier, LeafBuilder, LeafRecord, buf, op, space};
+use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, PageBuf, Treatment, buf, op, space};
 use resurgam_txn::{Status, TxManager};
 
 use crate::read;
@@ -16,9 +25,9 @@ use crate::read;
 pub struct PageCleaning {
     /// Rows whose aborted version gave way to the committed one.
     pub reverted: u32,
-    /// Rows that lost tag and earlier version.
+    /// Rows that lost tag and earlier version, or the earlier version.
     pub stripped: u32,
-    /// Rows removed (aborted inserts, ghosts).
+    /// Rows removed (ghosts).
     pub removed: u32,
     /// Rows that keep versions.
     pub remaining: u32,
@@ -37,132 +46,265 @@ impl PageCleaning {
     }
 }
 
-enum Change {
-    Remove,
-    Replace(Vec<u8>),
-}
-
 /// Whether everyone sees what `xid` wrote, now and from now on.
 pub(crate) fn is_for_all(txs: &TxManager, xid: TxId) -> bool {
     xid.is_none() || matches!(txs.status(xid), Status::Committed(ts) if ts <= txs.horizon())
 }
 
-/// Cleans `page`, an exclusively latched leaf, and releases it.
-pub fn clean_leaf(pool: &BufferPool, txs: &TxManager, page: WriteGuard<'_>) -> Result<PageCleaning> {
-    let horizon = txs.horizon();
-    let for_all = |xid: TxId| xid.is_none() || matches!(txs.status(xid), Status::Committed(ts) if ts <= horizon);
-    let mut report = PageCleaning::default();
-    let mut changes: Vec<(u16, Change, usize)> = Vec::new();
-    for s in 0..page.slot_count() {
-        let bytes = page.record(SlotId(s))?;
-        let record = LeafRecord::parse(bytes)?;
-        if !record.is_tagged() {
-            continue;
+/// What transactions' states mean for the rows of one page. Rows of one page are often of one
+/// transaction: the last answer is kept. (An answer can only become less than what is true:
+/// an active transaction may have ended, the horizon may have moved.)
+struct Judge<'a> {
+    txs: &'a TxManager,
+    horizon: CommitTs,
+    last: (TxId, Status),
+    /// The newest commit that snapshots see, and those of the snapshots in use, ascending; read
+    /// when first needed.
+    held: Option<(CommitTs, Vec<CommitTs>)>,
+}
+
+impl<'a> Judge<'a> {
+    fn new(txs: &'a TxManager) -> Self {
+        let horizon = txs.horizon();
+        Self { txs, horizon, last: (TxId::NONE, Status::Committed(CommitTs::NONE)), held: None }
+    }
+    fn status(&mut self, xid: TxId) -> Status {
+        if self.last.0 != xid {
+            let status = if xid.is_none() { Status::Committed(CommitTs::NONE) } else { self.txs.status(xid) };
+            self.last = (xid, status);
         }
-        let change = match txs.status(record.xid) {
-            Status::Aborted => {
-                report.reverted += 1;
-                match read::newest_not_aborted(pool, txs, &record)? {
-                    None => Change::Remove,
-                    Some(v) if for_all(v.xid) && v.ghost => Change::Remove,
-                    Some(v) if for_all(v.xid) => Change::Replace(LeafBuilder::plain(record.key, &v.value).encode()?),
-                    Some(v) => {
-                        report.remaining += 1;
-                        let builder = LeafBuilder {
-                            ghost: v.ghost,
-                            xid: v.xid,
-                            key: record.key,
-                            value: &v.value,
-                            earlier: v.earlier.borrow(),
-                        };
-                        Change::Replace(builder.encode()?)
-                    }
-                }
-            }
-            Status::Committed(ts) if ts <= horizon => {
-                if record.is_ghost() {
-                    report.removed += 1;
-                    Change::Remove
-                } else {
-                    report.stripped += 1;
-                    Change::Replace(
-                        LeafBuilder {
-                            ghost: false,
-                            xid: TxId::NONE,
-                            key: record.key,
-                            value: record.value,
-                            earlier: Earlier::None,
-                        }
-                        .encode()?,
-                    )
-                }
-            }
-            _ => {
-                report.remaining += 1;
+        self.last.1
+    }
+    fn is_for_all(&mut self, xid: TxId) -> bool {
+        matches!(self.status(xid), Status::Committed(ts) if ts <= self.horizon)
+    }
+    /// Whether no snapshot, present or future, sees what was committed at `from` and does not
+    /// see what was committed at `to`. A snapshot that is not found in use was taken after the
+    /// newest visible commit was read, and sees at least that.
+    fn nobody_between(&mut self, from: CommitTs, to: CommitTs) -> bool {
+        let (visible, held) = self.held.get_or_insert_with(|| self.txs.snapshots().held());
+        let at = held.partition_point(|ts| *ts < from);
+        to <= *visible && held.get(at).is_none_or(|ts| *ts >= to)
+    }
+}
+
+/// What is to be done with the rows of a page.
+#[derive(Default)]
+struct Plan {
+    /// By what they hold themselves, ascending by slot.
+    treated: Vec<(SlotId, Treatment)>,
+    /// By what is elsewhere: slot, new record, length of the old one.
+    replaced: Vec<(SlotId, Vec<u8>, usize)>,
+    removes: u32,
+    /// Bytes that removed rows and their slots give back.
+    removed_bytes: usize,
+    /// Bytes that rows which shrink give back, and those which grow take.
+    shrinks: usize,
+    grows: usize,
+    report: PageCleaning,
+}
+
+impl Plan {
+    fn of(pool: &BufferPool, txs: &TxManager, page: &PageBuf) -> Result<Self> {
+        let mut judge = Judge::new(txs);
+        let mut plan = Self::default();
+        // What reverts in place may take, growing rows one after the other.
+        let mut room = page.free_total() as isize;
+        for s in 0..page.slot_count() {
+            let slot = SlotId(s);
+            let bytes = page.record(slot)?;
+            let record = LeafRecord::parse(bytes)?;
+            if !record.is_tagged() {
                 continue;
             }
-        };
-        changes.push((s, change, bytes.len()));
-    }
-    // Rows that grow must find room; those that do not are left for after a split.
-    let mut room = page.free_total();
-    for (_, change, old) in &changes {
-        match change {
-            Change::Remove => room += old,
-            Change::Replace(new) if new.len() <= *old => room += old - new.len(),
-            Change::Replace(_) => {}
-        }
-    }
-    changes.retain(|(s, change, old)| match change {
-        Change::Replace(new) if new.len() > *old => {
-            let more = new.len() - old;
-            if more <= room {
-                room -= more;
-                true
+            let treatment = match judge.status(record.xid) {
+                Status::Aborted => {
+                    plan.report.reverted += 1;
+                    match record.earlier() {
+                        Earlier::None => Treatment::Remove,
+                        Earlier::InRow(tag, _) if judge.status(tag.xid) != Status::Aborted => {
+                            match (judge.is_for_all(tag.xid), tag.ghost) {
+                                (true, true) => Treatment::Remove,
+                                (true, false) => Treatment::Revert,
+                                (false, _) => Treatment::RevertTagged,
+                            }
+                        }
+                        Earlier::InRow(..) | Earlier::OffRow(_) => {
+                            plan.revert_from_elsewhere(pool, txs, &mut judge, slot, &record, bytes.len())?;
+                            continue;
+                        }
+                    }
+                }
+                Status::Committed(ts) if ts <= judge.horizon => {
+                    if record.is_ghost() {
+                        plan.report.removed += 1;
+                        Treatment::Remove
+                    } else {
+                        plan.report.stripped += 1;
+                        Treatment::Strip
+                    }
+                }
+                Status::Committed(ts) => match record.earlier() {
+                    Earlier::InRow(EarlierTag { xid, offrow: None, .. }, _) if matches!(judge.status(xid), Status::Committed(from) if judge.nobody_between(from, ts)) => {
+                        if record.is_ghost() {
+                            plan.report.removed += 1;
+                            Treatment::Remove
+                        } else {
+                            plan.report.stripped += 1;
+                            plan.report.remaining += 1;
+                            Treatment::Shorten
+                        }
+                    }
+                    _ => {
+                        plan.report.remaining += 1;
+                        continue;
+                    }
+                },
+                Status::Active(_) => {
+                    plan.report.remaining += 1;
+                    continue;
+                }
+            };
+            if treatment == Treatment::RevertTagged {
+                plan.report.remaining += 1;
+            }
+            if treatment == Treatment::Remove {
+                plan.removes += 1;
+                plan.removed_bytes += bytes.len() + 4;
+                room += bytes.len() as isize;
             } else {
-                report.reverted -= 1;
-                report.remaining += 1;
-                report.needs_room = Some((resurgam_page::leaf::key_of(page.rec(SlotId(*s))).to_vec(), new.len()));
-                false
+                let len = treatment.len_after(&record)?;
+                let grows = len as isize - bytes.len() as isize;
+                if grows > 0 {
+                    plan.grows += grows as usize;
+                } else {
+                    plan.shrinks += (-grows) as usize;
+                }
+                room -= grows;
+            }
+            plan.treated.push((slot, treatment));
+        }
+        if room < 0 {
+            plan.leave_those_that_grow(page)?;
+        }
+        Ok(plan)
+    }
+
+    /// The version that comes back is off-row, or under another aborted one.
+    fn revert_from_elsewhere(
+        &mut self,
+        pool: &BufferPool,
+        txs: &TxManager,
+        judge: &mut Judge<'_>,
+        slot: SlotId,
+        record: &LeafRecord<'_>,
+        len: usize,
+    ) -> Result<()> {
+        let bytes = match read::newest_not_aborted(pool, txs, record)? {
+            None => None,
+            Some(v) if judge.is_for_all(v.xid) && v.ghost => None,
+            Some(v) if judge.is_for_all(v.xid) => Some(LeafBuilder::plain(record.key, &v.value).encode()?),
+            Some(v) => {
+                self.report.remaining += 1;
+                let earlier = v.earlier.borrow();
+                Some(LeafBuilder { ghost: v.ghost, xid: v.xid, key: record.key, value: &v.value, earlier }.encode()?)
+            }
+        };
+        match bytes {
+            None => {
+                self.removes += 1;
+                self.removed_bytes += len + 4;
+                self.treated.push((slot, Treatment::Remove));
+            }
+            Some(bytes) => self.replaced.push((slot, bytes, len)),
+        }
+        Ok(())
+    }
+
+    /// The page has no room for all: rows that grow in place are replaced one by one, as far as
+    /// there is room.
+    fn leave_those_that_grow(&mut self, page: &PageBuf) -> Result<()> {
+        let mut replaced = Vec::new();
+        let mut kept = Vec::new();
+        let mut value = Vec::new();
+        for (slot, treatment) in self.treated.drain(..) {
+            let bytes = page.record(slot)?;
+            let record = LeafRecord::parse(bytes)?;
+            if treatment != Treatment::Remove && treatment.len_after(&record)? > bytes.len() {
+                let mut new = Vec::new();
+                treatment.apply(&record, &mut value, &mut new)?;
+                replaced.push((slot, new, bytes.len()));
+            } else {
+                kept.push((slot, treatment));
             }
         }
-        _ => true,
+        self.grows = 0;
+        self.treated = kept;
+        self.replaced.extend(replaced);
+        self.replaced.sort_by_key(|(slot, ..)| *slot);
+        Ok(())
+    }
+
+    /// Whether nothing is left of the page.
+    fn empties(&self, page: &PageBuf) -> bool {
+        self.removes == u32::from(page.slot_count())
+    }
+}
+
+/// Whether nobody needs anything that is on `page`, a latched leaf, and how many of its rows
+/// are reverted and removed if it goes. Errors count as a no.
+pub(crate) fn emptied(pool: &BufferPool, txs: &TxManager, page: &PageBuf) -> Option<(u32, u32)> {
+    let plan = Plan::of(pool, txs, page).ok()?;
+    plan.empties(page).then_some((plan.report.reverted, plan.report.removed))
+}
+
+/// Cleans `page`, an exclusively latched leaf, and releases it.
+pub fn clean_leaf(pool: &BufferPool, txs: &TxManager, page: WriteGuard<'_>) -> Result<PageCleaning> {
+    let Plan { treated, mut replaced, removes, removed_bytes, shrinks, grows, mut report } =
+        Plan::of(pool, txs, &page)?;
+    // Rows that grow must find room; those that do not are left for after a split.
+    let mut room = page.free_total() + (removed_bytes - 4 * removes as usize) + shrinks - grows;
+    room += replaced.iter().map(|(_, new, old)| old.saturating_sub(new.len())).sum::<usize>();
+    replaced.retain(|(slot, new, old)| {
+        let more = new.len().saturating_sub(*old);
+        if more <= room {
+            room -= more;
+            return true;
+        }
+        report.reverted -= 1;
+        report.remaining += 1;
+        report.needs_room = Some((resurgam_page::leaf::key_of(page.rec(*slot)).to_vec(), new.len()));
+        false
     });
     let flag_goes = report.remaining == 0 && page.has_versions();
-    let removed_slots = changes.iter().filter(|(_, c, _)| matches!(c, Change::Remove)).count();
-    report.slots_left = u32::from(page.slot_count()) - removed_slots as u32;
-    report.used_left = page.used();
-    if changes.is_empty() && !flag_goes {
+    report.slots_left = u32::from(page.slot_count()) - removes;
+    report.used_left = (page.used() + grows).saturating_sub(removed_bytes + shrinks);
+    for (_, new, old) in &replaced {
+        report.used_left = (report.used_left + new.len()).saturating_sub(*old);
+    }
+    if treated.is_empty() && replaced.is_empty() && !flag_goes {
         return Ok(report);
     }
     let id = page.id();
     let mut mtr = Mtr::new(pool);
     let at = mtr.add(page);
     let (page, ops) = mtr.page_and_ops(at);
-    // First what frees room, from the end so that slot numbers stay; then what grows.
-    for (s, change, old) in changes.iter().rev() {
-        match change {
-            Change::Remove => {
-                report.used_left = report.used_left.saturating_sub(old + 4);
-                op::remove(ops, SlotId(*s));
-            }
-            Change::Replace(new) if new.len() <= *old => {
-                report.used_left = report.used_left.saturating_sub(old - new.len());
-                op::patch_or_replace(ops, SlotId(*s), page.rec(SlotId(*s)), new);
-            }
-            Change::Replace(_) => {}
-        }
+    // First what needs no more room, while slots are as they were; then rows go, and those that
+    // stay move down; then what grows.
+    let grow = |new: &[u8], old: usize| new.len() > old;
+    for (slot, new, _) in replaced.iter().filter(|(_, new, old)| !grow(new, *old)) {
+        op::patch_or_replace(ops, *slot, page.rec(*slot), new);
     }
-    let mut removed_before = 0;
-    for (s, change, old) in &changes {
-        match change {
-            Change::Remove => removed_before += 1,
-            Change::Replace(new) if new.len() > *old => {
-                report.used_left += new.len() - old;
-                op::replace(ops, SlotId(s - removed_before), new);
-            }
-            Change::Replace(_) => {}
+    if !treated.is_empty() {
+        op::clean_rows(ops, &treated);
+    }
+    let mut removed = treated.iter().filter(|(_, t)| *t == Treatment::Remove).map(|(slot, _)| slot.0).peekable();
+    let mut gone = 0;
+    for (slot, new, _) in replaced.iter().filter(|(_, new, old)| grow(new, *old)) {
+        while removed.next_if(|r| *r < slot.0).is_some() {
+            gone += 1;
         }
+        op::replace(ops, SlotId(slot.0 - gone), new);
     }
     if flag_goes {
         op::set_flags(ops, 0, buf::HAS_VERSIONS);
