@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 
+use crate::lexer::is_single;
 use crate::utility::parse_special;
 use crate::wire::SqlError;
 
@@ -93,6 +94,15 @@ pub(crate) fn parse(
     text: &str,
     parser: impl FnOnce(&str) -> Result<Vec<Statement>, SqlError>,
 ) -> Option<Result<Vec<Statement>, SqlError>> {
+    // Most texts need no second look.
+    let start = text.trim_start();
+    if is_single(text) && !start.starts_with("--") && !start.starts_with("/*") {
+        return None;
+    }
+    let lower = text.to_ascii_lowercase();
+    if !FIRST_WORDS.iter().any(|word| lower.contains(word)) {
+        return None;
+    }
     let parts = parts(text)?;
     if !parts.iter().any(|(_, word)| FIRST_WORDS.contains(&word.as_str())) {
         return None;

@@ -32,7 +32,7 @@ use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors;
 use crate::planner::{self, Names, task_context};
 use crate::settings::Variables;
-use crate::shared::{SessionShared, now};
+use crate::shared::{SUPERUSER, SessionShared, now};
 use crate::statement::{self, Kind, Prepared};
 use crate::stream::{ActiveRows, RowStream, guarded};
 use crate::wait::Waiting;
@@ -109,6 +109,9 @@ impl Session {
     pub(crate) fn new(db: Arc<SqlDatabase>, options: SessionOptions, pid: i32) -> Result<Self, SqlError> {
         let mut variables = Variables::new(&db.settings);
         variables.set_default("session_authorization", options.user.clone());
+        if options.user != SUPERUSER {
+            variables.set_default("is_superuser", "off".to_owned());
+        }
         if !options.application_name.is_empty() {
             variables.start("application_name", &options.application_name)?;
         }

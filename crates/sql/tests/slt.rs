@@ -24,7 +24,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_sql::{Session, SessionOptions, SqlDatabase};
+use resurgam_engine::{Database, Options};
+use resurgam_sql::{Session, SessionOptions, SqlDatabase, SqlSettings};
 
 struct Record<'a> {
     line: usize,
@@ -65,7 +66,10 @@ const MODES: [&str; 2] = ["SELECT 1", "ALTER DATABASE postgres SET accelerated_d
 
 async fn run(path: &Path, mode: &str) -> Vec<String> {
     let dir = tempfile::tempdir().expect("temporary folder");
-    let database = SqlDatabase::open(dir.path().join("data")).expect("open");
+    // Sweeps only when a file asks for one: what a sweep would change is asked for, too.
+    let options = Options { cleaner_interval_s: 86_400.0, ..Options::default() };
+    let engine = Database::open(dir.path().join("data"), options).expect("open");
+    let database = SqlDatabase::new(engine, SqlSettings::default());
     let mut first = Arc::clone(&database).session(SessionOptions::default()).expect("session");
     first.query(mode).await.expect("mode");
     drop(first);
@@ -81,12 +85,10 @@ async fn run(path: &Path, mode: &str) -> Vec<String> {
             user = words.next().unwrap_or("postgres").to_owned();
             continue;
         }
-        let session = sessions
-            .entry(current.clone())
-            .or_insert_with(|| {
-                let options = SessionOptions { user: user.clone(), ..SessionOptions::default() };
-                Arc::clone(&database).session(options).expect("session")
-            });
+        let session = sessions.entry(current.clone()).or_insert_with(|| {
+            let options = SessionOptions { user: user.clone(), ..SessionOptions::default() };
+            Arc::clone(&database).session(options).expect("session")
+        });
         let mut complain = |what: String| {
             failures.push(format!(
                 "{}:{} after {mode}: {what}\n    {}",
