@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::exposition;
 use common::http::get;
 use common::process::Process;
@@ -52,7 +54,9 @@ fn across_crashes(mode: &str) {
     server.kill();
 
     let server = Process::start(&data, &flags);
-    assert_eq!(get(server.http, "/ready").status, 200);
+    while get(server.http, "/ready").status != 200 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     assert_eq!(value(&server, "resurgam_recovery_transactions_in_doubt"), 2.0);
     assert_eq!(value(&server, "resurgam_prepared_transactions"), 2.0);
     let mut client = server.client();
@@ -60,6 +64,8 @@ fn across_crashes(mode: &str) {
     gids.sort();
     assert_eq!(gids, [FIRST, SECOND]);
     assert_eq!(client.rows("select owner || '@' || database from pg_prepared_xacts"), ["postgres@postgres"; 2]);
+    // What they did is not seen; what was before is.
+    assert_eq!(client.rows("select balance from account where id in (1, 1500, 9000)"), ["100", "100"]);
     // Their rows and keys, and nothing else, are locked.
     ok(&mut client, "set lock_timeout = '50ms'");
     assert_eq!(fails(&mut client, "update account set balance = 5 where id = 1"), "55P03");
