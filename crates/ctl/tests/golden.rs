@@ -68,6 +68,40 @@ fn log_whole_and_filtered() {
     assert_eq!(got, lsns[3..lsns.len() - 2]);
 }
 
+/// What is prepared is printed, from the log and from a checkpoint, and is no damage.
+#[test]
+fn prepared() {
+    let vfs = SimVfs::new(12);
+    let db = open(&vfs);
+    let tx = db.begin(Isolation::ReadCommitted);
+    let table = tx.create_table(people()).unwrap().done().unwrap();
+    commit(tx);
+    let tx = db.begin(Isolation::ReadCommitted);
+    tx.insert(&table, &person(1, "one")).unwrap().done().unwrap();
+    tx.savepoint().unwrap();
+    tx.insert(&table, &person(2, "two")).unwrap().done().unwrap();
+    tx.prepare("transfer \"7\"", "anna", "postgres").unwrap().wait().unwrap();
+    db.checkpoint().unwrap();
+    let crashed = vfs.crash();
+    let records = log(&crashed, LogOptions { kind: parse_kind("prepare"), ..LogOptions::default() });
+    for wanted in [
+        "in doubt: \"transfer \\\"7\\\"\" of anna in postgres  time ",
+        "  1 ranges of sub-transactions, 1 locks",
+        "sub-transactions ",
+        "locks 16384 shared",
+    ] {
+        assert!(records.contains(wanted), "{wanted} is missing in:\n{records}");
+    }
+    let records = log(&crashed, LogOptions { kind: parse_kind("checkpoint-data"), ..LogOptions::default() });
+    for wanted in ["prepared ", "prepared sub-transactions ", "prepared locks "] {
+        assert!(records.contains(wanted), "{wanted} is missing in:\n{records}");
+    }
+    let (report, said) = checked(&crashed);
+    assert_eq!(report.problems.len(), 0, "{said}");
+    let note = "1 transactions are prepared, and neither committed nor rolled back";
+    assert!(report.notes.iter().any(|n| n.contains(note)), "{:?}", report.notes);
+}
+
 #[test]
 fn kinds() {
     for name in ["page", "Commit", "checkpoint-begin", "CheckpointEnd", "slog", "1", "64"] {

@@ -115,6 +115,11 @@ impl Prepared {
         self.list.lock().len()
     }
 
+    /// Those that have changed definitions.
+    pub fn with_definitions(&self) -> Vec<TxId> {
+        self.list.lock().values().filter(|one| one.tx.head.definitions).map(|one| one.tx.id).collect()
+    }
+
     /// Committed and rolled back since open.
     pub fn resolved(&self) -> (u64, u64) {
         (self.committed.load(Ordering::Relaxed), self.rolled_back.load(Ordering::Relaxed))

@@ -28,9 +28,11 @@ use resurgam_page::{LeafRecord, PageType, overflow, space as map};
 use resurgam_txn::Status;
 use resurgam_versions::{LedgerAction, OVERFLOW_OBJECT, VERSION_OBJECT, values_in_use};
 
+use crate::catalog::Definitions;
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
 use crate::database::Database;
 use crate::table::Table;
+use crate::view::ReadView;
 
 /// Most problems that are listed.
 const PROBLEMS_MAX: usize = 100;
@@ -56,6 +58,13 @@ impl Census {
 }
 
 impl Database {
+    /// Definitions as each of the transactions sees them that are in doubt and have changed any.
+    fn definitions_in_doubt(&self) -> Result<Vec<Definitions>> {
+        let inner = self.inner();
+        let load = |tx: TxId| inner.catalog.load(&ReadView { own: tx, ..self.plain_view() }, 0);
+        inner.prepared.with_definitions().into_iter().map(load).collect()
+    }
+
     /// Checks everything that is listed at the top of this file. Returns what is wrong, in
     /// words; empty is good.
     ///
@@ -133,7 +142,16 @@ impl Database {
         for table in &tables {
             self.verify_rows(table, &mut census)?;
         }
-        let live = tables.iter().map(|table| (table.tree, &table.layout));
+        // A transaction in doubt may have added columns: its rows have them already.
+        let mut newest: BTreeMap<ObjectId, Arc<Table>> = BTreeMap::new();
+        let in_doubt = self.definitions_in_doubt()?;
+        for table in definitions.by_id.values().chain(in_doubt.iter().flat_map(|d| d.by_id.values())) {
+            let known = newest.entry(table.tree.object).or_insert_with(|| Arc::clone(table));
+            if table.layout.len() > known.layout.len() {
+                *known = Arc::clone(table);
+            }
+        }
+        let live = newest.values().map(|table| (table.tree, &table.layout));
         for (tree, layout) in live.chain(dropped_rows.iter().map(|(tree, layout)| (*tree, layout))) {
             let mut walk = LeafWalk::ascending(tree, Vec::new());
             while let Some(leaf) = walk.next(&inner.pool)? {

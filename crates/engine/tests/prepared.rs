@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
@@ -495,6 +496,129 @@ fn readers_of_many_rows_after_a_restart() -> Result<()> {
         }
         drop((view, old));
         db.close()?;
+    }
+    Ok(())
+}
+
+/// One of many who resolve the same one does.
+#[test]
+fn one_resolves_it() -> Result<()> {
+    let db = open_as(&SimVfs::new(9), Options { background: true, ..options(true) })?;
+    create(&db, "t", 10)?;
+    for turn in 0..30 {
+        let tx = db.begin(Isolation::ReadCommitted);
+        update(&tx, "t", 5, turn)?.done()?;
+        prepare(&tx, "g")?;
+        let done = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..6)
+                .map(|i| {
+                    let db = db.clone();
+                    scope.spawn(move || {
+                        let ticket = if i % 2 == 0 { db.commit_prepared("g") } else { db.rollback_prepared("g") };
+                        match ticket {
+                            Ok(ticket) => ticket.wait().map(|()| 1),
+                            // It is busy, or it is gone.
+                            Err(error) if ["55000", "42704"].contains(&error.sqlstate()) => Ok(0),
+                            Err(error) => Err(error),
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(Error::internal("panic")))).sum::<Result<i32>>()
+        })?;
+        assert_eq!(done, 1, "turn {turn}");
+        assert_eq!(db.prepared(), []);
+    }
+    Ok(())
+}
+
+/// Checkpoints beside preparing and resolving: after a power loss at any moment whatever was
+/// acknowledged holds.
+#[test]
+fn checkpoints_beside_it() -> Result<()> {
+    const THREADS: i64 = 4;
+    for accelerated in [true, false] {
+        let options = Options { background: true, buffer_bytes: 8 << 20, ..options(accelerated) };
+        let vfs = SimVfs::new(10);
+        let db = open_as(&vfs, options.clone())?;
+        create(&db, "t", THREADS)?;
+        let stop = AtomicBool::new(false);
+        // By thread: turn * 4 + (1 = prepare acknowledged, 2 = about to be resolved, 3 = resolved).
+        let reached: Vec<AtomicI64> = (0..THREADS).map(|_| AtomicI64::new(0)).collect();
+        let crashes = std::thread::scope(|scope| -> Result<Vec<_>> {
+            let mut threads = Vec::new();
+            for id in 0..THREADS {
+                let (db, stop, reached) = (db.clone(), &stop, &reached[id as usize]);
+                threads.push(scope.spawn(move || -> Result<()> {
+                    for turn in 1.. {
+                        if stop.load(Ordering::SeqCst) {
+                            break;
+                        }
+                        let (tx, gid) = (db.begin(Isolation::ReadCommitted), format!("g{id}-{turn}"));
+                        update(&tx, "t", id, turn)?.done()?;
+                        prepare(&tx, &gid)?;
+                        reached.store(turn * 4 + 1, Ordering::SeqCst);
+                        reached.store(turn * 4 + 2, Ordering::SeqCst);
+                        // Odd turns are committed.
+                        if turn % 2 == 1 { db.commit_prepared(&gid)? } else { db.rollback_prepared(&gid)? }.wait()?;
+                        reached.store(turn * 4 + 3, Ordering::SeqCst);
+                    }
+                    Ok(())
+                }));
+            }
+            let mut crashes = Vec::new();
+            let checkpointer = scope.spawn(|| -> Result<()> {
+                while !stop.load(Ordering::SeqCst) {
+                    db.checkpoint()?;
+                }
+                Ok(())
+            });
+            while crashes.len() < 25 {
+                std::thread::sleep(std::time::Duration::from_millis(4));
+                let before: Vec<i64> = reached.iter().map(|r| r.load(Ordering::SeqCst)).collect();
+                let crashed = vfs.crash();
+                let after: Vec<i64> = reached.iter().map(|r| r.load(Ordering::SeqCst)).collect();
+                crashes.push((before, crashed, after));
+            }
+            stop.store(true, Ordering::SeqCst);
+            for thread in threads.into_iter().chain([checkpointer]) {
+                thread.join().map_err(|_| Error::internal("panic"))??;
+            }
+            Ok(crashes)
+        })?;
+        for (before, crashed, after) in crashes {
+            let db = open_as(&crashed, Options { background: false, ..options.clone() })?;
+            let in_doubt: Vec<String> = db.prepared().into_iter().map(|p| p.gid).collect();
+            let reader = db.begin(Isolation::ReadCommitted);
+            let table = find(&reader, "t")?;
+            let view = reader.statement(StatementKind::Read)?;
+            for id in 0..THREADS {
+                let mut found = RowBuf::default();
+                assert!(view.get(&table, &key(&table, id)?, &mut found)?);
+                let DatumRef::Int8(seen) = table.column(found.raw(), 1)? else { panic!("no number") };
+                let (from, to) = (before[id as usize], after[id as usize]);
+                let said = format!("accelerated {accelerated}, row {id}: {seen}, {in_doubt:?}, {from} to {to}");
+                // The last turn that is resolved for certain, and that may be; what they left.
+                let low = from / 4 - i64::from(from % 4 != 3);
+                let high = to / 4 - i64::from(to % 4 == 1);
+                let left_by = |turn: i64| if turn % 2 == 1 { turn } else { (turn - 1).max(0) };
+                let prefix = format!("g{id}-");
+                let doubts: Vec<i64> = in_doubt.iter().filter_map(|g| g.strip_prefix(&prefix)?.parse().ok()).collect();
+                assert!(doubts.len() <= 1, "{said}");
+                if let Some(turn) = doubts.first() {
+                    assert!((low + 1..=high + 1).contains(turn), "{said}");
+                    assert_eq!(seen, left_by(turn - 1), "{said}");
+                } else {
+                    // One whose PREPARE was acknowledged is resolved then.
+                    assert!((left_by(from / 4)..=left_by(high)).contains(&seen), "{said}");
+                }
+            }
+            assert_eq!(db.verify()?, Vec::<String>::new());
+            for gid in in_doubt {
+                db.rollback_prepared(&gid)?.wait()?;
+            }
+            assert_eq!(db.stats().transactions.active, 0);
+        }
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! | a checkpoint while pages await redo | `unredone.rs` | they are in the checkpoint's dirty pages, and hold the log |
 //! | a statement meets its own rows | `halloween.rs` | ids from the statement's on are hidden from it |
 //! | a version on a page that is not marked | `marks.rs` | header mark, map byte and version are one log group |
+//! | a transaction in doubt after a restart | `in_doubt.rs` | it is active again, with its table locks: its rows wait for it, the database does not |
 //! | disk full | `full.rs` | an error of that transaction alone; the rest goes on |
 //!
 //! Everything runs in one thread on the simulated disk, so each test is the same each time.
@@ -15,6 +16,8 @@
 mod full;
 #[path = "traps/halloween.rs"]
 mod halloween;
+#[path = "traps/in_doubt.rs"]
+mod in_doubt;
 #[path = "traps/marks.rs"]
 mod marks;
 #[path = "traps/moved.rs"]

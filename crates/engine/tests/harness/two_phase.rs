@@ -7,7 +7,7 @@ use resurgam_engine::*;
 
 use super::Found;
 use super::client::Client;
-use super::schedule::World;
+use super::schedule::{Fault, World};
 use crate::broken;
 
 impl World {
@@ -27,6 +27,12 @@ impl World {
                     broken!("prepare: identifier {gid} is said to be in use: {error}");
                 }
                 return Ok(()); // it goes on as before
+            }
+            // Going back to a savepoint failed before, for a read that did.
+            Err(error) if error.kind() == ErrorKind::InvalidTransactionState && self.fault == Fault::Read => {
+                self.clients[at].failed = true;
+                self.clients[at].savepoints.clear();
+                return Ok(());
             }
             Ok(_) if taken => broken!("prepare: identifier {gid} was given twice"),
             _ => {}
