@@ -144,7 +144,6 @@ pub(crate) fn parse(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::statement;
     use crate::utility::marker;
 
@@ -166,7 +165,7 @@ mod tests {
     fn positions_are_those_of_the_string() {
         let position = |text: &str| statement::parse(text).expect_err(text).position;
         assert_eq!(position("vacuum;\nvacuum; selec 1"), Some(17));
-        assert_eq!(position("ä; vacuum").is_some(), true);
+        assert!(position("ä; vacuum").is_some());
         assert_eq!(position("select 1; commit prepared 17"), Some(27));
         assert_eq!(position("commit prepared 17; select 1"), Some(17));
     }
