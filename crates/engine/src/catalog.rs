@@ -358,7 +358,7 @@ impl Transaction {
             tx: &context.active,
             xid: context.xid,
             caps: inner.options.versions,
-            versioning: inner.mode.versioning(),
+            versioning: inner.mode.versioning_of_definitions(),
             trust: true,
             frozen: false,
             prior: std::cell::RefCell::default(),

@@ -2,7 +2,7 @@
 //!
 //! *Accelerated* (the default): earlier row versions are on disk and are the undo; rolling
 //! back and recovering take constant time (Constant Time Recovery). *Traditional*: earlier
-//! versions are in memory, for snapshots only; undo goes through the log, as in ARIES (section
+//! versions are in memory (but for definitions), for snapshots only; undo goes through the log, as in ARIES (section
 //! 2). The mode is a property of the folder, kept in the control file.
 //!
 //! # Invariants
@@ -58,6 +58,12 @@ impl Mode {
     /// Where those who have passed the gate keep earlier versions.
     pub fn versioning(&self) -> Versioning {
         if self.is_traditional() { Versioning::Temporary } else { Versioning::Persistent }
+    }
+
+    /// As [`Mode::versioning`], of definitions: they are read by everyone, so they do not wait
+    /// for the undo of a transaction that changed some.
+    pub fn versioning_of_definitions(&self) -> Versioning {
+        if self.is_traditional() { Versioning::Logged } else { Versioning::Persistent }
     }
 
     /// A transaction that recovery found in doubt had entered.

@@ -87,6 +87,7 @@ impl Prepared {
         for tx in found {
             let active = txs.restore_prepared(tx.id, tx.subs.clone(), tx.chain);
             active.logged(tx.lsn);
+            let _ = active.prepared_as.set(tx.head.gid.clone());
             if tx.chain.last.is_some() {
                 self.lost.lock().push(Arc::clone(&active));
             }
@@ -130,9 +131,10 @@ impl Prepared {
         !self.lost.lock().is_empty()
     }
 
-    /// The identifier of a transaction, if it is in doubt.
-    pub fn gid_of(&self, id: TxId) -> Option<String> {
-        self.list.lock().iter().find(|(_, one)| one.tx.id == id).map(|(gid, _)| gid.clone())
+    /// Whether that transaction has not been resolved.
+    fn is_in_doubt(&self, tx: &ActiveTx) -> bool {
+        let list = self.list.lock();
+        tx.prepared_as.get().and_then(|gid| list.get(gid)).is_some_and(|one| one.tx.id == tx.id)
     }
 }
 
@@ -245,6 +247,7 @@ impl Transaction {
         }
         // Rolling it back later goes by its id: its rows need not be known.
         active.touched.lock().give_up();
+        let _ = active.prepared_as.set(gid.to_owned());
         state.phase = Phase::Prepared;
         state.snapshot = None;
         state.active = None;
@@ -383,17 +386,17 @@ impl Database {
             let looks = Cell::new(0u32);
             let stop = || {
                 looks.set(looks.get().wrapping_add(1));
-                let resolved = looks.get().is_multiple_of(256) && prepared.gid_of(tx.id).is_none();
+                let resolved = looks.get().is_multiple_of(256) && !prepared.is_in_doubt(&tx);
                 resolved || inner.stopping.load(Ordering::Relaxed)
             };
-            let rebuilt = if prepared.gid_of(tx.id).is_some() {
+            let rebuilt = if prepared.is_in_doubt(&tx) {
                 rebuild_lost(&inner.pool, &inner.log, &inner.txs, &tx, &|_| true, &stop)
             } else {
                 Ok(0)
             };
             match rebuilt {
                 // Not for one that was rolled back meanwhile.
-                Err(error) if prepared.gid_of(tx.id).is_some() => return Err(error),
+                Err(error) if prepared.is_in_doubt(&tx) => return Err(error),
                 _ => prepared.lost.lock().retain(|other| other.id != tx.id),
             }
         }

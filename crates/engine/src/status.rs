@@ -88,6 +88,8 @@ pub struct ActiveTransaction {
     /// Its first and last log record; none before the first.
     pub first_lsn: Lsn,
     pub last_lsn: Lsn,
+    /// The identifier under which it is prepared, if it is.
+    pub prepared_as: Option<String>,
     /// Savepoints' and bulk statements' ids of its own, as inclusive ranges.
     pub subs: Vec<(TxId, TxId)>,
 }
@@ -119,6 +121,7 @@ impl Database {
                 age: tx.since.elapsed(),
                 first_lsn: Lsn(tx.first_lsn.load(Ordering::Relaxed)),
                 last_lsn: tx.last_lsn(),
+                prepared_as: tx.prepared_as.get().cloned(),
                 subs: tx.subs(),
             })
             .collect()
@@ -149,7 +152,9 @@ impl Database {
         let held_by = match inner.pool.oldest_rec_lsn() {
             oldest if undo.is_some_and(|(_, lsn)| lsn < checkpoint && oldest.is_none_or(|oldest| lsn < oldest)) => {
                 let (id, lsn) = undo.unwrap_or_default();
-                let name = inner.prepared.gid_of(id).map_or(String::new(), |gid| format!(", prepared as \"{gid}\"",));
+                let (active, _) = inner.txs.active();
+                let gid = active.iter().find(|tx| tx.id == id).and_then(|tx| tx.prepared_as.get());
+                let name = gid.map_or(String::new(), |gid| format!(", prepared as \"{gid}\""));
                 format!(
                     "transaction {id}{name}, which is undone through the log, since LSN {lsn} (the traditional mode)"
                 )

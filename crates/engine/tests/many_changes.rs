@@ -89,7 +89,7 @@ fn cut_off_by_a_crash() -> Result<()> {
         while db.write_back()? > 0 {}
         db.checkpoint()?;
         // What the checkpoint says of all this is a handful of records.
-        let after_checkpoint = open(&vfs.crash(), accelerated)?;
+        let after_checkpoint = open(&vfs.crash_clone(7), accelerated)?;
         let records = after_checkpoint.recovery().log_records;
         assert!(records <= 12, "{said}: {records} records from the checkpoint on");
         assert_eq!(names(&after_checkpoint)?, KEPT, "{said}");

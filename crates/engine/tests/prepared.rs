@@ -24,10 +24,6 @@ fn open_as(vfs: &SimVfs, options: Options) -> Result<Database> {
     Database::open_with(vfs, Path::new(DIR), options, |_| {})
 }
 
-fn open(vfs: &SimVfs) -> Result<Database> {
-    open_as(vfs, options(true))
-}
-
 fn create(db: &Database, name: &str, rows: i64) -> Result<Arc<Table>> {
     let tx = db.begin(Isolation::ReadCommitted);
     let spec = TableSpec::new("public", name)
@@ -191,6 +187,8 @@ fn what_is_known_of_one_survives() -> Result<()> {
         assert_eq!(db.prepared(), before, "from the log");
         assert_eq!(db.recovery().transactions_in_doubt, 2);
         assert_eq!(db.stats().transactions.active, 2);
+        assert!(db.active_transactions().iter().any(|tx| tx.prepared_as.as_deref() == Some("of rows")));
+        assert!(db.stats().versions_held_by.contains("prepared as \"of rows\""), "{}", db.stats().versions_held_by);
         db.checkpoint()?;
         db = restart(db, &mut vfs, &options)?;
         assert_eq!(db.prepared(), before, "from the checkpoint");
@@ -576,7 +574,7 @@ fn checkpoints_beside_it() -> Result<()> {
             while crashes.len() < 25 {
                 std::thread::sleep(std::time::Duration::from_millis(4));
                 let before: Vec<i64> = reached.iter().map(|r| r.load(Ordering::SeqCst)).collect();
-                let crashed = vfs.crash();
+                let crashed = vfs.crash_clone(crashes.len() as u64);
                 let after: Vec<i64> = reached.iter().map(|r| r.load(Ordering::SeqCst)).collect();
                 crashes.push((before, crashed, after));
             }

@@ -250,6 +250,51 @@ fn rows_are_locked_until_they_are_undone() -> Result<()> {
     Ok(())
 }
 
+/// Definitions do not wait for the undo of a transaction that was changing them.
+#[test]
+fn definitions_are_readable_while_they_are_undone() -> Result<()> {
+    let mut vfs = SimVfs::new(9);
+    let options = Options { background: true, buffer_bytes: 32 << 20, ..options(false) };
+    {
+        let db = open(&vfs, options.clone())?;
+        let table = table(&db, 30_000)?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        let new = ColumnSpec { name: "new".into(), ty: ColumnType::Int8, nullable: true, default_sql: None };
+        let pushed = db.stats().temporary.pushed;
+        let changed = tx.alter_table(&table, TableChange::AddColumn(new))?.done()?;
+        let changed = tx.alter_table(&changed, TableChange::RenameTable("renamed".into()))?.done()?;
+        assert_eq!(db.stats().temporary.pushed, pushed, "versions of definitions are on disk");
+        for id in 0..30_000 {
+            let note = "changed ".repeat(20);
+            let row = [DatumRef::Int8(id), DatumRef::Int8(7), DatumRef::Text(&note), DatumRef::Int8(7)];
+            tx.update(&changed, &key(&changed, id)?, Seen::Snapshot, &row)?.done()?;
+        }
+        let other = db.begin(Isolation::ReadCommitted);
+        let spec = TableSpec::new("public", "other").column("id", ColumnType::Int8).primary_key(&["id"]);
+        other.create_table(spec)?.done()?;
+        other.commit(Durability::Sync)?.wait()?;
+        vfs = vfs.crash();
+        std::mem::forget(tx);
+    }
+    let db = open(&vfs, options)?;
+    assert_eq!(db.recovery().transactions_to_undo, 1);
+    let tx = db.begin(Isolation::ReadCommitted);
+    let names: Vec<String> = tx.tables()?.iter().map(|t| t.name.clone()).collect();
+    let during = db.stats().undo_queue;
+    assert_eq!(names, ["other", "t"]);
+    let table = tx.table("public", "t")?.ok_or_else(|| Error::internal("no table"))?;
+    assert_eq!(table.columns.len(), 3);
+    // Who changes it waits.
+    let attempt = || tx.truncate(&table);
+    attempt()?.wait(attempt)?;
+    assert_eq!(db.stats().undo_queue, 0);
+    tx.rollback()?;
+    assert_eq!(sum(&db)?, (0, 30_000));
+    eprintln!("undo queue when definitions were read: {during}");
+    db.close()?;
+    Ok(())
+}
+
 /// The mode waits for writers, keeps new ones waiting, and can be given up.
 #[test]
 fn the_mode_changes_between_transactions() -> Result<()> {

@@ -234,6 +234,7 @@ pub fn analyse(
     let mut of_prepared = TxIdSet::default();
     for tx in &prepared {
         of_prepared.insert(tx.id);
+        top_id = top_id.max(tx.id.0);
         for (first, last) in &tx.subs {
             top_id = top_id.max(last.0);
             named.insert(&mut of_prepared, *first, *last)?;

@@ -1,8 +1,8 @@
 //! Begin, commit order, abort. See the crate's page for the two moments of a commit.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -34,6 +34,8 @@ pub struct ActiveTx {
     /// It wrote what is not undone row by row: large values, entries of the ledger. They are
     /// freed by its being in the aborted-transaction map.
     pub wrote_aside: AtomicBool,
+    /// The identifier under which it is prepared.
+    pub prepared_as: OnceLock<String>,
 }
 
 /// Sub-transaction ids of one transaction. They are taken from the common counter in blocks
@@ -261,6 +263,7 @@ impl TxManager {
             touched: Mutex::new(Touched::new(rows, log_bytes)),
             undo: Mutex::new(undo),
             wrote_aside: AtomicBool::new(false),
+            prepared_as: OnceLock::new(),
         }
     }
 

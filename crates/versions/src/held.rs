@@ -10,11 +10,12 @@ pub fn held_by(txs: &TxManager) -> String {
     let mut parts = Vec::new();
     let (active, _) = txs.active();
     if let Some(tx) = active.iter().min_by_key(|tx| tx.id) {
-        parts.push(format!(
-            "transaction {}, which began to write {:.0} s ago",
-            tx.id,
-            tx.since.elapsed().as_secs_f64()
-        ));
+        parts.push(match tx.prepared_as.get() {
+            Some(gid) => format!("transaction {}, which is prepared as \"{gid}\" and waits to be resolved", tx.id),
+            None => {
+                format!("transaction {}, which began to write {:.0} s ago", tx.id, tx.since.elapsed().as_secs_f64())
+            }
+        });
     }
     let behind = txs.snapshots().visible().0.saturating_sub(txs.horizon().0);
     if behind > 0 {

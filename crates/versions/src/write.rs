@@ -51,6 +51,20 @@ pub enum Versioning {
     Persistent,
     /// In memory, for snapshots; undo goes through the log (the traditional mode, section 2).
     Temporary,
+    /// On disk, and undo goes through the log: definitions in the traditional mode. They can be
+    /// read after a restart while, or before, the transaction that changed them is undone.
+    Logged,
+}
+
+impl Versioning {
+    /// Whether earlier versions survive a restart.
+    fn is_on_disk(self) -> bool {
+        self != Self::Temporary
+    }
+    /// Whether each change logs how to take it back.
+    fn logs_undo(self) -> bool {
+        self != Self::Persistent
+    }
 }
 
 /// What became of a write.
@@ -286,7 +300,7 @@ impl RowWriter<'_> {
             },
         };
         let holds_inner = matches!(prior.earlier, OwnedEarlier::InRow(..)) && !prior_for_all;
-        if self.caps.in_row && !holds_inner && self.versioning == Versioning::Persistent {
+        if self.caps.in_row && !holds_inner && self.versioning.is_on_disk() {
             let mut delta = Vec::new();
             diff::diff(value, &prior.value, &mut delta);
             let builder = LeafBuilder { ghost, xid: self.xid, key, value, earlier: Earlier::InRow(tag, &delta) };
@@ -327,7 +341,7 @@ impl RowWriter<'_> {
             OwnedEarlier::None => {
                 // Undo through the log finds rows by their keys: a key that it will come back to
                 // stays this transaction's, as a ghost.
-                if ghost && self.versioning == Versioning::Persistent {
+                if ghost && !self.versioning.logs_undo() {
                     return self.remove(tree, page, slot, key);
                 }
                 Earlier::None
@@ -420,7 +434,7 @@ impl RowWriter<'_> {
             Some(slot) => {
                 let old = page.record(slot)?;
                 op::patch_or_replace(ops, slot, old, record);
-                if self.versioning == Versioning::Temporary {
+                if self.versioning.logs_undo() {
                     diff::diff(record, old, &mut back);
                 }
             }
@@ -438,7 +452,7 @@ impl RowWriter<'_> {
     /// Keeps an earlier version outside the row.
     fn push(&self, mtr: &mut Mtr<'_>, tree: Tree, image: &[u8]) -> Result<VersionPtr> {
         match self.versioning {
-            Versioning::Persistent => {
+            Versioning::Persistent | Versioning::Logged => {
                 let pushed = self.store.push(mtr, tree.object, self.xid, image);
                 pushed.map_err(|e| crate::held::explain(e, self.view.txs))
             }
@@ -461,7 +475,7 @@ impl RowWriter<'_> {
                 let row = TouchedRow { root: tree.root, object: tree.object, key };
                 self.tx.touched.lock().note(row, end.0.saturating_sub(lsn.0));
             }
-            Versioning::Temporary => {
+            Versioning::Temporary | Versioning::Logged => {
                 let body = RowUndo { xid: self.xid, tree, key, action: undo }.encode();
                 let mut chain = self.tx.undo.lock();
                 mtr.record(RecordKind::RowUndo, self.tx.id, chain.last, body);
