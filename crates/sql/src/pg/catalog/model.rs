@@ -164,8 +164,10 @@ impl Model {
     pub fn load(cx: &dyn PgContext) -> Result<Self, SqlError> {
         let tables = cx.tables()?;
         let mut indexes = Vec::new();
+        // Schema `sys` is not listed: tools for PostgreSQL would take it for the user's.
         let mut relations: Vec<Relation> = system_relations()
             .iter()
+            .filter(|system| system.schema_name != "sys")
             .map(|system| Relation {
                 oid: system.oid,
                 name: system.name.to_owned(),
@@ -252,7 +254,7 @@ impl Model {
 
     /// Every schema that exists: oid and name.
     pub fn namespaces(&self) -> Vec<(u32, String)> {
-        let mut names = vec!["pg_catalog", "public", "information_schema", "pg_toast", "sys"];
+        let mut names = vec!["pg_catalog", "public", "information_schema", "pg_toast"];
         for table in &self.tables {
             if !names.contains(&table.schema.as_str()) {
                 names.push(&table.schema);
