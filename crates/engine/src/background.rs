@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_buffer::WriteGoal;
 
+use crate::cleaner_events::CleanerEvents;
 use crate::database::{Database, Inner, TICK};
 
 pub(crate) struct Background {
@@ -33,6 +34,7 @@ impl Background {
         spawn("checkpoint", checkpointer)?;
         spawn("redo", redo)?;
         spawn("cleaner", cleaner)?;
+        spawn("free-versions", free_versions)?;
         spawn("undo", undo)?;
         spawn("versions", version_pages)?;
         Ok(Self { threads })
@@ -200,22 +202,43 @@ fn version_pages(weak: &Weak<Inner>) {
 
 fn cleaner(weak: &Weak<Inner>) {
     let mut last = Instant::now();
+    let mut first = true;
     while let Some(db) = alive(weak) {
         // A temporary store that is filling up cannot wait.
         let temporary = db.inner().txs.temporary().stats();
         let pressed = temporary.bytes > temporary.bytes_max / 2;
-        let interval = if pressed { 0.05 } else { db.inner().options.cleaner_interval_s.max(0.05) };
+        // Nor what a crash has left, once pages are as they should be.
+        let left_over = first && db.aborted_count() > 0;
+        let interval = if pressed || left_over { 0.05 } else { db.inner().options.cleaner_interval_s.max(0.05) };
         let interval = Duration::from_secs_f64(interval);
         if last.elapsed() >= interval && db.inner().pool.pending_redo().is_settled() {
+            first = false;
             match db.sweep(false) {
-                Ok(report) => {
-                    if report.forgotten > 0 {
-                        tracing::debug!("cleaner: {report:?}");
-                    }
-                }
+                Ok(_) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::Stopped) => return,
                 Err(error) => tracing::error!("cleaner: {error}"),
             }
+            last = Instant::now();
+        }
+        drop(db);
+        std::thread::sleep(TICK);
+    }
+}
+
+/// Frees off-row versions between (and beside) sweeps, and says what is worth saying about the
+/// cleaner.
+fn free_versions(weak: &Weak<Inner>) {
+    const EVERY: Duration = Duration::from_secs(1);
+    let mut events = CleanerEvents::default();
+    let mut last = Instant::now();
+    while let Some(db) = alive(weak) {
+        if last.elapsed() >= EVERY {
+            match db.free_versions() {
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::Stopped) => return,
+                Err(error) => tracing::error!("version pages cannot be freed: {error}"),
+            }
+            events.look(&db);
             last = Instant::now();
         }
         drop(db);

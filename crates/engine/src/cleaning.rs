@@ -156,16 +156,22 @@ impl Database {
         inner.cleaner.free_versions(&inner.pool, &inner.txs, &inner.versions)
     }
 
-    fn pace_settings(&self) -> PaceSettings {
+    /// From how many bytes on the version store is large: sweeps go faster, and the log says
+    /// who holds it.
+    pub(crate) fn large_version_store(&self) -> u64 {
         let options = &self.inner().options;
-        let version_bytes = match options.version_store_bytes_max {
+        match options.version_store_bytes_max {
             0 => (options.buffer_bytes as u64).max(LARGE_STORE),
             most => most / 4,
-        };
+        }
+    }
+
+    fn pace_settings(&self) -> PaceSettings {
+        let options = &self.inner().options;
         PaceSettings {
             pages_per_second: options.cleaner_pages_per_second,
             cpu_percent: options.cleaner_cpu_percent,
-            version_bytes,
+            version_bytes: self.large_version_store(),
             aborted_ids: MANY_ABORTED,
             aborted_age: Duration::from_secs_f64((options.cleaner_interval_s * AGED_INTERVALS).clamp(60.0, 1e9)),
         }
@@ -232,7 +238,7 @@ impl Database {
             oldest,
             aborted_us,
             age,
-            pages: 0,
+            pages: inner.versions.stats().held_by_aborted,
         });
         let pages = inner.versions.stats().pages;
         VersionStoreHolders { pages, bytes: pages * PAGE_SIZE as u64, transaction, snapshot, aborted }

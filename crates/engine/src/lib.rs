@@ -33,6 +33,7 @@
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
 //! | `cleaning.rs` | sweeps of the cleaner, and what operators see of them |
+//! | `cleaner_events.rs` | what the log says about them |
 //! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
 //! | `undo.rs` | rolling back what is to be undone: short transactions, the traditional mode |
 //! | `status.rs` | what an operator can see |
@@ -42,6 +43,7 @@ mod background;
 mod build;
 mod catalog;
 mod checkpoint_stats;
+mod cleaner_events;
 mod cleaning;
 mod cursor;
 mod database;

@@ -76,6 +76,8 @@ impl Database {
         while !inner.mode.undo.is_empty() && !inner.stopping.load(Ordering::Relaxed) {
             self.undo_queued()?;
         }
+        // Earlier versions are looked at that no snapshot of ours protects.
+        let _held = inner.versions.hold_pages();
         let mut census = Census::default();
         let definitions = inner.catalog.committed(self)?;
         let mut trees: BTreeMap<ObjectId, (Tree, String)> = BTreeMap::new();

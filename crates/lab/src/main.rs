@@ -60,6 +60,8 @@ enum Experiment {
     Soak(soak::Options),
     /// Rollback and recovery times by rows and operation, both modes (the paper's figure 9)
     Figure9(recovery::figure9::Options),
+    /// Time to clean up after an aborted transaction, by rows and operation (the paper's figure 10)
+    Cleaner(recovery::figure10::Options),
     /// Size of the log and of the version store after one large transaction (the paper's table 1)
     Table1(recovery::table1::Options),
     /// Latency of retrying row operations over aborted versions (the paper's table 3)
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
         Experiment::AbortedMap(options) => aborted_map::run(&options),
         Experiment::Soak(options) => soak::run(&options),
         Experiment::Figure9(options) => recovery::figure9::run(&options),
+        Experiment::Cleaner(options) => recovery::figure10::run(&options),
         Experiment::Table1(options) => recovery::table1::run(&options),
         Experiment::Table3(options) => recovery::table3::run(&options),
         Experiment::Blog(options) => recovery::blog::run(&options),

@@ -44,7 +44,7 @@ use crate::pace::{PaceSettings, Pacer, Pressure, Stride};
 use crate::progress::{
     CleanerTotals, FinishedSweep, Pace, Progress, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
-use crate::prune::{clean_leaf, emptied};
+use crate::prune::{Planned, emptied};
 use crate::store::VersionStore;
 use crate::sweep::{Marked, Work};
 
@@ -200,7 +200,7 @@ impl Cleaner {
         pool.space().watch(false);
         let complete = swept? && report.skipped.total() == 0;
         self.progress.enter(SweepPhase::Settling);
-        let (settled, skipped) = ledger.settle(pool, txs)?;
+        let (settled, skipped) = ledger.settle(pool, txs, store)?;
         report.ledger_settled = settled;
         report.skipped.ledger = SkippedPages { count: skipped, example: None };
         report.pages_skipped = report.skipped.total();
@@ -232,9 +232,10 @@ impl Cleaner {
     /// done at any time beside them. Returns how many.
     pub fn free_versions(&self, pool: &BufferPool, txs: &TxManager, store: &VersionStore) -> Result<u64> {
         let floor = self.floor(txs);
-        let floor = txs.status_table().aborted().oldest().map_or(floor, |aborted| floor.min(aborted));
-        let freed = store.free_below(pool, floor)?;
-        txs.temporary().free_below(floor);
+        // After the floor: who is below it has ended.
+        let aborted = txs.status_table().aborted().ids();
+        let freed = store.free_unneeded(pool, floor, &aborted)?;
+        txs.temporary().free_below(aborted.first().map_or(floor, |aborted| floor.min(aborted)));
         self.totals.lock().version_pages_freed += freed;
         Ok(freed)
     }
@@ -367,17 +368,20 @@ impl Walk<'_> {
                 return Ok(());
             }
             let lower = page.lower_fence().to_vec();
+            let planned = Planned::of(pool, txs, page)?;
             // A page of which nothing is left goes as a whole, its rows with it.
             if !std::mem::replace(&mut tried, true)
-                && emptied(pool, txs, &page).is_some()
+                && planned.empties()
                 && let Some(tree) = tree().filter(|tree| tree.root != id)
             {
-                drop(page);
+                drop(planned);
                 let gone = Cell::new((0, 0));
                 let is_empty = |page: &PageBuf| {
                     // Not another page, should the key be on another one by now.
                     let rows = (page.page_id() == id).then(|| emptied(pool, txs, page)).flatten();
-                    gone.set(rows.unwrap_or_default());
+                    if let Some(rows) = rows {
+                        gone.set(rows);
+                    }
                     rows.is_some() || page.slot_count() == 0
                 };
                 if tree.merge_leaf(pool, &lower, is_empty, watch)? == MergeOutcome::Unlinked {
@@ -388,7 +392,7 @@ impl Walk<'_> {
                 }
                 continue;
             }
-            let done = clean_leaf(pool, txs, page)?;
+            let done = planned.apply(pool)?;
             report.reverted += u64::from(done.reverted);
             report.stripped += u64::from(done.stripped);
             report.removed += u64::from(done.removed);

@@ -28,6 +28,7 @@ use resurgam_txn::{Status, TxManager};
 
 use crate::overflow::free_external;
 use crate::read::values_in_use;
+use crate::store::VersionStore;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,7 +231,7 @@ impl Ledger {
 
     /// Acts on every entry whose transaction's outcome is known to all. Returns how many
     /// entries were settled, and how many could not be for damaged pages.
-    pub fn settle(&self, pool: &BufferPool, txs: &TxManager) -> Result<(u64, u64)> {
+    pub fn settle(&self, pool: &BufferPool, txs: &TxManager, store: &VersionStore) -> Result<(u64, u64)> {
         let horizon = txs.horizon();
         let mut due = Vec::new();
         let mut walk = LeafWalk::ascending(self.tree, Vec::new());
@@ -248,7 +249,7 @@ impl Ledger {
         }
         let (mut settled, mut skipped) = (0, 0);
         for (key, action, committed) in due {
-            match self.settle_one(pool, txs, &key, action, committed) {
+            match self.settle_one(pool, txs, store, &key, action, committed) {
                 Ok(()) => settled += 1,
                 // What cannot be read now does not keep the rest from being freed.
                 Err(error) if error.kind() == ErrorKind::Corrupt => skipped += 1,
@@ -262,6 +263,7 @@ impl Ledger {
         &self,
         pool: &BufferPool,
         txs: &TxManager,
+        store: &VersionStore,
         key: &[u8],
         action: LedgerAction,
         committed: bool,
@@ -272,7 +274,7 @@ impl Ledger {
                 self.remove(pool, key)
             }
             (LedgerAction::RowsIfCommitted(tree, widths), true) => {
-                self.free_values_of(pool, txs, key, tree, &widths)?;
+                self.free_values_of(pool, txs, store, key, tree, &widths)?;
                 // From here on the tree is not whole, and must not be walked again.
                 self.replace(pool, key, &LedgerAction::TreeIfCommitted(tree))?;
                 while free_tree_step(pool, tree)? {}
@@ -300,7 +302,15 @@ impl Ledger {
 
     /// Frees the large values of the rows of a dropped tree, row by row: the row goes in the
     /// log group that notes its values, so that a crash leaves one of the two.
-    fn free_values_of(&self, pool: &BufferPool, txs: &TxManager, key: &[u8], tree: Tree, widths: &[u8]) -> Result<()> {
+    fn free_values_of(
+        &self,
+        pool: &BufferPool,
+        txs: &TxManager,
+        store: &VersionStore,
+        key: &[u8],
+        tree: Tree,
+        widths: &[u8],
+    ) -> Result<()> {
         let root = pool.read(tree.root, Access::Scan)?;
         if root.object() != tree.object || !matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner)) {
             return Ok(()); // gone, but for its entry
@@ -309,7 +319,10 @@ impl Ledger {
         let tx = key.first_chunk::<8>().map_or(TxId::NONE, |id| TxId(u64::from_be_bytes(*id)));
         let layout = LedgerAction::layout(widths);
         let mut walk = LeafWalk::ascending(tree, Vec::new());
-        while let Some(page) = walk.next(pool)? {
+        loop {
+            // Before the leaf: earlier versions are looked at, and no snapshot protects them.
+            let held = store.hold_pages();
+            let Some(page) = walk.next(pool)? else { break };
             let mut rows = Vec::new();
             for s in 0..page.slot_count() {
                 let record = LeafRecord::parse(page.record(SlotId(s))?)?;
@@ -320,6 +333,7 @@ impl Ledger {
                 }
             }
             drop(page);
+            drop(held);
             for (row, values) in rows {
                 let action = LedgerAction::ValuesIfCommitted(values.clone());
                 let (entry, _) = self.insert(pool, tx, TxId::NONE, action.encode().len(), |mtr| {

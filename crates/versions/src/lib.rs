@@ -10,6 +10,7 @@
 //! | `row_undo.rs` | undo through the log (traditional mode) |
 //! | `lost.rs` | earlier versions that a restart has lost, rebuilt from the log (traditional mode) |
 //! | `store.rs` | the off-row version store |
+//! | `page_ids.rs` | when a version page may be freed |
 //! | `ready.rs` | version pages made ready in advance |
 //! | `held.rs` | what keeps versions from being freed |
 //! | `prune.rs` | reverting and stripping the rows of one page |
@@ -26,7 +27,8 @@
 //! 2. Under an aborted version there is always the newest version that is not aborted,
 //!    or nothing at all.
 //! 3. An off-row version is freed only when no snapshot and no aborted transaction can
-//!    lead to it: its pusher and all pushers on its page are committed and seen by all.
+//!    lead to it: its pusher and all pushers on its page are committed and seen by all, or
+//!    nothing of them is left (`page_ids.rs` says why that suffices).
 //! 4. The has-versions mark of a page (in its header and in its PFS byte) is set in the
 //!    same log group as the first version on it.
 
@@ -36,6 +38,7 @@ mod ledger;
 mod lost;
 mod overflow;
 mod pace;
+mod page_ids;
 mod progress;
 mod prune;
 mod read;

@@ -260,8 +260,32 @@ pub(crate) fn emptied(pool: &BufferPool, txs: &TxManager, page: &PageBuf) -> Opt
 
 /// Cleans `page`, an exclusively latched leaf, and releases it.
 pub fn clean_leaf(pool: &BufferPool, txs: &TxManager, page: WriteGuard<'_>) -> Result<PageCleaning> {
-    let Plan { treated, mut replaced, removes, removed_bytes, shrinks, grows, mut report } =
-        Plan::of(pool, txs, &page)?;
+    Planned::of(pool, txs, page)?.apply(pool)
+}
+
+/// A latched leaf, and what is to be done with its rows.
+pub(crate) struct Planned<'p> {
+    page: WriteGuard<'p>,
+    plan: Plan,
+}
+
+impl<'p> Planned<'p> {
+    pub fn of(pool: &BufferPool, txs: &TxManager, page: WriteGuard<'p>) -> Result<Self> {
+        let plan = Plan::of(pool, txs, &page)?;
+        Ok(Self { page, plan })
+    }
+    /// Whether nothing is left of the page.
+    pub fn empties(&self) -> bool {
+        self.plan.empties(&self.page)
+    }
+    /// Does it, and releases the page.
+    pub fn apply(self, pool: &BufferPool) -> Result<PageCleaning> {
+        apply(pool, self.page, self.plan)
+    }
+}
+
+fn apply(pool: &BufferPool, page: WriteGuard<'_>, plan: Plan) -> Result<PageCleaning> {
+    let Plan { treated, mut replaced, removes, removed_bytes, shrinks, grows, mut report } = plan;
     // Rows that grow must find room; those that do not are left for after a split.
     let mut room = page.free_total() + (removed_bytes - 4 * removes as usize) + shrinks - grows;
     room += replaced.iter().map(|(_, new, old)| old.saturating_sub(new.len())).sum::<usize>();

@@ -2,8 +2,8 @@
 //! addressed by page and slot (Constant Time Recovery, sections 3.2.2 and 3.7.2).
 //!
 //! Insertion is partitioned, so that threads fill different pages. A version is pushed in
-//! the log group of the change that pushes it. Pages are freed whole, when the highest
-//! transaction id that pushed into them can no longer matter.
+//! the log group of the change that pushes it. Pages are freed whole, when none of the
+//! transactions that pushed into them can matter any more (`page_ids.rs`).
 //!
 //! Pages are in the version-store file where the database has one, else in the data file;
 //! some are made ready in advance (`ready.rs`). When no page can be had, the write that
@@ -11,20 +11,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::HashMap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result, SlotId, TxId, limits::PAGE_SIZE};
 use resurgam_buffer::{Access, BufferPool, Mtr, PageRef};
 use resurgam_page::{PageType, VersionPtr, op, space, version};
-use resurgam_txn::TxManager;
+use resurgam_txn::{TxIdSet, TxManager};
 
+use crate::page_ids::PageIds;
 use crate::ready::ReadyPages;
 
 /// Owner of version pages.
 pub const VERSION_OBJECT: ObjectId = ObjectId(2);
 const PARTITIONS: usize = 8;
-/// Stands for the highest pusher of a page that is ready: it is not freed.
-const READY: TxId = TxId(u64::MAX);
 /// Most pages kept ready: 8 MB.
 const READY_MAX: usize = 1024;
 /// Pages made ready in one mini-transaction: an extent.
@@ -54,6 +52,8 @@ pub struct VersionStoreStats {
     pub pages_ready: u64,
     /// Times since open that a push needed a page and found none ready.
     pub found_none: u64,
+    /// Pages that nobody but aborted transactions needed when pages were freed last.
+    pub held_by_aborted: u64,
     /// Size of the version-store file, in bytes; 0 = versions are in the data file.
     pub file_bytes: u64,
 }
@@ -64,8 +64,11 @@ pub struct VersionStore {
     current: [Mutex<PageId>; PARTITIONS],
     config: VersionStoreConfig,
     ready: ReadyPages,
-    /// Highest pusher of each page; [`READY`] of those that are ready.
-    pages: Mutex<HashMap<PageId, TxId>>,
+    pages: Mutex<PageIds>,
+    /// Held while pages are freed, and by who must not be led to a page that is.
+    freeing: Mutex<()>,
+    /// Pages that nobody but aborted transactions needed when pages were freed last.
+    held_by_aborted: AtomicU64,
     turn: AtomicU64,
     pushed: AtomicU64,
     freed: AtomicU64,
@@ -143,7 +146,7 @@ impl VersionStore {
     fn allocate(&self, mtr: &mut Mtr<'_>) -> Result<(PageId, PageRef)> {
         let pool = mtr.pool();
         if pool.version_file().is_none() && self.config.bytes_max > 0 {
-            let bytes = self.pages.lock().len() as u64 * PAGE_SIZE as u64;
+            let bytes = self.pages.lock().len() * PAGE_SIZE as u64;
             if bytes + PAGE_SIZE as u64 > self.config.bytes_max {
                 let (file, most) = (pool.file().path().display(), self.config.bytes_max);
                 return Err(Error::new(
@@ -209,7 +212,7 @@ impl VersionStore {
             .try_for_each(|_| {
                 let (id, _) = self.allocate(&mut mtr)?;
                 // Before anybody can find it by its space map, and free it.
-                self.pages.lock().insert(id, READY);
+                self.pages.lock().make_ready(id);
                 ids.push(id);
                 Ok(())
             })
@@ -218,7 +221,7 @@ impl VersionStore {
             Ok(_) => Ok(ids),
             Err(error) => {
                 let mut pages = self.pages.lock();
-                pages.retain(|id, _| !ids.contains(id));
+                ids.iter().for_each(|id| pages.remove(*id));
                 Err(error)
             }
         }
@@ -230,14 +233,12 @@ impl VersionStore {
     }
 
     fn note(&self, page: PageId, pusher: TxId) {
-        let mut pages = self.pages.lock();
-        let highest = pages.entry(page).or_default();
-        *highest = if *highest == READY { pusher } else { (*highest).max(pusher) };
+        self.pages.lock().note(page, pusher);
     }
 
     /// Adds a page found after an open, with the highest id that can have pushed to it.
     pub fn adopt(&self, page: PageId, highest: TxId) {
-        self.pages.lock().entry(page).or_insert(highest);
+        self.pages.lock().adopt(page, highest);
     }
 
     /// Adopts all version pages of one interval of a space map.
@@ -250,10 +251,19 @@ impl VersionStore {
         Ok(())
     }
 
-    /// Frees pages all of whose pushers are below `floor`. Returns how many.
-    pub fn free_below(&self, pool: &BufferPool, floor: TxId) -> Result<u64> {
-        let candidates: Vec<PageId> =
-            self.pages.lock().iter().filter(|(_, highest)| **highest < floor).map(|(page, _)| *page).collect();
+    /// Keeps pages from being freed while the guard is held: for who walks versions that no
+    /// snapshot of his protects. Taken before any page is latched.
+    pub fn hold_pages(&self) -> MutexGuard<'_, ()> {
+        self.freeing.lock()
+    }
+
+    /// Frees pages that nobody needs: all of their pushers are below `floor` and none is in
+    /// `aborted`, which was read after the floor was known. Returns how many; 0 while somebody
+    /// holds the pages, or frees them.
+    pub fn free_unneeded(&self, pool: &BufferPool, floor: TxId, aborted: &TxIdSet) -> Result<u64> {
+        let Some(_one) = self.freeing.try_lock() else { return Ok(0) };
+        let (candidates, held) = self.pages.lock().unneeded(floor, aborted);
+        self.held_by_aborted.store(held, Ordering::Relaxed);
         let mut freed = 0;
         for id in candidates {
             // Keep pages that are being filled out of it.
@@ -272,24 +282,24 @@ impl VersionStore {
                 Ok(page) => page,
                 // Noted by a push whose log group was given up.
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    self.pages.lock().remove(&id);
+                    self.pages.lock().remove(id);
                     continue;
                 }
                 Err(error) => return Err(error),
             };
-            let still = self.pages.lock().get(&id).is_some_and(|highest| *highest < floor);
+            let still = self.pages.lock().is_unneeded(id, floor, aborted);
             if !still {
                 continue;
             }
             if !page.is(PageType::Version) {
                 // Freed while it was being adopted, or noted by a push that was given up.
-                self.pages.lock().remove(&id);
+                self.pages.lock().remove(id);
                 continue;
             }
             let mut mtr = Mtr::new(pool);
             let at = mtr.add(page);
             pool.space().free(&mut mtr, id, VERSION_OBJECT, at)?;
-            self.pages.lock().remove(&id);
+            self.pages.lock().remove(id);
             mtr.commit()?;
             freed += 1;
         }
@@ -299,16 +309,17 @@ impl VersionStore {
 
     /// Every page that the store knows, in no order.
     pub fn known(&self) -> Vec<PageId> {
-        self.pages.lock().keys().copied().collect()
+        self.pages.lock().all().collect()
     }
 
     pub fn stats(&self) -> VersionStoreStats {
         VersionStoreStats {
             pushed: self.pushed.load(Ordering::Relaxed),
-            pages: (self.pages.lock().len() as u64).saturating_sub(self.ready.len() as u64),
+            pages: self.pages.lock().used(),
             freed: self.freed.load(Ordering::Relaxed),
             pages_ready: self.ready.len() as u64,
             found_none: self.ready.found_none(),
+            held_by_aborted: self.held_by_aborted.load(Ordering::Relaxed),
             file_bytes: 0,
         }
     }

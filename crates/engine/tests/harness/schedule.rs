@@ -110,6 +110,8 @@ pub struct Met {
     pub version_disk_full: u64,
     /// Pushes that needed a page and found none ready.
     pub found_none: u64,
+    /// Version pages freed without a sweep.
+    pub freed_apart: u64,
 }
 
 impl Met {
@@ -142,6 +144,7 @@ impl Met {
         self.version_files_moved += o.version_files_moved;
         self.version_disk_full += o.version_disk_full;
         self.found_none += o.found_none;
+        self.freed_apart += o.freed_apart;
     }
 }
 
@@ -441,7 +444,10 @@ impl World {
             let (name, result) = match what {
                 0 | 1 => ("checkpoint", self.db.checkpoint()),
                 2 | 3 => ("write back", self.db.write_back().map(|_| ())),
-                4..=6 => ("sweep", self.db.clean().map(|report| self.log(|| format!("{report:?}")))),
+                4 | 5 => ("sweep", self.db.clean_now().map(|report| self.log(|| format!("{report:?}")))),
+                6 => {
+                    ("sweep of version pages only", self.db.free_versions().map(|freed| self.met.freed_apart += freed))
+                }
                 _ => ("finishing recovery", self.db.finish_recovery()),
             };
             if let Err(error) = result {
@@ -637,7 +643,8 @@ fn open_again(
         // Trap 3: checkpoints, sweeps and writes while redo is unfinished, then a crash.
         let mut alive = true;
         for _ in 0..rng.below(if planted { 12 } else { 3 }) {
-            let outcome = match rng.below(6) {
+            let outcome = match rng.below(7) {
+                6 => world.db.free_versions().map(|_| ()),
                 0 | 1 => world.db.checkpoint(),
                 2 => world.db.write_back().map(|_| ()),
                 3 => world.db.clean().map(|_| ()),

@@ -6,10 +6,12 @@
 //! | `workload.rs` | the table, its three operations in each dialect, waiting for the last trace |
 //! | `watch.rs` | what runs beside a statement: sampling sizes, following a recovery |
 //! | `figure9.rs`, `table1.rs`, `table3.rs`, `blog.rs` | the experiments |
+//! | `figure10.rs` | the cleaner, without a server |
 //!
 //! A server or a size that fails is reported as such, with its error, and the rest goes on.
 
 pub mod blog;
+pub mod figure10;
 pub mod figure9;
 pub mod table1;
 pub mod table3;

@@ -98,6 +98,13 @@ impl Chunk {
             Self::Bits(bits) => bits.words[usize::from(value >> 6)] >> (value & 63) & 1 == 1,
         }
     }
+    /// Whether any of `low..=high` is in.
+    pub fn intersects(&self, low: u16, high: u16) -> bool {
+        match self {
+            Self::Runs(runs) => runs.get(runs.partition_point(|run| run.1 < low)).is_some_and(|run| run.0 <= high),
+            Self::Bits(bits) => find(&bits.words, u32::from(low), 0).is_some_and(|at| at <= u32::from(high)),
+        }
+    }
     /// Adds `low..=high`; returns how many are new.
     pub fn insert(&mut self, low: u16, high: u16) -> u32 {
         let added = match self {

@@ -49,6 +49,19 @@ impl TxIdSet {
         let (number, low) = split(id.0);
         self.chunks.get(&number).is_some_and(|chunk| chunk.contains(low))
     }
+    /// Whether any id of `first..=last` is in the set: two searches of the tree of chunks at most.
+    pub fn intersects(&self, first: TxId, last: TxId) -> bool {
+        if first > last {
+            return false;
+        }
+        let ((from, low), (to, high)) = (split(first.0), split(last.0));
+        // No chunk is empty, so one that lies within the range decides.
+        self.chunks.range(from..=to).any(|(number, chunk)| {
+            let low = if *number == from { low } else { 0 };
+            let high = if *number == to { high } else { u16::MAX };
+            chunk.intersects(low, high)
+        })
+    }
     /// Adds one id; whether it is new.
     pub fn insert(&mut self, id: TxId) -> bool {
         self.insert_range(id, id) == 1

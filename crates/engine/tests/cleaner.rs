@@ -1,0 +1,463 @@
+//! The cleaner: what it leaves, what it frees without a sweep, what it goes on with after a
+//! crash, several threads and several callers, and what operators see of it.
+
+#[path = "traps/support.rs"]
+#[allow(dead_code)]
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use resurgam_engine::*;
+use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
+use support::*;
+
+/// Every earlier version goes off-row.
+fn off_row() -> Options {
+    Options { versions: VersionCaps { in_row: false, ..VersionCaps::default() }, ..options() }
+}
+
+fn large(options: Options) -> Options {
+    Options { buffer_bytes: 64 << 20, log_segment_bytes: 4 << 20, ..options }
+}
+
+fn filled(db: &Database, ids: std::ops::Range<i64>, len: usize) -> Result<Rows> {
+    let rows: Rows = ids.map(|id| (id, note(id, len))).collect();
+    commit(db, |tx| rows.iter().try_for_each(|(id, note)| insert(tx, *id, note)))?;
+    Ok(rows)
+}
+
+/// Lets the horizon move, and the cleaner see it move.
+fn tick(db: &Database, round: i64) -> Result<()> {
+    commit(db, |tx| insert(tx, 1_000_000 + round, "moves the horizon"))
+}
+
+fn update_all(db: &Database, ids: std::ops::Range<i64>, text: &str, end: bool) -> Result<()> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    for id in ids {
+        assert_eq!(update(&tx, id, text)?, Change::Done);
+    }
+    if end { tx.commit(Durability::Sync)?.wait() } else { tx.rollback() }
+}
+
+/// Pages that the data file has in use, by the space maps.
+fn pages_in_use(db: &Database) -> u64 {
+    let space = db.stats().space;
+    space.high_water - space.extents * limits::EXTENT_PAGES - space.pages_in_owned_extents
+}
+
+/// One aborted transaction that no sweep has come to, and much work of others since.
+#[test]
+fn an_old_aborted_transaction_pins_only_its_own_versions() -> Result<()> {
+    let db = open_as(&SimVfs::new(1), large(off_row()))?;
+    create(&db)?;
+    let mut expected = filled(&db, 0..300, 700)?;
+    db.clean_now()?;
+    update_all(&db, 0..100, "aborted", false)?;
+    let pinned = db.stats().versions.pages;
+    assert!(pinned > 0 && db.aborted_count() > 0);
+    for round in 0..5 {
+        update_all(&db, 100..300, &note(round, 700), true)?;
+    }
+    expected.extend((100..300).map(|id| (id, note(4, 700))));
+    let before = db.stats().versions.pages;
+    assert!(before > 4 * pinned, "{before} pages, {pinned} of the aborted transaction");
+    let mut freed = 0;
+    for round in 0..4 {
+        tick(&db, round)?;
+        freed += db.free_versions()?;
+        expected.insert(1_000_000 + round, "moves the horizon".into());
+    }
+    assert_eq!(db.stats().sweeps, 1, "no sweep since");
+    // Its extents, and those that are being filled, are what may be left.
+    let left = db.stats().versions.pages;
+    assert!(freed >= before - pinned - 16 && left <= pinned + 16, "{freed} of {before} freed, {left} left");
+    let held = db.version_store_holders();
+    assert!(held.aborted.is_some_and(|aborted| aborted.ids == 1 && aborted.pages >= pinned), "{held:?}");
+    compare(&rows(&db)?, &expected, "with the aborted rows");
+    // What it pins is what its rows need.
+    assert_eq!(db.clean_now()?.reverted, 100);
+    for _ in 0..3 {
+        update_all(&db, 200..201, "x", true)?;
+        db.free_versions()?;
+    }
+    expected.insert(200, "x".into());
+    assert!(db.stats().versions.pages <= 8, "{:?}", db.stats().versions);
+    compare(&rows(&db)?, &expected, "afterwards");
+    verify(&db, "at last")
+}
+
+/// The same after a power loss: what the store knew is rebuilt so that nothing is freed early.
+#[test]
+fn after_a_crash_nothing_is_freed_early() -> Result<()> {
+    let vfs = SimVfs::new(2);
+    let db = open_as(&vfs, large(off_row()))?;
+    create(&db)?;
+    let expected = filled(&db, 0..200, 300)?;
+    update_all(&db, 0..200, "aborted", false)?;
+    commit(&db, |tx| insert(tx, 500, "makes the log durable"))?;
+    let vfs = vfs.crash();
+    drop(db);
+    let db = open_as(&vfs, large(off_row()))?;
+    db.finish_recovery()?;
+    let mut expected = expected;
+    expected.insert(500, "makes the log durable".into());
+    for round in 0..4 {
+        tick(&db, round)?;
+        assert_eq!(db.free_versions()?, 0, "every page may be the aborted transaction's");
+        expected.insert(1_000_000 + round, "moves the horizon".into());
+    }
+    compare(&rows(&db)?, &expected, "before the sweep");
+    assert_eq!(db.clean_now()?.reverted, 200);
+    for round in 4..7 {
+        tick(&db, round)?;
+        db.free_versions()?;
+        expected.insert(1_000_000 + round, "moves the horizon".into());
+    }
+    assert_eq!(db.stats().versions.pages, 0, "then all go");
+    compare(&rows(&db)?, &expected, "after the sweep");
+    verify(&db, "at last")
+}
+
+/// Power is lost at many points of a sweep. The next one does the rest, and no more.
+#[test]
+fn a_crash_in_the_middle_of_a_sweep() -> Result<()> {
+    let mut cut = 0;
+    for step in 0..12 {
+        let vfs = SimVfs::new(10 + step);
+        // Few pages in memory: what is cleaned is written out in between.
+        let small = Options { log_segment_bytes: 264 << 10, ..options() };
+        let db = open_as(&vfs, small.clone())?;
+        create(&db)?;
+        let mut expected = filled(&db, 0..4000, 200)?;
+        db.clean_now()?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        for id in 0..4000 {
+            match id % 3 {
+                0 => assert_eq!(update(&tx, id, &note(-id, 220))?, Change::Done),
+                1 => assert_eq!(delete(&tx, id)?, Change::Done),
+                _ => insert(&tx, 10_000 + id, &note(id, 200))?,
+            }
+        }
+        tx.rollback()?;
+        commit(&db, |tx| insert(tx, -1, "makes the log durable"))?;
+        expected.insert(-1, "makes the log durable".into());
+        vfs.set_faults(FaultPlan { crash_after_ops: Some(1 + step * 4), ..FaultPlan::default() });
+        let ended = db.clean_now();
+        cut += u64::from(ended.is_err());
+        let vfs = vfs.crash();
+        drop(db);
+        vfs.set_faults(FaultPlan::default());
+        let db = open_as(&vfs, small)?;
+        compare(&rows(&db)?, &expected, "at once");
+        db.finish_recovery()?;
+        let report = db.clean_now()?;
+        assert!(report.forgotten <= 1 && db.aborted_count() == 0, "{report:?}");
+        assert!(report.reverted <= 4000, "{report:?}");
+        compare(&rows(&db)?, &expected, "after the rest");
+        let again = db.clean_now()?;
+        assert_eq!((again.reverted, again.forgotten), (0, 0), "nothing is left to do: {again:?}");
+        verify(&db, "after the rest")?;
+    }
+    assert!(cut > 3, "{cut} sweeps were cut off");
+    Ok(())
+}
+
+/// Waits for what background threads will do.
+fn until(what: &str, done: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// After a crash nobody has to ask: once pages are redone the cleaner begins by itself, though its
+/// interval is long.
+#[test]
+fn the_cleaner_starts_by_itself_after_a_crash() -> Result<()> {
+    let background = || Options { background: true, cleaner_interval_s: 3600.0, ..large(options()) };
+    let vfs = SimVfs::new(3);
+    let db = open_as(&vfs, background())?;
+    create(&db)?;
+    let expected = filled(&db, 0..500, 200)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    for id in 0..500 {
+        assert_eq!(update(&tx, id, "cut off")?, Change::Done);
+    }
+    commit(&db, |tx| insert(tx, 1000, "makes the log durable"))?;
+    let crashed = vfs.crash();
+    drop((tx, db));
+    let db = open_as(&crashed, background())?;
+    until("the cleaner forgets what the crash cut off", || db.aborted_count() == 0 && db.stats().sweeps > 0);
+    let last = db.cleaner_status().last.expect("a sweep ended");
+    assert!(last.complete && last.report.reverted == 500, "{last:?}");
+    assert_eq!(rows(&db)?.len(), expected.len() + 1);
+    db.close()?;
+    let db = open_as(&crashed, large(options()))?;
+    verify(&db, "after the sweep")
+}
+
+/// What a table takes when all its rows are gone.
+#[test]
+fn a_table_without_rows_keeps_a_handful_of_pages() -> Result<()> {
+    for (seed, step) in [(4, 1), (5, 7919)] {
+        let db = open_as(&SimVfs::new(seed), large(options()))?;
+        create(&db)?;
+        db.finish_recovery()?; // knows its free space
+        let empty = pages_in_use(&db);
+        let ids = || (0..20_000i64).map(|i| i * step % 20_000);
+        commit(&db, |tx| ids().try_for_each(|id| insert(tx, id, &note(id, 150))))?;
+        let full = pages_in_use(&db);
+        assert!(full > 300, "{full}");
+        commit(&db, |tx| ids().try_for_each(|id| delete(tx, id).map(|_| ())))?;
+        for _ in 0..3 {
+            db.clean_now()?;
+        }
+        let left = pages_in_use(&db);
+        assert!(left <= empty + 8, "step {step}: {left} pages after a deletion of {full}, {empty} at first");
+        // The same by a rollback of what was inserted.
+        let tx = db.begin(Isolation::ReadCommitted);
+        ids().try_for_each(|id| insert(&tx, id, &note(id, 150)))?;
+        tx.rollback()?;
+        let report = db.clean_now()?;
+        assert_eq!((report.reverted, report.forgotten), (20_000, 1), "{report:?}");
+        db.clean_now()?;
+        let left = pages_in_use(&db);
+        assert!(left <= empty + 8, "step {step}: {left} pages after a rollback, {empty} at first");
+        assert_eq!(rows(&db)?.len(), 0);
+        commit(&db, |tx| (0..2000).try_for_each(|id| insert(tx, id, "again")))?;
+        assert_eq!(rows(&db)?.len(), 2000);
+        verify(&db, "at last")?;
+    }
+    Ok(())
+}
+
+/// A page of reverted rows is a few bytes of log.
+#[test]
+fn cleaning_a_page_takes_little_log() -> Result<()> {
+    let db = open_as(&SimVfs::new(6), large(options()))?;
+    create(&db)?;
+    let expected = filled(&db, 0..4000, 200)?;
+    db.clean_now()?;
+    let log = || db.log_status().end.0;
+    let tx = db.begin(Isolation::ReadCommitted);
+    for id in 0..4000 {
+        match id % 2 {
+            0 => assert_eq!(update(&tx, id, &format!("{}!", note(id, 199)))?, Change::Done),
+            _ => assert_eq!(delete(&tx, id)?, Change::Done),
+        }
+    }
+    tx.rollback()?;
+    let before = log();
+    let report = db.clean_now()?;
+    assert_eq!(report.reverted, 4000);
+    let each = (log() - before) as f64 / 4000.0;
+    // Alternating treatments are the worst there is: a run for each row.
+    assert!(each < 20.0, "{each} bytes a row");
+    compare(&rows(&db)?, &expected, "after the sweep");
+    verify(&db, "after the sweep")
+}
+
+/// A row that was inserted and changed, or deleted again, while an old snapshot is held: it sees
+/// neither, and what lies in between goes.
+#[test]
+fn versions_between_snapshots_go() -> Result<()> {
+    let db = open_as(&SimVfs::new(7), options())?;
+    create(&db)?;
+    let old_rows = filled(&db, 0..20, 50)?;
+    db.clean_now()?;
+    let old = db.begin(Isolation::RepeatableRead);
+    assert_eq!(rows_of(&old)?, old_rows);
+    commit(&db, |tx| (100..140).try_for_each(|id| insert(tx, id, &note(id, 60))))?;
+    // One that sees the first version of the rows that come next.
+    commit(&db, |tx| (200..220).try_for_each(|id| insert(tx, id, &note(id, 60))))?;
+    let middle = db.begin(Isolation::RepeatableRead);
+    let middle_rows = rows_of(&middle)?;
+    commit(&db, |tx| (200..220).try_for_each(|id| update(tx, id, "changed since").map(|_| ())))?;
+    let seen_by_none = |from: i64| {
+        commit(&db, |tx| (from..from + 20).try_for_each(|id| insert(tx, id, &note(id, 60))))?;
+        commit(&db, |tx| (from..from + 10).try_for_each(|id| update(tx, id, "changed").map(|_| ())))?;
+        commit(&db, |tx| (from + 10..from + 20).try_for_each(|id| delete(tx, id).map(|_| ())))
+    };
+    seen_by_none(300)?;
+    let expected = rows(&db)?;
+    let report = db.clean_now()?;
+    assert_eq!(report.removed, 10, "rows that nobody sees any more: {report:?}");
+    assert_eq!(report.stripped, 10, "earlier versions that nobody sees: {report:?}");
+    compare(&rows(&db)?, &expected, "now");
+    compare(&rows_of(&old)?, &old_rows, "the oldest snapshot");
+    compare(&rows_of(&middle)?, &middle_rows, "the snapshot in the middle");
+    drop((old, middle));
+    for _ in 0..2 {
+        db.clean_now()?;
+    }
+    compare(&rows(&db)?, &expected, "at last");
+    verify(&db, "at last")
+}
+
+/// Sweeps of several threads beside writers that split pages, then everything at rest.
+#[test]
+fn several_threads_share_a_sweep() -> Result<()> {
+    let vfs = SimVfs::new(8);
+    let threads = Options {
+        background: true,
+        cleaner_threads: 4,
+        cleaner_interval_s: 3600.0,
+        short_rollback_operations: 0,
+        ..large(options())
+    };
+    let db = open_as(&vfs, threads)?;
+    create(&db)?;
+    let mut expected = filled(&db, 0..20_000, 200)?;
+    db.clean_now()?;
+    for round in 0..4i64 {
+        let tx = db.begin(Isolation::ReadCommitted);
+        for id in 0..20_000 {
+            match (id + round) % 4 {
+                // Short versions hide long ones: pages are split when they are reverted.
+                0 => assert_eq!(update(&tx, id, "aborted")?, Change::Done),
+                1 => assert_eq!(delete(&tx, id)?, Change::Done),
+                2 => insert(&tx, 100_000 + id, &note(id, 100))?,
+                _ => {}
+            }
+        }
+        tx.rollback()?;
+        let added = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..2)
+                .map(|w| {
+                    let db = &db;
+                    scope.spawn(move || -> Result<Rows> {
+                        // Negative ids in between: every page of the table's start is split.
+                        let rows: Rows = (0..4000).map(|i| (-1 - (i * 2 + w) - round * 10_000, note(i, 150))).collect();
+                        commit(db, |tx| rows.iter().try_for_each(|(id, note)| insert(tx, *id, note)))?;
+                        Ok(rows)
+                    })
+                })
+                .collect();
+            let sweeps: Vec<_> = (0..3).map(|_| scope.spawn(|| db.clean_now())).collect();
+            for sweep in sweeps {
+                sweep.join().expect("no panic")?;
+            }
+            writers.into_iter().map(|w| w.join().expect("no panic")).collect::<Result<Vec<Rows>>>()
+        })?;
+        added.into_iter().for_each(|rows| expected.extend(rows));
+        db.clean_now()?;
+        assert_eq!(db.aborted_count(), 0, "round {round}");
+        compare(&rows(&db)?, &expected, &format!("round {round}"));
+    }
+    assert!(db.cleaner_status().last.is_some_and(|last| last.complete));
+    commit(&db, |tx| insert(tx, 900_000, "makes the log durable"))?;
+    expected.insert(900_000, "makes the log durable".into());
+    let crashed = vfs.crash();
+    drop(db);
+    let db = open_as(&crashed, large(options()))?;
+    compare(&rows(&db)?, &expected, "after a power loss");
+    verify(&db, "after a power loss")
+}
+
+/// Callers that come together share a sweep; each gets one that began after it asked.
+#[test]
+fn callers_share_a_sweep() -> Result<()> {
+    let db = open_as(&SimVfs::new(9), Options { background: true, cleaner_interval_s: 3600.0, ..large(options()) })?;
+    create(&db)?;
+    filled(&db, 0..3000, 200)?;
+    db.clean_now()?;
+    let before = db.stats().sweeps;
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..8)
+            .map(|i| {
+                let db = &db;
+                scope.spawn(move || -> Result<()> {
+                    update_all(db, i * 300..i * 300 + 300, "aborted", false)?;
+                    let before = db.aborted_transactions();
+                    assert!(!before.is_empty());
+                    db.clean_now()?;
+                    // Whatever was in the map before the call is not any more.
+                    let left = db.aborted_transactions();
+                    assert!(left.iter().all(|tx| !before.contains(tx)), "{left:?} after {before:?}");
+                    Ok(())
+                })
+            })
+            .collect();
+        callers.into_iter().try_for_each(|caller| caller.join().expect("no panic"))
+    })?;
+    assert_eq!(db.aborted_count(), 0);
+    assert!(db.stats().sweeps - before <= 8, "{} sweeps", db.stats().sweeps - before);
+    verify(&db, "at last")
+}
+
+/// What an operator sees.
+#[test]
+fn status_names_causes_and_holders() -> Result<()> {
+    let vfs = Watched::new(SimVfs::new(11));
+    let db = open_as(&vfs, options())?;
+    create(&db)?;
+    filled(&db, 0..200, 200)?;
+    assert_eq!(db.version_store_holders(), VersionStoreHolders::default());
+    let old = db.begin(Isolation::RepeatableRead);
+    drop(old.statement(StatementKind::Read)?);
+    let writer = db.begin(Isolation::ReadCommitted);
+    assert_eq!(update(&writer, 1, "open")?, Change::Done);
+    update_all(&db, 100..150, "aborted", false)?;
+    commit(&db, |tx| update(tx, 5, "changed").map(|_| ()))?;
+    let held = db.version_store_holders();
+    assert_eq!(held.transaction.map(|tx| (Some(tx.id), tx.active)), Some((writer.id(), 1)));
+    assert!(held.snapshot.is_some_and(|s| s.commits_behind > 0 && s.in_use >= 1), "{held:?}");
+    assert!(held.aborted.is_some_and(|a| a.ids == 1), "{held:?}");
+    writer.rollback()?;
+    drop((old, writer));
+    db.close()?;
+    drop(db);
+    let db = open_as(&vfs, options())?;
+    assert_eq!(db.cleaner_status().current, None);
+    // The page of an aborted row: the last that reading it reads.
+    let read = Arc::new(parking_lot::Mutex::new(0));
+    let last = Arc::clone(&read);
+    vfs.on_read(Box::new(move |page| {
+        *last.lock() = page;
+        false
+    }));
+    note_of(&db, 120)?;
+    vfs.on_read(Box::new(|_| true));
+    let page = *read.lock();
+    db.close()?;
+    drop(db);
+    let db = open_as(&vfs, options())?;
+    vfs.sim.flip_bit(&Path::new(DIR).join("data"), page * 8192 * 8 + 40_000)?;
+    let report = db.clean_now()?;
+    let status = db.cleaner_status();
+    let last = status.last.expect("a sweep ended");
+    assert_eq!((last.report, status.totals.sweeps), (report, 1));
+    assert!(!last.complete && report.skipped.damaged.count == 1, "{report:?}");
+    assert_eq!(report.skipped.damaged.example, Some(PageId(page)));
+    assert_eq!(report.pages_skipped, report.skipped.total());
+    assert!(status.aborted_ids > 0, "nobody is forgotten");
+    Ok(())
+}
+
+/// Shutting down does not wait for a sweep that goes slowly.
+#[test]
+fn stopping_does_not_wait_for_the_pace() -> Result<()> {
+    let slow = Options {
+        background: true,
+        cleaner_interval_s: 0.05,
+        cleaner_pages_per_second: 1,
+        cleaner_threads: 2,
+        ..large(options())
+    };
+    let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(12));
+    let db = Database::open_with(vfs, Path::new(DIR), slow, |_| {})?;
+    create(&db)?;
+    filled(&db, 0..10_000, 200)?;
+    update_all(&db, 0..10_000, "aborted", false)?;
+    until("a sweep has begun", || db.cleaner_status().current.is_some_and(|sweep| sweep.pages_visited > 0));
+    let pace = db.cleaner_status().pace;
+    assert_eq!((pace.pages_per_second, pace.reason), (1, PaceReason::Settings));
+    // At this pace it would take minutes.
+    db.close()?;
+    let last = db.cleaner_status().last.expect("it has ended");
+    assert!(!last.complete && db.aborted_count() > 0, "{last:?}");
+    Ok(())
+}
