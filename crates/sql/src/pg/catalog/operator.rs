@@ -235,6 +235,7 @@ fn holders(db: &Database, cx: &dyn PgContext, rows: &mut Rows<'_>) {
             ("xid", aborted.oldest.0.into()),
             ("since", time(aborted.aborted_us)),
             ("seconds", aborted.age.as_secs_f64().into()),
+            ("version_pages", aborted.pages.into()),
             ("how_many", aborted.ids.into()),
         ]);
     }
