@@ -209,7 +209,7 @@ fn cleaner(weak: &Weak<Inner>) {
         let temporary = db.inner().txs.temporary().stats();
         let pressed = temporary.bytes > temporary.bytes_max / 2;
         // Nor what a crash has left, once pages are as they should be.
-        let left_over = first && db.aborted_count() > 0;
+        let left_over = first && db.recovery().aborted_in_map > 0;
         let interval = if pressed || left_over { 0.05 } else { db.inner().options.cleaner_interval_s.max(0.05) };
         let interval = Duration::from_secs_f64(interval);
         if last.elapsed() >= interval && db.inner().pool.pending_redo().is_settled() {
