@@ -56,7 +56,7 @@ impl Transaction {
     pub(crate) fn newest_view(&self) -> ReadView {
         let mut view = self.0.db.plain_view();
         view.own = self.id().unwrap_or_default();
-        view.own_catalog = true;
+        view.unchecked = true;
         view.newest = true;
         view
     }

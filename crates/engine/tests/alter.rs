@@ -430,3 +430,86 @@ fn checks_are_kept_with_the_definition() -> Result<()> {
     tx.commit(Durability::Sync)?.wait()?;
     settled(&db, "checks")
 }
+
+fn refused<T>(result: Result<Attempt<T>>) -> ErrorKind {
+    match result {
+        Ok(_) => panic!("not refused"),
+        Err(error) => error.kind(),
+    }
+}
+
+/// A lock that was got too late is no proof that the definition is the newest.
+#[test]
+fn a_refused_change_lets_no_row_into_what_is_gone() -> Result<()> {
+    let vfs = SimVfs::new(8);
+    let db = filled(&vfs, 100)?;
+    for to_savepoint in [true, false] {
+        let behind = db.begin(Isolation::RepeatableRead);
+        behind.statement(StatementKind::Read)?;
+        let old = table(&behind)?;
+        let savepoint = behind.savepoint()?;
+        let other = db.begin(Isolation::ReadCommitted);
+        let spec = IndexSpec { name: format!("i{to_savepoint}"), columns: vec![1], unique: false, constraint: false };
+        other.create_index(&table(&other)?, spec)?.done()?;
+        other.commit(Durability::Sync)?.wait()?;
+
+        assert_eq!(refused(behind.lock_for_change(&old)), ErrorKind::SerializationFailure);
+        if to_savepoint {
+            behind.rollback_to(savepoint)?;
+        }
+        behind.statement(StatementKind::PointWrite)?;
+        let row = [DatumRef::Int8(90_000), DatumRef::Int4(1), DatumRef::Null];
+        for _ in 0..2 {
+            assert_eq!(refused(behind.insert(&old, &row)), ErrorKind::SerializationFailure);
+        }
+        assert_eq!(refused(behind.delete(&old, &key(&old, 1)?, Seen::Snapshot)), ErrorKind::SerializationFailure);
+        behind.commit(Durability::Sync)?.wait()?;
+        settled(&db, "refused")?;
+    }
+    assert_eq!(rows(&db)?, before(100));
+    Ok(())
+}
+
+/// The same of a transaction's own changes: what it planned before one is not written to, nor
+/// read, after it.
+#[test]
+fn a_definition_from_before_an_own_change_is_refused() -> Result<()> {
+    let vfs = SimVfs::new(9);
+    let db = filled(&vfs, 100)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let old = table(&tx)?;
+    let row = |id| [DatumRef::Int8(id), DatumRef::Int4(1), DatumRef::Null];
+    tx.insert(&old, &row(200))?.done()?;
+    let new = rewrite(&tx, &table(&tx)?)?;
+    assert_eq!(refused(tx.insert(&old, &row(201))), ErrorKind::SerializationFailure);
+    let view = tx.statement(StatementKind::Read)?;
+    let mut buf = RowBuf::default();
+    let error = view.get(&old, &key(&old, 1)?, &mut buf).expect_err("an older definition");
+    assert_eq!(error.kind(), ErrorKind::SerializationFailure);
+    assert!(view.get(&new, &key(&new, 200)?, &mut buf)?);
+    drop(view);
+
+    // Back to the savepoint, the definition of then counts again, and no later one.
+    let savepoint = tx.savepoint()?;
+    let changes = tx.catalog_changes();
+    let spec = ColumnSpec { name: "x".into(), ty: ColumnType::Int4, nullable: true, default_sql: None };
+    let later = tx.alter_table(&new, TableChange::AddColumn(spec))?.done()?;
+    let wide = |id| [DatumRef::Int8(id), DatumRef::Int8(1), DatumRef::Null, DatumRef::Int4(3)];
+    tx.insert(&later, &wide(300))?.done()?;
+    assert_eq!(refused(tx.insert(&new, &wide(301)[..3])), ErrorKind::SerializationFailure);
+    tx.rollback_to(savepoint)?;
+    assert!(tx.catalog_changes() > changes);
+    tx.statement(StatementKind::PointWrite)?;
+    assert_eq!(refused(tx.insert(&later, &wide(302))), ErrorKind::SerializationFailure);
+    tx.insert(&new, &wide(303)[..3])?.done()?;
+    let view = tx.statement(StatementKind::Read)?;
+    assert!(view.get(&new, &key(&new, 303)?, &mut buf)?);
+    assert!(view.get(&later, &key(&later, 303)?, &mut buf).is_err());
+    drop(view);
+
+    // A table that is dropped is not written to either.
+    tx.drop_table(&new)?.done()?;
+    assert_eq!(refused(tx.insert(&new, &wide(304)[..3])), ErrorKind::SerializationFailure);
+    tx.rollback()?;
+    settled(&db, "own changes")
+}
