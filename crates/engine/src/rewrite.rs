@@ -25,7 +25,7 @@ use crate::build::{insert_plain, not_unique};
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
-use crate::table::{Parts, Table};
+use crate::table::{Parts, RawRow, Table};
 use crate::transaction::{Transaction, WriteContext};
 use crate::view::ReadView;
 
@@ -126,13 +126,14 @@ impl Rewrite {
         Ok(more)
     }
 
-    /// Puts the row that takes the place of the one whose large values are `before`. Values
-    /// of columns that stay as they are may be passed as they were read.
+    /// Puts the row that takes the place of `before`, as it was read. Values of columns that
+    /// stay as they are may be passed as they were read. Large values that only `before` refers
+    /// to, in columns that were dropped as well, go with it.
     ///
     /// # Errors
     /// `NotNullViolation`; `UniqueViolation` naming the index; `LimitExceeded`. The
     /// transaction must then be rolled back.
-    pub fn put(&mut self, before: &[DatumRef<'_>], row: &[DatumRef<'_>]) -> Result<()> {
+    pub fn put(&mut self, before: RawRow<'_>, row: &[DatumRef<'_>]) -> Result<()> {
         self.check_nulls(row)?;
         let new = &self.new;
         let pool = &self.tx.0.db.inner().pool;
@@ -144,7 +145,8 @@ impl Rewrite {
         new.key_of_row(whole, || Ok(row_id), &mut key)?;
         let encoded = self.tx.encode_value(new, row, &self.context.active, self.context.xid)?;
         let kept = new.externals_of_value(&encoded.bytes)?;
-        self.gone.extend(Table::externals(before).into_iter().filter(|page| !kept.contains(page)));
+        let gone = self.old.externals_of_value(before.value)?;
+        self.gone.extend(gone.into_iter().filter(|page| !kept.contains(page)));
         if self.gone.len() >= LedgerAction::VALUES_MAX {
             self.tx.drop_externals(&self.context, self.gone.drain(..))?;
         }
@@ -178,8 +180,8 @@ impl Rewrite {
         let mut batch = RowBatch::default();
         while self.read(&mut batch)? {
             for i in 0..batch.len() {
-                let row = old.all_columns(batch.row(i))?;
-                self.put(&row, &row)?;
+                let raw = batch.row(i);
+                self.put(raw, &old.all_columns(raw)?)?;
             }
         }
         self.finish()

@@ -151,19 +151,16 @@ impl Session {
                     .map(|(at, ty, array)| Ok((*at, DatumColumn::new(array.as_ref(), ty)?)))
                     .collect::<Result<Vec<_>, SqlError>>()?;
                 let mut new = Vec::with_capacity(table.columns.len() + added.len());
-                let mut old = Vec::with_capacity(table.columns.len());
                 for (i, raw) in rows.enumerate() {
-                    old.clear();
-                    for column in 0..table.columns.len() {
-                        old.push(table.column(raw, column)?);
-                    }
                     new.clear();
-                    new.extend_from_slice(&old);
+                    for column in 0..table.columns.len() {
+                        new.push(table.column(raw, column)?);
+                    }
                     new.resize(table.columns.len() + added.len(), DatumRef::Null);
                     for (at, reader) in &readers {
                         new[*at] = reader.get(i)?;
                     }
-                    rewrite.put(&old, &new)?;
+                    rewrite.put(raw, &new)?;
                 }
             }
             Ok(rewrite.finish()?)
