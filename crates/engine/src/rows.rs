@@ -61,6 +61,15 @@ impl Transaction {
         self.0.db.inner().txs.wait_for(context.active.id, holder)
     }
 
+    /// Locks a table for writing rows, ahead of the first of them: for a statement that reads
+    /// the newest rows before it writes any ([`Transaction::latest`]).
+    ///
+    /// # Errors
+    /// `SerializationFailure` when `table` is not its newest definition.
+    pub fn lock_rows(&self, table: &Table) -> Result<Attempt<()>> {
+        Ok(self.lock_for_rows(table)?.map_or(Attempt::Done(()), Attempt::Wait))
+    }
+
     /// Inserts a row; one datum for each column.
     ///
     /// # Errors
@@ -425,7 +434,8 @@ impl Transaction {
         self.changed(&context, outcome)
     }
 
-    /// The newest committed (or own) row under a key, after [`Change::Changed`].
+    /// The newest committed (or own) row under a key, after [`Change::Changed`] or
+    /// [`Transaction::lock_rows`]: `table` must be known to be the newest definition.
     pub fn latest(&self, table: &Arc<Table>, key: &[u8], row: &mut RowBuf) -> Result<Option<Seen>> {
         let context = self.write_context()?;
         Ok(self.newest_row(table, key, &context, row)?.map(Seen::Version))

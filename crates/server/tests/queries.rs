@@ -191,6 +191,21 @@ fn portals_follow_changes_of_definitions() {
     assert_eq!(client.rows("select a from t order by a"), ["2", "3"]);
 }
 
+/// Rows of a newer definition than the transaction sees are not mistaken for damaged ones.
+#[test]
+fn an_upsert_behind_a_change_of_the_definition() {
+    let server = TestServer::start();
+    let (mut behind, mut other) = (server.client(), server.client());
+    behind.query("create table t (a int primary key)");
+    behind.query("begin isolation level repeatable read");
+    assert_eq!(behind.rows("select a from t").len(), 0);
+    other.query("alter table t add column b int; insert into t values (7, 1)");
+    let (status, messages) = behind.query("insert into t values (7) on conflict (a) do update set a = excluded.a");
+    assert_eq!((status, error(&messages).sqlstate().as_str()), (b'E', "40001"), "{messages:?}");
+    behind.query("rollback");
+    assert_eq!(other.rows("select b from t"), ["1"]);
+}
+
 #[test]
 fn large_results_stream() {
     let server = TestServer::start();

@@ -815,6 +815,8 @@ impl WriteRun<'_> {
         datums: &[DatumRef<'_>],
     ) -> DfResult<Option<Option<RecordBatch>>> {
         let table = &self.plan.table;
+        // The newest rows are of the newest definition.
+        self.settle(|| self.txn.lock_rows(table)).await?;
         loop {
             if let Some((key, existing, seen)) = self.conflicting(conflict, datums)? {
                 let Some(update) = &conflict.update else { return Ok(None) };
