@@ -471,8 +471,7 @@ impl Transaction {
 
     /// Whether a table that is locked exclusively has any row.
     pub fn has_rows(&self, table: &Arc<Table>) -> Result<bool> {
-        let mut cursor = self.newest_view().scan(table, crate::KeyRange::all(), crate::Direction::Forward);
-        cursor.next_batch(&mut crate::RowBatch::default(), 1)
+        self.newest_rows(table).next_batch(&mut crate::RowBatch::default(), 1)
     }
 
     /// Every row of a table that is locked exclusively, its own and those of all who have
@@ -485,10 +484,10 @@ impl Transaction {
     }
 
     fn check_no_nulls(&self, table: &Arc<Table>, column: usize) -> Result<()> {
-        let view = self.newest_view();
-        let mut cursor = view.scan(table, crate::KeyRange::all(), crate::Direction::Forward);
+        let mut cursor = self.newest_rows(table);
         let mut batch = crate::RowBatch::default();
         loop {
+            self.check_interrupt()?;
             batch.clear();
             if !cursor.next_batch(&mut batch, 1000)? {
                 return Ok(());

@@ -22,7 +22,7 @@ use resurgam_page::types::{ColumnType, DatumRef};
 use resurgam_versions::LedgerAction;
 
 use crate::build::{insert_plain, not_unique};
-use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
+use crate::cursor::{Cursor, RowBatch};
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
 use crate::table::{Parts, RawRow, Table};
@@ -79,7 +79,7 @@ impl Transaction {
         }
         let new = self.0.db.inner().catalog.build(Parts::decode(&parts.encode())?, 0);
         let view = self.newest_view();
-        let cursor = Cursor::new(view.clone(), Arc::clone(old), None, KeyRange::all(), Direction::Forward);
+        let cursor = self.newest_rows(old);
         Ok(Rewrite {
             build: Build::start(&self.0.db, context.active.id, old, None),
             tx: self.clone(),

@@ -236,9 +236,11 @@ impl Transaction {
         self.0.state.lock().interrupt = interrupt;
     }
 
+    pub(crate) fn interrupt(&self) -> Option<Interrupt> {
+        self.0.state.lock().interrupt.clone()
+    }
     pub(crate) fn check_interrupt(&self) -> Result<()> {
-        let interrupt = self.0.state.lock().interrupt.clone();
-        interrupt.map_or(Ok(()), |interrupt| interrupt())
+        self.interrupt().map_or(Ok(()), |interrupt| interrupt())
     }
 
     /// Starts a statement.

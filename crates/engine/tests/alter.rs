@@ -545,3 +545,37 @@ fn large_values_of_dropped_columns_go_with_a_rewrite() -> Result<()> {
     assert_eq!(rows(&db)?.len(), 250);
     Ok(())
 }
+
+/// Looking at all rows can be cancelled, also where there are none to be seen.
+#[test]
+fn a_look_at_all_rows_can_be_cancelled() -> Result<()> {
+    let vfs = SimVfs::new(11);
+    let db = filled(&vfs, 5000)?;
+    let reader = db.begin(Isolation::RepeatableRead);
+    let _sees_them = reader.statement(StatementKind::Read)?;
+    let spec = ColumnSpec { name: "x".into(), ty: ColumnType::Int4, nullable: false, default_sql: None };
+    let spec = || spec.clone();
+    let cancelled = |change: TableChange, asks: u64| -> Result<()> {
+        let tx = db.begin(Isolation::ReadCommitted);
+        let asked = AtomicU64::new(0);
+        tx.set_interrupt(Some(Arc::new(move || {
+            let times = asked.fetch_add(1, Ordering::Relaxed) + 1;
+            if times == asks { Err(Error::new(ErrorKind::Cancelled, "stop")) } else { Ok(()) }
+        })));
+        assert_eq!(refused(tx.alter_table(&table(&tx)?, change.clone())), ErrorKind::Cancelled, "{change:?}");
+        tx.rollback()
+    };
+    cancelled(TableChange::SetNotNull(2, true), 3)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = table(&tx)?;
+    for id in 0..5000 {
+        tx.delete(&t, &key(&t, id)?, Seen::Snapshot)?.done()?;
+    }
+    tx.commit(Durability::Sync)?.wait()?;
+    cancelled(TableChange::AddColumn(spec()), 2)?;
+    cancelled(TableChange::SetNotNull(2, true), 3)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    tx.alter_table(&table(&tx)?, TableChange::AddColumn(spec()))?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    Ok(())
+}
