@@ -238,8 +238,11 @@ impl Transaction {
     pub fn create_index(&self, table: &Arc<Table>, spec: IndexSpec) -> Result<Attempt<Arc<Table>>> {
         check_positions(&spec.columns, table.columns.len())?;
         attempt!(self.lock_exclusive(table));
-        attempt!(self.claim_name(&table.schema, &spec.name, table.id, true));
         let mut parts = Parts::of(table);
+        if spec.constraint {
+            check_free_of_checks(&parts, &spec.name)?;
+        }
+        attempt!(self.claim_name(&table.schema, &spec.name, table.id, true));
         parts.indexes.push(index_of(self.0.db.inner().next_object(), &spec, self.new_tree()?));
         parts.generation += 1;
         let at = parts.indexes.len() - 1;
@@ -358,6 +361,9 @@ impl Transaction {
                 if !is_key && at.is_none() {
                     return Err(Error::new(ErrorKind::UndefinedObject, format!("index \"{from}\" does not exist")));
                 }
+                if at.is_none_or(|at| parts.indexes[at].constraint) {
+                    check_free_of_checks(&parts, &to)?;
+                }
                 attempt!(self.claim_name(&table.schema, &to, table.id, true));
                 self.release_name(&table.schema, &from)?;
                 match at {
@@ -429,6 +435,7 @@ impl Transaction {
                         format!("multiple primary keys for table \"{}\" are not allowed", table.name),
                     ));
                 }
+                check_free_of_checks(&parts, &name)?;
                 attempt!(self.claim_name(&table.schema, &name, table.id, true));
                 for at in &columns {
                     parts.columns[*at].nullable = false;
@@ -555,16 +562,26 @@ fn check_at(parts: &Parts, name: &str) -> Result<usize> {
 
 /// Names of constraints are a table's own.
 fn check_free(parts: &Parts, name: &str) -> Result<()> {
-    let taken = parts.checks.iter().any(|check| check.name == name)
-        || parts.primary_key_name == name
-        || parts.indexes.iter().any(|index| index.constraint && index.name == name);
-    if taken {
-        return Err(Error::new(
-            ErrorKind::DuplicateObject,
-            format!("constraint \"{name}\" for relation \"{}\" already exists", parts.name),
-        ));
+    if parts.primary_key_name == name || parts.indexes.iter().any(|index| index.constraint && index.name == name) {
+        return Err(constraint_exists(parts, name));
     }
-    Ok(())
+    check_free_of_checks(parts, name)
+}
+
+/// For a constraint that is an index: whether its name is another index's is seen when it is
+/// claimed.
+fn check_free_of_checks(parts: &Parts, name: &str) -> Result<()> {
+    match parts.checks.iter().any(|check| check.name == name) {
+        true => Err(constraint_exists(parts, name)),
+        false => Ok(()),
+    }
+}
+
+fn constraint_exists(parts: &Parts, name: &str) -> Error {
+    Error::new(
+        ErrorKind::DuplicateObject,
+        format!("constraint \"{name}\" for relation \"{}\" already exists", parts.name),
+    )
 }
 
 fn index_of(id: u32, spec: &IndexSpec, tree: Tree) -> Index {

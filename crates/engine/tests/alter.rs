@@ -414,6 +414,16 @@ fn checks_are_kept_with_the_definition() -> Result<()> {
     }
     let twice = tx.alter_table(&t, check("b", &[])).err().expect("taken");
     assert_eq!(twice.kind(), ErrorKind::DuplicateObject);
+    // Nor may an index have the name, where it is a constraint.
+    let index = |constraint| IndexSpec { name: "c".into(), columns: vec![1], unique: false, constraint };
+    assert_eq!(refused(tx.create_index(&t, index(true))), ErrorKind::DuplicateObject);
+    let rename = |from: &str, to: &str| TableChange::RenameIndex(from.into(), to.into());
+    assert_eq!(refused(tx.alter_table(&t, rename("t_pkey", "c"))), ErrorKind::DuplicateObject);
+    t = tx.create_index(&t, index(false))?.done()?;
+    t = tx.alter_table(&t, rename("c", "d"))?.done()?;
+    t = tx.alter_table(&t, TableChange::DropPrimaryKey)?.done()?;
+    let again = TableChange::AddPrimaryKey { name: "b".into(), columns: vec![0] };
+    assert_eq!(refused(tx.alter_table(&t, again)), ErrorKind::DuplicateObject);
     tx.commit(Durability::Sync)?.wait()?;
     db.close()?;
     let db = open(&vfs)?;

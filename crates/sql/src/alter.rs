@@ -281,8 +281,8 @@ impl Session {
             ));
         }
         let taken = taken_names(txn, &table.schema)?;
-        let name =
-            name.unwrap_or_else(|| free_name(made_name(&table.name, &[], "pkey"), &|n| taken.iter().any(|t| t == n)));
+        let is_taken = |n: &str| taken.iter().any(|t| t == n) || is_constraint(table, n);
+        let name = name.unwrap_or_else(|| free_name(made_name(&table.name, &[], "pkey"), &is_taken));
         self.change(txn, table, TableChange::AddPrimaryKey { name, columns }).await
     }
 
@@ -295,8 +295,8 @@ impl Session {
     ) -> Result<Arc<Table>, SqlError> {
         let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
         let taken = taken_names(txn, &table.schema)?;
-        let name =
-            name.unwrap_or_else(|| free_name(made_name(&table.name, &names, "key"), &|n| taken.iter().any(|t| t == n)));
+        let is_taken = |n: &str| taken.iter().any(|t| t == n) || is_constraint(table, n);
+        let name = name.unwrap_or_else(|| free_name(made_name(&table.name, &names, "key"), &is_taken));
         let spec = IndexSpec { name, columns, unique: true, constraint: true };
         self.settle_ddl(|| tokio::task::block_in_place(|| txn.create_index(table, spec.clone()))).await
     }
