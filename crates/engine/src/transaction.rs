@@ -544,6 +544,11 @@ impl Transaction {
         state.catalog.back_to(mark);
         // Locks stay, and what they were found to protect may have been taken back.
         state.current.clear();
+        // Those that it has not got it does not wait for any more.
+        let requested = std::mem::take(&mut state.requested);
+        if requested.into_iter().filter(|object| inner.locks.withdraw(*object, active.id)).count() > 0 {
+            inner.txs.ended(active.id);
+        }
         let undone = if inner.mode.is_traditional() {
             // Until this has succeeded it can only be rolled back as a whole.
             let before = std::mem::replace(&mut state.unlogged, true);

@@ -589,3 +589,29 @@ fn a_look_at_all_rows_can_be_cancelled() -> Result<()> {
     tx.commit(Durability::Sync)?.wait()?;
     Ok(())
 }
+
+/// Who gives up waiting for a table, and goes back to a savepoint, keeps no writer out.
+#[test]
+fn a_request_that_was_given_up_keeps_nobody_out() -> Result<()> {
+    let vfs = SimVfs::new(12);
+    let db = filled(&vfs, 10)?;
+    let row = |id| [DatumRef::Int8(id), DatumRef::Int4(1), DatumRef::Null];
+    let (writer, changer, other) =
+        (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+    let t = table(&writer)?;
+    writer.insert(&t, &row(100))?.done()?;
+    let savepoint = changer.savepoint()?;
+    let Attempt::Wait(gives_up) = changer.lock_for_change(&t)? else { panic!("the table is in use") };
+    drop(gives_up);
+    let Attempt::Wait(waits) = other.insert(&t, &row(101))? else { panic!("who asked first goes first") };
+    changer.rollback_to(savepoint)?;
+    // Woken, although the transaction goes on.
+    assert!(waits.wait_timeout(std::time::Duration::from_secs(60)), "nobody is woken");
+    other.insert(&t, &row(101))?.done()?;
+    other.commit(Durability::Sync)?.wait()?;
+    writer.commit(Durability::Sync)?.wait()?;
+    changer.lock_for_change(&t)?.done()?;
+    changer.commit(Durability::Sync)?.wait()?;
+    assert_eq!(rows(&db)?.len(), 12);
+    Ok(())
+}
