@@ -706,8 +706,7 @@ impl Session {
         let values = std::mem::take(&mut portal.values);
         let formats = portal.formats.clone();
         let planned_at = portal.planned_at;
-        let prepared =
-            if planned_at == self.definitions_now() { prepared } else { self.planned_again(prepared)? };
+        let prepared = if planned_at == self.definitions_now() { prepared } else { self.planned_again(prepared)? };
         let portal = (max_rows > 0).then(|| name.to_owned());
         self.run(&prepared, values, &formats, max_rows, portal, false).await
     }
