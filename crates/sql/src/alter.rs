@@ -348,6 +348,7 @@ impl Session {
         expr: Expr,
     ) -> Result<(), SqlError> {
         let expr = self.plan_over(txn, table, expr, check::WHAT)?;
+        must_be_boolean(&expr)?;
         let stop = Arc::clone(&self.shared.stop);
         let deadline = self.ddl_deadline;
         tokio::task::block_in_place(|| {
@@ -361,8 +362,7 @@ impl Session {
                     return Ok(());
                 }
                 let rows = (0..batch.len()).map(|i| batch.row(i));
-                let holds =
-                    expr.evaluate_rows(table, &view, rows).map_err(|error| errors::from_datafusion(error, ""))?;
+                let holds = expr.holds_rows(table, &view, rows).map_err(|error| errors::from_datafusion(error, ""))?;
                 if any_false(&holds) {
                     return Err(some_row_breaks(table, name));
                 }

@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{FieldRef, Schema};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::execution_props::ExecutionProps;
@@ -146,9 +146,40 @@ impl TableExpr {
         self.physical.evaluate(&batch)?.into_array(rows)
     }
 
-    /// Its values for a batch that begins with all columns of the table, of their types.
-    pub(crate) fn evaluate(&self, batch: &RecordBatch) -> DfResult<ArrayRef> {
-        self.run(self.columns.iter().map(|at| Arc::clone(batch.column(*at))).collect(), batch.num_rows())
+    /// For each row of a batch that begins with all columns of the table, of their types,
+    /// whether this holds: a condition.
+    pub(crate) fn holds(&self, batch: &RecordBatch) -> DfResult<BooleanArray> {
+        self.truth(self.columns.iter().map(|at| Arc::clone(batch.column(*at))).collect(), batch.num_rows())
+    }
+
+    /// As [`TableExpr::holds`] for stored rows.
+    pub(crate) fn holds_rows<'r>(
+        &self,
+        table: &Table,
+        view: &ReadView,
+        rows: impl ExactSizeIterator<Item = RawRow<'r>> + Clone,
+    ) -> DfResult<BooleanArray> {
+        let count = rows.len();
+        self.truth(self.arrays(table, view, rows)?, count)
+    }
+
+    fn truth(&self, arrays: Vec<ArrayRef>, rows: usize) -> DfResult<BooleanArray> {
+        let values = self.run(arrays, rows)?;
+        match values.as_boolean_opt() {
+            Some(values) => Ok(values.clone()),
+            None if values.data_type() == &DataType::Null => Ok(BooleanArray::new_null(rows)),
+            None => Err(bridge::failure(SqlError::internal("a condition that is not boolean"))),
+        }
+    }
+
+    fn arrays<'r>(
+        &self,
+        table: &Table,
+        view: &ReadView,
+        rows: impl ExactSizeIterator<Item = RawRow<'r>> + Clone,
+    ) -> DfResult<Vec<ArrayRef>> {
+        let mut columns = RowColumns::new(table, view);
+        self.columns.iter().map(|at| columns.array(*at, rows.clone())).collect()
     }
 
     /// Its values for stored rows.
@@ -158,9 +189,8 @@ impl TableExpr {
         view: &ReadView,
         rows: impl ExactSizeIterator<Item = RawRow<'r>> + Clone,
     ) -> DfResult<ArrayRef> {
-        let mut columns = RowColumns::new(table, view);
-        let arrays = self.columns.iter().map(|at| columns.array(*at, rows.clone())).collect::<DfResult<Vec<_>>>()?;
-        self.run(arrays, rows.len())
+        let count = rows.len();
+        self.run(self.arrays(table, view, rows)?, count)
     }
 }
 

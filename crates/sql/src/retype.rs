@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use resurgam_engine::{ColumnSpec, ColumnType, DatumRef, RowBatch, Table, TableChange, Transaction, is_stored_alike};
 
 use crate::bridge::RowColumns;
+use crate::check::must_be_boolean;
 use crate::expression::{TableExpr, is_untyped};
 use crate::pg::arrow::{DatumColumn, assignment_cast};
 use crate::pg::errors;
@@ -109,7 +110,7 @@ impl Session {
             if check.validated {
                 self.validate_check(txn, &new, &check.name, expr)?;
             } else {
-                self.plan_over(txn, &new, expr, crate::check::WHAT)?;
+                must_be_boolean(&self.plan_over(txn, &new, expr, crate::check::WHAT)?)?;
             }
         }
         Ok(new)
