@@ -20,7 +20,7 @@ use crate::check::{self, any_false, must_be_boolean, some_row_breaks};
 use crate::ddl::{
     column_parts, default_text, free_name, full_name, made_name, name_of, simple_columns, taken_names, unsupported,
 };
-use crate::expression::{TableExpr, rename_column, unqualify};
+use crate::expression::{TableExpr, kept_text, rename_column, unqualify};
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::errors;
 use crate::planner::Names;
@@ -198,7 +198,7 @@ impl Session {
                     if check.columns.contains(&at) {
                         let mut expr = parse_expression(&check.sql)?;
                         rename_column(&mut expr, &from, &to);
-                        let change = TableChange::RewordCheck(check.name, expr.to_string());
+                        let change = TableChange::RewordCheck(check.name, kept_text(&expr));
                         table = self.change(txn, &table, change).await?;
                     }
                 }
@@ -330,9 +330,9 @@ impl Session {
         if validate {
             self.validate_check(txn, table, &name, expr.clone())?;
         }
-        let sql = expr.to_string();
+        let sql = kept_text(&expr);
         // What is kept must say the same when it is read again.
-        if !parse_expression(&sql).is_ok_and(|again| again.to_string() == sql) {
+        if !parse_expression(&sql).is_ok_and(|again| kept_text(&again) == sql) {
             return Err(unsupported("this form of a CHECK condition"));
         }
         let spec = CheckSpec { name, sql, columns: planned.columns, validated: validate };

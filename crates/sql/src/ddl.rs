@@ -30,7 +30,7 @@ pub(crate) fn unsupported(what: &str) -> SqlError {
 pub(crate) fn default_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) if matches!(value.value, ast::Value::Null) => None,
-        other => Some(other.to_string()),
+        other => Some(crate::expression::kept_text(other)),
     }
 }
 

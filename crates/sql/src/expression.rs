@@ -243,6 +243,42 @@ pub(crate) fn rename_column(expr: &mut ast::Expr, from: &str, to: &str) {
     let _ = expr.visit(&mut Walk(from, to));
 }
 
+/// Functions that are written without parentheses, and only so.
+const BARE: [&str; 4] = ["current_catalog", "current_user", "session_user", "user"];
+
+/// Calls of such functions as they are written (`bare`) or as they are planned.
+pub(crate) fn set_bare(expr: &mut ast::Expr, bare: bool) {
+    struct Walk(bool);
+    impl VisitorMut for Walk {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            use ast::FunctionArguments as A;
+            if let ast::Expr::Function(call) = expr
+                && BARE.contains(&call.name.to_string().to_ascii_lowercase().as_str())
+            {
+                match &call.args {
+                    A::List(list) if list.args.is_empty() && self.0 => call.args = A::None,
+                    A::None if !self.0 => {
+                        let list =
+                            ast::FunctionArgumentList { duplicate_treatment: None, args: vec![], clauses: vec![] };
+                        call.args = A::List(list);
+                    }
+                    _ => {}
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.visit(&mut Walk(bare));
+}
+
+/// An expression as definitions keep it: [`crate::statement::parse_expression`] reads it again.
+pub(crate) fn kept_text(expr: &ast::Expr) -> String {
+    let mut expr = expr.clone();
+    set_bare(&mut expr, true);
+    expr.to_string()
+}
+
 /// An expression as PostgreSQL's catalogs show it: operators in parentheses, casts as `::`.
 pub(crate) fn shown(expr: &ast::Expr) -> String {
     use ast::Expr as E;
@@ -280,6 +316,7 @@ pub(crate) fn shown(expr: &ast::Expr) -> String {
                     let typmod = args.get(1).and_then(|typmod| typmod.parse().ok());
                     format!("({})::{}", args[0], types::format_type(oid, typmod))
                 }
+                (Some(args), None) if args.is_empty() && BARE.contains(&name.as_str()) => name.to_ascii_uppercase(),
                 (Some(args), None) => format!("{name}({})", args.join(", ")),
                 _ => expr.to_string(),
             }
@@ -362,6 +399,7 @@ mod tests {
             ("a BETWEEN 1 AND 5", "((a >= 1) AND (a <= 5))"),
             ("a IN (1, 2)", "(a = ANY (ARRAY[1, 2]))"),
             ("NOT a", "(NOT a)"),
+            ("a = session_user", "(a = SESSION_USER)"),
         ] {
             assert_eq!(shown(&parse_expression(sql).expect(sql)), expected, "{sql}");
         }
@@ -375,6 +413,21 @@ mod tests {
             ("(a > 1 AND b > 2) OR f(c)", "a > 1 AND b > 2 OR f(c)"),
         ] {
             assert_eq!(shown_pretty(&parse_expression(sql).expect(sql)), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn kept_and_read_again() {
+        for sql in ["a = session_user OR a IS NULL", "lower(current_user) <> b", "a > now()", "f(a) = current_date()"] {
+            let expr = parse_expression(sql).expect(sql);
+            assert_eq!(kept_text(&expr), sql);
+            assert_eq!(parse_expression(&kept_text(&expr)).expect(sql), expr);
+        }
+        let called = parse_expression("a = session_user").expect("expression").to_string();
+        assert_eq!(called, "a = session_user()");
+        // What cannot be read to its end is not read half.
+        for sql in [called.as_str(), "a > 0 b", "a = 1, 2", "a > 0;"] {
+            assert!(parse_expression(sql).is_err(), "{sql}");
         }
     }
 

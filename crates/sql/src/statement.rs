@@ -8,6 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Statement, Value, Visit, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::fast::Fast;
 use crate::naming;
@@ -300,9 +301,14 @@ pub(crate) fn template(text: &str) -> Result<Box<ast::Query>, SqlError> {
 
 /// An expression parsed from text, for instance a column's default.
 pub(crate) fn parse_expression(text: &str) -> Result<Expr, SqlError> {
-    Parser::new(&PostgreSqlDialect {})
+    let mut expr = Parser::new(&PostgreSqlDialect {})
         .with_recursion_limit(NESTING_MAX)
         .try_with_sql(text)
-        .and_then(|mut parser| parser.parse_expr())
-        .map_err(|error| errors::from_parser(&error, text))
+        .and_then(|mut parser| {
+            let expr = parser.parse_expr()?;
+            parser.expect_token(&Token::EOF).map(|_| expr)
+        })
+        .map_err(|error| errors::from_parser(&error, text))?;
+    crate::expression::set_bare(&mut expr, false);
+    Ok(expr)
 }

@@ -145,16 +145,7 @@ fn is_default(expr: &ast::Expr) -> bool {
 /// A column's default as syntax.
 fn default_of(table: &Table, column: usize) -> Result<ast::Expr, SqlError> {
     match &table.columns[column].default_sql {
-        Some(text) => {
-            let query = template(&format!("SELECT {text}"))?;
-            match *query.body {
-                SetExpr::Select(mut select) => match select.projection.pop() {
-                    Some(SelectItem::UnnamedExpr(expr)) => Ok(expr),
-                    _ => parse_expression(text),
-                },
-                _ => parse_expression(text),
-            }
-        }
+        Some(text) => parse_expression(text),
         None => Ok(ast::Expr::Value(ast::Value::Null.into())),
     }
 }
