@@ -90,7 +90,8 @@ impl TableExpr {
             table.columns.iter().map(|column| types::arrow_field(&column.name, &column.ty, true)).collect();
         let full = DFSchema::try_from_qualified_schema(table.name.as_str(), &Schema::new(fields)).map_err(failed)?;
         let expr = names.expression(expr, &full, &[]).map_err(failed)?;
-        let expr = coerce(names.state, expr, &full).map_err(failed)?;
+        // All of this before anything is simplified: what is written counts, and what a constant
+        // is made of.
         let (mut volatile, mut of_session, mut refused) = (false, false, None);
         expr.apply(|node| {
             match node {
@@ -116,7 +117,6 @@ impl TableExpr {
         if let Some(error) = refused {
             return Err(error);
         }
-        let (_, field) = expr.to_field(&full).map_err(failed)?;
         // In the order in which they are mentioned.
         let mut columns: Vec<usize> = Vec::new();
         expr.apply(|node| {
@@ -129,6 +129,8 @@ impl TableExpr {
             Ok(TreeNodeRecursion::Continue)
         })
         .map_err(failed)?;
+        let expr = coerce(names.state, expr, &full).map_err(failed)?;
+        let (_, field) = expr.to_field(&full).map_err(failed)?;
         let fields: Vec<_> = columns
             .iter()
             .map(|at| types::arrow_field(&table.columns[*at].name, &table.columns[*at].ty, true))
