@@ -165,7 +165,20 @@ impl TableExpr {
         self.truth(self.arrays(table, view, rows)?, count)
     }
 
+    /// Where the rows together fail, each is looked at by itself: what one is spared, by the
+    /// other side of an OR, say, is evaluated for all when another is not.
     fn truth(&self, arrays: Vec<ArrayRef>, rows: usize) -> DfResult<BooleanArray> {
+        if rows <= 1 {
+            return self.truth_together(arrays, rows);
+        }
+        if let Ok(truth) = self.truth_together(arrays.clone(), rows) {
+            return Ok(truth);
+        }
+        let one = |row| self.truth_together(arrays.iter().map(|array| array.slice(row, 1)).collect(), 1);
+        (0..rows).map(|row| one(row).map(|truth| truth.is_valid(0).then(|| truth.value(0)))).collect()
+    }
+
+    fn truth_together(&self, arrays: Vec<ArrayRef>, rows: usize) -> DfResult<BooleanArray> {
         let values = self.run(arrays, rows)?;
         match values.as_boolean_opt() {
             Some(values) => Ok(values.clone()),
