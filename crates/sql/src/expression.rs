@@ -92,13 +92,13 @@ impl TableExpr {
         let expr = names.expression(expr, &full, &[]).map_err(failed)?;
         // All of this before anything is simplified: what is written counts, and what a constant
         // is made of.
-        let (mut volatile, mut of_session, mut refused) = (false, false, None);
+        let of_session = bridge::is_of_session(names.state, &expr);
+        let (mut volatile, mut refused) = (false, None);
         expr.apply(|node| {
             match node {
                 Expr::ScalarFunction(call) => {
                     volatile |=
                         call.func.signature().volatility == Volatility::Volatile && !STABLE.contains(&call.name());
-                    of_session |= bridge::is_session_function(names.state, call.name());
                 }
                 Expr::AggregateFunction(_) => {
                     refused = Some(SqlError::new("42803", format!("aggregate functions are not allowed in {what}")));

@@ -86,18 +86,11 @@ impl Session {
                 NewValue::Using(planned)
             }
         };
-        if let Some(default) = &column.default_sql {
-            // A literal takes any type that it can be read as; the rest must be assignable.
-            let literal = parse_expression(default).is_ok_and(|expr| is_untyped(&expr));
-            if !is_assignable(from, to) && !(literal && from == to) {
-                return Err(SqlError::new(
-                    "42804",
-                    format!(
-                        "default for column \"{name}\" cannot be cast automatically to type {}",
-                        column_type_name(&to)
-                    ),
-                ));
-            }
+        if column.default_sql.is_some() && !is_assignable(from, to) {
+            return Err(SqlError::new(
+                "42804",
+                format!("default for column \"{name}\" cannot be cast automatically to type {}", column_type_name(&to)),
+            ));
         }
         let new = if matches!(value, NewValue::Cast) && is_stored_alike(from, to) {
             self.change(txn, table, TableChange::SetType(at, to)).await?

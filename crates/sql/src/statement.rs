@@ -240,8 +240,10 @@ pub(crate) fn prepare(
             let plan = write::plan(names, statement, &mut params, &text)?;
             prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
             prepared.param_oids = params.oids();
-            prepared.shareable =
-                plan.source.is_shareable(names.state) && plan.returning.is_none() && plan.checks.is_shareable();
+            prepared.shareable = plan.source.is_shareable(names.state)
+                && plan.returning.is_none()
+                && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
+                && plan.checks.is_shareable();
             prepared.kind = Kind::Write(Box::new(plan));
         }
         Statement::Explain { analyze, verbose, statement, options, format, .. } => {

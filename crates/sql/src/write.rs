@@ -81,6 +81,8 @@ pub(crate) struct Conflict {
     keys: Vec<Option<usize>>,
     /// `None` is DO NOTHING.
     update: Option<ConflictUpdate>,
+    /// Its values depend on the session.
+    pub of_session: bool,
 }
 
 /// Expressions over the existing row followed by the proposed one.
@@ -573,6 +575,7 @@ fn plan_conflict(
             found
         }
     };
+    let of_session = std::cell::Cell::new(false);
     let update = match on.action {
         OnConflictAction::DoNothing => None,
         OnConflictAction::DoUpdate(action) => {
@@ -609,6 +612,7 @@ fn plan_conflict(
             let plan_expr = |mut expr: ast::Expr| -> Result<Expr, SqlError> {
                 qualify(&mut expr, table, alias.unwrap_or(&table.name));
                 let expr = names.expression(expr, &joined, &known).map_err(failed)?;
+                of_session.set(of_session.get() || bridge::is_of_session(names.state, &expr));
                 coerce(names.state, expr, &joined).map_err(failed)
             };
             let physical = |expr: Expr| -> Result<Arc<dyn PhysicalExpr>, SqlError> {
@@ -626,7 +630,7 @@ fn plan_conflict(
             Some(ConflictUpdate { set, condition, cell, input: Arc::clone(joined.inner()) })
         }
     };
-    Ok(Conflict { keys, update })
+    Ok(Conflict { keys, update, of_session: of_session.get() })
 }
 
 /// Unqualified names of the table's columns get `alias` in front.
