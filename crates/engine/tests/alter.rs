@@ -582,8 +582,8 @@ fn a_look_at_all_rows_can_be_cancelled() -> Result<()> {
         tx.delete(&t, &key(&t, id)?, Seen::Snapshot)?.done()?;
     }
     tx.commit(Durability::Sync)?.wait()?;
-    cancelled(TableChange::AddColumn(spec()), 2)?;
-    cancelled(TableChange::SetNotNull(2, true), 3)?;
+    cancelled(TableChange::AddColumn(spec()), 1)?;
+    cancelled(TableChange::SetNotNull(2, true), 2)?;
     let tx = db.begin(Isolation::ReadCommitted);
     tx.alter_table(&table(&tx)?, TableChange::AddColumn(spec()))?.done()?;
     tx.commit(Durability::Sync)?.wait()?;
