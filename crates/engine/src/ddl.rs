@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, ObjectId, Result, limits::COLUMNS_MAX};
 use resurgam_btree::{self as btree, Tree};
+use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 use resurgam_txn::LockMode;
 use resurgam_versions::LedgerAction;
 
 use crate::catalog::check_name;
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
+use crate::rows::VALUE_IN_ROW_MAX;
 use crate::table::{Check, Column, ColumnSpec, Index, IndexSpec, Parts, Place, Table, TableSpec, encode_missing};
 use crate::transaction::{Attempt, Transaction};
 use crate::view::ReadView;
@@ -535,13 +537,18 @@ fn check_new_column(parts: &Parts, spec: &ColumnSpec) -> Result<()> {
 
 /// Adds a column behind all that rows store, which stay as they are.
 fn add_column(parts: &mut Parts, spec: &ColumnSpec, missing: Option<Datum>) -> Result<()> {
-    // Dropped columns keep their place in the rows.
-    if parts.value_types.len() >= LedgerAction::COLUMNS_MAX {
+    // Dropped columns keep their place in the rows, until the table is rewritten.
+    let mut types = parts.value_types.clone();
+    types.push(spec.ty);
+    let empty = RowLayout::new(&types).encoded_len(&vec![DatumRef::Null; types.len()]);
+    if types.len() > COLUMNS_MAX || empty > VALUE_IN_ROW_MAX {
         return Err(Error::new(
             ErrorKind::LimitExceeded,
             format!("too many columns were added to and dropped from table \"{}\"", parts.name),
         )
-        .with_hint("Copy its rows to a new table."));
+        .with_hint(
+            "Write its rows anew without the dropped ones: change a column's type, or copy them to a new table.",
+        ));
     }
     let mut column = column_of(spec);
     column.place = Place::Value(parts.value_types.len() as u16);

@@ -24,7 +24,8 @@ use crate::table::{RawRow, RowBuf, Table};
 use crate::transaction::{Attempt, Change, Isolation, Transaction, WriteContext};
 
 /// Most bytes of a row's value that stay in the row; larger values move to overflow pages.
-const VALUE_IN_ROW_MAX: usize = 1500;
+pub(crate) const VALUE_IN_ROW_MAX: usize = 1500;
+const _: () = assert!(VALUE_IN_ROW_MAX <= RECORD_BYTES_MAX);
 /// A column shorter than this gains nothing by moving out.
 const EXTERNAL_MIN: usize = 64;
 
@@ -512,41 +513,24 @@ impl Transaction {
         let mut values = table.value_datums(row);
         let mut bytes = Vec::new();
         let mut written = Vec::new();
-        let variable: usize = values.iter().map(datum_len).sum();
-        if variable <= VALUE_IN_ROW_MAX {
-            table.layout.encode(&values, &mut bytes)?;
-            if bytes.len() <= VALUE_IN_ROW_MAX {
+        loop {
+            if table.layout.encoded_len(&values) <= VALUE_IN_ROW_MAX {
+                table.layout.encode(&values, &mut bytes)?;
                 return Ok(Encoded { bytes, written });
             }
-        }
-        loop {
-            let total: usize = values.iter().map(datum_len).sum();
-            if total <= VALUE_IN_ROW_MAX {
-                bytes.clear();
-                table.layout.encode(&values, &mut bytes)?;
-                if bytes.len() <= VALUE_IN_ROW_MAX.min(RECORD_BYTES_MAX) {
-                    return Ok(Encoded { bytes, written });
-                }
-            }
-            let longest = values
-                .iter()
-                .enumerate()
-                .filter(|(_, d)| matches!(d, DatumRef::Text(_) | DatumRef::Bytes(_)))
-                .max_by_key(|(_, d)| datum_len(d))
-                .map(|(at, d)| (at, datum_len(d)));
-            let Some((at, len)) = longest.filter(|(_, len)| *len >= EXTERNAL_MIN) else {
+            let long = values.iter().enumerate().filter_map(|(at, datum)| match datum {
+                DatumRef::Text(text) => Some((at, text.as_bytes(), true)),
+                DatumRef::Bytes(bytes) => Some((at, *bytes, false)),
+                _ => None,
+            });
+            let longest = long.max_by_key(|(_, data, _)| data.len());
+            let Some((at, data, is_text)) = longest.filter(|(_, data, _)| data.len() >= EXTERNAL_MIN) else {
                 self.discard(&written)?;
                 return Err(Error::new(
                     ErrorKind::LimitExceeded,
                     format!("row is too big: its short columns alone need more than {VALUE_IN_ROW_MAX} bytes"),
                 ));
             };
-            let (data, is_text): (&[u8], bool) = match &values[at] {
-                DatumRef::Text(text) => (text.as_bytes(), true),
-                DatumRef::Bytes(bytes) => (bytes, false),
-                _ => return Err(Error::internal("no long column")),
-            };
-            debug_assert_eq!(len, data.len());
             let external = write_external(&self.0.db.inner().pool, tx, xid, data, is_text)?;
             written.push(external.page);
             values[at] = DatumRef::External(external);
@@ -625,15 +609,6 @@ pub(crate) struct Encoded {
     pub bytes: Vec<u8>,
     /// First pages of large values written for it.
     written: Vec<PageId>,
-}
-
-fn datum_len(datum: &DatumRef<'_>) -> usize {
-    match datum {
-        DatumRef::Text(text) => text.len(),
-        DatumRef::Bytes(bytes) => bytes.len(),
-        DatumRef::External(_) => 20,
-        _ => 8,
-    }
 }
 
 /// The end of an insert that was not done; `index` is the one it was into, if any.

@@ -615,3 +615,34 @@ fn a_request_that_was_given_up_keeps_nobody_out() -> Result<()> {
     assert_eq!(rows(&db)?.len(), 12);
     Ok(())
 }
+
+/// Dropped columns take room in every row, but only as much as they must.
+#[test]
+fn columns_added_and_dropped_many_times() -> Result<()> {
+    let vfs = SimVfs::new(13);
+    let db = filled(&vfs, 10)?;
+    let spec = ColumnSpec { name: "x".into(), ty: ColumnType::Int4, nullable: true, default_sql: None };
+    let row = |id| [DatumRef::Int8(id), DatumRef::Int4(1), DatumRef::Null];
+    let tx = db.begin(Isolation::ReadCommitted);
+    let mut t = table(&tx)?;
+    let mut times = 0;
+    let error = loop {
+        match tx.alter_table(&t, TableChange::AddColumn(spec.clone())) {
+            Ok(added) => t = tx.alter_table(&added.done()?, TableChange::DropColumn(3))?.done()?,
+            Err(error) => break error,
+        }
+        times += 1;
+        if times % 50 == 0 {
+            tx.insert(&t, &row(100 + times))?.done()?;
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+    assert!(error.hint().is_some() && times > 300, "{times}");
+    tx.insert(&t, &row(50))?.done()?;
+    // A rewrite leaves them behind.
+    t = tx.alter_table(&t, TableChange::DropPrimaryKey)?.done()?;
+    t = tx.alter_table(&t, TableChange::AddColumn(spec))?.done()?;
+    tx.insert(&t, &[DatumRef::Int8(1), DatumRef::Int4(1), DatumRef::Null, DatumRef::Int4(1)])?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    settled(&db, "many times")
+}
