@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use resurgam_base::{Error, ErrorKind, PageId, Result, TxId};
+use resurgam_base::{Error, ErrorKind, PageId, Result};
 use resurgam_page::types::{ColumnType, DatumRef};
 use resurgam_versions::LedgerAction;
 
@@ -64,7 +64,8 @@ pub struct Rewrite {
     row_id: u64,
     /// Large values that are referred to no more.
     gone: Vec<PageId>,
-    broken_off_before: Option<TxId>,
+    /// It is this rewrite that has the transaction marked as broken off.
+    marked: bool,
     build: Build,
 }
 
@@ -72,7 +73,13 @@ impl Transaction {
     /// Begins to rewrite `old`, which is locked exclusively, as `parts`: with new trees.
     pub(crate) fn begin_rewrite(&self, old: &Arc<Table>, mut parts: Parts) -> Result<Rewrite> {
         let context = self.write_context()?;
-        let broken_off_before = self.0.state.lock().broken_off.replace(context.xid);
+        let marked = {
+            let mut state = self.0.state.lock();
+            let marked = state.broken_off.is_none();
+            // What was broken off before concerns more than this.
+            state.broken_off.get_or_insert(context.xid);
+            marked
+        };
         parts.tree = self.new_tree()?;
         for index in &mut parts.indexes {
             index.tree = self.new_tree()?;
@@ -93,7 +100,7 @@ impl Transaction {
             hint: None,
             row_id: 0,
             gone: Vec::new(),
-            broken_off_before,
+            marked,
         })
     }
 }
@@ -195,7 +202,9 @@ impl Rewrite {
             self.tx.drop_tree(index.tree)?;
         }
         let table = self.tx.store_definition(&self.parts, Some(&self.old))?;
-        self.tx.0.state.lock().broken_off = self.broken_off_before;
+        if self.marked {
+            self.tx.0.state.lock().broken_off = None;
+        }
         Ok(table)
     }
 }

@@ -300,7 +300,17 @@ fn a_rewrite_that_is_given_up() -> Result<()> {
     tx.rollback_to(savepoint)?;
     tx.commit(Durability::Sync)?.wait()?;
     assert_eq!(rows(&db)?, before(300)[1..]);
-    settled(&db, "given up")
+    settled(&db, "given up")?;
+
+    // One that was given up before the savepoint is not made good by going back to it.
+    let tx = db.begin(Isolation::ReadCommitted);
+    drop(tx.rewrite_table(&table(&tx)?, &[(1, ColumnType::Int8)], &[])?.done()?);
+    let savepoint = tx.savepoint()?;
+    drop(tx.rewrite_table(&table(&tx)?, &[(1, ColumnType::Int8)], &[])?.done()?);
+    tx.rollback_to(savepoint)?;
+    assert_eq!(tx.commit(Durability::Sync).err().expect("refused").kind(), ErrorKind::InvalidTransactionState);
+    tx.rollback()?;
+    settled(&db, "given up twice")
 }
 
 #[test]
