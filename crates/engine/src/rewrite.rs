@@ -29,8 +29,13 @@ use crate::table::{Parts, RawRow, Table};
 use crate::transaction::{Transaction, WriteContext};
 use crate::view::ReadView;
 
-/// Rows that are read at a time.
+/// Most rows that are read at a time, about.
 const BATCH: usize = 1000;
+/// Rows with more than so many bytes of large values are enough: whoever changes such a column
+/// has all of them in memory.
+const LARGE_BYTES_MAX: u64 = 4 << 20;
+/// Rows that are read before their large values are counted.
+const STEP: usize = 50;
 
 /// Whether every value of a column of type `from` is stored as the same value of type `to`
 /// is: then a change of the type needs no rewriting.
@@ -128,9 +133,18 @@ impl Rewrite {
         self.tx.check_interrupt()?;
         self.tx.0.db.hold_back();
         batch.clear();
-        let more = self.cursor.next_batch(batch, BATCH)?;
+        let mut large = 0;
+        while batch.len() < BATCH && large < LARGE_BYTES_MAX {
+            let known = batch.len();
+            if !self.cursor.next_batch(batch, STEP)? {
+                break;
+            }
+            for i in known..batch.len() {
+                large += self.old.external_bytes(batch.row(i).value)?;
+            }
+        }
         self.build.advance(batch.len());
-        Ok(more)
+        Ok(!batch.is_empty())
     }
 
     /// Puts the row that takes the place of `before`, as it was read. Values of columns that

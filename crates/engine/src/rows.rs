@@ -697,6 +697,20 @@ impl Table {
         }
         Ok(found)
     }
+    /// Bytes of the large values that an encoded value refers to.
+    pub(crate) fn external_bytes(&self, value: &[u8]) -> Result<u64> {
+        if !self.may_hold_external() {
+            return Ok(0);
+        }
+        let view = self.layout.view(value)?;
+        let mut bytes = 0;
+        for (at, _) in self.value_types.iter().enumerate().filter(|(_, ty)| ty.fixed_width().is_none()) {
+            if let DatumRef::External(external) = view.column(at)? {
+                bytes += external.len;
+            }
+        }
+        Ok(bytes)
+    }
     /// Large values that a row refers to.
     pub(crate) fn externals(row: &[DatumRef<'_>]) -> Vec<PageId> {
         row.iter()

@@ -656,3 +656,25 @@ fn columns_added_and_dropped_many_times() -> Result<()> {
     tx.commit(Durability::Sync)?.wait()?;
     settled(&db, "many times")
 }
+
+/// Rows with large values come in smaller batches.
+#[test]
+fn a_batch_of_a_rewrite_is_bounded_by_bytes() -> Result<()> {
+    let vfs = SimVfs::new(14);
+    let db = filled(&vfs, 1100)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = tx.drop_index(&table(&tx)?, "by_note")?.done()?;
+    let large = "L".repeat(100_000);
+    for id in 2000..2200 {
+        tx.insert(&t, &[DatumRef::Int8(id), DatumRef::Int4(1), DatumRef::Text(&large)])?.done()?;
+    }
+    let mut rewrite = tx.rewrite_table(&t, &[(1, ColumnType::Int8)], &[])?.done()?;
+    let (mut batch, mut sizes) = (RowBatch::default(), Vec::new());
+    while rewrite.read(&mut batch)? {
+        sizes.push(batch.len());
+    }
+    assert_eq!(sizes.iter().sum::<usize>(), 1300);
+    assert_eq!(sizes[0], 1000, "small rows: {sizes:?}");
+    assert!(sizes[1..].iter().all(|rows| *rows <= 200), "{sizes:?}");
+    tx.rollback()
+}
