@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef, Expr, ObjectName,
     RenameTableNameKind, TableConstraint,
@@ -20,8 +21,10 @@ use crate::check::{self, any_false, must_be_boolean, some_row_breaks};
 use crate::ddl::{
     column_parts, default_text, free_name, full_name, made_name, name_of, simple_columns, taken_names, unsupported,
 };
-use crate::expression::{TableExpr, kept_text, rename_column, unqualify};
+use crate::expression::{TableExpr, fix_time, kept_text, rename_column, unqualify, written_times};
 use crate::pg::arrow::datum_of_scalar;
+use crate::pg::datetime::Zone;
+use crate::pg::encode::put_timestamptz;
 use crate::pg::errors;
 use crate::planner::Names;
 use crate::session::Session;
@@ -311,6 +314,7 @@ impl Session {
     ) -> Result<Arc<Table>, SqlError> {
         let mut expr = parts.expr.clone();
         unqualify(&mut expr, &table.name);
+        self.fix_times(&mut expr).await?;
         let planned = self.plan_over(txn, table, expr.clone(), check::WHAT)?;
         must_be_boolean(&planned)?;
         let taken = |name: &str| is_constraint(table, name);
@@ -337,6 +341,23 @@ impl Session {
         }
         let spec = CheckSpec { name, sql, columns: planned.columns, validated: validate };
         self.change(txn, table, TableChange::AddCheck(spec)).await
+    }
+
+    /// Times that are written in an expression of a definition mean what they mean now, in this
+    /// session's zone; others read them in their own.
+    async fn fix_times(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
+        for call in written_times(expr) {
+            let value = self.constant(&format!("SELECT {call}")).await?;
+            if let ScalarValue::TimestampMicrosecond(Some(us), _) = value
+                && us != i64::MAX
+                && us != i64::MIN
+            {
+                let mut text = bytes::BytesMut::new();
+                put_timestamptz(&mut text, us, &Zone::Utc);
+                fix_time(expr, &call, &String::from_utf8_lossy(&text));
+            }
+        }
+        Ok(())
     }
 
     /// Looks whether every row satisfies a condition. The table is locked.

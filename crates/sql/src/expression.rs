@@ -287,6 +287,55 @@ pub(crate) fn set_bare(expr: &mut ast::Expr, bare: bool) {
     let _ = expr.visit(&mut Walk(bare));
 }
 
+/// The text of a literal that is read as a `timestamptz`.
+fn written_time(expr: &mut ast::Expr) -> Option<&mut ast::Value> {
+    let ast::Expr::Function(call) = expr else { return None };
+    if call.name.to_string() != "pg_cast_timestamptz" {
+        return None;
+    }
+    let ast::FunctionArguments::List(list) = &mut call.args else { return None };
+    match list.args.first_mut() {
+        Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(value)))) => {
+            matches!(value.value, ast::Value::SingleQuotedString(_)).then_some(&mut value.value)
+        }
+        _ => None,
+    }
+}
+
+/// All such literals with their casts.
+pub(crate) fn written_times(expr: &ast::Expr) -> Vec<ast::Expr> {
+    struct Walk(Vec<ast::Expr>);
+    impl VisitorMut for Walk {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if written_time(expr).is_some() {
+                self.0.push(expr.clone());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut walk = Walk(Vec::new());
+    let _ = expr.clone().visit(&mut walk);
+    walk.0
+}
+
+/// Writes the time that is written as `call` in other words.
+pub(crate) fn fix_time(expr: &mut ast::Expr, call: &ast::Expr, text: &str) {
+    struct Walk<'a>(&'a ast::Expr, &'a str);
+    impl VisitorMut for Walk<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if expr == self.0
+                && let Some(value) = written_time(expr)
+            {
+                *value = ast::Value::SingleQuotedString(self.1.to_owned());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.visit(&mut Walk(call, text));
+}
+
 /// An expression as definitions keep it: [`crate::statement::parse_expression`] reads it again.
 pub(crate) fn kept_text(expr: &ast::Expr) -> String {
     let mut expr = expr.clone();
