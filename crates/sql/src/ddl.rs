@@ -268,7 +268,6 @@ impl Session {
     /// Runs a change of definitions.
     pub(crate) async fn ddl(&mut self, statement: &Statement, text: &str) -> Result<Tag, SqlError> {
         self.ddl_deadline = self.deadline();
-        *self.shared.query.lock() = Arc::from(text);
         match statement {
             Statement::CreateTable(create) => self.create_table(create, text).await,
             Statement::CreateIndex(create) => self.create_index(create).await,

@@ -767,6 +767,7 @@ impl Session {
         self.refuse_if_failed(&prepared.kind)?;
         self.shared.stop.begin();
         self.shared.statement_start.store(now(), Ordering::Relaxed);
+        *self.shared.query.lock() = Arc::clone(&prepared.text);
         match &prepared.kind {
             Kind::Empty => Ok(Execution::Empty),
             Kind::Query(query) => {
