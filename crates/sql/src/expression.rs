@@ -315,7 +315,7 @@ pub(crate) fn written_times(expr: &ast::Expr) -> Vec<ast::Expr> {
         }
     }
     let mut walk = Walk(Vec::new());
-    let _ = expr.clone().visit(&mut walk);
+    let _ = VisitMut::visit(&mut expr.clone(), &mut walk);
     walk.0
 }
 
