@@ -56,9 +56,16 @@ impl Transaction {
     pub(crate) fn newest_view(&self) -> ReadView {
         let mut view = self.0.db.plain_view();
         view.own = self.id().unwrap_or_default();
-        view.own_catalog = true;
+        view.unchecked = true;
         view.newest = true;
         view
+    }
+
+    /// Reads all of that; may be told to stop.
+    pub(crate) fn newest_rows(&self, table: &Arc<Table>) -> Cursor {
+        let range = KeyRange::all();
+        Cursor::new(self.newest_view(), Arc::clone(table), None, range, Direction::Forward)
+            .interrupted_by(self.interrupt())
     }
 
     /// Calls `each` with every row of `table` that is newest and committed (or own). The
@@ -69,8 +76,7 @@ impl Transaction {
         build: &Build,
         mut each: impl FnMut(&[DatumRef<'_>], &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let view = self.newest_view();
-        let mut cursor = Cursor::new(view, Arc::clone(table), None, KeyRange::all(), Direction::Forward);
+        let mut cursor = self.newest_rows(table);
         let mut batch = RowBatch::default();
         loop {
             self.check_interrupt()?;

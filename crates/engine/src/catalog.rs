@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use resurgam_base::{Error, ErrorKind, ObjectId, Result, TxId, limits::IDENTIFIER_BYTES_MAX};
 use resurgam_btree::Tree;
@@ -41,8 +41,12 @@ pub(crate) struct Definitions {
 #[derive(Default)]
 pub(crate) struct OwnCatalog {
     pub changed: bool,
-    /// Tables that it made or changed.
-    pub tables: HashSet<u32>,
+    /// Generation of each table that it made or changed; 0 = dropped.
+    pub tables: Arc<HashMap<u32, u64>>,
+    /// What `tables` had before each change, and the id that made the change.
+    before: Vec<(TxId, u32, Option<u64>)>,
+    /// How often that changed.
+    pub changes: u64,
     /// What it sees, and the version of the catalog that this was read at.
     cache: Option<(u64, Arc<Definitions>)>,
 }
@@ -51,9 +55,24 @@ pub(crate) struct OwnCatalog {
 const DROPPED_KEPT: usize = 4096;
 
 impl OwnCatalog {
-    /// What it has read of the catalog may have changed.
-    pub fn forget(&mut self) {
+    /// `xid` stored a definition, or removed it (0).
+    pub fn note(&mut self, xid: TxId, table: u32, generation: u64) {
+        let before = Arc::make_mut(&mut self.tables).insert(table, generation);
+        self.before.push((xid, table, before));
+        self.changes += 1;
+    }
+
+    /// Everything that ids after `mark` did is taken back.
+    pub fn back_to(&mut self, mark: TxId) {
         self.cache = None;
+        while let Some((_, table, before)) = self.before.pop_if(|(xid, ..)| *xid > mark) {
+            let tables = Arc::make_mut(&mut self.tables);
+            match before {
+                Some(generation) => tables.insert(table, generation),
+                None => tables.remove(&table),
+            };
+            self.changes += 1;
+        }
     }
 }
 
@@ -196,7 +215,7 @@ impl Catalog {
         let mut cursor = Cursor::new(
             {
                 let mut v = view.clone();
-                v.own_catalog = true;
+                v.unchecked = true;
                 v
             },
             carrier,
@@ -414,13 +433,13 @@ impl Transaction {
             let key = definition_key(parts.id, at);
             expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;
         }
-        self.0.state.lock().catalog.tables.insert(parts.id);
+        self.0.state.lock().changed_definition(parts.id, parts.generation);
         Ok(self.0.db.inner().catalog.build(Parts::decode(&bytes)?, 0))
     }
 
     /// Removes a definition.
     pub(crate) fn remove_definition(&self, table: &Table) -> Result<()> {
-        self.0.state.lock().catalog.tables.insert(table.id);
+        self.0.state.lock().changed_definition(table.id, 0);
         for at in 0..Parts::of(table).encode().len().div_ceil(CHUNK) {
             let key = definition_key(table.id, at);
             expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;

@@ -10,6 +10,7 @@ use resurgam_page::{LeafRecord, leaf};
 use resurgam_versions::{Visible, visible};
 
 use crate::table::{RawRow, RowBuf, Table};
+use crate::transaction::Interrupt;
 use crate::view::ReadView;
 
 /// Which way a cursor goes.
@@ -119,7 +120,11 @@ pub struct Cursor {
     checked: bool,
     scratch: Vec<u8>,
     entries: RowBatch,
+    interrupt: Option<Interrupt>,
 }
+
+/// Leaves that are read between two looks at whether to stop.
+const LEAVES_UNASKED: usize = 16;
 
 impl Cursor {
     pub(crate) fn new(
@@ -139,7 +144,14 @@ impl Cursor {
             checked: false,
             scratch: Vec::new(),
             entries: RowBatch::default(),
+            interrupt: None,
         }
+    }
+
+    /// Has it ask now and then whether to stop: there may be nothing to see in many leaves.
+    pub(crate) fn interrupted_by(mut self, interrupt: Option<Interrupt>) -> Self {
+        self.interrupt = interrupt;
+        self
     }
 
     /// Appends up to about `max_rows` rows to `batch`. False: the range is exhausted and
@@ -217,7 +229,12 @@ impl Cursor {
                 },
             ),
         };
+        let mut leaves = 0usize;
         loop {
+            leaves += 1;
+            if let Some(interrupt) = self.interrupt.as_ref().filter(|_| leaves.is_multiple_of(LEAVES_UNASKED)) {
+                interrupt()?;
+            }
             let Some(page) = walk.next(pool)? else {
                 self.done = true;
                 return Ok(());

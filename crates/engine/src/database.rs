@@ -428,7 +428,8 @@ impl Database {
             own: TxId::NONE,
             hidden_from: TxId(u64::MAX),
             catalog_version,
-            own_catalog: false,
+            own_tables: None,
+            unchecked: false,
             newest: false,
         }
     }

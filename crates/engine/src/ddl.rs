@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, ObjectId, Result, limits::COLUMNS_MAX};
 use resurgam_btree::{self as btree, Tree};
+use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 use resurgam_txn::LockMode;
 use resurgam_versions::LedgerAction;
 
 use crate::catalog::check_name;
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
+use crate::rows::VALUE_IN_ROW_MAX;
 use crate::table::{Check, Column, ColumnSpec, Index, IndexSpec, Parts, Place, Table, TableSpec, encode_missing};
 use crate::transaction::{Attempt, Transaction};
 use crate::view::ReadView;
@@ -238,8 +240,11 @@ impl Transaction {
     pub fn create_index(&self, table: &Arc<Table>, spec: IndexSpec) -> Result<Attempt<Arc<Table>>> {
         check_positions(&spec.columns, table.columns.len())?;
         attempt!(self.lock_exclusive(table));
-        attempt!(self.claim_name(&table.schema, &spec.name, table.id, true));
         let mut parts = Parts::of(table);
+        if spec.constraint {
+            check_free_of_checks(&parts, &spec.name)?;
+        }
+        attempt!(self.claim_name(&table.schema, &spec.name, table.id, true));
         parts.indexes.push(index_of(self.0.db.inner().next_object(), &spec, self.new_tree()?));
         parts.generation += 1;
         let at = parts.indexes.len() - 1;
@@ -358,6 +363,9 @@ impl Transaction {
                 if !is_key && at.is_none() {
                     return Err(Error::new(ErrorKind::UndefinedObject, format!("index \"{from}\" does not exist")));
                 }
+                if at.is_none_or(|at| parts.indexes[at].constraint) {
+                    check_free_of_checks(&parts, &to)?;
+                }
                 attempt!(self.claim_name(&table.schema, &to, table.id, true));
                 self.release_name(&table.schema, &from)?;
                 match at {
@@ -429,6 +437,7 @@ impl Transaction {
                         format!("multiple primary keys for table \"{}\" are not allowed", table.name),
                     ));
                 }
+                check_free_of_checks(&parts, &name)?;
                 attempt!(self.claim_name(&table.schema, &name, table.id, true));
                 for at in &columns {
                     parts.columns[*at].nullable = false;
@@ -471,8 +480,7 @@ impl Transaction {
 
     /// Whether a table that is locked exclusively has any row.
     pub fn has_rows(&self, table: &Arc<Table>) -> Result<bool> {
-        let mut cursor = self.newest_view().scan(table, crate::KeyRange::all(), crate::Direction::Forward);
-        cursor.next_batch(&mut crate::RowBatch::default(), 1)
+        self.newest_rows(table).next_batch(&mut crate::RowBatch::default(), 1)
     }
 
     /// Every row of a table that is locked exclusively, its own and those of all who have
@@ -485,10 +493,10 @@ impl Transaction {
     }
 
     fn check_no_nulls(&self, table: &Arc<Table>, column: usize) -> Result<()> {
-        let view = self.newest_view();
-        let mut cursor = view.scan(table, crate::KeyRange::all(), crate::Direction::Forward);
+        let mut cursor = self.newest_rows(table);
         let mut batch = crate::RowBatch::default();
         loop {
+            self.check_interrupt()?;
             batch.clear();
             if !cursor.next_batch(&mut batch, 1000)? {
                 return Ok(());
@@ -529,13 +537,18 @@ fn check_new_column(parts: &Parts, spec: &ColumnSpec) -> Result<()> {
 
 /// Adds a column behind all that rows store, which stay as they are.
 fn add_column(parts: &mut Parts, spec: &ColumnSpec, missing: Option<Datum>) -> Result<()> {
-    // Dropped columns keep their place in the rows.
-    if parts.value_types.len() >= LedgerAction::COLUMNS_MAX {
+    // Dropped columns keep their place in the rows, until the table is rewritten.
+    let mut types = parts.value_types.clone();
+    types.push(spec.ty);
+    let empty = RowLayout::new(&types).encoded_len(&vec![DatumRef::Null; types.len()]);
+    if types.len() > COLUMNS_MAX || empty > VALUE_IN_ROW_MAX {
         return Err(Error::new(
             ErrorKind::LimitExceeded,
             format!("too many columns were added to and dropped from table \"{}\"", parts.name),
         )
-        .with_hint("Copy its rows to a new table."));
+        .with_hint(
+            "Write its rows anew without the dropped ones: change a column's type, or copy them to a new table.",
+        ));
     }
     let mut column = column_of(spec);
     column.place = Place::Value(parts.value_types.len() as u16);
@@ -556,16 +569,26 @@ fn check_at(parts: &Parts, name: &str) -> Result<usize> {
 
 /// Names of constraints are a table's own.
 fn check_free(parts: &Parts, name: &str) -> Result<()> {
-    let taken = parts.checks.iter().any(|check| check.name == name)
-        || parts.primary_key_name == name
-        || parts.indexes.iter().any(|index| index.constraint && index.name == name);
-    if taken {
-        return Err(Error::new(
-            ErrorKind::DuplicateObject,
-            format!("constraint \"{name}\" for relation \"{}\" already exists", parts.name),
-        ));
+    if parts.primary_key_name == name || parts.indexes.iter().any(|index| index.constraint && index.name == name) {
+        return Err(constraint_exists(parts, name));
     }
-    Ok(())
+    check_free_of_checks(parts, name)
+}
+
+/// For a constraint that is an index: whether its name is another index's is seen when it is
+/// claimed.
+fn check_free_of_checks(parts: &Parts, name: &str) -> Result<()> {
+    match parts.checks.iter().any(|check| check.name == name) {
+        true => Err(constraint_exists(parts, name)),
+        false => Ok(()),
+    }
+}
+
+fn constraint_exists(parts: &Parts, name: &str) -> Error {
+    Error::new(
+        ErrorKind::DuplicateObject,
+        format!("constraint \"{name}\" for relation \"{}\" already exists", parts.name),
+    )
 }
 
 fn index_of(id: u32, spec: &IndexSpec, tree: Tree) -> Index {

@@ -17,20 +17,25 @@
 
 use std::sync::Arc;
 
-use resurgam_base::{Error, ErrorKind, PageId, Result, TxId};
+use resurgam_base::{Error, ErrorKind, PageId, Result};
 use resurgam_page::types::{ColumnType, DatumRef};
 use resurgam_versions::LedgerAction;
 
 use crate::build::{insert_plain, not_unique};
-use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
+use crate::cursor::{Cursor, RowBatch};
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
-use crate::table::{Parts, Table};
+use crate::table::{Parts, RawRow, Table};
 use crate::transaction::{Transaction, WriteContext};
 use crate::view::ReadView;
 
-/// Rows that are read at a time.
+/// Most rows that are read at a time, about.
 const BATCH: usize = 1000;
+/// Rows with more than so many bytes of large values are enough: whoever changes such a column
+/// has all of them in memory.
+const LARGE_BYTES_MAX: u64 = 4 << 20;
+/// Rows that are read before their large values are counted.
+const STEP: usize = 50;
 
 /// Whether every value of a column of type `from` is stored as the same value of type `to`
 /// is: then a change of the type needs no rewriting.
@@ -64,7 +69,8 @@ pub struct Rewrite {
     row_id: u64,
     /// Large values that are referred to no more.
     gone: Vec<PageId>,
-    broken_off_before: Option<TxId>,
+    /// It is this rewrite that has the transaction marked as broken off.
+    marked: bool,
     build: Build,
 }
 
@@ -72,14 +78,20 @@ impl Transaction {
     /// Begins to rewrite `old`, which is locked exclusively, as `parts`: with new trees.
     pub(crate) fn begin_rewrite(&self, old: &Arc<Table>, mut parts: Parts) -> Result<Rewrite> {
         let context = self.write_context()?;
-        let broken_off_before = self.0.state.lock().broken_off.replace(context.xid);
+        let marked = {
+            let mut state = self.0.state.lock();
+            let marked = state.broken_off.is_none();
+            // What was broken off before concerns more than this.
+            state.broken_off.get_or_insert(context.xid);
+            marked
+        };
         parts.tree = self.new_tree()?;
         for index in &mut parts.indexes {
             index.tree = self.new_tree()?;
         }
         let new = self.0.db.inner().catalog.build(Parts::decode(&parts.encode())?, 0);
         let view = self.newest_view();
-        let cursor = Cursor::new(view.clone(), Arc::clone(old), None, KeyRange::all(), Direction::Forward);
+        let cursor = self.newest_rows(old);
         Ok(Rewrite {
             build: Build::start(&self.0.db, context.active.id, old, None),
             tx: self.clone(),
@@ -93,7 +105,7 @@ impl Transaction {
             hint: None,
             row_id: 0,
             gone: Vec::new(),
-            broken_off_before,
+            marked,
         })
     }
 }
@@ -121,18 +133,28 @@ impl Rewrite {
         self.tx.check_interrupt()?;
         self.tx.0.db.hold_back();
         batch.clear();
-        let more = self.cursor.next_batch(batch, BATCH)?;
+        let mut large = 0;
+        while batch.len() < BATCH && large < LARGE_BYTES_MAX {
+            let known = batch.len();
+            if !self.cursor.next_batch(batch, STEP)? {
+                break;
+            }
+            for i in known..batch.len() {
+                large += self.old.external_bytes(batch.row(i).value)?;
+            }
+        }
         self.build.advance(batch.len());
-        Ok(more)
+        Ok(!batch.is_empty())
     }
 
-    /// Puts the row that takes the place of the one whose large values are `before`. Values
-    /// of columns that stay as they are may be passed as they were read.
+    /// Puts the row that takes the place of `before`, as it was read. Values of columns that
+    /// stay as they are may be passed as they were read. Large values that only `before` refers
+    /// to, in columns that were dropped as well, go with it.
     ///
     /// # Errors
     /// `NotNullViolation`; `UniqueViolation` naming the index; `LimitExceeded`. The
     /// transaction must then be rolled back.
-    pub fn put(&mut self, before: &[DatumRef<'_>], row: &[DatumRef<'_>]) -> Result<()> {
+    pub fn put(&mut self, before: RawRow<'_>, row: &[DatumRef<'_>]) -> Result<()> {
         self.check_nulls(row)?;
         let new = &self.new;
         let pool = &self.tx.0.db.inner().pool;
@@ -144,7 +166,8 @@ impl Rewrite {
         new.key_of_row(whole, || Ok(row_id), &mut key)?;
         let encoded = self.tx.encode_value(new, row, &self.context.active, self.context.xid)?;
         let kept = new.externals_of_value(&encoded.bytes)?;
-        self.gone.extend(Table::externals(before).into_iter().filter(|page| !kept.contains(page)));
+        let gone = self.old.externals_of_value(before.value)?;
+        self.gone.extend(gone.into_iter().filter(|page| !kept.contains(page)));
         if self.gone.len() >= LedgerAction::VALUES_MAX {
             self.tx.drop_externals(&self.context, self.gone.drain(..))?;
         }
@@ -178,8 +201,8 @@ impl Rewrite {
         let mut batch = RowBatch::default();
         while self.read(&mut batch)? {
             for i in 0..batch.len() {
-                let row = old.all_columns(batch.row(i))?;
-                self.put(&row, &row)?;
+                let raw = batch.row(i);
+                self.put(raw, &old.all_columns(raw)?)?;
             }
         }
         self.finish()
@@ -193,7 +216,9 @@ impl Rewrite {
             self.tx.drop_tree(index.tree)?;
         }
         let table = self.tx.store_definition(&self.parts, Some(&self.old))?;
-        self.tx.0.state.lock().broken_off = self.broken_off_before;
+        if self.marked {
+            self.tx.0.state.lock().broken_off = None;
+        }
         Ok(table)
     }
 }

@@ -24,7 +24,8 @@ use crate::table::{RawRow, RowBuf, Table};
 use crate::transaction::{Attempt, Change, Isolation, Transaction, WriteContext};
 
 /// Most bytes of a row's value that stay in the row; larger values move to overflow pages.
-const VALUE_IN_ROW_MAX: usize = 1500;
+pub(crate) const VALUE_IN_ROW_MAX: usize = 1500;
+const _: () = assert!(VALUE_IN_ROW_MAX <= RECORD_BYTES_MAX);
 /// A column shorter than this gains nothing by moving out.
 const EXTERNAL_MIN: usize = 64;
 
@@ -59,6 +60,15 @@ impl Transaction {
 
     fn wait_for(&self, context: &WriteContext, holder: TxId) -> Result<LockWait> {
         self.0.db.inner().txs.wait_for(context.active.id, holder)
+    }
+
+    /// Locks a table for writing rows, ahead of the first of them: for a statement that reads
+    /// the newest rows before it writes any ([`Transaction::latest`]).
+    ///
+    /// # Errors
+    /// `SerializationFailure` when `table` is not its newest definition.
+    pub fn lock_rows(&self, table: &Table) -> Result<Attempt<()>> {
+        Ok(self.lock_for_rows(table)?.map_or(Attempt::Done(()), Attempt::Wait))
     }
 
     /// Inserts a row; one datum for each column.
@@ -425,7 +435,8 @@ impl Transaction {
         self.changed(&context, outcome)
     }
 
-    /// The newest committed (or own) row under a key, after [`Change::Changed`].
+    /// The newest committed (or own) row under a key, after [`Change::Changed`] or
+    /// [`Transaction::lock_rows`]: `table` must be known to be the newest definition.
     pub fn latest(&self, table: &Arc<Table>, key: &[u8], row: &mut RowBuf) -> Result<Option<Seen>> {
         let context = self.write_context()?;
         Ok(self.newest_row(table, key, &context, row)?.map(Seen::Version))
@@ -502,41 +513,24 @@ impl Transaction {
         let mut values = table.value_datums(row);
         let mut bytes = Vec::new();
         let mut written = Vec::new();
-        let variable: usize = values.iter().map(datum_len).sum();
-        if variable <= VALUE_IN_ROW_MAX {
-            table.layout.encode(&values, &mut bytes)?;
-            if bytes.len() <= VALUE_IN_ROW_MAX {
+        loop {
+            if table.layout.encoded_len(&values) <= VALUE_IN_ROW_MAX {
+                table.layout.encode(&values, &mut bytes)?;
                 return Ok(Encoded { bytes, written });
             }
-        }
-        loop {
-            let total: usize = values.iter().map(datum_len).sum();
-            if total <= VALUE_IN_ROW_MAX {
-                bytes.clear();
-                table.layout.encode(&values, &mut bytes)?;
-                if bytes.len() <= VALUE_IN_ROW_MAX.min(RECORD_BYTES_MAX) {
-                    return Ok(Encoded { bytes, written });
-                }
-            }
-            let longest = values
-                .iter()
-                .enumerate()
-                .filter(|(_, d)| matches!(d, DatumRef::Text(_) | DatumRef::Bytes(_)))
-                .max_by_key(|(_, d)| datum_len(d))
-                .map(|(at, d)| (at, datum_len(d)));
-            let Some((at, len)) = longest.filter(|(_, len)| *len >= EXTERNAL_MIN) else {
+            let long = values.iter().enumerate().filter_map(|(at, datum)| match datum {
+                DatumRef::Text(text) => Some((at, text.as_bytes(), true)),
+                DatumRef::Bytes(bytes) => Some((at, *bytes, false)),
+                _ => None,
+            });
+            let longest = long.max_by_key(|(_, data, _)| data.len());
+            let Some((at, data, is_text)) = longest.filter(|(_, data, _)| data.len() >= EXTERNAL_MIN) else {
                 self.discard(&written)?;
                 return Err(Error::new(
                     ErrorKind::LimitExceeded,
                     format!("row is too big: its short columns alone need more than {VALUE_IN_ROW_MAX} bytes"),
                 ));
             };
-            let (data, is_text): (&[u8], bool) = match &values[at] {
-                DatumRef::Text(text) => (text.as_bytes(), true),
-                DatumRef::Bytes(bytes) => (bytes, false),
-                _ => return Err(Error::internal("no long column")),
-            };
-            debug_assert_eq!(len, data.len());
             let external = write_external(&self.0.db.inner().pool, tx, xid, data, is_text)?;
             written.push(external.page);
             values[at] = DatumRef::External(external);
@@ -615,15 +609,6 @@ pub(crate) struct Encoded {
     pub bytes: Vec<u8>,
     /// First pages of large values written for it.
     written: Vec<PageId>,
-}
-
-fn datum_len(datum: &DatumRef<'_>) -> usize {
-    match datum {
-        DatumRef::Text(text) => text.len(),
-        DatumRef::Bytes(bytes) => bytes.len(),
-        DatumRef::External(_) => 20,
-        _ => 8,
-    }
 }
 
 /// The end of an insert that was not done; `index` is the one it was into, if any.
@@ -711,6 +696,20 @@ impl Table {
             }
         }
         Ok(found)
+    }
+    /// Bytes of the large values that an encoded value refers to.
+    pub(crate) fn external_bytes(&self, value: &[u8]) -> Result<u64> {
+        if !self.may_hold_external() {
+            return Ok(0);
+        }
+        let view = self.layout.view(value)?;
+        let mut bytes = 0;
+        for (at, _) in self.value_types.iter().enumerate().filter(|(_, ty)| ty.fixed_width().is_none()) {
+            if let DatumRef::External(external) = view.column(at)? {
+                bytes += external.len;
+            }
+        }
+        Ok(bytes)
     }
     /// Large values that a row refers to.
     pub(crate) fn externals(row: &[DatumRef<'_>]) -> Vec<PageId> {

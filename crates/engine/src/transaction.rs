@@ -123,6 +123,8 @@ pub(crate) struct TxState {
     /// Version of the catalog that goes with the snapshot.
     catalog_version: u64,
     pub locked: Vec<ObjectId>,
+    /// Locked tables and the generations of their definitions that were found to be the newest.
+    current: Vec<(u32, u64)>,
     /// Tables that it asked for alone and has not got: the requests keep others out.
     pub requested: Vec<ObjectId>,
     /// Rows (tree and key) that the current statement changed and took back.
@@ -130,6 +132,14 @@ pub(crate) struct TxState {
     pub catalog: OwnCatalog,
     /// Asked now and then by work on many rows.
     pub interrupt: Option<Interrupt>,
+}
+
+impl TxState {
+    /// The transaction stored a definition of a table, of this generation, or removed it (0).
+    pub fn changed_definition(&mut self, table: u32, generation: u64) {
+        self.catalog.note(self.xid, table, generation);
+        self.current.retain(|(id, _)| *id != table);
+    }
 }
 
 /// An error ends the work that asks; see [`Transaction::set_interrupt`].
@@ -184,6 +194,7 @@ impl Transaction {
                 snapshot: None,
                 catalog_version: 0,
                 locked: Vec::new(),
+                current: Vec::new(),
                 requested: Vec::new(),
                 taken_back: Vec::new(),
                 catalog: OwnCatalog::default(),
@@ -214,6 +225,12 @@ impl Transaction {
         self.0.state.lock().catalog.changed
     }
 
+    /// How often it has changed definitions, or taken such a change back: what was planned at
+    /// another number may name tables that are no more as they were.
+    pub fn catalog_changes(&self) -> u64 {
+        self.0.state.lock().catalog.changes
+    }
+
     /// Has work on many rows inside one call (filling an index, rewriting a table) ask
     /// `interrupt` every thousand rows or so; its error ends the work, and the transaction (or
     /// the savepoint it is under) must be rolled back. `None`: nothing interrupts it.
@@ -221,9 +238,11 @@ impl Transaction {
         self.0.state.lock().interrupt = interrupt;
     }
 
+    pub(crate) fn interrupt(&self) -> Option<Interrupt> {
+        self.0.state.lock().interrupt.clone()
+    }
     pub(crate) fn check_interrupt(&self) -> Result<()> {
-        let interrupt = self.0.state.lock().interrupt.clone();
-        interrupt.map_or(Ok(()), |interrupt| interrupt())
+        self.interrupt().map_or(Ok(()), |interrupt| interrupt())
     }
 
     /// Starts a statement.
@@ -262,7 +281,8 @@ impl Transaction {
             own,
             hidden_from,
             catalog_version: state.catalog_version,
-            own_catalog: state.catalog.changed,
+            own_tables: state.catalog.changed.then(|| Arc::clone(&state.catalog.tables)),
+            unchecked: false,
             newest: false,
         })
     }
@@ -281,7 +301,8 @@ impl Transaction {
             own: state.active.as_ref().map_or(TxId::NONE, |a| a.id),
             hidden_from: if state.bulk && state.xid.is_some() { state.xid } else { TxId(u64::MAX) },
             catalog_version: state.catalog_version,
-            own_catalog: state.catalog.changed,
+            own_tables: state.catalog.changed.then(|| Arc::clone(&state.catalog.tables)),
+            unchecked: false,
             newest: false,
         })
     }
@@ -351,19 +372,25 @@ impl Transaction {
 
     /// Locks a table for writing rows, and makes sure that `table` still describes it.
     pub(crate) fn lock_for_rows(&self, table: &Table) -> Result<Option<LockWait>> {
-        if self.0.state.lock().locked.contains(&ObjectId(table.id)) {
-            return Ok(None);
-        }
-        if let Some(wait) = self.lock_table(ObjectId(table.id), LockMode::Share)? {
+        let object = ObjectId(table.id);
+        let held = {
+            let state = self.0.state.lock();
+            if state.current.contains(&(table.id, table.generation)) {
+                return Ok(None);
+            }
+            state.locked.contains(&object)
+        };
+        if let Some(wait) = self.lock_table(object, LockMode::Share)? {
             return Ok(Some(wait));
         }
-        let inner = self.0.db.inner();
         if !self.is_newest(table)? {
-            // Not to be taken for locked the next time.
             let mut state = self.0.state.lock();
-            state.locked.retain(|object| *object != ObjectId(table.id));
-            if let Some(active) = &state.active {
-                inner.locks.release(ObjectId(table.id), active.id);
+            // What was locked before may have been written to.
+            if !held {
+                state.locked.retain(|locked| *locked != object);
+                if let Some(active) = &state.active {
+                    self.0.db.inner().locks.release(object, active.id);
+                }
             }
             drop(state);
             return Err(Error::new(
@@ -375,6 +402,7 @@ impl Transaction {
             )
             .with_hint("Retry the transaction."));
         }
+        self.0.state.lock().current.push((table.id, table.generation));
         Ok(None)
     }
 
@@ -382,13 +410,15 @@ impl Transaction {
     /// transaction made or changed it, the committed one otherwise (whatever its snapshot
     /// still sees).
     pub(crate) fn is_newest(&self, table: &Table) -> Result<bool> {
-        let own = self.0.state.lock().catalog.tables.contains(&table.id);
-        let newest = if own {
-            self.table_by_id(table.id)?
-        } else {
-            self.0.db.inner().catalog.committed(&self.0.db)?.by_id.get(&table.id).cloned()
+        let own = self.0.state.lock().catalog.tables.get(&table.id).copied();
+        let newest = match own {
+            Some(generation) => generation,
+            None => {
+                let committed = self.0.db.inner().catalog.committed(&self.0.db)?;
+                committed.by_id.get(&table.id).map_or(0, |newest| newest.generation)
+            }
         };
-        Ok(newest.is_some_and(|newest| newest.generation == table.generation))
+        Ok(newest == table.generation)
     }
 
     /// A write failed between its steps: the transaction, or the savepoint that it is under,
@@ -478,9 +508,16 @@ impl Transaction {
         state.fresh_id = true;
         state.bulk = false;
         state.taken_back.clear();
-        state.catalog.forget();
         let Some(active) = state.active.clone() else { return Ok(()) };
         let mark = savepoint.mark.max(active.id);
+        state.catalog.back_to(mark);
+        // Locks stay, and what they were found to protect may have been taken back.
+        state.current.clear();
+        // Those that it has not got it does not wait for any more.
+        let requested = std::mem::take(&mut state.requested);
+        if requested.into_iter().filter(|object| inner.locks.withdraw(*object, active.id)).count() > 0 {
+            inner.txs.ended(active.id);
+        }
         let undone = if inner.mode.is_traditional() {
             // Until this has succeeded it can only be rolled back as a whole.
             let before = std::mem::replace(&mut state.unlogged, true);
@@ -673,6 +710,7 @@ impl Drop for TxInner {
             snapshot: None,
             catalog_version: 0,
             locked: Vec::new(),
+            current: Vec::new(),
             requested: Vec::new(),
             taken_back: Vec::new(),
             catalog: OwnCatalog::default(),

@@ -176,7 +176,7 @@ impl Database {
     /// Index entries against rows, as the newest snapshot sees both.
     fn verify_rows(&self, table: &Arc<Table>, census: &mut Census) -> Result<()> {
         let mut view = self.plain_view();
-        view.own_catalog = true;
+        view.unchecked = true;
         let mut expected: Vec<BTreeMap<Vec<u8>, Vec<u8>>> = vec![BTreeMap::new(); table.indexes.len()];
         let mut cursor = Cursor::new(view.clone(), Arc::clone(table), None, KeyRange::all(), Direction::Forward);
         let mut batch = RowBatch::default();

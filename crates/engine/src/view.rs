@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use resurgam_base::{CommitTs, Error, ErrorKind, Result, TxId};
 use resurgam_btree::Tree;
 use resurgam_buffer::Access;
@@ -23,8 +24,11 @@ pub struct ReadView {
     pub(crate) hidden_from: TxId,
     /// Version of the catalog when the view was made.
     pub(crate) catalog_version: u64,
-    /// The view may use definitions of its own uncommitted DDL, which no cache knows.
-    pub(crate) own_catalog: bool,
+    /// Generations of the tables that its transaction had changed by then, which no cache
+    /// knows; see `OwnCatalog`.
+    pub(crate) own_tables: Option<Arc<HashMap<u32, u64>>>,
+    /// Its user knows that definitions are current: it has the table locked, say.
+    pub(crate) unchecked: bool,
     /// Sees every decided commit, not only those that the snapshot sees.
     pub(crate) newest: bool,
 }
@@ -37,7 +41,12 @@ impl ReadView {
 
     /// Refuses a definition that no longer describes the table.
     pub(crate) fn check_table(&self, table: &Table) -> Result<()> {
-        if self.own_catalog || self.db.inner().catalog.was_current(&self.db, table, self.catalog_version)? {
+        let current = match self.own_tables.as_ref().and_then(|tables| tables.get(&table.id)) {
+            _ if self.unchecked => true,
+            Some(own) => *own == table.generation,
+            None => self.db.inner().catalog.was_current(&self.db, table, self.catalog_version)?,
+        };
+        if current {
             return Ok(());
         }
         Err(Error::new(

@@ -100,7 +100,7 @@ fn rewrite(tx: &Transaction, table: &Arc<Table>) -> Result<Arc<Table>> {
             let old: Vec<DatumRef<'_>> = (0..3).map(|c| table.column(raw, c)).collect::<Result<_>>()?;
             let (DatumRef::Int8(id), DatumRef::Int4(n)) = (old[0], old[1]) else { panic!("types") };
             let note = if id % 10 == 7 { DatumRef::Text(&large) } else { old[2] };
-            rewrite.put(&old, &[old[0], DatumRef::Int8(i64::from(n) * 10), note])?;
+            rewrite.put(raw, &[old[0], DatumRef::Int8(i64::from(n) * 10), note])?;
         }
     }
     rewrite.finish()
@@ -300,7 +300,17 @@ fn a_rewrite_that_is_given_up() -> Result<()> {
     tx.rollback_to(savepoint)?;
     tx.commit(Durability::Sync)?.wait()?;
     assert_eq!(rows(&db)?, before(300)[1..]);
-    settled(&db, "given up")
+    settled(&db, "given up")?;
+
+    // One that was given up before the savepoint is not made good by going back to it.
+    let tx = db.begin(Isolation::ReadCommitted);
+    drop(tx.rewrite_table(&table(&tx)?, &[(1, ColumnType::Int8)], &[])?.done()?);
+    let savepoint = tx.savepoint()?;
+    drop(tx.rewrite_table(&table(&tx)?, &[(1, ColumnType::Int8)], &[])?.done()?);
+    tx.rollback_to(savepoint)?;
+    assert_eq!(tx.commit(Durability::Sync).err().expect("refused").kind(), ErrorKind::InvalidTransactionState);
+    tx.rollback()?;
+    settled(&db, "given up twice")
 }
 
 #[test]
@@ -414,6 +424,16 @@ fn checks_are_kept_with_the_definition() -> Result<()> {
     }
     let twice = tx.alter_table(&t, check("b", &[])).err().expect("taken");
     assert_eq!(twice.kind(), ErrorKind::DuplicateObject);
+    // Nor may an index have the name, where it is a constraint.
+    let index = |constraint| IndexSpec { name: "c".into(), columns: vec![1], unique: false, constraint };
+    assert_eq!(refused(tx.create_index(&t, index(true))), ErrorKind::DuplicateObject);
+    let rename = |from: &str, to: &str| TableChange::RenameIndex(from.into(), to.into());
+    assert_eq!(refused(tx.alter_table(&t, rename("t_pkey", "c"))), ErrorKind::DuplicateObject);
+    t = tx.create_index(&t, index(false))?.done()?;
+    t = tx.alter_table(&t, rename("c", "d"))?.done()?;
+    t = tx.alter_table(&t, TableChange::DropPrimaryKey)?.done()?;
+    let again = TableChange::AddPrimaryKey { name: "b".into(), columns: vec![0] };
+    assert_eq!(refused(tx.alter_table(&t, again)), ErrorKind::DuplicateObject);
     tx.commit(Durability::Sync)?.wait()?;
     db.close()?;
     let db = open(&vfs)?;
@@ -429,4 +449,232 @@ fn checks_are_kept_with_the_definition() -> Result<()> {
     assert_eq!(t.checks, []);
     tx.commit(Durability::Sync)?.wait()?;
     settled(&db, "checks")
+}
+
+fn refused<T>(result: Result<Attempt<T>>) -> ErrorKind {
+    match result {
+        Ok(_) => panic!("not refused"),
+        Err(error) => error.kind(),
+    }
+}
+
+/// A lock that was got too late is no proof that the definition is the newest.
+#[test]
+fn a_refused_change_lets_no_row_into_what_is_gone() -> Result<()> {
+    let vfs = SimVfs::new(8);
+    let db = filled(&vfs, 100)?;
+    for to_savepoint in [true, false] {
+        let behind = db.begin(Isolation::RepeatableRead);
+        behind.statement(StatementKind::Read)?;
+        let old = table(&behind)?;
+        let savepoint = behind.savepoint()?;
+        let other = db.begin(Isolation::ReadCommitted);
+        let spec = IndexSpec { name: format!("i{to_savepoint}"), columns: vec![1], unique: false, constraint: false };
+        other.create_index(&table(&other)?, spec)?.done()?;
+        other.commit(Durability::Sync)?.wait()?;
+
+        assert_eq!(refused(behind.lock_for_change(&old)), ErrorKind::SerializationFailure);
+        if to_savepoint {
+            behind.rollback_to(savepoint)?;
+        }
+        behind.statement(StatementKind::PointWrite)?;
+        let row = [DatumRef::Int8(90_000), DatumRef::Int4(1), DatumRef::Null];
+        for _ in 0..2 {
+            assert_eq!(refused(behind.insert(&old, &row)), ErrorKind::SerializationFailure);
+        }
+        assert_eq!(refused(behind.delete(&old, &key(&old, 1)?, Seen::Snapshot)), ErrorKind::SerializationFailure);
+        behind.commit(Durability::Sync)?.wait()?;
+        settled(&db, "refused")?;
+    }
+    assert_eq!(rows(&db)?, before(100));
+    Ok(())
+}
+
+/// The same of a transaction's own changes: what it planned before one is not written to, nor
+/// read, after it.
+#[test]
+fn a_definition_from_before_an_own_change_is_refused() -> Result<()> {
+    let vfs = SimVfs::new(9);
+    let db = filled(&vfs, 100)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let old = table(&tx)?;
+    let row = |id| [DatumRef::Int8(id), DatumRef::Int4(1), DatumRef::Null];
+    tx.insert(&old, &row(200))?.done()?;
+    let new = rewrite(&tx, &table(&tx)?)?;
+    assert_eq!(refused(tx.insert(&old, &row(201))), ErrorKind::SerializationFailure);
+    let view = tx.statement(StatementKind::Read)?;
+    let mut buf = RowBuf::default();
+    let error = view.get(&old, &key(&old, 1)?, &mut buf).expect_err("an older definition");
+    assert_eq!(error.kind(), ErrorKind::SerializationFailure);
+    assert!(view.get(&new, &key(&new, 200)?, &mut buf)?);
+    drop(view);
+
+    // Back to the savepoint, the definition of then counts again, and no later one.
+    let savepoint = tx.savepoint()?;
+    let changes = tx.catalog_changes();
+    let spec = ColumnSpec { name: "x".into(), ty: ColumnType::Int4, nullable: true, default_sql: None };
+    let later = tx.alter_table(&new, TableChange::AddColumn(spec))?.done()?;
+    let wide = |id| [DatumRef::Int8(id), DatumRef::Int8(1), DatumRef::Null, DatumRef::Int4(3)];
+    tx.insert(&later, &wide(300))?.done()?;
+    assert_eq!(refused(tx.insert(&new, &wide(301)[..3])), ErrorKind::SerializationFailure);
+    tx.rollback_to(savepoint)?;
+    assert!(tx.catalog_changes() > changes);
+    tx.statement(StatementKind::PointWrite)?;
+    assert_eq!(refused(tx.insert(&later, &wide(302))), ErrorKind::SerializationFailure);
+    tx.insert(&new, &wide(303)[..3])?.done()?;
+    let view = tx.statement(StatementKind::Read)?;
+    assert!(view.get(&new, &key(&new, 303)?, &mut buf)?);
+    assert!(view.get(&later, &key(&later, 303)?, &mut buf).is_err());
+    drop(view);
+
+    // A table that is dropped is not written to either.
+    tx.drop_table(&new)?.done()?;
+    assert_eq!(refused(tx.insert(&new, &wide(304)[..3])), ErrorKind::SerializationFailure);
+    tx.rollback()?;
+    settled(&db, "own changes")
+}
+
+/// A rewrite leaves dropped columns behind, and frees what only they refer to.
+#[test]
+fn large_values_of_dropped_columns_go_with_a_rewrite() -> Result<()> {
+    let vfs = SimVfs::new(10);
+    let db = filled(&vfs, 200)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = table(&tx)?;
+    let spec = ColumnSpec { name: "more".into(), ty: ColumnType::Text, nullable: true, default_sql: None };
+    let t = tx.alter_table(&t, TableChange::AddColumn(spec))?.done()?;
+    let large = "M".repeat(5000);
+    for id in 500..550 {
+        let row = [DatumRef::Int8(id), DatumRef::Int4(1), DatumRef::Null, DatumRef::Text(&large)];
+        tx.insert(&t, &row)?.done()?;
+    }
+    tx.alter_table(&t, TableChange::DropColumn(3))?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    settled(&db, "dropped")?;
+    for commit in [false, true] {
+        let tx = db.begin(Isolation::ReadCommitted);
+        tx.alter_table(&table(&tx)?, TableChange::DropPrimaryKey)?.done()?;
+        if commit {
+            tx.commit(Durability::Sync)?.wait()?
+        } else {
+            tx.rollback()?
+        }
+        // Pages that nothing refers to are reported.
+        settled(&db, "rewritten")?;
+    }
+    assert_eq!(rows(&db)?.len(), 250);
+    Ok(())
+}
+
+/// Looking at all rows can be cancelled, also where there are none to be seen.
+#[test]
+fn a_look_at_all_rows_can_be_cancelled() -> Result<()> {
+    let vfs = SimVfs::new(11);
+    let db = filled(&vfs, 5000)?;
+    let reader = db.begin(Isolation::RepeatableRead);
+    let _sees_them = reader.statement(StatementKind::Read)?;
+    let spec = ColumnSpec { name: "x".into(), ty: ColumnType::Int4, nullable: false, default_sql: None };
+    let spec = || spec.clone();
+    let cancelled = |change: TableChange, asks: u64| -> Result<()> {
+        let tx = db.begin(Isolation::ReadCommitted);
+        let asked = AtomicU64::new(0);
+        tx.set_interrupt(Some(Arc::new(move || {
+            let times = asked.fetch_add(1, Ordering::Relaxed) + 1;
+            if times == asks { Err(Error::new(ErrorKind::Cancelled, "stop")) } else { Ok(()) }
+        })));
+        assert_eq!(refused(tx.alter_table(&table(&tx)?, change.clone())), ErrorKind::Cancelled, "{change:?}");
+        tx.rollback()
+    };
+    cancelled(TableChange::SetNotNull(2, true), 3)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = table(&tx)?;
+    for id in 0..5000 {
+        tx.delete(&t, &key(&t, id)?, Seen::Snapshot)?.done()?;
+    }
+    tx.commit(Durability::Sync)?.wait()?;
+    cancelled(TableChange::AddColumn(spec()), 1)?;
+    cancelled(TableChange::SetNotNull(2, true), 2)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    tx.alter_table(&table(&tx)?, TableChange::AddColumn(spec()))?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    Ok(())
+}
+
+/// Who gives up waiting for a table, and goes back to a savepoint, keeps no writer out.
+#[test]
+fn a_request_that_was_given_up_keeps_nobody_out() -> Result<()> {
+    let vfs = SimVfs::new(12);
+    let db = filled(&vfs, 10)?;
+    let row = |id| [DatumRef::Int8(id), DatumRef::Int4(1), DatumRef::Null];
+    let (writer, changer, other) =
+        (db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted), db.begin(Isolation::ReadCommitted));
+    let t = table(&writer)?;
+    writer.insert(&t, &row(100))?.done()?;
+    let savepoint = changer.savepoint()?;
+    let Attempt::Wait(gives_up) = changer.lock_for_change(&t)? else { panic!("the table is in use") };
+    drop(gives_up);
+    let Attempt::Wait(waits) = other.insert(&t, &row(101))? else { panic!("who asked first goes first") };
+    changer.rollback_to(savepoint)?;
+    // Woken, although the transaction goes on.
+    assert!(waits.wait_timeout(std::time::Duration::from_secs(60)), "nobody is woken");
+    other.insert(&t, &row(101))?.done()?;
+    other.commit(Durability::Sync)?.wait()?;
+    writer.commit(Durability::Sync)?.wait()?;
+    changer.lock_for_change(&t)?.done()?;
+    changer.commit(Durability::Sync)?.wait()?;
+    assert_eq!(rows(&db)?.len(), 12);
+    Ok(())
+}
+
+/// Dropped columns take room in every row, but only as much as they must.
+#[test]
+fn columns_added_and_dropped_many_times() -> Result<()> {
+    let vfs = SimVfs::new(13);
+    let db = filled(&vfs, 10)?;
+    let spec = ColumnSpec { name: "x".into(), ty: ColumnType::Int4, nullable: true, default_sql: None };
+    let row = |id| [DatumRef::Int8(id), DatumRef::Int4(1), DatumRef::Null];
+    let tx = db.begin(Isolation::ReadCommitted);
+    let mut t = table(&tx)?;
+    let mut times = 0;
+    let error = loop {
+        match tx.alter_table(&t, TableChange::AddColumn(spec.clone())) {
+            Ok(added) => t = tx.alter_table(&added.done()?, TableChange::DropColumn(3))?.done()?,
+            Err(error) => break error,
+        }
+        times += 1;
+        if times % 50 == 0 {
+            tx.insert(&t, &row(100 + times))?.done()?;
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::LimitExceeded);
+    assert!(error.hint().is_some() && times > 300, "{times}");
+    tx.insert(&t, &row(50))?.done()?;
+    // A rewrite leaves them behind.
+    t = tx.alter_table(&t, TableChange::DropPrimaryKey)?.done()?;
+    t = tx.alter_table(&t, TableChange::AddColumn(spec))?.done()?;
+    tx.insert(&t, &[DatumRef::Int8(1), DatumRef::Int4(1), DatumRef::Null, DatumRef::Int4(1)])?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    settled(&db, "many times")
+}
+
+/// Rows with large values come in smaller batches.
+#[test]
+fn a_batch_of_a_rewrite_is_bounded_by_bytes() -> Result<()> {
+    let vfs = SimVfs::new(14);
+    let db = filled(&vfs, 1100)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = tx.drop_index(&table(&tx)?, "by_note")?.done()?;
+    let large = "L".repeat(100_000);
+    for id in 2000..2200 {
+        tx.insert(&t, &[DatumRef::Int8(id), DatumRef::Int4(1), DatumRef::Text(&large)])?.done()?;
+    }
+    let mut rewrite = tx.rewrite_table(&t, &[(1, ColumnType::Int8)], &[])?.done()?;
+    let (mut batch, mut sizes) = (RowBatch::default(), Vec::new());
+    while rewrite.read(&mut batch)? {
+        sizes.push(batch.len());
+    }
+    assert_eq!(sizes.iter().sum::<usize>(), 1300);
+    assert_eq!(sizes[0], 1000, "small rows: {sizes:?}");
+    assert!(sizes[1..].iter().all(|rows| *rows <= 200), "{sizes:?}");
+    tx.rollback()
 }

@@ -96,6 +96,13 @@ impl RowLayout {
         }
     }
 
+    /// Bytes that [`RowLayout::encode`] appends for these values.
+    pub fn encoded_len(&self, values: &[DatumRef<'_>]) -> usize {
+        let var_bytes: usize = values.iter().map(var_bytes_len).sum();
+        let end = if var_bytes > NARROW_MAX { 4 } else { 2 };
+        2 + self.columns.len().div_ceil(8) + self.fixed_total + self.var_total * end + var_bytes
+    }
+
     /// Appends a row; `values` has one value for each column.
     ///
     /// # Errors

@@ -135,6 +135,77 @@ fn portals_suspend_and_go_on() {
     client.query("commit");
 }
 
+/// What a portal was planned with may be changed by its own transaction before it runs.
+#[test]
+fn portals_follow_changes_of_definitions() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.query("create table t (a int)");
+    let alter = |text: &str| [parse("", text), bind("", "", &[]), execute("", 0)].concat();
+    client.query("begin");
+    client.send(
+        &[
+            parse("", "insert into t values (2)"),
+            bind("p1", "", &[]),
+            parse("", "select count(*) from t"),
+            bind("n", "", &[]),
+            parse("", "select a from t"),
+            bind("rows", "", &[]),
+            alter("alter table t add column b int default 7"),
+            alter("alter table t add primary key (a)"),
+            execute("p1", 0),
+            execute("n", 0),
+            execute("rows", 0),
+            sync(),
+        ]
+        .concat(),
+    );
+    let (status, messages) = client.until_ready();
+    assert_eq!((status, tags(&messages).as_str()), (b'T', "12121212C12CCDCDC"), "{messages:?}");
+    client.query("commit");
+    assert_eq!(client.rows("select a * 10 + b from t"), ["27"]);
+
+    // The columns of its result are known to the client, and stay as they are.
+    client.query("begin");
+    client.send(
+        &[
+            parse("", "select a from t"),
+            bind("p", "", &[]),
+            alter("alter table t alter a type text"),
+            execute("p", 0),
+            sync(),
+        ]
+        .concat(),
+    );
+    let (status, messages) = client.until_ready();
+    assert_eq!((status, error(&messages).sqlstate().as_str()), (b'E', "0A000"), "{messages:?}");
+    client.query("rollback");
+    // Another's change, between Bind and Execute.
+    client.query("begin");
+    client.send(&[parse("", "insert into t values (3)"), bind("p", "", &[]), sync()].concat());
+    assert_eq!(tags(&client.until_ready().1), "12");
+    server.client().query("alter table t drop constraint t_pkey");
+    client.send(&[execute("p", 0), sync()].concat());
+    assert_eq!(client.until_ready().0, b'T');
+    client.query("commit");
+    assert_eq!(client.rows("select a from t order by a"), ["2", "3"]);
+}
+
+/// Rows of a newer definition than the transaction sees are not mistaken for damaged ones.
+#[test]
+fn an_upsert_behind_a_change_of_the_definition() {
+    let server = TestServer::start();
+    let (mut behind, mut other) = (server.client(), server.client());
+    behind.query("create table t (a int primary key)");
+    behind.query("begin isolation level repeatable read");
+    assert_eq!(behind.rows("select a from t").len(), 0);
+    other.query("alter table t add column b int; insert into t values (7, 1)");
+    let (status, messages) = behind.query("insert into t values (7) on conflict (a) do update set a = excluded.a");
+    assert_eq!((status, error(&messages).sqlstate().as_str()), (b'E', "40001"), "{messages:?}");
+    behind.query("rollback");
+    assert_eq!(other.rows("select b from t"), ["1"]);
+}
+
 #[test]
 fn large_results_stream() {
     let server = TestServer::start();

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef, Expr, ObjectName,
     RenameTableNameKind, TableConstraint,
@@ -20,8 +21,10 @@ use crate::check::{self, any_false, must_be_boolean, some_row_breaks};
 use crate::ddl::{
     column_parts, default_text, free_name, full_name, made_name, name_of, simple_columns, taken_names, unsupported,
 };
-use crate::expression::{TableExpr, rename_column, unqualify};
+use crate::expression::{TableExpr, fix_time, kept_text, rename_column, unqualify, written_times};
 use crate::pg::arrow::datum_of_scalar;
+use crate::pg::datetime::Zone;
+use crate::pg::encode::put_timestamptz;
 use crate::pg::errors;
 use crate::planner::Names;
 use crate::session::Session;
@@ -198,7 +201,7 @@ impl Session {
                     if check.columns.contains(&at) {
                         let mut expr = parse_expression(&check.sql)?;
                         rename_column(&mut expr, &from, &to);
-                        let change = TableChange::RewordCheck(check.name, expr.to_string());
+                        let change = TableChange::RewordCheck(check.name, kept_text(&expr));
                         table = self.change(txn, &table, change).await?;
                     }
                 }
@@ -281,8 +284,8 @@ impl Session {
             ));
         }
         let taken = taken_names(txn, &table.schema)?;
-        let name =
-            name.unwrap_or_else(|| free_name(made_name(&table.name, &[], "pkey"), &|n| taken.iter().any(|t| t == n)));
+        let is_taken = |n: &str| taken.iter().any(|t| t == n) || is_constraint(table, n);
+        let name = name.unwrap_or_else(|| free_name(made_name(&table.name, &[], "pkey"), &is_taken));
         self.change(txn, table, TableChange::AddPrimaryKey { name, columns }).await
     }
 
@@ -295,8 +298,8 @@ impl Session {
     ) -> Result<Arc<Table>, SqlError> {
         let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
         let taken = taken_names(txn, &table.schema)?;
-        let name =
-            name.unwrap_or_else(|| free_name(made_name(&table.name, &names, "key"), &|n| taken.iter().any(|t| t == n)));
+        let is_taken = |n: &str| taken.iter().any(|t| t == n) || is_constraint(table, n);
+        let name = name.unwrap_or_else(|| free_name(made_name(&table.name, &names, "key"), &is_taken));
         let spec = IndexSpec { name, columns, unique: true, constraint: true };
         self.settle_ddl(|| tokio::task::block_in_place(|| txn.create_index(table, spec.clone()))).await
     }
@@ -311,6 +314,7 @@ impl Session {
     ) -> Result<Arc<Table>, SqlError> {
         let mut expr = parts.expr.clone();
         unqualify(&mut expr, &table.name);
+        self.fix_times(&mut expr).await?;
         let planned = self.plan_over(txn, table, expr.clone(), check::WHAT)?;
         must_be_boolean(&planned)?;
         let taken = |name: &str| is_constraint(table, name);
@@ -330,13 +334,30 @@ impl Session {
         if validate {
             self.validate_check(txn, table, &name, expr.clone())?;
         }
-        let sql = expr.to_string();
+        let sql = kept_text(&expr);
         // What is kept must say the same when it is read again.
-        if !parse_expression(&sql).is_ok_and(|again| again.to_string() == sql) {
+        if !parse_expression(&sql).is_ok_and(|again| kept_text(&again) == sql) {
             return Err(unsupported("this form of a CHECK condition"));
         }
         let spec = CheckSpec { name, sql, columns: planned.columns, validated: validate };
         self.change(txn, table, TableChange::AddCheck(spec)).await
+    }
+
+    /// Times that are written in an expression of a definition mean what they mean now, in this
+    /// session's zone; others read them in their own.
+    async fn fix_times(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
+        for call in written_times(expr) {
+            let value = self.constant(&format!("SELECT {call}")).await?;
+            if let ScalarValue::TimestampMicrosecond(Some(us), _) = value
+                && us != i64::MAX
+                && us != i64::MIN
+            {
+                let mut text = bytes::BytesMut::new();
+                put_timestamptz(&mut text, us, &Zone::Utc);
+                fix_time(expr, &call, &String::from_utf8_lossy(&text));
+            }
+        }
+        Ok(())
     }
 
     /// Looks whether every row satisfies a condition. The table is locked.
@@ -348,6 +369,7 @@ impl Session {
         expr: Expr,
     ) -> Result<(), SqlError> {
         let expr = self.plan_over(txn, table, expr, check::WHAT)?;
+        must_be_boolean(&expr)?;
         let stop = Arc::clone(&self.shared.stop);
         let deadline = self.ddl_deadline;
         tokio::task::block_in_place(|| {
@@ -361,8 +383,7 @@ impl Session {
                     return Ok(());
                 }
                 let rows = (0..batch.len()).map(|i| batch.row(i));
-                let holds =
-                    expr.evaluate_rows(table, &view, rows).map_err(|error| errors::from_datafusion(error, ""))?;
+                let holds = expr.holds_rows(table, &view, rows).map_err(|error| errors::from_datafusion(error, ""))?;
                 if any_false(&holds) {
                     return Err(some_row_breaks(table, name));
                 }

@@ -7,8 +7,10 @@ use bytes::BytesMut;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::TableProvider;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, Volatility};
 use datafusion::sql::sqlparser::ast::Statement;
 use resurgam_engine::{ColumnType, Datum, DatumRef, ExternalRef, RawRow, ReadView, Table};
 
@@ -250,6 +252,22 @@ pub(crate) fn register_functions(state: &mut SessionState, cx: &Arc<dyn PgContex
 /// Whether a function's answer depends on the session.
 pub(crate) fn is_session_function(_: &SessionState, name: &str) -> bool {
     crate::pg::functions::is_session_function(name)
+}
+
+/// Whether the value of an expression, as it is written, depends on the session: not to be
+/// asked after constants were folded.
+pub(crate) fn is_of_session(state: &SessionState, expr: &Expr) -> bool {
+    expr.exists(|node| {
+        Ok(match node {
+            Expr::ScalarFunction(call) => {
+                // Of the casts, those that a zone or the like has a say in.
+                let fixed = call.func.signature().volatility == Volatility::Immutable;
+                is_session_function(state, call.name()) && !(fixed && call.name().starts_with("pg_cast_"))
+            }
+            _ => false,
+        })
+    })
+    .unwrap_or(true)
 }
 
 /// A table of `pg_catalog` or `information_schema`.

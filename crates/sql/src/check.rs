@@ -4,7 +4,7 @@
 //! constraint whose condition is false; NULL is good enough. As in PostgreSQL they are looked
 //! at by name, after NOT NULL and before unique keys.
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
 use resurgam_engine::{DatumRef, Table};
 
 use crate::bridge;
@@ -34,7 +34,9 @@ impl Checks {
         let mut list = Vec::with_capacity(table.checks.len());
         for check in &table.checks {
             let expr = parse_expression(&check.sql)?;
-            list.push((check.name.clone(), TableExpr::plan(names, table, expr, WHAT)?));
+            let expr = TableExpr::plan(names, table, expr, WHAT)?;
+            must_be_boolean(&expr)?;
+            list.push((check.name.clone(), expr));
         }
         list.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Self { list })
@@ -53,7 +55,7 @@ impl Checks {
     pub(crate) fn broken(&self, batch: &RecordBatch) -> DfResult<Broken> {
         let mut rows = Vec::new();
         for (at, (_, expr)) in self.list.iter().enumerate() {
-            let holds = expr.evaluate(batch)?;
+            let holds = expr.holds(batch)?;
             for row in (0..batch.num_rows()).filter(|row| is_false(&holds, *row)) {
                 rows.resize(batch.num_rows(), None);
                 rows[row].get_or_insert(at);
@@ -95,8 +97,8 @@ impl Checks {
     }
 }
 
-fn is_false(array: &ArrayRef, row: usize) -> bool {
-    array.as_boolean_opt().is_some_and(|array| array.is_valid(row) && !array.value(row))
+fn is_false(holds: &BooleanArray, row: usize) -> bool {
+    holds.is_valid(row) && !holds.value(row)
 }
 
 /// The error of rows that are there already and break a constraint that is being added.
@@ -110,8 +112,8 @@ pub(crate) fn some_row_breaks(table: &Table, name: &str) -> SqlError {
 }
 
 /// Whether any of the values is false.
-pub(crate) fn any_false(array: &ArrayRef) -> bool {
-    (0..array.len()).any(|row| is_false(array, row))
+pub(crate) fn any_false(holds: &BooleanArray) -> bool {
+    (0..holds.len()).any(|row| is_false(holds, row))
 }
 
 /// The condition of a constraint must be boolean.

@@ -30,7 +30,7 @@ pub(crate) fn unsupported(what: &str) -> SqlError {
 pub(crate) fn default_text(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Value(value) if matches!(value.value, ast::Value::Null) => None,
-        other => Some(other.to_string()),
+        other => Some(crate::expression::kept_text(other)),
     }
 }
 
@@ -268,7 +268,6 @@ impl Session {
     /// Runs a change of definitions.
     pub(crate) async fn ddl(&mut self, statement: &Statement, text: &str) -> Result<Tag, SqlError> {
         self.ddl_deadline = self.deadline();
-        *self.shared.query.lock() = Arc::from(text);
         match statement {
             Statement::CreateTable(create) => self.create_table(create, text).await,
             Statement::CreateIndex(create) => self.create_index(create).await,

@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{FieldRef, Schema};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::execution_props::ExecutionProps;
@@ -90,14 +90,15 @@ impl TableExpr {
             table.columns.iter().map(|column| types::arrow_field(&column.name, &column.ty, true)).collect();
         let full = DFSchema::try_from_qualified_schema(table.name.as_str(), &Schema::new(fields)).map_err(failed)?;
         let expr = names.expression(expr, &full, &[]).map_err(failed)?;
-        let expr = coerce(names.state, expr, &full).map_err(failed)?;
-        let (mut volatile, mut of_session, mut refused) = (false, false, None);
+        // All of this before anything is simplified: what is written counts, and what a constant
+        // is made of.
+        let of_session = bridge::is_of_session(names.state, &expr);
+        let (mut volatile, mut refused) = (false, None);
         expr.apply(|node| {
             match node {
                 Expr::ScalarFunction(call) => {
                     volatile |=
                         call.func.signature().volatility == Volatility::Volatile && !STABLE.contains(&call.name());
-                    of_session |= bridge::is_session_function(names.state, call.name());
                 }
                 Expr::AggregateFunction(_) => {
                     refused = Some(SqlError::new("42803", format!("aggregate functions are not allowed in {what}")));
@@ -116,7 +117,6 @@ impl TableExpr {
         if let Some(error) = refused {
             return Err(error);
         }
-        let (_, field) = expr.to_field(&full).map_err(failed)?;
         // In the order in which they are mentioned.
         let mut columns: Vec<usize> = Vec::new();
         expr.apply(|node| {
@@ -129,6 +129,8 @@ impl TableExpr {
             Ok(TreeNodeRecursion::Continue)
         })
         .map_err(failed)?;
+        let expr = coerce(names.state, expr, &full).map_err(failed)?;
+        let (_, field) = expr.to_field(&full).map_err(failed)?;
         let fields: Vec<_> = columns
             .iter()
             .map(|at| types::arrow_field(&table.columns[*at].name, &table.columns[*at].ty, true))
@@ -146,9 +148,53 @@ impl TableExpr {
         self.physical.evaluate(&batch)?.into_array(rows)
     }
 
-    /// Its values for a batch that begins with all columns of the table, of their types.
-    pub(crate) fn evaluate(&self, batch: &RecordBatch) -> DfResult<ArrayRef> {
-        self.run(self.columns.iter().map(|at| Arc::clone(batch.column(*at))).collect(), batch.num_rows())
+    /// For each row of a batch that begins with all columns of the table, of their types,
+    /// whether this holds: a condition.
+    pub(crate) fn holds(&self, batch: &RecordBatch) -> DfResult<BooleanArray> {
+        self.truth(self.columns.iter().map(|at| Arc::clone(batch.column(*at))).collect(), batch.num_rows())
+    }
+
+    /// As [`TableExpr::holds`] for stored rows.
+    pub(crate) fn holds_rows<'r>(
+        &self,
+        table: &Table,
+        view: &ReadView,
+        rows: impl ExactSizeIterator<Item = RawRow<'r>> + Clone,
+    ) -> DfResult<BooleanArray> {
+        let count = rows.len();
+        self.truth(self.arrays(table, view, rows)?, count)
+    }
+
+    /// Where the rows together fail, each is looked at by itself: what one is spared, by the
+    /// other side of an OR, say, is evaluated for all when another is not.
+    fn truth(&self, arrays: Vec<ArrayRef>, rows: usize) -> DfResult<BooleanArray> {
+        if rows <= 1 {
+            return self.truth_together(arrays, rows);
+        }
+        if let Ok(truth) = self.truth_together(arrays.clone(), rows) {
+            return Ok(truth);
+        }
+        let one = |row| self.truth_together(arrays.iter().map(|array| array.slice(row, 1)).collect(), 1);
+        (0..rows).map(|row| one(row).map(|truth| truth.is_valid(0).then(|| truth.value(0)))).collect()
+    }
+
+    fn truth_together(&self, arrays: Vec<ArrayRef>, rows: usize) -> DfResult<BooleanArray> {
+        let values = self.run(arrays, rows)?;
+        match values.as_boolean_opt() {
+            Some(values) => Ok(values.clone()),
+            None if values.data_type() == &DataType::Null => Ok(BooleanArray::new_null(rows)),
+            None => Err(bridge::failure(SqlError::internal("a condition that is not boolean"))),
+        }
+    }
+
+    fn arrays<'r>(
+        &self,
+        table: &Table,
+        view: &ReadView,
+        rows: impl ExactSizeIterator<Item = RawRow<'r>> + Clone,
+    ) -> DfResult<Vec<ArrayRef>> {
+        let mut columns = RowColumns::new(table, view);
+        self.columns.iter().map(|at| columns.array(*at, rows.clone())).collect()
     }
 
     /// Its values for stored rows.
@@ -158,9 +204,8 @@ impl TableExpr {
         view: &ReadView,
         rows: impl ExactSizeIterator<Item = RawRow<'r>> + Clone,
     ) -> DfResult<ArrayRef> {
-        let mut columns = RowColumns::new(table, view);
-        let arrays = self.columns.iter().map(|at| columns.array(*at, rows.clone())).collect::<DfResult<Vec<_>>>()?;
-        self.run(arrays, rows.len())
+        let count = rows.len();
+        self.run(self.arrays(table, view, rows)?, count)
     }
 }
 
@@ -213,6 +258,91 @@ pub(crate) fn rename_column(expr: &mut ast::Expr, from: &str, to: &str) {
     let _ = expr.visit(&mut Walk(from, to));
 }
 
+/// Functions that are written without parentheses, and only so.
+const BARE: [&str; 4] = ["current_catalog", "current_user", "session_user", "user"];
+
+/// Calls of such functions as they are written (`bare`) or as they are planned.
+pub(crate) fn set_bare(expr: &mut ast::Expr, bare: bool) {
+    struct Walk(bool);
+    impl VisitorMut for Walk {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            use ast::FunctionArguments as A;
+            if let ast::Expr::Function(call) = expr
+                && BARE.contains(&call.name.to_string().to_ascii_lowercase().as_str())
+            {
+                match &call.args {
+                    A::List(list) if list.args.is_empty() && self.0 => call.args = A::None,
+                    A::None if !self.0 => {
+                        let list =
+                            ast::FunctionArgumentList { duplicate_treatment: None, args: vec![], clauses: vec![] };
+                        call.args = A::List(list);
+                    }
+                    _ => {}
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.visit(&mut Walk(bare));
+}
+
+/// The text of a literal that is read as a `timestamptz`.
+fn written_time(expr: &mut ast::Expr) -> Option<&mut ast::Value> {
+    let ast::Expr::Function(call) = expr else { return None };
+    if call.name.to_string() != "pg_cast_timestamptz" {
+        return None;
+    }
+    let ast::FunctionArguments::List(list) = &mut call.args else { return None };
+    match list.args.first_mut() {
+        Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(value)))) => {
+            matches!(value.value, ast::Value::SingleQuotedString(_)).then_some(&mut value.value)
+        }
+        _ => None,
+    }
+}
+
+/// All such literals with their casts.
+pub(crate) fn written_times(expr: &ast::Expr) -> Vec<ast::Expr> {
+    struct Walk(Vec<ast::Expr>);
+    impl VisitorMut for Walk {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if written_time(expr).is_some() {
+                self.0.push(expr.clone());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut walk = Walk(Vec::new());
+    let _ = VisitMut::visit(&mut expr.clone(), &mut walk);
+    walk.0
+}
+
+/// Writes the time that is written as `call` in other words.
+pub(crate) fn fix_time(expr: &mut ast::Expr, call: &ast::Expr, text: &str) {
+    struct Walk<'a>(&'a ast::Expr, &'a str);
+    impl VisitorMut for Walk<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if expr == self.0
+                && let Some(value) = written_time(expr)
+            {
+                *value = ast::Value::SingleQuotedString(self.1.to_owned());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.visit(&mut Walk(call, text));
+}
+
+/// An expression as definitions keep it: [`crate::statement::parse_expression`] reads it again.
+pub(crate) fn kept_text(expr: &ast::Expr) -> String {
+    let mut expr = expr.clone();
+    set_bare(&mut expr, true);
+    expr.to_string()
+}
+
 /// An expression as PostgreSQL's catalogs show it: operators in parentheses, casts as `::`.
 pub(crate) fn shown(expr: &ast::Expr) -> String {
     use ast::Expr as E;
@@ -250,6 +380,7 @@ pub(crate) fn shown(expr: &ast::Expr) -> String {
                     let typmod = args.get(1).and_then(|typmod| typmod.parse().ok());
                     format!("({})::{}", args[0], types::format_type(oid, typmod))
                 }
+                (Some(args), None) if args.is_empty() && BARE.contains(&name.as_str()) => name.to_ascii_uppercase(),
                 (Some(args), None) => format!("{name}({})", args.join(", ")),
                 _ => expr.to_string(),
             }
@@ -332,6 +463,7 @@ mod tests {
             ("a BETWEEN 1 AND 5", "((a >= 1) AND (a <= 5))"),
             ("a IN (1, 2)", "(a = ANY (ARRAY[1, 2]))"),
             ("NOT a", "(NOT a)"),
+            ("a = session_user", "(a = SESSION_USER)"),
         ] {
             assert_eq!(shown(&parse_expression(sql).expect(sql)), expected, "{sql}");
         }
@@ -345,6 +477,21 @@ mod tests {
             ("(a > 1 AND b > 2) OR f(c)", "a > 1 AND b > 2 OR f(c)"),
         ] {
             assert_eq!(shown_pretty(&parse_expression(sql).expect(sql)), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn kept_and_read_again() {
+        for sql in ["a = session_user OR a IS NULL", "lower(current_user) <> b", "a > now()", "f(a) = current_date()"] {
+            let expr = parse_expression(sql).expect(sql);
+            assert_eq!(kept_text(&expr), sql);
+            assert_eq!(parse_expression(&kept_text(&expr)).expect(sql), expr);
+        }
+        let called = parse_expression("a = session_user").expect("expression").to_string();
+        assert_eq!(called, "a = session_user()");
+        // What cannot be read to its end is not read half.
+        for sql in [called.as_str(), "a > 0 b", "a = 1, 2", "a > 0;"] {
+            assert!(parse_expression(sql).is_err(), "{sql}");
         }
     }
 

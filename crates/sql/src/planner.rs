@@ -247,6 +247,8 @@ pub(crate) struct QueryPlan {
     /// Optimised, with placeholders; or as planned, when every execution plans anew.
     pub(crate) logical: LogicalPlan,
     each_time: bool,
+    /// It has a value in it, maybe folded to a constant, that depends on the session.
+    of_session: bool,
     pub(crate) params: Arc<[DataType]>,
     pub(crate) schema: SchemaRef,
     pool: Mutex<VecDeque<Instance>>,
@@ -256,11 +258,12 @@ impl QueryPlan {
     /// Optimises `logical`; `params` are the types of all parameters.
     pub(crate) fn new(state: &SessionState, logical: LogicalPlan, params: Arc<[DataType]>) -> Result<Self> {
         let schema: SchemaRef = Arc::clone(logical.schema().inner());
+        let of_session = has_session_values(state, &logical);
         let each_time = must_plan_each_time(&logical);
         let logical = if each_time { logical } else { state.optimize(&logical)? };
         // The optimiser can bring parameters into places that need their values.
         let each_time = each_time || must_plan_each_time(&logical);
-        Ok(Self { logical, each_time, params, schema, pool: Mutex::default() })
+        Ok(Self { logical, each_time, of_session, params, schema, pool: Mutex::default() })
     }
 
     /// A physical plan ready to run with `values`.
@@ -302,7 +305,7 @@ impl QueryPlan {
 
     /// Whether the plan has no state of a session in it: then all sessions may share it.
     pub(crate) fn is_shareable(&self, state: &SessionState) -> bool {
-        let mut shareable = true;
+        let mut shareable = !self.of_session;
         let _ = self.logical.apply_with_subqueries(|node| {
             if let LogicalPlan::TableScan(scan) = node {
                 shareable &= engine_table(&scan.source).is_some();
@@ -334,6 +337,17 @@ impl Instance {
 pub(crate) fn engine_table(source: &Arc<dyn TableSource>) -> Option<(Arc<Table>, bool)> {
     let provider = datafusion::datasource::source_as_provider(source).ok()?;
     provider.downcast_ref::<EngineTable>().map(|found| (Arc::clone(&found.table), found.target))
+}
+
+fn has_session_values(state: &SessionState, plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let _ = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= bridge::is_of_session(state, expr);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    found
 }
 
 /// What operators of one execution share.

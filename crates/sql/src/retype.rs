@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use resurgam_engine::{ColumnSpec, ColumnType, DatumRef, RowBatch, Table, TableChange, Transaction, is_stored_alike};
 
 use crate::bridge::RowColumns;
+use crate::check::must_be_boolean;
 use crate::expression::{TableExpr, is_untyped};
 use crate::pg::arrow::{DatumColumn, assignment_cast};
 use crate::pg::errors;
@@ -85,18 +86,11 @@ impl Session {
                 NewValue::Using(planned)
             }
         };
-        if let Some(default) = &column.default_sql {
-            // A literal takes any type that it can be read as; the rest must be assignable.
-            let literal = parse_expression(default).is_ok_and(|expr| is_untyped(&expr));
-            if !(is_assignable(from, to) || literal && from == to) {
-                return Err(SqlError::new(
-                    "42804",
-                    format!(
-                        "default for column \"{name}\" cannot be cast automatically to type {}",
-                        column_type_name(&to)
-                    ),
-                ));
-            }
+        if column.default_sql.is_some() && !is_assignable(from, to) {
+            return Err(SqlError::new(
+                "42804",
+                format!("default for column \"{name}\" cannot be cast automatically to type {}", column_type_name(&to)),
+            ));
         }
         let new = if matches!(value, NewValue::Cast) && is_stored_alike(from, to) {
             self.change(txn, table, TableChange::SetType(at, to)).await?
@@ -109,7 +103,7 @@ impl Session {
             if check.validated {
                 self.validate_check(txn, &new, &check.name, expr)?;
             } else {
-                self.plan_over(txn, &new, expr, crate::check::WHAT)?;
+                must_be_boolean(&self.plan_over(txn, &new, expr, crate::check::WHAT)?)?;
             }
         }
         Ok(new)
@@ -151,19 +145,16 @@ impl Session {
                     .map(|(at, ty, array)| Ok((*at, DatumColumn::new(array.as_ref(), ty)?)))
                     .collect::<Result<Vec<_>, SqlError>>()?;
                 let mut new = Vec::with_capacity(table.columns.len() + added.len());
-                let mut old = Vec::with_capacity(table.columns.len());
                 for (i, raw) in rows.enumerate() {
-                    old.clear();
-                    for column in 0..table.columns.len() {
-                        old.push(table.column(raw, column)?);
-                    }
                     new.clear();
-                    new.extend_from_slice(&old);
+                    for column in 0..table.columns.len() {
+                        new.push(table.column(raw, column)?);
+                    }
                     new.resize(table.columns.len() + added.len(), DatumRef::Null);
                     for (at, reader) in &readers {
                         new[*at] = reader.get(i)?;
                     }
-                    rewrite.put(&old, &new)?;
+                    rewrite.put(raw, &new)?;
                 }
             }
             Ok(rewrite.finish()?)

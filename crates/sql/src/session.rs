@@ -91,7 +91,13 @@ struct Portal {
     formats: Vec<Format>,
     running: Option<ActiveRows>,
     done: bool,
+    /// Definitions that it was planned with.
+    planned_at: PlannedAt,
 }
+
+/// Version of the catalog, and number of the open transaction's own changes of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct PlannedAt(u64, u64);
 
 /// One statement of a simple query.
 pub struct SimpleStatement(Simple);
@@ -426,6 +432,23 @@ impl Session {
         Ok(prepared)
     }
 
+    fn definitions_now(&self) -> PlannedAt {
+        let own = self.open.as_ref().map_or(0, |open| open.txn.catalog_changes());
+        PlannedAt(self.db.engine.catalog_version(), own)
+    }
+
+    /// The statement of a portal, planned anew after a change of definitions. Its values are
+    /// there already, and its columns are known.
+    fn planned_again(&mut self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>, SqlError> {
+        let oids = Arc::clone(&prepared.param_oids);
+        let newer = self.current(Arc::clone(&prepared), &oids)?;
+        same_result(&prepared, &newer)?;
+        if newer.param_oids != oids {
+            return Err(SqlError::unsupported("cached plan must not change parameter types"));
+        }
+        Ok(newer)
+    }
+
     // ---- simple protocol ----
 
     /// Splits a simple query into statements; nothing runs yet. A text whose form is known
@@ -646,7 +669,8 @@ impl Session {
             };
             values.push(decode_param(oid, format, value.as_deref(), &zone)?);
         }
-        Ok(Portal { prepared, values, formats: result_formats.to_vec(), running: None, done: false })
+        let formats = result_formats.to_vec();
+        Ok(Portal { prepared, values, formats, running: None, done: false, planned_at: self.definitions_now() })
     }
 
     fn portal(&mut self, name: &str) -> Result<&mut Portal, SqlError> {
@@ -692,6 +716,8 @@ impl Session {
         portal.done = true;
         let values = std::mem::take(&mut portal.values);
         let formats = portal.formats.clone();
+        let planned_at = portal.planned_at;
+        let prepared = if planned_at == self.definitions_now() { prepared } else { self.planned_again(prepared)? };
         let portal = (max_rows > 0).then(|| name.to_owned());
         self.run(&prepared, values, &formats, max_rows, portal, false).await
     }
@@ -752,6 +778,7 @@ impl Session {
         self.refuse_if_failed(&prepared.kind)?;
         self.shared.stop.begin();
         self.shared.statement_start.store(now(), Ordering::Relaxed);
+        *self.shared.query.lock() = Arc::clone(&prepared.text);
         match &prepared.kind {
             Kind::Empty => Ok(Execution::Empty),
             Kind::Query(query) => {

@@ -8,6 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Statement, Value, Visit, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::fast::Fast;
 use crate::naming;
@@ -242,8 +243,10 @@ pub(crate) fn prepare(
             let plan = write::plan(names, statement, &mut params, &text)?;
             prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
             prepared.param_oids = params.oids();
-            prepared.shareable =
-                plan.source.is_shareable(names.state) && plan.returning.is_none() && plan.checks.is_shareable();
+            prepared.shareable = plan.source.is_shareable(names.state)
+                && plan.returning.is_none()
+                && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
+                && plan.checks.is_shareable();
             prepared.kind = Kind::Write(Box::new(plan));
         }
         Statement::Explain { analyze, verbose, statement, options, format, .. } => {
@@ -303,9 +306,14 @@ pub(crate) fn template(text: &str) -> Result<Box<ast::Query>, SqlError> {
 
 /// An expression parsed from text, for instance a column's default.
 pub(crate) fn parse_expression(text: &str) -> Result<Expr, SqlError> {
-    Parser::new(&PostgreSqlDialect {})
+    let mut expr = Parser::new(&PostgreSqlDialect {})
         .with_recursion_limit(NESTING_MAX)
         .try_with_sql(text)
-        .and_then(|mut parser| parser.parse_expr())
-        .map_err(|error| errors::from_parser(&error, text))
+        .and_then(|mut parser| {
+            let expr = parser.parse_expr()?;
+            parser.expect_token(&Token::EOF).map(|_| expr)
+        })
+        .map_err(|error| errors::from_parser(&error, text))?;
+    crate::expression::set_bare(&mut expr, false);
+    Ok(expr)
 }

@@ -81,6 +81,8 @@ pub(crate) struct Conflict {
     keys: Vec<Option<usize>>,
     /// `None` is DO NOTHING.
     update: Option<ConflictUpdate>,
+    /// Its values depend on the session.
+    pub of_session: bool,
 }
 
 /// Expressions over the existing row followed by the proposed one.
@@ -145,16 +147,7 @@ fn is_default(expr: &ast::Expr) -> bool {
 /// A column's default as syntax.
 fn default_of(table: &Table, column: usize) -> Result<ast::Expr, SqlError> {
     match &table.columns[column].default_sql {
-        Some(text) => {
-            let query = template(&format!("SELECT {text}"))?;
-            match *query.body {
-                SetExpr::Select(mut select) => match select.projection.pop() {
-                    Some(SelectItem::UnnamedExpr(expr)) => Ok(expr),
-                    _ => parse_expression(text),
-                },
-                _ => parse_expression(text),
-            }
-        }
+        Some(text) => parse_expression(text),
         None => Ok(ast::Expr::Value(ast::Value::Null.into())),
     }
 }
@@ -582,6 +575,7 @@ fn plan_conflict(
             found
         }
     };
+    let of_session = std::cell::Cell::new(false);
     let update = match on.action {
         OnConflictAction::DoNothing => None,
         OnConflictAction::DoUpdate(action) => {
@@ -618,6 +612,7 @@ fn plan_conflict(
             let plan_expr = |mut expr: ast::Expr| -> Result<Expr, SqlError> {
                 qualify(&mut expr, table, alias.unwrap_or(&table.name));
                 let expr = names.expression(expr, &joined, &known).map_err(failed)?;
+                of_session.set(of_session.get() || bridge::is_of_session(names.state, &expr));
                 coerce(names.state, expr, &joined).map_err(failed)
             };
             let physical = |expr: Expr| -> Result<Arc<dyn PhysicalExpr>, SqlError> {
@@ -635,7 +630,7 @@ fn plan_conflict(
             Some(ConflictUpdate { set, condition, cell, input: Arc::clone(joined.inner()) })
         }
     };
-    Ok(Conflict { keys, update })
+    Ok(Conflict { keys, update, of_session: of_session.get() })
 }
 
 /// Unqualified names of the table's columns get `alias` in front.
@@ -815,6 +810,8 @@ impl WriteRun<'_> {
         datums: &[DatumRef<'_>],
     ) -> DfResult<Option<Option<RecordBatch>>> {
         let table = &self.plan.table;
+        // The newest rows are of the newest definition.
+        self.settle(|| self.txn.lock_rows(table)).await?;
         loop {
             if let Some((key, existing, seen)) = self.conflicting(conflict, datums)? {
                 let Some(update) = &conflict.update else { return Ok(None) };

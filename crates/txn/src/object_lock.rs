@@ -99,6 +99,17 @@ impl ObjectLocks {
         })
     }
 
+    /// Takes back what `tx` has asked of `object` and not got. False: nothing.
+    pub fn withdraw(&self, object: ObjectId, tx: TxId) -> bool {
+        let mut shard = self.shard(object).lock();
+        let Some(entry) = shard.get_mut(&object).filter(|entry| entry.pending == Some(tx)) else { return false };
+        entry.pending = None;
+        if entry.sharers.is_empty() && entry.exclusive.is_none() {
+            shard.remove(&object);
+        }
+        true
+    }
+
     /// Releases what `tx` holds on, or has asked of, `object`.
     pub fn release(&self, object: ObjectId, tx: TxId) {
         let mut shard = self.shard(object).lock();
@@ -155,6 +166,20 @@ mod tests {
         assert!(locks.try_lock(t, TxId(1), LockMode::Exclusive).is_ok());
         assert_eq!(locks.mode_of(t, TxId(1)), Some(LockMode::Exclusive));
         assert_eq!(locks.mode_of(t, TxId(2)), None);
+    }
+
+    #[test]
+    fn what_is_withdrawn_keeps_nobody_out() {
+        let locks = ObjectLocks::default();
+        let t = ObjectId(1);
+        assert!(locks.try_lock(t, TxId(1), LockMode::Share).is_ok());
+        assert!(locks.try_lock(t, TxId(2), LockMode::Share).is_ok());
+        assert!(locks.try_lock(t, TxId(2), LockMode::Exclusive).is_err());
+        assert!(!locks.withdraw(t, TxId(1)));
+        assert_eq!(locks.try_lock(t, TxId(3), LockMode::Share), Err(TxId(2)));
+        assert!(locks.withdraw(t, TxId(2)));
+        assert!(locks.try_lock(t, TxId(3), LockMode::Share).is_ok());
+        assert!(locks.is_holding(t, TxId(2)), "what it had it keeps");
     }
 
     #[test]

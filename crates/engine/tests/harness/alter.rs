@@ -25,6 +25,7 @@ pub fn fits(row: &Row, table: &TableModel) -> bool {
         && row.iter().zip(&table.columns).all(|(datum, (_, ty))| match datum {
             Datum::Int4(_) => *ty == ColumnType::Int4,
             Datum::Int8(_) => *ty == ColumnType::Int8,
+            Datum::Text(_) => *ty == ColumnType::Text,
             _ => true,
         })
 }
@@ -66,7 +67,7 @@ fn rewrite(
                     (datum, _) => datum,
                 };
             }
-            rewrite.put(&old, &new)?;
+            rewrite.put(raw, &new)?;
         }
     }
     rewrite.finish().map(|table| Attempt::Done(Some(table)))
@@ -87,7 +88,8 @@ impl World {
             // The type of an integer column, there and back.
             0..=2 => {
                 let mut columns = vec![N];
-                columns.extend(FIXED_COLUMNS..model.columns.len());
+                let added = FIXED_COLUMNS..model.columns.len();
+                columns.extend(added.filter(|at| model.columns[*at].1 != ColumnType::Text));
                 let Some(column) = self.rng.pick(&columns).copied() else { return Ok(()) };
                 let to = if model.columns[column].1 == ColumnType::Int4 { ColumnType::Int8 } else { ColumnType::Int4 };
                 let give_up = self.rng.one_in(6);

@@ -143,9 +143,10 @@ impl World {
                 }
                 self.serial += 1;
                 let column = format!("x{}", self.serial);
-                let spec = ColumnSpec { name: column.clone(), ty: ColumnType::Int4, nullable: true, default_sql: None };
+                let ty = if self.rng.one_in(2) { ColumnType::Int4 } else { ColumnType::Text };
+                let spec = ColumnSpec { name: column.clone(), ty, nullable: true, default_sql: None };
                 let result = tx.alter_table(&table, TableChange::AddColumn(spec));
-                model.columns.push((column, ColumnType::Int4));
+                model.columns.push((column, ty));
                 for row in model.rows.values_mut() {
                     Arc::make_mut(row).push(Datum::Null);
                 }

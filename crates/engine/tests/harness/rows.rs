@@ -66,7 +66,15 @@ pub fn random_row(rng: &mut Rng, table: &TableModel, number: i64) -> Row {
     let mut row =
         vec![key_datum(table.kind, number), Datum::Int8(rng.below(1000) as i64), u, n, Datum::Text(text(rng, len))];
     for (_, ty) in &table.columns[FIXED_COLUMNS..] {
-        row.push(if rng.one_in(3) { Datum::Null } else { integer(*ty, rng.below(9) as i64) });
+        row.push(match ty {
+            _ if rng.one_in(3) => Datum::Null,
+            // A large one now and then, to be left behind when the column is dropped.
+            ColumnType::Text => {
+                let len = if rng.one_in(4) { rng.range(1600, 5000) as usize } else { payload_len(rng) };
+                Datum::Text(text(rng, len))
+            }
+            ty => integer(*ty, rng.below(9) as i64),
+        });
     }
     row
 }

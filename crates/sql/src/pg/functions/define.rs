@@ -4,7 +4,8 @@
 //! f("quote_ident", &[Text], TEXT, |call| call.map_text(0, |text| Ok(quote_ident(text))))
 //! ```
 //! Arguments are brought to the parameters' types before the body sees them. When all
-//! arguments are constants the body runs for one row, and constant folding works.
+//! arguments are constants the body runs for one row, and constant folding works; but one that
+//! gives [each row a value of its own](PgFunction::each_row) runs for all.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -77,6 +78,8 @@ pub(super) struct PgFunction {
     variadic: bool,
     returns: Returns,
     signature: Signature,
+    /// Constant arguments give another value for each row.
+    each_row: bool,
     /// A null argument makes the result null without calling the body. Row by row that is
     /// up to the body; here it is only what the body is told.
     body: Body,
@@ -97,6 +100,7 @@ pub(super) fn f(
         variadic: false,
         returns,
         signature: Signature::user_defined(Volatility::Immutable),
+        each_row: false,
         body: Arc::new(body),
     }
 }
@@ -110,6 +114,10 @@ impl PgFunction {
     pub(super) fn volatile(mut self) -> Self {
         self.signature.volatility = Volatility::Volatile;
         self
+    }
+    /// Volatile, and each row has a value of its own.
+    pub(super) fn each_row(self) -> Self {
+        Self { each_row: true, ..self.volatile() }
     }
     pub(super) fn required(mut self, required: usize) -> Self {
         self.required = required;
@@ -201,8 +209,7 @@ impl ScalarUDFImpl for PgFunction {
         Ok(Arc::new(field.with_name(self.name)))
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        // a volatile function without arguments still gives a value a row, the same one
+        let constant = !self.each_row && args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
         let arrays = args.args.iter().map(|arg| arg.to_array(rows)).collect::<DfResult<Vec<_>>>()?;
         let call = Call { arrays, fields: &args.arg_fields, rows, returns: &args.return_field };

@@ -176,7 +176,7 @@ pub(super) fn all() -> Vec<PgFunction> {
         f("div", &[P::Any, P::Any], Returns::By(integer_or_numeric), |call| {
             both(call, i64::checked_div, |a, b| (a / b).checked_mul(10i128.pow(NUMERIC_SCALE.into())))
         }),
-        f("gen_random_uuid", &[], oid(t::UUID), |call| call.texts(|_| Ok(Some(random_uuid())))).volatile(),
+        f("gen_random_uuid", &[], oid(t::UUID), |call| call.texts(|_| Ok(Some(random_uuid())))).each_row(),
         f("width_bucket", &[P::Float, P::Float, P::Float, P::Int], oid(t::INT4), |call| {
             let value = |at: usize, row: usize| {
                 let array = call.arrays[at].as_primitive::<datafusion::arrow::datatypes::Float64Type>();

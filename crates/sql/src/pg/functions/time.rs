@@ -85,7 +85,11 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     );
     out.push(add!("statement_timestamp", t::TIMESTAMPTZ, |cx| timestamptz_scalar(cx.statement_start())));
     out.push(
-        f("clock_timestamp", &[], oid(t::TIMESTAMPTZ), |call| call.same(timestamptz_scalar(clock_us()))).volatile(),
+        f("clock_timestamp", &[], oid(t::TIMESTAMPTZ), |call| {
+            let times = TimestampMicrosecondArray::from_iter_values((0..call.rows).map(|_| clock_us()));
+            Ok(Arc::new(times.with_timezone(UTC)) as ArrayRef)
+        })
+        .each_row(),
     );
     out.push(add!("localtimestamp", t::TIMESTAMP, |cx| ScalarValue::TimestampMicrosecond(
         Some(local(cx, cx.transaction_start())),
@@ -102,11 +106,13 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     );
     out.push(
         f("timeofday", &[], oid(t::TEXT), |call| {
-            let mut text = bytes::BytesMut::new();
-            crate::pg::encode::put_timestamptz(&mut text, clock_us(), &Zone::Utc);
-            call.same_text(String::from_utf8_lossy(&text).into_owned())
+            call.texts(|_| {
+                let mut text = bytes::BytesMut::new();
+                crate::pg::encode::put_timestamptz(&mut text, clock_us(), &Zone::Utc);
+                Ok(Some(String::from_utf8_lossy(&text).into_owned()))
+            })
         })
-        .volatile(),
+        .each_row(),
     );
     out.push(f("isfinite", &[P::Any], oid(t::BOOL), |call| {
         let array = &call.arrays[0];
