@@ -113,6 +113,9 @@ pub(crate) struct TxState {
     fresh_id: bool,
     /// The record of a sub-transaction's abort could not be logged: it must not commit.
     unlogged: bool,
+    /// How far back an undo has to go that failed on its way to a savepoint (traditional mode):
+    /// once one has come this far, the transaction may go on.
+    undo_due: Option<Lsn>,
     /// It is counted as one that writes; see [`Transaction::enter`].
     pub entered: bool,
     /// A write under this id failed between its steps.
@@ -188,6 +191,7 @@ impl Transaction {
                 xid: TxId::NONE,
                 fresh_id: false,
                 unlogged: false,
+                undo_due: None,
                 entered: false,
                 broken_off: None,
                 bulk: false,
@@ -521,8 +525,16 @@ impl Transaction {
         let undone = if inner.mode.is_traditional() {
             // Until this has succeeded it can only be rolled back as a whole.
             let before = std::mem::replace(&mut state.unlogged, true);
+            state.undo_due = match state.undo_due {
+                Some(due) => Some(due.min(savepoint.undo)),
+                None => (!before).then_some(savepoint.undo),
+            };
             self.0.db.undo_logged(&active, savepoint.undo)?;
-            state.unlogged = before;
+            // One that failed before is made good by one that goes as far back.
+            state.unlogged = before && state.undo_due.is_none_or(|due| savepoint.undo > due);
+            if !state.unlogged {
+                state.undo_due = None;
+            }
             true
         } else {
             // What could not be reverted is passed over by being in the map, as after a long one.
@@ -704,6 +716,7 @@ impl Drop for TxInner {
             xid: TxId::NONE,
             fresh_id: false,
             unlogged: false,
+            undo_due: None,
             entered: false,
             broken_off: None,
             bulk: false,
