@@ -78,19 +78,6 @@ impl ObjectLocks {
         }
     }
 
-    /// Gives up what `tx` has asked of `object` and not got.
-    pub fn release_request(&self, object: ObjectId, tx: TxId) {
-        let mut shard = self.shard(object).lock();
-        if let Some(entry) = shard.get_mut(&object) {
-            if entry.pending == Some(tx) {
-                entry.pending = None;
-            }
-            if entry.sharers.is_empty() && entry.exclusive.is_none() && entry.pending.is_none() {
-                shard.remove(&object);
-            }
-        }
-    }
-
     /// Whether `tx` holds, or has asked for, `object` in a way that keeps someone out.
     pub fn is_holding(&self, object: ObjectId, tx: TxId) -> bool {
         let shard = self.shard(object).lock();
@@ -159,7 +146,7 @@ mod tests {
         assert!(locks.try_lock(t, TxId(1), LockMode::Exclusive).is_err());
         assert_eq!(locks.mode_of(t, TxId(1)), Some(LockMode::Share), "what was asked for is not held");
         assert_eq!(locks.try_lock(t, TxId(3), LockMode::Share), Err(TxId(1)));
-        locks.release_request(t, TxId(1));
+        assert!(locks.withdraw(t, TxId(1)));
         assert!(locks.try_lock(t, TxId(3), LockMode::Share).is_ok());
         assert_eq!(locks.mode_of(t, TxId(1)), Some(LockMode::Share));
         [2, 3].into_iter().for_each(|other| locks.release(t, TxId(other)));
