@@ -153,7 +153,8 @@ impl Database {
     /// pages. Done in the background about once a second.
     pub fn free_versions(&self) -> Result<u64> {
         let inner = self.inner();
-        inner.cleaner.free_versions(&inner.pool, &inner.txs, &inner.versions)
+        let stop = || inner.stopping.load(Ordering::Relaxed);
+        inner.cleaner.free_versions(&inner.pool, &inner.txs, &inner.versions, &stop)
     }
 
     /// From how many bytes on the version store is large: sweeps go faster, and the log says

@@ -263,7 +263,9 @@ impl Transaction {
         list.insert(gid.to_owned(), one);
         drop(list);
         if !requested.is_empty() {
-            requested.iter().for_each(|object| inner.locks.withdraw(*object, active.id));
+            for object in &requested {
+                inner.locks.withdraw(*object, active.id);
+            }
             // Those that its requests have kept out look again.
             inner.txs.ended(active.id);
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use resurgam_base::{CommitTs, Lsn, Result, TxId};
 
 use crate::atm_details::{AbortedDetails, AbortedTx};
@@ -169,6 +169,9 @@ pub struct TxManager {
     /// Most rows, and bytes of log, of a transaction that is undone at once when it rolls back.
     short: (AtomicU64, AtomicU64),
     committed: AtomicU64,
+    /// Held shared from the entry into the aborted map until the states say so too; see
+    /// [`TxManager::settled_aborted`].
+    aborting: RwLock<()>,
     aborted: AtomicU64,
     undone: AtomicU64,
 }
@@ -196,6 +199,7 @@ impl TxManager {
             short: (AtomicU64::new(0), AtomicU64::new(0)),
             committed: AtomicU64::new(0),
             aborted: AtomicU64::new(0),
+            aborting: RwLock::new(()),
             undone: AtomicU64::new(0),
         }
     }
@@ -466,6 +470,7 @@ impl TxManager {
     /// wait for it are not woken yet: see [`TxManager::ended`].
     pub fn abort(&self, tx: &ActiveTx, lsn: Lsn, now_us: i64) {
         let ids = tx.all_ranges();
+        let _aborting = self.aborting.read();
         self.status
             .aborted()
             .insert(&ids, AbortedTx { id: tx.id, lsn, aborted_us: now_us, began_us: tx.began_us(now_us) });
@@ -504,6 +509,7 @@ impl TxManager {
     /// ids. Those who wait for `tx` are woken, to look again at what they wait for.
     pub fn abort_subs(&self, tx: &ActiveTx, after: TxId, now_us: i64) -> Vec<(TxId, TxId)> {
         let ids = tx.take_after(after);
+        let aborting = self.aborting.read();
         if let Some((first, _)) = ids.first() {
             self.status.aborted().insert(
                 &ids,
@@ -513,6 +519,7 @@ impl TxManager {
         for (first, last) in &ids {
             self.status.set_aborted(*first, *last);
         }
+        drop(aborting);
         self.waits.ended(tx.id);
         ids
     }
@@ -523,6 +530,14 @@ impl TxManager {
             self.status.set_committed(id, CommitTs::NONE);
         }
         self.active.lock().remove(&tx.id);
+    }
+
+    /// The ids in the aborted map, each of which [`TxManager::status`] tells to be aborted. (An id
+    /// comes into the map before its state is set; who takes it for aborted in between, while
+    /// another look at it finds it active, would forget it with rows left.)
+    pub fn settled_aborted(&self) -> TxIdSet {
+        let _settled = self.aborting.write();
+        self.status.aborted().ids()
     }
 
     /// The newest decided commit.

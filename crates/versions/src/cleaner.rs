@@ -194,13 +194,19 @@ impl Cleaner {
         self.progress.enter(SweepPhase::Listing);
         let mut report = SweepReport::default();
         // Before any map is read: invariant 1.
-        let aborted = txs.status_table().aborted().ids();
-        pool.space().watch(true);
-        let swept = self.visit_all(on, &aborted, &mut report);
-        pool.space().watch(false);
-        let complete = swept? && report.skipped.total() == 0;
+        let aborted = txs.settled_aborted();
+        let visited = {
+            // Where nobody is to be forgotten, it does not matter what moves.
+            let _watching = (!aborted.is_empty()).then(|| Watching::begin(pool));
+            self.visit_all(on, &aborted, &mut report)?
+        };
+        if !visited && (on.stop)() {
+            return Ok(report);
+        }
         self.progress.enter(SweepPhase::Settling);
         let (settled, skipped) = ledger.settle(pool, txs, store)?;
+        // Also an entry that waits for an aborted transaction to be acted on is something left.
+        let complete = visited && skipped == 0 && report.skipped.total() == 0;
         report.ledger_settled = settled;
         report.skipped.ledger = SkippedPages { count: skipped, example: None };
         report.pages_skipped = report.skipped.total();
@@ -210,8 +216,7 @@ impl Cleaner {
             report.forgotten = aborted.len();
         }
         self.progress.enter(SweepPhase::FreeingVersions);
-        report.version_pages_freed = self.free_versions(pool, txs, store)?;
-        txs.status_table().retire(txs.settled_next_id(), txs.horizon());
+        report.version_pages_freed = self.free_versions(pool, txs, store, on.stop)?;
         let finished = FinishedSweep {
             report,
             complete,
@@ -230,11 +235,19 @@ impl Cleaner {
 
     /// Frees version pages that nobody needs any more; sweeps do so at their end, and it may be
     /// done at any time beside them. Returns how many.
-    pub fn free_versions(&self, pool: &BufferPool, txs: &TxManager, store: &VersionStore) -> Result<u64> {
+    pub fn free_versions(
+        &self,
+        pool: &BufferPool,
+        txs: &TxManager,
+        store: &VersionStore,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<u64> {
+        // Not only at the end of a sweep, which may be far.
+        txs.status_table().retire(txs.settled_next_id(), txs.horizon());
         let floor = self.floor(txs);
         // After the floor: who is below it has ended.
         let aborted = txs.status_table().aborted().ids();
-        let freed = store.free_unneeded(pool, floor, &aborted)?;
+        let freed = store.free_unneeded(pool, floor, &aborted, stop)?;
         txs.temporary().free_below(aborted.first().map_or(floor, |aborted| floor.min(aborted)));
         self.totals.lock().version_pages_freed += freed;
         Ok(freed)
@@ -279,7 +292,8 @@ impl Cleaner {
             report.add(&part);
         }
         self.progress.enter(SweepPhase::VisitingMoved);
-        let mut walk = Walk { on, cleaner: self, stride: Stride::new(&self.pacer), visited: 0, failed: &failed };
+        let stride = Stride::new(&self.pacer);
+        let mut walk = Walk { on, cleaner: self, stride, visited: 0, unpaced: true, failed: &failed };
         while everything {
             let moved = on.pool.space().take_watched();
             if moved.is_empty() {
@@ -292,7 +306,8 @@ impl Cleaner {
 
     fn visit_units(&self, on: &Sweeping<'_>, work: &Work, failed: &AtomicBool) -> Result<(bool, SweepReport)> {
         let mut report = SweepReport::default();
-        let mut walk = Walk { on, cleaner: self, stride: Stride::new(&self.pacer), visited: 0, failed };
+        let stride = Stride::new(&self.pacer);
+        let mut walk = Walk { on, cleaner: self, stride, visited: 0, unpaced: false, failed };
         while let Some(unit) = work.next() {
             let pages = match unit.pages(on.pool) {
                 Ok(pages) => pages,
@@ -321,6 +336,22 @@ impl Cleaner {
     }
 }
 
+/// Rows that move are watched while it lives.
+struct Watching<'a>(&'a BufferPool);
+
+impl<'a> Watching<'a> {
+    fn begin(pool: &'a BufferPool) -> Self {
+        pool.space().watch(true);
+        Self(pool)
+    }
+}
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        self.0.space().watch(false);
+    }
+}
+
 /// One thread's way through its pages.
 struct Walk<'a> {
     on: &'a Sweeping<'a>,
@@ -328,6 +359,8 @@ struct Walk<'a> {
     stride: Stride<'a>,
     /// Since the last look at the pace.
     visited: u64,
+    /// Goes as fast as it can: writers that split pages must not outrun it.
+    unpaced: bool,
     failed: &'a AtomicBool,
 }
 
@@ -348,7 +381,7 @@ impl Walk<'_> {
             pass_over(visited, page, &mut report.skipped.damaged)?;
             self.cleaner.progress.pages_visited.fetch_add(1, Ordering::Relaxed);
             self.visited += 1;
-            if self.visited >= STRIDE_PAGES {
+            if self.visited >= STRIDE_PAGES && !self.unpaced {
                 let pages = std::mem::take(&mut self.visited);
                 self.stride.keep(pages, || self.cleaner.pacer.pace(&on.pace, on.pressure), &stop);
             }

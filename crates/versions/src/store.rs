@@ -104,8 +104,15 @@ impl VersionStore {
         self.pushed.fetch_add(1, Ordering::Relaxed);
         let mut current = self.current[self.partition()].lock();
         if current.is_some() {
-            let page = mtr.pool().write(*current, Access::Point)?;
-            if page.is(PageType::Version) && page.fits(bytes.len()) {
+            let page = match mtr.pool().write(*current, Access::Point) {
+                // Given to this partition by a log group that failed, and never formatted.
+                Err(error) if error.kind() == ErrorKind::Corrupt => None,
+                other => Some(other?),
+            };
+            if let Some(page) = page
+                && page.is(PageType::Version)
+                && page.fits(bytes.len())
+            {
                 let slot = SlotId(page.slot_count());
                 let id = page.id();
                 let at = mtr.add(page);
@@ -260,12 +267,25 @@ impl VersionStore {
     /// Frees pages that nobody needs: all of their pushers are below `floor` and none is in
     /// `aborted`, which was read after the floor was known. Returns how many; 0 while somebody
     /// holds the pages, or frees them.
-    pub fn free_unneeded(&self, pool: &BufferPool, floor: TxId, aborted: &TxIdSet) -> Result<u64> {
+    ///
+    /// # Errors
+    /// Of a page that cannot be read, when the others are done.
+    pub fn free_unneeded(
+        &self,
+        pool: &BufferPool,
+        floor: TxId,
+        aborted: &TxIdSet,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<u64> {
         let Some(_one) = self.freeing.try_lock() else { return Ok(0) };
         let (candidates, held) = self.pages.lock().unneeded(floor, aborted);
         self.held_by_aborted.store(held, Ordering::Relaxed);
         let mut freed = 0;
+        let mut failed = None;
         for id in candidates {
+            if stop() {
+                break;
+            }
             // Keep pages that are being filled out of it.
             let mut in_use = false;
             for partition in &self.current {
@@ -285,6 +305,10 @@ impl VersionStore {
                     self.pages.lock().remove(id);
                     continue;
                 }
+                Err(error) if error.kind() == ErrorKind::Io => {
+                    failed.get_or_insert(error);
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             let still = self.pages.lock().is_unneeded(id, floor, aborted);
@@ -300,11 +324,15 @@ impl VersionStore {
             let at = mtr.add(page);
             pool.space().free(&mut mtr, id, VERSION_OBJECT, at)?;
             self.pages.lock().remove(id);
-            mtr.commit()?;
+            if let Err(error) = mtr.commit() {
+                // It is still there: all who pushed to it are below the floor.
+                self.pages.lock().adopt(id, floor);
+                return Err(error);
+            }
             freed += 1;
         }
         self.freed.fetch_add(freed, Ordering::Relaxed);
-        Ok(freed)
+        failed.map_or(Ok(freed), Err)
     }
 
     /// Every page that the store knows, in no order.
