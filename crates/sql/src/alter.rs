@@ -21,7 +21,7 @@ use crate::check::{self, any_false, must_be_boolean, some_row_breaks};
 use crate::ddl::{
     column_parts, default_text, free_name, full_name, made_name, name_of, simple_columns, taken_names, unsupported,
 };
-use crate::expression::{TableExpr, fix_time, kept_text, rename_column, unqualify, written_times};
+use crate::expression::{TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times};
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::put_timestamptz;
@@ -314,6 +314,7 @@ impl Session {
     ) -> Result<Arc<Table>, SqlError> {
         let mut expr = parts.expr.clone();
         unqualify(&mut expr, &table.name);
+        cast_times(&mut expr, table);
         self.fix_times(&mut expr).await?;
         let planned = self.plan_over(txn, table, expr.clone(), check::WHAT)?;
         must_be_boolean(&planned)?;

@@ -12,7 +12,7 @@ use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{Expr, ExprSchemable, Volatility};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::sql::sqlparser::ast::{self, Ident, Visit, VisitMut, Visitor, VisitorMut};
-use resurgam_engine::{RawRow, ReadView, Table};
+use resurgam_engine::{ColumnType, RawRow, ReadView, Table};
 
 use crate::bridge::{self, RowColumns};
 use crate::pg::errors;
@@ -300,6 +300,46 @@ fn written_time(expr: &mut ast::Expr) -> Option<&mut ast::Value> {
         }
         _ => None,
     }
+}
+
+/// Literals beside columns of type `timestamptz` as casts: they are read as such.
+pub(crate) fn cast_times(expr: &mut ast::Expr, table: &Table) {
+    struct Walk<'a>(&'a Table);
+    impl VisitorMut for Walk<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            let is_time = |side: &ast::Expr| {
+                let ast::Expr::Identifier(name) = side else { return false };
+                let name = name_of(name);
+                self.0.columns.iter().any(|column| column.name == name && column.ty == ColumnType::TimestampTz)
+            };
+            let cast = |side: &mut ast::Expr| {
+                if let ast::Expr::Value(value) = side
+                    && matches!(value.value, ast::Value::SingleQuotedString(_))
+                    && let Ok(call) = crate::statement::parse_expression(&format!("pg_cast_timestamptz({value})"))
+                {
+                    *side = call;
+                }
+            };
+            match expr {
+                ast::Expr::BinaryOp { left, right, .. } => {
+                    if is_time(left) {
+                        cast(right);
+                    } else if is_time(right) {
+                        cast(left);
+                    }
+                }
+                ast::Expr::Between { expr, low, high, .. } if is_time(expr) => {
+                    cast(low);
+                    cast(high);
+                }
+                ast::Expr::InList { expr, list, .. } if is_time(expr) => list.iter_mut().for_each(cast),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.visit(&mut Walk(table));
 }
 
 /// All such literals with their casts.

@@ -55,7 +55,6 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner))?;
     state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner))?;
-    state.register_expr_planner(Arc::new(planner::PgExprPlanner { cx: cx.clone() }))?;
     state.add_analyzer_rule(Arc::new(checked::CheckedArithmetic::new()));
     for function in all(cx) {
         state.register_udf(Arc::new(function.into_udf()))?;
@@ -63,6 +62,8 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     for udf in cast::all(cx) {
         state.register_udf(Arc::new(udf))?;
     }
+    let timestamptz = state.udf("pg_cast_timestamptz")?;
+    state.register_expr_planner(Arc::new(planner::PgExprPlanner { cx: cx.clone(), timestamptz }))?;
     for udf in time::special(cx) {
         state.register_udf(Arc::new(udf))?;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result as DfResult, ScalarValue};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, cast, lit};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::pg::context::PgContext;
@@ -23,6 +23,8 @@ use crate::wire::Format;
 #[derive(Debug)]
 pub(super) struct PgExprPlanner {
     pub cx: Arc<dyn PgContext>,
+    /// The cast of a text to a `timestamptz`.
+    pub timestamptz: Arc<ScalarUDF>,
 }
 
 /// Types as which a literal beside them is read. `numeric` is not among them: its literals may
@@ -62,6 +64,14 @@ impl PgExprPlanner {
         let value = decode_param(ty, Format::Text, Some(literal.as_bytes()), &self.cx.zone()).map_err(to_datafusion)?;
         if &value.data_type() != field.data_type() {
             return Ok(None);
+        }
+        // A time that is read otherwise in another zone stays a cast, for the plan to be the session's.
+        if ty == oid::TIMESTAMPTZ {
+            let elsewhere = Zone::parse("Asia/Tokyo").unwrap_or_default();
+            let read_in = |zone: Zone| decode_param(ty, Format::Text, Some(literal.as_bytes()), &zone).ok();
+            if read_in(Zone::Utc) != read_in(elsewhere) {
+                return Ok(Some(self.timestamptz.call(vec![lit(ScalarValue::Utf8View(Some(literal.to_owned())))])));
+            }
         }
         Ok(Some(lit(value)))
     }
