@@ -42,6 +42,7 @@ mod catalog;
 mod cursor;
 mod database;
 mod ddl;
+mod lost;
 mod mode;
 mod options;
 mod prepared;

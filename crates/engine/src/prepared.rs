@@ -22,7 +22,6 @@
 //!    doubt again after a power loss. Until then it is *leaving*: over for this process and for
 //!    checkpoints, but listed, busy to others, and not to be taken again.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,9 +31,9 @@ use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_log::{Group, RecordKind};
 use resurgam_recovery::{PREPARED_ID_BYTES_MAX, PREPARED_SUBS_MAX, PrepareRecord, PreparedHead, PreparedTx, TxRecord};
 use resurgam_txn::{ActiveTx, ObjectLocks, TxManager, Visible};
-use resurgam_versions::rebuild_lost;
 
 use crate::database::Database;
+use crate::lost::Lost;
 use crate::transaction::{CommitTicket, Phase, Transaction, check_open, check_whole};
 use crate::undo::Unfinished;
 
@@ -120,9 +119,7 @@ pub(crate) struct Prepared {
     rolled_back: AtomicU64,
     /// Those of the traditional mode whose rows' earlier versions a restart has lost, until they
     /// are rebuilt.
-    lost: Mutex<Vec<Arc<ActiveTx>>>,
-    /// Held by the one who rebuilds.
-    rebuilding: Mutex<()>,
+    pub lost: Lost,
 }
 
 impl Prepared {
@@ -135,7 +132,7 @@ impl Prepared {
             active.logged(tx.lsn);
             let _ = active.prepared_as.set(tx.head.gid.clone());
             if tx.chain.last.is_some() {
-                self.lost.lock().push(Arc::clone(&active));
+                self.lost.push(Arc::clone(&active));
             }
             for (object, mode) in &tx.objects {
                 locks.try_lock(*object, tx.id, *mode).map_err(|holder| {
@@ -170,17 +167,6 @@ impl Prepared {
     /// Committed and rolled back since open.
     pub fn resolved(&self) -> (u64, u64) {
         (self.committed.load(Ordering::Relaxed), self.rolled_back.load(Ordering::Relaxed))
-    }
-
-    /// Whether rows of some cannot be read yet.
-    pub fn has_lost(&self) -> bool {
-        !self.lost.lock().is_empty()
-    }
-
-    /// Whether that transaction has not been resolved.
-    fn is_in_doubt(&self, tx: &ActiveTx) -> bool {
-        let list = self.list.lock();
-        tx.prepared_as.get().and_then(|gid| list.in_doubt.get(gid)).is_some_and(|one| one.tx.id == tx.id)
     }
 }
 
@@ -254,11 +240,13 @@ impl Transaction {
         };
         let subs = active.subs();
         let ids: u64 = subs.iter().map(|(first, last)| last.0 - first.0 + 1).sum();
-        if ids > PREPARED_SUBS_MAX {
+        let others: u64 = list.in_doubt.values().map(|one| one.tx.sub_ids()).sum();
+        if ids.saturating_add(others) > PREPARED_SUBS_MAX {
             return Err(Error::new(
                 ErrorKind::LimitExceeded,
-                format!("a transaction with more than {PREPARED_SUBS_MAX} savepoints cannot be prepared"),
-            ));
+                format!("prepared transactions cannot have more than {PREPARED_SUBS_MAX} savepoints together"),
+            )
+            .with_detail(format!("This one has {ids}, those that are prepared have {others}.")));
         }
         let mode_of = |object: &ObjectId| Some((*object, inner.locks.mode_of(*object, active.id)?));
         let mut objects: Vec<_> = state.locked.iter().filter_map(mode_of).collect();
@@ -347,10 +335,16 @@ impl Database {
         let inner = self.inner();
         let claim = self.claim(gid)?;
         let (active, definitions) = (Arc::clone(&claim.active), claim.tx.head.definitions);
-        if inner.prepared.has_lost() {
+        let lost = inner.prepared.lost.of(active.id);
+        let mut still = None;
+        if let Some(lost) = &lost {
             // Who reads its rows through an older snapshot finds what was there before. (If that
-            // cannot be had, such readers get an error.)
-            let _ = self.rebuild_lost();
+            // cannot be had, such readers get an error.) Others' rows are not waited for.
+            (inner.options.blocking)(&mut || {
+                let mut rebuilt = lost.rebuilt.lock();
+                self.rebuild_one(lost, &mut rebuilt);
+                still = Some(rebuilt);
+            });
         }
         if definitions {
             // The cache must know each version, to tell what changed in which.
@@ -364,6 +358,12 @@ impl Database {
             Ok(inner.log.append(&group)?.end)
         })?;
         let one = inner.prepared.list.lock().leave(claim.gid(), end);
+        if let Some(lost) = &lost {
+            // Its rows are others' to change from here on.
+            lost.resolve();
+            inner.prepared.lost.remove(active.id);
+        }
+        drop(still);
         inner.prepared.committed.fetch_add(1, Ordering::Relaxed);
         self.settle_commit(end, visible, definitions, || {
             if let Some(one) = one {
@@ -404,9 +404,14 @@ impl Database {
         let ticket = self.durable(appended.end);
         if traditional {
             // Nobody walks along its undo records any more while they are undone.
-            drop(inner.prepared.rebuilding.lock());
+            if let Some(lost) = inner.prepared.lost.of(active.id) {
+                lost.resolve();
+                (inner.options.blocking)(&mut || drop(lost.rebuilt.lock()));
+            }
+            let id = active.id;
             // From here on it is one of those that are undone, by whoever gets to it first.
             inner.mode.undo.push(Unfinished { tx: active, locked: one.locked, entered: one.entered });
+            inner.prepared.lost.remove(id);
             let mut undone = Ok(());
             (inner.options.blocking)(&mut || undone = self.undo_queued());
             if let Err(error) = undone {
@@ -417,34 +422,6 @@ impl Database {
             self.release_resolved(&active, &one.locked, one.entered);
         }
         ticket
-    }
-
-    /// In the traditional mode: makes rows of transactions that a restart found in doubt readable
-    /// again, as they were before. Until then their readers wait. Resolved ones are left out:
-    /// their rows are read as they are, or await their undo.
-    pub(crate) fn rebuild_lost(&self) -> Result<()> {
-        let inner = self.inner();
-        let prepared = &inner.prepared;
-        let _one = prepared.rebuilding.lock();
-        loop {
-            let Some(tx) = prepared.lost.lock().first().cloned() else { return Ok(()) };
-            let looks = Cell::new(0u32);
-            let stop = || {
-                looks.set(looks.get().wrapping_add(1));
-                let resolved = looks.get().is_multiple_of(256) && !prepared.is_in_doubt(&tx);
-                resolved || inner.stopping.load(Ordering::Relaxed)
-            };
-            let rebuilt = if prepared.is_in_doubt(&tx) {
-                rebuild_lost(&inner.pool, &inner.log, &inner.txs, &tx, &|_| true, &stop)
-            } else {
-                Ok(0)
-            };
-            match rebuilt {
-                // Not for one that was rolled back meanwhile.
-                Err(error) if prepared.is_in_doubt(&tx) => return Err(error),
-                _ => prepared.lost.lock().retain(|other| other.id != tx.id),
-            }
-        }
     }
 
     fn release_resolved(&self, active: &ActiveTx, locked: &[ObjectId], entered: bool) {

@@ -44,7 +44,7 @@ mod write;
 pub use cleaner::{Cleaner, SweepReport, decode_forget};
 pub use held::held_by;
 pub use ledger::{Ledger, LedgerAction};
-pub use lost::rebuild_lost;
+pub use lost::{LostReport, rebuild_lost};
 pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
 pub use prune::{PageCleaning, clean_leaf};
 pub use read::{Seen, Visible, newest, values_in_use, visible};
