@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use resurgam_base::{Lsn, PageId, Result, TxId};
 use resurgam_ctl::*;
+use resurgam_engine::Isolation;
 use resurgam_vfs::SimVfs;
 
 fn golden(name: &str, got: &str) {
