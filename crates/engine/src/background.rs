@@ -36,6 +36,7 @@ impl Background {
         spawn("cleaner", cleaner)?;
         spawn("free-versions", free_versions)?;
         spawn("undo", undo)?;
+        spawn("rebuild", rebuild)?;
         spawn("versions", version_pages)?;
         Ok(Self { threads })
     }
@@ -161,17 +162,13 @@ fn undo(weak: &Weak<Inner>) {
     let started = Instant::now();
     let mut said: Option<Instant> = None;
     while let Some(db) = alive(weak) {
-        // Neither waits for the other to be possible.
-        let (rebuilt, undone) = (db.rebuild_lost(), db.undo_queued());
-        match undone.and(rebuilt) {
+        match db.undo_queued() {
             Ok(()) => db.note_undo_finished(started.elapsed()),
             Err(error) if error.kind() == ErrorKind::Stopped => return,
             Err(error) => {
                 if said.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
                     said = Some(Instant::now());
-                    tracing::error!(
-                        "a transaction cannot be undone now, or its rows not be read; they stay locked: {error}"
-                    );
+                    tracing::error!("a transaction cannot be undone now; its rows stay locked: {error}");
                 }
                 drop(db);
                 std::thread::sleep(Duration::from_millis(500));
@@ -179,6 +176,24 @@ fn undo(weak: &Weak<Inner>) {
             }
         }
         db.inner().mode.undo.wait(TICK * 4);
+    }
+}
+
+/// Makes rows of transactions in doubt readable, until there are no more; what cannot be read is
+/// tried again after longer and longer pauses.
+fn rebuild(weak: &Weak<Inner>) {
+    let mut pause = TICK;
+    while let Some(db) = alive(weak) {
+        db.rebuild_lost();
+        if db.inner().prepared.lost.is_empty() {
+            return;
+        }
+        drop(db);
+        pause = (pause * 2).min(Duration::from_secs(60));
+        let until = Instant::now() + pause;
+        while Instant::now() < until && alive(weak).is_some() {
+            std::thread::sleep(TICK);
+        }
     }
 }
 

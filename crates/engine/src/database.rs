@@ -284,7 +284,7 @@ impl Database {
         let db = Self(inner);
         db.queue_losers(losers);
         if !db.0.options.background {
-            db.rebuild_lost()?;
+            db.rebuild_lost();
             db.undo_queued()?;
         }
         if db.0.options.background {
@@ -483,7 +483,7 @@ impl Database {
     /// databases without background threads.
     pub fn finish_recovery(&self) -> Result<()> {
         let inner = self.inner();
-        self.rebuild_lost()?;
+        self.rebuild_lost();
         self.undo_queued()?;
         while inner.pool.redo_some(64, |_, error| tracing::error!("a damaged page: {error}"))? > 0 {}
         self.discover_space()

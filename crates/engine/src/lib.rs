@@ -51,6 +51,7 @@ mod cleaning;
 mod cursor;
 mod database;
 mod ddl;
+mod lost;
 mod mode;
 mod options;
 mod prepared;

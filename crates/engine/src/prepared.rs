@@ -17,8 +17,11 @@
 //!    at its begin, or has its end behind that.
 //! 2. Whoever resolves one has claimed it: two never do at the same time.
 //! 3. A transaction in doubt counts as a writer of the mode (`mode.rs`).
+//! 4. Nobody is told that an identifier is gone before that is durable: whoever decides for
+//!    several databases forgets the transaction then, and could not answer for one that is in
+//!    doubt again after a power loss. Until then it is *leaving*: over for this process and for
+//!    checkpoints, but listed, busy to others, and not to be taken again.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,9 +31,9 @@ use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_log::{Group, RecordKind};
 use resurgam_recovery::{PREPARED_ID_BYTES_MAX, PREPARED_SUBS_MAX, PrepareRecord, PreparedHead, PreparedTx, TxRecord};
 use resurgam_txn::{ActiveTx, ObjectLocks, TxManager, Visible};
-use resurgam_versions::rebuild_lost;
 
 use crate::database::Database;
+use crate::lost::Lost;
 use crate::transaction::{CommitTicket, Phase, Transaction, check_open, check_whole};
 use crate::undo::Unfinished;
 
@@ -66,17 +69,57 @@ struct InDoubt {
     claimed: bool,
 }
 
+impl PreparedTransaction {
+    fn of(tx: &PreparedTx) -> Self {
+        Self {
+            id: tx.id,
+            gid: tx.head.gid.clone(),
+            owner: tx.head.owner.clone(),
+            database: tx.head.database.clone(),
+            prepared_us: tx.head.time_us,
+            lsn: tx.lsn,
+        }
+    }
+}
+
+/// One that is resolved; a power loss could bring it back still.
+struct Leaving {
+    tx: Arc<PreparedTx>,
+    /// End of its PREPARE in the log, and of the record that resolved it.
+    prepared: Lsn,
+    end: Lsn,
+}
+
+/// By identifier; none is in both.
+#[derive(Default)]
+struct List {
+    in_doubt: BTreeMap<String, InDoubt>,
+    leaving: BTreeMap<String, Leaving>,
+}
+
+impl List {
+    /// Forgets those whose end is durable.
+    fn settle(&mut self, durable: Lsn) {
+        self.leaving.retain(|_, one| one.end > durable);
+    }
+
+    /// Takes one out that is resolved by a record that ends at `end`.
+    fn leave(&mut self, gid: &str, end: Lsn) -> Option<InDoubt> {
+        let one = self.in_doubt.remove(gid)?;
+        self.leaving.insert(gid.to_owned(), Leaving { tx: Arc::clone(&one.tx), prepared: one.end, end });
+        Some(one)
+    }
+}
+
 /// The transactions in doubt.
 #[derive(Default)]
 pub(crate) struct Prepared {
-    list: Mutex<BTreeMap<String, InDoubt>>,
+    list: Mutex<List>,
     committed: AtomicU64,
     rolled_back: AtomicU64,
     /// Those of the traditional mode whose rows' earlier versions a restart has lost, until they
     /// are rebuilt.
-    lost: Mutex<Vec<Arc<ActiveTx>>>,
-    /// Held by the one who rebuilds.
-    rebuilding: Mutex<()>,
+    pub lost: Lost,
 }
 
 impl Prepared {
@@ -89,7 +132,7 @@ impl Prepared {
             active.logged(tx.lsn);
             let _ = active.prepared_as.set(tx.head.gid.clone());
             if tx.chain.last.is_some() {
-                self.lost.lock().push(Arc::clone(&active));
+                self.lost.push(Arc::clone(&active));
             }
             for (object, mode) in &tx.objects {
                 locks.try_lock(*object, tx.id, *mode).map_err(|holder| {
@@ -102,39 +145,28 @@ impl Prepared {
             let locked = tx.objects.iter().map(|(object, _)| *object).collect();
             let gid = tx.head.gid.clone();
             let one = InDoubt { tx: Arc::new(tx), active, locked, entered: true, end: Lsn::NONE, claimed: false };
-            list.insert(gid, one);
+            list.in_doubt.insert(gid, one);
         }
         Ok(())
     }
 
     /// For a checkpoint; see the invariants.
     pub fn all(&self) -> Vec<Arc<PreparedTx>> {
-        self.list.lock().values().map(|one| Arc::clone(&one.tx)).collect()
+        self.list.lock().in_doubt.values().map(|one| Arc::clone(&one.tx)).collect()
     }
 
     pub fn len(&self) -> usize {
-        self.list.lock().len()
+        self.list.lock().in_doubt.len()
     }
 
     /// Those that have changed definitions.
     pub fn with_definitions(&self) -> Vec<TxId> {
-        self.list.lock().values().filter(|one| one.tx.head.definitions).map(|one| one.tx.id).collect()
+        self.list.lock().in_doubt.values().filter(|one| one.tx.head.definitions).map(|one| one.tx.id).collect()
     }
 
     /// Committed and rolled back since open.
     pub fn resolved(&self) -> (u64, u64) {
         (self.committed.load(Ordering::Relaxed), self.rolled_back.load(Ordering::Relaxed))
-    }
-
-    /// Whether rows of some cannot be read yet.
-    pub fn has_lost(&self) -> bool {
-        !self.lost.lock().is_empty()
-    }
-
-    /// Whether that transaction has not been resolved.
-    fn is_in_doubt(&self, tx: &ActiveTx) -> bool {
-        let list = self.list.lock();
-        tx.prepared_as.get().and_then(|gid| list.get(gid)).is_some_and(|one| one.tx.id == tx.id)
     }
 }
 
@@ -153,7 +185,7 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        if let Some(one) = self.list.list.lock().get_mut(self.gid())
+        if let Some(one) = self.list.list.lock().in_doubt.get_mut(self.gid())
             && one.tx.id == self.tx.id
         {
             one.claimed = false;
@@ -185,13 +217,14 @@ impl Transaction {
             return Err(Error::new(ErrorKind::NotInPrerequisiteState, "prepared transactions are disabled")
                 .with_hint("Set max_prepared_transactions to a nonzero value."));
         }
-        if list.contains_key(gid) {
+        list.settle(inner.log.flushed_lsn());
+        if list.in_doubt.contains_key(gid) || list.leaving.contains_key(gid) {
             return Err(Error::new(
                 ErrorKind::DuplicateObject,
                 format!("transaction identifier \"{gid}\" is already in use"),
             ));
         }
-        if list.len() >= most {
+        if list.in_doubt.len() >= most {
             return Err(Error::new(
                 ErrorKind::ConfigurationLimitExceeded,
                 "maximum number of prepared transactions reached",
@@ -207,11 +240,13 @@ impl Transaction {
         };
         let subs = active.subs();
         let ids: u64 = subs.iter().map(|(first, last)| last.0 - first.0 + 1).sum();
-        if ids > PREPARED_SUBS_MAX {
+        let others: u64 = list.in_doubt.values().map(|one| one.tx.sub_ids()).sum();
+        if ids.saturating_add(others) > PREPARED_SUBS_MAX {
             return Err(Error::new(
                 ErrorKind::LimitExceeded,
-                format!("a transaction with more than {PREPARED_SUBS_MAX} savepoints cannot be prepared"),
-            ));
+                format!("prepared transactions cannot have more than {PREPARED_SUBS_MAX} savepoints together"),
+            )
+            .with_detail(format!("This one has {ids}, those that are prepared have {others}.")));
         }
         let mode_of = |object: &ObjectId| Some((*object, inner.locks.mode_of(*object, active.id)?));
         let mut objects: Vec<_> = state.locked.iter().filter_map(mode_of).collect();
@@ -260,7 +295,7 @@ impl Transaction {
             end,
             claimed: false,
         };
-        list.insert(gid.to_owned(), one);
+        list.in_doubt.insert(gid.to_owned(), one);
         drop(list);
         if !requested.is_empty() {
             for object in &requested {
@@ -275,41 +310,43 @@ impl Transaction {
 }
 
 impl Database {
-    /// Transactions that are prepared and not yet resolved, by identifier. One is listed as soon
-    /// as its PREPARE is durable.
+    /// Transactions that are prepared and not yet resolved, by identifier. One is listed from the
+    /// moment in which its PREPARE is durable until its commit or rollback is.
     pub fn prepared(&self) -> Vec<PreparedTransaction> {
         let inner = self.inner();
+        let mut list = inner.prepared.list.lock();
         let durable = inner.log.flushed_lsn();
-        let list = inner.prepared.list.lock();
-        list.values()
-            .filter(|one| one.end <= durable)
-            .map(|InDoubt { tx, .. }| PreparedTransaction {
-                id: tx.id,
-                gid: tx.head.gid.clone(),
-                owner: tx.head.owner.clone(),
-                database: tx.head.database.clone(),
-                prepared_us: tx.head.time_us,
-                lsn: tx.lsn,
-            })
-            .collect()
+        list.settle(durable);
+        let in_doubt = list.in_doubt.values().map(|one| (&one.tx, one.end));
+        let all = in_doubt.chain(list.leaving.values().map(|one| (&one.tx, one.prepared)));
+        let mut all: Vec<_> =
+            all.filter(|(_, end)| *end <= durable).map(|(tx, _)| PreparedTransaction::of(tx)).collect();
+        all.sort_unstable_by(|a, b| a.gid.cmp(&b.gid));
+        all
     }
 
     /// Commits a prepared transaction. The outcome is fixed when this returns; the ticket
     /// completes when it is durable.
     ///
     /// # Errors
-    /// `UndefinedObject` when there is none of that identifier; `NotInPrerequisiteState` when
-    /// it is being resolved by someone else at this moment; those of writing the log, after
+    /// `UndefinedObject` when there is none of that identifier, and a restart will find none;
+    /// `NotInPrerequisiteState` when it is being resolved by someone else at this moment; those of writing the log, after
     /// which it is in doubt as before (or, when the log has stopped, what it is is known after a
     /// restart).
     pub fn commit_prepared(&self, gid: &str) -> Result<CommitTicket> {
         let inner = self.inner();
         let claim = self.claim(gid)?;
         let (active, definitions) = (Arc::clone(&claim.active), claim.tx.head.definitions);
-        if inner.prepared.has_lost() {
+        let lost = inner.prepared.lost.of(active.id);
+        let mut still = None;
+        if let Some(lost) = &lost {
             // Who reads its rows through an older snapshot finds what was there before. (If that
-            // cannot be had, such readers get an error.)
-            let _ = self.rebuild_lost();
+            // cannot be had, such readers get an error.) Others' rows are not waited for.
+            (inner.options.blocking)(&mut || {
+                let mut rebuilt = lost.rebuilt.lock();
+                self.rebuild_one(lost, &mut rebuilt);
+                still = Some(rebuilt);
+            });
         }
         if definitions {
             // The cache must know each version, to tell what changed in which.
@@ -322,7 +359,13 @@ impl Database {
             group.record(RecordKind::Commit, active.id, active.last_lsn(), &body);
             Ok(inner.log.append(&group)?.end)
         })?;
-        let one = inner.prepared.list.lock().remove(claim.gid());
+        let one = inner.prepared.list.lock().leave(claim.gid(), end);
+        if let Some(lost) = &lost {
+            // Its rows are others' to change from here on.
+            lost.resolve();
+            inner.prepared.lost.remove(active.id);
+        }
+        drop(still);
         inner.prepared.committed.fetch_add(1, Ordering::Relaxed);
         self.settle_commit(end, visible, definitions, || {
             if let Some(one) = one {
@@ -352,18 +395,25 @@ impl Database {
         let (appended, one) = {
             let mut list = inner.prepared.list.lock();
             let appended = inner.log.append(&group);
-            let one = if appended.is_ok() { list.remove(claim.gid()) } else { None };
+            let one = appended.as_ref().ok().and_then(|appended| list.leave(claim.gid(), appended.end));
             (appended, one)
         };
         let appended = appended?;
         let Some(one) = one else { return Err(Error::internal("a claimed transaction is gone")) };
         inner.prepared.rolled_back.fetch_add(1, Ordering::Relaxed);
         active.logged(appended.base);
+        // Asked for before the undo, which may take long.
+        let ticket = self.durable(appended.end);
         if traditional {
             // Nobody walks along its undo records any more while they are undone.
-            drop(inner.prepared.rebuilding.lock());
+            if let Some(lost) = inner.prepared.lost.of(active.id) {
+                lost.resolve();
+                (inner.options.blocking)(&mut || drop(lost.rebuilt.lock()));
+            }
+            let id = active.id;
             // From here on it is one of those that are undone, by whoever gets to it first.
             inner.mode.undo.push(Unfinished { tx: active, locked: one.locked, entered: one.entered });
+            inner.prepared.lost.remove(id);
             let mut undone = Ok(());
             (inner.options.blocking)(&mut || undone = self.undo_queued());
             if let Err(error) = undone {
@@ -373,35 +423,7 @@ impl Database {
             inner.txs.abort(&active, appended.base, now);
             self.release_resolved(&active, &one.locked, one.entered);
         }
-        self.durable(appended.end)
-    }
-
-    /// In the traditional mode: makes rows of transactions that a restart found in doubt readable
-    /// again, as they were before. Until then their readers wait. Resolved ones are left out:
-    /// their rows are read as they are, or await their undo.
-    pub(crate) fn rebuild_lost(&self) -> Result<()> {
-        let inner = self.inner();
-        let prepared = &inner.prepared;
-        let _one = prepared.rebuilding.lock();
-        loop {
-            let Some(tx) = prepared.lost.lock().first().cloned() else { return Ok(()) };
-            let looks = Cell::new(0u32);
-            let stop = || {
-                looks.set(looks.get().wrapping_add(1));
-                let resolved = looks.get().is_multiple_of(256) && !prepared.is_in_doubt(&tx);
-                resolved || inner.stopping.load(Ordering::Relaxed)
-            };
-            let rebuilt = if prepared.is_in_doubt(&tx) {
-                rebuild_lost(&inner.pool, &inner.log, &inner.txs, &tx, &|_| true, &stop)
-            } else {
-                Ok(0)
-            };
-            match rebuilt {
-                // Not for one that was rolled back meanwhile.
-                Err(error) if prepared.is_in_doubt(&tx) => return Err(error),
-                _ => prepared.lost.lock().retain(|other| other.id != tx.id),
-            }
-        }
+        ticket
     }
 
     fn release_resolved(&self, active: &ActiveTx, locked: &[ObjectId], entered: bool) {
@@ -414,20 +436,29 @@ impl Database {
     }
 
     fn claim(&self, gid: &str) -> Result<Claim<'_>> {
-        let prepared = &self.inner().prepared;
+        let inner = self.inner();
+        let prepared = &inner.prepared;
         let mut list = prepared.list.lock();
-        let Some(one) = list.get_mut(gid) else {
+        list.settle(inner.log.flushed_lsn());
+        let busy = || {
+            Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                format!("prepared transaction with identifier \"{gid}\" is busy"),
+            )
+        };
+        if list.leaving.contains_key(gid) {
+            return Err(
+                busy().with_detail("It has just been committed or rolled back, and that is not on the disk yet.")
+            );
+        }
+        let Some(one) = list.in_doubt.get_mut(gid) else {
             return Err(Error::new(
                 ErrorKind::UndefinedObject,
                 format!("prepared transaction with identifier \"{gid}\" does not exist"),
             ));
         };
         if std::mem::replace(&mut one.claimed, true) {
-            return Err(Error::new(
-                ErrorKind::NotInPrerequisiteState,
-                format!("prepared transaction with identifier \"{gid}\" is busy"),
-            )
-            .with_detail("Another session is committing or rolling it back at this moment."));
+            return Err(busy().with_detail("Another session is committing or rolling it back at this moment."));
         }
         Ok(Claim { list: prepared, tx: Arc::clone(&one.tx), active: Arc::clone(&one.active) })
     }

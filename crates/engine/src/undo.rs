@@ -208,19 +208,25 @@ impl Database {
     /// Reads again for as long as `read` meets rows that await an undo.
     pub(crate) fn reading<R>(&self, mut read: impl FnMut() -> Result<R>) -> Result<R> {
         let mut result = read();
+        let inner = self.inner();
+        if result.is_err() && !inner.options.background && !inner.prepared.lost.is_empty() {
+            // What could not be read may be readable by now, and nobody else tries.
+            self.rebuild_lost();
+            result = read();
+        }
         if !matches!(&result, Err(error) if error.kind() == ErrorKind::AwaitsUndo) {
             return result;
         }
-        let inner = self.inner();
         (inner.options.blocking)(&mut || {
             let mut pause = Duration::from_millis(1);
             while let Err(error) = &result
                 && error.kind() == ErrorKind::AwaitsUndo
                 && !inner.stopping.load(Ordering::Relaxed)
             {
-                let waits = !inner.mode.undo.is_empty() || inner.prepared.has_lost();
+                // In this order: one that is rolled back goes from the former to the latter.
+                let waits = inner.prepared.lost.is_waiting() || !inner.mode.undo.is_empty();
                 if !inner.options.background {
-                    let _ = self.rebuild_lost();
+                    self.rebuild_lost();
                     let _ = self.undo_queued();
                 }
                 std::thread::sleep(pause);

@@ -73,8 +73,13 @@ impl Database {
     pub fn verify(&self) -> Result<Vec<String>> {
         let inner = self.inner();
         // Rows of transactions that are being undone have no earlier version to look at.
-        while !inner.mode.undo.is_empty() && !inner.stopping.load(Ordering::Relaxed) {
+        // Nor have those of transactions in doubt before they are rebuilt. (In this order.)
+        while (inner.prepared.lost.is_waiting() || !inner.mode.undo.is_empty())
+            && !inner.stopping.load(Ordering::Relaxed)
+        {
+            self.rebuild_lost();
             self.undo_queued()?;
+            std::thread::yield_now();
         }
         // Earlier versions are looked at that no snapshot of ours protects.
         let _held = inner.versions.hold_pages();

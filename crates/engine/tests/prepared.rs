@@ -620,3 +620,46 @@ fn checkpoints_beside_it() -> Result<()> {
     }
     Ok(())
 }
+
+/// Whoever is told that an identifier is gone can rely on it, whatever happens then.
+#[test]
+fn gone_is_gone() -> Result<()> {
+    for turn in 0..40u64 {
+        let (accelerated, commits) = (turn % 2 == 0, turn / 2 % 2 == 0);
+        let options = Options { background: true, ..options(accelerated) };
+        let vfs = SimVfs::new(100 + turn);
+        let db = open_as(&vfs, options.clone())?;
+        create(&db, "t", 30)?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        for id in 0..30 {
+            update(&tx, "t", id, 1)?.done()?;
+        }
+        prepare(&tx, "g")?;
+        // Nobody waits for the ticket.
+        let resolve =
+            |db: &Database| if commits { db.commit_prepared("g") } else { db.rollback_prepared("g") }.map(drop);
+        let crashed = std::thread::scope(|scope| {
+            let resolving = scope.spawn(|| resolve(&db));
+            // Another session looks at the list, or resolves it itself.
+            loop {
+                if turn % 3 == 0 {
+                    if db.prepared().is_empty() {
+                        break;
+                    }
+                } else if kind(resolve(&db)) == Some((ErrorKind::UndefinedObject, "42704")) {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            let crashed = vfs.crash_clone(turn);
+            let resolved = resolving.join().unwrap_or_else(|_| Err(Error::internal("panic")));
+            assert!([None, Some("55000"), Some("42704")].contains(&kind(resolved).map(|k| k.1)), "turn {turn}");
+            crashed
+        });
+        drop((tx, db));
+        let db = open_as(&crashed, Options { background: false, ..options })?;
+        assert_eq!(db.prepared(), [], "turn {turn}");
+        assert_eq!(sum(&db, "t")?, Some((if commits { 30 } else { 0 }, 30)), "turn {turn}");
+    }
+    Ok(())
+}

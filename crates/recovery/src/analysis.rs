@@ -19,8 +19,8 @@ use resurgam_vfs::Vfs;
 
 use crate::checkpoint::CheckpointState;
 use crate::control::Control;
-use crate::prepared::{PrepareRecord, PreparedTx};
-use crate::tx_record::TxRecord;
+use crate::prepared::{PREPARED_SUBS_MAX, PrepareRecord, PreparedTx};
+use crate::tx_record::{TX_ID_MAX, TxRecord};
 
 /// How far analysis is, for people.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,16 +80,26 @@ const CUT_OFF_NAMED: usize = 10_000;
 struct Named(u64);
 
 const NAMED_MAX: u64 = 1 << 36;
+/// The same for transactions that are undone: each id takes a word of memory.
+const LOSER_IDS_MAX: u64 = 1 << 30;
 
 impl Named {
     fn insert(&mut self, into: &mut TxIdSet, first: TxId, last: TxId) -> Result<()> {
         self.0 = self.0.saturating_add(last.0.saturating_sub(first.0)).saturating_add(1);
-        if first > last || self.0 > NAMED_MAX {
+        if first > last || self.0 > NAMED_MAX || last > TX_ID_MAX {
             return Err(Error::corrupt(format!("a range of transaction ids from {first} to {last} is impossible")));
         }
         into.insert_range(first, last);
         Ok(())
     }
+}
+
+/// Refuses an id that no transaction has: those after it could not be counted any more.
+fn check_id(id: TxId) -> Result<()> {
+    if id > TX_ID_MAX {
+        return Err(Error::corrupt(format!("the transaction id {id} is impossible")));
+    }
+    Ok(())
 }
 
 /// Reads the log from `control.checkpoint`; pages go into `pending`.
@@ -125,6 +135,7 @@ pub fn analyse(
         let header = &record.header;
         let lsn = record.lsn;
         if header.tx.is_some() && header.tx != last_tx {
+            check_id(header.tx).map_err(|e| Error::corrupt(format!("log record at {lsn}: {}", e.message())))?;
             seen.insert(header.tx);
             top_id = top_id.max(header.tx.0);
             last_tx = header.tx;
@@ -242,15 +253,22 @@ pub fn analyse(
     }
     // They are active until they are undone, whatever the map says of their savepoints.
     let mut of_losers = TxIdSet::default();
+    let mut loser_ids = 0u64;
     for (id, loser) in &mut losers {
+        check_id(*id)?;
         loser.subs = merged(std::mem::take(&mut loser.subs));
         of_losers.insert(*id);
         for (first, last) in &loser.subs {
             named.insert(&mut of_losers, *first, *last)?;
+            loser_ids += last.0 - first.0 + 1;
         }
+    }
+    if loser_ids > LOSER_IDS_MAX {
+        return Err(Error::corrupt("the transactions to be undone have more sub-transactions than there can be"));
     }
     let listed = state.active.iter().map(|(_, last)| *last).chain(state.undo_subs.iter().map(|(_, _, last)| *last));
     top_id = listed.chain(state.aborted.last()).map(|id| id.0).max().unwrap_or(0).max(top_id);
+    check_id(TxId(top_id.max(state.next_id.0)))?;
     let mut cut_off = seen;
     for (first, last) in &state.active {
         named.insert(&mut cut_off, *first, *last)?;
@@ -322,8 +340,13 @@ fn in_doubt(
     }
     let mut gids = HashSet::new();
     let mut all = Vec::new();
+    let mut sub_ids = 0u64;
     for (id, mut tx) in found {
         tx.finish()?;
+        sub_ids = sub_ids.saturating_add(tx.sub_ids());
+        if sub_ids > PREPARED_SUBS_MAX {
+            return Err(Error::corrupt("the prepared transactions have more sub-transactions than there can be"));
+        }
         if !gids.insert(tx.head.gid.clone()) {
             return Err(Error::corrupt(format!("two transactions are prepared as \"{}\"", tx.head.gid)));
         }
@@ -359,13 +382,32 @@ mod tests {
     }
 
     #[test]
+    fn prepared_transactions_have_a_bound_together() {
+        let all = |ids: u64| {
+            let one = |n: u64| {
+                let (first, last) = (TxId(n + 1), TxId(n + ids));
+                let head = crate::PreparedHead { gid: format!("g{n}"), subs: 1, ..Default::default() };
+                (TxId(n), PreparedTx { id: TxId(n), head, subs: vec![(first, last)], ..PreparedTx::default() })
+            };
+            let found = [one(1), one(1 << 40), one(1 << 50)].into();
+            in_doubt(&CheckpointState::default(), found, |_| false, &mut BTreeMap::new())
+        };
+        assert_eq!(all(PREPARED_SUBS_MAX / 3).map(|all| all.len()).ok(), Some(3));
+        assert!(all(PREPARED_SUBS_MAX / 2).is_err_and(|e| e.kind() == resurgam_base::ErrorKind::Corrupt));
+    }
+
+    #[test]
     fn impossible_ranges_are_refused() {
         let (mut named, mut set) = (Named::default(), TxIdSet::default());
-        for (first, last) in [(9, 8), (1, u64::MAX), (0, u64::MAX), (5, 5 + NAMED_MAX)] {
+        let far = TX_ID_MAX.0 + 1;
+        for (first, last) in
+            [(9, 8), (1, u64::MAX), (0, u64::MAX), (5, 5 + NAMED_MAX), (u64::MAX, u64::MAX), (far, far)]
+        {
             let refused = Named::default().insert(&mut set, TxId(first), TxId(last));
             assert!(refused.is_err_and(|e| e.kind() == resurgam_base::ErrorKind::Corrupt), "{first} {last}");
         }
         assert!(set.is_empty());
+        assert!(check_id(TxId(far)).is_err() && check_id(TX_ID_MAX).is_ok());
         assert!(named.insert(&mut set, TxId(3), TxId(1_000_000)).is_ok());
         assert!(named.insert(&mut set, TxId(1), TxId(NAMED_MAX)).is_err(), "all of them together");
         assert_eq!(set.len(), 999_998);

@@ -24,12 +24,14 @@
 use resurgam_base::{Error, Lsn, ObjectId, Result, TxId};
 use resurgam_txn::{LockMode, UndoChain};
 
+use crate::tx_record::TX_ID_MAX;
+
 /// Ranges or objects in one record.
 const CHUNK: usize = 2048;
 /// Longest identifier of a prepared transaction, in bytes, as in PostgreSQL.
 pub const PREPARED_ID_BYTES_MAX: usize = 199;
-/// Most ids of sub-transactions that a prepared transaction may have: after a restart each of
-/// them takes a word of memory until the transaction is resolved.
+/// Most ids of sub-transactions that prepared transactions may have, all of them together: after
+/// a restart each id takes a word of memory until its transaction is resolved.
 pub const PREPARED_SUBS_MAX: u64 = 1 << 26;
 
 const SUBS: u8 = 1;
@@ -88,6 +90,12 @@ impl PreparedTx {
         subs.chain(objects).chain([PrepareRecord::InDoubt(self.head.clone()).encode()]).collect()
     }
 
+    /// How many ids its sub-transactions have.
+    pub fn sub_ids(&self) -> u64 {
+        let count = |(first, last): &(TxId, TxId)| last.0.saturating_sub(first.0).saturating_add(1);
+        self.subs.iter().map(count).fold(0, u64::saturating_add)
+    }
+
     /// Adds what a record or a checkpoint says; it may say what is known already.
     pub(crate) fn add(&mut self, record: PrepareRecord) {
         match record {
@@ -108,22 +116,20 @@ impl PreparedTx {
         self.objects.sort_unstable_by_key(|(object, mode)| (*object, *mode == LockMode::Exclusive));
         self.objects.dedup();
         let bad = |what: &str| Error::corrupt(format!("the prepared transaction {}: {what}", self.id));
-        if self.id.is_none() {
-            return Err(bad("it has no id"));
+        if self.id.is_none() || self.id > TX_ID_MAX {
+            return Err(bad("its id is impossible"));
         }
         if self.subs.len() != self.head.subs as usize || self.objects.len() != self.head.objects as usize {
             return Err(bad("a part of its PREPARE is missing"));
         }
         let mut after = self.id;
-        let mut total = 0u64;
         for (first, last) in &self.subs {
-            if *first <= after || last < first {
+            if *first <= after || last < first || *last > TX_ID_MAX {
                 return Err(bad("the ids of its sub-transactions are impossible"));
             }
             after = *last;
-            total = total.saturating_add(last.0 - first.0).saturating_add(1);
         }
-        if total > PREPARED_SUBS_MAX {
+        if self.sub_ids() > PREPARED_SUBS_MAX {
             return Err(bad("it has more sub-transactions than there can be"));
         }
         Ok(())
@@ -347,5 +353,13 @@ mod tests {
         assert!(refused(&|tx| tx.objects.truncate(4999)));
         assert!(refused(&|tx| tx.subs[3].1 = tx.subs[4].1), "ranges do not overlap");
         assert!(refused(&|tx| tx.subs[4999].1 = TxId(u64::MAX)), "more than there can be");
+        for far in [TX_ID_MAX.0 + 1, u64::MAX] {
+            assert!(refused(&|tx| tx.subs[4999] = (TxId(far), TxId(far))), "one id, near the end of what a word holds");
+        }
+        assert!(refused(&|tx| {
+            tx.id = TxId(u64::MAX);
+            tx.subs.clear();
+            tx.head.subs = 0;
+        }));
     }
 }

@@ -7,6 +7,10 @@
 
 use resurgam_base::{Error, Result, TxId};
 
+/// No transaction has a higher id. Ids are counted up one by one, so that none ever gets near: what
+/// says otherwise is damaged. (A word in memory holds an id beside a tag of three bits.)
+pub(crate) const TX_ID_MAX: TxId = TxId(1 << 60);
+
 /// A decoded body. The top-level id is in the record's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxRecord {

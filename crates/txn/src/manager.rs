@@ -667,6 +667,34 @@ mod tests {
         Ok(())
     }
 
+    /// The cleaner copies the ids that it will forget, then asks for the state of every row's: an id
+    /// in the copy must never be told to be active.
+    #[test]
+    fn ids_of_the_settled_map_are_aborted() {
+        const SUBS: u64 = 3000;
+        let txs = TxManager::new(TxId(1));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let tx = txs.begin();
+                    (0..SUBS).for_each(|_| assert!(txs.begin_sub(&tx).is_some()));
+                    txs.abort(&tx, Lsn(1), 0);
+                }
+                done.store(true, Ordering::SeqCst);
+            });
+            while !done.load(Ordering::SeqCst) {
+                let ids = txs.settled_aborted();
+                let Some(last) = ids.last() else { continue };
+                // The ones that were added last, from the end.
+                let newest = (last.0.saturating_sub(SUBS)..=last.0).rev().map(TxId);
+                for id in newest.filter(|id| ids.contains(*id)) {
+                    assert_eq!(txs.status(id), Status::Aborted, "{id}");
+                }
+            }
+        });
+    }
+
     /// Ranges of sub-transactions over many segments, with ids of another one in between.
     #[test]
     fn thousands_of_sub_transactions_abort_and_nobody_else() -> Result<()> {

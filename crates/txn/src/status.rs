@@ -104,7 +104,8 @@ impl StatusTable {
                 // A reader that sees a later state of the top sees this as well.
                 one.store(word, Ordering::Release);
             }
-            at = segment_end + 1;
+            let Some(next) = segment_end.checked_add(1) else { break };
+            at = next;
         }
         fence(Ordering::SeqCst);
     }
@@ -179,5 +180,18 @@ impl StatusTable {
             }
         }
         self.segments.read().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_up_to_the_last_id_end() {
+        let table = StatusTable::default();
+        table.set_subs(TxId(u64::MAX - 5000), TxId(u64::MAX), TxId(7));
+        table.set_aborted(TxId(u64::MAX - 10), TxId(u64::MAX));
+        assert_eq!(table.status(TxId(u64::MAX)), Status::Aborted);
     }
 }

@@ -10,7 +10,8 @@
 //!    that what a row has kept from before a restart never names a version of this process, but
 //!    for those that were rebuilt under the name that the row has for them.
 //! 2. Memory in use stays below the bound; a push that would pass it fails. Rebuilt versions
-//!    count and are never refused: before the restart they were within the bound.
+//!    are never refused and do not count: before the restart they were within the bound, but they
+//!    take more room now, and that must not keep others from writing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -52,16 +53,21 @@ pub struct TemporaryStats {
     pub bytes_max: u64,
     /// Chunks in use.
     pub chunks: u64,
+    /// Memory that versions take which a restart had lost and which were rebuilt, in bytes. It is
+    /// neither bounded nor part of `bytes`.
+    pub rebuilt_bytes: u64,
 }
 
 /// Versions that were lost by a restart and rebuilt from the log, of one transaction.
 #[derive(Default)]
 struct Rebuilt {
-    versions: HashMap<(PageId, SlotId), Vec<u8>>,
+    versions: HashMap<(PageId, SlotId), Box<[u8]>>,
     bytes: u64,
+    /// Why others could not be rebuilt, and the sub-transactions of their writer.
+    unreadable: Option<(Vec<(TxId, TxId)>, Error)>,
 }
 
-/// Bytes that a rebuilt version counts for besides its own.
+/// About how many bytes a rebuilt version takes besides its own.
 const REBUILT_OVERHEAD: u64 = 64;
 
 /// See the module.
@@ -104,10 +110,28 @@ impl TemporaryVersions {
         let bytes = version.len() as u64 + REBUILT_OVERHEAD;
         let mut rebuilt = self.rebuilt.write();
         let of_pusher = rebuilt.entry(pusher).or_default();
-        if of_pusher.versions.insert(name, version).is_none() {
+        if of_pusher.versions.insert(name, version.into_boxed_slice()).is_none() {
             of_pusher.bytes += bytes;
-            self.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
+    }
+
+    /// Notes why versions of `tx`, with its sub-transactions, that are not there cannot be rebuilt;
+    /// none: there are no such any more.
+    pub fn set_unreadable(&self, tx: TxId, subs: Vec<(TxId, TxId)>, why: Option<Error>) {
+        let mut rebuilt = self.rebuilt.write();
+        if why.is_some() || rebuilt.contains_key(&tx) {
+            rebuilt.entry(tx).or_default().unreadable = why.map(|why| (subs, why));
+        }
+    }
+
+    /// Why what was there before a change under the id `xid` cannot be rebuilt, if that is so.
+    pub fn why_unreadable(&self, xid: TxId) -> Option<Error> {
+        let rebuilt = self.rebuilt.read();
+        rebuilt.iter().find_map(|(tx, rebuilt)| {
+            let (subs, why) = rebuilt.unreadable.as_ref()?;
+            let is_of_tx = *tx == xid || subs.iter().any(|(first, last)| (*first..=*last).contains(&xid));
+            is_of_tx.then(|| why.clone())
+        })
     }
 
     /// Sets the most memory that it may use, in bytes.
@@ -164,7 +188,7 @@ impl TemporaryVersions {
     pub fn get(&self, chunk: PageId, slot: SlotId) -> Option<Vec<u8>> {
         let name = (chunk, slot);
         let Some(chunk) = self.chunks.read().get(&chunk).cloned() else {
-            return self.rebuilt.read().values().find_map(|rebuilt| rebuilt.versions.get(&name).cloned());
+            return self.rebuilt.read().values().find_map(|rebuilt| Some(rebuilt.versions.get(&name)?.to_vec()));
         };
         let content = chunk.content.read();
         let slot = slot.0 as usize;
@@ -181,13 +205,7 @@ impl TemporaryVersions {
                 *current = None;
             }
         }
-        self.rebuilt.write().retain(|pusher, rebuilt| {
-            let keep = *pusher >= floor;
-            if !keep {
-                self.bytes.fetch_sub(rebuilt.bytes, Ordering::Relaxed);
-            }
-            keep
-        });
+        self.rebuilt.write().retain(|pusher, _| *pusher >= floor);
         let mut freed = 0;
         // One that is still written to has a pusher that is not below, or was let go above.
         let in_use: Vec<PageId> =
@@ -209,6 +227,7 @@ impl TemporaryVersions {
             bytes: self.bytes.load(Ordering::Relaxed),
             bytes_max: self.bytes_max.load(Ordering::Relaxed),
             chunks: self.chunks.read().len() as u64,
+            rebuilt_bytes: self.rebuilt.read().values().map(|rebuilt| rebuilt.bytes).sum(),
         }
     }
 }
@@ -262,11 +281,14 @@ mod tests {
         assert_eq!(store.get(name.0, name.1), None);
         store.restore(TxId(5), name, b"lost".to_vec());
         store.restore(TxId(5), name, b"lost".to_vec());
-        assert_eq!(store.stats().bytes, 4 + REBUILT_OVERHEAD);
+        assert_eq!((store.stats().bytes, store.stats().rebuilt_bytes), (0, 4 + REBUILT_OVERHEAD));
+        store.set_unreadable(TxId(5), vec![(TxId(7), TxId(8))], Some(Error::corrupt("why")));
+        let told = |xid: u64| store.why_unreadable(TxId(xid)).map(|e| e.message().to_owned());
+        assert_eq!([5, 6, 7, 8, 9].map(|xid| told(xid).is_some()), [true, false, true, true, false]);
         store.free_below(TxId(5));
         assert_eq!(store.get(name.0, name.1).as_deref(), Some(&b"lost"[..]));
         store.free_below(TxId(6));
-        assert_eq!((store.get(name.0, name.1), store.stats().bytes), (None, 0));
+        assert_eq!((store.get(name.0, name.1), store.stats().rebuilt_bytes, told(7)), (None, 0, None));
         Ok(())
     }
 

@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 
-use resurgam_base::{Error, Lsn, ObjectId, Result, limits::RECORD_BYTES_MAX};
+use resurgam_base::{Error, Lsn, ObjectId, Result, TxId, limits::RECORD_BYTES_MAX};
 use resurgam_buffer::{Access, BufferPool};
 use resurgam_log::{Log, RecordKind};
 use resurgam_page::{Earlier, LeafRecord, diff, leaf, version};
@@ -21,26 +21,55 @@ use resurgam_txn::{ActiveTx, TxManager};
 
 use crate::row_undo::{RowUndo, UndoAction};
 
-/// Records by tree and key, as they were at the place in the chain that has been reached.
-type Records = HashMap<(ObjectId, Vec<u8>), Vec<u8>>;
+/// What a walk along the chain has come to.
+#[derive(Default)]
+struct Walk {
+    /// Sub-transactions, as inclusive ranges, ascending.
+    subs: Vec<(TxId, TxId)>,
+    /// Records by tree and key, as they were at the place in the chain that has been reached: of
+    /// rows that the transaction had changed before that place as well, so that those it changed
+    /// once take no memory. None: the row cannot be read.
+    records: HashMap<(ObjectId, Vec<u8>), Option<Vec<u8>>>,
+    report: LostReport,
+}
 
-/// Puts what was there before the changes of `tx` back into the temporary version store, for
-/// rows of the trees that are `wanted`. Takes time in proportion to what `tx` has written, as
-/// its undo would. Returns the number of versions.
+/// What [`rebuild_lost`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LostReport {
+    /// Versions put back.
+    pub versions: u64,
+    /// Most rows that it had to remember at a time.
+    pub rows_remembered: usize,
+}
+
+impl Walk {
+    fn is_own(&self, tx: &ActiveTx, xid: TxId) -> bool {
+        let behind = self.subs.partition_point(|(first, _)| *first <= xid);
+        xid == tx.id || (behind > 0 && xid <= self.subs[behind - 1].1)
+    }
+
+    fn remember(&mut self, name: (ObjectId, Vec<u8>), record: Option<Vec<u8>>) {
+        self.records.insert(name, record);
+        self.report.rows_remembered = self.report.rows_remembered.max(self.records.len());
+    }
+}
+
+/// Puts what was there before the changes of `tx` back into the temporary version store. Takes
+/// time in proportion to what `tx` has written, as its undo would. Rows that cannot be read are
+/// passed over.
 ///
 /// # Errors
-/// `Corrupt` when the log or a row is not what it should be; those of reading; `Stopped` when
-/// `stop` says so.
+/// `Corrupt` when the log or a row is not what it should be; those of reading; in the case of
+/// rows, the first one, after all others. `Stopped` when `stop` says so.
 pub fn rebuild_lost(
     pool: &BufferPool,
     log: &Log,
     txs: &TxManager,
     tx: &ActiveTx,
-    wanted: &dyn Fn(ObjectId) -> bool,
     stop: &dyn Fn() -> bool,
-) -> Result<u64> {
-    let mut records = Records::new();
-    let mut count = 0;
+) -> Result<LostReport> {
+    let mut walk = Walk { subs: tx.subs(), ..Walk::default() };
+    let mut failed = None;
     let mut at: Lsn = tx.undo.lock().last;
     while at.is_some() {
         if stop() {
@@ -58,36 +87,36 @@ pub fn rebuild_lost(
             RecordKind::Compensation => {}
             RecordKind::RowUndo => {
                 let undo = RowUndo::decode(&record.body)?;
-                if wanted(undo.tree.object) {
-                    count += u64::from(
-                        step_back(pool, txs, tx, &undo, &mut records)
-                            .map_err(|e| Error::new(e.kind(), format!("log record {at}: {}", e.message())))?,
-                    );
+                if let Err(error) = step_back(pool, txs, tx, &undo, &mut walk) {
+                    // Nor can what it was still earlier be told.
+                    walk.remember((undo.tree.object, undo.key.to_vec()), None);
+                    let what = || Error::new(error.kind(), format!("log record {at}: {}", error.message()));
+                    failed.get_or_insert_with(what);
                 }
             }
             other => return Err(Error::corrupt(format!("log record {at} is in an undo chain, but is {other:?}"))),
         }
         at = next;
     }
-    Ok(count)
+    failed.map_or(Ok(walk.report), Err)
 }
 
-/// Goes back by one change of a row. True: a version was put into the store.
-fn step_back(
-    pool: &BufferPool,
-    txs: &TxManager,
-    tx: &ActiveTx,
-    undo: &RowUndo<'_>,
-    records: &mut Records,
-) -> Result<bool> {
+/// Goes back by one change of a row.
+fn step_back(pool: &BufferPool, txs: &TxManager, tx: &ActiveTx, undo: &RowUndo<'_>, walk: &mut Walk) -> Result<()> {
     let not_there = || Error::corrupt(format!("a row of tree {} is not as the log says", undo.tree.object));
     let name = (undo.tree.object, undo.key.to_vec());
     if let UndoAction::Insert(record) = undo.action {
-        records.insert(name, record.to_vec());
-        return Ok(false);
+        if walk.is_own(tx, LeafRecord::parse(record)?.xid) {
+            walk.remember(name, Some(record.to_vec()));
+        }
+        return Ok(());
     }
-    let after = match records.remove(&name) {
-        Some(record) => record,
+    let after = match walk.records.remove(&name) {
+        Some(Some(record)) => record,
+        Some(None) => {
+            walk.remember(name, None);
+            return Ok(());
+        }
         None => {
             let page = undo.tree.read_leaf(pool, undo.key, Access::Scan)?;
             let slot = leaf::search(&page, undo.key).map_err(|_| not_there())?;
@@ -98,14 +127,13 @@ fn step_back(
     if after_it.xid != undo.xid {
         return Err(not_there());
     }
-    let UndoAction::Patch(patch) = undo.action else { return Ok(false) };
+    let UndoAction::Patch(patch) = undo.action else { return Ok(()) };
     let mut before = Vec::new();
     diff::apply(&after, patch, RECORD_BYTES_MAX, &mut before)?;
     let before_it = LeafRecord::parse(&before)?;
     if before_it.key != undo.key {
         return Err(not_there());
     }
-    let mut kept = false;
     if let Earlier::OffRow(pointer) = after_it.earlier()
         && pointer.page.is_temporary()
         // A change under the same id keeps the version before.
@@ -114,8 +142,10 @@ fn step_back(
         let mut bytes = Vec::with_capacity(before.len() + version::OVERHEAD);
         version::encode_into(undo.tree.object, after_it.xid, &before, &mut bytes);
         txs.temporary().restore(tx.id, (pointer.page, pointer.slot), bytes);
-        kept = true;
+        walk.report.versions += 1;
     }
-    records.insert(name, before);
-    Ok(kept)
+    if walk.is_own(tx, before_it.xid) {
+        walk.remember(name, Some(before));
+    }
+    Ok(())
 }

@@ -42,9 +42,11 @@ pub fn visible(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out:
         Step::Found(found) => return Ok(found),
         Step::Follow(pointer) => pointer,
     };
+    let mut of = record.xid;
     for _ in 0..CHAIN_MAX {
-        let bytes = fetch(pool, view.txs, next)?;
+        let bytes = fetch(pool, view.txs, next, of)?;
         let earlier = VersionRecord::parse(&bytes).map_err(|e| at(next, &e))?.record;
+        of = earlier.xid;
         if view.sees(earlier.xid) {
             if earlier.is_ghost() {
                 return Ok(Visible::No);
@@ -85,14 +87,16 @@ fn step(record: &LeafRecord<'_>, view: &View<'_>, out: &mut Vec<u8>) -> Result<S
     })
 }
 
-/// A copy of the version record at `pointer`.
+/// A copy of the version record at `pointer`, which a version of the transaction `of` has.
 ///
 /// # Errors
-/// `AwaitsUndo` when it was in memory before a restart.
-pub(crate) fn fetch(pool: &BufferPool, txs: &TxManager, pointer: VersionPtr) -> Result<Vec<u8>> {
+/// `AwaitsUndo` when it was in memory before a restart; why it cannot be rebuilt, if that is so.
+pub(crate) fn fetch(pool: &BufferPool, txs: &TxManager, pointer: VersionPtr, of: TxId) -> Result<Vec<u8>> {
     if pointer.page.is_temporary() {
         return txs.temporary().get(pointer.page, pointer.slot).ok_or_else(|| {
-            Error::new(ErrorKind::AwaitsUndo, "a row awaits the undo of a transaction that a crash cut off")
+            txs.temporary().why_unreadable(of).unwrap_or_else(|| {
+                Error::new(ErrorKind::AwaitsUndo, "a row awaits the undo of a transaction that a crash cut off")
+            })
         });
     }
     let page = pool.read(pointer.page, Access::Point)?;
@@ -178,9 +182,11 @@ pub(crate) fn newest_but(
         Past::Nothing => return Ok(None),
         Past::Follow(pointer) => pointer,
     };
+    let mut of = record.xid;
     for _ in 0..CHAIN_MAX {
-        let bytes = fetch(pool, txs, next)?;
+        let bytes = fetch(pool, txs, next, of)?;
         let earlier = VersionRecord::parse(&bytes).map_err(|e| at(next, &e))?.record;
+        of = earlier.xid;
         if !aborted(earlier.xid) {
             return Ok(Some(owned(&earlier)));
         }
@@ -260,7 +266,7 @@ pub fn values_in_use(
                 }
             }
         };
-        let fetched = fetch(pool, txs, pointer)?;
+        let fetched = fetch(pool, txs, pointer, record.xid)?;
         bytes = VersionRecord::parse(&fetched).map_err(|e| at(pointer, &e))?.record.to_builder().encode()?;
     }
     Err(Error::corrupt("a chain of row versions does not end"))
@@ -280,13 +286,15 @@ pub fn newest(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: 
         Some(owned(record))
     } else {
         let mut at = past_aborted(record, skip)?;
+        let mut of = record.xid;
         loop {
             match at {
                 Past::Version(version) => break Some(version),
                 Past::Nothing => break None,
                 Past::Follow(pointer) => {
-                    let bytes = fetch(pool, view.txs, pointer)?;
+                    let bytes = fetch(pool, view.txs, pointer, of)?;
                     let earlier = VersionRecord::parse(&bytes)?.record;
+                    of = earlier.xid;
                     at = if skip(earlier.xid) { past_aborted(&earlier, skip)? } else { Past::Version(owned(&earlier)) };
                 }
             }
