@@ -458,6 +458,7 @@ fn stopping_does_not_wait_for_the_pace() -> Result<()> {
     // At this pace it would take minutes.
     db.close()?;
     let last = db.cleaner_status().last;
-    assert!(last.is_none_or(|last| !last.complete) && db.aborted_count() > 0, "{last:?}");
+    // An earlier one may have come to its end, before there was anything to forget.
+    assert!(last.is_none_or(|last| last.report.forgotten == 0) && db.aborted_count() > 0, "{last:?}");
     Ok(())
 }

@@ -115,10 +115,16 @@ pub(crate) fn key_value(value: &ScalarValue, ty: &ColumnType) -> Result<KeyValue
         (ScalarValue::Boolean(Some(v)), ColumnType::Bool) => KeyValue::Exact(Datum::Bool(*v)),
         (ScalarValue::Float32(Some(v)), ColumnType::Float4) => KeyValue::Exact(Datum::Float4(*v)),
         (ScalarValue::Float64(Some(v)), ColumnType::Float8) => KeyValue::Exact(Datum::Float8(*v)),
-        (ScalarValue::Decimal128(Some(v), _, scale), ColumnType::Numeric { scale: to, .. })
-            if i32::from(*scale) == *to as i32 =>
-        {
-            KeyValue::Exact(Datum::Numeric(*v))
+        (ScalarValue::Decimal128(Some(v), _, scale), ColumnType::Numeric { scale: to, .. }) => {
+            // One with digits that the column has not is no key of it, nor a bound by itself.
+            let more = *to as i32 - i32::from(*scale);
+            let power = 10i128.checked_pow(more.unsigned_abs());
+            let stored = match power {
+                Some(power) if more >= 0 => v.checked_mul(power),
+                Some(power) => (v % power == 0).then(|| v / power),
+                None => None,
+            };
+            stored.map_or(KeyValue::Unknown, |v| KeyValue::Exact(Datum::Numeric(v)))
         }
         (
             ScalarValue::Utf8(Some(v)) | ScalarValue::Utf8View(Some(v)) | ScalarValue::LargeUtf8(Some(v)),

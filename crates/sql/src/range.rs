@@ -153,6 +153,10 @@ pub(crate) fn probe_column(table: &Table, expr: &Expr) -> Option<usize> {
                 ColumnType::Int2 => matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64),
                 ColumnType::Int4 => matches!(to, DataType::Int32 | DataType::Int64),
                 ColumnType::Int8 => matches!(to, DataType::Int64),
+                // More digits behind the point, not fewer.
+                ColumnType::Numeric { scale, .. } => {
+                    matches!(to, DataType::Decimal128(_, wider) if i32::from(*wider) >= *scale as i32)
+                }
                 ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
                     matches!(to, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8)
                 }

@@ -92,7 +92,7 @@ fn parts(text: &str) -> Option<Vec<(Part, String)>> {
 /// comment; `None` leaves the string to the parser. `parser` reads what is the parser's.
 pub(crate) fn parse(
     text: &str,
-    parser: impl FnOnce(&str) -> Result<Vec<Statement>, SqlError>,
+    parser: impl Fn(&str) -> Result<Vec<Statement>, SqlError>,
 ) -> Option<Result<Vec<Statement>, SqlError>> {
     // Most texts need no second look.
     let start = text.trim_start();
@@ -115,7 +115,9 @@ pub(crate) fn parse(
             continue;
         }
         let own: String = chars[part.from..part.to].iter().collect();
-        match parse_special(&own) {
+        // Behind COPY FROM STDIN the parser takes the rest of the string for its data.
+        let alone = || (word == "copy" && own.to_ascii_lowercase().contains("stdin")).then(|| parser(&own));
+        match parse_special(&own).or_else(alone) {
             None => continue,
             Some(Err(mut error)) => {
                 error.position = error.position.map(|position| position + part.from as u32);
@@ -160,6 +162,20 @@ mod tests {
         assert_eq!(names("begin;\n-- vacuum;\nselect 'vacuum; x'; commit").len(), 3);
         assert_eq!(names("begin; prepare transaction 'a;b'; commit prepared 'a;b'").len(), 3);
         assert_eq!(names("prepare p as select 1; execute p; commit; rollback").len(), 4);
+        assert_eq!(names("begin; copy t from stdin; commit").len(), 3, "not its data");
+        assert_eq!(names("copy t from stdin; vacuum").len(), 2);
+        assert_eq!(names("copy t from stdin").len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_dropped_or_changed_unasked() {
+        assert!(statement::parse("insert into t values (1) end; delete from t").is_err());
+        let text = |text: &str| statement::parse(text).map(|all| format!("{all:?}")).unwrap_or_default();
+        assert!(text("copy a to stdout; insert into t values ('freeze on')").contains("freeze on"));
+        assert!(text("copy (select * from t where a = 'freeze on') to stdout").contains("freeze on"));
+        assert!(!text("copy t from stdin with (freeze on)").is_empty(), "as pgbench has it");
+        // Once it took a level of recursion each.
+        assert!(statement::parse(&format!("copy {}", "freeze on ".repeat(5000))).is_err());
     }
 
     #[test]

@@ -73,7 +73,10 @@ pub struct Session {
     pub(crate) failed: bool,
     pub(crate) statements: HashMap<String, Named>,
     portals: HashMap<String, Portal>,
+    /// Plans that are this session's alone, and the generation of the settings that they were
+    /// made with.
     local: HashMap<(String, Vec<u32>), Arc<Prepared>>,
+    local_generation: u64,
     notices: Vec<SqlError>,
     /// When the statement that changes definitions is out of time.
     pub(crate) ddl_deadline: Option<Instant>,
@@ -151,6 +154,7 @@ impl Session {
             statements: HashMap::new(),
             portals: HashMap::new(),
             local: HashMap::new(),
+            local_generation: 0,
             notices: Vec::new(),
             ddl_deadline: None,
         })
@@ -359,7 +363,7 @@ impl Session {
         if let Some(found) = self.db.statements.get(text, declared, version) {
             return Some(found);
         }
-        if self.local.is_empty() {
+        if self.local.is_empty() || self.local_generation != self.shared.variables.lock().generation {
             return None;
         }
         let found = self.local.get(&(text.to_owned(), declared.to_vec()))?;
@@ -413,8 +417,10 @@ impl Session {
             if prepared.shareable {
                 self.db.statements.put(text, declared, &prepared);
             } else if !matches!(prepared.kind, Kind::Explain { .. }) {
-                if self.local.len() >= LOCAL_MAX {
+                let generation = self.shared.variables.lock().generation;
+                if self.local.len() >= LOCAL_MAX || self.local_generation != generation {
                     self.local.clear();
+                    self.local_generation = generation;
                 }
                 self.local.insert((text.to_owned(), declared.to_vec()), Arc::clone(&prepared));
             }

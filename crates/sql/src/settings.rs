@@ -189,6 +189,8 @@ pub(crate) struct Variables {
     undo: Vec<(String, Option<String>, bool)>,
     /// Changes that the client has to be told of.
     changed: Vec<(String, String)>,
+    /// Raised by every change, also by one that is taken back: plans may have values in them.
+    pub(crate) generation: u64,
     /// Hot values, read on every statement.
     pub(crate) statement_timeout: Duration,
     pub(crate) idle_timeout: Duration,
@@ -213,6 +215,7 @@ impl Variables {
     }
 
     fn refresh(&mut self) {
+        self.generation += 1;
         let duration =
             |name: &str| parse_ms(&self.get(name).unwrap_or_default()).map_or(Duration::ZERO, Duration::from_millis);
         let (statement, idle, lock) =

@@ -75,12 +75,17 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Statement>, SqlError> {
 }
 
 /// As [`parse`], of what the parser knows.
-fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
+pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let failed = |error: &_| errors::from_parser(error, text);
     let mut statements = Parser::new(&PostgreSqlDialect {})
         .with_recursion_limit(NESTING_MAX)
         .try_with_sql(text)
-        .and_then(|mut parser| parser.parse_statements())
+        .and_then(|mut parser| {
+            let statements = parser.parse_statements()?;
+            // It stops at some words without a complaint.
+            parser.expect_token(&Token::EOF)?;
+            Ok(statements)
+        })
         .map_err(|error| failed(&error))?;
     for statement in &mut statements {
         crate::bridge::rewrite(statement)?;

@@ -46,11 +46,7 @@ pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlErro
         return Some(alter_database::parse(trimmed).map(|change| vec![change]));
     }
     if first.eq_ignore_ascii_case("copy") {
-        // `FREEZE on` is what pgbench sends; the parser knows TRUE and FALSE.
-        let lower = trimmed.to_ascii_lowercase();
-        let at = lower.find("freeze on")?;
-        let text = format!("{}freeze true{}", &trimmed[..at], &trimmed[at + "freeze on".len()..]);
-        return Some(crate::statement::parse(&text));
+        return with_freeze(trimmed).map(|text| crate::statement::parse_known(&text));
     }
     if first.eq_ignore_ascii_case("analyze") && !trimmed.contains(';') {
         return command("ANALYZE");
@@ -70,6 +66,17 @@ pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlErro
         return Some(Ok(vec![Statement::ShowVariable { variable: vec![Ident::new(name)] }]));
     }
     None
+}
+
+/// COPY with the option `FREEZE on`, which is what pgbench sends, in the words that the parser
+/// knows; `None` for any other text.
+fn with_freeze(text: &str) -> Option<String> {
+    const FREEZE: &str = "freeze on";
+    let at = text.to_ascii_lowercase().rfind(FREEZE)?;
+    let before = &text[..at];
+    let quoted = before.matches('\'').count() % 2 == 1 || before.matches('"').count() % 2 == 1;
+    let is_option = before.trim_end().ends_with(['(', ',']) && !quoted && !text.contains(';');
+    is_option.then(|| format!("{before}freeze true{}", &text[at + FREEZE.len()..]))
 }
 
 /// A statement without content that this crate understands by its name.
@@ -259,6 +266,10 @@ impl Session {
             }
             Statement::Execute { name: Some(name), parameters, .. } => {
                 let (prepared, values) = self.execute_named(name, parameters)?;
+                // It could be itself, without end.
+                if matches!(&prepared.kind, Kind::Utility(inner) if matches!(**inner, Statement::Execute { .. })) {
+                    return Err(SqlError::unsupported("EXECUTE of an EXECUTE is not supported"));
+                }
                 Box::pin(self.run(&prepared, values, formats, 0, None, autocommit)).await
             }
             Statement::Deallocate { name, .. } => {
@@ -544,6 +555,12 @@ impl Session {
         let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() };
         if self.statements.contains_key(&name) {
             return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
+        }
+        if !matches!(
+            statement,
+            Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+        ) {
+            return Err(SqlError::syntax("PREPARE takes SELECT, VALUES, INSERT, UPDATE or DELETE"));
         }
         let declared: Vec<u32> = data_types
             .iter()
