@@ -1,8 +1,11 @@
 //! Rows of prepared transactions whose earlier versions a restart has lost (traditional mode).
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 
+use common::{key, row};
 use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
@@ -23,10 +26,6 @@ fn open(vfs: &SimVfs, options: Options) -> Result<Database> {
     Database::open_with(vfs, Path::new(DIR), options, |_| {})
 }
 
-fn row(id: i64, v: i64, note: &str) -> [DatumRef<'_>; 3] {
-    [DatumRef::Int8(id), DatumRef::Int8(v), DatumRef::Text(note)]
-}
-
 fn create(db: &Database, name: &str, rows: i64) -> Result<()> {
     let tx = db.begin(Isolation::ReadCommitted);
     make(&tx, name, rows)?;
@@ -44,12 +43,6 @@ fn make(tx: &Transaction, name: &str, rows: i64) -> Result<()> {
         tx.insert(&table, &row(id, 0, "note"))?.done()?;
     }
     Ok(())
-}
-
-fn key(table: &Table, id: i64) -> Result<Vec<u8>> {
-    let mut key = Vec::new();
-    table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
-    Ok(key)
 }
 
 fn find(tx: &Transaction, name: &str) -> Result<Arc<Table>> {

@@ -1,9 +1,12 @@
 //! Rollback by undo: short transactions, and the traditional mode with its restart.
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use common::{key, row};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
 
@@ -37,16 +40,6 @@ fn table(db: &Database, rows: i64) -> Result<Arc<Table>> {
     }
     tx.commit(Durability::Sync)?.wait()?;
     Ok(table)
-}
-
-fn row(id: i64, v: i64, note: &str) -> [DatumRef<'_>; 3] {
-    [DatumRef::Int8(id), DatumRef::Int8(v), DatumRef::Text(note)]
-}
-
-fn key(table: &Table, id: i64) -> Result<Vec<u8>> {
-    let mut key = Vec::new();
-    table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
-    Ok(key)
 }
 
 /// Sum of `v` and count of rows that are seen now.
