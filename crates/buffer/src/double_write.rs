@@ -1,5 +1,6 @@
 //! Torn-write protection: every batch of pages is written to a side file and synced
-//! there before any of its pages is written in place.
+//! there before any of its pages is written in place. (Pages that the log can make anew need
+//! none: see `writeback.rs`.)
 //!
 //! ```text
 //! 0     magic "RSDW" u32 | version u16 | reserved u16 | batch u64 | count u32 | header crc u32 (field zeroed)
@@ -18,22 +19,29 @@ use resurgam_base::{Error, ErrorKind, PageId, Result, checksum, limits::PAGE_SIZ
 use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
 
+use crate::images::Images;
+
 const MAGIC: u32 = u32::from_le_bytes(*b"RSDW");
 const VERSION: u16 = 1;
 const HEADER: usize = 4096;
 const IDS_AT: usize = 32;
 /// Most pages of a batch: their ids must fit the header.
 pub(crate) const BATCH_PAGES_MAX: usize = (HEADER - IDS_AT) / 8;
+/// So many times more pages that need no protection fit a batch.
+const FRESH_SHARE: usize = 2;
 
 pub(crate) struct DoubleWrite {
     file: Arc<dyn File>,
     batch: u64,
     /// Header and images of the batch under construction.
-    pub buffer: Vec<u8>,
-    pub ids: Vec<PageId>,
-    /// The data file holds in-place writes of the last batch that were not synced.
+    pub images: Images,
+    /// Pages that are written in the same batch without protection.
+    pub fresh: Images,
+    /// The data file holds in-place writes of earlier batches that were not synced.
     pub data_unsynced: bool,
-    /// Writing the last batch in place failed: `buffer` must be written again first.
+    /// So many of these were unprotected: a checkpoint must not leave them out before a sync.
+    pub fresh_unsynced: usize,
+    /// Writing the last batch in place failed: its images must be written again first.
     pub in_place_unfinished: bool,
     limit: usize,
 }
@@ -51,46 +59,41 @@ impl DoubleWrite {
         Ok(Self {
             file,
             batch: 0,
-            buffer: Vec::new(),
-            ids: Vec::new(),
+            images: Images::behind(HEADER),
+            fresh: Images::default(),
             // Whatever an earlier process wrote in place may be unsynced.
             data_unsynced: true,
+            fresh_unsynced: 0,
             in_place_unfinished: false,
             limit,
         })
     }
     pub fn begin(&mut self) {
-        self.buffer.clear();
-        self.buffer.resize(HEADER, 0);
-        self.ids.clear();
+        self.images.clear();
+        self.fresh.clear();
     }
-    pub fn is_full(&self) -> bool {
-        self.ids.len() >= self.limit
-    }
-    /// Adds a copy of `page`, sealed.
-    pub fn push(&mut self, id: PageId, page: &PageBuf) {
-        let mut copy = page.clone();
-        copy.seal();
-        self.buffer.extend_from_slice(copy.as_bytes());
-        self.ids.push(id);
-    }
-    pub fn image(&self, index: usize) -> &[u8] {
-        &self.buffer[HEADER + index * PAGE_SIZE..][..PAGE_SIZE]
+    /// No room for another page of this kind.
+    pub fn is_full(&self, fresh: bool) -> bool {
+        if fresh { self.fresh.len() >= self.limit * FRESH_SHARE } else { self.images.len() >= self.limit }
     }
     /// Writes the batch to the side file and makes it durable.
     pub fn write(&mut self) -> Result<()> {
+        if self.images.is_empty() {
+            return Ok(());
+        }
         self.batch += 1;
-        let h = &mut self.buffer[..HEADER];
+        let Images { bytes, ids, .. } = &mut self.images;
+        let h = &mut bytes[..HEADER];
         h[0..4].copy_from_slice(&MAGIC.to_le_bytes());
         h[4..6].copy_from_slice(&VERSION.to_le_bytes());
         h[8..16].copy_from_slice(&self.batch.to_le_bytes());
-        h[16..20].copy_from_slice(&(self.ids.len() as u32).to_le_bytes());
-        for (i, id) in self.ids.iter().enumerate() {
+        h[16..20].copy_from_slice(&(ids.len() as u32).to_le_bytes());
+        for (i, id) in ids.iter().enumerate() {
             h[IDS_AT + i * 8..][..8].copy_from_slice(&id.0.to_le_bytes());
         }
         let crc = checksum(h);
         h[20..24].copy_from_slice(&crc.to_le_bytes());
-        self.file.write_at(&self.buffer, 0)?;
+        self.file.write_at(&self.images.bytes, 0)?;
         self.file.sync()
     }
 }

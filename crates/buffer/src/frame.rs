@@ -22,6 +22,9 @@ pub(crate) struct Frame {
     pub valid: AtomicBool,
     /// 0 = clean; else invariant 2 of the crate.
     pub rec_lsn: AtomicU64,
+    /// The page was formatted since it was last copied to be written: its log from `rec_lsn` on
+    /// makes it whole. Changes under the latch.
+    pub fresh: AtomicBool,
     pub latch: RwLock<PageBuf>,
 }
 
@@ -33,6 +36,7 @@ impl Frame {
             usage: AtomicU8::new(0),
             valid: AtomicBool::new(false),
             rec_lsn: AtomicU64::new(0),
+            fresh: AtomicBool::new(false),
             latch: RwLock::new(PageBuf::zeroed()),
         }
     }

@@ -10,6 +10,7 @@
 //! | `mtr.rs` | mini-transactions: page changes as one atomic log group |
 //! | `writeback.rs` | background write-back and the WAL rule |
 //! | `double_write.rs` | torn-write protection |
+//! | `images.rs` | copies of pages on their way to the disk |
 //! | `space.rs` | extents, space maps, page allocation |
 //!
 //! # Invariants
@@ -23,12 +24,14 @@
 //!    durable up to the page's LSN (the WAL rule).
 //! 4. A frame becomes clean only after its image is durable in the double-write area,
 //!    and that area is reused only after the data file and the version-store file have been
-//!    synced.
+//!    synced. A page formatted since it was last written is excepted: it becomes clean with the
+//!    write in place, and no checkpoint begins to count before that is synced.
 //! 5. Guards are not `Send`: no latch is ever held across an await.
 
 mod double_write;
 mod files;
 mod frame;
+mod images;
 mod mtr;
 mod pool;
 mod source;

@@ -10,6 +10,8 @@
 //! Recovery, section 3.4.2) or carries one row change of a user transaction, whose undo
 //! is the row's earlier version.
 
+use std::sync::atomic::Ordering;
+
 use parking_lot::MutexGuard;
 use resurgam_base::{Error, Lsn, PageId, Result, TxId};
 use resurgam_log::{Group, RecordKind};
@@ -17,6 +19,7 @@ use resurgam_page::{PageBuf, PageOp, op};
 
 use crate::frame::WriteGuard;
 use crate::pool::BufferPool;
+use crate::source;
 use crate::space::AllocState;
 
 /// A page of a mini-transaction.
@@ -159,6 +162,7 @@ impl<'p> Mtr<'p> {
             let id = entry.guard.id();
             if entry.fresh {
                 self.pool.pending.done(id);
+                entry.guard.pin.0.fresh.store(source::replaces_whole_page(&entry.body), Ordering::Relaxed);
             }
             if let Err(error) = op::apply(&mut entry.guard.latch, id, &entry.body, lsn) {
                 self.pool.poison();

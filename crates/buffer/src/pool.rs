@@ -48,13 +48,13 @@ pub enum Access {
 pub struct PoolConfig {
     /// Memory for pages, in bytes; at least 64 pages are used.
     pub bytes: usize,
-    /// Most pages of one write batch (and of the double-write area).
+    /// Most pages of one batch in the double-write area; new pages, which need none, come on top.
     pub batch_pages: usize,
 }
 
 impl Default for PoolConfig {
     fn default() -> Self {
-        Self { bytes: 128 << 20, batch_pages: 256 }
+        Self { bytes: 128 << 20, batch_pages: 508 }
     }
 }
 
@@ -295,6 +295,7 @@ impl BufferPool {
         }
         frame.page_id.store(page.0, Ordering::Relaxed);
         frame.valid.store(false, Ordering::Relaxed);
+        frame.fresh.store(false, Ordering::Relaxed);
         shard.insert(page, index);
         drop(shard);
         Ok(Some((Pin(frame), latch)))

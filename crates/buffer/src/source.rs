@@ -201,7 +201,7 @@ pub(crate) fn load(files: &Files, log: &Log, pending: &PendingRedo, page: PageId
 }
 
 /// Whether the record makes the page anew, so that nothing before it matters.
-fn replaces_whole_page(body: &[u8]) -> bool {
+pub(crate) fn replaces_whole_page(body: &[u8]) -> bool {
     matches!(op::decode(body).next(), Some(Ok(PageOp::Format { .. } | PageOp::Image { .. })))
 }
 

@@ -30,6 +30,8 @@ counters! {
     redone_records,
     /// Pages written to the data file.
     pages_written,
+    /// Of these, new ones that needed no double write.
+    fresh_pages_written,
     /// Batches of the double-write area.
     write_batches,
     /// Times a fetch had to clean pages itself because no clean victim was left.

@@ -7,6 +7,12 @@
 //! Order of a batch: sync the files that hold pages if the previous batch's in-place writes were
 //! not synced; copy pages; make the log durable up to their LSNs; write and sync the
 //! double-write area; write in place; mark clean what did not change meanwhile.
+//!
+//! A page that was formatted since it was last written (a *fresh* page) passes the double-write
+//! area by: however its place in the file looks after a power loss, its log begins with the
+//! record that formats it, and redo makes it from nothing. This holds while that log is kept, so
+//! a checkpoint, which leaves out clean pages, syncs them first
+//! ([`BufferPool::sync_fresh_pages`]). A bulk load thus writes its pages once, not twice.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,6 +22,9 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use crate::frame::Frame;
 use crate::pool::BufferPool;
 use crate::stats::bump;
+
+/// Pages without protection that may be unsynced when a batch begins.
+const FRESH_UNSYNCED_MAX: usize = 4096;
 
 /// Which pages a batch is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +67,8 @@ impl BufferPool {
         let mut newest = Lsn::NONE;
         let mut no_space = None;
         for frame in self.candidates(goal) {
-            if dw.is_full() {
-                break;
+            if dw.is_full(frame.fresh.load(Ordering::Relaxed)) {
+                continue;
             }
             let Some(page) = frame.latch.try_read() else { continue };
             if !frame.is_dirty() || !frame.valid.load(Ordering::Acquire) {
@@ -77,14 +86,19 @@ impl BufferPool {
                 no_space = Some(error);
                 continue;
             }
+            // Under the latch, which whoever formats a page holds exclusively. From this copy on,
+            // the page's log may begin later.
+            let fresh = frame.fresh.swap(false, Ordering::Relaxed);
             newest = newest.max(page.lsn());
             chosen.push((frame, page.lsn()));
-            dw.push(id, &page);
+            let images = if fresh { &mut dw.fresh } else { &mut dw.images };
+            images.push(id, &page);
         }
         if chosen.is_empty() {
             return no_space.map_or(Ok(0), Err);
         }
-        if dw.data_unsynced {
+        if dw.data_unsynced && (!dw.images.is_empty() || dw.fresh_unsynced >= FRESH_UNSYNCED_MAX) {
+            // The area still protects what is not synced; or a checkpoint would wait for long.
             self.sync_data(&mut dw)?;
         }
         // The WAL rule. A page LSN is the start of its record, so flush past it.
@@ -109,6 +123,7 @@ impl BufferPool {
             }
         }
         bump(&self.counters.pages_written, chosen.len() as u64);
+        bump(&self.counters.fresh_pages_written, dw.fresh.len() as u64);
         bump(&self.counters.write_batches, 1);
         Ok(chosen.len())
     }
@@ -117,10 +132,9 @@ impl BufferPool {
     fn write_in_place(&self, dw: &mut crate::double_write::DoubleWrite) -> Result<()> {
         dw.in_place_unfinished = true;
         dw.data_unsynced = true;
-        for i in 0..dw.ids.len() {
-            let (file, offset) = self.files.locate(dw.ids[i])?;
-            file.write_at(dw.image(i), offset)?;
-        }
+        dw.fresh_unsynced += dw.fresh.len();
+        dw.images.write_in_place(&self.files)?;
+        dw.fresh.write_in_place(&self.files)?;
         dw.in_place_unfinished = false;
         Ok(())
     }
@@ -131,6 +145,21 @@ impl BufferPool {
             return Err(error);
         }
         dw.data_unsynced = false;
+        dw.fresh_unsynced = 0;
+        Ok(())
+    }
+
+    /// Makes what was written in place without protection durable. For a checkpoint, between
+    /// its reading of the dirty pages and the moment from which recovery begins at it.
+    ///
+    /// # Errors
+    /// As a batch: a failed sync stops the pool.
+    pub fn sync_fresh_pages(&self) -> Result<()> {
+        let mut dw = self.double_write.lock();
+        self.check_poisoned()?;
+        if dw.fresh_unsynced > 0 {
+            self.sync_data(&mut dw)?;
+        }
         Ok(())
     }
 
@@ -144,7 +173,7 @@ impl BufferPool {
     }
 
     fn candidates(&self, goal: WriteGoal) -> Vec<&Frame> {
-        let limit = self.config.batch_pages * 2;
+        let limit = self.config.batch_pages * 3;
         let mut found: Vec<&Frame> = Vec::new();
         match goal {
             WriteGoal::All => found.extend(self.allocated_frames().filter(|f| f.is_dirty())),
@@ -153,9 +182,14 @@ impl BufferPool {
                     let rec = f.rec_lsn.load(Ordering::SeqCst);
                     rec != 0 && rec < lsn.0
                 }));
-                // The oldest first: they hold the log.
-                found.sort_by_key(|f| f.rec_lsn.load(Ordering::Relaxed));
-                found.truncate(limit);
+                // The oldest first: they hold the log. The marks change meanwhile, so each is
+                // read once.
+                if found.len() > limit {
+                    let mut by_age: Vec<(u64, &Frame)> =
+                        found.iter().map(|f| (f.rec_lsn.load(Ordering::Relaxed), *f)).collect();
+                    by_age.select_nth_unstable_by_key(limit, |(rec, _)| *rec);
+                    found = by_age.into_iter().take(limit).map(|(_, f)| f).collect();
+                }
             }
             WriteGoal::Victims => {
                 // What the clock has just passed, or comes to next.

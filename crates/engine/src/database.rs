@@ -463,7 +463,8 @@ impl Database {
             || inner.prepared.all(),
         )?;
         // Pages written in place but not synced are not in the dirty list; the double-write
-        // area still has them, so the checkpoint may rely on it.
+        // area still has them, so the checkpoint may rely on it. (It has synced those that are
+        // not there.)
         let next =
             Control { checkpoint: begin, traditional: traditional.unwrap_or(control.1.traditional), ..control.1 };
         control.0.write(next)?;

@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering;
 use resurgam_base::{ObjectId, PageId, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree};
 use resurgam_buffer::Access;
+use resurgam_page::row::RowLayout;
 use resurgam_page::types::DatumRef;
 use resurgam_page::{LeafRecord, PageType, overflow, space as map};
 use resurgam_txn::Status;
@@ -97,6 +98,7 @@ impl Database {
         }
         let mut values = HashSet::new();
         let mut dropped_rows = Vec::new();
+        let mut left_in_doubt = Vec::new();
         let mut dying: HashSet<ObjectId> = HashSet::new();
         for (tx, action) in inner.ledger.entries(&inner.pool)? {
             match &action {
@@ -112,10 +114,12 @@ impl Database {
                             dying.insert(tree.object);
                         }
                         // Of one that was not dropped after all, the columns may have changed since.
-                        if let LedgerAction::RowsIfCommitted(_, widths) = &action
-                            && matches!(inner.txs.status(tx), Status::Committed(_))
-                        {
-                            dropped_rows.push((*tree, LedgerAction::layout(widths)));
+                        if let LedgerAction::RowsIfCommitted(_, widths) = &action {
+                            match inner.txs.status(tx) {
+                                Status::Committed(_) => dropped_rows.push((*tree, LedgerAction::layout(widths))),
+                                Status::Active(_) => left_in_doubt.push((*tree, LedgerAction::layout(widths))),
+                                Status::Aborted => {}
+                            }
                         }
                         trees
                             .entry(tree.object)
@@ -150,16 +154,18 @@ impl Database {
             self.verify_rows(table, &mut census)?;
         }
         // A transaction in doubt may have added columns: its rows have them already.
-        let mut newest: BTreeMap<ObjectId, Arc<Table>> = BTreeMap::new();
+        // (Also to a tree that it has left since for another.)
+        let mut newest: BTreeMap<ObjectId, (Tree, &RowLayout)> = BTreeMap::new();
         let in_doubt = self.definitions_in_doubt()?;
-        for table in definitions.by_id.values().chain(in_doubt.iter().flat_map(|d| d.by_id.values())) {
-            let known = newest.entry(table.tree.object).or_insert_with(|| Arc::clone(table));
-            if table.layout.len() > known.layout.len() {
-                *known = Arc::clone(table);
+        let defined = definitions.by_id.values().chain(in_doubt.iter().flat_map(|d| d.by_id.values()));
+        let left = left_in_doubt.iter().map(|(tree, layout)| (*tree, layout));
+        for (tree, layout) in defined.map(|table| (table.tree, &table.layout)).chain(left) {
+            let known = newest.entry(tree.object).or_insert((tree, layout));
+            if layout.len() > known.1.len() {
+                known.1 = layout;
             }
         }
-        let live = newest.values().map(|table| (table.tree, &table.layout));
-        for (tree, layout) in live.chain(dropped_rows.iter().map(|(tree, layout)| (*tree, layout))) {
+        for (tree, layout) in newest.into_values().chain(dropped_rows.iter().map(|(tree, layout)| (*tree, layout))) {
             let mut walk = LeafWalk::ascending(tree, Vec::new());
             while let Some(leaf) = walk.next(&inner.pool)? {
                 for s in 0..leaf.slot_count() {

@@ -47,6 +47,17 @@ fn pages_in_use(db: &Database) -> u64 {
     space.high_water - space.extents * limits::EXTENT_PAGES - space.pages_in_owned_extents
 }
 
+/// The root of a table was a leaf when its first versions were written, and marked for them.
+#[test]
+fn a_sweep_leaves_no_marks() -> Result<()> {
+    let db = open_as(&SimVfs::new(1), large(options()))?;
+    create(&db)?;
+    filled(&db, 0..500, 300)?;
+    assert!(db.clean_now()?.pages > 10, "the tree has leaves below its root");
+    assert_eq!(db.clean_now()?.pages, 0, "nothing has been written since");
+    Ok(())
+}
+
 /// One aborted transaction that no sweep has come to, and much work of others since.
 #[test]
 fn an_old_aborted_transaction_pins_only_its_own_versions() -> Result<()> {

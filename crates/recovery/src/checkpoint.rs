@@ -250,6 +250,8 @@ pub fn take_checkpoint(
     group.record(RecordKind::CheckpointEnd, TxId::NONE, Lsn::NONE, &end);
     let appended = log.append(&group)?;
     log.flush(appended.end)?;
+    // What is not in the list is protected by the double-write area, but for these.
+    pool.sync_fresh_pages()?;
     let dirty = state.dirty.iter().map(|d| d.rec_lsn);
     let undo = state.undo.iter().map(|(_, chain)| chain.first);
     let oldest = dirty.chain(undo).min().unwrap_or(begin.block);

@@ -397,7 +397,16 @@ impl Walk<'_> {
         let mut tried = false;
         loop {
             let page = pool.write(id, Access::Scan)?;
-            if !page.is(PageType::Leaf) || page.object() != owner || !page.has_versions() {
+            if page.object() != owner {
+                return Ok(());
+            }
+            if !page.is(PageType::Leaf) || !page.has_versions() {
+                // A root that was a leaf when it was marked, for instance. Whoever writes a version to
+                // a page without any marks it again, under its latch.
+                let mut mtr = Mtr::new(pool);
+                mtr.add(page);
+                pool.space().set_flags(&mut mtr, id, 0, space::PFS_HAS_VERSIONS)?;
+                mtr.commit()?;
                 return Ok(());
             }
             let lower = page.lower_fence().to_vec();
