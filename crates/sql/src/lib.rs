@@ -14,12 +14,14 @@
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
 //! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
 //! | `utility`, `copy` | everything else that is not planned |
-//! | `script`, `alter_database`, `two_phase`, `cleaning` | statements that the parser does not know |
+//! | `words`, `script` | statements that the parser does not know: their tokens; strings that have some |
+//! | `alter_database`, `two_phase`, `cleaning`, `apart` | such statements; their long work and its end |
 //! | `stream`, `wait`, `context` | results; waiting for locks; what a running statement carries |
 //! | `pg` | PostgreSQL's types, formats, catalogs, functions, errors |
 
 mod alter;
 mod alter_database;
+mod apart;
 mod bridge;
 mod cache;
 mod check;
@@ -50,6 +52,7 @@ mod two_phase;
 mod utility;
 mod wait;
 pub mod wire;
+mod words;
 mod write;
 
 pub use copy::{CopyIn, CopyOut};

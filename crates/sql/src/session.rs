@@ -71,6 +71,9 @@ pub struct Session {
     pub(crate) open: Option<Open>,
     /// A block that failed and waits for its end.
     pub(crate) failed: bool,
+    /// The running statement is one of several of a string, which are one transaction: as if
+    /// there were a BEGIN before them and a COMMIT behind, as PostgreSQL has it.
+    pub(crate) in_string: bool,
     pub(crate) statements: HashMap<String, Named>,
     portals: HashMap<String, Portal>,
     /// Plans that are this session's alone, and the generation of the settings that they were
@@ -103,7 +106,17 @@ struct Portal {
 struct PlannedAt(u64, u64);
 
 /// One statement of a simple query.
-pub struct SimpleStatement(Simple);
+pub struct SimpleStatement {
+    simple: Simple,
+    /// There are others in the same string.
+    in_string: bool,
+}
+
+impl SimpleStatement {
+    fn alone(simple: Simple) -> Self {
+        Self { simple, in_string: false }
+    }
+}
 
 enum Simple {
     /// Planned before; literals as parameters.
@@ -151,6 +164,7 @@ impl Session {
             state: None,
             open: None,
             failed: false,
+            in_string: false,
             statements: HashMap::new(),
             portals: HashMap::new(),
             local: HashMap::new(),
@@ -236,21 +250,27 @@ impl Session {
         self.open = Some(Open { txn, block, read_only, used: false, savepoints: Vec::new() });
     }
 
-    /// Commits what is open, if anything, and waits until it is durable.
+    /// Commits what is open, if anything, and waits until it is durable. Settings are part of it:
+    /// those of a transaction that cannot be committed are taken back.
     pub(crate) async fn commit(&mut self) -> Result<(), SqlError> {
-        let Some(open) = self.open.take() else { return Ok(()) };
-        *self.shared.txn.lock() = None;
-        let durability = {
-            let mut variables = self.shared.variables.lock();
-            let durability = if variables.synchronous { Durability::Sync } else { Durability::Async };
-            variables.end_transaction(true);
-            durability
+        let committed = match self.open.take() {
+            None => Ok(()),
+            Some(open) => {
+                *self.shared.txn.lock() = None;
+                let durability =
+                    if self.shared.variables.lock().synchronous { Durability::Sync } else { Durability::Async };
+                self.close_portals();
+                match open.txn.commit(durability) {
+                    Ok(ticket) => {
+                        drop(open);
+                        ticket.await
+                    }
+                    Err(error) => Err(error),
+                }
+            }
         };
-        self.close_portals();
-        let ticket = open.txn.commit(durability)?;
-        drop(open);
-        ticket.await?;
-        Ok(())
+        self.shared.variables.lock().end_transaction(committed.is_ok());
+        Ok(committed?)
     }
 
     /// The open transaction is no longer the session's.
@@ -263,12 +283,17 @@ impl Session {
 
     /// Rolls back what is open, if anything.
     pub(crate) fn roll_back(&mut self) {
+        self.drop_transaction();
+        self.shared.variables.lock().end_transaction(false);
+    }
+
+    /// As [`Session::roll_back`], without the settings.
+    pub(crate) fn drop_transaction(&mut self) {
         *self.shared.txn.lock() = None;
-        if let Some(open) = self.open.take() {
-            if let Err(error) = open.txn.rollback() {
-                tracing::error!(%error, "rollback failed");
-            }
-            self.shared.variables.lock().end_transaction(false);
+        if let Some(open) = self.open.take()
+            && let Err(error) = open.txn.rollback()
+        {
+            tracing::error!(%error, "rollback failed");
         }
         self.close_portals();
     }
@@ -314,7 +339,7 @@ impl Session {
     /// A statement succeeded; commits if it was a transaction of its own.
     pub(crate) async fn statement_done(&mut self, autocommit: bool) -> Result<(), SqlError> {
         self.shared.stop.end();
-        if autocommit && self.open.as_ref().is_some_and(|open| !open.block) {
+        if autocommit && !self.in_block() {
             self.commit().await?;
         }
         Ok(())
@@ -466,12 +491,12 @@ impl Session {
         let lifted = lexer::lift(sql).filter(|lifted| !lifted.literals.is_empty());
         if let Some(lifted) = lifted {
             if let Some(prepared) = self.kept(&lifted.text, &lifted.oids) {
-                return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: lifted.literals })]);
+                return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: lifted.literals })]);
             }
             if let Some(prepared) = self.kept(sql, &[]) {
-                return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: vec![] })]);
+                return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: vec![] })]);
             }
-            return Ok(vec![SimpleStatement(Simple::Lifted {
+            return Ok(vec![SimpleStatement::alone(Simple::Lifted {
                 text: lifted.text,
                 oids: lifted.oids,
                 literals: lifted.literals,
@@ -479,16 +504,19 @@ impl Session {
             })]);
         }
         if let Some(prepared) = self.kept(sql, &[]) {
-            return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: vec![] })]);
+            return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: vec![] })]);
         }
         if lexer::is_single(sql) {
-            return Ok(vec![SimpleStatement(Simple::Text(sql.to_owned()))]);
+            return Ok(vec![SimpleStatement::alone(Simple::Text(sql.to_owned()))]);
         }
         let text: Arc<str> = Arc::from(sql);
-        Ok(statement::parse(sql)?
+        let statements = statement::parse(sql)?;
+        let in_string = statements.len() > 1;
+        Ok(statements
             .into_iter()
             .map(|statement| {
-                SimpleStatement(Simple::Parsed { statement: Box::new(statement), text: Arc::clone(&text) })
+                let simple = Simple::Parsed { statement: Box::new(statement), text: Arc::clone(&text) };
+                SimpleStatement { simple, in_string }
             })
             .collect())
     }
@@ -499,6 +527,7 @@ impl Session {
     /// # Errors
     /// The statement's; the transaction has then failed and the rest must not run.
     pub async fn execute_simple(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
+        self.in_string = simple.in_string;
         let result = self.run_simple(simple, last).await;
         if result.is_err() {
             self.statement_failed();
@@ -507,7 +536,7 @@ impl Session {
     }
 
     async fn run_simple(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
-        let (prepared, literals) = match simple.0 {
+        let (prepared, literals) = match simple.simple {
             Simple::Ready { prepared, literals } => (prepared, literals),
             Simple::Lifted { text, oids, literals, original } => match self.prepare_text(&text, &oids) {
                 Ok(prepared) if prepared.param_oids.len() == literals.len() => (prepared, literals),
@@ -697,6 +726,7 @@ impl Session {
     /// # Errors
     /// The statement's; the transaction has then failed.
     pub async fn execute(&mut self, portal: &str, max_rows: usize) -> Result<Execution, SqlError> {
+        self.in_string = false;
         let result = self.run_portal(portal, max_rows).await;
         if result.is_err() {
             self.statement_failed();
@@ -742,11 +772,11 @@ impl Session {
     /// That of the commit.
     pub async fn sync(&mut self) -> Result<(), SqlError> {
         match &self.open {
-            Some(open) if !open.block => self.commit().await,
-            Some(_) => Ok(()),
-            None => {
+            Some(open) if open.block => Ok(()),
+            // Without a transaction there may be settings to keep.
+            _ => {
                 self.close_portals();
-                Ok(())
+                self.commit().await
             }
         }
     }
