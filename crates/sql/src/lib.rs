@@ -11,6 +11,7 @@
 //! | `planner`, `naming`, `params` | names and plans; result column names; parameters of kept plans |
 //! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
+//! | `locking` | SELECT … FOR UPDATE |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
 //! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
 //! | `utility`, `copy` | everything else that is not planned |
@@ -34,6 +35,7 @@ mod embedded;
 mod expression;
 mod fast;
 mod lexer;
+mod locking;
 mod naming;
 mod params;
 pub mod pg;

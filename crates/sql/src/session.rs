@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use crate::context::{StatementContext, StopFlag};
 use crate::database::{CancelHandle, SessionOptions, SqlDatabase};
 use crate::lexer::{self, Literal};
+use crate::locking::Locked;
 use crate::pg::context::PgContext;
 use crate::pg::decode::decode_param;
 use crate::pg::encode::{RowEncoder, TextStyle};
@@ -68,6 +69,8 @@ pub struct Session {
     pub(crate) shared: Arc<SessionShared>,
     pub(crate) cx: Arc<dyn PgContext>,
     state: Option<Arc<SessionState>>,
+    /// As `state`, for queries of which few rows may be wanted.
+    few: Option<Arc<SessionState>>,
     pub(crate) open: Option<Open>,
     /// A block that failed and waits for its end.
     pub(crate) failed: bool,
@@ -162,6 +165,7 @@ impl Session {
             shared,
             cx,
             state: None,
+            few: None,
             open: None,
             failed: false,
             in_string: false,
@@ -221,6 +225,20 @@ impl Session {
             planner::session_state(&self.db.runtime, &self.cx).map_err(|error| errors::from_datafusion(error, ""))?;
         let state = Arc::new(state);
         self.state = Some(Arc::clone(&state));
+        Ok(state)
+    }
+
+    /// As [`Session::state`], with small batches: whoever wants a few rows does not wait for
+    /// thousands.
+    pub(crate) fn state_for_few(&mut self) -> Result<Arc<SessionState>, SqlError> {
+        const BATCH_ROWS: usize = 64;
+        if let Some(state) = &self.few {
+            return Ok(Arc::clone(state));
+        }
+        let mut state = self.state()?.as_ref().clone();
+        *state.config_mut() = state.config().clone().with_batch_size(BATCH_ROWS);
+        let state = Arc::new(state);
+        self.few = Some(Arc::clone(&state));
         Ok(state)
     }
 
@@ -423,6 +441,7 @@ impl Session {
                 fields: None,
                 catalog_version: self.db.engine.catalog_version(),
                 shareable: false,
+                locks: Vec::new(),
             };
             if let Some(statement) = statement {
                 prepared.fields = self.utility_fields(&statement)?;
@@ -819,6 +838,7 @@ impl Session {
             Kind::Empty => Ok(Execution::Empty),
             Kind::Query(query) => {
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+                let locked = self.lock_rows(&prepared.locks, &values, &prepared.text).await?;
                 if let Some(fast) = &query.fast
                     && let Some(chunk) = self.fast_select(fast, &values, formats)?
                 {
@@ -840,7 +860,7 @@ impl Session {
                 let view = open.txn.statement(StatementKind::Read)?;
                 let failed = |error| errors::from_datafusion(error, &prepared.text);
                 let instance = query.plan.instance(&state, &values).await.map_err(failed)?;
-                let context = StatementContext { view, stop: Arc::clone(&stop), target: None };
+                let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
                 let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
                 let active = ActiveRows::new(
                     stream,
@@ -925,7 +945,8 @@ impl Session {
             self.statement_done(autocommit).await?;
             return Ok(Execution::Command { tag: write_tag(plan.op, rows) });
         }
-        let written = self.write_rows(plan, &values, &prepared.text).await?;
+        let locked = self.lock_rows(&prepared.locks, &values, &prepared.text).await?;
+        let written = self.write_rows_with(plan, &values, &prepared.text, locked).await?;
         let tag = write_tag(plan.op, written.rows);
         let Some(returning) = &plan.returning else {
             self.statement_done(autocommit).await?;
@@ -948,6 +969,17 @@ impl Session {
         values: &[ScalarValue],
         text: &str,
     ) -> Result<crate::write::Written, SqlError> {
+        self.write_rows_with(plan, values, text, None).await
+    }
+
+    /// As [`Session::write_rows`], with the rows that were locked for it.
+    pub(crate) async fn write_rows_with(
+        &mut self,
+        plan: &WritePlan,
+        values: &[ScalarValue],
+        text: &str,
+        locked: Option<Arc<Locked>>,
+    ) -> Result<crate::write::Written, SqlError> {
         let state = self.state()?;
         let deadline = self.deadline();
         let stop = Arc::clone(&self.shared.stop);
@@ -966,6 +998,7 @@ impl Session {
             waiting: Waiting { stop: &stop, lock_timeout },
             stop: &stop,
             zone,
+            locked,
         };
         let work = async { run.run().await.map_err(|error| errors::from_datafusion(error, text)) };
         guarded(&stop, deadline, work).await

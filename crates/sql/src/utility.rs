@@ -606,16 +606,19 @@ impl Session {
         let started = std::time::Instant::now();
         let instance = plan.instance(&state, &values).await.map_err(failed)?;
         if analyze {
-            if let Kind::Write(write) = &inner.kind {
+            if matches!(inner.kind, Kind::Write(_)) {
                 self.refuse_if_read_only("EXPLAIN ANALYZE of a write")?;
-                let written = self.write_rows(write, &values, &inner.text).await?;
+            }
+            let locked = self.lock_rows(&inner.locks, &values, &inner.text).await?;
+            if let Kind::Write(write) = &inner.kind {
+                let written = self.write_rows_with(write, &values, &inner.text, locked).await?;
                 lines.push(format!("  rows written: {}", written.rows));
             } else {
                 let stop = Arc::clone(&self.shared.stop);
                 let open = self.transaction();
                 open.used = true;
                 let view = open.txn.statement(resurgam_engine::StatementKind::Read)?;
-                let context = StatementContext { view, stop: Arc::clone(&stop), target: None };
+                let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
                 let mut stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
                 let mut rows = 0;
                 while let Some(batch) = futures::StreamExt::next(&mut stream).await {
@@ -636,6 +639,14 @@ impl Session {
             displayable(instance.plan().as_ref()).indent(verbose).to_string()
         };
         lines.extend(shown.lines().map(|line| format!("{indent}{line}")));
+        for (number, locking) in inner.locks.iter().enumerate() {
+            let locking = locking.source();
+            let instance = locking.instance(&state, &values).await.map_err(failed)?;
+            lines.push(format!("Locked Rows {}", number + 1));
+            let shown = displayable(instance.plan().as_ref()).indent(verbose).to_string();
+            lines.extend(shown.lines().map(|line| format!("  {line}")));
+            locking.give_back(instance);
+        }
         if analyze {
             lines.push(format!("Execution Time: {:.3} ms", started.elapsed().as_secs_f64() * 1e3));
         }
