@@ -229,7 +229,7 @@ fn cleaner(weak: &Weak<Inner>) {
         let interval = Duration::from_secs_f64(interval);
         if last.elapsed() >= interval && db.inner().pool.pending_redo().is_settled() {
             first = false;
-            match db.sweep(false) {
+            match db.sweep(false, &|| false) {
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::Stopped) => return,
                 Err(error) => tracing::error!("cleaner: {error}"),

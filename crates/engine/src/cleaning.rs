@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
-use resurgam_base::{CommitTs, ObjectId, Result, TxId, limits::PAGE_SIZE};
+use resurgam_base::{CommitTs, Error, ErrorKind, ObjectId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_btree::Tree;
 use resurgam_versions::{
     CleanerTotals, FinishedSweep, LedgerAction, Pace, PaceSettings, Pressure, SweepProgress, SweepReport, Sweeping,
@@ -105,16 +105,29 @@ impl Database {
     /// Those of reading and writing pages and the log. Damaged pages are passed over and
     /// reported.
     pub fn clean_now(&self) -> Result<SweepReport> {
-        self.sweep(true)
+        self.clean_unless(&|| false)
     }
 
     /// As [`Database::clean_now`].
     pub fn clean(&self) -> Result<SweepReport> {
-        self.sweep(true)
+        self.clean_now()
+    }
+
+    /// As [`Database::clean_now`], but ended early once `cancelled`, which is asked at every page
+    /// and while another sweep is waited for. What was cleaned until then stays cleaned.
+    ///
+    /// # Errors
+    /// `Cancelled`, also when the sweep came to its end just then.
+    pub fn clean_unless(&self, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<SweepReport> {
+        let report = self.sweep(true, cancelled)?;
+        if cancelled() {
+            return Err(Error::new(ErrorKind::Cancelled, "the clean-up was cancelled"));
+        }
+        Ok(report)
     }
 
     /// A sweep, at the pace of the settings unless somebody asked for it.
-    pub(crate) fn sweep(&self, asked: bool) -> Result<SweepReport> {
+    pub(crate) fn sweep(&self, asked: bool, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<SweepReport> {
         let inner = self.inner();
         let definitions = inner.catalog.committed(self)?;
         let mut trees: HashMap<ObjectId, Tree> = inner.known_trees();
@@ -139,7 +152,7 @@ impl Database {
             store: &inner.versions,
             ledger: &inner.ledger,
             tree_of: &|object| trees.get(&object).copied(),
-            stop: &|| inner.stopping.load(Ordering::Relaxed),
+            stop: &|| inner.stopping.load(Ordering::Relaxed) || cancelled(),
             // Without background threads everything runs in the caller's.
             threads: if inner.options.background { inner.options.cleaner_threads() } else { 1 },
             pace: self.pace_settings(),

@@ -28,6 +28,8 @@ use crate::undo::UndoQueue;
 
 /// How long to wait between looks at whether the way is free.
 const LOOK: Duration = Duration::from_millis(10);
+/// Pages that are cleaned between two such looks.
+const LOOK_PAGES: u64 = 64;
 
 /// The mode of an open database.
 pub(crate) struct Mode {
@@ -118,16 +120,23 @@ impl Database {
 
     /// Turns accelerated recovery on or off, for good. Waits until transactions that write
     /// have ended (new ones wait meanwhile) and, on the way to the traditional mode, until the
-    /// cleaner has reverted every aborted version. `cancelled` is asked again and again.
+    /// cleaner has reverted every aborted version. `cancelled` is asked again and again, until
+    /// nothing is left to wait for.
     ///
     /// # Errors
     /// `NotInPrerequisiteState` while there are prepared transactions; `Cancelled`; `Stopped`;
     /// those of cleaning and of the checkpoint that ends it. The mode
     /// is then as it was.
-    pub fn set_accelerated_recovery(&self, on: bool, cancelled: &dyn Fn() -> bool) -> Result<()> {
+    pub fn set_accelerated_recovery(&self, on: bool, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let inner = self.inner();
         let mode = &inner.mode;
-        let _one = mode.one.lock();
+        let _one = loop {
+            match mode.one.try_lock_for(LOOK) {
+                Some(one) => break one,
+                None if cancelled() => return Err(change_cancelled()),
+                None => {}
+            }
+        };
         if mode.is_traditional() != on {
             return Ok(());
         }
@@ -140,7 +149,7 @@ impl Database {
         changed
     }
 
-    fn change_mode(&self, on: bool, cancelled: &dyn Fn() -> bool) -> Result<()> {
+    fn change_mode(&self, on: bool, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let inner = self.inner();
         let none_prepared = || match inner.prepared.len() {
             0 => Ok(()),
@@ -155,7 +164,7 @@ impl Database {
         let check = || {
             none_prepared()?;
             if cancelled() {
-                return Err(Error::new(ErrorKind::Cancelled, "the change of the recovery mode was cancelled"));
+                return Err(change_cancelled());
             }
             if inner.stopping.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Stopped, "the database is being closed"));
@@ -172,9 +181,18 @@ impl Database {
         }
         // Undo through the log brings records back byte by byte: none of them may be an aborted
         // version, whose transaction could be forgotten meanwhile.
+        let asked = AtomicU64::new(0);
+        let told = AtomicBool::new(false);
+        let cancelled_by_now = || {
+            let look = asked.fetch_add(1, Ordering::Relaxed) % LOOK_PAGES == LOOK_PAGES - 1;
+            if look && cancelled() {
+                told.store(true, Ordering::Relaxed);
+            }
+            told.load(Ordering::Relaxed)
+        };
         while !on && !inner.txs.status_table().aborted().is_empty() {
             check()?;
-            let swept = self.clean()?;
+            let swept = self.clean_unless(&cancelled_by_now)?;
             if swept.pages_skipped > 0 {
                 return Err(Error::new(
                     ErrorKind::Corrupt,
@@ -190,4 +208,8 @@ impl Database {
         tracing::info!("accelerated recovery is {}", if on { "on" } else { "off" });
         Ok(())
     }
+}
+
+fn change_cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "the change of the recovery mode was cancelled")
 }

@@ -211,6 +211,35 @@ fn more_clients_than_places_are_all_answered() {
 }
 
 #[test]
+fn silent_clients_keep_nobody_waiting() {
+    let server = watched();
+    let address = http(&server);
+    let mut silent: Vec<TcpStream> = Vec::new();
+    for i in 0..200 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        if i % 2 == 0 {
+            stream.write_all(b"GET /health HTTP/1.1\r\n").unwrap();
+        }
+        silent.push(stream);
+    }
+    assert_eq!(get(address, "/health").status, 200);
+    // The last one is there still.
+    let mut last = silent.pop().unwrap();
+    last.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut last, &mut text).unwrap();
+    assert!(text.starts_with("HTTP/1.1 200"), "{text:?}");
+    // Others had to go for it without a word; those who only take too long are told so.
+    let went = silent.drain(..72).filter_map(|mut stream| {
+        let mut bytes = Vec::new();
+        let _ = std::io::Read::read_to_end(&mut stream, &mut bytes);
+        bytes.is_empty().then_some(())
+    });
+    assert!(went.count() > 0, "all were waited for");
+}
+
+#[test]
 fn there_is_no_endpoint_unless_asked_for() {
     let server = TestServer::start();
     assert!(server.endpoint.is_none());

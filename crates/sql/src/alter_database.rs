@@ -2,14 +2,13 @@
 //! database rolls back and recovers, for good. Both PostgreSQL's spelling and that of SQL
 //! Server (`ALTER DATABASE CURRENT SET ACCELERATED_DATABASE_RECOVERY = ON`) are understood.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::Database;
 
 use crate::utility::marker;
 use crate::wire::SqlError;
+use crate::words::Words;
 
 /// Name of the setting.
 pub(crate) const SETTING: &str = "accelerated_database_recovery";
@@ -24,57 +23,58 @@ pub(crate) fn shown(engine: &Database) -> &'static str {
     if engine.is_recovery_accelerated() { "on" } else { "off" }
 }
 
-/// Reads the statement, whose first two words are known.
-pub(crate) fn parse(text: &str) -> Result<Statement, SqlError> {
-    let spaced = text.replace('=', " = ");
-    let words: Vec<&str> = spaced.split_ascii_whitespace().skip(2).collect();
+/// Reads the statement, whose first two words are taken already.
+pub(crate) fn parse(mut words: Words<'_>) -> Result<Statement, SqlError> {
     let unsupported = || {
-        Err(SqlError::new("0A000", "ALTER DATABASE can only set accelerated_database_recovery")
-            .with_hint("ALTER DATABASE postgres SET accelerated_database_recovery = on"))
+        SqlError::new("0A000", "ALTER DATABASE can only set accelerated_database_recovery")
+            .with_hint("ALTER DATABASE postgres SET accelerated_database_recovery = on")
     };
-    let [name, set, setting, to, value] = words.as_slice() else { return unsupported() };
-    if !set.eq_ignore_ascii_case("set") || !setting.eq_ignore_ascii_case(SETTING) {
-        return unsupported();
+    let bracketed = words.take(&Token::LBracket);
+    let (name, exact) = match words.next() {
+        Some(Token::Word(word)) => (word.value.clone(), bracketed || word.quote_style.is_some()),
+        _ => return Err(unsupported()),
+    };
+    if bracketed && !words.take(&Token::RBracket) {
+        return Err(unsupported());
     }
-    if *to != "=" && !to.eq_ignore_ascii_case("to") {
-        return Err(SqlError::new("42601", format!("syntax error at or near \"{to}\"")));
+    if !words.take_words(&["set", SETTING]) {
+        return Err(unsupported());
     }
-    let quoted = name.strip_prefix('"').and_then(|n| n.strip_suffix('"'));
-    let bracketed = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
-    let is_this = match quoted.or(bracketed) {
-        Some(exact) => exact == DATABASE,
-        None => name.eq_ignore_ascii_case(DATABASE) || name.eq_ignore_ascii_case("current"),
+    if !words.take(&Token::Eq) && !words.take_word("to") {
+        return Err(words.unexpected());
+    }
+    let is_this = if exact {
+        name == DATABASE
+    } else {
+        name.eq_ignore_ascii_case(DATABASE) || name.eq_ignore_ascii_case("current")
     };
     if !is_this {
         return Err(SqlError::new("3D000", format!("database \"{name}\" does not exist"))
             .with_hint("The one database is postgres."));
     }
-    match value.trim_matches('\'').to_ascii_lowercase().as_str() {
+    let value = match words.next() {
+        Some(Token::Word(word)) => word.value.to_ascii_lowercase(),
+        Some(Token::SingleQuotedString(value)) => value.to_ascii_lowercase(),
+        Some(Token::Number(value, _)) => value.clone(),
+        _ => return Err(unsupported()),
+    };
+    words.expect_end()?;
+    match value.as_str() {
         "on" | "true" | "yes" | "1" => Ok(marker(ON)),
         "off" | "false" | "no" | "0" => Ok(marker(OFF)),
         _ => Err(SqlError::new("22023", format!("parameter \"{SETTING}\" requires a Boolean value"))),
     }
 }
 
-/// Raises a flag when it is dropped: the statement ended, perhaps by being cancelled.
-#[derive(Default)]
-pub(crate) struct Dropped(Arc<AtomicBool>);
-
-impl Dropped {
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
-    }
-}
-
-impl Drop for Dropped {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &str) -> Result<Statement, SqlError> {
+        let mut words = Words::of(text).unwrap_or_else(|| panic!("{text}"));
+        assert!(words.take_words(&["alter", "database"]), "{text}");
+        super::parse(words)
+    }
 
     #[test]
     fn spellings() {
@@ -83,6 +83,7 @@ mod tests {
             "alter database postgres set accelerated_database_recovery to 'off'",
             "ALTER DATABASE CURRENT SET ACCELERATED_DATABASE_RECOVERY=OFF",
             "ALTER DATABASE [postgres] SET ACCELERATED_DATABASE_RECOVERY = OFF",
+            "/* x */ ALTER -- y\n DATABASE/* = */postgres SET accelerated_database_recovery = -- on\n off /* on */",
         ] {
             assert_eq!(parse(text).ok(), Some(marker(OFF)), "{text}");
         }

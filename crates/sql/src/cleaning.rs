@@ -2,59 +2,109 @@
 //! (`EXEC sys.sp_persistent_version_cleanup`). `resurgam_clean()` is in `pg/functions/clean.rs`.
 
 use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::SweepReport;
 
+use crate::apart::Ending;
 use crate::session::Session;
 use crate::utility::{command, marker};
 use crate::wire::{Execution, SqlError};
+use crate::words::Words;
 
 /// Names of the statements for [`marker`].
 pub(crate) const VACUUM: &str = "VACUUM";
 pub(crate) const VERBOSE: &str = "VACUUM VERBOSE";
 pub(crate) const PROCEDURE: &str = "CALL";
 
-/// VACUUM in all its forms: the sweep is always one of the whole database.
-pub(crate) fn parse_vacuum(text: &str) -> Statement {
-    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
-    marker(if words.any(|word| word.eq_ignore_ascii_case("verbose")) { VERBOSE } else { VACUUM })
+/// VACUUM in all its forms, whose first word is taken already: the sweep is always one of the
+/// whole database.
+pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Statement, SqlError> {
+    let mut verbose = false;
+    if words.take(&Token::LParen) {
+        while !words.take(&Token::RParen) {
+            if words.take_word("verbose") {
+                verbose = !["false", "off", "0"].iter().any(|no| words.peek().is_some_and(|t| t.to_string() == *no));
+            } else if words.next().is_none() {
+                return Err(words.unexpected());
+            }
+        }
+    }
+    while let Some(word) = ["full", "freeze", "verbose", "analyze"].into_iter().find(|word| words.take_word(word)) {
+        verbose |= word == "verbose";
+    }
+    if words
+        .rest()
+        .any(|token| !matches!(token, Token::Word(_) | Token::Period | Token::Comma | Token::LParen | Token::RParen))
+    {
+        return Err(words.unexpected());
+    }
+    Ok(marker(if verbose { VERBOSE } else { VACUUM }))
 }
 
-/// A call of SQL Server's procedure; `None` if the text calls something else.
+/// A call of SQL Server's procedure, whose first word is taken already; `None` if it calls
+/// something else.
 ///
 /// ```text
 /// EXEC sys.sp_persistent_version_cleanup [ [@dbname =] [N]'postgres' | [postgres] ]
 /// CALL sys.sp_persistent_version_cleanup( ['postgres'] )
 /// ```
-pub(crate) fn parse_call(text: &str) -> Option<Result<Statement, SqlError>> {
-    let (first, rest) = text.split_once(|c: char| c.is_ascii_whitespace())?;
-    let rest = rest.trim();
-    let end = rest.find(|c: char| c.is_ascii_whitespace() || c == '(').unwrap_or(rest.len());
-    let name = rest[..end].replace(['[', ']', '"'], "").to_ascii_lowercase();
-    if !matches!(name.as_str(), "sys.sp_persistent_version_cleanup" | "sp_persistent_version_cleanup") {
+pub(crate) fn parse_call(first: &str, mut words: Words<'_>) -> Option<Result<Statement, SqlError>> {
+    let mut name = identifier(&mut words)?;
+    if name.eq_ignore_ascii_case("sys") && words.take(&Token::Period) {
+        name = identifier(&mut words)?;
+    }
+    if !name.eq_ignore_ascii_case("sp_persistent_version_cleanup") {
         return None;
     }
-    let mut arguments = rest[end..].trim();
-    if first.eq_ignore_ascii_case("call") {
-        match arguments.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')) {
-            Some(inner) => arguments = inner.trim(),
-            None => return Some(Err(SqlError::syntax("CALL needs parentheses behind the procedure's name"))),
-        }
+    Some(arguments(first, words).map(|()| marker(PROCEDURE)))
+}
+
+/// What stands behind the procedure's name.
+fn arguments(first: &str, mut words: Words<'_>) -> Result<(), SqlError> {
+    let parentheses = first == "call";
+    if parentheses && !words.take(&Token::LParen) {
+        return Err(SqlError::syntax("CALL needs parentheses behind the procedure's name"));
     }
-    let value = match arguments.split_once('=') {
-        Some((name, value)) if name.trim().eq_ignore_ascii_case("@dbname") => value.trim(),
-        Some(_) => arguments,
-        None => arguments,
+    let others = || SqlError::unsupported("sp_persistent_version_cleanup takes the name of the database only");
+    if words.take(&Token::AtSign) && !(words.take_word("dbname") && words.take(&Token::Eq)) {
+        return Err(others());
+    }
+    let is_end = |words: &Words<'_>| words.is_at_end() || parentheses && words.peek() == Some(&Token::RParen);
+    let given = match words.peek() {
+        _ if is_end(&words) => None,
+        Some(Token::SingleQuotedString(text) | Token::NationalStringLiteral(text)) => {
+            let text = text.clone();
+            words.next();
+            Some(text)
+        }
+        _ => match identifier(&mut words) {
+            Some(name) => Some(name),
+            None => return Err(words.unexpected()),
+        },
     };
-    let value = value.strip_prefix(['N', 'n']).filter(|quoted| quoted.starts_with('\'')).unwrap_or(value);
-    let bare = value.trim_matches(['\'', '"']).trim_start_matches('[').trim_end_matches(']');
-    Some(if value.is_empty() || bare.eq_ignore_ascii_case("postgres") {
-        Ok(marker(PROCEDURE))
-    } else if bare.contains([',', '@', '=']) {
-        Err(SqlError::unsupported("sp_persistent_version_cleanup takes the name of the database only"))
-    } else {
-        Err(SqlError::new("3D000", format!("database \"{bare}\" does not exist"))
-            .with_hint("The one database is postgres."))
-    })
+    if !is_end(&words) {
+        return Err(others());
+    }
+    if parentheses && !words.take(&Token::RParen) {
+        return Err(words.unexpected());
+    }
+    words.expect_end()?;
+    match given {
+        Some(name) if !name.eq_ignore_ascii_case("postgres") => {
+            Err(SqlError::new("3D000", format!("database \"{name}\" does not exist"))
+                .with_hint("The one database is postgres."))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A name as SQL Server writes it: plain, in double quotes, or in brackets.
+fn identifier(words: &mut Words<'_>) -> Option<String> {
+    let bracketed = words.take(&Token::LBracket);
+    let Some(Token::Word(word)) = words.peek() else { return None };
+    let name = word.value.clone();
+    words.next();
+    (!bracketed || words.take(&Token::RBracket)).then_some(name)
 }
 
 /// Who may not clean up.
@@ -87,7 +137,8 @@ impl Session {
         if !self.cx.is_superuser() {
             return Err(denied());
         }
-        let report = self.apart(|engine| engine.clean_now()).await?;
+        let report =
+            self.apart_until_stopped(Ending::Abandoned, |engine, cancelled| engine.clean_unless(cancelled)).await?;
         if name == VERBOSE {
             let detail = self.db.engine.stats().versions_held_by;
             let notice = SqlError::notice("INFO", "00000", in_words(&report));
@@ -103,6 +154,13 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::first_word;
+
+    fn parse_call(text: &str) -> Option<Result<Statement, SqlError>> {
+        let mut words = Words::of(text)?;
+        words.next();
+        super::parse_call(&first_word(text), words)
+    }
 
     #[test]
     fn calls() {
@@ -113,6 +171,7 @@ mod tests {
             "EXEC sys.sp_persistent_version_cleanup @dbname = N'postgres'",
             "CALL sys.sp_persistent_version_cleanup()",
             "call sys.sp_persistent_version_cleanup('postgres')",
+            "exec/*x*/sys . /* other */ sp_persistent_version_cleanup -- 'other'\n [postgres] -- , 1",
         ] {
             assert_eq!(parse_call(text).and_then(Result::ok), Some(marker(PROCEDURE)), "{text}");
         }
@@ -127,7 +186,17 @@ mod tests {
 
     #[test]
     fn vacuums() {
-        assert_eq!(parse_vacuum("vacuum (analyze, Verbose) t"), marker(VERBOSE));
-        assert_eq!(parse_vacuum("VACUUM FULL t"), marker(VACUUM));
+        let parse = |text: &str| {
+            let mut words = Words::of(text)?;
+            words.next();
+            parse_vacuum(words).ok()
+        };
+        assert_eq!(parse("vacuum (analyze, Verbose) t"), Some(marker(VERBOSE)));
+        assert_eq!(parse("vacuum freeze /**/ verbose t, public.u (a)"), Some(marker(VERBOSE)));
+        assert_eq!(parse("VACUUM FULL t"), Some(marker(VACUUM)));
+        assert_eq!(parse("VACUUM -- verbose"), Some(marker(VACUUM)));
+        assert_eq!(parse("VACUUM (verbose off) /* verbose */ \"verbose\""), Some(marker(VACUUM)));
+        assert_eq!(parse("VACUUM 7"), None);
+        assert_eq!(parse("VACUUM (verbose"), None);
     }
 }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use resurgam_engine::{ReadView, RowBuf};
 use tokio::sync::Notify;
 
+use crate::locking::Locked;
 use crate::wire::SqlError;
 
 /// Why a statement has to stop.
@@ -75,6 +76,18 @@ impl StopFlag {
 pub(crate) struct TargetRow {
     pub table: u32,
     pub row: Mutex<Option<RowBuf>>,
+    /// Rows of other tables that are targets, too.
+    pub others: Vec<TargetRow>,
+}
+
+impl TargetRow {
+    pub(crate) fn new(table: u32, row: Option<RowBuf>) -> Self {
+        Self { table, row: Mutex::new(row), others: Vec::new() }
+    }
+    /// That of a table, if it is a target.
+    pub(crate) fn of(&self, table: u32) -> Option<&Self> {
+        if self.table == table { Some(self) } else { self.others.iter().find(|other| other.table == table) }
+    }
 }
 
 /// See the module's head.
@@ -82,6 +95,8 @@ pub(crate) struct StatementContext {
     pub view: ReadView,
     pub stop: Arc<StopFlag>,
     pub target: Option<TargetRow>,
+    /// Rows that were locked before, for the statement to read.
+    pub locked: Option<Arc<Locked>>,
 }
 
 impl std::fmt::Debug for StatementContext {

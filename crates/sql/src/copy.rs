@@ -305,7 +305,7 @@ impl Session {
         let state = self.state()?;
         let view = self.transaction().txn.statement(StatementKind::Read)?;
         let instance = query.plan.instance(&state, &[]).await.map_err(failed)?;
-        let context = StatementContext { view, stop: Arc::clone(&self.shared.stop), target: None };
+        let context = StatementContext { view, stop: Arc::clone(&self.shared.stop), target: None, locked: None };
         let mut stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
         while let Some(batch) = stream.next().await {
             let batch = batch.map_err(failed)?;
@@ -351,7 +351,7 @@ impl Session {
         open.used = true;
         let view = open.txn.statement(StatementKind::Read)?;
         let instance = query.plan.instance(&state, &[]).await.map_err(failed)?;
-        let context = StatementContext { view, stop: Arc::clone(&self.shared.stop), target: None };
+        let context = StatementContext { view, stop: Arc::clone(&self.shared.stop), target: None, locked: None };
         let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
         let encoder = RowEncoder::new(query.schema.fields(), &[Format::Text], &style)?;
         let names: Vec<String> =

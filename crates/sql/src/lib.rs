@@ -11,15 +11,18 @@
 //! | `planner`, `naming`, `params` | names and plans; result column names; parameters of kept plans |
 //! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
+//! | `locking` | SELECT … FOR UPDATE |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
 //! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
 //! | `utility`, `copy` | everything else that is not planned |
-//! | `script`, `alter_database`, `two_phase`, `cleaning` | statements that the parser does not know |
+//! | `words`, `script` | statements that the parser does not know: their tokens; strings that have some |
+//! | `alter_database`, `two_phase`, `cleaning`, `apart` | such statements; their long work and its end |
 //! | `stream`, `wait`, `context` | results; waiting for locks; what a running statement carries |
 //! | `pg` | PostgreSQL's types, formats, catalogs, functions, errors |
 
 mod alter;
 mod alter_database;
+mod apart;
 mod bridge;
 mod cache;
 mod check;
@@ -32,6 +35,7 @@ mod embedded;
 mod expression;
 mod fast;
 mod lexer;
+mod locking;
 mod naming;
 mod params;
 pub mod pg;
@@ -50,6 +54,7 @@ mod two_phase;
 mod utility;
 mod wait;
 pub mod wire;
+mod words;
 mod write;
 
 pub use copy::{CopyIn, CopyOut};

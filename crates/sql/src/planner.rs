@@ -114,6 +114,7 @@ impl ContextProvider for Names<'_> {
         let system = |schema: &str| bridge::catalog_table(self.cx, schema, name.table());
         let found: Option<Arc<dyn TableProvider>> = match name.schema() {
             Some(schema @ ("pg_catalog" | "information_schema" | "sys")) => system(schema)?,
+            Some(crate::locking::LOCKED) => crate::locking::relation(self, name.table()),
             Some(_) => None,
             None => system("pg_catalog")?,
         };
@@ -207,6 +208,11 @@ impl Names<'_> {
         params: &[Option<FieldRef>],
         target: Option<DFSchema>,
     ) -> Result<LogicalPlan> {
+        if crate::locking::is_locking(&query) {
+            // It would be planned as if there were no such clause.
+            let error = SqlError::unsupported("FOR UPDATE/SHARE is not supported in this statement");
+            return Err(bridge::failure(error));
+        }
         let planner = SqlToRel::new_with_options(self, Self::parser_options());
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
         context.set_table_schema(target.map(Arc::new));

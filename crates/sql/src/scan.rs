@@ -233,8 +233,7 @@ impl Reader {
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         self.statement.stop.check().map_err(bridge::failure)?;
         if self.scan.target
-            && let Some(target) = &self.statement.target
-            && target.table == self.scan.table.id
+            && let Some(target) = self.statement.target.as_ref().and_then(|target| target.of(self.scan.table.id))
         {
             return match target.row.lock().take() {
                 Some(row) => Ok(Some(self.batch(std::iter::once(row.raw()))?)),

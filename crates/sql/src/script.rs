@@ -10,24 +10,13 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 
 use crate::lexer::is_single;
-use crate::utility::parse_special;
+use crate::utility::{SPECIAL, parse_special};
 use crate::wire::SqlError;
 
 /// First words of the statements that [`parse_special`] may know.
-const FIRST_WORDS: &[&str] = &[
-    "vacuum",
-    "alter",
-    "analyze",
-    "checkpoint",
-    "show",
-    "copy",
-    "prepare",
-    "commit",
-    "rollback",
-    "exec",
-    "execute",
-    "call",
-];
+fn first_words() -> impl Iterator<Item = &'static str> {
+    SPECIAL.iter().copied().chain(["copy"])
+}
 
 /// A statement of a string, in characters.
 struct Part {
@@ -100,18 +89,19 @@ pub(crate) fn parse(
         return None;
     }
     let lower = text.to_ascii_lowercase();
-    if !FIRST_WORDS.iter().any(|word| lower.contains(word)) {
+    if !first_words().any(|word| lower.contains(word)) {
         return None;
     }
     let parts = parts(text)?;
-    if !parts.iter().any(|(_, word)| FIRST_WORDS.contains(&word.as_str())) {
+    let may_be_ours = |word: &str| first_words().any(|first| first == word);
+    if !parts.iter().any(|(_, word)| may_be_ours(word)) {
         return None;
     }
     let chars: Vec<char> = text.chars().collect();
     let mut shown = chars.clone();
     let mut ours = Vec::new();
     for (at, (part, word)) in parts.iter().enumerate() {
-        if !FIRST_WORDS.contains(&word.as_str()) {
+        if !may_be_ours(word) {
             continue;
         }
         let own: String = chars[part.from..part.to].iter().collect();

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use crate::context::{StatementContext, StopFlag};
 use crate::database::{CancelHandle, SessionOptions, SqlDatabase};
 use crate::lexer::{self, Literal};
+use crate::locking::Locked;
 use crate::pg::context::PgContext;
 use crate::pg::decode::decode_param;
 use crate::pg::encode::{RowEncoder, TextStyle};
@@ -68,9 +69,14 @@ pub struct Session {
     pub(crate) shared: Arc<SessionShared>,
     pub(crate) cx: Arc<dyn PgContext>,
     state: Option<Arc<SessionState>>,
+    /// As `state`, for queries of which few rows may be wanted.
+    few: Option<Arc<SessionState>>,
     pub(crate) open: Option<Open>,
     /// A block that failed and waits for its end.
     pub(crate) failed: bool,
+    /// The running statement is one of several of a string, which are one transaction: as if
+    /// there were a BEGIN before them and a COMMIT behind, as PostgreSQL has it.
+    pub(crate) in_string: bool,
     pub(crate) statements: HashMap<String, Named>,
     portals: HashMap<String, Portal>,
     /// Plans that are this session's alone, and the generation of the settings that they were
@@ -103,7 +109,17 @@ struct Portal {
 struct PlannedAt(u64, u64);
 
 /// One statement of a simple query.
-pub struct SimpleStatement(Simple);
+pub struct SimpleStatement {
+    simple: Simple,
+    /// There are others in the same string.
+    in_string: bool,
+}
+
+impl SimpleStatement {
+    fn alone(simple: Simple) -> Self {
+        Self { simple, in_string: false }
+    }
+}
 
 enum Simple {
     /// Planned before; literals as parameters.
@@ -149,8 +165,10 @@ impl Session {
             shared,
             cx,
             state: None,
+            few: None,
             open: None,
             failed: false,
+            in_string: false,
             statements: HashMap::new(),
             portals: HashMap::new(),
             local: HashMap::new(),
@@ -210,6 +228,20 @@ impl Session {
         Ok(state)
     }
 
+    /// As [`Session::state`], with small batches: whoever wants a few rows does not wait for
+    /// thousands.
+    pub(crate) fn state_for_few(&mut self) -> Result<Arc<SessionState>, SqlError> {
+        const BATCH_ROWS: usize = 64;
+        if let Some(state) = &self.few {
+            return Ok(Arc::clone(state));
+        }
+        let mut state = self.state()?.as_ref().clone();
+        *state.config_mut() = state.config().clone().with_batch_size(BATCH_ROWS);
+        let state = Arc::new(state);
+        self.few = Some(Arc::clone(&state));
+        Ok(state)
+    }
+
     // ---- transactions ----
 
     /// The open transaction, begun if there is none.
@@ -236,21 +268,27 @@ impl Session {
         self.open = Some(Open { txn, block, read_only, used: false, savepoints: Vec::new() });
     }
 
-    /// Commits what is open, if anything, and waits until it is durable.
+    /// Commits what is open, if anything, and waits until it is durable. Settings are part of it:
+    /// those of a transaction that cannot be committed are taken back.
     pub(crate) async fn commit(&mut self) -> Result<(), SqlError> {
-        let Some(open) = self.open.take() else { return Ok(()) };
-        *self.shared.txn.lock() = None;
-        let durability = {
-            let mut variables = self.shared.variables.lock();
-            let durability = if variables.synchronous { Durability::Sync } else { Durability::Async };
-            variables.end_transaction(true);
-            durability
+        let committed = match self.open.take() {
+            None => Ok(()),
+            Some(open) => {
+                *self.shared.txn.lock() = None;
+                let durability =
+                    if self.shared.variables.lock().synchronous { Durability::Sync } else { Durability::Async };
+                self.close_portals();
+                match open.txn.commit(durability) {
+                    Ok(ticket) => {
+                        drop(open);
+                        ticket.await
+                    }
+                    Err(error) => Err(error),
+                }
+            }
         };
-        self.close_portals();
-        let ticket = open.txn.commit(durability)?;
-        drop(open);
-        ticket.await?;
-        Ok(())
+        self.shared.variables.lock().end_transaction(committed.is_ok());
+        Ok(committed?)
     }
 
     /// The open transaction is no longer the session's.
@@ -263,12 +301,17 @@ impl Session {
 
     /// Rolls back what is open, if anything.
     pub(crate) fn roll_back(&mut self) {
+        self.drop_transaction();
+        self.shared.variables.lock().end_transaction(false);
+    }
+
+    /// As [`Session::roll_back`], without the settings.
+    pub(crate) fn drop_transaction(&mut self) {
         *self.shared.txn.lock() = None;
-        if let Some(open) = self.open.take() {
-            if let Err(error) = open.txn.rollback() {
-                tracing::error!(%error, "rollback failed");
-            }
-            self.shared.variables.lock().end_transaction(false);
+        if let Some(open) = self.open.take()
+            && let Err(error) = open.txn.rollback()
+        {
+            tracing::error!(%error, "rollback failed");
         }
         self.close_portals();
     }
@@ -314,7 +357,7 @@ impl Session {
     /// A statement succeeded; commits if it was a transaction of its own.
     pub(crate) async fn statement_done(&mut self, autocommit: bool) -> Result<(), SqlError> {
         self.shared.stop.end();
-        if autocommit && self.open.as_ref().is_some_and(|open| !open.block) {
+        if autocommit && !self.in_block() {
             self.commit().await?;
         }
         Ok(())
@@ -398,6 +441,7 @@ impl Session {
                 fields: None,
                 catalog_version: self.db.engine.catalog_version(),
                 shareable: false,
+                locks: Vec::new(),
             };
             if let Some(statement) = statement {
                 prepared.fields = self.utility_fields(&statement)?;
@@ -466,12 +510,12 @@ impl Session {
         let lifted = lexer::lift(sql).filter(|lifted| !lifted.literals.is_empty());
         if let Some(lifted) = lifted {
             if let Some(prepared) = self.kept(&lifted.text, &lifted.oids) {
-                return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: lifted.literals })]);
+                return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: lifted.literals })]);
             }
             if let Some(prepared) = self.kept(sql, &[]) {
-                return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: vec![] })]);
+                return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: vec![] })]);
             }
-            return Ok(vec![SimpleStatement(Simple::Lifted {
+            return Ok(vec![SimpleStatement::alone(Simple::Lifted {
                 text: lifted.text,
                 oids: lifted.oids,
                 literals: lifted.literals,
@@ -479,16 +523,19 @@ impl Session {
             })]);
         }
         if let Some(prepared) = self.kept(sql, &[]) {
-            return Ok(vec![SimpleStatement(Simple::Ready { prepared, literals: vec![] })]);
+            return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: vec![] })]);
         }
         if lexer::is_single(sql) {
-            return Ok(vec![SimpleStatement(Simple::Text(sql.to_owned()))]);
+            return Ok(vec![SimpleStatement::alone(Simple::Text(sql.to_owned()))]);
         }
         let text: Arc<str> = Arc::from(sql);
-        Ok(statement::parse(sql)?
+        let statements = statement::parse(sql)?;
+        let in_string = statements.len() > 1;
+        Ok(statements
             .into_iter()
             .map(|statement| {
-                SimpleStatement(Simple::Parsed { statement: Box::new(statement), text: Arc::clone(&text) })
+                let simple = Simple::Parsed { statement: Box::new(statement), text: Arc::clone(&text) };
+                SimpleStatement { simple, in_string }
             })
             .collect())
     }
@@ -499,6 +546,7 @@ impl Session {
     /// # Errors
     /// The statement's; the transaction has then failed and the rest must not run.
     pub async fn execute_simple(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
+        self.in_string = simple.in_string;
         let result = self.run_simple(simple, last).await;
         if result.is_err() {
             self.statement_failed();
@@ -507,7 +555,7 @@ impl Session {
     }
 
     async fn run_simple(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
-        let (prepared, literals) = match simple.0 {
+        let (prepared, literals) = match simple.simple {
             Simple::Ready { prepared, literals } => (prepared, literals),
             Simple::Lifted { text, oids, literals, original } => match self.prepare_text(&text, &oids) {
                 Ok(prepared) if prepared.param_oids.len() == literals.len() => (prepared, literals),
@@ -697,6 +745,7 @@ impl Session {
     /// # Errors
     /// The statement's; the transaction has then failed.
     pub async fn execute(&mut self, portal: &str, max_rows: usize) -> Result<Execution, SqlError> {
+        self.in_string = false;
         let result = self.run_portal(portal, max_rows).await;
         if result.is_err() {
             self.statement_failed();
@@ -742,11 +791,11 @@ impl Session {
     /// That of the commit.
     pub async fn sync(&mut self) -> Result<(), SqlError> {
         match &self.open {
-            Some(open) if !open.block => self.commit().await,
-            Some(_) => Ok(()),
-            None => {
+            Some(open) if open.block => Ok(()),
+            // Without a transaction there may be settings to keep.
+            _ => {
                 self.close_portals();
-                Ok(())
+                self.commit().await
             }
         }
     }
@@ -789,6 +838,7 @@ impl Session {
             Kind::Empty => Ok(Execution::Empty),
             Kind::Query(query) => {
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+                let locked = self.lock_rows(&prepared.locks, &values, &prepared.text).await?;
                 if let Some(fast) = &query.fast
                     && let Some(chunk) = self.fast_select(fast, &values, formats)?
                 {
@@ -810,7 +860,7 @@ impl Session {
                 let view = open.txn.statement(StatementKind::Read)?;
                 let failed = |error| errors::from_datafusion(error, &prepared.text);
                 let instance = query.plan.instance(&state, &values).await.map_err(failed)?;
-                let context = StatementContext { view, stop: Arc::clone(&stop), target: None };
+                let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
                 let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
                 let active = ActiveRows::new(
                     stream,
@@ -895,7 +945,8 @@ impl Session {
             self.statement_done(autocommit).await?;
             return Ok(Execution::Command { tag: write_tag(plan.op, rows) });
         }
-        let written = self.write_rows(plan, &values, &prepared.text).await?;
+        let locked = self.lock_rows(&prepared.locks, &values, &prepared.text).await?;
+        let written = self.write_rows_with(plan, &values, &prepared.text, locked).await?;
         let tag = write_tag(plan.op, written.rows);
         let Some(returning) = &plan.returning else {
             self.statement_done(autocommit).await?;
@@ -918,6 +969,17 @@ impl Session {
         values: &[ScalarValue],
         text: &str,
     ) -> Result<crate::write::Written, SqlError> {
+        self.write_rows_with(plan, values, text, None).await
+    }
+
+    /// As [`Session::write_rows`], with the rows that were locked for it.
+    pub(crate) async fn write_rows_with(
+        &mut self,
+        plan: &WritePlan,
+        values: &[ScalarValue],
+        text: &str,
+        locked: Option<Arc<Locked>>,
+    ) -> Result<crate::write::Written, SqlError> {
         let state = self.state()?;
         let deadline = self.deadline();
         let stop = Arc::clone(&self.shared.stop);
@@ -936,6 +998,7 @@ impl Session {
             waiting: Waiting { stop: &stop, lock_timeout },
             stop: &stop,
             zone,
+            locked,
         };
         let work = async { run.run().await.map_err(|error| errors::from_datafusion(error, text)) };
         guarded(&stop, deadline, work).await

@@ -1,7 +1,9 @@
 //! Run-time parameters: what `SET`, `SHOW` and `pg_settings` know.
 //!
-//! A session keeps the values that differ from the defaults. `SET` inside a
-//! transaction that rolls back is undone; `SET LOCAL` is undone when the transaction ends.
+//! A session keeps the values that differ from the defaults. `SET` in a transaction that rolls
+//! back is undone; `SET LOCAL` is undone when the transaction ends. A statement outside of BEGIN
+//! is a transaction as well, and so is a string of several: every change is noted until
+//! [`Variables::end_transaction`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -257,13 +259,7 @@ impl Variables {
     ///
     /// # Errors
     /// `42704` unknown, `55P02` not changeable, `22023` bad value.
-    pub(crate) fn set(
-        &mut self,
-        name: &str,
-        value: Option<&str>,
-        local: bool,
-        in_transaction: bool,
-    ) -> Result<String, SqlError> {
+    pub(crate) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<String, SqlError> {
         let key = name.to_ascii_lowercase();
         let value = match (value, find(&key)) {
             (_, None) if self.server.iter().any(|s| s.name.eq_ignore_ascii_case(&key)) => {
@@ -279,9 +275,7 @@ impl Variables {
             Some(value) => self.values.insert(key.clone(), value.clone()),
             None => self.values.remove(&key),
         };
-        if local || in_transaction {
-            self.undo.push((key.clone(), earlier, local));
-        }
+        self.undo.push((key.clone(), earlier, local));
         self.after_change(&key);
         self.show(&key).or(Ok(String::new()))
     }
@@ -302,7 +296,8 @@ impl Variables {
             if find(&key).is_some_and(|d| d.kind == Kind::Fixed) {
                 continue;
             }
-            self.values.remove(&key);
+            let earlier = self.values.remove(&key);
+            self.undo.push((key.clone(), earlier, false));
             self.after_change(&key);
         }
     }
@@ -315,7 +310,8 @@ impl Variables {
 
     /// A start-up option of the client.
     pub(crate) fn start(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
-        self.set(name, Some(value), false, false)?;
+        self.set(name, Some(value), false)?;
+        self.undo.clear();
         if let Some(value) = self.values.remove(&name.to_ascii_lowercase()) {
             self.set_default(name, value);
         }
@@ -328,11 +324,14 @@ impl Variables {
         if self.undo.is_empty() {
             return;
         }
+        // What SET gave a value outlives a SET LOCAL before it.
+        let mut kept = Vec::new();
         for (key, earlier, local) in std::mem::take(&mut self.undo).into_iter().rev() {
             if committed && !local {
-                continue;
+                kept.push(key);
+            } else if !kept.contains(&key) {
+                self.restore(key, earlier);
             }
-            self.restore(key, earlier);
         }
     }
 

@@ -67,7 +67,7 @@ impl PgContext for SessionShared {
         self.variables.lock().show(name).ok()
     }
     fn set_setting(&self, name: &str, value: &str, is_local: bool) -> Result<String, SqlError> {
-        self.variables.lock().set(name, Some(value), is_local, true)
+        self.variables.lock().set(name, Some(value), is_local)
     }
     fn settings(&self) -> Vec<Setting> {
         self.variables.lock().all()

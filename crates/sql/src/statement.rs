@@ -1,5 +1,6 @@
 //! A prepared statement: parsed, named, typed and planned.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::fast::Fast;
+use crate::locking::{self, LockPlan};
 use crate::naming;
 use crate::params::{inferred_types, placeholder_index};
 use crate::pg::errors;
@@ -37,6 +39,8 @@ pub(crate) struct Prepared {
     pub catalog_version: u64,
     /// Not bound to one session.
     pub shareable: bool,
+    /// Its queries with a locking clause, which are run before it.
+    pub locks: Vec<LockPlan>,
 }
 
 #[derive(Debug)]
@@ -77,14 +81,19 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Statement>, SqlError> {
 /// As [`parse`], of what the parser knows.
 pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let failed = |error: &_| errors::from_parser(error, text);
-    let mut statements = Parser::new(&PostgreSqlDialect {})
-        .with_recursion_limit(NESTING_MAX)
+    let read = |mut parser: Parser<'_>| {
+        let statements = parser.parse_statements()?;
+        // It stops at some words without a complaint.
+        parser.expect_token(&Token::EOF)?;
+        Ok(statements)
+    };
+    let parser = || Parser::new(&PostgreSqlDialect {}).with_recursion_limit(NESTING_MAX);
+    let mut statements = parser()
         .try_with_sql(text)
-        .and_then(|mut parser| {
-            let statements = parser.parse_statements()?;
-            // It stops at some words without a complaint.
-            parser.expect_token(&Token::EOF)?;
-            Ok(statements)
+        .and_then(read)
+        .or_else(|error| match crate::locking::parse_as_postgresql(text) {
+            Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
+            None => Err(error),
         })
         .map_err(|error| failed(&error))?;
     for statement in &mut statements {
@@ -176,6 +185,20 @@ impl ParamTypes {
         }
         plan(&self.known)
     }
+    /// As [`Self::resolve`], of a part of the statement that has these parameters only.
+    pub(crate) fn resolve_mentioned(
+        &mut self,
+        mentioned: &HashSet<usize>,
+        mut plan: impl FnMut(&[Option<FieldRef>]) -> datafusion::common::Result<LogicalPlan>,
+    ) -> datafusion::common::Result<LogicalPlan> {
+        let others: Vec<usize> =
+            (0..self.known.len()).filter(|i| self.known[*i].is_none() && !mentioned.contains(i)).collect();
+        let planned = self.resolve(&mut plan);
+        for other in others {
+            self.known[other] = None;
+        }
+        planned
+    }
     pub(crate) fn oids(&self) -> Arc<[u32]> {
         self.known
             .iter()
@@ -227,28 +250,43 @@ pub(crate) fn prepare(
         fields: None,
         catalog_version,
         shareable: false,
+        locks: Vec::new(),
     };
-    let Some(statement) = statement else { return Ok(prepared) };
+    let Some(mut statement) = statement else { return Ok(prepared) };
+    let mut params = ParamTypes::new(0, declared);
+    if matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)) {
+        params = ParamTypes::new(count_params(&statement)?, declared);
+        if locking::is_locking(&statement) {
+            prepared.locks = locking::extract(names, &mut statement, &mut params, &text)?;
+        }
+    }
+    let (state, with_locked);
+    let names = if prepared.locks.is_empty() {
+        names
+    } else {
+        state = locking::planning_state(names.state, &prepared.locks);
+        with_locked = Names { state: &state, txn: names.txn, cx: names.cx };
+        &with_locked
+    };
     match statement {
         Statement::Query(mut query) => {
             reject_query(&query)?;
-            let mut params = ParamTypes::new(count_params(&query)?, declared);
             naming::name_columns(&mut query);
             let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
             prepared.fields = Some(result_fields(&logical));
             prepared.param_oids = params.oids();
             let plan = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
-            prepared.shareable = plan.is_shareable(names.state);
+            prepared.shareable = plan.is_shareable(names.state) && prepared.locks.is_empty();
             let fast = Fast::select(&plan);
             let schema = Arc::clone(&plan.schema);
             prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast }));
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
-            let mut params = ParamTypes::new(count_params(&statement)?, declared);
             let plan = write::plan(names, statement, &mut params, &text)?;
             prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
             prepared.param_oids = params.oids();
             prepared.shareable = plan.source.is_shareable(names.state)
+                && prepared.locks.is_empty()
                 && plan.returning.is_none()
                 && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
                 && plan.checks.is_shareable();
@@ -290,9 +328,6 @@ pub(crate) fn prepare(
 
 /// Syntax that DataFusion would accept and ignore, or misunderstand.
 fn reject_query(query: &ast::Query) -> Result<(), SqlError> {
-    if !query.locks.is_empty() {
-        return Err(SqlError::unsupported("SELECT ... FOR UPDATE/SHARE is not supported"));
-    }
     if let SetExpr::Select(select) = query.body.as_ref()
         && select.into.is_some()
     {

@@ -9,55 +9,37 @@
 //! The other two are statements of their own, from any session.
 
 use datafusion::sql::sqlparser::ast::Statement;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{CommitTicket, Database};
 
 use crate::session::Session;
 use crate::utility::{command, marker_with};
 use crate::wire::{Execution, SqlError};
+use crate::words::Words;
 
 /// Names of the statements for [`marker_with`].
 pub(crate) const PREPARE: &str = "PREPARE TRANSACTION";
 pub(crate) const COMMIT: &str = "COMMIT PREPARED";
 pub(crate) const ROLLBACK: &str = "ROLLBACK PREPARED";
 
-/// Reads one of the three; `None` if the text is something else (a PREPARE of a statement, a
-/// plain COMMIT).
-pub(crate) fn parse(text: &str) -> Option<Result<Statement, SqlError>> {
-    let mut words = text.split_ascii_whitespace();
-    let (first, second) = (words.next()?, words.next()?);
+/// Reads one of the three, whose first word is taken already; `None` if the text is something
+/// else (a PREPARE of a statement, a plain COMMIT).
+pub(crate) fn parse(first: &str, mut words: Words<'_>) -> Option<Result<Statement, SqlError>> {
     let name = [PREPARE, COMMIT, ROLLBACK].into_iter().find(|name| {
         let (one, two) = name.split_once(' ').unwrap_or_default();
-        // The identifier may follow at once, as in COMMIT PREPARED'x'.
-        first.eq_ignore_ascii_case(one)
-            && second.get(..two.len()).is_some_and(|word| word.eq_ignore_ascii_case(two))
-            && !second[two.len()..].starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '$'))
+        first.eq_ignore_ascii_case(one) && words.take_word(two)
     })?;
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().ok()?;
-    let mut tokens = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF)).skip(2);
-    let gid = match tokens.next().map(|token| (token, &token.token)) {
-        Some((_, Token::SingleQuotedString(gid) | Token::EscapedStringLiteral(gid))) => gid,
-        Some((_, Token::UnicodeStringLiteral(gid))) => gid,
-        Some((_, Token::DollarQuotedString(gid))) => &gid.value,
+    let gid = match words.peek() {
+        Some(Token::SingleQuotedString(gid) | Token::EscapedStringLiteral(gid) | Token::UnicodeStringLiteral(gid)) => {
+            gid.clone()
+        }
+        Some(Token::DollarQuotedString(gid)) => gid.value.clone(),
         // A prepared statement may be called "transaction".
-        Some((_, Token::Word(_) | Token::LParen)) if name == PREPARE => return None,
-        other => return Some(Err(unexpected(text, other.map(|(token, _)| token)))),
+        Some(Token::Word(_) | Token::LParen) if name == PREPARE => return None,
+        _ => return Some(Err(words.unexpected())),
     };
-    Some(match tokens.next() {
-        None => Ok(marker_with(name, gid)),
-        more => Err(unexpected(text, more)),
-    })
-}
-
-fn unexpected(text: &str, token: Option<&TokenWithSpan>) -> SqlError {
-    let Some(token) = token else { return SqlError::syntax("syntax error at end of input") };
-    let error = SqlError::syntax(format!("syntax error at or near \"{}\"", token.token));
-    let start = token.span.start;
-    match crate::pg::errors::character_position(text, start.line, start.column) {
-        Some(position) => error.with_position(position),
-        None => error,
-    }
+    words.next();
+    Some(words.expect_end().map(|()| marker_with(name, &gid)))
 }
 
 impl Session {
@@ -116,6 +98,13 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::first_word;
+
+    fn parse(text: &str) -> Option<Result<Statement, SqlError>> {
+        let mut words = Words::of(text)?;
+        words.next();
+        super::parse(&first_word(text), words)
+    }
 
     #[test]
     fn forms() {
@@ -125,6 +114,7 @@ mod tests {
             ("COMMIT PREPARED'1_x'", COMMIT, "1_x"),
             ("rollback prepared $$a'b$$", ROLLBACK, "a'b"),
             ("ROLLBACK PREPARED /* which */ 'Ä'", ROLLBACK, "Ä"),
+            ("/* a /* b */ */ commit -- c; d\n/**/prepared/**/'x'--", COMMIT, "x"),
         ] {
             let found = parse(text).map(|found| found.map_err(|error| error.to_string()));
             assert_eq!(found, Some(Ok(marker_with(name, gid))), "{text}");

@@ -2,7 +2,6 @@
 //! maintenance; DDL and COPY are passed on to their modules.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::displayable;
@@ -10,9 +9,10 @@ use datafusion::sql::sqlparser::ast::{
     self, ContextModifier, DiscardObject, Expr, Ident, Reset, Set, Statement, TransactionAccessMode,
     TransactionIsolationLevel, TransactionMode, UnaryOperator, Value,
 };
-use resurgam_engine::{Database, Isolation};
+use resurgam_engine::Isolation;
 
 use crate::alter_database;
+use crate::apart::Ending;
 use crate::cleaning;
 use crate::context::StatementContext;
 use crate::pg::errors;
@@ -22,51 +22,47 @@ use crate::settings::Variables;
 use crate::statement::{Kind, Prepared, text_field};
 use crate::two_phase;
 use crate::wire::{Execution, Field, Format, SqlError, Tag};
+use crate::words::{Words, first_word};
 
 /// Statements that the parser does not know; `None` leaves the text to it.
 pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlError>> {
-    let trimmed = text.trim().trim_end_matches(';').trim_end();
-    let mut words = trimmed.split_ascii_whitespace();
-    let first = words.next()?;
-    let command = |name: &str| Some(Ok(vec![marker(name)]));
-    if first.eq_ignore_ascii_case("vacuum") && !trimmed.contains(';') {
-        return Some(Ok(vec![cleaning::parse_vacuum(trimmed)]));
+    let first = first_word(text);
+    if first == "copy" {
+        return with_freeze(text.trim().trim_end_matches(';')).map(|text| crate::statement::parse_known(&text));
     }
-    if ["prepare", "commit", "rollback"].iter().any(|word| first.eq_ignore_ascii_case(word)) {
-        // With a semicolon in it: perhaps several statements, perhaps a string; `script` knows.
-        return two_phase::parse(trimmed).filter(|found| found.is_ok() || !trimmed.contains(';')).map(|s| Ok(vec![s?]));
+    if !SPECIAL.contains(&first.as_str()) {
+        return None;
     }
-    if ["exec", "execute", "call"].iter().any(|word| first.eq_ignore_ascii_case(word)) && !trimmed.contains(';') {
-        return cleaning::parse_call(trimmed).map(|call| Ok(vec![call?]));
-    }
-    if first.eq_ignore_ascii_case("alter")
-        && !trimmed.contains(';')
-        && words.clone().next().is_some_and(|w| w.eq_ignore_ascii_case("database"))
-    {
-        return Some(alter_database::parse(trimmed).map(|change| vec![change]));
-    }
-    if first.eq_ignore_ascii_case("copy") {
-        return with_freeze(trimmed).map(|text| crate::statement::parse_known(&text));
-    }
-    if first.eq_ignore_ascii_case("analyze") && !trimmed.contains(';') {
-        return command("ANALYZE");
-    }
-    if first.eq_ignore_ascii_case("checkpoint") && words.next().is_none() {
-        return command("CHECKPOINT");
-    }
-    if first.eq_ignore_ascii_case("show") {
-        let rest: Vec<String> = trimmed.split_ascii_whitespace().skip(1).map(str::to_ascii_lowercase).collect();
-        let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
-        let name = match rest.as_slice() {
-            ["transaction", "isolation", "level"] => "transaction_isolation",
-            ["time", "zone"] => "timezone",
-            ["session", "authorization"] => "session_authorization",
-            _ => return None,
-        };
-        return Some(Ok(vec![Statement::ShowVariable { variable: vec![Ident::new(name)] }]));
-    }
-    None
+    // Several statements are told apart by `script`.
+    let mut words = Words::of(text)?;
+    words.next();
+    let found = match first.as_str() {
+        "vacuum" => cleaning::parse_vacuum(words),
+        "analyze" => Ok(marker("ANALYZE")),
+        "checkpoint" => words.expect_end().map(|()| marker("CHECKPOINT")),
+        "alter" if words.take_word("database") => alter_database::parse(words),
+        "prepare" | "commit" | "rollback" => two_phase::parse(&first, words)?,
+        "exec" | "execute" | "call" => cleaning::parse_call(&first, words)?,
+        "show" => {
+            let name = if words.take_words(&["transaction", "isolation", "level"]) {
+                "transaction_isolation"
+            } else if words.take_words(&["time", "zone"]) {
+                "timezone"
+            } else if words.take_words(&["session", "authorization"]) {
+                "session_authorization"
+            } else {
+                return None;
+            };
+            words.expect_end().map(|()| Statement::ShowVariable { variable: vec![Ident::new(name)] })
+        }
+        _ => return None,
+    };
+    Some(found.map(|statement| vec![statement]))
 }
+
+/// First words of the statements that [`parse_special`] may know.
+pub(crate) const SPECIAL: &[&str] =
+    &["vacuum", "analyze", "checkpoint", "alter", "prepare", "commit", "rollback", "exec", "execute", "call", "show"];
 
 /// COPY with the option `FREEZE on`, which is what pgbench sends, in the words that the parser
 /// knows; `None` for any other text.
@@ -165,10 +161,8 @@ impl Session {
                 alter_database::ON | alter_database::OFF => {
                     self.refuse_in_transaction("ALTER DATABASE")?;
                     let on = name == alter_database::ON;
-                    let dropped = alter_database::Dropped::default();
-                    let cancelled = dropped.flag();
-                    self.apart(move |engine| {
-                        engine.set_accelerated_recovery(on, &|| cancelled.load(Ordering::Relaxed))
+                    self.apart_until_stopped(Ending::Awaited, move |engine, cancelled| {
+                        engine.set_accelerated_recovery(on, cancelled)
                     })
                     .await?;
                     command("ALTER DATABASE")
@@ -176,7 +170,7 @@ impl Session {
                 // There are no statistics to gather: estimates come from the trees.
                 "ANALYZE" => command("ANALYZE"),
                 _ => {
-                    self.apart(|engine| engine.checkpoint()).await?;
+                    self.apart_until_stopped(Ending::Abandoned, |engine, _| engine.checkpoint()).await?;
                     command("CHECKPOINT")
                 }
             };
@@ -233,12 +227,11 @@ impl Session {
             }
             Statement::Set(set) => self.set(set),
             Statement::Reset(reset) => {
-                let in_block = self.in_block();
                 let mut variables = self.shared.variables.lock();
                 match &reset.reset {
                     Reset::ALL => variables.reset_all(),
                     Reset::ConfigurationParameter(name) => {
-                        variables.set(&name.to_string(), None, false, in_block)?;
+                        variables.set(&name.to_string(), None, false)?;
                     }
                 }
                 drop(variables);
@@ -246,8 +239,8 @@ impl Session {
             }
             Statement::ShowVariable { variable } => self.show(&show_name(variable)),
             Statement::Discard { object_type } => {
-                if self.in_block() && matches!(object_type, DiscardObject::ALL) {
-                    return Err(SqlError::new("25001", "DISCARD ALL cannot run inside a transaction block"));
+                if matches!(object_type, DiscardObject::ALL) {
+                    self.refuse_in_transaction("DISCARD ALL")?;
                 }
                 match object_type {
                     DiscardObject::ALL => {
@@ -291,25 +284,10 @@ impl Session {
         }
     }
 
-    /// Runs long work of the engine on a thread that may block. The statement's own snapshot
-    /// is let go of first: it would keep versions from being cleaned.
-    pub(crate) async fn apart<T: Send + 'static>(
-        &mut self,
-        work: impl FnOnce(&Database) -> resurgam_engine::Result<T> + Send + 'static,
-    ) -> Result<T, SqlError> {
-        if self.open.as_ref().is_some_and(|open| !open.block && !open.used) {
-            self.roll_back();
-        }
-        let engine = self.db.engine.clone();
-        match tokio::task::spawn_blocking(move || work(&engine)).await {
-            Ok(result) => Ok(result?),
-            Err(error) => Err(SqlError::internal(format!("the work did not finish: {error}"))),
-        }
-    }
-
-    /// Refuses a statement that is a transaction of its own behind anything else of a transaction.
+    /// Refuses a statement that is a transaction of its own among others: in a block, in a string
+    /// of several statements, behind others of a pipeline.
     pub(crate) fn refuse_in_transaction(&self, what: &str) -> Result<(), SqlError> {
-        if self.open.as_ref().is_some_and(|open| open.block || open.used) {
+        if self.in_string || self.open.as_ref().is_some_and(|open| open.block || open.used) {
             return Err(SqlError::new("25001", format!("{what} cannot run inside a transaction block")));
         }
         Ok(())
@@ -382,14 +360,17 @@ impl Session {
         let mut variables = self.shared.variables.lock();
         let name = if isolation == Isolation::RepeatableRead { "repeatable read" } else { "read committed" };
         if variables.get("transaction_isolation").as_deref() != Some(name) {
-            let _ = variables.set("transaction_isolation", Some(name), true, true);
+            let _ = variables.set("transaction_isolation", Some(name), true);
         }
         if read_only {
-            let _ = variables.set("transaction_read_only", Some("on"), true, true);
+            let _ = variables.set("transaction_read_only", Some("on"), true);
         }
     }
 
     fn set_transaction(&mut self, modes: &[TransactionMode]) -> Result<(), SqlError> {
+        if self.in_string {
+            self.transaction();
+        }
         let Some(open) = &self.open else { return Ok(()) };
         let (before, mut read_only) = (open.txn.isolation(), open.read_only);
         let mut isolation = before;
@@ -410,8 +391,12 @@ impl Session {
         Ok(())
     }
 
+    /// Whether what is LOCAL to a transaction has one to be local to.
+    fn is_local_to_something(&self) -> bool {
+        self.in_block() || self.in_string
+    }
+
     fn set(&mut self, set: &Set) -> Result<Execution, SqlError> {
-        let in_block = self.in_block();
         match set {
             Set::SingleAssignment { scope, variable, values, .. } => {
                 let name = variable.to_string().replace('"', "");
@@ -424,7 +409,7 @@ impl Session {
                     }
                     values => Some(values.iter().map(setting_text).collect::<Result<Vec<_>, _>>()?.join(", ")),
                 };
-                self.set_variable(&name, value.as_deref(), local, in_block)
+                self.set_variable(&name, value.as_deref(), local)
             }
             Set::SetTimeZone { local, value } => {
                 let text = setting_text(value)?;
@@ -432,14 +417,14 @@ impl Session {
                     "default" | "local" => None,
                     _ => Some(text.as_str()),
                 };
-                self.set_variable("TimeZone", value, *local, in_block)
+                self.set_variable("TimeZone", value, *local)
             }
             Set::SetNames { charset_name, .. } => {
-                self.set_variable("client_encoding", Some(&charset_name.value), false, in_block)
+                self.set_variable("client_encoding", Some(&charset_name.value), false)
             }
-            Set::SetNamesDefault {} => self.set_variable("client_encoding", None, false, in_block),
+            Set::SetNamesDefault {} => self.set_variable("client_encoding", None, false),
             Set::SetTransaction { modes, session: false, .. } => {
-                if !in_block {
+                if !self.is_local_to_something() {
                     self.notice(SqlError::notice(
                         "WARNING",
                         "25P01",
@@ -462,11 +447,11 @@ impl Session {
                             } else {
                                 "read committed"
                             };
-                            variables.set("default_transaction_isolation", Some(name), false, in_block)?;
+                            variables.set("default_transaction_isolation", Some(name), false)?;
                         }
                         TransactionMode::AccessMode(_) => {
                             let value = if read_only { "on" } else { "off" };
-                            variables.set("default_transaction_read_only", Some(value), false, in_block)?;
+                            variables.set("default_transaction_read_only", Some(value), false)?;
                         }
                     }
                 }
@@ -483,14 +468,8 @@ impl Session {
         }
     }
 
-    fn set_variable(
-        &mut self,
-        name: &str,
-        value: Option<&str>,
-        local: bool,
-        in_block: bool,
-    ) -> Result<Execution, SqlError> {
-        if local && !in_block {
+    fn set_variable(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<Execution, SqlError> {
+        if local && !self.is_local_to_something() {
             self.notice(SqlError::notice("WARNING", "25P01", "SET LOCAL can only be used in transaction blocks"));
             return command("SET");
         }
@@ -512,7 +491,7 @@ impl Session {
                 self.set_transaction(&[TransactionMode::AccessMode(mode)])?;
             }
             _ => {
-                self.shared.variables.lock().set(name, value, local, in_block)?;
+                self.shared.variables.lock().set(name, value, local)?;
                 self.forget_local();
             }
         }
@@ -627,16 +606,19 @@ impl Session {
         let started = std::time::Instant::now();
         let instance = plan.instance(&state, &values).await.map_err(failed)?;
         if analyze {
-            if let Kind::Write(write) = &inner.kind {
+            if matches!(inner.kind, Kind::Write(_)) {
                 self.refuse_if_read_only("EXPLAIN ANALYZE of a write")?;
-                let written = self.write_rows(write, &values, &inner.text).await?;
+            }
+            let locked = self.lock_rows(&inner.locks, &values, &inner.text).await?;
+            if let Kind::Write(write) = &inner.kind {
+                let written = self.write_rows_with(write, &values, &inner.text, locked).await?;
                 lines.push(format!("  rows written: {}", written.rows));
             } else {
                 let stop = Arc::clone(&self.shared.stop);
                 let open = self.transaction();
                 open.used = true;
                 let view = open.txn.statement(resurgam_engine::StatementKind::Read)?;
-                let context = StatementContext { view, stop: Arc::clone(&stop), target: None };
+                let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
                 let mut stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
                 let mut rows = 0;
                 while let Some(batch) = futures::StreamExt::next(&mut stream).await {
@@ -657,6 +639,14 @@ impl Session {
             displayable(instance.plan().as_ref()).indent(verbose).to_string()
         };
         lines.extend(shown.lines().map(|line| format!("{indent}{line}")));
+        for (number, locking) in inner.locks.iter().enumerate() {
+            let locking = locking.source();
+            let instance = locking.instance(&state, &values).await.map_err(failed)?;
+            lines.push(format!("Locked Rows {}", number + 1));
+            let shown = displayable(instance.plan().as_ref()).indent(verbose).to_string();
+            lines.extend(shown.lines().map(|line| format!("  {line}")));
+            locking.give_back(instance);
+        }
         if analyze {
             lines.push(format!("Execution Time: {:.3} ms", started.elapsed().as_secs_f64() * 1e3));
         }

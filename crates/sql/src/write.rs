@@ -31,6 +31,7 @@ use crate::bridge;
 use crate::check::Checks;
 use crate::context::{StatementContext, StopFlag, TargetRow};
 use crate::fast::FastWrite;
+use crate::locking::Locked;
 use crate::naming;
 use crate::params::{ParamCell, bind_expr_to_cell};
 use crate::pg::arrow::{DatumColumn, assignment_cast};
@@ -338,7 +339,7 @@ fn single_relation(table: &TableWithJoins) -> Result<(&ast::ObjectName, Option<S
 }
 
 /// Inside expressions, `schema.table.column` of the target becomes `alias.column`.
-fn requalify<T: VisitMut>(node: &mut T, table: &Table, alias: &str) {
+pub(crate) fn requalify<T: VisitMut>(node: &mut T, table: &Table, alias: &str) {
     struct Walk<'a>(&'a Table, &'a str);
     impl VisitorMut for Walk<'_> {
         type Break = ();
@@ -667,6 +668,7 @@ pub(crate) struct WriteRun<'a> {
     pub waiting: Waiting<'a>,
     pub stop: &'a Arc<StopFlag>,
     pub zone: Zone,
+    pub locked: Option<Arc<Locked>>,
 }
 
 type DfResult<T> = datafusion::common::Result<T>;
@@ -728,7 +730,8 @@ impl WriteRun<'_> {
     }
 
     fn task(&self, view: &ReadView, target: Option<TargetRow>) -> Arc<datafusion::execution::TaskContext> {
-        let context = StatementContext { view: view.clone(), stop: Arc::clone(self.stop), target };
+        let (stop, locked) = (Arc::clone(self.stop), self.locked.clone());
+        let context = StatementContext { view: view.clone(), stop, target, locked };
         task_context(self.state, Arc::new(context))
     }
 
@@ -947,7 +950,7 @@ impl WriteRun<'_> {
         loop {
             let mut row = RowBuf::default();
             let Some(seen) = self.txn.latest(table, key, &mut row).map_err(bridge::storage)? else { return Ok(None) };
-            let target = TargetRow { table: table.id, row: parking_lot::Mutex::new(Some(row)) };
+            let target = TargetRow::new(table.id, Some(row));
             let instance = self.plan.source.instance(self.state, self.values).await?;
             let mut stream = instance.start(self.task(view, Some(target)))?;
             let mut found = None;

@@ -24,11 +24,12 @@
 //! 3. *Nobody is forgotten unless every page was visited*: threads that meet an error, are
 //!    told to stop, or pass over a page leave the sweep incomplete.
 //! 4. One sweep at a time. Who wants one while one runs waits for the next, since the one that
-//!    runs does not forget what aborted after it began; those who wait share it.
+//!    runs does not forget what aborted after it began; those who wait share it. One that is told
+//!    to stop is shared with nobody.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
@@ -54,6 +55,8 @@ const MERGE_BELOW_BYTES: usize = 2048;
 const STRIDE_PAGES: u64 = 16;
 /// Sweeps of fewer pages use one thread: starting others costs more.
 const PAGES_PER_THREAD: u64 = 128;
+/// How often who waits for a turn looks whether to stop.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What a sweep works on, and how.
 pub struct Sweeping<'a> {
@@ -162,7 +165,8 @@ impl Cleaner {
     }
 
     /// A complete sweep that begins after this call; `asked` = somebody waits for it, so that it
-    /// is not paced, nor the one that it must wait for. Callers that come together share one.
+    /// is not paced, nor the one that it must wait for. Callers that come together share one. When
+    /// `on.stop` ends it, also while it waits for its turn, the report says what was done until then.
     ///
     /// # Errors
     /// Those of reading, logging and writing pages; damaged pages are passed over.
@@ -171,11 +175,14 @@ impl Cleaner {
         let mut turns = self.turns.lock();
         let wanted = turns.begun + 1;
         while turns.running {
-            self.turn_ended.wait(&mut turns);
+            self.turn_ended.wait_for(&mut turns, LOOK);
             if turns.ended >= wanted
                 && let Some(outcome) = &turns.outcome
             {
                 return outcome.clone();
+            }
+            if (on.stop)() {
+                return Ok(SweepReport::default());
             }
         }
         turns.running = true;
@@ -183,7 +190,8 @@ impl Cleaner {
         drop(turns);
         let mut turn = Turn { cleaner: self, outcome: None };
         let outcome = self.run(on);
-        turn.outcome = Some(outcome.clone());
+        // What one caller broke off is not what the others asked for.
+        turn.outcome = (!(on.stop)()).then(|| outcome.clone());
         outcome
     }
 

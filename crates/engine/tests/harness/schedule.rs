@@ -392,13 +392,10 @@ impl World {
     /// Changes the mode, or tries to: writers and old views keep it waiting.
     fn change_mode(&mut self) -> Found<()> {
         let on = !self.db.is_recovery_accelerated();
-        let looks = std::cell::Cell::new(0);
+        let looks = std::sync::atomic::AtomicU32::new(0);
         let patience = if self.rng.one_in(2) { 0 } else { 6 };
         self.log(|| format!("change of the mode: accelerated {on}"));
-        let cancelled = || {
-            looks.set(looks.get() + 1);
-            looks.get() > patience
-        };
+        let cancelled = || looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= patience;
         let result = self.db.set_accelerated_recovery(on, &cancelled);
         match result {
             Ok(()) if !self.db.prepared().is_empty() => broken!("the mode was changed with transactions in doubt"),

@@ -5,12 +5,14 @@
 //!
 //! Invariants:
 //! 1. One request a connection; the connection is closed after the answer.
-//! 2. A client makes the server hold one socket, 8 kB, for at most a few seconds; at most
-//!    [`CONNECTIONS_MAX`] clients at a time, others wait in the listener's queue.
+//! 2. A client makes the server hold one socket, 8 kB, for at most a few seconds, and only while
+//!    nobody else wants its place (`places.rs`): however many are silent or slow, a new one is
+//!    answered.
 //! 3. Nothing that a client sends changes anything.
 //! 4. Numbers are gathered by one thread at a time: however many ask, the database is not
 //!    asked more often than it answers.
 
+mod places;
 mod request;
 mod response;
 
@@ -19,19 +21,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Mutex, watch};
 
 use crate::metrics;
 use crate::monitor::Monitor;
+use places::{Place, Places};
 use request::Request;
 use response::Response;
 
-/// Clients served at one time.
-const CONNECTIONS_MAX: usize = 32;
 /// Longest time until a request must have arrived.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
-/// Longest time for the answer to be made, and to be taken.
+/// Longest time for the answer to be made.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// Longest time of a connection, from the first byte to the last.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// A running endpoint; it ends when this is dropped.
 pub struct Endpoint {
@@ -99,17 +102,20 @@ async fn run(
 ) -> std::io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let shared = Arc::new(Shared { monitor, gathering: Arc::default() });
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::<Places>::default();
     let accept = async {
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     let shared = Arc::clone(&shared);
+                    let place = places.take();
                     tokio::spawn(async move {
-                        let outcome = serve(&shared, stream).await;
-                        tracing::debug!(%peer, "http: {outcome:?}");
-                        drop(place);
+                        let served = tokio::time::timeout(CONNECTION_TIME_MAX, serve(&shared, stream, &place));
+                        tokio::select! {
+                            biased;
+                            () = place.gone() => tracing::debug!(%peer, "http: gave way to others"),
+                            outcome = served => tracing::debug!(%peer, "http: {outcome:?}"),
+                        }
                     });
                 }
                 Err(error) => {
@@ -128,7 +134,7 @@ async fn run(
 }
 
 /// One connection. Its outcome is of interest to nobody but the debug log.
-async fn serve(shared: &Shared, mut stream: TcpStream) -> std::io::Result<()> {
+async fn serve(shared: &Shared, mut stream: TcpStream, place: &Place) -> std::io::Result<()> {
     let request = match tokio::time::timeout(REQUEST_TIME_MAX, request::read(&mut stream)).await {
         Ok(Ok(Some(request))) => Ok(request),
         Ok(Ok(None)) => return Ok(()),
@@ -137,24 +143,23 @@ async fn serve(shared: &Shared, mut stream: TcpStream) -> std::io::Result<()> {
     };
     let (response, with_body) = match request {
         Ok(request) => {
-            let answer = tokio::time::timeout(ANSWER_TIME_MAX, answer(shared, &request)).await;
+            let answer = tokio::time::timeout(ANSWER_TIME_MAX, answer(shared, &request, place)).await;
+            place.answered();
             (answer.unwrap_or_else(|_| Response::text(503, "the numbers could not be had in time")), !request.is_head)
         }
         Err(refusal) => (refusal, true),
     };
-    match tokio::time::timeout(ANSWER_TIME_MAX, response.send(&mut stream, with_body)).await {
-        Ok(sent) => sent,
-        Err(_) => Ok(()),
-    }
+    response.send(&mut stream, with_body).await
 }
 
-async fn answer(shared: &Shared, request: &Request) -> Response {
+async fn answer(shared: &Shared, request: &Request, place: &Place) -> Response {
     match request.path.as_str() {
         "/health" => Response::text(200, "alive"),
         "/ready" => match shared.monitor.readiness() {
             Ok(()) => Response::text(200, "ready"),
             Err(reason) => Response::text(503, &reason),
         },
+        "/metrics" if !place.ask() => Response::text(503, "too many ask for the numbers at this time"),
         "/metrics" => {
             let turn = Arc::clone(&shared.gathering).lock_owned().await;
             let monitor = Arc::clone(&shared.monitor);

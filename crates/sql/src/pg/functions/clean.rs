@@ -19,6 +19,7 @@ use datafusion::physical_plan::{
 };
 use resurgam_engine::Database;
 
+use crate::apart::Dropped;
 use crate::pg::context::PgContext;
 use crate::pg::errors::{from_arrow, to_datafusion};
 use crate::pg::types::{field_of_oid, oid};
@@ -49,10 +50,14 @@ fn schema() -> SchemaRef {
     Arc::new(Schema::new(counts.chain(seconds).chain(held_by).collect::<Vec<_>>()))
 }
 
-/// Cleans up; blocks until that is done.
-fn clean(database: &Database, schema: &SchemaRef) -> Result<RecordBatch, SqlError> {
+/// Cleans up; blocks until that is done, or `cancelled`.
+fn clean(
+    database: &Database,
+    schema: &SchemaRef,
+    cancelled: &(dyn Fn() -> bool + Sync),
+) -> Result<RecordBatch, SqlError> {
     let begun = std::time::Instant::now();
-    let report = database.clean_now()?;
+    let report = database.clean_unless(cancelled)?;
     let seconds = begun.elapsed().as_secs_f64();
     let skipped = &report.skipped;
     let counts = [
@@ -184,7 +189,10 @@ impl ExecutionPlan for CleanScan {
         };
         let (schema, projection) = (self.schema.clone(), self.projection.clone());
         let work = async move {
-            let done = tokio::task::spawn_blocking(move || clean(&database, &schema)).await;
+            // Dropped with this future when the statement is cancelled.
+            let told = Dropped::default();
+            let cancelled = told.question();
+            let done = tokio::task::spawn_blocking(move || clean(&database, &schema, &cancelled)).await;
             let batch = match done {
                 Ok(batch) => batch.map_err(to_datafusion)?,
                 Err(error) => {

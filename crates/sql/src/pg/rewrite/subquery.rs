@@ -94,7 +94,7 @@ fn no_groups(group_by: &GroupByExpr) -> bool {
 
 /// A plain SELECT without grouping, LIMIT, DISTINCT or set operations.
 pub(super) fn plain_select(query: &mut Query) -> Option<&mut Select> {
-    if query.with.is_some() || query.limit_clause.is_some() || query.fetch.is_some() {
+    if query.with.is_some() || query.limit_clause.is_some() || query.fetch.is_some() || !query.locks.is_empty() {
         return None;
     }
     match query.body.as_mut() {

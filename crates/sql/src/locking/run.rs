@@ -1,0 +1,333 @@
+//! Running queries with locking clauses: their rows, locked.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, BinaryArray, RecordBatch, UInt32Array};
+use datafusion::arrow::compute::take_record_batch;
+use datafusion::common::ScalarValue;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::session_state::SessionState;
+use futures::StreamExt;
+use resurgam_engine::{Attempt, Change, ErrorKind, ReadView, RowBuf, Seen, StatementKind, Transaction};
+
+use super::clause::Policy;
+use super::plan::{Count, LockPlan, count_of};
+use crate::bridge;
+use crate::context::{StatementContext, StopFlag, TargetRow};
+use crate::pg::errors;
+use crate::planner::task_context;
+use crate::session::Session;
+use crate::stream::guarded;
+use crate::wait::{Waiting, settle};
+use crate::wire::SqlError;
+
+type DfResult<T> = datafusion::common::Result<T>;
+
+/// The rows that a statement's locking queries gave, in their order.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    rows: Vec<Vec<RecordBatch>>,
+    /// Counts them against the memory of queries.
+    _memory: Vec<MemoryReservation>,
+}
+
+impl Locked {
+    /// Rows of the query of that number.
+    pub(super) fn get(&self, number: usize) -> Option<&[RecordBatch]> {
+        self.rows.get(number).map(Vec::as_slice)
+    }
+}
+
+impl Session {
+    /// Locks the rows of a statement's locking queries, in the open transaction.
+    ///
+    /// # Errors
+    /// `25006`, `40001`, `40P01`, `55P03`, `57014`; those of the queries.
+    pub(crate) async fn lock_rows(
+        &mut self,
+        plans: &[LockPlan],
+        values: &[ScalarValue],
+        text: &str,
+    ) -> Result<Option<Arc<Locked>>, SqlError> {
+        if plans.is_empty() {
+            return Ok(None);
+        }
+        self.refuse_if_read_only("SELECT FOR UPDATE")?;
+        let (deadline, stop) = (self.deadline(), Arc::clone(&self.shared.stop));
+        let lock_timeout = self.shared.variables.lock().lock_timeout;
+        let state = self.state()?;
+        let few = self.state_for_few()?;
+        let open = self.transaction();
+        open.used = true;
+        let txn = open.txn.clone();
+        let work = async {
+            let mut locked: Option<Arc<Locked>> = None;
+            for plan in plans {
+                let state = if plan.limit.is_some() { &few } else { &state };
+                let memory = MemoryConsumer::new("locked rows").register(&state.runtime_env().memory_pool);
+                let mut run = LockRun {
+                    plan,
+                    state,
+                    txn: &txn,
+                    values,
+                    waiting: Waiting { stop: &stop, lock_timeout },
+                    stop: &stop,
+                    before: locked.clone(),
+                    changed: HashSet::new(),
+                    memory,
+                };
+                let found = run.run().await.map_err(|error| errors::from_datafusion(error, text))?;
+                let mut next = Locked { rows: Vec::new(), _memory: vec![run.memory] };
+                if let Some(before) = locked.take().and_then(Arc::into_inner) {
+                    next.rows = before.rows;
+                    next._memory.extend(before._memory);
+                }
+                next.rows.push(found);
+                locked = Some(Arc::new(next));
+            }
+            Ok(locked)
+        };
+        guarded(&stop, deadline, work).await
+    }
+}
+
+/// One run of a locking query.
+struct LockRun<'a> {
+    plan: &'a LockPlan,
+    state: &'a Arc<SessionState>,
+    txn: &'a Transaction,
+    values: &'a [ScalarValue],
+    waiting: Waiting<'a>,
+    stop: &'a Arc<StopFlag>,
+    /// Of the queries within this one.
+    before: Option<Arc<Locked>>,
+    /// Rows that this run has locked and whose newest version is not the one that it saw: a table's
+    /// number and a key.
+    changed: HashSet<(usize, Vec<u8>)>,
+    memory: MemoryReservation,
+}
+
+/// What came of locking a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Locked, as the query saw it.
+    Seen,
+    /// Locked, and newer than that.
+    Newer,
+    /// Deleted, or passed over.
+    None,
+}
+
+impl LockRun<'_> {
+    async fn run(&mut self) -> DfResult<Vec<RecordBatch>> {
+        let offset = self.count(self.plan.offset, "2201X", "OFFSET must not be negative")?.unwrap_or(0);
+        let limit = self.count(self.plan.limit, "2201W", "LIMIT must not be negative")?;
+        let mut left = limit.map_or(usize::MAX, |limit| limit.saturating_add(offset));
+        if limit == Some(0) {
+            return Ok(Vec::new());
+        }
+        let view = self.txn.statement(StatementKind::BulkWrite).map_err(bridge::storage)?;
+        for locked in self.plan.tables.iter().filter(|locked| locked.lock.is_some()) {
+            settle(&self.waiting, || self.txn.lock_rows(&locked.table)).await.map_err(bridge::failure)?;
+        }
+        let instance = self.plan.source.instance(self.state, self.values).await?;
+        let mut stream = instance.start(self.task(&view, None))?;
+        let mut out = Vec::new();
+        while left > 0
+            && let Some(batch) = stream.next().await
+        {
+            let batch = batch?;
+            let keys = self.keys(&batch)?;
+            let mut kept: Vec<u32> = Vec::new();
+            for row in 0..batch.num_rows() {
+                self.stop.check().map_err(bridge::failure)?;
+                let keys: Vec<Option<&[u8]>> =
+                    keys.iter().map(|keys| (!keys.is_null(row)).then(|| keys.value(row))).collect();
+                match self.lock(&keys).await? {
+                    Outcome::None => continue,
+                    Outcome::Seen => kept.push(row as u32),
+                    Outcome::Newer => match self.again(&keys, &view).await? {
+                        None => continue,
+                        Some(newer) => {
+                            self.keep(&batch, &mut kept, &mut out)?;
+                            self.keep(&newer, &mut vec![0], &mut out)?;
+                        }
+                    },
+                }
+                left -= 1;
+                if left == 0 {
+                    break;
+                }
+            }
+            self.keep(&batch, &mut kept, &mut out)?;
+        }
+        drop(stream);
+        self.plan.source.give_back(instance);
+        Ok(skipped(out, offset))
+    }
+
+    fn count(&self, count: Option<Count>, code: &str, negative: &str) -> DfResult<Option<usize>> {
+        let count = match count {
+            None => None,
+            Some(Count::Given(count)) => count,
+            Some(Count::Param(index)) => match self.values.get(index) {
+                Some(value) => count_of(value).map_err(bridge::failure)?,
+                None => return Err(bridge::failure(SqlError::internal("no value for LIMIT"))),
+            },
+        };
+        match count.map(usize::try_from) {
+            None => Ok(None),
+            Some(Ok(count)) => Ok(Some(count)),
+            Some(Err(_)) => Err(bridge::failure(SqlError::new(code, negative))),
+        }
+    }
+
+    fn task(&self, view: &ReadView, target: Option<TargetRow>) -> Arc<datafusion::execution::TaskContext> {
+        let (view, stop, locked) = (view.clone(), Arc::clone(self.stop), self.before.clone());
+        task_context(self.state, Arc::new(StatementContext { view, stop, target, locked }))
+    }
+
+    /// The key columns of a batch.
+    fn keys<'b>(&self, batch: &'b RecordBatch) -> DfResult<Vec<&'b BinaryArray>> {
+        let from = self.plan.schema.fields().len();
+        let columns = batch.columns().get(from..).unwrap_or_default();
+        let keys: Vec<&BinaryArray> =
+            columns.iter().filter_map(|array| array.as_any().downcast_ref::<BinaryArray>()).collect();
+        if keys.len() != self.plan.tables.len() {
+            return Err(bridge::failure(SqlError::internal("rows to be locked without their keys")));
+        }
+        Ok(keys)
+    }
+
+    /// Appends rows of a batch, without their keys.
+    fn keep(&mut self, batch: &RecordBatch, rows: &mut Vec<u32>, out: &mut Vec<RecordBatch>) -> DfResult<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let rows = UInt32Array::from(std::mem::take(rows));
+        let columns = batch.columns()[..self.plan.schema.fields().len()].to_vec();
+        let batch = RecordBatch::try_new(Arc::clone(&self.plan.schema), columns)?;
+        let batch = take_record_batch(&batch, &rows)?;
+        self.memory.try_grow(batch.get_array_memory_size())?;
+        out.push(batch);
+        Ok(())
+    }
+
+    /// Locks the rows that a row of the result is made of.
+    async fn lock(&mut self, keys: &[Option<&[u8]>]) -> DfResult<Outcome> {
+        let mut outcome = Outcome::Seen;
+        for (at, key) in keys.iter().enumerate() {
+            let (Some(key), Some(policy)) = (key, self.plan.tables[at].lock) else { continue };
+            match self.lock_one(at, key, policy).await? {
+                Outcome::None => return Ok(Outcome::None),
+                Outcome::Newer => outcome = Outcome::Newer,
+                Outcome::Seen => {}
+            }
+        }
+        Ok(outcome)
+    }
+
+    async fn lock_one(&mut self, at: usize, key: &[u8], policy: Policy) -> DfResult<Outcome> {
+        let table = &self.plan.tables[at].table;
+        let mut seen = Seen::Snapshot;
+        loop {
+            let change = match self.txn.lock_row(table, key, seen) {
+                Ok(Attempt::Done(change)) => change,
+                Ok(Attempt::Wait(wait)) if policy == Policy::Wait => {
+                    self.waiting.wait(wait).await.map_err(bridge::failure)?;
+                    continue;
+                }
+                Ok(Attempt::Wait(_)) => return taken(policy, &table.name),
+                // Whose holder waits for this transaction: only who would wait is in a deadlock.
+                Err(error) if error.kind() == ErrorKind::DeadlockDetected && policy != Policy::Wait => {
+                    return taken(policy, &table.name);
+                }
+                Err(error) => return Err(bridge::storage(error)),
+            };
+            match change {
+                Change::Done if seen == Seen::Snapshot => return Ok(Outcome::Seen),
+                Change::Done => {
+                    self.changed.insert((at, key.to_vec()));
+                    return Ok(Outcome::Newer);
+                }
+                // Locked already, with another row of a join.
+                Change::SelfModified if self.changed.contains(&(at, key.to_vec())) => return Ok(Outcome::Newer),
+                Change::SelfModified => return Ok(Outcome::Seen),
+                Change::Gone => return Ok(Outcome::None),
+                Change::Changed => {
+                    match self.txn.latest(table, key, &mut RowBuf::default()).map_err(bridge::storage)? {
+                        Some(version) => seen = version,
+                        None => return Ok(Outcome::None),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The query's row of the newest versions of locked rows, if it has one.
+    async fn again(&self, keys: &[Option<&[u8]>], view: &ReadView) -> DfResult<Option<RecordBatch>> {
+        let mut targets = Vec::with_capacity(keys.len());
+        for (locked, key) in self.plan.tables.iter().zip(keys) {
+            let table = &locked.table;
+            let mut row = RowBuf::default();
+            let found = match key {
+                None => false,
+                Some(key) if locked.lock.is_some() => {
+                    self.txn.latest(table, key, &mut row).map_err(bridge::storage)?.is_some()
+                }
+                Some(key) => view.get(table, key, &mut row).map_err(bridge::storage)?,
+            };
+            if key.is_some() && !found {
+                return Ok(None);
+            }
+            targets.push(TargetRow::new(table.id, found.then_some(row)));
+        }
+        let target = targets.pop().map(|last| TargetRow { others: targets, ..last });
+        let instance = self.plan.source.instance(self.state, self.values).await?;
+        let mut stream = instance.start(self.task(view, target))?;
+        let mut rows: Option<RecordBatch> = None;
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            if batch.num_rows() == 0 {
+                continue;
+            }
+            if rows.is_some() || batch.num_rows() > 1 {
+                // Something else in FROM gives several rows for these; which of them this one
+                // was is not known.
+                return Err(bridge::failure(
+                    SqlError::new("40001", "could not serialize access due to concurrent update")
+                        .with_hint("Retry the transaction."),
+                ));
+            }
+            rows = Some(batch);
+        }
+        drop(stream);
+        self.plan.source.give_back(instance);
+        Ok(rows)
+    }
+}
+
+/// The row is locked by somebody else, who is not waited for.
+fn taken(policy: Policy, table: &str) -> DfResult<Outcome> {
+    match policy {
+        Policy::Nowait => Err(bridge::failure(SqlError::new(
+            "55P03",
+            format!("could not obtain lock on row in relation \"{table}\""),
+        ))),
+        _ => Ok(Outcome::None),
+    }
+}
+
+/// All but the first `offset` rows.
+fn skipped(batches: Vec<RecordBatch>, mut offset: usize) -> Vec<RecordBatch> {
+    let mut out = Vec::with_capacity(batches.len());
+    for batch in batches {
+        let skip = offset.min(batch.num_rows());
+        offset -= skip;
+        if skip < batch.num_rows() {
+            out.push(batch.slice(skip, batch.num_rows() - skip));
+        }
+    }
+    out
+}

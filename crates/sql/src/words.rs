@@ -1,0 +1,151 @@
+//! The tokens of statements that are read by hand, without white space and comments.
+//!
+//! Every statement that the parser does not know is read through [`Words`], so that comments
+//! (`--`, nested `/* */`), quotes and positions in errors are the same for all of them.
+
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+
+use crate::wire::SqlError;
+
+/// The first word of a text in lower case, behind white space and comments; empty if it begins
+/// with something else.
+pub(crate) fn first_word(text: &str) -> String {
+    let rest = text[skip_blank(text)..].as_bytes();
+    let end = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_')).unwrap_or(rest.len());
+    rest[..end].iter().map(|b| b.to_ascii_lowercase() as char).collect()
+}
+
+/// Bytes of white space and comments at the start of a text.
+fn skip_blank(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    loop {
+        match (bytes.get(at), bytes.get(at + 1)) {
+            (Some(b), _) if b.is_ascii_whitespace() => at += 1,
+            (Some(b'-'), Some(b'-')) => {
+                at = bytes[at..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |end| at + end);
+            }
+            (Some(b'/'), Some(b'*')) => {
+                let mut depth = 1;
+                at += 2;
+                while depth > 0 {
+                    match (bytes.get(at), bytes.get(at + 1)) {
+                        (Some(b'/'), Some(b'*')) => (depth, at) = (depth + 1, at + 2),
+                        (Some(b'*'), Some(b'/')) => (depth, at) = (depth - 1, at + 2),
+                        (Some(_), _) => at += 1,
+                        (None, _) => return bytes.len(),
+                    }
+                }
+            }
+            _ => return at,
+        }
+    }
+}
+
+/// See the module's head.
+pub(crate) struct Words<'t> {
+    text: &'t str,
+    tokens: Vec<TokenWithSpan>,
+    at: usize,
+}
+
+impl<'t> Words<'t> {
+    /// The tokens of one statement, without the semicolons behind it. `None`: these are several
+    /// statements, or the text cannot be cut into tokens.
+    pub fn of(text: &'t str) -> Option<Self> {
+        let mut tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().ok()?;
+        tokens.retain(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+        while tokens.last().is_some_and(|token| token.token == Token::SemiColon) {
+            tokens.pop();
+        }
+        let several = tokens.iter().any(|token| token.token == Token::SemiColon);
+        (!several).then_some(Self { text, tokens, at: 0 })
+    }
+
+    /// The tokens that are left.
+    pub fn rest(&self) -> impl Iterator<Item = &Token> {
+        self.tokens[self.at..].iter().map(|token| &token.token)
+    }
+
+    /// The next token, which stays.
+    pub fn peek(&self) -> Option<&Token> {
+        self.rest().next()
+    }
+
+    /// The next token.
+    pub fn next(&mut self) -> Option<&Token> {
+        let found = self.tokens.get(self.at)?;
+        self.at += 1;
+        Some(&found.token)
+    }
+
+    /// Takes the token if it is the next.
+    pub fn take(&mut self, wanted: &Token) -> bool {
+        let found = self.peek() == Some(wanted);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Takes the word (not quoted, in any case) if it is the next.
+    pub fn take_word(&mut self, word: &str) -> bool {
+        let found = self.peek().is_some_and(|token| is_word(token, word));
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Takes the words if they are the next.
+    pub fn take_words(&mut self, words: &[&str]) -> bool {
+        let found = self.rest().zip(words).filter(|(token, word)| is_word(token, word)).count() == words.len();
+        self.at += if found { words.len() } else { 0 };
+        found
+    }
+
+    pub fn is_at_end(&self) -> bool {
+        self.at >= self.tokens.len()
+    }
+
+    /// `42601` unless all tokens are taken.
+    pub fn expect_end(&self) -> Result<(), SqlError> {
+        if self.is_at_end() { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// PostgreSQL's error for the next token.
+    pub fn unexpected(&self) -> SqlError {
+        let Some(token) = self.tokens.get(self.at) else { return SqlError::syntax("syntax error at end of input") };
+        let error = SqlError::syntax(format!("syntax error at or near \"{}\"", token.token));
+        let start = token.span.start;
+        match crate::pg::errors::character_position(self.text, start.line, start.column) {
+            Some(position) => error.with_position(position),
+            None => error,
+        }
+    }
+}
+
+/// Whether a token is that word, not quoted, in any case.
+pub(crate) fn is_word(token: &Token, wanted: &str) -> bool {
+    matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_words() {
+        for text in ["vacuum", " \n-- x\n/* a /* b */ ; */VACUUM(x)", "--\n--\nVacuum;"] {
+            assert_eq!(first_word(text), "vacuum", "{text}");
+        }
+        for text in ["", "--vacuum", "/* vacuum", "/* /* */ vacuum", "(vacuum)", "\"vacuum\""] {
+            assert_eq!(first_word(text), "", "{text}");
+        }
+    }
+
+    #[test]
+    fn one_statement() {
+        let words = |text: &str| Words::of(text).map(|words| words.rest().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(words("a /* ; /* b */ */ 'x;' -- ;\n ; ;"), Some(vec!["a".to_owned(), "'x;'".to_owned()]));
+        assert_eq!(words("a; b"), None);
+        assert_eq!(words("'open"), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! SELECT … FOR UPDATE beside others who lock and change the same rows.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use resurgam_engine::{Database, Options};
+use resurgam_sql::{Session, SessionOptions, SqlDatabase, SqlSettings};
+
+struct Db {
+    engine: Database,
+    sql: Arc<SqlDatabase>,
+}
+
+fn open(dir: &Path) -> Db {
+    let options = Options {
+        accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
+        ..Options::default()
+    };
+    let engine = Database::open(dir.join("db"), options).expect("open");
+    let sql = SqlDatabase::new(engine.clone(), SqlSettings::default());
+    Db { engine, sql }
+}
+
+impl Db {
+    fn session(&self) -> Session {
+        Arc::clone(&self.sql).session(SessionOptions::default()).expect("session")
+    }
+}
+
+async fn ok(session: &mut Session, sql: &str) -> Vec<String> {
+    let result = session.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let shown = |row: Vec<Option<String>>| {
+        row.into_iter().map(|value| value.unwrap_or_else(|| "NULL".to_owned())).collect::<Vec<_>>().join("|")
+    };
+    result.rows.into_iter().map(shown).collect()
+}
+
+/// Starts a statement in `session` and waits until it waits for another transaction.
+async fn waiting(
+    db: &Db,
+    mut session: Session,
+    sql: &str,
+) -> tokio::task::JoinHandle<(Session, Result<Vec<String>, String>)> {
+    let before = db.engine.stats().transactions.lock_waits;
+    let sql = sql.to_owned();
+    let running = tokio::spawn(async move {
+        let result = session.query(&sql).await;
+        let rows = result.map_err(|error| error.sqlstate).map(|result| {
+            let shown =
+                |row: Vec<Option<String>>| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|");
+            result.rows.into_iter().map(shown).collect()
+        });
+        (session, rows)
+    });
+    while db.engine.stats().transactions.lock_waits == before {
+        assert!(!running.is_finished(), "it did not wait");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    running
+}
+
+/// Eight workers take jobs: each is done exactly once, and nobody waits for another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn each_job_is_done_once() {
+    for taking in ["select", "subquery"] {
+        let dir = tempfile::tempdir().expect("folder");
+        let db = open(dir.path());
+        let mut session = db.session();
+        ok(&mut session, "CREATE TABLE jobs (id int PRIMARY KEY, payload text)").await;
+        ok(&mut session, "CREATE TABLE done (id int, worker int)").await;
+        ok(&mut session, "INSERT INTO jobs SELECT i, repeat('p', 50) FROM generate_series(1, 240) AS s(i)").await;
+        let workers: Vec<_> = (0..8)
+            .map(|worker| {
+                let mut session = db.session();
+                tokio::spawn(async move {
+                    ok(&mut session, "SET lock_timeout = '60s'").await;
+                    let mut jobs = 0;
+                    loop {
+                        ok(&mut session, "BEGIN").await;
+                        let taken = if taking == "select" {
+                            let take = "SELECT id FROM jobs ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
+                            let taken = ok(&mut session, take).await;
+                            if let Some(id) = taken.first() {
+                                let gone =
+                                    ok(&mut session, &format!("DELETE FROM jobs WHERE id = {id} RETURNING id")).await;
+                                assert_eq!(gone, taken);
+                            }
+                            taken
+                        } else {
+                            let take = "DELETE FROM jobs WHERE id = (SELECT id FROM jobs WHERE payload LIKE 'p%' \
+                                        ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1) RETURNING id";
+                            ok(&mut session, take).await
+                        };
+                        let Some(id) = taken.first() else {
+                            ok(&mut session, "ROLLBACK").await;
+                            // Those that others have taken and may give back.
+                            if ok(&mut session, "SELECT count(*) FROM jobs").await == ["0"] {
+                                return;
+                            }
+                            tokio::task::yield_now().await;
+                            continue;
+                        };
+                        ok(&mut session, &format!("INSERT INTO done VALUES ({id}, {worker})")).await;
+                        jobs += 1;
+                        // Now and then a worker fails, and its job is free again.
+                        if jobs % 7 == 0 {
+                            ok(&mut session, "ROLLBACK").await;
+                            jobs += 1;
+                        } else {
+                            ok(&mut session, "COMMIT").await;
+                        }
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.await.expect("no panic");
+        }
+        assert_eq!(ok(&mut session, "SELECT count(*), count(DISTINCT id), max(id) FROM done").await, ["240|240|240"]);
+    }
+}
+
+/// READ COMMITTED: who has waited gets the newest values, if the row still qualifies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_newest_version_is_judged_and_returned() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut writer = db.session();
+    ok(&mut writer, "CREATE TABLE t (a int PRIMARY KEY, b int, c text)").await;
+    ok(&mut writer, "CREATE TABLE u (id int PRIMARY KEY, a int)").await;
+    ok(&mut writer, "INSERT INTO u VALUES (1, 1), (2, 1), (3, 2)").await;
+    for (query, rows) in [
+        ("SELECT a, b FROM t WHERE a = 1 FOR UPDATE", vec!["1|100"]),
+        ("SELECT c || b AS s FROM t WHERE b > 0 ORDER BY a FOR UPDATE", vec!["new100", "y2"]),
+        ("SELECT a FROM t WHERE b < 50 ORDER BY a FOR UPDATE", vec!["2"]),
+        ("SELECT a FROM t WHERE b < 50 ORDER BY a FOR UPDATE LIMIT 1", vec!["2"]),
+        ("SELECT id, b FROM t JOIN u ON t.a = u.a ORDER BY id FOR UPDATE", vec!["1|100", "2|100", "3|2"]),
+        ("SELECT id, b FROM t JOIN u ON t.a = u.a ORDER BY id FOR UPDATE OF t", vec!["1|100", "2|100", "3|2"]),
+        ("SELECT id, b FROM t JOIN u ON t.a = u.a AND b < 50 ORDER BY id FOR UPDATE", vec!["3|2"]),
+        // Each row of the join by itself, as in PostgreSQL.
+        (
+            "SELECT b, id FROM t LEFT JOIN u ON u.a = b ORDER BY t.a FOR UPDATE OF t",
+            vec!["100|NULL", "100|NULL", "2|3"],
+        ),
+        ("UPDATE t SET c = 'u' WHERE a IN (SELECT a FROM t WHERE b < 50 FOR UPDATE) RETURNING a", vec!["2"]),
+    ] {
+        ok(&mut writer, "DELETE FROM t").await;
+        ok(&mut writer, "INSERT INTO t VALUES (1, 1, 'x'), (2, 2, 'y')").await;
+        ok(&mut writer, "UPDATE u SET a = a").await;
+        ok(&mut writer, "BEGIN; UPDATE t SET b = 100, c = 'new' WHERE a = 1").await;
+        let running = waiting(&db, db.session(), query).await;
+        ok(&mut writer, "COMMIT").await;
+        let (_, found) = running.await.expect("no panic");
+        let found = found.map(|rows| rows.into_iter().map(|row| row.replace("|NULL", "|")).collect::<Vec<_>>());
+        let rows: Vec<String> = rows.into_iter().map(|row| row.replace("|NULL", "|")).collect();
+        assert_eq!(found, Ok(rows), "{query}");
+        // Deleted: it is not there.
+        ok(&mut writer, "BEGIN; DELETE FROM t WHERE a = 1").await;
+        let all = "SELECT a FROM t ORDER BY a FOR UPDATE";
+        let running = waiting(&db, db.session(), all).await;
+        ok(&mut writer, "COMMIT").await;
+        assert_eq!(running.await.expect("no panic").1, Ok(vec!["2".to_owned()]));
+    }
+    // Given back: as it was.
+    ok(&mut writer, "BEGIN; UPDATE t SET b = 7").await;
+    let running = waiting(&db, db.session(), "SELECT b FROM t FOR UPDATE").await;
+    ok(&mut writer, "ROLLBACK").await;
+    assert_eq!(running.await.expect("no panic").1, Ok(vec!["2".to_owned()]));
+    // REPEATABLE READ.
+    let mut reader = db.session();
+    ok(&mut reader, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM t").await;
+    ok(&mut writer, "BEGIN; UPDATE t SET b = 8").await;
+    let running = waiting(&db, reader, "SELECT b FROM t FOR UPDATE").await;
+    ok(&mut writer, "COMMIT").await;
+    assert_eq!(running.await.expect("no panic").1, Err("40001".to_owned()));
+}
+
+/// Changes of a locked row wait for it, and deadlocks are found.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_keeps_others_and_is_part_of_deadlocks() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let (mut first, mut second) = (db.session(), db.session());
+    ok(&mut first, "CREATE TABLE t (a int PRIMARY KEY, b int)").await;
+    ok(&mut first, "INSERT INTO t VALUES (1, 0), (2, 0)").await;
+    // Read, add one, write: nothing is lost.
+    let adders: Vec<_> = (0..4)
+        .map(|_| {
+            let mut session = db.session();
+            tokio::spawn(async move {
+                for _ in 0..25 {
+                    ok(&mut session, "BEGIN").await;
+                    let read = ok(&mut session, "SELECT b FROM t WHERE a = 1 FOR UPDATE").await;
+                    let next = read[0].parse::<i64>().expect("a number") + 1;
+                    ok(&mut session, &format!("UPDATE t SET b = {next} WHERE a = 1")).await;
+                    ok(&mut session, "COMMIT").await;
+                }
+            })
+        })
+        .collect();
+    for adder in adders {
+        adder.await.expect("no panic");
+    }
+    assert_eq!(ok(&mut first, "SELECT b FROM t WHERE a = 1").await, ["100"]);
+    ok(&mut first, "BEGIN; SELECT a FROM t WHERE a = 1 FOR UPDATE").await;
+    ok(&mut second, "BEGIN; SELECT a FROM t WHERE a = 2 FOR UPDATE").await;
+    let running = waiting(&db, first, "SELECT a FROM t WHERE a = 2 FOR UPDATE").await;
+    // Who does not wait is in no deadlock.
+    assert_eq!(ok(&mut second, "SELECT a FROM t ORDER BY a FOR UPDATE SKIP LOCKED").await, ["2"]);
+    let refused = second.query("SELECT a FROM t WHERE a = 1 FOR UPDATE").await.expect_err("a deadlock");
+    assert_eq!(refused.sqlstate, "40P01");
+    ok(&mut second, "ROLLBACK").await;
+    let (mut first, found) = running.await.expect("no panic");
+    assert_eq!(found, Ok(vec!["2".to_owned()]));
+    ok(&mut first, "COMMIT").await;
+}
+
+/// A lock ends with its transaction, however that ends: also with the process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_survives_nothing() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut session = db.session();
+    ok(&mut session, "CREATE TABLE t (a int PRIMARY KEY, b text)").await;
+    ok(&mut session, "INSERT INTO t VALUES (1, repeat('long ', 5000)), (2, 'x')").await;
+    ok(&mut session, "BEGIN; SELECT a FROM t FOR UPDATE").await;
+    drop(session);
+    let mut session = db.session();
+    ok(&mut session, "BEGIN; SELECT a FROM t FOR UPDATE NOWAIT").await;
+    ok(&mut session, "UPDATE t SET b = 'y' WHERE a = 2; COMMIT").await;
+    // While others change what is locked and let go of, content stays.
+    let stop = Arc::new(AtomicBool::new(false));
+    let lockers: Vec<_> = (0..3)
+        .map(|i| {
+            let (mut session, stop) = (db.session(), Arc::clone(&stop));
+            tokio::spawn(async move {
+                while !stop.load(Ordering::Relaxed) {
+                    ok(&mut session, "BEGIN; SELECT a FROM t ORDER BY a FOR UPDATE").await;
+                    ok(&mut session, if i == 0 { "ROLLBACK" } else { "COMMIT" }).await;
+                }
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        assert_eq!(ok(&mut session, "SELECT length(b) FROM t ORDER BY a").await, ["25000", "1"]);
+        ok(&mut session, "VACUUM").await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for locker in lockers {
+        locker.await.expect("no panic");
+    }
+    ok(&mut session, "BEGIN; SELECT a FROM t FOR UPDATE").await;
+    drop(session);
+    db.engine.close().expect("close");
+    drop(db);
+    let db = open(dir.path());
+    let mut session = db.session();
+    assert_eq!(ok(&mut session, "SELECT length(b) FROM t ORDER BY a FOR UPDATE NOWAIT").await, ["25000", "1"]);
+}
