@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use crate::fast::Fast;
+use crate::fast::{Fast, FastRange};
 use crate::naming;
 use crate::params::{inferred_types, placeholder_index};
 use crate::pg::errors;
@@ -58,6 +58,7 @@ pub(crate) struct Query {
     pub plan: QueryPlan,
     pub schema: Arc<Schema>,
     pub fast: Option<Fast>,
+    pub range: Option<FastRange>,
 }
 
 /// Parses a string of statements.
@@ -239,9 +240,10 @@ pub(crate) fn prepare(
             prepared.param_oids = params.oids();
             let plan = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
             prepared.shareable = plan.is_shareable(names.state);
-            let fast = Fast::select(&plan);
+            let fast = Fast::select(names.state, &plan);
+            let range = if fast.is_none() { FastRange::select(names.state, &plan) } else { None };
             let schema = Arc::clone(&plan.schema);
-            prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast }));
+            prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast, range }));
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
             let mut params = ParamTypes::new(count_params(&statement)?, declared);
