@@ -172,6 +172,7 @@ pub fn sql_settings(settings: &Settings) -> SqlSettings {
                 source: row.source.word(),
             })
             .collect(),
+        ..SqlSettings::default()
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `lexer`, `cache`, `statement` | literals lifted out of texts; kept statements; parse and plan |
 //! | `planner`, `naming`, `params` | names and plans; result column names; parameters of kept plans |
 //! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
+//! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
 //! | `locking` | SELECT … FOR UPDATE |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
@@ -34,12 +35,15 @@ mod ddl;
 mod embedded;
 mod expression;
 mod fast;
+mod key_order;
 mod lexer;
 mod locking;
+mod lookup_join;
 mod naming;
 mod params;
 pub mod pg;
 mod planner;
+mod planning;
 mod range;
 mod retype;
 mod scan;
@@ -60,6 +64,7 @@ mod write;
 pub use copy::{CopyIn, CopyOut};
 pub use database::{CancelHandle, SessionOptions, SqlDatabase};
 pub use embedded::QueryResult;
+pub use planning::Planning;
 pub use session::{Session, SimpleStatement};
 pub use settings::{ServerSetting, SqlSettings};
 pub use stream::RowStream;

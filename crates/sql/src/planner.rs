@@ -29,9 +29,11 @@ use resurgam_engine::{Table, Transaction};
 
 use crate::bridge;
 use crate::context::StatementContext;
+use crate::key_order::KeyOrder;
 use crate::params::{ParamCell, bind_to_cell, bind_to_values, must_plan_each_time};
 use crate::pg::context::PgContext;
 use crate::pg::types::PgTypePlanner;
+use crate::planning::Planning;
 use crate::table::EngineTable;
 use crate::wire::SqlError;
 
@@ -71,13 +73,20 @@ fn config() -> SessionConfig {
 }
 
 /// The state that a session plans with.
-pub(crate) fn session_state(runtime: &Arc<RuntimeEnv>, cx: &Arc<dyn PgContext>) -> Result<SessionState> {
-    let mut state = SessionStateBuilder::new()
-        .with_config(config())
+pub(crate) fn session_state(
+    runtime: &Arc<RuntimeEnv>,
+    cx: &Arc<dyn PgContext>,
+    planning: Planning,
+) -> Result<SessionState> {
+    let mut builder = SessionStateBuilder::new()
+        .with_config(config().with_extension(Arc::new(planning)))
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
-        .with_type_planner(Arc::new(PgTypePlanner))
-        .build();
+        .with_type_planner(Arc::new(PgTypePlanner));
+    if planning.key_order || planning.lookup_rows > 0 {
+        builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
+    }
+    let mut state = builder.build();
     bridge::register_functions(&mut state, cx)?;
     Ok(state)
 }

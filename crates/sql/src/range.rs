@@ -149,22 +149,26 @@ pub(crate) fn probe_column(table: &Table, expr: &Expr) -> Option<usize> {
             let column = probe_column(table, &cast.expr)?;
             let ty = &table.columns[column].ty;
             let to = cast.field.data_type();
-            let keeps = match ty {
-                ColumnType::Int2 => matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64),
-                ColumnType::Int4 => matches!(to, DataType::Int32 | DataType::Int64),
-                ColumnType::Int8 => matches!(to, DataType::Int64),
-                // More digits behind the point, not fewer.
-                ColumnType::Numeric { scale, .. } => {
-                    matches!(to, DataType::Decimal128(_, wider) if i32::from(*wider) >= *scale as i32)
-                }
-                ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
-                    matches!(to, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8)
-                }
-                _ => false,
-            };
-            keeps.then_some(column)
+            cast_keeps(ty, to).then_some(column)
         }
         _ => None,
+    }
+}
+
+/// Whether a cast of a column keeps order and equality of its values.
+pub(crate) fn cast_keeps(ty: &ColumnType, to: &DataType) -> bool {
+    match ty {
+        ColumnType::Int2 => matches!(to, DataType::Int16 | DataType::Int32 | DataType::Int64),
+        ColumnType::Int4 => matches!(to, DataType::Int32 | DataType::Int64),
+        ColumnType::Int8 => matches!(to, DataType::Int64),
+        // More digits behind the point, not fewer.
+        ColumnType::Numeric { scale, .. } => {
+            matches!(to, DataType::Decimal128(_, wider) if i32::from(*wider) >= *scale as i32)
+        }
+        ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
+            matches!(to, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8)
+        }
+        _ => false,
     }
 }
 
@@ -208,6 +212,13 @@ pub(crate) fn is_row_wise(expr: &Expr) -> bool {
         .unwrap_or(true)
 }
 
+/// The trees of a table, the clustered one first: position, columns, whether they are unique.
+pub(crate) fn trees(table: &Table) -> impl Iterator<Item = (Option<usize>, &[usize], bool)> {
+    let clustered = std::iter::once((None, table.primary_key.as_slice(), true));
+    let others = table.indexes.iter().enumerate();
+    clustered.chain(others.map(|(i, index)| (Some(i), index.columns.as_slice(), index.unique)))
+}
+
 /// Which tree is read and what bounds it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Access {
@@ -244,15 +255,24 @@ impl Access {
     /// The best tree for these probes.
     pub(crate) fn choose(table: &Table, probes: &[Probe]) -> Result<Self> {
         let mut best = (0usize, Self::default());
-        let clustered = std::iter::once((None, &table.primary_key, true));
-        let others = table.indexes.iter().enumerate().map(|(i, index)| (Some(i), &index.columns, index.unique));
-        for (index, columns, unique) in clustered.chain(others) {
+        for (index, columns, unique) in trees(table) {
             let (score, access) = Self::with(index, columns, unique, probes)?;
             if score > best.0 {
                 best = (score, access);
             }
         }
         Ok(best.1)
+    }
+
+    /// How each tree can be read with these probes.
+    pub(crate) fn all(table: &Table, probes: &[Probe]) -> Result<Vec<Self>> {
+        trees(table).map(|(index, columns, unique)| Ok(Self::with(index, columns, unique, probes)?.1)).collect()
+    }
+
+    /// Columns that have one value in all rows that satisfy the probes.
+    pub(crate) fn pinned<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = usize> + 'a {
+        let key = self.key_columns(table).iter();
+        key.zip(&self.equal).filter(|(_, values)| values.len() == 1).map(|(&column, _)| column)
     }
 
     fn with(index: Option<usize>, columns: &[usize], unique: bool, probes: &[Probe]) -> Result<(usize, Self)> {
@@ -414,7 +434,7 @@ impl Access {
 }
 
 /// The smallest byte string above every string that starts with `prefix`.
-fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=keep].to_vec();
     end[keep] += 1;

@@ -3,9 +3,17 @@
 //! It keeps no state of an execution, so a kept plan can run it again and again. The view
 //! comes from the statement ([`StatementContext`]). Batches start small and grow, so that
 //! whoever wants a few rows does not pay for thousands. Only projected columns are decoded.
+//!
+//! Invariants:
+//! 1. There is one partition, and its rows come in the order of the tree's keys, or in the reverse.
+//!    Columns that the ranges pin to one value count as constants in that order. What is declared
+//!    holds for the rows that satisfy the predicates: they are applied again right above, and a
+//!    part of an ordered sequence is ordered.
+//! 2. Ranges that were given ([`ScanExec::with_ranges`]) are ascending and disjoint, too.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::SortOptions;
@@ -14,7 +22,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::{AcrossPartitions, ConstExpr, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
@@ -28,8 +36,9 @@ use resurgam_engine::{Cursor, Direction, KeyRange, ReadView, RowBatch, Table};
 
 use crate::bridge::{self, RowColumns};
 use crate::context::StatementContext;
-use crate::range::Access;
+use crate::range::{Access, Probe, ProbeKind, constant};
 
+/// Rows of the first batch, unless fewer are wanted.
 const FIRST_ROWS: usize = 64;
 const BATCH_ROWS: usize = 8192;
 
@@ -42,8 +51,16 @@ pub(crate) struct ScanExec {
     columns: Vec<usize>,
     schema: SchemaRef,
     access: Access,
+    /// What the access was chosen by.
+    probes: Arc<[Probe]>,
     backward: bool,
     limit: Option<usize>,
+    /// Rows of the first batch.
+    first: usize,
+    /// Read instead of the ranges of `access`.
+    given: Option<Arc<[KeyRange]>>,
+    /// Where the rows read are counted.
+    read: Option<Arc<AtomicUsize>>,
     properties: Arc<PlanProperties>,
 }
 
@@ -53,22 +70,102 @@ impl ScanExec {
         target: bool,
         columns: Vec<usize>,
         full: &SchemaRef,
-        access: Access,
+        probes: Vec<Probe>,
         limit: Option<usize>,
     ) -> Result<Self> {
         let schema = Arc::new(full.project(&columns)?);
-        let ordering = Self::ordering(&table, &columns, &schema, &access, false);
-        let properties = Self::properties_of(&schema, ordering);
-        Ok(Self { table, target, columns, schema, access, backward: false, limit, properties })
+        let access = Access::choose(&table, &probes)?;
+        let properties = Self::properties_of(&table, &columns, &schema, &access, false)?;
+        let probes = probes.into();
+        let (backward, first, given, read) = (false, FIRST_ROWS, None, None);
+        Ok(Self { table, target, columns, schema, access, probes, backward, limit, first, given, read, properties })
     }
 
-    fn properties_of(schema: &SchemaRef, ordering: Vec<PhysicalSortExpr>) -> Arc<PlanProperties> {
-        let equivalences = if ordering.is_empty() {
+    /// What pins or bounds the rows read.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// The table's column that is column `at` of the output.
+    pub(crate) fn table_column(&self, at: usize) -> Option<usize> {
+        self.columns.get(at).copied().filter(|&column| column < self.table.columns.len())
+    }
+
+    /// The same rows in the reverse order.
+    pub(crate) fn reversed(&self) -> Result<Self> {
+        let backward = !self.backward;
+        let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &self.access, backward)?;
+        Ok(Self { backward, properties, ..self.clone() })
+    }
+
+    /// The same rows (after the predicates above) by other trees whose leading columns are pinned
+    /// by at least the same predicates; none if something bounds the rows read now beyond that.
+    pub(crate) fn by_other_trees(&self) -> Result<Vec<Self>> {
+        if self.access.low.is_some() || self.access.high.is_some() || self.given.is_some() {
+            return Ok(Vec::new());
+        }
+        let pinned = |access: &Access| access.key_columns(&self.table)[..access.equal.len()].to_vec();
+        let now = pinned(&self.access);
+        let mut out = Vec::new();
+        for access in Access::all(&self.table, &self.probes)? {
+            let then = pinned(&access);
+            if access.index != self.access.index && now.iter().all(|column| then.contains(column)) {
+                let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access, false)?;
+                out.push(Self { access, backward: false, properties, ..self.clone() });
+            }
+        }
+        Ok(out)
+    }
+
+    /// The same with a first batch of at most so many rows.
+    pub(crate) fn with_first(&self, rows: usize) -> Self {
+        Self { first: rows.clamp(1, FIRST_ROWS), ..self.clone() }
+    }
+
+    /// Reads these ranges, ascending and disjoint, of a tree (`None`: the clustered one). What it
+    /// declares stays: its order is true if the tree is the same.
+    pub(crate) fn with_ranges(&self, index: Option<usize>, ranges: Vec<KeyRange>) -> Self {
+        let access = Access { index, ..Access::default() };
+        Self { access, given: Some(ranges.into()), ..self.clone() }
+    }
+
+    /// Reads so many rows at most, and counts them.
+    pub(crate) fn counted(&self, limit: usize, read: Arc<AtomicUsize>) -> Self {
+        Self { limit: Some(limit), read: Some(read), ..self.clone() }
+    }
+
+    /// The one value that a column has in all rows that satisfy the predicates, if they say so.
+    pub(crate) fn pinned_value(&self, column: usize) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+        let value = self.probes.iter().filter(|probe| probe.column == column).find_map(|probe| match &probe.kind {
+            ProbeKind::In(values) => match values.as_slice() {
+                [value] => Some(value),
+                _ => None,
+            },
+            _ => None,
+        });
+        value.map(constant).transpose()
+    }
+
+    fn properties_of(
+        table: &Table,
+        columns: &[usize],
+        schema: &SchemaRef,
+        access: &Access,
+        backward: bool,
+    ) -> Result<Arc<PlanProperties>> {
+        let ordering = Self::ordering(table, columns, schema, access, backward);
+        let mut equivalences = if ordering.is_empty() {
             EquivalenceProperties::new(Arc::clone(schema))
         } else {
             EquivalenceProperties::new_with_orderings(Arc::clone(schema), [ordering])
         };
-        Arc::new(
+        let pinned = access.pinned(table).filter_map(|column| {
+            let at = columns.iter().position(|&c| c == column)?;
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(at).name(), at));
+            Some(ConstExpr::new(column, AcrossPartitions::Uniform(None)))
+        });
+        equivalences.add_constants(pinned)?;
+        Ok(Arc::new(
             PlanProperties::new(
                 equivalences,
                 Partitioning::UnknownPartitioning(1),
@@ -76,7 +173,7 @@ impl ScanExec {
                 Boundedness::Bounded,
             )
             .with_scheduling_type(SchedulingType::Cooperative),
-        )
+        ))
     }
 
     /// The order in which rows come out, as far as projected columns can say it.
@@ -91,7 +188,12 @@ impl ScanExec {
         let key = access.key_columns(table).to_vec();
         let behind: &[usize] = if access.index.is_some() { &table.primary_key } else { &[] };
         for &column in key.iter().chain(behind) {
-            let Some(at) = columns.iter().position(|&c| c == column) else { break };
+            let Some(at) = columns.iter().position(|&c| c == column) else {
+                if access.pinned(table).any(|c| c == column) {
+                    continue;
+                }
+                break;
+            };
             let column = Column::new(schema.field(at).name(), at);
             out.push(PhysicalSortExpr::new(
                 Arc::new(column),
@@ -179,23 +281,25 @@ impl ExecutionPlan for ScanExec {
         Some(Arc::new(Self { limit, ..self.clone() }))
     }
     fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
-        let reversed = Self::ordering(&self.table, &self.columns, &self.schema, &self.access, !self.backward);
-        let matches = !order.is_empty()
-            && order.len() <= reversed.len()
-            && order.iter().zip(&reversed).all(|(want, have)| want.options == have.options && want.expr.eq(&have.expr));
-        if !matches {
+        // Of the first rows in one direction, the last are not the first in the other.
+        if self.limit.is_some() {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
-        let properties = Self::properties_of(&self.schema, reversed);
-        let inner = Arc::new(Self { backward: !self.backward, properties, ..self.clone() });
-        Ok(SortOrderPushdownResult::Exact { inner })
+        let reversed = self.reversed()?;
+        if !reversed.properties.eq_properties.ordering_satisfy(order.iter().cloned())? {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
+        Ok(SortOrderPushdownResult::Exact { inner: Arc::new(reversed) })
     }
     fn execute(&self, partition: usize, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         if partition != 0 {
             return internal_err!("a scan has one partition, not {partition}");
         }
         let statement = StatementContext::of(&task)?;
-        let mut ranges = self.access.ranges(&self.table)?;
+        let mut ranges = match &self.given {
+            Some(given) => given.to_vec(),
+            None => self.access.ranges(&self.table)?,
+        };
         if !self.backward {
             ranges.reverse(); // taken from the end
         }
@@ -206,7 +310,7 @@ impl ExecutionPlan for ScanExec {
             ranges,
             cursor: None,
             rows: RowBatch::default(),
-            want: FIRST_ROWS,
+            want: self.first,
             left: self.limit.unwrap_or(usize::MAX),
         };
         let stream =
@@ -243,9 +347,12 @@ impl Reader {
         if self.left == 0 {
             return Ok(None);
         }
-        loop {
+        self.rows.clear();
+        let want = self.want.min(self.left);
+        // Short ranges share a batch.
+        while self.rows.len() < want {
             let Some(cursor) = &mut self.cursor else {
-                let Some(range) = self.ranges.pop() else { return Ok(None) };
+                let Some(range) = self.ranges.pop() else { break };
                 let direction = if self.scan.backward { Direction::Backward } else { Direction::Forward };
                 self.cursor = Some(match self.scan.access.index {
                     None => self.view.scan(&self.scan.table, range, direction),
@@ -253,17 +360,20 @@ impl Reader {
                 });
                 continue;
             };
-            self.rows.clear();
-            let more = cursor.next_batch(&mut self.rows, self.want.min(self.left)).map_err(bridge::storage)?;
-            if !more {
+            let missing = want - self.rows.len();
+            if !cursor.next_batch(&mut self.rows, missing).map_err(bridge::storage)? {
                 self.cursor = None;
+                self.statement.stop.check().map_err(bridge::failure)?;
             }
-            if !self.rows.is_empty() {
-                break;
-            }
+        }
+        if self.rows.is_empty() {
+            return Ok(None);
         }
         self.want = (self.want * 4).min(BATCH_ROWS);
         self.left -= self.rows.len().min(self.left);
+        if let Some(read) = &self.scan.read {
+            read.fetch_add(self.rows.len(), Ordering::Relaxed);
+        }
         let rows = std::mem::take(&mut self.rows);
         let batch = self.batch((0..rows.len()).map(|i| rows.row(i)));
         self.rows = rows;

@@ -221,8 +221,8 @@ impl Session {
         if let Some(state) = &self.state {
             return Ok(Arc::clone(state));
         }
-        let state =
-            planner::session_state(&self.db.runtime, &self.cx).map_err(|error| errors::from_datafusion(error, ""))?;
+        let state = planner::session_state(&self.db.runtime, &self.cx, self.db.settings.planning)
+            .map_err(|error| errors::from_datafusion(error, ""))?;
         let state = Arc::new(state);
         self.state = Some(Arc::clone(&state));
         Ok(state)
@@ -839,9 +839,12 @@ impl Session {
             Kind::Query(query) => {
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
                 let locked = self.lock_rows(&prepared.locks, &values, &prepared.text).await?;
-                if let Some(fast) = &query.fast
-                    && let Some(chunk) = self.fast_select(fast, &values, formats)?
-                {
+                let short = match (&query.fast, &query.range) {
+                    (Some(fast), _) => self.fast_select(fast, &values, formats)?,
+                    (None, Some(range)) => self.fast_range(range, &values, formats, max_rows)?,
+                    (None, None) => None,
+                };
+                if let Some(chunk) = short {
                     self.statement_done(autocommit).await?;
                     let rows = chunk.len() as u64;
                     return Ok(Execution::Rows {
@@ -940,10 +943,17 @@ impl Session {
         };
         self.refuse_if_read_only(name)?;
         if let Some(fast) = &plan.fast
-            && let Some(rows) = self.fast_write(fast, plan, &values).await?
+            && let Some(written) = self.fast_write(fast, plan, &values, formats).await?
         {
             self.statement_done(autocommit).await?;
-            return Ok(Execution::Command { tag: write_tag(plan.op, rows) });
+            let tag = write_tag(plan.op, written.rows);
+            return Ok(match (written.returned, &plan.returning) {
+                (Some(chunk), Some(returning)) => {
+                    let fields = Arc::clone(&returning.fields);
+                    Execution::Rows { fields, first: Some(chunk), rows: None, tag }
+                }
+                _ => Execution::Command { tag },
+            });
         }
         let locked = self.lock_rows(&prepared.locks, &values, &prepared.text).await?;
         let written = self.write_rows_with(plan, &values, &prepared.text, locked).await?;

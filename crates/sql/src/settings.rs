@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::pg::context::Setting;
 use crate::pg::datetime::Zone;
+use crate::planning::Planning;
 use crate::wire::SqlError;
 
 /// A setting of the server, fixed while it runs, as `SHOW` presents it.
@@ -38,6 +39,9 @@ pub struct SqlSettings {
     pub query_memory_bytes: u64,
     /// The server's own settings.
     pub server: Vec<ServerSetting>,
+    /// How statements are planned.
+    #[doc(hidden)]
+    pub planning: Planning,
 }
 
 impl Default for SqlSettings {
@@ -48,6 +52,7 @@ impl Default for SqlSettings {
             synchronous_commit: true,
             query_memory_bytes: 1 << 30,
             server: Vec::new(),
+            planning: Planning::default(),
         }
     }
 }

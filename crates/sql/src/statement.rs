@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use crate::fast::Fast;
+use crate::fast::{Fast, FastRange};
 use crate::locking::{self, LockPlan};
 use crate::naming;
 use crate::params::{inferred_types, placeholder_index};
@@ -62,6 +62,7 @@ pub(crate) struct Query {
     pub plan: QueryPlan,
     pub schema: Arc<Schema>,
     pub fast: Option<Fast>,
+    pub range: Option<FastRange>,
 }
 
 /// Parses a string of statements.
@@ -277,9 +278,10 @@ pub(crate) fn prepare(
             prepared.param_oids = params.oids();
             let plan = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
             prepared.shareable = plan.is_shareable(names.state) && prepared.locks.is_empty();
-            let fast = Fast::select(&plan);
+            let fast = Fast::select(names.state, &plan);
+            let range = if fast.is_none() { FastRange::select(names.state, &plan) } else { None };
             let schema = Arc::clone(&plan.schema);
-            prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast }));
+            prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast, range }));
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
             let plan = write::plan(names, statement, &mut params, &text)?;

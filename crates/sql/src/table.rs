@@ -12,7 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use resurgam_engine::Table;
 
 use crate::pg::types;
-use crate::range::{Access, Probe, probes};
+use crate::range::{Probe, probes};
 use crate::scan::ScanExec;
 
 /// Name of the column that holds a row's encoded clustered key, present only in the
@@ -67,9 +67,9 @@ impl TableProvider for EngineTable {
             Some(columns) => columns.clone(),
             None => (0..self.schema.fields().len()).collect(),
         };
-        let access = Access::choose(&self.table, &self.all_probes(filters))?;
+        let probes = self.all_probes(filters);
         let limit = if filters.is_empty() { limit } else { None };
-        Ok(Arc::new(ScanExec::new(Arc::clone(&self.table), self.target, columns, &self.schema, access, limit)?))
+        Ok(Arc::new(ScanExec::new(Arc::clone(&self.table), self.target, columns, &self.schema, probes, limit)?))
     }
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(filters

@@ -602,6 +602,15 @@ impl Session {
             _ => return Err(SqlError::internal("EXPLAIN of nothing")),
         };
         let mut lines: Vec<String> = head.iter().cloned().collect();
+        // ANALYZE measures the plan.
+        let short = match &inner.kind {
+            Kind::Query(query) => query.fast.is_some() || query.range.is_some(),
+            Kind::Write(write) => write.fast.is_some(),
+            _ => false,
+        };
+        if short && !analyze {
+            lines.push("Short path, or else:".to_owned());
+        }
         let indent = if head.is_some() { "  ->  " } else { "" };
         let started = std::time::Instant::now();
         let instance = plan.instance(&state, &values).await.map_err(failed)?;

@@ -30,10 +30,10 @@ use resurgam_engine::{
 use crate::bridge;
 use crate::check::Checks;
 use crate::context::{StatementContext, StopFlag, TargetRow};
-use crate::fast::FastWrite;
+use crate::fast::{FastWrite, Output, Resolution};
 use crate::locking::Locked;
 use crate::naming;
-use crate::params::{ParamCell, bind_expr_to_cell};
+use crate::params::{ParamCell, bind_expr_to_cell, contains_placeholder};
 use crate::pg::arrow::{DatumColumn, assignment_cast};
 use crate::pg::datetime::Zone;
 use crate::pg::errors;
@@ -73,6 +73,8 @@ pub(crate) struct Returning {
     exprs: Vec<Arc<dyn PhysicalExpr>>,
     cell: Arc<ParamCell>,
     input: Arc<Schema>,
+    /// The same for the short path, if that can do it.
+    pub short: Option<Output>,
 }
 
 /// ON CONFLICT.
@@ -82,8 +84,10 @@ pub(crate) struct Conflict {
     keys: Vec<Option<usize>>,
     /// `None` is DO NOTHING.
     update: Option<ConflictUpdate>,
-    /// Its values depend on the session.
+    /// Its values depend on the session, or are parameters, which one execution at a time sets.
     pub of_session: bool,
+    /// The same for the short path, if that can do it.
+    pub short: Option<Resolution>,
 }
 
 /// Expressions over the existing row followed by the proposed one.
@@ -495,8 +499,10 @@ fn plan_returning(
     let cell = Arc::<ParamCell>::default();
     let data_types = params.data_types();
     let mut exprs = Vec::with_capacity(projection.expr.len());
+    let mut coerced = Vec::with_capacity(projection.expr.len());
     for expr in &projection.expr {
         let expr = coerce(names.state, expr.clone(), input).map_err(failed)?;
+        coerced.push(expr.clone());
         let expr = bind_expr_to_cell(expr, &cell, &data_types).map_err(failed)?;
         exprs.push(create_physical_expr(&expr, input, &ExecutionProps::new(), &Default::default()).map_err(failed)?);
     }
@@ -506,6 +512,7 @@ fn plan_returning(
         exprs,
         cell,
         input: Arc::clone(input.inner()),
+        short: Output::new(&coerced, logical.schema().fields(), table, input),
     }))
 }
 
@@ -577,6 +584,7 @@ fn plan_conflict(
         }
     };
     let of_session = std::cell::Cell::new(false);
+    let mut short = Some(Resolution::Nothing);
     let update = match on.action {
         OnConflictAction::DoNothing => None,
         OnConflictAction::DoUpdate(action) => {
@@ -613,25 +621,29 @@ fn plan_conflict(
             let plan_expr = |mut expr: ast::Expr| -> Result<Expr, SqlError> {
                 qualify(&mut expr, table, alias.unwrap_or(&table.name));
                 let expr = names.expression(expr, &joined, &known).map_err(failed)?;
-                of_session.set(of_session.get() || bridge::is_of_session(names.state, &expr));
+                let bound = bridge::is_of_session(names.state, &expr) || contains_placeholder(&expr);
+                of_session.set(of_session.get() || bound);
                 coerce(names.state, expr, &joined).map_err(failed)
             };
             let physical = |expr: Expr| -> Result<Arc<dyn PhysicalExpr>, SqlError> {
                 let expr = bind_expr_to_cell(expr, &cell, &data_types).map_err(failed)?;
                 create_physical_expr(&expr, &joined, &ExecutionProps::new(), &Default::default()).map_err(failed)
             };
-            let mut set = Vec::new();
+            let mut values = Vec::new();
             for (column, value) in assignments {
-                set.push((column, physical(plan_expr(value)?)?));
+                values.push((column, plan_expr(value)?));
             }
-            let condition = match action.selection {
-                Some(condition) => Some(physical(plan_expr(condition)?)?),
-                None => None,
-            };
+            let condition = action.selection.map(plan_expr).transpose()?;
+            short = Resolution::update(&values, condition.as_ref(), &joined);
+            let mut set = Vec::new();
+            for (column, value) in values {
+                set.push((column, physical(value)?));
+            }
+            let condition = condition.map(physical).transpose()?;
             Some(ConflictUpdate { set, condition, cell, input: Arc::clone(joined.inner()) })
         }
     };
-    Ok(Conflict { keys, update, of_session: of_session.get() })
+    Ok(Conflict { keys, update, of_session: of_session.get(), short })
 }
 
 /// Unqualified names of the table's columns get `alias` in front.
@@ -816,7 +828,7 @@ impl WriteRun<'_> {
         // The newest rows are of the newest definition.
         self.settle(|| self.txn.lock_rows(table)).await?;
         loop {
-            if let Some((key, existing, seen)) = self.conflicting(conflict, datums)? {
+            if let Some((key, existing, seen)) = conflicting(self.txn, table, conflict, datums)? {
                 let Some(update) = &conflict.update else { return Ok(None) };
                 let view = self.txn.statement(StatementKind::PointWrite).map_err(bridge::storage)?;
                 let Some(updated) = update.evaluate(table, &view, &existing, batch, row)? else { return Ok(None) };
@@ -840,7 +852,7 @@ impl WriteRun<'_> {
                 Ok(()) => return Ok(Some(None)),
                 Err(error) if error.kind() == ErrorKind::UniqueViolation => {
                     // Someone was faster, or another constraint is in the way.
-                    if self.conflicting(conflict, datums)?.is_none() {
+                    if conflicting(self.txn, table, conflict, datums)?.is_none() {
                         return Err(bridge::row_error(error, table, datums));
                     }
                 }
@@ -860,36 +872,6 @@ impl WriteRun<'_> {
                     .map_err(|error| resurgam_base::Error::new(ErrorKind::Cancelled, error.message))?,
             }
         }
-    }
-
-    /// The newest row that has one of the handled keys in common with `datums`.
-    fn conflicting(&self, conflict: &Conflict, datums: &[DatumRef<'_>]) -> DfResult<Option<(Vec<u8>, RowBuf, Seen)>> {
-        let table = &self.plan.table;
-        let mut row = RowBuf::default();
-        for key in &conflict.keys {
-            let columns = key.map_or(&table.primary_key, |i| &table.indexes[i].columns);
-            let values: Vec<DatumRef<'_>> = columns.iter().map(|&c| datums[c]).collect();
-            if values.iter().any(|v| matches!(v, DatumRef::Null)) {
-                continue;
-            }
-            let mut clustered = Vec::new();
-            match key {
-                None => table.encode_key(&values, &mut clustered).map_err(bridge::storage)?,
-                Some(i) => {
-                    let mut encoded = Vec::new();
-                    table.encode_index_key(*i, &values, &mut encoded).map_err(bridge::storage)?;
-                    let view = self.txn.statement(StatementKind::PointWrite).map_err(bridge::storage)?;
-                    if !view.get_by_index(table, &table.indexes[*i], &encoded, &mut row).map_err(bridge::storage)? {
-                        continue;
-                    }
-                    clustered.extend_from_slice(row.raw().key);
-                }
-            }
-            if let Some(seen) = self.txn.latest(table, &clustered, &mut row).map_err(bridge::storage)? {
-                return Ok(Some((clustered, row, seen)));
-            }
-        }
-        Ok(None)
     }
 
     async fn change(&self, batch: &RecordBatch, view: &ReadView, out: &mut Written) -> DfResult<()> {
@@ -983,6 +965,40 @@ impl WriteRun<'_> {
             }
         }
     }
+}
+
+/// The newest row that has one of the handled keys in common with `datums`.
+pub(crate) fn conflicting(
+    txn: &Transaction,
+    table: &Arc<Table>,
+    conflict: &Conflict,
+    datums: &[DatumRef<'_>],
+) -> DfResult<Option<(Vec<u8>, RowBuf, Seen)>> {
+    let mut row = RowBuf::default();
+    for key in &conflict.keys {
+        let columns = key.map_or(&table.primary_key, |i| &table.indexes[i].columns);
+        let values: Vec<DatumRef<'_>> = columns.iter().map(|&c| datums[c]).collect();
+        if values.iter().any(|v| matches!(v, DatumRef::Null)) {
+            continue;
+        }
+        let mut clustered = Vec::new();
+        match key {
+            None => table.encode_key(&values, &mut clustered).map_err(bridge::storage)?,
+            Some(i) => {
+                let mut encoded = Vec::new();
+                table.encode_index_key(*i, &values, &mut encoded).map_err(bridge::storage)?;
+                let view = txn.statement(StatementKind::PointWrite).map_err(bridge::storage)?;
+                if !view.get_by_index(table, &table.indexes[*i], &encoded, &mut row).map_err(bridge::storage)? {
+                    continue;
+                }
+                clustered.extend_from_slice(row.raw().key);
+            }
+        }
+        if let Some(seen) = txn.latest(table, &clustered, &mut row).map_err(bridge::storage)? {
+            return Ok(Some((clustered, row, seen)));
+        }
+    }
+    Ok(None)
 }
 
 impl Returning {

@@ -1,23 +1,25 @@
 //! Expressions over one row.
 //!
-//! Columns, parameters, literals, casts, checked integer arithmetic, comparisons and
-//! logic are computed here on scalars, with the results and errors of the planned
-//! functions. Anything else that has no parameter goes through its physical expression on
-//! a batch of one row; anything else that has one is not taken.
+//! Columns, parameters, literals, casts, checked integer arithmetic, comparisons, logic and
+//! CASE are computed here on scalars, with the results and errors of the planned functions.
+//! Anything else goes through its physical expression on a batch of one row, whose columns are
+//! those that it reads, of the row and of the parameters. What needs more than the row
+//! (a subquery) is not taken.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{DataType, Schema};
-use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::logical_expr::{BinaryExpr, ColumnarValue, Expr, Operator};
+use datafusion::logical_expr::{BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use resurgam_engine::{DatumRef, RawRow, ReadView, Table};
 
 use crate::bridge;
-use crate::params::{contains_placeholder, placeholder_index};
+use crate::params::placeholder_index;
 use crate::pg::arrow::scalar_of_datum;
 use crate::pg::errors;
 use crate::pg::types;
@@ -38,8 +40,18 @@ pub(crate) enum FastExpr {
     Not(Box<FastExpr>),
     IsNull(Box<FastExpr>),
     IsNotNull(Box<FastExpr>),
-    /// Over the table's whole row.
-    Planned(Arc<dyn PhysicalExpr>, Arc<Schema>),
+    /// Conditions with their values, and the value if none holds.
+    Case(Vec<(FastExpr, FastExpr)>, Box<FastExpr>),
+    Planned(Box<Planned>),
+}
+
+/// A physical expression over a batch of some columns of the row, and then some parameters.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    expr: Arc<dyn PhysicalExpr>,
+    schema: Arc<Schema>,
+    columns: Vec<usize>,
+    params: Vec<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,17 +65,69 @@ pub(crate) enum Arithmetic {
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
     pub params: &'a [ScalarValue],
-    pub row: Option<(&'a Table, RawRow<'a>, &'a ReadView)>,
+    pub row: Option<Row<'a>>,
+}
+
+/// A row of a table.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    pub table: &'a Table,
+    pub values: Values<'a>,
+    /// What large values are read through.
+    pub view: &'a ReadView,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Values<'a> {
+    Stored(RawRow<'a>),
+    Given(&'a [DatumRef<'a>]),
+    /// ON CONFLICT: the columns of the row that is there, then those of the proposed one.
+    Both(RawRow<'a>, &'a [DatumRef<'a>]),
+}
+
+impl<'a> Row<'a> {
+    /// The value of a column; a large one is not fetched.
+    pub(crate) fn column(&self, at: usize) -> Result<DatumRef<'a>, SqlError> {
+        let table: &'a Table = self.table;
+        let given = |row: &'a [DatumRef<'a>], at: usize| match row.get(at) {
+            Some(datum) => Ok(*datum),
+            None => Err(SqlError::internal("a row without that column")),
+        };
+        match self.values {
+            Values::Stored(row) => Ok(table.column(row, at)?),
+            Values::Given(row) => given(row, at),
+            Values::Both(row, _) if at < table.columns.len() => Ok(table.column(row, at)?),
+            Values::Both(_, row) => given(row, at - table.columns.len()),
+        }
+    }
+
+    fn scalar(&self, at: usize) -> Result<ScalarValue, SqlError> {
+        let ty = &self.table.columns[at % self.table.columns.len()].ty;
+        match self.column(at)? {
+            DatumRef::External(reference) => {
+                let datum =
+                    bridge::external(self.view, reference).map_err(|error| errors::from_datafusion(error, ""))?;
+                scalar_of_datum(datum.as_ref(), ty)
+            }
+            datum => scalar_of_datum(datum, ty),
+        }
+    }
 }
 
 impl FastExpr {
     /// The expression over a row of `table`, whose schema is `schema`; `None` if it is not
     /// one for the short path.
     pub(crate) fn new(expr: &Expr, table: Option<&Table>, schema: &DFSchema) -> Option<Self> {
-        let sub = |expr: &Expr| Some(Box::new(Self::new(expr, table, schema)?));
+        let position = |column: &Column| table?.columns.iter().position(|c| c.name == column.name);
+        Self::over(expr, &position, schema)
+    }
+
+    /// The same over whatever row `position` finds columns in; fields of `schema` have these positions.
+    pub(crate) fn over(expr: &Expr, position: &dyn Fn(&Column) -> Option<usize>, schema: &DFSchema) -> Option<Self> {
+        let sub = |expr: &Expr| Some(Box::new(Self::over(expr, position, schema)?));
         Some(match expr {
-            Expr::Alias(alias) => Self::new(&alias.expr, table, schema)?,
-            Expr::Column(column) => Self::Column(table?.columns.iter().position(|c| c.name == column.name)?),
+            Expr::Alias(alias) => Self::over(&alias.expr, position, schema)?,
+            Expr::Column(column) => Self::Column(position(column)?),
             Expr::Placeholder(placeholder) => Self::Param(placeholder_index(&placeholder.id)?),
             Expr::Literal(value, _) => Self::Literal(value.clone()),
             Expr::Cast(cast) => match sub(&cast.expr).map(|inner| *inner)? {
@@ -90,24 +154,27 @@ impl FastExpr {
                     "pg_plus" => Arithmetic::Plus,
                     "pg_minus" => Arithmetic::Minus,
                     "pg_multiply" => Arithmetic::Multiply,
-                    _ => return Self::planned(expr, schema),
+                    _ => return Planned::new(expr, position, schema),
                 };
                 match function.args.as_slice() {
                     [left, right] => Self::Arithmetic(op, sub(left)?, sub(right)?),
                     _ => return None,
                 }
             }
-            _ => return Self::planned(expr, schema),
+            Expr::Case(case) if case.expr.is_none() => {
+                let mut branches = Vec::with_capacity(case.when_then_expr.len());
+                for (when, then) in &case.when_then_expr {
+                    branches.push((*sub(when)?, *sub(then)?));
+                }
+                let otherwise = match (&case.else_expr, expr.get_type(schema)) {
+                    (Some(otherwise), _) => sub(otherwise)?,
+                    (None, Ok(ty)) => Box::new(Self::Literal(ScalarValue::try_from(&ty).ok()?)),
+                    _ => return Planned::new(expr, position, schema),
+                };
+                Self::Case(branches, otherwise)
+            }
+            _ => return Planned::new(expr, position, schema),
         })
-    }
-
-    fn planned(expr: &Expr, schema: &DFSchema) -> Option<Self> {
-        let row_wise = crate::range::is_row_wise(expr);
-        if !row_wise || contains_placeholder(expr) {
-            return None;
-        }
-        let physical = create_physical_expr(expr, schema, &ExecutionProps::new(), &Default::default()).ok()?;
-        Some(Self::Planned(physical, Arc::clone(schema.inner())))
     }
 
     /// The column that this is, if it is just that.
@@ -122,17 +189,10 @@ impl FastExpr {
     pub(crate) fn evaluate(&self, input: Input<'_>) -> Result<ScalarValue, SqlError> {
         let failed = |error| errors::from_datafusion(error, "");
         Ok(match self {
-            Self::Column(column) => {
-                let Some((table, row, view)) = input.row else { return Err(SqlError::internal("no row")) };
-                let ty = &table.columns[*column].ty;
-                match table.column(row, *column)? {
-                    DatumRef::External(reference) => {
-                        let datum = bridge::external(view, reference).map_err(failed)?;
-                        scalar_of_datum(datum.as_ref(), ty)?
-                    }
-                    datum => scalar_of_datum(datum, ty)?,
-                }
-            }
+            Self::Column(column) => match input.row {
+                Some(row) => row.scalar(*column)?,
+                None => return Err(SqlError::internal("no row")),
+            },
             Self::Param(index) => match input.params.get(*index) {
                 Some(value) => value.clone(),
                 None => return Err(SqlError::internal("missing parameter")),
@@ -182,13 +242,15 @@ impl FastExpr {
             Self::Not(inner) => ScalarValue::Boolean(truth(&inner.evaluate(input)?).map(|v| !v)),
             Self::IsNull(inner) => ScalarValue::Boolean(Some(inner.evaluate(input)?.is_null())),
             Self::IsNotNull(inner) => ScalarValue::Boolean(Some(!inner.evaluate(input)?.is_null())),
-            Self::Planned(expr, schema) => {
-                let batch = one_row(input, schema)?;
-                match expr.evaluate(&batch).map_err(failed)? {
-                    ColumnarValue::Scalar(value) => value,
-                    ColumnarValue::Array(array) => ScalarValue::try_from_array(&array, 0).map_err(failed)?,
+            Self::Case(branches, otherwise) => {
+                for (when, then) in branches {
+                    if when.holds(input)? {
+                        return then.evaluate(input);
+                    }
                 }
+                otherwise.evaluate(input)?
             }
+            Self::Planned(planned) => planned.evaluate(input)?,
         })
     }
 
@@ -198,23 +260,76 @@ impl FastExpr {
     }
 }
 
-fn one_row(input: Input<'_>, schema: &Arc<Schema>) -> Result<RecordBatch, SqlError> {
-    let failed = |error| errors::from_datafusion(error, "");
-    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
-    if let Some((table, row, view)) = input.row {
-        let mut columns = bridge::RowColumns::new(table, view);
-        for (at, field) in schema.fields().iter().enumerate() {
-            if at < table.columns.len() {
-                arrays.push(columns.array(at, std::iter::once(row)).map_err(failed)?);
-            } else {
-                arrays.push(datafusion::arrow::array::new_null_array(field.data_type(), 1));
+impl Planned {
+    fn new(expr: &Expr, position: &dyn Fn(&Column) -> Option<usize>, schema: &DFSchema) -> Option<FastExpr> {
+        if !crate::range::is_row_wise(expr) {
+            return None;
+        }
+        let (mut columns, mut params) = (Vec::<(usize, Field)>::new(), Vec::<(usize, Field)>::new());
+        let mut found = true;
+        let note = |list: &mut Vec<(usize, Field)>, at: usize, field: &Field, kind: &str| {
+            let name = format!("{kind}{at}");
+            if !list.iter().any(|(known, _)| *known == at) {
+                list.push((at, field.clone().with_name(name.as_str()).with_nullable(true)));
             }
+            Expr::Column(Column::new_unqualified(name))
+        };
+        let bound = expr.clone().transform_up(|node| {
+            Ok(match &node {
+                Expr::Column(column) => match position(column).filter(|at| *at < schema.fields().len()) {
+                    Some(at) => Transformed::yes(note(&mut columns, at, schema.field(at), "c")),
+                    None => {
+                        found = false;
+                        Transformed::no(node)
+                    }
+                },
+                Expr::Placeholder(placeholder) => match (placeholder_index(&placeholder.id), &placeholder.field) {
+                    (Some(at), Some(field)) => Transformed::yes(note(&mut params, at, field, "p")),
+                    _ => {
+                        found = false;
+                        Transformed::no(node)
+                    }
+                },
+                _ => Transformed::no(node),
+            })
+        });
+        let bound = bound.data().ok().filter(|_| found)?;
+        let fields: Vec<Field> = columns.iter().chain(&params).map(|(_, field)| field.clone()).collect();
+        let schema = DFSchema::try_from(Schema::new(fields)).ok()?;
+        let expr = create_physical_expr(&bound, &schema, &ExecutionProps::new(), &Default::default()).ok()?;
+        let positions = |list: Vec<(usize, Field)>| list.into_iter().map(|(at, _)| at).collect();
+        Some(FastExpr::Planned(Box::new(Self {
+            expr,
+            schema: Arc::clone(schema.inner()),
+            columns: positions(columns),
+            params: positions(params),
+        })))
+    }
+
+    fn evaluate(&self, input: Input<'_>) -> Result<ScalarValue, SqlError> {
+        let failed = |error| errors::from_datafusion(error, "");
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.schema.fields().len());
+        for column in &self.columns {
+            let Some(row) = input.row else { return Err(SqlError::internal("no row")) };
+            arrays.push(row.scalar(*column)?.to_array().map_err(failed)?);
+        }
+        for (param, field) in self.params.iter().zip(self.schema.fields().iter().skip(self.columns.len())) {
+            let Some(value) = input.params.get(*param) else { return Err(SqlError::internal("missing parameter")) };
+            let array = if &value.data_type() == field.data_type() {
+                value.to_array()
+            } else {
+                value.cast_to(field.data_type()).and_then(|value| value.to_array())
+            };
+            arrays.push(array.map_err(failed)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)
+            .map_err(|error| errors::from_arrow(&error))?;
+        match self.expr.evaluate(&batch).map_err(failed)? {
+            ColumnarValue::Scalar(value) => Ok(value),
+            ColumnarValue::Array(array) => ScalarValue::try_from_array(&array, 0).map_err(failed),
         }
     }
-    let fields: Vec<_> = schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(1));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
-        .map_err(|error| errors::from_arrow(&error))
 }
 
 #[cold]

@@ -1,4 +1,5 @@
-//! The short path: statements that touch one row by its full key, or insert a few rows.
+//! The short path: statements that touch one row by its full key, or insert a few rows, with
+//! RETURNING and (of one row) ON CONFLICT.
 //!
 //! It is recognised in the *planned* statement, so names, types and coercions are DataFusion's;
 //! what it cannot do exactly as the general path does, it does not take. Rows go from the
@@ -9,9 +10,18 @@
 //! | `expr.rs` | expressions over one row |
 //! | `shape.rs` | plans that qualify |
 //! | `run.rs` | running them |
+//! | `upsert.rs` | ON CONFLICT |
+//! | `range.rs` | a few rows in the order of a key |
+//! | `output.rs` | what is sent of a row |
 
 mod expr;
+mod output;
+mod range;
 mod run;
 mod shape;
+mod upsert;
 
+pub(crate) use output::Output;
+pub(crate) use range::FastRange;
 pub(crate) use shape::{Fast, FastWrite};
+pub(crate) use upsert::Resolution;

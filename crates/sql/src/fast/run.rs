@@ -5,12 +5,13 @@ use std::sync::Arc;
 use datafusion::common::ScalarValue;
 use resurgam_engine::{Attempt, Change, Datum, DatumRef, ReadView, RowBuf, Seen, StatementKind, Table};
 
-use super::expr::{FastExpr, Input};
+use super::expr::{FastExpr, Input, Row, Values};
+use super::output::Output;
 use super::shape::{Fast, FastWrite, Lookup};
+use super::upsert::{Upserted, upsert};
 use crate::bridge::{self, KeyValue};
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::datetime::Zone;
-use crate::pg::encode::encode_datum;
 use crate::pg::errors;
 use crate::session::Session;
 use crate::stream::guarded;
@@ -83,9 +84,13 @@ impl Lookup {
     fn qualifies(&self, params: &[ScalarValue], row: &RowBuf, view: &ReadView) -> Result<bool, SqlError> {
         match &self.residual {
             None => Ok(true),
-            Some(residual) => residual.holds(Input { params, row: Some((&self.table, row.raw(), view)) }),
+            Some(residual) => residual.holds(Input { params, row: Some(stored(&self.table, row, view)) }),
         }
     }
+}
+
+fn stored<'a>(table: &'a Table, row: &'a RowBuf, view: &'a ReadView) -> Row<'a> {
+    Row { table, values: Values::Stored(row.raw()), view }
 }
 
 /// Whether the row still has the key that a lookup through an index asked for.
@@ -104,9 +109,47 @@ fn has_index_key(lookup: &Lookup, key: &[u8], row: &RowBuf) -> Result<bool, SqlE
 }
 
 /// A new value of a column.
-enum New<'a> {
+pub(super) enum New<'a> {
     Kept(DatumRef<'a>),
     Given(Datum),
+}
+
+impl New<'_> {
+    pub(super) fn datum(&self) -> DatumRef<'_> {
+        match self {
+            New::Kept(datum) => *datum,
+            New::Given(datum) => datum.as_ref(),
+        }
+    }
+}
+
+/// What a write by the short path did.
+pub(crate) struct FastWritten {
+    pub rows: u64,
+    /// RETURNING's rows.
+    pub returned: Option<RowChunk>,
+}
+
+/// RETURNING's rows while they gather.
+struct Returned<'a> {
+    output: Option<&'a Output>,
+    formats: &'a [Format],
+    params: &'a [ScalarValue],
+    zone: &'a Zone,
+    chunk: Option<RowChunk>,
+}
+
+impl Returned<'_> {
+    fn note(&mut self, table: &Table, values: Values<'_>, view: &ReadView) -> Result<(), SqlError> {
+        if let (Some(output), Some(chunk)) = (self.output, &mut self.chunk) {
+            let input = Input { params: self.params, row: Some(Row { table, values, view }) };
+            output.append(input, self.formats, self.zone, chunk)?;
+        }
+        Ok(())
+    }
+    fn done(self, rows: u64) -> Result<Option<FastWritten>, SqlError> {
+        Ok(Some(FastWritten { rows, returned: self.chunk }))
+    }
 }
 
 impl Session {
@@ -122,10 +165,10 @@ impl Session {
             Key::None => None,
             Key::Unknown => return Ok(None),
         };
-        if formats.len() > 1 && formats.len() != fast.output.len() {
+        if !fast.output.accepts(formats) {
             return Ok(None); // told by the general path
         }
-        let mut chunk = RowChunk { fields: fast.output.len() as i16, ..RowChunk::default() };
+        let mut chunk = fast.output.chunk();
         let zone = self.shared.variables.lock().zone;
         let open = self.transaction();
         open.used = true;
@@ -135,39 +178,23 @@ impl Session {
         if !fast.lookup.read(&view, &key, &mut row)? || !fast.lookup.qualifies(params, &row, &view)? {
             return Ok(Some(chunk));
         }
-        chunk.bytes.reserve(64);
-        let table: &Table = &fast.lookup.table;
-        for (at, (expr, ty)) in fast.output.iter().enumerate() {
-            let format = match formats {
-                [] => Format::Text,
-                [one] => *one,
-                many => many[at],
-            };
-            match expr.column().map(|column| table.column(row.raw(), column)) {
-                Some(Ok(DatumRef::External(reference))) => {
-                    let datum =
-                        bridge::external(&view, reference).map_err(|error| errors::from_datafusion(error, ""))?;
-                    encode_datum(datum.as_ref(), ty, format, &zone, &mut chunk.bytes)?;
-                }
-                Some(datum) => encode_datum(datum?, ty, format, &zone, &mut chunk.bytes)?,
-                None => {
-                    let value = expr.evaluate(Input { params, row: Some((table, row.raw(), &view)) })?;
-                    let datum = datum_of_scalar(&value, ty, &zone)?;
-                    encode_datum(datum.as_ref(), ty, format, &zone, &mut chunk.bytes)?;
-                }
-            }
-        }
-        chunk.ends.push(chunk.bytes.len() as u32);
+        let input = Input { params, row: Some(stored(&fast.lookup.table, &row, &view)) };
+        fast.output.append(input, formats, &zone, &mut chunk)?;
         Ok(Some(chunk))
     }
 
-    /// Rows written; `None` if the general path has to do it.
+    /// What was written; `None` if the general path has to do it.
     pub(crate) async fn fast_write(
         &mut self,
         fast: &FastWrite,
         plan: &WritePlan,
         params: &[ScalarValue],
-    ) -> Result<Option<u64>, SqlError> {
+        formats: &[Format],
+    ) -> Result<Option<FastWritten>, SqlError> {
+        let output = plan.returning.as_ref().and_then(|returning| returning.short.as_ref());
+        if output.is_some_and(|output| !output.accepts(formats)) {
+            return Ok(None); // told by the general path
+        }
         let deadline = self.deadline();
         let stop = Arc::clone(&self.shared.stop);
         let (zone, lock_timeout) = {
@@ -177,7 +204,9 @@ impl Session {
         let waiting = Waiting { stop: &stop, lock_timeout };
         let open = self.transaction();
         open.used = true;
-        let work = run(fast, plan, params, &open.txn, &waiting, &zone);
+        let chunk = output.map(Output::chunk);
+        let returned = Returned { output, formats, params, zone: &zone, chunk };
+        let work = run(fast, plan, params, &open.txn, &waiting, &zone, returned);
         if deadline.is_some() { guarded(&stop, deadline, work).await } else { work.await }
     }
 }
@@ -189,12 +218,14 @@ async fn run(
     txn: &resurgam_engine::Transaction,
     waiting: &Waiting<'_>,
     zone: &Zone,
-) -> Result<Option<u64>, SqlError> {
+    mut returned: Returned<'_>,
+) -> Result<Option<FastWritten>, SqlError> {
     let table = &plan.table;
     match fast {
         FastWrite::Insert(rows) => {
             let kind = if rows.len() == 1 { StatementKind::PointWrite } else { StatementKind::BulkWrite };
-            txn.statement(kind)?;
+            let view = txn.statement(kind)?;
+            let mut written = 0;
             let mut datums: Vec<Datum> = Vec::with_capacity(table.columns.len());
             for row in rows {
                 datums.clear();
@@ -202,30 +233,49 @@ async fn run(
                     datums.push(assigned(expr, Input { params, row: None }, column, zone)?);
                 }
                 let refs: Vec<DatumRef<'_>> = datums.iter().map(Datum::as_ref).collect();
-                settle(waiting, || txn.insert(table, &refs)).await.map_err(|error| named(error, table, &refs))?;
+                match &plan.conflict {
+                    None => {
+                        settle(waiting, || txn.insert(table, &refs))
+                            .await
+                            .map_err(|error| named(error, table, &refs))?;
+                        returned.note(table, Values::Given(&refs), &view)?;
+                    }
+                    Some(conflict) => {
+                        let Some(resolution) = &conflict.short else { return Ok(None) };
+                        match upsert(table, conflict, resolution, &refs, params, txn, waiting, zone).await? {
+                            Upserted::Nothing => continue,
+                            Upserted::Inserted => returned.note(table, Values::Given(&refs), &view)?,
+                            Upserted::Updated(row) => {
+                                let row: Vec<DatumRef<'_>> = row.iter().map(Datum::as_ref).collect();
+                                returned.note(table, Values::Given(&row), &view)?;
+                            }
+                        }
+                    }
+                }
+                written += 1;
             }
-            Ok(Some(rows.len() as u64))
+            returned.done(written)
         }
         FastWrite::Update { lookup, .. } | FastWrite::Delete(lookup) => {
             let key = match lookup.key(params)? {
                 Key::Bytes(key) => key,
-                Key::None => return Ok(Some(0)),
+                Key::None => return returned.done(0),
                 Key::Unknown => return Ok(None),
             };
             let view = txn.statement(StatementKind::PointWrite)?;
             let mut row = RowBuf::default();
             if !lookup.read(&view, &key, &mut row)? {
-                return Ok(Some(0));
+                return returned.done(0);
             }
             let mut seen = Seen::Snapshot;
             let mut newer = RowBuf::default();
             loop {
                 if !lookup.qualifies(params, &row, &view)? {
-                    return Ok(Some(0));
+                    return returned.done(0);
                 }
                 let change = match fast {
                     FastWrite::Update { set, .. } => {
-                        let input = Input { params, row: Some((table, row.raw(), &view)) };
+                        let input = Input { params, row: Some(stored(table, &row, &view)) };
                         let mut new = Vec::with_capacity(table.columns.len());
                         for column in 0..table.columns.len() {
                             new.push(New::Kept(table.column(row.raw(), column)?));
@@ -233,14 +283,8 @@ async fn run(
                         for (column, expr) in set {
                             new[*column] = New::Given(assigned(expr, input, &table.columns[*column], zone)?);
                         }
-                        let refs: Vec<DatumRef<'_>> = new
-                            .iter()
-                            .map(|value| match value {
-                                New::Kept(datum) => *datum,
-                                New::Given(datum) => datum.as_ref(),
-                            })
-                            .collect();
-                        match txn.update(table, row.raw().key, seen, &refs) {
+                        let refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
+                        let change = match txn.update(table, row.raw().key, seen, &refs) {
                             Ok(Attempt::Done(change)) => change,
                             Ok(Attempt::Wait(wait)) => {
                                 waiting.wait(wait).await?;
@@ -249,21 +293,31 @@ async fn run(
                                     .map_err(|error| named(error, table, &refs))?
                             }
                             Err(error) => return Err(named(error.into(), table, &refs)),
+                        };
+                        if change == Change::Done {
+                            returned.note(table, Values::Given(&refs), &view)?;
                         }
+                        change
                     }
-                    _ => settle(waiting, || txn.delete(table, row.raw().key, seen)).await?,
+                    _ => {
+                        let change = settle(waiting, || txn.delete(table, row.raw().key, seen)).await?;
+                        if change == Change::Done {
+                            returned.note(table, Values::Stored(row.raw()), &view)?;
+                        }
+                        change
+                    }
                 };
                 match change {
-                    Change::Done => return Ok(Some(1)),
-                    Change::Gone | Change::SelfModified => return Ok(Some(0)),
+                    Change::Done => return returned.done(1),
+                    Change::Gone | Change::SelfModified => return returned.done(0),
                     Change::Changed => {
                         match txn.latest(table, row.raw().key, &mut newer)? {
                             Some(version) => seen = version,
-                            None => return Ok(Some(0)),
+                            None => return returned.done(0),
                         }
                         std::mem::swap(&mut row, &mut newer);
                         if !has_index_key(lookup, &key, &row)? {
-                            return Ok(Some(0));
+                            return returned.done(0);
                         }
                     }
                 }
@@ -272,7 +326,7 @@ async fn run(
     }
 }
 
-fn assigned(
+pub(super) fn assigned(
     expr: &FastExpr,
     input: Input<'_>,
     column: &resurgam_engine::Column,
@@ -287,6 +341,6 @@ fn assigned(
 }
 
 #[cold]
-fn named(error: SqlError, table: &Table, row: &[DatumRef<'_>]) -> SqlError {
+pub(super) fn named(error: SqlError, table: &Table, row: &[DatumRef<'_>]) -> SqlError {
     errors::from_datafusion(bridge::row_failure(error, table, row), "")
 }

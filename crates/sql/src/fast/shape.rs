@@ -7,11 +7,12 @@ use datafusion::common::{DFSchema, DFSchemaRef};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use resurgam_engine::{ColumnType, Table};
+use resurgam_engine::Table;
 
 use super::expr::FastExpr;
-use crate::pg::types;
+use super::output::Output;
 use crate::planner::{QueryPlan, engine_table};
+use crate::planning::Planning;
 use crate::range::{ProbeKind, probes};
 use crate::table::KEY_COLUMN;
 use crate::write::{Op, WritePlan};
@@ -35,8 +36,7 @@ pub(crate) struct Lookup {
 #[derive(Debug)]
 pub(crate) struct Fast {
     pub lookup: Lookup,
-    /// Expression and the type in which it is sent.
-    pub output: Vec<(FastExpr, ColumnType)>,
+    pub output: Output,
 }
 
 /// A write of one row by its key, or of a few given rows.
@@ -123,7 +123,10 @@ fn pinned(
 }
 
 impl Fast {
-    pub(crate) fn select(plan: &QueryPlan) -> Option<Self> {
+    pub(crate) fn select(state: &SessionState, plan: &QueryPlan) -> Option<Self> {
+        if !Planning::of(state.config()).short_path {
+            return None;
+        }
         let mut node = through_aliases(&plan.logical);
         if let LogicalPlan::Limit(limit) = node {
             // One row at most comes anyway.
@@ -149,32 +152,17 @@ impl Fast {
                 &all
             }
         };
-        let mut output = Vec::with_capacity(exprs.len());
-        for (expr, field) in exprs.iter().zip(fields.iter()) {
-            let expr = FastExpr::new(expr, Some(&lookup.table), &full)?;
-            let ty = match expr.column() {
-                Some(column) => lookup.table.columns[column].ty,
-                None => {
-                    let (oid, typmod) = (types::field_oid(field), types::field_typmod(field));
-                    let ty = types::column_type_of_oid(oid, typmod)?;
-                    if &types::arrow_type(&ty) != field.data_type() {
-                        return None;
-                    }
-                    ty
-                }
-            };
-            if types::field_oid(field) != types::column_oid(&ty) {
-                return None;
-            }
-            output.push((expr, ty));
-        }
+        let output = Output::new(exprs, fields, &lookup.table, &full)?;
         Some(Self { lookup, output })
     }
 }
 
 impl FastWrite {
     pub(crate) fn new(state: &SessionState, plan: &WritePlan) -> Option<Self> {
-        if plan.returning.is_some() || plan.conflict.is_some() {
+        if !Planning::of(state.config()).short_path {
+            return None;
+        }
+        if plan.returning.as_ref().is_some_and(|returning| returning.short.is_none()) {
             return None;
         }
         match plan.op {
@@ -195,10 +183,17 @@ impl FastWrite {
                 Some(Self::Update { lookup, set })
             }
             Op::Delete => {
-                let LogicalPlan::Projection(projection) = through_aliases(&plan.source.logical) else { return None };
-                let only_key = matches!(projection.expr.as_slice(), [expr] if is_key(expr));
-                let (lookup, _) = lookup(&projection.input)?;
-                (only_key && lookup.table.id == plan.table.id).then_some(Self::Delete(lookup))
+                // With RETURNING the old row comes before the key; that is all that the scan gives.
+                let (plain, input) = match through_aliases(&plan.source.logical) {
+                    LogicalPlan::Projection(projection) => {
+                        let (key, old) = projection.expr.split_last()?;
+                        let plain = old.iter().all(|expr| matches!(unaliased(expr), Expr::Column(_)));
+                        (plain && is_key(key), projection.input.as_ref())
+                    }
+                    all => (true, all),
+                };
+                let (lookup, _) = lookup(input)?;
+                (plain && lookup.table.id == plan.table.id).then_some(Self::Delete(lookup))
             }
         }
     }
@@ -227,6 +222,11 @@ fn insert(state: &SessionState, plan: &WritePlan) -> Option<FastWrite> {
     if values.values.len() > ROWS_MAX {
         return None;
     }
+    if let Some(conflict) = &plan.conflict
+        && (values.values.len() > 1 || conflict.short.is_none())
+    {
+        return None;
+    }
     let empty = DFSchema::empty();
     let mut rows = Vec::with_capacity(values.values.len());
     for row in &values.values {
@@ -253,7 +253,7 @@ fn insert(state: &SessionState, plan: &WritePlan) -> Option<FastWrite> {
     Some(FastWrite::Insert(rows))
 }
 
-fn unaliased(expr: &Expr) -> &Expr {
+pub(super) fn unaliased(expr: &Expr) -> &Expr {
     match expr {
         Expr::Alias(alias) => unaliased(&alias.expr),
         other => other,

@@ -1,0 +1,413 @@
+//! The paths that are planned here (reads in key order, lookups instead of joins of whole tables,
+//! the short path) must answer exactly as DataFusion's plain plans do: random statements are run
+//! by both, on databases with the same content.
+
+use std::sync::Arc;
+
+use resurgam_engine::{Database, Options};
+use resurgam_sql::{Planning, QueryResult, Session, SessionOptions, SqlDatabase, SqlError, SqlSettings};
+
+/// A small generator, so that a seed is a test.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+    fn one<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[self.below(all.len() as u64) as usize]
+    }
+    fn maybe(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+struct Subject {
+    name: &'static str,
+    session: Session,
+    _dir: tempfile::TempDir,
+}
+
+impl Subject {
+    fn new(name: &'static str, planning: Planning) -> Self {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let engine = Database::open(dir.path().join("data"), Options::default()).expect("open");
+        let database = SqlDatabase::new(engine, SqlSettings { planning, ..SqlSettings::default() });
+        let session = Arc::clone(&database).session(SessionOptions::default()).expect("session");
+        Self { name, session, _dir: dir }
+    }
+    async fn ok(&mut self, sql: &str) -> QueryResult {
+        self.session.query(sql).await.unwrap_or_else(|error| panic!("{}: {error}\n{sql}", self.name))
+    }
+    async fn plan(&mut self, sql: &str) -> String {
+        let lines = self.ok(&format!("EXPLAIN {sql}")).await.rows;
+        lines.into_iter().flatten().flatten().collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The plain one first; lookups in tables however small, and with so few rows that most fall back.
+fn subjects() -> Vec<Subject> {
+    let always = Planning { read_small_tables: false, ..Planning::default() };
+    vec![
+        Subject::new("plain", Planning::OFF),
+        Subject::new("default", Planning::default()),
+        Subject::new("lookups", always),
+        Subject::new("few lookups", Planning { lookup_rows: 6, ..always }),
+    ]
+}
+
+fn shown(result: &Result<QueryResult, SqlError>, sorted: bool) -> Result<(String, Vec<String>), String> {
+    match result {
+        Ok(result) => {
+            let mut rows: Vec<String> = result.rows.iter().map(|row| format!("{row:?}")).collect();
+            if sorted {
+                rows.sort();
+            }
+            Ok((result.tag.clone(), rows))
+        }
+        Err(error) => Err(error.sqlstate.to_string()),
+    }
+}
+
+/// Runs the same in all, and compares; rows of no order are compared sorted.
+async fn same(subjects: &mut [Subject], sql: &str, ordered: bool) {
+    let mut wanted = None;
+    for subject in subjects {
+        let result = subject.session.query(sql).await;
+        let got = shown(&result, !ordered);
+        match &wanted {
+            None => wanted = Some(got),
+            Some(wanted) => assert_eq!(&got, wanted, "{} on: {sql}\n{result:?}", subject.name),
+        }
+    }
+}
+
+const TABLES: [&str; 9] = [
+    "CREATE TABLE t (a int, b smallint, c text, d numeric(8,2), e bigint, f date, PRIMARY KEY (a, b))",
+    "CREATE INDEX t_c ON t (c, e)",
+    "CREATE INDEX t_d ON t (d)",
+    "CREATE INDEX t_f ON t (a, f, e)",
+    "CREATE TABLE u (k bigint, m int, n text, v smallint, big text, PRIMARY KEY (k))",
+    "CREATE INDEX u_m ON u (m, v)",
+    "CREATE UNIQUE INDEX u_n ON u (n)",
+    "CREATE TABLE w (x int, y text, z numeric(10,3))",
+    "CREATE INDEX w_x ON w (x, y)",
+];
+
+fn number(random: &mut Random, most: u64) -> String {
+    if random.maybe(10) { "NULL".to_owned() } else { random.below(most).to_string() }
+}
+
+fn text(random: &mut Random) -> String {
+    match random.below(10) {
+        0 => "NULL".to_owned(),
+        1 => "''".to_owned(),
+        2 => "repeat('long', 30)".to_owned(),
+        _ => format!("'{}'", random.one(&["x", "y", "z", "xy", "X", "ä"])),
+    }
+}
+
+fn row_of_t(random: &mut Random) -> String {
+    let (a, b, e) = (random.below(6), random.below(8), number(random, 9));
+    let (c, f) = (text(random), random.below(5));
+    let d = if random.maybe(15) { "NULL".to_owned() } else { format!("{}.5", random.below(5)) };
+    let f = if f == 0 { "NULL".to_owned() } else { format!("'2024-01-0{f}'") };
+    format!("({a}, {b}, {c}, {d}, {e}, {f})")
+}
+
+fn row_of_u(random: &mut Random) -> String {
+    let (k, m, v) = (random.below(20), number(random, 6), number(random, 4));
+    let n = if random.maybe(20) { "NULL".to_owned() } else { format!("'n{}'", random.below(40)) };
+    let big = if random.maybe(20) { "repeat('big', 5000)" } else { "'small'" };
+    format!("({k}, {m}, {n}, {v}, {big})")
+}
+
+fn row_of_w(random: &mut Random) -> String {
+    let (x, y) = (number(random, 6), text(random));
+    let z = if random.maybe(20) { "NULL".to_owned() } else { format!("{}.{}", random.below(5), random.below(2) * 5) };
+    format!("({x}, {y}, {z})")
+}
+
+async fn fill(subjects: &mut [Subject], random: &mut Random) {
+    for sql in TABLES {
+        same(subjects, sql, true).await;
+    }
+    for _ in 0..60 {
+        let (t, u, w) = (row_of_t(random), row_of_u(random), row_of_w(random));
+        same(subjects, &format!("INSERT INTO t VALUES {t} ON CONFLICT DO NOTHING"), true).await;
+        same(subjects, &format!("INSERT INTO u VALUES {u} ON CONFLICT DO NOTHING"), true).await;
+        same(subjects, &format!("INSERT INTO w VALUES {w}"), true).await;
+    }
+}
+
+/// A condition on columns of `t`, often on the beginning of one of its keys.
+fn condition_on_t(random: &mut Random) -> String {
+    let mut all = Vec::new();
+    let (a, b) = (random.below(7), random.below(9));
+    match random.below(8) {
+        0 => {}
+        1 | 2 => all.push(format!("a = {a}")),
+        3 => all.push(format!("a = {a} AND b {} {b}", random.one(&["<", "<=", ">", ">=", "="]))),
+        4 => all.push(format!("a IN ({a}, {}, 3)", random.below(7))),
+        5 => all.push(format!("c = '{}'", random.one(&["x", "y", "nothing"]))),
+        6 => all.push(format!("d = {}.5", random.below(6))),
+        _ => all.push(format!("a = {a} AND f = '2024-01-0{}'", 1 + random.below(5))),
+    }
+    if random.maybe(30) {
+        all.push(format!("e {} {}", random.one(&["<", ">", "<>", "="]), random.below(9)));
+    }
+    if random.maybe(10) {
+        all.push(random.one(&["c IS NULL", "e IS NOT NULL", "b + 1 > 3", "a = 2.5", "a = 99999999999"]).to_owned());
+    }
+    if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
+}
+
+fn limit(random: &mut Random) -> String {
+    let mut out = String::new();
+    if random.maybe(60) {
+        out += &format!(" LIMIT {}", random.below(6));
+    }
+    if random.maybe(25) {
+        out += &format!(" OFFSET {}", random.below(4));
+    }
+    out
+}
+
+/// Sorted reads: what is selected is what is sorted by, so that ties make no difference.
+fn sorted_read(random: &mut Random) -> String {
+    let columns = match random.below(9) {
+        0 => vec!["a", "b"],
+        1 => vec!["b"],
+        2 => vec!["c", "e"],
+        3 => vec!["e"],
+        4 => vec!["d"],
+        5 => vec!["f", "e"],
+        6 => vec!["c", "e", "a", "b"],
+        7 => vec!["d", "a", "b"],
+        _ => vec!["b", "a"],
+    };
+    let all_down = random.maybe(40);
+    let mixed = random.maybe(15);
+    let by: Vec<String> = columns
+        .iter()
+        .map(|column| {
+            let down = if mixed { random.maybe(50) } else { all_down };
+            let nulls = if random.maybe(10) { random.one(&[" NULLS FIRST", " NULLS LAST"]) } else { "" };
+            format!("{column}{}{nulls}", if down { " DESC" } else { "" })
+        })
+        .collect();
+    let (condition, limit) = (condition_on_t(random), limit(random));
+    if random.maybe(40) {
+        // Just what a key gives.
+        let (a, down) = (random.below(6), if all_down { " DESC" } else { "" });
+        let (by, condition) = match random.below(6) {
+            0 => ("b", format!(" WHERE a = {a}")),
+            1 => ("b", format!(" WHERE a = {a} AND b > 2 AND e < 7")),
+            2 => ("f", format!(" WHERE a = {a}")),
+            3 => ("e", " WHERE c = 'x'".to_owned()),
+            4 => ("e", format!(" WHERE a = {a} AND f = '2024-01-02'")),
+            _ => ("d", String::new()),
+        };
+        return format!("SELECT {by} FROM t{condition} ORDER BY {by}{down}{limit}");
+    }
+    format!("SELECT {} FROM t{condition} ORDER BY {}{limit}", columns.join(", "), by.join(", "))
+}
+
+fn extreme(random: &mut Random) -> String {
+    let column = random.one(&["a", "b", "c", "d", "e", "f"]);
+    let what = match random.below(6) {
+        0 | 1 => format!("min({column})"),
+        2 | 3 => format!("max({column})"),
+        4 => format!("max({column}) - 1 AS m, count(*)"),
+        _ => format!("max({column}) FILTER (WHERE e > 3)"),
+    };
+    let what = if what.contains("- 1") { format!("max(e) - 1, count({column})") } else { what };
+    format!("SELECT {what} FROM t{}", condition_on_t(random))
+}
+
+fn join(random: &mut Random) -> String {
+    let kind = random.one(&["JOIN", "JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"]);
+    let (left, right, on, more) = match random.below(9) {
+        0 => ("t", "u", "t.e = u.k", "t.a, t.b, t.e, u.k, u.n"),
+        1 => ("t", "u", "t.a = u.m AND t.b = u.v", "t.a, t.b, u.k, u.m"),
+        2 => ("t", "w", "t.a = w.x AND t.c = w.y", "t.a, t.b, w.x, w.y, w.z"),
+        3 => ("u", "t", "u.m = t.a", "u.k, u.big, t.a, t.b"),
+        4 => ("u", "t", "u.m = t.a AND u.v = t.b", "u.k, t.a, t.b, t.c"),
+        5 => ("w", "t", "w.z = t.d", "w.x, w.z, t.d, t.a, t.b"),
+        6 => ("w", "u", "w.x = u.k AND w.y <> u.n", "w.x, w.y, u.k, u.n"),
+        7 => ("t", "w", "t.e = w.z", "t.e, w.z, t.a, t.b"),
+        _ => ("w", "u", "w.y = u.n", "w.y, u.n, u.k"),
+    };
+    let mut where_ = Vec::new();
+    if random.maybe(50) {
+        match left {
+            "t" => where_.push(format!("t.a = {}", random.below(7))),
+            "u" => where_.push(format!("u.k < {}", random.below(12))),
+            _ => where_.push(format!("w.x = {}", random.below(6))),
+        }
+    }
+    if random.maybe(35) {
+        match right {
+            "t" => where_.push(format!("t.a = {}", random.below(6))),
+            "u" => where_.push(format!("u.v > {}", random.below(3))),
+            _ => where_.push("w.z > 1".to_owned()),
+        }
+    }
+    if random.maybe(15) {
+        where_.push(format!(
+            "{}.{} IS NULL",
+            right,
+            if right == "t" {
+                "e"
+            } else if right == "u" {
+                "n"
+            } else {
+                "z"
+            }
+        ));
+    }
+    let where_ = if where_.is_empty() { String::new() } else { format!(" WHERE {}", where_.join(" AND ")) };
+    match random.below(8) {
+        0 => format!("SELECT count(*) FROM {left} {kind} {right} ON {on}{where_}"),
+        1 => format!("SELECT {left}.* FROM {left} WHERE EXISTS (SELECT 1 FROM {right} WHERE {on})"),
+        2 => format!("SELECT {left}.* FROM {left} WHERE NOT EXISTS (SELECT 1 FROM {right} WHERE {on})"),
+        3 => {
+            let limit = limit(random);
+            format!("SELECT {more} FROM {left} {kind} {right} ON {on}{where_} ORDER BY {more}{limit}")
+        }
+        4 => format!(
+            "SELECT u.k FROM u WHERE u.m {} (SELECT a FROM t WHERE a > {})",
+            random.one(&["IN", "NOT IN"]),
+            random.below(6)
+        ),
+        5 => format!(
+            "SELECT t.a, t.b, u.k, w.x FROM t {kind} u ON t.e = u.k {kind} w ON u.m = w.x{}",
+            if left == "t" { where_ } else { String::new() }
+        ),
+        _ => format!("SELECT {more} FROM {left} {kind} {right} ON {on}{where_}"),
+    }
+}
+
+/// A write, by the short path if it can be.
+fn write(random: &mut Random) -> String {
+    let returning = random.one(&[
+        "",
+        " RETURNING *",
+        " RETURNING a + b, c, d * 2 AS dd",
+        " RETURNING a, CASE WHEN e > 3 THEN 'many' END",
+    ]);
+    let on_u = random.one(&["", " RETURNING *", " RETURNING k, v + 1, length(big)"]);
+    let (a, b, k) = (random.below(7), random.below(9), random.below(24));
+    match random.below(9) {
+        0 => format!("UPDATE t SET e = e + {k}, d = d + 0.25 WHERE a = {a} AND b = {b}{returning}"),
+        1 => format!(
+            "UPDATE t SET e = CASE WHEN e > 4 THEN e - 4 ELSE e + {k} END, c = c || 'q' WHERE a = {a} AND b = {b} AND e < 9{returning}"
+        ),
+        2 => format!("DELETE FROM t WHERE a = {a} AND b = {b}{returning}"),
+        3 => format!("INSERT INTO t VALUES {}{returning}", row_of_t(random)),
+        4 => format!(
+            "INSERT INTO t VALUES {} ON CONFLICT (a, b) DO UPDATE SET e = coalesce(t.e, 0) + excluded.e, c = excluded.c, d = {k} WHERE t.e IS NULL OR t.e < {b}{returning}",
+            row_of_t(random)
+        ),
+        5 => {
+            format!("INSERT INTO t VALUES {}, {} ON CONFLICT DO NOTHING{returning}", row_of_t(random), row_of_t(random))
+        }
+        6 => format!(
+            "INSERT INTO u VALUES {} ON CONFLICT (k) DO UPDATE SET v = u.v + 1, big = u.big || 'x'{on_u}",
+            row_of_u(random)
+        ),
+        7 => format!("INSERT INTO u VALUES {} ON CONFLICT (n) DO NOTHING{on_u}", row_of_u(random)),
+        _ => format!("UPDATE u SET v = v + 1, m = {a} WHERE k = {k}{on_u}"),
+    }
+}
+
+async fn reads(subjects: &mut [Subject], random: &mut Random, count: usize, used: &mut [usize; 3]) {
+    for _ in 0..count {
+        let sql = match random.below(3) {
+            0 => sorted_read(random),
+            1 => extreme(random),
+            _ => join(random),
+        };
+        same(subjects, &sql, sql.contains("ORDER BY")).await;
+        let plan = subjects[2].plan(&sql).await;
+        used[0] += usize::from(sql.contains("ORDER BY") && !plan.contains("SortExec"));
+        used[1] += usize::from(plan.contains("backward"));
+        used[2] += usize::from(plan.contains("LookupJoinExec"));
+    }
+}
+
+async fn differ(seed: u64) -> [usize; 3] {
+    let mut random = Random(seed * 7919 + 17);
+    let mut subjects = subjects();
+    let mut used = [0; 3];
+    fill(&mut subjects, &mut random).await;
+    reads(&mut subjects, &mut random, 40, &mut used).await;
+    for isolation in ["READ COMMITTED", "REPEATABLE READ"] {
+        // Own changes, seen before they are committed.
+        same(&mut subjects, &format!("BEGIN ISOLATION LEVEL {isolation}"), true).await;
+        for step in 0..30 {
+            let sql = write(&mut random);
+            same(&mut subjects, "SAVEPOINT s", true).await;
+            let failed = subjects[0].session.query(&sql).await;
+            let wanted = shown(&failed, false);
+            for subject in &mut subjects[1..] {
+                let result = subject.session.query(&sql).await;
+                assert_eq!(shown(&result, false), wanted, "{} on: {sql}", subject.name);
+            }
+            if failed.is_err() {
+                same(&mut subjects, "ROLLBACK TO s", true).await;
+            }
+            if step % 6 == 5 {
+                reads(&mut subjects, &mut random, 6, &mut used).await;
+            }
+        }
+        same(&mut subjects, if random.maybe(70) { "COMMIT" } else { "ROLLBACK" }, true).await;
+        same(&mut subjects, "SELECT * FROM t ORDER BY a, b", true).await;
+        same(&mut subjects, "SELECT * FROM u ORDER BY k", true).await;
+        reads(&mut subjects, &mut random, 10, &mut used).await;
+    }
+    used
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn own_paths_answer_as_plain_plans_do() {
+    let first: u64 = std::env::var("RESURGAM_FIRST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    let count: u64 = std::env::var("RESURGAM_SCHEDULES").ok().and_then(|s| s.parse().ok()).unwrap_or(2);
+    let mut used = [0; 3];
+    for seed in first..first + count {
+        println!("seed {seed}");
+        for (sum, more) in used.iter_mut().zip(differ(seed).await) {
+            *sum += more;
+        }
+    }
+    // Otherwise nothing was compared.
+    assert!(used.iter().all(|&used| used > 5), "unsorted, backward, lookups: {used:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn analyze_says_whether_a_join_looked_rows_up() {
+    let mut subject = Subject::new("default", Planning { lookup_rows: 50, ..Planning::default() });
+    subject.ok("CREATE TABLE few (a int PRIMARY KEY, b int)").await;
+    subject.ok("CREATE TABLE many (a int PRIMARY KEY, b int)").await;
+    subject.ok("INSERT INTO few SELECT x, x * 3 FROM generate_series(1, 100) AS g(x)").await;
+    subject.ok("INSERT INTO many SELECT x, x FROM generate_series(1, 5000) AS g(x)").await;
+    for (below, rows, lookups, fell_back) in [(21, 20, 20, 0), (200, 100, 0, 1)] {
+        let sql = format!("SELECT * FROM few JOIN many ON many.a = few.b WHERE few.a < {below}");
+        let analyzed = subject.ok(&format!("EXPLAIN ANALYZE {sql}")).await.rows;
+        let line = analyzed
+            .into_iter()
+            .flatten()
+            .flatten()
+            .find(|line| line.contains("LookupJoinExec"))
+            .expect("a lookup join");
+        assert!(line.contains(&format!("fell_back={fell_back}")), "{line}");
+        assert!(fell_back == 1 || line.contains(&format!("lookups={lookups}")), "{line}");
+        assert_eq!(subject.ok(&sql).await.rows.len(), rows);
+    }
+}

@@ -1,0 +1,151 @@
+//! The short path of writes beside other transactions: RETURNING and ON CONFLICT answer with the
+//! newest rows, as the general path does, whoever was first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use resurgam_engine::{Database, Options};
+use resurgam_sql::{Planning, QueryResult, Session, SessionOptions, SqlDatabase, SqlError, SqlSettings};
+
+const ROWS: &str = "INSERT INTO t VALUES (1, 10, 'one', 100), (2, 20, 'two', 200)";
+
+type Shared = Arc<SqlDatabase>;
+
+async fn database(planning: Planning) -> (tempfile::TempDir, Shared, Session) {
+    let dir = tempfile::tempdir().expect("temporary folder");
+    let engine = Database::open(dir.path().join("data"), Options::default()).expect("open");
+    let database = SqlDatabase::new(engine, SqlSettings { planning, ..SqlSettings::default() });
+    let mut session = session(&database);
+    for sql in ["CREATE TABLE t (a int PRIMARY KEY, b int, c text, u int UNIQUE)", ROWS] {
+        session.query(sql).await.expect("prepare");
+    }
+    (dir, database, session)
+}
+
+fn session(database: &Shared) -> Session {
+    Arc::clone(database).session(SessionOptions::default()).expect("session")
+}
+
+fn shown(result: Result<QueryResult, SqlError>) -> String {
+    match result {
+        Ok(result) => {
+            let cell = |cell: &Option<String>| cell.clone().unwrap_or_else(|| "NULL".to_owned());
+            let rows: Vec<String> =
+                result.rows.iter().map(|row| row.iter().map(cell).collect::<Vec<_>>().join("|")).collect();
+            format!("{} {}", result.tag, rows.join(" / "))
+        }
+        Err(error) => error.sqlstate.to_string(),
+    }
+}
+
+/// `first` runs in a block; `second` begins beside it and may wait for it; then the block ends.
+async fn beside(database: &Shared, isolation: &str, first: &[&str], end: &str, second: &str) -> (String, String) {
+    let mut one = session(database);
+    one.query("DELETE FROM t").await.expect("prepare");
+    one.query(ROWS).await.expect("prepare");
+    one.query("BEGIN").await.expect("begin");
+    for sql in first {
+        one.query(sql).await.expect("first");
+    }
+    let mut other = session(database);
+    other.query(&format!("BEGIN ISOLATION LEVEL {isolation}")).await.expect("begin");
+    other.query("SELECT count(*) FROM t").await.expect("a snapshot");
+    let second = second.to_owned();
+    let waiting = tokio::spawn(async move {
+        let result = other.query(&second).await;
+        let _ = other.query("COMMIT").await;
+        result
+    });
+    // The answer is the same if it comes too early for the other to wait.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    one.query(end).await.expect("end");
+    let answer = shown(waiting.await.expect("second"));
+    (answer, shown(one.query("SELECT * FROM t ORDER BY a").await))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waits_and_newer_rows_end_as_in_the_general_path() {
+    let firsts: &[&[&str]] = &[
+        &["UPDATE t SET b = 11, c = 'other' WHERE a = 1"],
+        &["UPDATE t SET b = 99 WHERE a = 1", "UPDATE t SET u = 300 WHERE a = 2"],
+        &["DELETE FROM t WHERE a = 1"],
+        &["INSERT INTO t VALUES (3, 30, 'three', 300)"],
+        &["DELETE FROM t WHERE a = 1", "INSERT INTO t VALUES (1, 12, 'again', 100)"],
+        &["UPDATE t SET a = 3 WHERE a = 1"],
+    ];
+    let seconds = [
+        "UPDATE t SET b = b + 1, c = c || '!' WHERE a = 1 AND b < 50 RETURNING *",
+        "UPDATE t SET b = CASE WHEN b = 11 THEN 0 ELSE b END WHERE u = 100 RETURNING a, b * 2 AS twice",
+        "DELETE FROM t WHERE a = 1 RETURNING b, c",
+        "INSERT INTO t VALUES (3, 31, 'mine', 301) RETURNING *",
+        "INSERT INTO t VALUES (3, 31, 'mine', 301) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b, c = excluded.c RETURNING *",
+        "INSERT INTO t VALUES (1, 31, 'mine', 301) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b WHERE t.b < 50 RETURNING *",
+        "INSERT INTO t VALUES (1, 31, 'mine', 301) ON CONFLICT DO NOTHING RETURNING *",
+        "INSERT INTO t VALUES (4, 31, 'mine', 100) ON CONFLICT (u) DO UPDATE SET b = 1 RETURNING *",
+        "INSERT INTO t VALUES (4, 31, 'mine', 200) ON CONFLICT (a) DO NOTHING",
+        "INSERT INTO t VALUES (4, 31, 'mine', 300) ON CONFLICT (a) DO UPDATE SET b = 1",
+    ];
+    let (_dir, general, _session) = database(Planning::OFF).await;
+    let (_other_dir, short, _other_session) = database(Planning::default()).await;
+    for isolation in ["READ COMMITTED", "REPEATABLE READ"] {
+        for first in firsts {
+            for end in ["COMMIT", "ROLLBACK"] {
+                for second in seconds {
+                    let wanted = beside(&general, isolation, first, end, second).await;
+                    let got = beside(&short, isolation, first, end, second).await;
+                    assert_eq!(got, wanted, "{isolation}: {first:?}, {end}, beside {second}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn these_statements_take_the_short_path() {
+    let (_dir, _database, mut session) = database(Planning::default()).await;
+    for (sql, short) in [
+        ("UPDATE t SET b = b + 1 WHERE a = 1 RETURNING *", true),
+        ("UPDATE t SET b = CASE WHEN b > 5 THEN b - 5 ELSE b + 91 END WHERE a = 1", true),
+        ("DELETE FROM t WHERE u = 100 RETURNING a + b", true),
+        ("INSERT INTO t VALUES (7, 7, 'x', 7), (8, 8, 'y', 8) RETURNING a", true),
+        ("INSERT INTO t VALUES (7, 7, 'x', 7) ON CONFLICT DO NOTHING", true),
+        ("INSERT INTO t VALUES (7, 7, 'x', 7) ON CONFLICT (a) DO UPDATE SET b = excluded.b + 1 WHERE t.b = 1", true),
+        ("INSERT INTO t VALUES (7, 7, 'x', 7), (8, 8, 'y', 8) ON CONFLICT DO NOTHING", false),
+        ("SELECT b FROM t WHERE a >= 1 AND a < 3 ORDER BY a DESC", true),
+        ("SELECT b FROM t WHERE b = 10", false),
+        ("UPDATE t SET b = 1 WHERE a IN (1, 2) RETURNING b", false),
+    ] {
+        let plan = session.query(&format!("EXPLAIN {sql}")).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let found = plan.rows.iter().flatten().flatten().any(|line| line.starts_with("Short path"));
+        assert_eq!(found, short, "{sql}");
+    }
+}
+
+/// Sessions run the same text with other values at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_of_one_session_are_not_those_of_another() {
+    for planning in [Planning::OFF, Planning::default()] {
+        let (_dir, database, mut check) = database(planning).await;
+        let work = (0..4).map(|who: i32| {
+            let mut session = session(&database);
+            tokio::spawn(async move {
+                for i in 0..100 {
+                    let (a, b) = (10 + who, who * 1000 + i);
+                    let sql = format!(
+                        "INSERT INTO t (a, b, u) VALUES ({a}, {b}, {a}) ON CONFLICT (a) DO UPDATE SET b = {b} RETURNING b, {who}"
+                    );
+                    let rows = session.query(&sql).await.expect("upsert").rows;
+                    assert_eq!(rows, vec![vec![Some(b.to_string()), Some(who.to_string())]]);
+                    let plain = sql.split(" RETURNING").next().unwrap_or_default();
+                    session.query(plain).await.expect("upsert");
+                    let kept = session.query(&format!("SELECT b FROM t WHERE a = {a}")).await.expect("select").rows;
+                    assert_eq!(kept, vec![vec![Some(b.to_string())]]);
+                }
+            })
+        });
+        for task in work.collect::<Vec<_>>() {
+            task.await.expect("session");
+        }
+        assert_eq!(check.query("SELECT count(*) FROM t").await.expect("count").rows, vec![vec![Some("6".to_owned())]]);
+    }
+}
