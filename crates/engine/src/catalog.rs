@@ -33,6 +33,8 @@ const CHUNK: usize = 1400;
 pub(crate) struct Definitions {
     pub by_id: HashMap<u32, Arc<Table>>,
     pub by_name: HashMap<(String, String), u32>,
+    /// Tables with foreign keys that refer to a table.
+    referrers: HashMap<u32, Vec<u32>>,
     /// Tables that are gone, with the version of the catalog that no longer had them.
     dropped: HashMap<u32, u64>,
 }
@@ -247,6 +249,14 @@ impl Catalog {
             }
         }
         self.finish(&mut definitions, current, valid_from)?;
+        for table in definitions.by_id.values() {
+            for foreign in &table.foreign_keys {
+                let of_parent = definitions.referrers.entry(foreign.parent).or_default();
+                if !of_parent.contains(&table.id) {
+                    of_parent.push(table.id);
+                }
+            }
+        }
         Ok(definitions)
     }
 
@@ -274,6 +284,7 @@ fn carrier(tree: Tree) -> Table {
         primary_key_name: String::new(),
         indexes: Vec::new(),
         checks: Vec::new(),
+        foreign_keys: Vec::new(),
         tree,
         generation: 0,
         value_types: Vec::new(),
@@ -353,6 +364,17 @@ impl Transaction {
     /// The table with that id.
     pub fn table_by_id(&self, id: u32) -> Result<Option<Arc<Table>>> {
         Ok(self.definitions()?.by_id.get(&id).cloned())
+    }
+
+    /// Tables with foreign keys that refer to the table with that id (itself among them, if so),
+    /// by name. Whoever adds or drops such a constraint gives the table a new generation, so for
+    /// a definition of it that is found to be the newest, what was asked after it is complete.
+    pub fn referrers(&self, id: u32) -> Result<Vec<Arc<Table>>> {
+        let definitions = self.definitions()?;
+        let ids = definitions.referrers.get(&id).map_or(&[][..], Vec::as_slice);
+        let mut all: Vec<_> = ids.iter().filter_map(|id| definitions.by_id.get(id)).cloned().collect();
+        all.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
+        Ok(all)
     }
 
     /// All tables, by schema and name.

@@ -12,6 +12,7 @@
 //! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
+//! | `foreign` | FOREIGN KEY constraints |
 //! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
 //! | `utility`, `copy` | everything else that is not planned |
 //! | `script`, `alter_database`, `two_phase`, `cleaning` | statements that the parser does not know |
@@ -31,6 +32,7 @@ mod ddl;
 mod embedded;
 mod expression;
 mod fast;
+mod foreign;
 mod lexer;
 mod naming;
 mod params;

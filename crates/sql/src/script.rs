@@ -27,6 +27,7 @@ const FIRST_WORDS: &[&str] = &[
     "exec",
     "execute",
     "call",
+    "set",
 ];
 
 /// A statement of a string, in characters.

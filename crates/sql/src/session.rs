@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use crate::context::{StatementContext, StopFlag};
 use crate::database::{CancelHandle, SessionOptions, SqlDatabase};
+use crate::foreign::{Deferred, Modes};
 use crate::lexer::{self, Literal};
 use crate::pg::context::PgContext;
 use crate::pg::decode::decode_param;
@@ -52,6 +53,8 @@ pub(crate) struct Open {
     pub used: bool,
     /// Innermost last.
     pub savepoints: Vec<NamedSavepoint>,
+    /// Foreign keys that have to hold at its end.
+    pub deferred: Arc<Mutex<Deferred>>,
 }
 
 /// A savepoint as SQL knows it. Names may be taken again; the newest counts.
@@ -60,6 +63,8 @@ pub(crate) struct NamedSavepoint {
     pub savepoint: Savepoint,
     /// Changes of settings before it.
     pub settings: usize,
+    /// What SET CONSTRAINTS had said.
+    pub constraints: Modes,
 }
 
 /// One connection's state; see the module's head.
@@ -233,11 +238,21 @@ impl Session {
         let txn = self.db.engine.begin(isolation);
         *self.shared.txn.lock() = Some(txn.clone());
         self.shared.transaction_start.store(now(), Ordering::Relaxed);
-        self.open = Some(Open { txn, block, read_only, used: false, savepoints: Vec::new() });
+        let deferred = Arc::<Mutex<Deferred>>::default();
+        self.open = Some(Open { txn, block, read_only, used: false, savepoints: Vec::new(), deferred });
     }
 
     /// Commits what is open, if anything, and waits until it is durable.
     pub(crate) async fn commit(&mut self) -> Result<(), SqlError> {
+        if self.open.as_ref().is_some_and(|open| !open.deferred.lock().is_empty()) {
+            self.shared.stop.begin();
+            let checked = self.check_deferred(false).await;
+            self.shared.stop.end();
+            if let Err(error) = checked {
+                self.roll_back();
+                return Err(error);
+            }
+        }
         let Some(open) = self.open.take() else { return Ok(()) };
         *self.shared.txn.lock() = None;
         let durability = {
@@ -307,6 +322,7 @@ impl Session {
         open.savepoints.truncate(at + 1);
         let Some(to) = open.savepoints.last() else { return Err(SqlError::internal("no savepoint")) };
         open.txn.rollback_to(to.savepoint)?;
+        open.deferred.lock().back_to(to.constraints.clone());
         self.shared.variables.lock().back_to(to.settings);
         Ok(())
     }
@@ -927,7 +943,8 @@ impl Session {
         };
         let open = self.transaction();
         open.used = true;
-        let txn = open.txn.clone();
+        let (txn, deferred) = (open.txn.clone(), Arc::clone(&open.deferred));
+        let cx = Arc::clone(&self.cx);
         let run = WriteRun {
             plan,
             state: &state,
@@ -936,6 +953,8 @@ impl Session {
             waiting: Waiting { stop: &stop, lock_timeout },
             stop: &stop,
             zone,
+            cx: &cx,
+            deferred: &deferred,
         };
         let work = async { run.run().await.map_err(|error| errors::from_datafusion(error, text)) };
         guarded(&stop, deadline, work).await

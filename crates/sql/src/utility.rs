@@ -15,6 +15,7 @@ use resurgam_engine::{Database, Isolation};
 use crate::alter_database;
 use crate::cleaning;
 use crate::context::StatementContext;
+use crate::foreign;
 use crate::pg::errors;
 use crate::planner::{Names, task_context};
 use crate::session::{Named, NamedSavepoint, Session, text_rows};
@@ -44,6 +45,9 @@ pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlErro
         && words.clone().next().is_some_and(|w| w.eq_ignore_ascii_case("database"))
     {
         return Some(alter_database::parse(trimmed).map(|change| vec![change]));
+    }
+    if first.eq_ignore_ascii_case("set") && !trimmed.contains(';') {
+        return foreign::parse_set_constraints(trimmed).map(|set| Ok(vec![set?]));
     }
     if first.eq_ignore_ascii_case("copy") {
         return with_freeze(trimmed).map(|text| crate::statement::parse_known(&text));
@@ -173,6 +177,7 @@ impl Session {
                     .await?;
                     command("ALTER DATABASE")
                 }
+                foreign::CONSTRAINTS => self.set_constraints(marker_argument(statement)).await,
                 // There are no statistics to gather: estimates come from the trees.
                 "ANALYZE" => command("ANALYZE"),
                 _ => {
@@ -213,7 +218,8 @@ impl Session {
                 let open = self.transaction();
                 let savepoint = open.txn.savepoint()?;
                 let name = savepoint_name(&name.value, name.quote_style.is_some());
-                open.savepoints.push(NamedSavepoint { name, savepoint, settings });
+                let constraints = open.deferred.lock().modes.clone();
+                open.savepoints.push(NamedSavepoint { name, savepoint, settings, constraints });
                 command("SAVEPOINT")
             }
             Statement::ReleaseSavepoint { name } => {

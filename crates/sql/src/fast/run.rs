@@ -8,10 +8,12 @@ use resurgam_engine::{Attempt, Change, Datum, DatumRef, ReadView, RowBuf, Seen, 
 use super::expr::{FastExpr, Input};
 use super::shape::{Fast, FastWrite, Lookup};
 use crate::bridge::{self, KeyValue};
+use crate::foreign::{Deferred, Enforcer, Help, References};
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::encode_datum;
 use crate::pg::errors;
+use crate::planner::Names;
 use crate::session::Session;
 use crate::stream::guarded;
 use crate::wait::{Waiting, settle};
@@ -175,10 +177,34 @@ impl Session {
             (variables.zone, variables.lock_timeout)
         };
         let waiting = Waiting { stop: &stop, lock_timeout };
+        let state = if plan.references.is_empty() { None } else { Some((self.state()?, Arc::clone(&self.cx))) };
         let open = self.transaction();
         open.used = true;
-        let work = run(fast, plan, params, &open.txn, &waiting, &zone);
+        let (txn, deferred) = (&open.txn, &open.deferred);
+        let foreign = state.as_ref().map(|(state, cx)| Foreign {
+            references: &plan.references,
+            deferred,
+            help: Help { names: Names { state, txn, cx }, waiting, zone },
+        });
+        let work = run(fast, plan, params, txn, &waiting, &zone, foreign.as_ref());
         if deadline.is_some() { guarded(&stop, deadline, work).await } else { work.await }
+    }
+}
+
+/// What looking after foreign keys needs, if the statement concerns any.
+struct Foreign<'a> {
+    references: &'a Arc<References>,
+    deferred: &'a Arc<parking_lot::Mutex<Deferred>>,
+    help: Help<'a>,
+}
+
+impl Foreign<'_> {
+    async fn begin(&self, txn: &resurgam_engine::Transaction) -> Result<Enforcer, SqlError> {
+        Enforcer::begin(txn, self.references, self.deferred, &self.help.waiting).await
+    }
+
+    async fn finish(&self, mut enforcer: Enforcer) -> Result<(), SqlError> {
+        if enforcer.is_done() { Ok(()) } else { enforcer.finish(&self.help).await }
     }
 }
 
@@ -189,12 +215,17 @@ async fn run(
     txn: &resurgam_engine::Transaction,
     waiting: &Waiting<'_>,
     zone: &Zone,
+    foreign: Option<&Foreign<'_>>,
 ) -> Result<Option<u64>, SqlError> {
     let table = &plan.table;
     match fast {
         FastWrite::Insert(rows) => {
             let kind = if rows.len() == 1 { StatementKind::PointWrite } else { StatementKind::BulkWrite };
             txn.statement(kind)?;
+            let mut enforcer = match foreign {
+                Some(foreign) => Some(foreign.begin(txn).await?),
+                None => None,
+            };
             let mut datums: Vec<Datum> = Vec::with_capacity(table.columns.len());
             for row in rows {
                 datums.clear();
@@ -203,6 +234,12 @@ async fn run(
                 }
                 let refs: Vec<DatumRef<'_>> = datums.iter().map(Datum::as_ref).collect();
                 settle(waiting, || txn.insert(table, &refs)).await.map_err(|error| named(error, table, &refs))?;
+                if let Some(enforcer) = &mut enforcer {
+                    enforcer.inserted(&refs)?;
+                }
+            }
+            if let (Some(foreign), Some(enforcer)) = (foreign, enforcer) {
+                foreign.finish(enforcer).await?;
             }
             Ok(Some(rows.len() as u64))
         }
@@ -219,6 +256,10 @@ async fn run(
             }
             let mut seen = Seen::Snapshot;
             let mut newer = RowBuf::default();
+            let mut enforcer = match foreign {
+                Some(foreign) => Some(foreign.begin(txn).await?),
+                None => None,
+            };
             loop {
                 if !lookup.qualifies(params, &row, &view)? {
                     return Ok(Some(0));
@@ -240,7 +281,7 @@ async fn run(
                                 New::Given(datum) => datum.as_ref(),
                             })
                             .collect();
-                        match txn.update(table, row.raw().key, seen, &refs) {
+                        let change = match txn.update(table, row.raw().key, seen, &refs) {
                             Ok(Attempt::Done(change)) => change,
                             Ok(Attempt::Wait(wait)) => {
                                 waiting.wait(wait).await?;
@@ -249,12 +290,32 @@ async fn run(
                                     .map_err(|error| named(error, table, &refs))?
                             }
                             Err(error) => return Err(named(error.into(), table, &refs)),
+                        };
+                        // What was read is what it was, when this is done.
+                        if change == Change::Done
+                            && let Some(enforcer) = &mut enforcer
+                        {
+                            enforcer.updated(&row, &refs, waiting).await?;
                         }
+                        change
                     }
-                    _ => settle(waiting, || txn.delete(table, row.raw().key, seen)).await?,
+                    _ => {
+                        let change = settle(waiting, || txn.delete(table, row.raw().key, seen)).await?;
+                        if change == Change::Done
+                            && let Some(enforcer) = &mut enforcer
+                        {
+                            enforcer.deleted(&row, waiting).await?;
+                        }
+                        change
+                    }
                 };
                 match change {
-                    Change::Done => return Ok(Some(1)),
+                    Change::Done => {
+                        if let (Some(foreign), Some(enforcer)) = (foreign, enforcer) {
+                            foreign.finish(enforcer).await?;
+                        }
+                        return Ok(Some(1));
+                    }
                     Change::Gone | Change::SelfModified => return Ok(Some(0)),
                     Change::Changed => {
                         match txn.latest(table, row.raw().key, &mut newer)? {
