@@ -8,7 +8,7 @@
 //! A name is a key, so two transactions that create the same name meet at one record.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -88,6 +88,8 @@ pub(crate) struct Catalog {
     changes: Mutex<()>,
     cached: RwLock<(u64, Arc<Definitions>)>,
     loading: Mutex<()>,
+    /// The highest id of anything in a definition that was read.
+    highest: AtomicU32,
     /// Row id counters outlive definitions.
     row_ids: Mutex<HashMap<ObjectId, Arc<AtomicU64>>>,
 }
@@ -101,6 +103,7 @@ impl Catalog {
             changes: Mutex::new(()),
             cached: RwLock::new((0, Arc::default())),
             loading: Mutex::new(()),
+            highest: AtomicU32::new(0),
             row_ids: Mutex::default(),
         }
     }
@@ -108,6 +111,10 @@ impl Catalog {
     /// Raised when a commit changed definitions.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
+    }
+    /// The highest id of a table, index or constraint in a definition that was read.
+    pub fn highest_id(&self) -> u32 {
+        self.highest.load(Ordering::SeqCst)
     }
     /// Whether a change is becoming visible at this moment.
     pub fn is_changing(&self) -> bool {
@@ -266,6 +273,9 @@ impl Catalog {
         if parts.id != id {
             return Err(Error::corrupt(format!("the definition of table {id} names table {}", parts.id)));
         }
+        let ids = parts.indexes.iter().map(|i| i.id).chain(parts.checks.iter().map(|c| c.id));
+        let highest = ids.chain(parts.foreign_keys.iter().map(|f| f.id)).fold(id, u32::max);
+        self.highest.fetch_max(highest, Ordering::SeqCst);
         let table = self.build(parts, valid_from);
         definitions.by_name.insert((table.schema.clone(), table.name.clone()), id);
         definitions.by_id.insert(id, table);

@@ -81,10 +81,18 @@ macro_rules! attempt {
 }
 
 impl Transaction {
+    /// An id for a table, an index, a tree or a constraint.
+    fn next_object(&self) -> Result<u32> {
+        let inner = self.0.db.inner();
+        // Pages tell a restart which ids there are; those of constraints are in definitions alone.
+        inner.catalog.committed(&self.0.db)?;
+        Ok(inner.next_object(inner.catalog.highest_id()))
+    }
+
     pub(crate) fn new_tree(&self) -> Result<Tree> {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
-        let object = ObjectId(inner.next_object());
+        let object = ObjectId(self.next_object()?);
         // The tree and the note of what becomes of it if this transaction aborts, in one group.
         let mut made = None;
         let lsn = inner.ledger.add_with(&inner.pool, context.xid, LedgerAction::TREE_BYTES, |mtr| {
@@ -163,7 +171,7 @@ impl Transaction {
         check_columns(&spec.columns)?;
         let key_columns = spec.primary_key.as_ref().map(|(_, c)| c.clone()).unwrap_or_default();
         check_positions(&key_columns, spec.columns.len())?;
-        let id = self.0.db.inner().next_object();
+        let id = self.next_object()?;
         let primary_key_name = spec.primary_key.as_ref().map(|(n, _)| n.clone()).unwrap_or_default();
         for index in &spec.indexes {
             check_positions(&index.columns, spec.columns.len())?;
@@ -188,7 +196,7 @@ impl Transaction {
         };
         place(&mut parts);
         for index in &spec.indexes {
-            let index_id = self.0.db.inner().next_object();
+            let index_id = self.next_object()?;
             parts.indexes.push(index_of(index_id, index, self.new_tree()?));
         }
         self.store_definition(&parts, None).map(Attempt::Done)
@@ -263,7 +271,7 @@ impl Transaction {
             check_free_of_checks(&parts, &spec.name)?;
         }
         attempt!(self.claim_name(&table.schema, &spec.name, table.id, true));
-        parts.indexes.push(index_of(self.0.db.inner().next_object(), &spec, self.new_tree()?));
+        parts.indexes.push(index_of(self.next_object()?, &spec, self.new_tree()?));
         parts.generation += 1;
         let at = parts.indexes.len() - 1;
         let new = self.store_definition(&parts, Some(table))?;
@@ -402,7 +410,7 @@ impl Transaction {
                 check_positions_exist(&spec.columns, table.columns.len())?;
                 check_free(&parts, &spec.name)?;
                 parts.checks.push(Check {
-                    id: self.0.db.inner().next_object(),
+                    id: self.next_object()?,
                     name: spec.name,
                     sql: spec.sql,
                     columns: spec.columns,
@@ -523,7 +531,7 @@ impl Transaction {
         }
         let mut parts = Parts::of(table);
         check_free(&parts, &foreign.name)?;
-        foreign.id = self.0.db.inner().next_object();
+        foreign.id = self.next_object()?;
         foreign.parent = parent.id;
         parts.foreign_keys.push(foreign);
         parts.generation += 1;

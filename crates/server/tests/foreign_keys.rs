@@ -265,6 +265,30 @@ fn versions_under_savepoints_count() {
     assert_eq!(fails(&mut second, "delete from parent where key = 2"), "23503");
 }
 
+/// A row that moves from ahead of a search to behind it, while the search waits in between.
+#[test]
+fn a_row_cannot_evade_the_search() {
+    for index in ["", "create unique index on child (p, id)"] {
+        let server = TestServer::start();
+        let (mut first, mut second) = pair(&server);
+        if !index.is_empty() {
+            ok(&mut first, index);
+        }
+        ok(&mut first, "insert into child values (5, null, 0), (9, 1, 0)");
+        ok(&mut first, "begin");
+        ok(&mut first, "update child set p = 1 where id = 5");
+        let mut third = server.client();
+        third.send(&query("delete from parent where key = 1"));
+        // It waits for the first, in front of the second row.
+        while state(&second.query("update parent set n = 1 where key = 1").1).is_none() {}
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(fails(&mut second, "update child set id = 2 where id = 9"), "55P03");
+        ok(&mut first, "rollback");
+        assert_eq!(state(&third.until_ready().1).as_deref(), Some("23503"));
+        assert_eq!(second.rows(ORPHANS), [""; 0]);
+    }
+}
+
 #[test]
 fn both_waiting_is_a_deadlock() {
     let server = TestServer::start();

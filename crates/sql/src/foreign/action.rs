@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use resurgam_engine::{Change, Datum, DatumRef, Isolation, Presence, ReferentialAction, RowBuf, Seen, Table};
 
-use super::enforce::{Enforcer, Help, lock, pause};
+use super::enforce::{Enforcer, Help, entry_bytes, lock, pause};
 use super::{Reference, References, columns_of, whole};
 use crate::bridge;
 use crate::check::Checks;
@@ -27,6 +27,13 @@ pub(super) struct Act {
     pub key: Vec<u8>,
     /// It was an update; the key that its row has now, if that has no NULLs.
     pub new: Option<Option<Vec<u8>>>,
+}
+
+impl Act {
+    /// What it takes while it waits, about.
+    pub(super) fn bytes(&self) -> usize {
+        entry_bytes(&self.key) + self.new.as_ref().map_or(0, |new| new.as_ref().map_or(0, Vec::len))
+    }
 }
 
 /// What is known of a table that actions write to.

@@ -29,8 +29,8 @@ pub(crate) const CONSTRAINTS: &str = "SET CONSTRAINTS";
 pub(crate) struct Modes {
     /// Of all at once.
     all: Option<bool>,
-    /// Of single ones, since then: constraint and whether it is deferred.
-    each: HashMap<u32, bool>,
+    /// Of single ones, since then: table, constraint, and whether it is deferred.
+    each: HashMap<(u32, u32), bool>,
 }
 
 #[derive(Clone)]
@@ -50,20 +50,20 @@ pub(crate) struct Deferred {
     pub modes: Modes,
     entries: Vec<Entry>,
     /// Where each of them is.
-    known: HashMap<(u32, Side, Vec<u8>), usize>,
+    known: HashMap<(u32, u32, Side, Vec<u8>), usize>,
     bytes: usize,
 }
 
 impl Deferred {
     /// Whether a constraint waits for the end of the transaction.
-    pub(super) fn is_deferred(&self, foreign: &ForeignKey) -> bool {
-        let set = self.modes.each.get(&foreign.id).copied().or(self.modes.all);
+    pub(super) fn is_deferred(&self, child: &Table, foreign: &ForeignKey) -> bool {
+        let set = self.modes.each.get(&(child.id, foreign.id)).copied().or(self.modes.all);
         foreign.deferrable && set.unwrap_or(foreign.deferred)
     }
 
     pub(super) fn push(&mut self, check: &Check) -> Result<(), SqlError> {
         let (reference, side) = (&check.reference, check.side);
-        let known = (reference.foreign.id, side, check.key.clone());
+        let known = (reference.child.id, reference.foreign.id, side, check.key.clone());
         if let Some(entry) = self.known.get(&known).and_then(|at| self.entries.get_mut(*at)) {
             entry.checked = false;
             return Ok(());
@@ -197,7 +197,7 @@ impl Session {
                 let Some(foreign) = child.foreign_keys.iter().find(|foreign| foreign.id == entry.foreign) else {
                     continue;
                 };
-                if only_immediate && deferred.lock().is_deferred(foreign) {
+                if only_immediate && deferred.lock().is_deferred(&child, foreign) {
                     continue;
                 }
                 settle(&waiting, || txn.lock_rows(&child)).await?;
@@ -237,7 +237,7 @@ impl Session {
                         if !foreign.deferrable {
                             return Err(SqlError::new("42809", format!("constraint \"{name}\" is not deferrable")));
                         }
-                        found.push(foreign.id);
+                        found.push((table.id, foreign.id));
                     }
                     let other = table.primary_key_name == *name
                         || table.checks.iter().any(|check| check.name == *name)

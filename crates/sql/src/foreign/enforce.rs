@@ -45,8 +45,12 @@ pub(crate) struct Enforcer {
     deferred: Arc<Mutex<Deferred>>,
     pub(super) acts: VecDeque<Act>,
     checks: Vec<Check>,
-    known: HashSet<(u32, Side, Vec<u8>)>,
+    known: HashSet<(u32, u32, Side, Vec<u8>)>,
     bytes: usize,
+    /// Of each constraint of the table, the key that an inserted row found last: it need not be
+    /// looked for again. Whoever takes it away looks for that row, which stays until the end of the
+    /// statement.
+    last: Vec<Vec<u8>>,
     /// What is known of tables that actions write to.
     pub(super) work: HashMap<u32, Arc<Work>>,
 }
@@ -83,6 +87,7 @@ impl Enforcer {
             checks: Vec::new(),
             known: HashSet::new(),
             bytes: 0,
+            last: vec![Vec::new(); references.parents.len()],
             work: HashMap::new(),
         })
     }
@@ -95,7 +100,18 @@ impl Enforcer {
     /// A row was inserted.
     pub(crate) fn inserted(&mut self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
         let references = Arc::clone(&self.references);
-        references.parents.iter().try_for_each(|reference| self.refers(reference, row))
+        for (at, reference) in references.parents.iter().enumerate() {
+            if let Some(key) = key_referred_to(&self.txn, reference, row)?
+                && self.last[at] != key
+            {
+                if self.is_there(reference, &key)? {
+                    self.last[at] = key;
+                } else {
+                    self.remember(reference, Side::Child, key, false)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A row was deleted; `old` is what it was.
@@ -139,8 +155,11 @@ impl Enforcer {
     ) -> Result<(), SqlError> {
         for reference in &references.parents {
             let mut columns = reference.foreign.columns.iter().chain(&reference.path);
-            if columns.any(|at| differs(&reference.child, old, new, *at)) {
-                self.refers(reference, new)?;
+            if columns.any(|at| differs(&reference.child, old, new, *at))
+                && let Some(key) = key_referred_to(&self.txn, reference, new)?
+                && !self.is_there(reference, &key)?
+            {
+                self.remember(reference, Side::Child, key, false)?;
             }
         }
         for reference in &references.children {
@@ -158,19 +177,9 @@ impl Enforcer {
         Ok(())
     }
 
-    /// A row of the child refers to a key.
-    fn refers(&mut self, reference: &Arc<Reference>, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
-        match reference.target(&self.txn, row)? {
-            Target::None => Ok(()),
-            Target::Mixed => Err(reference.mixed()),
-            Target::Nowhere => Err(reference.nowhere(row)),
-            Target::Key(key) => {
-                if self.txn.key_presence(&reference.parent, reference.index, &key)? == Presence::Yes {
-                    return Ok(());
-                }
-                self.remember(reference, Side::Child, key, false)
-            }
-        }
+    /// Whether a key is there for certain.
+    fn is_there(&self, reference: &Reference, key: &[u8]) -> Result<bool, SqlError> {
+        Ok(self.txn.key_presence(&reference.parent, reference.index, key)? == Presence::Yes)
     }
 
     /// A key of the parent is gone, or (`new`) another one has taken its place.
@@ -189,9 +198,10 @@ impl Enforcer {
         if !is_acting(action) {
             return self.remember(reference, Side::Parent, key, action == ReferentialAction::Restrict);
         }
-        self.bytes += entry_bytes(&key) + new.as_ref().map_or(0, |new| new.as_ref().map_or(0, Vec::len));
+        let act = Act { reference: Arc::clone(reference), key, new };
+        self.bytes += act.bytes();
         bounded(self.bytes)?;
-        self.acts.push_back(Act { reference: Arc::clone(reference), key, new });
+        self.acts.push_back(act);
         Ok(())
     }
 
@@ -222,7 +232,7 @@ impl Enforcer {
         key: Vec<u8>,
         restrict: bool,
     ) -> Result<(), SqlError> {
-        if !self.known.insert((reference.foreign.id, side, key.clone())) {
+        if !self.known.insert((reference.child.id, reference.foreign.id, side, key.clone())) {
             return Ok(());
         }
         self.bytes += entry_bytes(&key);
@@ -239,10 +249,12 @@ impl Enforcer {
         }
         while let Some(act) = self.acts.pop_front() {
             self.act(&act, help).await?;
+            self.bytes -= act.bytes();
         }
         self.known.clear();
         for check in std::mem::take(&mut self.checks) {
-            let is_deferred = !check.restrict && self.deferred.lock().is_deferred(&check.reference.foreign);
+            let is_deferred =
+                !check.restrict && self.deferred.lock().is_deferred(&check.reference.child, &check.reference.foreign);
             if is_deferred {
                 self.deferred.lock().push(&check)?;
             } else {
@@ -251,6 +263,20 @@ impl Enforcer {
         }
         self.bytes = 0;
         Ok(())
+    }
+}
+
+/// The key that a row of the child refers to, if any.
+fn key_referred_to(
+    txn: &Transaction,
+    reference: &Reference,
+    row: &[DatumRef<'_>],
+) -> Result<Option<Vec<u8>>, SqlError> {
+    match reference.target(txn, row)? {
+        Target::None => Ok(None),
+        Target::Mixed => Err(reference.mixed()),
+        Target::Nowhere => Err(reference.nowhere(row)),
+        Target::Key(key) => Ok(Some(key)),
     }
 }
 
