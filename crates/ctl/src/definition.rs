@@ -1,7 +1,7 @@
 //! Encoded table definitions, as the engine's `table.rs` writes them.
 //!
 //! ```text
-//! encoding u8 = 1 or 2 | table id u32 | generation u64
+//! encoding u8 = 1 to 3 | table id u32 | generation u64
 //! schema, name, primary key name            counted text
 //! tree                                      root page u64, object u32
 //! primary key                               count u16, column positions u16 each
@@ -11,11 +11,17 @@
 //!                                           one column
 //! indexes                                   count u16, each: id u32, name, flags u8,
 //!                                           columns (count u16, positions u16), tree
-//! checks (encoding 2)                       count u16, each: id u32, name, SQL text, flags u8,
+//! checks (encoding 2, 3)                    count u16, each: id u32, name, SQL text, flags u8,
 //!                                           columns (count u16, positions u16)
+//! foreign keys (encoding 3)                 count u16, each: id u32, name, columns (count u16,
+//!                                           positions u16), referenced table u32, its index u32
+//!                                           (0 = primary key), positions in that key (count u16,
+//!                                           u16 each), ON DELETE u8, ON UPDATE u8, flags u8
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
 //! check flags                               1 validated
+//! foreign key actions                       0 NO ACTION, 1 RESTRICT, 2 CASCADE, 3 SET NULL, 4 SET DEFAULT
+//! foreign key flags                         1 MATCH FULL, 2 deferrable, 4 initially deferred, 8 validated
 //! index flags                               1 unique, 2 implements a constraint
 //! ```
 
@@ -27,7 +33,7 @@ use resurgam_page::types::{ColumnType, Datum};
 
 use crate::walk::Tree;
 
-const ENCODING_KNOWN: u8 = 2;
+const ENCODING_KNOWN: u8 = 3;
 
 /// Where a column is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +71,17 @@ pub(crate) struct Check {
     pub validated: bool,
 }
 
+#[derive(Clone, Debug)]
+pub(crate) struct ForeignKey {
+    pub name: String,
+    pub columns: Vec<usize>,
+    /// The referenced table.
+    pub parent: u32,
+    /// Its index; 0 = primary key.
+    pub index: u32,
+    pub validated: bool,
+}
+
 /// A decoded definition.
 #[derive(Clone, Debug)]
 pub(crate) struct Definition {
@@ -79,6 +96,7 @@ pub(crate) struct Definition {
     pub columns: Vec<Column>,
     pub indexes: Vec<Index>,
     pub checks: Vec<Check>,
+    pub foreign_keys: Vec<ForeignKey>,
 }
 
 impl Definition {
@@ -100,7 +118,9 @@ impl Definition {
         let indexes = (0..count).map(|_| index(&mut r)).collect::<Result<Vec<_>>>()?;
         let count = if encoding > 1 { r.u16()? } else { 0 };
         let checks = (0..count).map(|_| check(&mut r)).collect::<Result<Vec<_>>>()?;
-        let of_checks = checks.iter().flat_map(|c| &c.columns);
+        let count = if encoding > 2 { r.u16()? } else { 0 };
+        let foreign_keys = (0..count).map(|_| foreign_key(&mut r)).collect::<Result<Vec<_>>>()?;
+        let of_checks = checks.iter().flat_map(|c| &c.columns).chain(foreign_keys.iter().flat_map(|f| &f.columns));
         let named = primary_key.iter().chain(indexes.iter().flat_map(|i| &i.columns)).chain(of_checks);
         let fine = named.copied().all(|c| c < columns.len())
             && columns.iter().all(|c| match c.place {
@@ -122,6 +142,7 @@ impl Definition {
             columns,
             indexes,
             checks,
+            foreign_keys,
         })
     }
 
@@ -170,6 +191,16 @@ fn column(r: &mut Reader<'_>) -> Result<Column> {
 fn check(r: &mut Reader<'_>) -> Result<Check> {
     let (_id, name, sql, flags) = (r.u32()?, text(r)?, text(r)?, r.u8()?);
     Ok(Check { name, sql, columns: positions(r)?, validated: flags & 1 != 0 })
+}
+
+fn foreign_key(r: &mut Reader<'_>) -> Result<ForeignKey> {
+    let (_id, name, columns) = (r.u32()?, text(r)?, positions(r)?);
+    let (parent, index, key) = (r.u32()?, r.u32()?, positions(r)?);
+    let (on_delete, on_update, flags) = (r.u8()?, r.u8()?, r.u8()?);
+    if key.len() != columns.len() || on_delete > 4 || on_update > 4 {
+        return Err(r.bad("a foreign key contradicts itself"));
+    }
+    Ok(ForeignKey { name, columns, parent, index, validated: flags & 8 != 0 })
 }
 
 fn index(r: &mut Reader<'_>) -> Result<Index> {

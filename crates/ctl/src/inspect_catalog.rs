@@ -93,5 +93,14 @@ fn print_table(table: &Definition, out: &mut dyn Write) -> Result<()> {
         let state = if check.validated { "" } else { " not valid" };
         say!(out, "  check {} ({}) on ({}){state}", check.name, check.sql, names(&check.columns))?;
     }
+    for foreign in &table.foreign_keys {
+        let state = if foreign.validated { "" } else { " not valid" };
+        let key = match foreign.index {
+            0 => "the primary key".to_owned(),
+            id => format!("index {id}"),
+        };
+        let columns = names(&foreign.columns);
+        say!(out, "  foreign key {} ({columns}) to {key} of table {}{state}", foreign.name, foreign.parent)?;
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@
 //! A name is a key, so two transactions that create the same name meet at one record.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -33,6 +33,8 @@ const CHUNK: usize = 1400;
 pub(crate) struct Definitions {
     pub by_id: HashMap<u32, Arc<Table>>,
     pub by_name: HashMap<(String, String), u32>,
+    /// Tables with foreign keys that refer to a table.
+    referrers: HashMap<u32, Vec<u32>>,
     /// Tables that are gone, with the version of the catalog that no longer had them.
     dropped: HashMap<u32, u64>,
 }
@@ -86,6 +88,8 @@ pub(crate) struct Catalog {
     changes: Mutex<()>,
     cached: RwLock<(u64, Arc<Definitions>)>,
     loading: Mutex<()>,
+    /// The highest id of anything in a definition that was read.
+    highest: AtomicU32,
     /// Row id counters outlive definitions.
     row_ids: Mutex<HashMap<ObjectId, Arc<AtomicU64>>>,
 }
@@ -99,6 +103,7 @@ impl Catalog {
             changes: Mutex::new(()),
             cached: RwLock::new((0, Arc::default())),
             loading: Mutex::new(()),
+            highest: AtomicU32::new(0),
             row_ids: Mutex::default(),
         }
     }
@@ -106,6 +111,10 @@ impl Catalog {
     /// Raised when a commit changed definitions.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
+    }
+    /// The highest id of a table, index or constraint in a definition that was read.
+    pub fn highest_id(&self) -> u32 {
+        self.highest.load(Ordering::SeqCst)
     }
     /// Whether a change is becoming visible at this moment.
     pub fn is_changing(&self) -> bool {
@@ -247,6 +256,14 @@ impl Catalog {
             }
         }
         self.finish(&mut definitions, current, valid_from)?;
+        for table in definitions.by_id.values() {
+            for foreign in &table.foreign_keys {
+                let of_parent = definitions.referrers.entry(foreign.parent).or_default();
+                if !of_parent.contains(&table.id) {
+                    of_parent.push(table.id);
+                }
+            }
+        }
         Ok(definitions)
     }
 
@@ -256,6 +273,9 @@ impl Catalog {
         if parts.id != id {
             return Err(Error::corrupt(format!("the definition of table {id} names table {}", parts.id)));
         }
+        let ids = parts.indexes.iter().map(|i| i.id).chain(parts.checks.iter().map(|c| c.id));
+        let highest = ids.chain(parts.foreign_keys.iter().map(|f| f.id)).fold(id, u32::max);
+        self.highest.fetch_max(highest, Ordering::SeqCst);
         let table = self.build(parts, valid_from);
         definitions.by_name.insert((table.schema.clone(), table.name.clone()), id);
         definitions.by_id.insert(id, table);
@@ -274,6 +294,7 @@ fn carrier(tree: Tree) -> Table {
         primary_key_name: String::new(),
         indexes: Vec::new(),
         checks: Vec::new(),
+        foreign_keys: Vec::new(),
         tree,
         generation: 0,
         value_types: Vec::new(),
@@ -353,6 +374,17 @@ impl Transaction {
     /// The table with that id.
     pub fn table_by_id(&self, id: u32) -> Result<Option<Arc<Table>>> {
         Ok(self.definitions()?.by_id.get(&id).cloned())
+    }
+
+    /// Tables with foreign keys that refer to the table with that id (itself among them, if so),
+    /// by name. Whoever adds or drops such a constraint gives the table a new generation, so for
+    /// a definition of it that is found to be the newest, what was asked after it is complete.
+    pub fn referrers(&self, id: u32) -> Result<Vec<Arc<Table>>> {
+        let definitions = self.definitions()?;
+        let ids = definitions.referrers.get(&id).map_or(&[][..], Vec::as_slice);
+        let mut all: Vec<_> = ids.iter().filter_map(|id| definitions.by_id.get(id)).cloned().collect();
+        all.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
+        Ok(all)
     }
 
     /// All tables, by schema and name.

@@ -80,7 +80,9 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub fn next_object(&self) -> u32 {
+    /// An id above `known` and above all that were given.
+    pub fn next_object(&self, known: u32) -> u32 {
+        self.next_object.fetch_max(known.saturating_add(1), Ordering::SeqCst);
         self.next_object.fetch_add(1, Ordering::SeqCst)
     }
     pub fn note_tree(&self, tree: Tree) {

@@ -14,7 +14,9 @@ use resurgam_versions::LedgerAction;
 use crate::catalog::check_name;
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
 use crate::rows::VALUE_IN_ROW_MAX;
-use crate::table::{Check, Column, ColumnSpec, Index, IndexSpec, Parts, Place, Table, TableSpec, encode_missing};
+use crate::table::{
+    Check, Column, ColumnSpec, ForeignKey, Index, IndexSpec, Parts, Place, Table, TableSpec, encode_missing,
+};
 use crate::transaction::{Attempt, Transaction};
 use crate::view::ReadView;
 
@@ -54,6 +56,9 @@ pub enum TableChange {
     ValidateCheck(String),
     /// The same condition in other words: after a column was renamed.
     RewordCheck(String, String),
+    RenameForeignKey(String, String),
+    /// The rows are known to satisfy it.
+    ValidateForeignKey(String),
 }
 
 /// A CHECK constraint to be added; see [`crate::Check`].
@@ -76,10 +81,18 @@ macro_rules! attempt {
 }
 
 impl Transaction {
+    /// An id for a table, an index, a tree or a constraint.
+    fn next_object(&self) -> Result<u32> {
+        let inner = self.0.db.inner();
+        // Pages tell a restart which ids there are; those of constraints are in definitions alone.
+        inner.catalog.committed(&self.0.db)?;
+        Ok(inner.next_object(inner.catalog.highest_id()))
+    }
+
     pub(crate) fn new_tree(&self) -> Result<Tree> {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
-        let object = ObjectId(inner.next_object());
+        let object = ObjectId(self.next_object()?);
         // The tree and the note of what becomes of it if this transaction aborts, in one group.
         let mut made = None;
         let lsn = inner.ledger.add_with(&inner.pool, context.xid, LedgerAction::TREE_BYTES, |mtr| {
@@ -158,7 +171,7 @@ impl Transaction {
         check_columns(&spec.columns)?;
         let key_columns = spec.primary_key.as_ref().map(|(_, c)| c.clone()).unwrap_or_default();
         check_positions(&key_columns, spec.columns.len())?;
-        let id = self.0.db.inner().next_object();
+        let id = self.next_object()?;
         let primary_key_name = spec.primary_key.as_ref().map(|(n, _)| n.clone()).unwrap_or_default();
         for index in &spec.indexes {
             check_positions(&index.columns, spec.columns.len())?;
@@ -176,13 +189,14 @@ impl Transaction {
             primary_key_name: primary_key_name.clone(),
             indexes: Vec::new(),
             checks: Vec::new(),
+            foreign_keys: Vec::new(),
             tree: self.new_tree()?,
             generation: 1,
             value_types: Vec::new(),
         };
         place(&mut parts);
         for index in &spec.indexes {
-            let index_id = self.0.db.inner().next_object();
+            let index_id = self.next_object()?;
             parts.indexes.push(index_of(index_id, index, self.new_tree()?));
         }
         self.store_definition(&parts, None).map(Attempt::Done)
@@ -202,8 +216,20 @@ impl Transaction {
     }
 
     /// Drops a table.
+    ///
+    /// # Errors
+    /// `DependentObjects` when another table's foreign key refers to it.
     pub fn drop_table(&self, table: &Arc<Table>) -> Result<Attempt<()>> {
         attempt!(self.lock_exclusive(table));
+        if let Some(other) = self.referrers(table.id)?.iter().find(|other| other.id != table.id) {
+            return Err(Error::new(
+                ErrorKind::DependentObjects,
+                format!("cannot drop table {} because a foreign key of table {} depends on it", table.name, other.name),
+            ));
+        }
+        for foreign in &table.foreign_keys {
+            attempt!(self.renew_parent(foreign.parent, table.id));
+        }
         self.release_name(&table.schema, &table.name)?;
         if !table.primary_key_name.is_empty() {
             self.release_name(&table.schema, &table.primary_key_name)?;
@@ -245,7 +271,7 @@ impl Transaction {
             check_free_of_checks(&parts, &spec.name)?;
         }
         attempt!(self.claim_name(&table.schema, &spec.name, table.id, true));
-        parts.indexes.push(index_of(self.0.db.inner().next_object(), &spec, self.new_tree()?));
+        parts.indexes.push(index_of(self.next_object()?, &spec, self.new_tree()?));
         parts.generation += 1;
         let at = parts.indexes.len() - 1;
         let new = self.store_definition(&parts, Some(table))?;
@@ -259,6 +285,9 @@ impl Transaction {
         let Some(at) = table.indexes.iter().position(|i| i.name == name) else {
             return Err(Error::new(ErrorKind::UndefinedObject, format!("index \"{name}\" does not exist")));
         };
+        if self.is_referenced(table, |index, _| index == Some(at))? {
+            return Err(depended_on(name));
+        }
         let mut parts = Parts::of(table);
         let index = parts.indexes.remove(at);
         self.release_name(&table.schema, &index.name)?;
@@ -351,6 +380,9 @@ impl Transaction {
                         format!("table \"{}\" has no primary key", table.name),
                     ));
                 }
+                if self.is_referenced(table, |index, _| index.is_none())? {
+                    return Err(depended_on(&table.primary_key_name));
+                }
                 self.release_name(&table.schema, &table.primary_key_name)?;
                 parts.primary_key.clear();
                 parts.primary_key_name.clear();
@@ -378,7 +410,7 @@ impl Transaction {
                 check_positions_exist(&spec.columns, table.columns.len())?;
                 check_free(&parts, &spec.name)?;
                 parts.checks.push(Check {
-                    id: self.0.db.inner().next_object(),
+                    id: self.next_object()?,
                     name: spec.name,
                     sql: spec.sql,
                     columns: spec.columns,
@@ -403,8 +435,25 @@ impl Transaction {
                 let at = check_at(&parts, &name)?;
                 parts.checks[at].sql = sql;
             }
+            TableChange::RenameForeignKey(from, to) => {
+                let at = foreign_at(&parts, &from)?;
+                check_name("constraint", &to)?;
+                check_free(&parts, &to)?;
+                parts.foreign_keys[at].name = to;
+            }
+            TableChange::ValidateForeignKey(name) => {
+                let at = foreign_at(&parts, &name)?;
+                parts.foreign_keys[at].validated = true;
+            }
             TableChange::DropColumn(at) => {
                 column_exists(at)?;
+                let own = parts.foreign_keys.iter().any(|foreign| foreign.columns.contains(&at));
+                if own || self.is_referenced(table, |_, columns| columns.contains(&at))? {
+                    return Err(Error::new(
+                        ErrorKind::DependentObjects,
+                        format!("cannot drop column \"{}\" because a foreign key uses it", parts.columns[at].name),
+                    ));
+                }
                 if parts.primary_key.contains(&at) {
                     return Err(Error::new(
                         ErrorKind::DependentObjects,
@@ -424,7 +473,8 @@ impl Transaction {
                 }
                 parts.indexes = kept;
                 parts.checks.retain(|check| !check.columns.contains(&at));
-                for column in parts.checks.iter_mut().flat_map(|check| &mut check.columns) {
+                let of_checks = parts.checks.iter_mut().flat_map(|check| &mut check.columns);
+                for column in of_checks.chain(parts.foreign_keys.iter_mut().flat_map(|foreign| &mut foreign.columns)) {
                     *column -= usize::from(*column > at);
                 }
                 parts.primary_key.iter_mut().for_each(|c| *c -= usize::from(*c > at));
@@ -450,6 +500,81 @@ impl Transaction {
             }
         }
         self.store_definition(&parts, Some(table)).map(Attempt::Done)
+    }
+
+    /// Adds a foreign key, whose `id` and `parent` are filled in here, and gives `parent` (which
+    /// may be `table`) a new generation: no writer with an older definition of either goes on.
+    /// Both are locked against everyone else. That the rows satisfy it, if they are said to, is
+    /// the caller's care. The result is the new definition of `table`.
+    ///
+    /// # Errors
+    /// `DuplicateObject`, `UndefinedColumn`; `UndefinedObject` when `parent` has no such key;
+    /// those of [`Transaction::lock_for_change`].
+    pub fn add_foreign_key(
+        &self,
+        table: &Arc<Table>,
+        parent: &Arc<Table>,
+        mut foreign: ForeignKey,
+    ) -> Result<Attempt<Arc<Table>>> {
+        attempt!(self.lock_exclusive(table));
+        attempt!(self.lock_exclusive(parent));
+        check_name("constraint", &foreign.name)?;
+        check_positions(&foreign.columns, table.columns.len())?;
+        if foreign.columns.is_empty()
+            || foreign.key.len() != foreign.columns.len()
+            || foreign.referenced(parent).is_none()
+        {
+            return Err(Error::new(
+                ErrorKind::UndefinedObject,
+                format!("table \"{}\" has no key for the foreign key \"{}\"", parent.name, foreign.name),
+            ));
+        }
+        let mut parts = Parts::of(table);
+        check_free(&parts, &foreign.name)?;
+        foreign.id = self.next_object()?;
+        foreign.parent = parent.id;
+        parts.foreign_keys.push(foreign);
+        parts.generation += 1;
+        if parent.id != table.id {
+            self.renew(parent)?;
+        }
+        self.store_definition(&parts, Some(table)).map(Attempt::Done)
+    }
+
+    /// Drops a foreign key of a table, by name; the referenced table gets a new generation.
+    pub fn drop_foreign_key(&self, table: &Arc<Table>, name: &str) -> Result<Attempt<Arc<Table>>> {
+        attempt!(self.lock_exclusive(table));
+        let mut parts = Parts::of(table);
+        let foreign = parts.foreign_keys.remove(foreign_at(&parts, name)?);
+        attempt!(self.renew_parent(foreign.parent, table.id));
+        parts.generation += 1;
+        self.store_definition(&parts, Some(table)).map(Attempt::Done)
+    }
+
+    /// Gives a referenced table a new generation, unless it is `table` itself.
+    fn renew_parent(&self, parent: u32, table: u32) -> Result<Attempt<()>> {
+        if parent != table
+            && let Some(parent) = self.table_by_id(parent)?
+        {
+            attempt!(self.lock_exclusive(&parent));
+            self.renew(&parent)?;
+        }
+        Ok(Attempt::Done(()))
+    }
+
+    /// The same definition under a new generation.
+    fn renew(&self, table: &Table) -> Result<()> {
+        let mut parts = Parts::of(table);
+        parts.generation += 1;
+        self.store_definition(&parts, Some(table)).map(|_| ())
+    }
+
+    /// Whether a foreign key refers to a key of `table` of which `is_it` (position of its index,
+    /// and columns of `table`) is true.
+    fn is_referenced(&self, table: &Table, is_it: impl Fn(Option<usize>, &[usize]) -> bool) -> Result<bool> {
+        let referrers = self.referrers(table.id)?;
+        let mut foreign = referrers.iter().flat_map(|other| &other.foreign_keys).filter(|f| f.parent == table.id);
+        Ok(foreign.any(|foreign| foreign.referenced(table).is_none_or(|(index, columns)| is_it(index, &columns))))
     }
 
     /// Begins to rewrite a table with columns of other types, and with columns added at its
@@ -567,6 +692,19 @@ fn check_at(parts: &Parts, name: &str) -> Result<usize> {
     })
 }
 
+fn foreign_at(parts: &Parts, name: &str) -> Result<usize> {
+    parts.foreign_keys.iter().position(|foreign| foreign.name == name).ok_or_else(|| {
+        Error::new(
+            ErrorKind::UndefinedObject,
+            format!("constraint \"{name}\" of relation \"{}\" does not exist", parts.name),
+        )
+    })
+}
+
+fn depended_on(index: &str) -> Error {
+    Error::new(ErrorKind::DependentObjects, format!("cannot drop index {index} because a foreign key depends on it"))
+}
+
 /// Names of constraints are a table's own.
 fn check_free(parts: &Parts, name: &str) -> Result<()> {
     if parts.primary_key_name == name || parts.indexes.iter().any(|index| index.constraint && index.name == name) {
@@ -578,7 +716,8 @@ fn check_free(parts: &Parts, name: &str) -> Result<()> {
 /// For a constraint that is an index: whether its name is another index's is seen when it is
 /// claimed.
 fn check_free_of_checks(parts: &Parts, name: &str) -> Result<()> {
-    match parts.checks.iter().any(|check| check.name == name) {
+    let is_foreign = parts.foreign_keys.iter().any(|foreign| foreign.name == name);
+    match is_foreign || parts.checks.iter().any(|check| check.name == name) {
         true => Err(constraint_exists(parts, name)),
         false => Ok(()),
     }

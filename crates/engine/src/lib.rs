@@ -35,6 +35,7 @@
 //! | `progress.rs` | how far builds are |
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
+//! | `reference.rs` | what foreign keys ask of the newest state of rows |
 //! | `cleaning.rs` | sweeps of the cleaner, and what operators see of them |
 //! | `cleaner_events.rs` | what the log says about them |
 //! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
@@ -56,6 +57,7 @@ mod mode;
 mod options;
 mod prepared;
 mod progress;
+mod reference;
 mod rewrite;
 mod rows;
 mod status;
@@ -74,6 +76,7 @@ pub use ddl::{CheckSpec, TableChange};
 pub use options::Options;
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
+pub use reference::{Found, Presence, Referencing, Search};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 pub use resurgam_log::LogStats;
 pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};
@@ -85,7 +88,9 @@ pub use resurgam_versions::{
 pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
-pub use table::{Check, Column, ColumnSpec, Index, IndexSpec, RawRow, RowBuf, Table, TableSpec};
+pub use table::{
+    Check, Column, ColumnSpec, ForeignKey, Index, IndexSpec, RawRow, ReferentialAction, RowBuf, Table, TableSpec,
+};
 pub use transaction::{
     Attempt, Change, CommitTicket, Durability, Interrupt, Isolation, Savepoint, StatementKind, Transaction,
 };

@@ -58,7 +58,7 @@ impl Transaction {
         }
     }
 
-    fn wait_for(&self, context: &WriteContext, holder: TxId) -> Result<LockWait> {
+    pub(crate) fn wait_for(&self, context: &WriteContext, holder: TxId) -> Result<LockWait> {
         self.0.db.inner().txs.wait_for(context.active.id, holder)
     }
 
@@ -246,6 +246,18 @@ impl Transaction {
         seen: Seen,
         new_row: &[DatumRef<'_>],
     ) -> Result<Attempt<Change>> {
+        self.update_noting(table, key, seen, new_row, None)
+    }
+
+    /// As [`Transaction::update`]; when it is done, `old` has the row as it was.
+    pub fn update_noting(
+        &self,
+        table: &Arc<Table>,
+        key: &[u8],
+        seen: Seen,
+        new_row: &[DatumRef<'_>],
+        old: Option<&mut RowBuf>,
+    ) -> Result<Attempt<Change>> {
         self.0.db.hold_back();
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
@@ -259,7 +271,7 @@ impl Transaction {
             table.key_of_row(new_row, || Ok(0), &mut new_key)?;
         }
         let encoded = self.encode_value(table, new_row, &context.active, context.xid)?;
-        let steps = self.update_steps(table, &context, key, seen, new_row, &new_key, &encoded.bytes);
+        let steps = self.update_steps(table, &context, key, seen, new_row, &new_key, &encoded.bytes, old);
         self.discard_unless_done(&steps, &encoded)?;
         match steps? {
             Steps::Done => Ok(Attempt::Done(Change::Done)),
@@ -279,6 +291,7 @@ impl Transaction {
         new_row: &[DatumRef<'_>],
         new_key: &[u8],
         value: &[u8],
+        noted: Option<&mut RowBuf>,
     ) -> Result<Steps> {
         let moved = new_key != key;
         let (outcome, old_value) = self.over_own(table, context, key, |writer| {
@@ -288,7 +301,13 @@ impl Transaction {
             return Ok(step_of(outcome));
         }
         let old = RowBuf { key: key.to_vec(), value: old_value };
-        self.update_rest(table, context, &old, new_row, new_key, value).inspect_err(|_| self.broken_off(context.xid))
+        let steps = self
+            .update_rest(table, context, &old, new_row, new_key, value)
+            .inspect_err(|_| self.broken_off(context.xid))?;
+        if let Some(noted) = noted {
+            *noted = old;
+        }
+        Ok(steps)
     }
 
     /// What follows the first step of an update: the row under its new key, index entries,
@@ -397,6 +416,17 @@ impl Transaction {
 
     /// Deletes the row under the encoded clustered key.
     pub fn delete(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
+        self.delete_noting(table, key, seen, None)
+    }
+
+    /// As [`Transaction::delete`]; when it is done, `noted` has the row as it was.
+    pub fn delete_noting(
+        &self,
+        table: &Arc<Table>,
+        key: &[u8],
+        seen: Seen,
+        noted: Option<&mut RowBuf>,
+    ) -> Result<Attempt<Change>> {
         self.0.db.hold_back();
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
@@ -404,8 +434,8 @@ impl Transaction {
         let context = self.write_context()?;
         let (outcome, old_value) =
             self.over_own(table, &context, key, |writer| writer.delete(table.tree, key, seen))?;
+        let old = RowBuf { key: key.to_vec(), value: old_value };
         if outcome == Outcome::Done && (!table.indexes.is_empty() || table.may_hold_external()) {
-            let old = RowBuf { key: key.to_vec(), value: old_value };
             let rest = || {
                 let old_row = table.all_columns(old.raw())?;
                 let large = self.large_indexed(table, &old_row)?;
@@ -413,6 +443,9 @@ impl Transaction {
                 self.drop_externals(&context, table.externals_of_value(&old.value)?.into_iter())
             };
             rest().inspect_err(|_| self.broken_off(context.xid))?;
+        }
+        if let Some(noted) = noted {
+            *noted = old;
         }
         self.changed(&context, outcome)
     }

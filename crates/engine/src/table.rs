@@ -21,7 +21,7 @@ use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
 /// Newest version of the definition's encoding. A definition is written in the oldest one that
 /// can say all of it.
-const ENCODING: u8 = 2;
+const ENCODING: u8 = 3;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +71,75 @@ pub struct Check {
     pub validated: bool,
 }
 
+/// What a foreign key does to the rows that refer to a key that goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReferentialAction {
+    /// They must be none at the end of the statement, or of the transaction.
+    NoAction,
+    /// They must be none at the end of the statement.
+    Restrict,
+    /// They go with it.
+    Cascade,
+    SetNull,
+    SetDefault,
+}
+
+impl ReferentialAction {
+    const ALL: [Self; 5] = [Self::NoAction, Self::Restrict, Self::Cascade, Self::SetNull, Self::SetDefault];
+
+    fn code(self) -> u8 {
+        Self::ALL.iter().position(|one| *one == self).unwrap_or(0) as u8
+    }
+    fn of_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+}
+
+/// A FOREIGN KEY constraint, in the definition of the table that refers. Row operations do not
+/// enforce it: they leave that to their caller, with what `reference.rs` offers.
+///
+/// The referenced key is named by what does not change when either table's columns are dropped
+/// or renamed: an index's id, and positions in that index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForeignKey {
+    pub id: u32,
+    pub name: String,
+    /// Positions in [`Table::columns`].
+    pub columns: Vec<usize>,
+    /// The referenced table; perhaps its own.
+    pub parent: u32,
+    /// Id of that table's unique index; `None` is its primary key.
+    pub index: Option<u32>,
+    /// For each column the position in that key of the one that it refers to: a permutation.
+    pub key: Vec<usize>,
+    pub on_delete: ReferentialAction,
+    pub on_update: ReferentialAction,
+    /// MATCH FULL: either all columns are NULL or none.
+    pub match_full: bool,
+    pub deferrable: bool,
+    /// INITIALLY DEFERRED.
+    pub deferred: bool,
+    /// Rows that were there before it are known to satisfy it.
+    pub validated: bool,
+}
+
+impl ForeignKey {
+    /// Position of the referenced index in `parent` (`None`: the primary key), and for each
+    /// column of the constraint the column of `parent` that it refers to. `None`: `parent` has
+    /// no such key.
+    pub fn referenced(&self, parent: &Table) -> Option<(Option<usize>, Vec<usize>)> {
+        let (at, columns) = match self.index {
+            None => (None, &parent.primary_key),
+            Some(id) => {
+                let at = parent.indexes.iter().position(|index| index.id == id)?;
+                (Some(at), &parent.indexes[at].columns)
+            }
+        };
+        let named = self.key.iter().map(|at| columns.get(*at).copied()).collect::<Option<Vec<_>>>()?;
+        (named.len() == columns.len()).then_some((at, named))
+    }
+}
+
 /// A table as a transaction sees it.
 #[derive(Debug)]
 pub struct Table {
@@ -83,6 +152,8 @@ pub struct Table {
     pub primary_key_name: String,
     pub indexes: Vec<Index>,
     pub checks: Vec<Check>,
+    /// Those of its own columns; see [`crate::Transaction::referrers`] for those that refer to it.
+    pub foreign_keys: Vec<ForeignKey>,
     pub(crate) tree: Tree,
     /// Raised by every change of the definition.
     pub(crate) generation: u64,
@@ -114,6 +185,13 @@ pub struct RowBuf {
 impl RowBuf {
     pub fn raw(&self) -> RawRow<'_> {
         RawRow { key: &self.key, value: &self.value }
+    }
+    /// Takes a copy of a row.
+    pub fn set(&mut self, row: RawRow<'_>) {
+        self.key.clear();
+        self.key.extend_from_slice(row.key);
+        self.value.clear();
+        self.value.extend_from_slice(row.value);
     }
 }
 
@@ -180,6 +258,7 @@ pub(crate) struct Parts {
     pub primary_key_name: String,
     pub indexes: Vec<Index>,
     pub checks: Vec<Check>,
+    pub foreign_keys: Vec<ForeignKey>,
     pub tree: Tree,
     pub generation: u64,
     pub value_types: Vec<ColumnType>,
@@ -196,6 +275,7 @@ impl Parts {
             primary_key_name: table.primary_key_name.clone(),
             indexes: table.indexes.clone(),
             checks: table.checks.clone(),
+            foreign_keys: table.foreign_keys.clone(),
             tree: table.tree,
             generation: table.generation,
             value_types: table.value_types.clone(),
@@ -203,8 +283,14 @@ impl Parts {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let newer = !self.checks.is_empty() || self.columns.iter().any(|c| c.missing.is_some());
-        let mut out = vec![if newer { ENCODING } else { 1 }];
+        let encoding = if !self.foreign_keys.is_empty() {
+            ENCODING
+        } else if !self.checks.is_empty() || self.columns.iter().any(|c| c.missing.is_some()) {
+            2
+        } else {
+            1
+        };
+        let mut out = vec![encoding];
         out.extend_from_slice(&self.id.to_le_bytes());
         out.extend_from_slice(&self.generation.to_le_bytes());
         put_counted(&mut out, self.schema.as_bytes());
@@ -246,7 +332,7 @@ impl Parts {
             put_positions(&mut out, &index.columns);
             put_tree(&mut out, index.tree);
         }
-        if newer {
+        if encoding > 1 {
             out.extend_from_slice(&(self.checks.len() as u16).to_le_bytes());
             for check in &self.checks {
                 out.extend_from_slice(&check.id.to_le_bytes());
@@ -254,6 +340,12 @@ impl Parts {
                 put_counted(&mut out, check.sql.as_bytes());
                 out.push(u8::from(check.validated));
                 put_positions(&mut out, &check.columns);
+            }
+        }
+        if encoding > 2 {
+            out.extend_from_slice(&(self.foreign_keys.len() as u16).to_le_bytes());
+            for foreign in &self.foreign_keys {
+                put_foreign(&mut out, foreign);
             }
         }
         out
@@ -309,7 +401,12 @@ impl Parts {
             let validated = r.u8()? & 1 != 0;
             checks.push(Check { id, name, sql, columns: positions(&mut r)?, validated });
         }
-        let named = indexes.iter().map(|i| &i.columns).chain(checks.iter().map(|c| &c.columns)).flatten();
+        let mut foreign_keys = Vec::new();
+        for _ in 0..if encoding > 2 { r.u16()? } else { 0 } {
+            foreign_keys.push(read_foreign(&mut r)?);
+        }
+        let named = indexes.iter().map(|i| &i.columns).chain(checks.iter().map(|c| &c.columns));
+        let named = named.chain(foreign_keys.iter().map(|f| &f.columns)).flatten();
         let fine = primary_key.iter().chain(named).all(|c| *c < columns.len())
             && columns.iter().all(|c| match c.place {
                 Place::Key(at) => (at as usize) < primary_key.len(),
@@ -327,6 +424,7 @@ impl Parts {
             primary_key_name,
             indexes,
             checks,
+            foreign_keys,
             tree,
             generation,
             value_types,
@@ -355,6 +453,7 @@ impl Parts {
             primary_key_name: self.primary_key_name,
             indexes: self.indexes,
             checks: self.checks,
+            foreign_keys: self.foreign_keys,
             tree: self.tree,
             generation: self.generation,
             valid_from,
@@ -395,6 +494,52 @@ fn put_positions(out: &mut Vec<u8>, positions: &[usize]) {
 fn positions(r: &mut Reader<'_>) -> Result<Vec<usize>> {
     let count = r.u16()?;
     (0..count).map(|_| r.u16().map(usize::from)).collect()
+}
+fn put_foreign(out: &mut Vec<u8>, foreign: &ForeignKey) {
+    out.extend_from_slice(&foreign.id.to_le_bytes());
+    put_counted(out, foreign.name.as_bytes());
+    put_positions(out, &foreign.columns);
+    out.extend_from_slice(&foreign.parent.to_le_bytes());
+    // Ids of objects begin above 0.
+    out.extend_from_slice(&foreign.index.unwrap_or(0).to_le_bytes());
+    put_positions(out, &foreign.key);
+    out.push(foreign.on_delete.code());
+    out.push(foreign.on_update.code());
+    out.push(
+        u8::from(foreign.match_full)
+            | u8::from(foreign.deferrable) << 1
+            | u8::from(foreign.deferred) << 2
+            | u8::from(foreign.validated) << 3,
+    );
+}
+fn read_foreign(r: &mut Reader<'_>) -> Result<ForeignKey> {
+    let (id, name, columns) = (r.u32()?, text(r)?, positions(r)?);
+    let (parent, index, key) = (r.u32()?, r.u32()?, positions(r)?);
+    let (on_delete, on_update) = (r.u8()?, r.u8()?);
+    let (Some(on_delete), Some(on_update)) =
+        (ReferentialAction::of_code(on_delete), ReferentialAction::of_code(on_update))
+    else {
+        return Err(r.bad("an unknown action of a foreign key"));
+    };
+    let flags = r.u8()?;
+    let permutes = key.len() == columns.len() && (0..key.len()).all(|at| key.contains(&at));
+    if columns.is_empty() || !permutes {
+        return Err(r.bad("a foreign key whose columns are not those of a key"));
+    }
+    Ok(ForeignKey {
+        id,
+        name,
+        columns,
+        parent,
+        index: (index != 0).then_some(index),
+        key,
+        on_delete,
+        on_update,
+        match_full: flags & 1 != 0,
+        deferrable: flags & 2 != 0,
+        deferred: flags & 4 != 0,
+        validated: flags & 8 != 0,
+    })
 }
 fn text(r: &mut Reader<'_>) -> Result<String> {
     let bytes = r.counted()?;
@@ -441,6 +586,18 @@ impl Table {
             Some(columns) => key::encode(values, columns, out),
             None => Err(Error::internal(format!("table {} has no index {index}", self.name))),
         }
+    }
+
+    /// The values of a full key of an index (`None`: the clustered key).
+    pub fn decode_key(&self, index: Option<usize>, bytes: &[u8]) -> Result<Vec<Datum>> {
+        let columns = match index {
+            None => &self.key_columns,
+            Some(at) => self
+                .index_keys
+                .get(at)
+                .ok_or_else(|| Error::internal(format!("table {} has no index {at}", self.name)))?,
+        };
+        (0..columns.len()).map(|at| Ok(key::decode_column(bytes, columns, at)?.as_ref().to_owned())).collect()
     }
 
     /// The clustered key of a whole row; `row_id` when there is no primary key.

@@ -2,7 +2,7 @@
 //!
 //! `ddl/*.sql` are scripts with the answers that PostgreSQL 15 gives: after each statement,
 //! behind `> `, its rows (columns separated by `|`) or its error with SQLSTATE, DETAIL and
-//! HINT. What takes several connections is below.
+//! HINT (lines of a DETAIL separated by `; `). What takes several connections is below.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn answer(messages: &[Message]) -> Vec<String> {
             b'D' => out.push(row(message)),
             b'E' => {
                 out.push(format!("ERROR {} {}", message.sqlstate(), message.field(b'M').unwrap_or_default()));
-                out.extend(message.field(b'D').map(|detail| format!("DETAIL {detail}")));
+                out.extend(message.field(b'D').map(|detail| format!("DETAIL {}", detail.replace('\n', "; "))));
                 out.extend(message.field(b'H').map(|hint| format!("HINT {hint}")));
             }
             _ => {}
@@ -71,6 +71,11 @@ fn script(name: &str, text: &str) {
         statement.clear();
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn foreign_keys() {
+    script("foreign_keys", include_str!("ddl/foreign_keys.sql"));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef, Expr, ObjectName,
-    RenameTableNameKind, TableConstraint,
+    AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef, DropBehavior, Expr,
+    ObjectName, RenameTableNameKind, TableConstraint,
 };
 use resurgam_engine::{
     CheckSpec, Datum, Direction, IndexSpec, Isolation, KeyRange, RowBatch, StatementKind, Table, TableChange,
@@ -22,6 +22,7 @@ use crate::ddl::{
     column_parts, default_text, free_name, full_name, made_name, name_of, simple_columns, taken_names, unsupported,
 };
 use crate::expression::{TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times};
+use crate::foreign::{Depends, ForeignParts};
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::put_timestamptz;
@@ -43,9 +44,15 @@ pub(crate) struct CheckParts {
     pub expr: Expr,
 }
 
-fn is_constraint(table: &Table, name: &str) -> bool {
+/// `42710`.
+pub(crate) fn constraint_exists(table: &Table, name: &str) -> SqlError {
+    SqlError::new("42710", format!("constraint \"{name}\" for relation \"{}\" already exists", table.name))
+}
+
+pub(crate) fn is_constraint(table: &Table, name: &str) -> bool {
     !name.is_empty()
         && (table.primary_key_name == name
+            || table.foreign_keys.iter().any(|foreign| foreign.name == name)
             || table.indexes.iter().any(|index| index.constraint && index.name == name)
             || table.checks.iter().any(|check| check.name == name))
 }
@@ -65,6 +72,7 @@ impl Session {
             }
             Err(error) => return Err(error),
         };
+        self.refuse_if_pending(&table, "ALTER TABLE")?;
         for operation in &alter.operations {
             table = self.alter(&txn, &table, operation).await?;
         }
@@ -111,7 +119,7 @@ impl Session {
             AlterTableOperation::AddConstraint { constraint, not_valid } => {
                 self.add_constraint(txn, table, constraint, *not_valid).await
             }
-            AlterTableOperation::DropConstraint { if_exists, name, .. } => {
+            AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
                 let name = name_of(name);
                 if !is_constraint(table, &name) {
                     if *if_exists {
@@ -123,6 +131,11 @@ impl Session {
                     }
                     return Err(no_constraint(table, &name));
                 }
+                if table.foreign_keys.iter().any(|foreign| foreign.name == name) {
+                    return self.settle_ddl(|| txn.drop_foreign_key(table, &name)).await;
+                }
+                let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
+                let table = &self.drop_dependents(txn, table, &Depends::Index(&name), cascade, &[]).await?;
                 if table.primary_key_name == name {
                     return self.change(txn, table, TableChange::DropPrimaryKey).await;
                 }
@@ -141,6 +154,8 @@ impl Session {
                 }
                 let change = if table.checks.iter().any(|check| check.name == from) {
                     TableChange::RenameCheck(from, to)
+                } else if table.foreign_keys.iter().any(|foreign| foreign.name == from) {
+                    TableChange::RenameForeignKey(from, to)
                 } else {
                     TableChange::RenameIndex(from, to)
                 };
@@ -150,6 +165,9 @@ impl Session {
                 let name = name_of(name);
                 if !is_constraint(table, &name) {
                     return Err(no_constraint(table, &name));
+                }
+                if let Some(foreign) = table.foreign_keys.iter().find(|foreign| foreign.name == name) {
+                    return self.validate_foreign_key(txn, table, foreign).await;
                 }
                 match table.checks.iter().find(|check| check.name == name) {
                     Some(check) if !check.validated => {
@@ -170,11 +188,15 @@ impl Session {
             AlterTableOperation::AddColumn { column_def, if_not_exists, .. } => {
                 self.add_column(txn, table, column_def, *if_not_exists).await
             }
-            AlterTableOperation::DropColumn { column_names, if_exists, .. } => {
+            AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
+                let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
                 let mut table = Arc::clone(table);
                 for ident in column_names {
                     match find_column(&table, ident) {
                         Ok(at) => {
+                            // So do its own foreign keys; those of others that need it do not.
+                            table = self.drop_foreign_keys_of(txn, &table, at).await?;
+                            table = self.drop_dependents(txn, &table, &Depends::Column(at), cascade, &[]).await?;
                             // The primary key goes with its column, as other constraints do.
                             if table.primary_key.contains(&at) {
                                 table = self.change(txn, &table, TableChange::DropPrimaryKey).await?;
@@ -229,7 +251,9 @@ impl Session {
                     }
                     AlterColumnOperation::DropDefault => TableChange::SetDefault(at, None),
                     AlterColumnOperation::SetDataType { data_type, using, .. } => {
-                        return self.set_type(txn, table, at, data_type, using.as_ref()).await;
+                        let table = self.set_type(txn, table, at, data_type, using.as_ref()).await?;
+                        self.recheck_foreign_keys(txn, &table, at).await?;
+                        return Ok(table);
                     }
                     AlterColumnOperation::AddGenerated { .. } => return Err(unsupported("a generated column")),
                 };
@@ -265,7 +289,9 @@ impl Session {
                 let parts = CheckParts { name: check.name.as_ref().map(name_of), expr: Expr::clone(&check.expr) };
                 self.add_check(txn, table, &parts, !not_valid).await
             }
-            TableConstraint::ForeignKey(_) => Err(unsupported("FOREIGN KEY")),
+            TableConstraint::ForeignKey(foreign) => {
+                self.add_foreign_key(txn, table, &ForeignParts::of_table(foreign), !not_valid).await
+            }
             other => Err(unsupported(&format!("constraint {other}"))),
         }
     }
@@ -327,10 +353,7 @@ impl Session {
             free_name(made_name(&table.name, &columns, "check"), &taken)
         });
         if taken(&name) {
-            return Err(SqlError::new(
-                "42710",
-                format!("constraint \"{name}\" for relation \"{}\" already exists", table.name),
-            ));
+            return Err(constraint_exists(table, &name));
         }
         if validate {
             self.validate_check(txn, table, &name, expr.clone())?;
@@ -462,6 +485,9 @@ impl Session {
         }
         for check in &parts.checks {
             table = self.add_check(txn, &table, check, true).await?;
+        }
+        for foreign in &parts.foreign {
+            table = self.add_foreign_key(txn, &table, foreign, true).await?;
         }
         Ok(table)
     }

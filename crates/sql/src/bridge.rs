@@ -234,6 +234,15 @@ pub(crate) fn row_error(error: resurgam_base::Error, table: &Table, row: &[Datum
 /// A value as an error shows it: PostgreSQL's text form, in UTC, cut short when long.
 fn shown(datum: &DatumRef<'_>, ty: &ColumnType) -> String {
     const CHARS_MAX: usize = 64;
+    let text = shown_whole(datum, ty);
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text,
+    }
+}
+
+/// As [`shown`], not cut.
+pub(crate) fn shown_whole(datum: &DatumRef<'_>, ty: &ColumnType) -> String {
     match datum {
         DatumRef::Null => return "null".to_owned(),
         DatumRef::External(_) => return "(large value)".to_owned(),
@@ -243,11 +252,7 @@ fn shown(datum: &DatumRef<'_>, ty: &ColumnType) -> String {
     if encode_datum(*datum, ty, Format::Text, &Zone::default(), &mut bytes).is_err() {
         return "(value)".to_owned();
     }
-    let text = String::from_utf8_lossy(bytes.get(4..).unwrap_or_default());
-    match text.char_indices().nth(CHARS_MAX) {
-        Some((at, _)) => format!("{}...", &text[..at]),
-        None => text.into_owned(),
-    }
+    String::from_utf8_lossy(bytes.get(4..).unwrap_or_default()).into_owned()
 }
 
 /// Adds PostgreSQL's functions to a session's state.

@@ -13,6 +13,7 @@ use resurgam_engine::{Attempt, BulkInserter, ColumnType, Datum, DatumRef, Statem
 use crate::bridge;
 use crate::check::Checks;
 use crate::context::StatementContext;
+use crate::foreign::{Enforcer, Help, References};
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::copy::{CopyOptions, CopyReader, CopyWriter};
 use crate::pg::datetime::Zone;
@@ -39,6 +40,7 @@ pub struct CopyIn {
     reader: CopyReader,
     bulk: Option<BulkInserter>,
     checks: Checks,
+    foreign: Option<Enforcer>,
     zone: Zone,
     rows: u64,
     autocommit: bool,
@@ -96,7 +98,12 @@ impl CopyIn {
                         return Err(errors::from_datafusion(error, "").with_context(context));
                     }
                     match bulk.push(&row) {
-                        Ok(Attempt::Done(())) => break,
+                        Ok(Attempt::Done(())) => {
+                            if let Some(foreign) = &mut self.foreign {
+                                foreign.inserted(&row)?;
+                            }
+                            break;
+                        }
                         Ok(Attempt::Wait(wait)) => wait,
                         Err(error) => {
                             let error = errors::from_datafusion(bridge::row_error(error, &self.table, &row), "");
@@ -118,8 +125,11 @@ impl CopyIn {
     /// As [`CopyIn::data`], and those of the commit.
     pub async fn finish(mut self, session: &mut Session) -> Result<Tag, SqlError> {
         self.reader.end();
-        let result = self.drain(session).await;
+        let mut result = self.drain(session).await;
         self.bulk = None;
+        if result.is_ok() {
+            result = self.check_foreign(session).await;
+        }
         let done = match result {
             Ok(()) => session.statement_done(self.autocommit).await,
             Err(error) => Err(error),
@@ -129,6 +139,18 @@ impl CopyIn {
             return Err(error);
         }
         Ok(Tag::Count("COPY", self.rows))
+    }
+
+    /// What foreign keys leave to the end of the statement.
+    async fn check_foreign(&mut self, session: &mut Session) -> Result<(), SqlError> {
+        let Some(foreign) = self.foreign.as_mut().filter(|foreign| !foreign.is_done()) else { return Ok(()) };
+        let stop = Arc::clone(&session.shared.stop);
+        let lock_timeout = session.shared.variables.lock().lock_timeout;
+        let (state, cx) = (session.state()?, Arc::clone(&session.cx));
+        let txn = session.transaction().txn.clone();
+        let names = Names { state: &state, txn: &txn, cx: &cx };
+        let help = Help { names, waiting: Waiting { stop: &stop, lock_timeout }, zone: self.zone };
+        foreign.finish(&help).await
     }
 
     /// The client gives up.
@@ -282,12 +304,23 @@ impl Session {
         let (state, cx) = (self.state()?, Arc::clone(&self.cx));
         let checks = Checks::plan(&Names { state: &state, txn: &txn, cx: &cx }, &table)?;
         txn.statement(StatementKind::BulkWrite)?;
+        let references = Arc::new(References::of_insert(&txn, &table, &[])?);
+        let foreign = if references.is_empty() {
+            None
+        } else {
+            let stop = Arc::clone(&self.shared.stop);
+            let lock_timeout = self.shared.variables.lock().lock_timeout;
+            let waiting = Waiting { stop: &stop, lock_timeout };
+            let deferred = Arc::clone(&self.transaction().deferred);
+            Some(Enforcer::begin(&txn, &references, &deferred, &waiting).await?)
+        };
         let names = columns.iter().map(|c| table.columns[*c].name.clone()).collect();
         Ok(Execution::CopyIn(CopyIn {
             reader: CopyReader::new(options, &table.name, names),
             types: columns.iter().map(|c| table.columns[*c].ty).collect(),
             bulk: Some(txn.bulk_insert(&table)),
             checks,
+            foreign,
             table,
             columns,
             template,

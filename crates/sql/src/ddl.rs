@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::alter::{CheckParts, owner_of_index};
 use crate::context::StopFlag;
+use crate::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
 use crate::pg::types::column_type_from_sql;
 use crate::session::Session;
 use crate::stream::{guarded, out_of_time};
@@ -40,6 +41,7 @@ pub(crate) struct ColumnParts {
     pub primary: Option<Option<String>>,
     pub unique: Option<Option<String>>,
     pub checks: Vec<CheckParts>,
+    pub foreign: Vec<ForeignParts>,
 }
 
 pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
@@ -50,6 +52,7 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
         primary: None,
         unique: None,
         checks: Vec::new(),
+        foreign: Vec::new(),
     };
     for option in &def.options {
         let given = option.name.as_ref().map(name_of);
@@ -62,7 +65,10 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
                 parts.spec.nullable = false;
             }
             ColumnOption::Unique(key) => parts.unique = Some(key.name.as_ref().map(name_of).or(given)),
-            ColumnOption::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
+            ColumnOption::ForeignKey(foreign) => {
+                let name = foreign.name.as_ref().map(name_of).or(given);
+                parts.foreign.push(ForeignParts::of_column(&def.name, name, foreign));
+            }
             ColumnOption::Check(check) => {
                 let name = check.name.as_ref().map(name_of).or(given);
                 parts.checks.push(CheckParts { name, expr: Expr::clone(&check.expr) });
@@ -161,8 +167,11 @@ fn check_schema(schema: &str) -> Result<(), SqlError> {
     }
 }
 
-/// The engine's form of CREATE TABLE without AS, and its CHECK constraints.
-fn table_spec(create: &CreateTable, taken: &[String]) -> Result<(TableSpec, Vec<CheckParts>), SqlError> {
+/// The engine's form of CREATE TABLE without AS, and its CHECK and FOREIGN KEY constraints.
+fn table_spec(
+    create: &CreateTable,
+    taken: &[String],
+) -> Result<(TableSpec, Vec<CheckParts>, Vec<ForeignParts>), SqlError> {
     let (schema, name) = table_name(&create.name)?;
     check_schema(&schema)?;
     let mut spec = TableSpec::new(&schema, &name);
@@ -179,6 +188,7 @@ fn table_spec(create: &CreateTable, taken: &[String]) -> Result<(TableSpec, Vec<
         Ok(())
     };
     let mut checks = Vec::new();
+    let mut foreign = Vec::new();
     let mut columns = Vec::new();
     for (at, def) in create.columns.iter().enumerate() {
         let parts = column_parts(def)?;
@@ -189,6 +199,7 @@ fn table_spec(create: &CreateTable, taken: &[String]) -> Result<(TableSpec, Vec<
             uniques.push((name, vec![at]));
         }
         checks.extend(parts.checks);
+        foreign.extend(parts.foreign);
         columns.push(parts.spec);
     }
     for constraint in &create.constraints {
@@ -199,7 +210,7 @@ fn table_spec(create: &CreateTable, taken: &[String]) -> Result<(TableSpec, Vec<
             TableConstraint::Unique(key) => {
                 uniques.push((key.name.as_ref().map(name_of), positions(&columns, &simple_columns(&key.columns)?)?));
             }
-            TableConstraint::ForeignKey(_) => return Err(unsupported("FOREIGN KEY")),
+            TableConstraint::ForeignKey(constraint) => foreign.push(ForeignParts::of_table(constraint)),
             TableConstraint::Check(check) => {
                 let name = check.name.as_ref().map(name_of);
                 checks.push(CheckParts { name, expr: Expr::clone(&check.expr) });
@@ -225,7 +236,7 @@ fn table_spec(create: &CreateTable, taken: &[String]) -> Result<(TableSpec, Vec<
     }
     // Those that have a name first, so that a made name is not one of theirs.
     checks.sort_by_key(|check| check.name.is_none());
-    Ok((spec, checks))
+    Ok((spec, checks, foreign))
 }
 
 /// Whether a statement that changes definitions has to stop: cancelled, or out of time.
@@ -271,8 +282,8 @@ impl Session {
         match statement {
             Statement::CreateTable(create) => self.create_table(create, text).await,
             Statement::CreateIndex(create) => self.create_index(create).await,
-            Statement::Drop { object_type, if_exists, names, .. } => {
-                self.drop_objects(*object_type, *if_exists, names).await
+            Statement::Drop { object_type, if_exists, names, cascade, .. } => {
+                self.drop_objects(*object_type, *if_exists, names, *cascade).await
             }
             Statement::Truncate(truncate) => self.truncate(truncate).await,
             Statement::AlterTable(alter) => self.alter_table(alter).await,
@@ -319,7 +330,7 @@ impl Session {
         if let Some(query) = &create.query {
             return self.create_table_as(&txn, create, query, text).await;
         }
-        let (spec, checks) = table_spec(create, &taken)?;
+        let (spec, checks, foreign) = table_spec(create, &taken)?;
         for column in &spec.columns {
             if let Some(default) = &column.default_sql {
                 self.check_default(default, &column.ty)?;
@@ -328,6 +339,9 @@ impl Session {
         let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         for check in &checks {
             table = self.add_check(&txn, &table, check, true).await?;
+        }
+        for foreign in &foreign {
+            table = self.add_foreign_key(&txn, &table, foreign, true).await?;
         }
         Ok(Tag::Fixed("CREATE TABLE"))
     }
@@ -410,7 +424,13 @@ impl Session {
         Ok(Tag::Fixed("CREATE INDEX"))
     }
 
-    async fn drop_objects(&mut self, kind: ObjectType, if_exists: bool, names: &[ObjectName]) -> Result<Tag, SqlError> {
+    async fn drop_objects(
+        &mut self,
+        kind: ObjectType,
+        if_exists: bool,
+        names: &[ObjectName],
+        cascade: bool,
+    ) -> Result<Tag, SqlError> {
         let (tag, word) = match kind {
             ObjectType::Table => ("DROP TABLE", "table"),
             ObjectType::Index => ("DROP INDEX", "index"),
@@ -418,6 +438,16 @@ impl Session {
             other => return Err(unsupported(&format!("DROP {other}"))),
         };
         let txn = self.ddl_transaction(tag)?;
+        // Of tables that go together none is in the way of the other.
+        let mut together = Vec::new();
+        for name in names.iter().filter(|_| kind == ObjectType::Table) {
+            let (schema, wanted) = table_name(name)?;
+            together.extend(txn.table(&schema, &wanted)?);
+        }
+        if together.len() > 1 && !cascade {
+            refuse_needed_elsewhere(&txn, &together)?;
+        }
+        let together: Vec<u32> = together.iter().map(|table| table.id).collect();
         for name in names {
             let (schema, wanted) = table_name(name)?;
             let missing = |session: &mut Self| {
@@ -432,7 +462,11 @@ impl Session {
             match kind {
                 ObjectType::Table => match txn.table(&schema, &wanted)? {
                     Some(_) => match self.locked_table(&txn, name).await {
-                        Ok(table) => self.settle_ddl(|| txn.drop_table(&table)).await?,
+                        Ok(table) => {
+                            self.refuse_if_pending(&table, "DROP TABLE")?;
+                            let table = self.drop_dependents(&txn, &table, &Depends::Table, cascade, &together).await?;
+                            self.settle_ddl(|| txn.drop_table(&table)).await?;
+                        }
                         // Dropped by the one who was waited for.
                         Err(error) if error.sqlstate == "42P01" => missing(self)?,
                         Err(error) => return Err(error),
@@ -459,6 +493,7 @@ impl Session {
                         }
                         let owner = full_name(&table);
                         let table = self.locked_table(&txn, &owner).await?;
+                        let table = self.drop_dependents(&txn, &table, &Depends::Index(&wanted), cascade, &[]).await?;
                         self.settle_ddl(|| txn.drop_index(&table, &wanted)).await?;
                     }
                     None if txn.table(&schema, &wanted)?.is_some() => {
@@ -475,9 +510,20 @@ impl Session {
 
     async fn truncate(&mut self, truncate: &Truncate) -> Result<Tag, SqlError> {
         let txn = self.ddl_transaction("TRUNCATE TABLE")?;
+        let mut tables: Vec<Arc<Table>> = Vec::new();
         for target in &truncate.table_names {
             let table = self.locked_table(&txn, &target.name).await?;
-            self.settle_ddl(|| txn.truncate(&table)).await?;
+            if !tables.iter().any(|known| known.id == table.id) {
+                tables.push(table);
+            }
+        }
+        let cascade = matches!(truncate.cascade, Some(ast::CascadeOption::Cascade));
+        let tables = self.truncated_with(&txn, tables, cascade).await?;
+        for table in &tables {
+            self.refuse_if_pending(table, "TRUNCATE")?;
+        }
+        for table in &tables {
+            self.settle_ddl(|| txn.truncate(table)).await?;
         }
         Ok(Tag::Fixed("TRUNCATE TABLE"))
     }

@@ -197,6 +197,11 @@ impl TableExpr {
         self.columns.iter().map(|at| columns.array(*at, rows.clone())).collect()
     }
 
+    /// Its one value, if it mentions no columns.
+    pub(crate) fn value(&self) -> DfResult<ArrayRef> {
+        self.run(Vec::new(), 1)
+    }
+
     /// Its values for stored rows.
     pub(crate) fn evaluate_rows<'r>(
         &self,

@@ -14,6 +14,7 @@
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
 //! | `locking` | SELECT … FOR UPDATE |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
+//! | `foreign` | FOREIGN KEY constraints |
 //! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
 //! | `utility`, `copy` | everything else that is not planned |
 //! | `words`, `script` | statements that the parser does not know: their tokens; strings that have some |
@@ -35,6 +36,7 @@ mod ddl;
 mod embedded;
 mod expression;
 mod fast;
+mod foreign;
 mod key_order;
 mod lexer;
 mod locking;

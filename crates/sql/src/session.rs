@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use crate::context::{StatementContext, StopFlag};
 use crate::database::{CancelHandle, SessionOptions, SqlDatabase};
+use crate::foreign::{Deferred, Modes};
 use crate::lexer::{self, Literal};
 use crate::locking::Locked;
 use crate::pg::context::PgContext;
@@ -53,6 +54,8 @@ pub(crate) struct Open {
     pub used: bool,
     /// Innermost last.
     pub savepoints: Vec<NamedSavepoint>,
+    /// Foreign keys that have to hold at its end.
+    pub deferred: Arc<Mutex<Deferred>>,
 }
 
 /// A savepoint as SQL knows it. Names may be taken again; the newest counts.
@@ -61,6 +64,8 @@ pub(crate) struct NamedSavepoint {
     pub savepoint: Savepoint,
     /// Changes of settings before it.
     pub settings: usize,
+    /// What SET CONSTRAINTS had said.
+    pub constraints: Modes,
 }
 
 /// One connection's state; see the module's head.
@@ -265,12 +270,23 @@ impl Session {
         let txn = self.db.engine.begin(isolation);
         *self.shared.txn.lock() = Some(txn.clone());
         self.shared.transaction_start.store(now(), Ordering::Relaxed);
-        self.open = Some(Open { txn, block, read_only, used: false, savepoints: Vec::new() });
+        let deferred = Arc::<Mutex<Deferred>>::default();
+        self.open = Some(Open { txn, block, read_only, used: false, savepoints: Vec::new(), deferred });
     }
 
     /// Commits what is open, if anything, and waits until it is durable. Settings are part of it:
     /// those of a transaction that cannot be committed are taken back.
     pub(crate) async fn commit(&mut self) -> Result<(), SqlError> {
+        if self.open.as_ref().is_some_and(|open| !open.deferred.lock().is_empty()) {
+            self.shared.stop.begin();
+            let checked = self.check_deferred(false).await;
+            self.shared.stop.end();
+            if let Err(error) = checked {
+                // Takes the settings back as well.
+                self.roll_back();
+                return Err(error);
+            }
+        }
         let committed = match self.open.take() {
             None => Ok(()),
             Some(open) => {
@@ -350,6 +366,7 @@ impl Session {
         open.savepoints.truncate(at + 1);
         let Some(to) = open.savepoints.last() else { return Err(SqlError::internal("no savepoint")) };
         open.txn.rollback_to(to.savepoint)?;
+        open.deferred.lock().back_to(to.constraints.clone());
         self.shared.variables.lock().back_to(to.settings);
         Ok(())
     }
@@ -999,7 +1016,8 @@ impl Session {
         };
         let open = self.transaction();
         open.used = true;
-        let txn = open.txn.clone();
+        let (txn, deferred) = (open.txn.clone(), Arc::clone(&open.deferred));
+        let cx = Arc::clone(&self.cx);
         let run = WriteRun {
             plan,
             state: &state,
@@ -1009,6 +1027,8 @@ impl Session {
             stop: &stop,
             zone,
             locked,
+            cx: &cx,
+            deferred: &deferred,
         };
         let work = async { run.run().await.map_err(|error| errors::from_datafusion(error, text)) };
         guarded(&stop, deadline, work).await

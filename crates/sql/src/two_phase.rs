@@ -59,6 +59,10 @@ impl Session {
                 return command("ROLLBACK");
             }
         }
+        if let Err(error) = self.check_deferred(false).await {
+            self.roll_back();
+            return Err(error);
+        }
         let Some(open) = &self.open else { return Err(SqlError::internal("no transaction")) };
         match open.txn.prepare(gid, &self.shared.user, &self.shared.database_name) {
             Ok(ticket) => {

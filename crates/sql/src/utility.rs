@@ -15,6 +15,7 @@ use crate::alter_database;
 use crate::apart::Ending;
 use crate::cleaning;
 use crate::context::StatementContext;
+use crate::foreign;
 use crate::pg::errors;
 use crate::planner::{Names, task_context};
 use crate::session::{Named, NamedSavepoint, Session, text_rows};
@@ -43,6 +44,7 @@ pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlErro
         "alter" if words.take_word("database") => alter_database::parse(words),
         "prepare" | "commit" | "rollback" => two_phase::parse(&first, words)?,
         "exec" | "execute" | "call" => cleaning::parse_call(&first, words)?,
+        "set" => return foreign::parse_set_constraints(text).map(|set| Ok(vec![set?])),
         "show" => {
             let name = if words.take_words(&["transaction", "isolation", "level"]) {
                 "transaction_isolation"
@@ -61,8 +63,20 @@ pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlErro
 }
 
 /// First words of the statements that [`parse_special`] may know.
-pub(crate) const SPECIAL: &[&str] =
-    &["vacuum", "analyze", "checkpoint", "alter", "prepare", "commit", "rollback", "exec", "execute", "call", "show"];
+pub(crate) const SPECIAL: &[&str] = &[
+    "vacuum",
+    "analyze",
+    "checkpoint",
+    "alter",
+    "prepare",
+    "commit",
+    "rollback",
+    "exec",
+    "execute",
+    "call",
+    "set",
+    "show",
+];
 
 /// COPY with the option `FREEZE on`, which is what pgbench sends, in the words that the parser
 /// knows; `None` for any other text.
@@ -167,6 +181,7 @@ impl Session {
                     .await?;
                     command("ALTER DATABASE")
                 }
+                foreign::CONSTRAINTS => self.set_constraints(marker_argument(statement)).await,
                 // There are no statistics to gather: estimates come from the trees.
                 "ANALYZE" => command("ANALYZE"),
                 _ => {
@@ -207,7 +222,8 @@ impl Session {
                 let open = self.transaction();
                 let savepoint = open.txn.savepoint()?;
                 let name = savepoint_name(&name.value, name.quote_style.is_some());
-                open.savepoints.push(NamedSavepoint { name, savepoint, settings });
+                let constraints = open.deferred.lock().modes.clone();
+                open.savepoints.push(NamedSavepoint { name, savepoint, settings, constraints });
                 command("SAVEPOINT")
             }
             Statement::ReleaseSavepoint { name } => {

@@ -31,10 +31,12 @@ use crate::bridge;
 use crate::check::Checks;
 use crate::context::{StatementContext, StopFlag, TargetRow};
 use crate::fast::{FastWrite, Output, Resolution};
+use crate::foreign::{Deferred, Enforcer, Help, References};
 use crate::locking::Locked;
 use crate::naming;
 use crate::params::{ParamCell, bind_expr_to_cell, contains_placeholder};
 use crate::pg::arrow::{DatumColumn, assignment_cast};
+use crate::pg::context::PgContext;
 use crate::pg::datetime::Zone;
 use crate::pg::errors;
 use crate::pg::types;
@@ -63,6 +65,8 @@ pub(crate) struct WritePlan {
     pub fast: Option<FastWrite>,
     /// What its new rows must satisfy.
     pub checks: Checks,
+    /// Foreign keys that its rows concern.
+    pub references: Arc<References>,
 }
 
 /// RETURNING: expressions over the row after (before, for DELETE) the change.
@@ -281,7 +285,19 @@ fn plan_insert(
     };
     let returning = plan_returning(names, &table, alias.as_deref(), insert.returning, params, text)?;
     let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
-    Ok(WritePlan { op: Op::Insert, table, source, returning, conflict, fast: None, checks: Checks::default() })
+    let updated = conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
+    let updated: Vec<usize> = updated.iter().flat_map(|update| update.set.iter().map(|(column, _)| *column)).collect();
+    let references = Arc::new(References::of_insert(names.txn, &table, &updated)?);
+    Ok(WritePlan {
+        op: Op::Insert,
+        table,
+        source,
+        returning,
+        conflict,
+        fast: None,
+        checks: Checks::default(),
+        references,
+    })
 }
 
 /// `42804` for assignments that PostgreSQL refuses although a cast exists.
@@ -433,7 +449,18 @@ fn plan_update(
     let logical = LogicalPlanBuilder::from(logical).project(exprs).and_then(|b| b.build()).map_err(failed)?;
     let returning = plan_returning(names, &table, Some(&alias), update.returning, params, text)?;
     let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
-    Ok(WritePlan { op: Op::Update, table, source, returning, conflict: None, fast: None, checks: Checks::default() })
+    let assigned: Vec<usize> = (0..assigned.len()).filter(|at| assigned[*at].is_some()).collect();
+    let references = Arc::new(References::of_update(names.txn, &table, &assigned)?);
+    Ok(WritePlan {
+        op: Op::Update,
+        table,
+        source,
+        returning,
+        conflict: None,
+        fast: None,
+        checks: Checks::default(),
+        references,
+    })
 }
 
 fn plan_delete(
@@ -467,7 +494,17 @@ fn plan_delete(
     let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
     let returning = plan_returning(names, &table, Some(&alias), delete.returning, params, text)?;
     let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
-    Ok(WritePlan { op: Op::Delete, table, source, returning, conflict: None, fast: None, checks: Checks::default() })
+    let references = Arc::new(References::of_delete(names.txn, &table)?);
+    Ok(WritePlan {
+        op: Op::Delete,
+        table,
+        source,
+        returning,
+        conflict: None,
+        fast: None,
+        checks: Checks::default(),
+        references,
+    })
 }
 
 fn plan_returning(
@@ -669,6 +706,22 @@ pub(crate) struct Written {
     pub rows: u64,
     /// Batches for RETURNING, already evaluated.
     pub returned: Vec<RecordBatch>,
+    /// Looks after foreign keys, if any.
+    foreign: Option<Enforcer>,
+}
+
+impl Written {
+    fn inserted(&mut self, row: &[DatumRef<'_>]) -> DfResult<()> {
+        match &mut self.foreign {
+            Some(foreign) => foreign.inserted(row).map_err(bridge::failure),
+            None => Ok(()),
+        }
+    }
+
+    /// Room for a row as it was, if anybody asks for it.
+    fn note<'r>(&self, old: &'r mut RowBuf) -> Option<&'r mut RowBuf> {
+        self.foreign.is_some().then_some(old)
+    }
 }
 
 /// One execution of a write.
@@ -681,6 +734,8 @@ pub(crate) struct WriteRun<'a> {
     pub stop: &'a Arc<StopFlag>,
     pub zone: Zone,
     pub locked: Option<Arc<Locked>>,
+    pub cx: &'a Arc<dyn PgContext>,
+    pub deferred: &'a Arc<parking_lot::Mutex<Deferred>>,
 }
 
 type DfResult<T> = datafusion::common::Result<T>;
@@ -727,7 +782,11 @@ impl WriteRun<'_> {
         }
         let instance = self.plan.source.instance(self.state, self.values).await?;
         let mut stream = instance.start(self.task(&view, None))?;
-        let mut out = Written { rows: 0, returned: Vec::new() };
+        let mut out = Written { rows: 0, returned: Vec::new(), foreign: None };
+        if !self.plan.references.is_empty() {
+            let begun = Enforcer::begin(self.txn, &self.plan.references, self.deferred, &self.waiting).await;
+            out.foreign = Some(begun.map_err(bridge::failure)?);
+        }
         while let Some(batch) = stream.next().await {
             let batch = batch?;
             match self.plan.op {
@@ -738,6 +797,11 @@ impl WriteRun<'_> {
         }
         drop(stream);
         self.plan.source.give_back(instance);
+        if let Some(foreign) = out.foreign.as_mut().filter(|foreign| !foreign.is_done()) {
+            let names = Names { state: self.state, txn: self.txn, cx: self.cx };
+            let help = Help { names, waiting: self.waiting, zone: self.zone };
+            foreign.finish(&help).await.map_err(bridge::failure)?;
+        }
         Ok(out)
     }
 
@@ -772,13 +836,14 @@ impl WriteRun<'_> {
                         Err(error) => Err(bridge::row_error(error, table, &datums)),
                     };
                     result?;
+                    out.inserted(&datums)?;
                     out.rows += 1;
                     if self.plan.returning.is_some() {
                         kept.push(row as u32);
                     }
                 }
                 Some(conflict) => {
-                    if let Some(changed) = self.upsert(conflict, batch, row, &datums).await? {
+                    if let Some(changed) = self.upsert(conflict, batch, row, &datums, out).await? {
                         out.rows += 1;
                         match changed {
                             None => kept.push(row as u32),
@@ -823,6 +888,7 @@ impl WriteRun<'_> {
         batch: &RecordBatch,
         row: usize,
         datums: &[DatumRef<'_>],
+        out: &mut Written,
     ) -> DfResult<Option<Option<RecordBatch>>> {
         let table = &self.plan.table;
         // The newest rows are of the newest definition.
@@ -837,8 +903,12 @@ impl WriteRun<'_> {
                 let new = self::datums(&readers, 0)?;
                 let broken = self.plan.checks.broken(&updated)?;
                 self.plan.checks.refuse(&broken, 0, table, &new)?;
-                match self.settle(|| self.txn.update(table, &key, seen, &new)).await? {
-                    Change::Done => return Ok(Some(Some(updated))),
+                let mut old = RowBuf::default();
+                match self.settle(|| self.txn.update_noting(table, &key, seen, &new, out.note(&mut old))).await? {
+                    Change::Done => {
+                        self.updated(out, &old, &new).await?;
+                        return Ok(Some(Some(updated)));
+                    }
                     Change::SelfModified => {
                         return Err(bridge::failure(
                             SqlError::new("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time")
@@ -849,7 +919,10 @@ impl WriteRun<'_> {
                 }
             }
             match self.settle_insert(datums).await {
-                Ok(()) => return Ok(Some(None)),
+                Ok(()) => {
+                    out.inserted(datums)?;
+                    return Ok(Some(None));
+                }
                 Err(error) if error.kind() == ErrorKind::UniqueViolation => {
                     // Someone was faster, or another constraint is in the way.
                     if conflicting(self.txn, table, conflict, datums)?.is_none() {
@@ -895,11 +968,9 @@ impl WriteRun<'_> {
                 Op::Update => {
                     let datums = datums(&readers, row)?;
                     self.plan.checks.refuse(&broken, row, table, &datums)?;
-                    settle(&self.waiting, || self.txn.update(table, key, Seen::Snapshot, &datums))
-                        .await
-                        .map_err(|error| bridge::row_failure(error, table, &datums))?
+                    self.update(key, Seen::Snapshot, &datums, out).await?
                 }
-                _ => self.settle(|| self.txn.delete(table, key, Seen::Snapshot)).await?,
+                _ => self.delete(key, Seen::Snapshot, out).await?,
             };
             match change {
                 Change::Done => {
@@ -909,7 +980,7 @@ impl WriteRun<'_> {
                     }
                 }
                 Change::Changed => {
-                    if let Some(rechecked) = self.recheck(key, view).await? {
+                    if let Some(rechecked) = self.recheck(key, view, out).await? {
                         out.rows += 1;
                         if let Some(returning) = &self.plan.returning {
                             self.flush_returning(returning, batch, &mut kept, out)?;
@@ -926,8 +997,38 @@ impl WriteRun<'_> {
         Ok(())
     }
 
+    async fn update(&self, key: &[u8], seen: Seen, new: &[DatumRef<'_>], out: &mut Written) -> DfResult<Change> {
+        let table = &self.plan.table;
+        let mut old = RowBuf::default();
+        let change = settle(&self.waiting, || self.txn.update_noting(table, key, seen, new, out.note(&mut old)))
+            .await
+            .map_err(|error| bridge::row_failure(error, table, new))?;
+        if change == Change::Done {
+            self.updated(out, &old, new).await?;
+        }
+        Ok(change)
+    }
+
+    async fn updated(&self, out: &mut Written, old: &RowBuf, new: &[DatumRef<'_>]) -> DfResult<()> {
+        match &mut out.foreign {
+            Some(foreign) => foreign.updated(old, new, &self.waiting).await.map_err(bridge::failure),
+            None => Ok(()),
+        }
+    }
+
+    async fn delete(&self, key: &[u8], seen: Seen, out: &mut Written) -> DfResult<Change> {
+        let mut old = RowBuf::default();
+        let change = self.settle(|| self.txn.delete_noting(&self.plan.table, key, seen, out.note(&mut old))).await?;
+        if change == Change::Done
+            && let Some(foreign) = &mut out.foreign
+        {
+            foreign.deleted(&old, &self.waiting).await.map_err(bridge::failure)?;
+        }
+        Ok(change)
+    }
+
     /// Applies the statement to the newest version of one row; the source's batch if it qualified.
-    async fn recheck(&self, key: &[u8], view: &ReadView) -> DfResult<Option<RecordBatch>> {
+    async fn recheck(&self, key: &[u8], view: &ReadView, out: &mut Written) -> DfResult<Option<RecordBatch>> {
         let table = &self.plan.table;
         loop {
             let mut row = RowBuf::default();
@@ -952,11 +1053,9 @@ impl WriteRun<'_> {
                     let readers = readers(table, &batch)?;
                     let datums = datums(&readers, 0)?;
                     self.plan.checks.refuse(&self.plan.checks.broken(&batch)?, 0, table, &datums)?;
-                    settle(&self.waiting, || self.txn.update(table, key, seen, &datums))
-                        .await
-                        .map_err(|error| bridge::row_failure(error, table, &datums))?
+                    self.update(key, seen, &datums, out).await?
                 }
-                _ => self.settle(|| self.txn.delete(table, key, seen)).await?,
+                _ => self.delete(key, seen, out).await?,
             };
             match change {
                 Change::Done => return Ok(Some(batch)),

@@ -60,7 +60,7 @@ pub use progress::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
 pub use prune::{PageCleaning, clean_leaf};
-pub use read::{Seen, Visible, newest, values_in_use, visible};
+pub use read::{Possible, Seen, Visible, newest, possible, values_in_use, visible};
 pub use revert::revert_row;
 pub use row_undo::{RowUndo, UndoAction, undo_one};
 pub use store::{VERSION_OBJECT, VersionStore, VersionStoreConfig, VersionStoreStats};

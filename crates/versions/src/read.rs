@@ -306,3 +306,71 @@ pub fn newest(pool: &BufferPool, record: &LeafRecord<'_>, view: &View<'_>, out: 
         v.xid
     }))
 }
+
+/// One content that a row may come to have; see [`possible`].
+#[derive(Clone, Copy, Debug)]
+pub struct Possible<'r> {
+    /// Who wrote it; none = seen by all.
+    pub xid: TxId,
+    /// Its writer has not ended, and is another transaction.
+    pub pending: bool,
+    /// `None`: there is no such row.
+    pub value: Option<&'r [u8]>,
+}
+
+/// Calls `each` with every content that a row may have once all others who are changing it now
+/// have ended: their versions, newest first, and then the newest one that is committed or the
+/// view's own (whatever the view's snapshot sees; in any case nothing when there was no row).
+/// A transaction that changed the row several times, with savepoints between, may come to any
+/// of its versions. Aborted versions are none. Returns one of those who have not ended.
+pub fn possible(
+    pool: &BufferPool,
+    record: &LeafRecord<'_>,
+    view: &View<'_>,
+    each: &mut dyn FnMut(Possible<'_>) -> Result<()>,
+) -> Result<Option<TxId>> {
+    let mut holder = None;
+    // Whether it is the last one that counts.
+    let mut look = |ghost: bool, xid: TxId, value: &[u8]| -> Result<bool> {
+        let status = if xid.is_none() { Status::Committed(CommitTs::NONE) } else { view.txs.status(xid) };
+        let pending = match status {
+            Status::Aborted => return Ok(false),
+            Status::Active(top) => top != view.own || view.own.is_none(),
+            Status::Committed(_) => false,
+        };
+        if pending {
+            holder.get_or_insert(xid);
+        }
+        each(Possible { xid, pending, value: (!ghost).then_some(value) })?;
+        Ok(!pending)
+    };
+    if look(record.is_ghost(), record.xid, record.value)? {
+        return Ok(holder);
+    }
+    let mut fetched: Vec<u8>;
+    let mut earlier_value = Vec::new();
+    let mut record = *record;
+    for _ in 0..CHAIN_MAX {
+        let pointer = match record.earlier() {
+            Earlier::None => break,
+            Earlier::OffRow(pointer) => pointer,
+            Earlier::InRow(tag, diff) => {
+                leaf::rebuild_earlier(record.value, diff, &mut earlier_value)?;
+                if look(tag.ghost, tag.xid, &earlier_value)? {
+                    return Ok(holder);
+                }
+                match tag.offrow {
+                    Some(pointer) => pointer,
+                    None => break,
+                }
+            }
+        };
+        fetched = fetch(pool, view.txs, pointer, record.xid)?;
+        record = VersionRecord::parse(&fetched).map_err(|e| at(pointer, &e))?.record;
+        if look(record.is_ghost(), record.xid, record.value)? {
+            return Ok(holder);
+        }
+    }
+    each(Possible { xid: TxId::NONE, pending: false, value: None })?;
+    Ok(holder)
+}

@@ -10,9 +10,11 @@ use super::output::Output;
 use super::shape::{Fast, FastWrite, Lookup};
 use super::upsert::{Upserted, upsert};
 use crate::bridge::{self, KeyValue};
+use crate::foreign::{Deferred, Enforcer, Help, References};
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::datetime::Zone;
 use crate::pg::errors;
+use crate::planner::Names;
 use crate::session::Session;
 use crate::stream::guarded;
 use crate::wait::{Waiting, settle};
@@ -202,12 +204,36 @@ impl Session {
             (variables.zone, variables.lock_timeout)
         };
         let waiting = Waiting { stop: &stop, lock_timeout };
+        let state = if plan.references.is_empty() { None } else { Some((self.state()?, Arc::clone(&self.cx))) };
         let open = self.transaction();
         open.used = true;
         let chunk = output.map(Output::chunk);
         let returned = Returned { output, formats, params, zone: &zone, chunk };
-        let work = run(fast, plan, params, &open.txn, &waiting, &zone, returned);
+        let (txn, deferred) = (&open.txn, &open.deferred);
+        let foreign = state.as_ref().map(|(state, cx)| Foreign {
+            references: &plan.references,
+            deferred,
+            help: Help { names: Names { state, txn, cx }, waiting, zone },
+        });
+        let work = run(fast, plan, params, txn, &waiting, &zone, returned, foreign.as_ref());
         if deadline.is_some() { guarded(&stop, deadline, work).await } else { work.await }
+    }
+}
+
+/// What looking after foreign keys needs, if the statement concerns any.
+struct Foreign<'a> {
+    references: &'a Arc<References>,
+    deferred: &'a Arc<parking_lot::Mutex<Deferred>>,
+    help: Help<'a>,
+}
+
+impl Foreign<'_> {
+    async fn begin(&self, txn: &resurgam_engine::Transaction) -> Result<Enforcer, SqlError> {
+        Enforcer::begin(txn, self.references, self.deferred, &self.help.waiting).await
+    }
+
+    async fn finish(&self, mut enforcer: Enforcer) -> Result<(), SqlError> {
+        if enforcer.is_done() { Ok(()) } else { enforcer.finish(&self.help).await }
     }
 }
 
@@ -219,13 +245,21 @@ async fn run(
     waiting: &Waiting<'_>,
     zone: &Zone,
     mut returned: Returned<'_>,
+    foreign: Option<&Foreign<'_>>,
 ) -> Result<Option<FastWritten>, SqlError> {
     let table = &plan.table;
     match fast {
         FastWrite::Insert(rows) => {
             let kind = if rows.len() == 1 { StatementKind::PointWrite } else { StatementKind::BulkWrite };
+            if foreign.is_some() && plan.conflict.is_some() {
+                return Ok(None);
+            }
             let view = txn.statement(kind)?;
             let mut written = 0;
+            let mut enforcer = match foreign {
+                Some(foreign) => Some(foreign.begin(txn).await?),
+                None => None,
+            };
             let mut datums: Vec<Datum> = Vec::with_capacity(table.columns.len());
             for row in rows {
                 datums.clear();
@@ -238,6 +272,9 @@ async fn run(
                         settle(waiting, || txn.insert(table, &refs))
                             .await
                             .map_err(|error| named(error, table, &refs))?;
+                        if let Some(enforcer) = &mut enforcer {
+                            enforcer.inserted(&refs)?;
+                        }
                         returned.note(table, Values::Given(&refs), &view)?;
                     }
                     Some(conflict) => {
@@ -254,6 +291,9 @@ async fn run(
                 }
                 written += 1;
             }
+            if let (Some(foreign), Some(enforcer)) = (foreign, enforcer) {
+                foreign.finish(enforcer).await?;
+            }
             returned.done(written)
         }
         FastWrite::Update { lookup, .. } | FastWrite::Delete(lookup) => {
@@ -269,6 +309,10 @@ async fn run(
             }
             let mut seen = Seen::Snapshot;
             let mut newer = RowBuf::default();
+            let mut enforcer = match foreign {
+                Some(foreign) => Some(foreign.begin(txn).await?),
+                None => None,
+            };
             loop {
                 if !lookup.qualifies(params, &row, &view)? {
                     return returned.done(0);
@@ -295,6 +339,10 @@ async fn run(
                             Err(error) => return Err(named(error.into(), table, &refs)),
                         };
                         if change == Change::Done {
+                            // What was read is what it was, when this is done.
+                            if let Some(enforcer) = &mut enforcer {
+                                enforcer.updated(&row, &refs, waiting).await?;
+                            }
                             returned.note(table, Values::Given(&refs), &view)?;
                         }
                         change
@@ -302,13 +350,21 @@ async fn run(
                     _ => {
                         let change = settle(waiting, || txn.delete(table, row.raw().key, seen)).await?;
                         if change == Change::Done {
+                            if let Some(enforcer) = &mut enforcer {
+                                enforcer.deleted(&row, waiting).await?;
+                            }
                             returned.note(table, Values::Stored(row.raw()), &view)?;
                         }
                         change
                     }
                 };
                 match change {
-                    Change::Done => return returned.done(1),
+                    Change::Done => {
+                        if let (Some(foreign), Some(enforcer)) = (foreign, enforcer) {
+                            foreign.finish(enforcer).await?;
+                        }
+                        return returned.done(1);
+                    }
                     Change::Gone | Change::SelfModified => return returned.done(0),
                     Change::Changed => {
                         match txn.latest(table, row.raw().key, &mut newer)? {

@@ -68,6 +68,12 @@ pub(super) fn fill(
             for check in model.checks() {
                 table_constraint(rows, &database, &check.table.schema, &check.table.name, &check.check().name, "CHECK");
             }
+            for info in model.foreign_keys() {
+                let (table, foreign) = (&info.table, &info.foreign);
+                let kind = "FOREIGN KEY";
+                let deferring = (foreign.deferrable, foreign.deferred);
+                constraint_row(rows, &database, &table.schema, &table.name, &foreign.name, kind, deferring);
+            }
             for table in &model.tables {
                 for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.nullable) {
                     let _ = column;
@@ -93,7 +99,28 @@ pub(super) fn fill(
         }
         "key_column_usage" | "constraint_column_usage" => {
             let keys = name == "key_column_usage";
-            for constraint in model()?.constraints() {
+            let model = model()?;
+            for info in model.foreign_keys() {
+                let (table, columns) =
+                    if keys { (&info.table, &info.foreign.columns) } else { (&info.parent, &info.referenced) };
+                for (at, column) in columns.iter().enumerate() {
+                    let mut row = vec![
+                        ("constraint_catalog", V::from(database.as_str())),
+                        ("constraint_schema", info.table.schema.as_str().into()),
+                        ("constraint_name", info.foreign.name.as_str().into()),
+                        ("table_catalog", database.as_str().into()),
+                        ("table_schema", table.schema.as_str().into()),
+                        ("table_name", table.name.as_str().into()),
+                        ("column_name", table.columns[*column].name.as_str().into()),
+                    ];
+                    if keys {
+                        row.push(("ordinal_position", (at + 1).into()));
+                        row.push(("position_in_unique_constraint", (info.foreign.key[at] + 1).into()));
+                    }
+                    rows.add(row);
+                }
+            }
+            for constraint in model.constraints() {
                 let index = &constraint.index;
                 for (at, &column) in index.columns.iter().enumerate() {
                     let Some(column) = index.table.columns.get(column) else { continue };
@@ -111,6 +138,21 @@ pub(super) fn fill(
                     }
                     rows.add(row);
                 }
+            }
+        }
+        "referential_constraints" => {
+            for info in model()?.foreign_keys() {
+                rows.add([
+                    ("constraint_catalog", V::from(database.as_str())),
+                    ("constraint_schema", info.table.schema.as_str().into()),
+                    ("constraint_name", info.foreign.name.as_str().into()),
+                    ("unique_constraint_catalog", database.as_str().into()),
+                    ("unique_constraint_schema", info.parent.schema.as_str().into()),
+                    ("unique_constraint_name", info.index_name().into()),
+                    ("match_option", (if info.foreign.match_full { "FULL" } else { "NONE" }).into()),
+                    ("update_rule", info.on_update().1.into()),
+                    ("delete_rule", info.on_delete().1.into()),
+                ]);
             }
         }
         "enabled_roles" => rows.add([("role_name", cx.user().into())]),
@@ -133,6 +175,18 @@ fn yes_no(yes: bool) -> V {
 }
 
 fn table_constraint(rows: &mut Rows<'_>, database: &str, schema: &str, table: &str, name: &str, kind: &str) {
+    constraint_row(rows, database, schema, table, name, kind, (false, false));
+}
+
+fn constraint_row(
+    rows: &mut Rows<'_>,
+    database: &str,
+    schema: &str,
+    table: &str,
+    name: &str,
+    kind: &str,
+    (deferrable, deferred): (bool, bool),
+) {
     rows.add([
         ("constraint_catalog", database.into()),
         ("constraint_schema", schema.into()),
@@ -141,8 +195,8 @@ fn table_constraint(rows: &mut Rows<'_>, database: &str, schema: &str, table: &s
         ("table_schema", schema.into()),
         ("table_name", table.into()),
         ("constraint_type", kind.into()),
-        ("is_deferrable", "NO".into()),
-        ("initially_deferred", "NO".into()),
+        ("is_deferrable", yes_no(deferrable)),
+        ("initially_deferred", yes_no(deferred)),
         ("enforced", "YES".into()),
     ]);
 }

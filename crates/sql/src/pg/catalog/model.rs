@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resurgam_engine::Table;
+use resurgam_engine::{ForeignKey, ReferentialAction, Table};
 
 use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, system_relations};
 use crate::pg::context::PgContext;
@@ -169,6 +169,85 @@ impl CheckInfo {
     }
 }
 
+/// A FOREIGN KEY constraint.
+#[derive(Clone, Debug)]
+pub struct ForeignInfo {
+    pub oid: u32,
+    /// The table that refers.
+    pub table: Arc<Table>,
+    pub foreign: ForeignKey,
+    pub parent: Arc<Table>,
+    /// Position of the referenced key among the parent's indexes; `None`: its primary key.
+    pub index: Option<usize>,
+    /// The parent's columns, in the order of the constraint's.
+    pub referenced: Vec<usize>,
+}
+
+/// `confupdtype` and `confdeltype`, and the words of an action.
+fn action(action: ReferentialAction) -> (char, &'static str) {
+    match action {
+        ReferentialAction::NoAction => ('a', "NO ACTION"),
+        ReferentialAction::Restrict => ('r', "RESTRICT"),
+        ReferentialAction::Cascade => ('c', "CASCADE"),
+        ReferentialAction::SetNull => ('n', "SET NULL"),
+        ReferentialAction::SetDefault => ('d', "SET DEFAULT"),
+    }
+}
+
+impl ForeignInfo {
+    /// Letter and words of ON UPDATE.
+    pub fn on_update(&self) -> (char, &'static str) {
+        action(self.foreign.on_update)
+    }
+    /// Letter and words of ON DELETE.
+    pub fn on_delete(&self) -> (char, &'static str) {
+        action(self.foreign.on_delete)
+    }
+    /// Oid of the index that the referenced key is.
+    pub fn index_oid(&self) -> u32 {
+        self.index.map_or_else(|| primary_index_oid(self.parent.id), |at| relation_oid(self.parent.indexes[at].id))
+    }
+    /// Name of the constraint or index that the referenced key is.
+    pub fn index_name(&self) -> &str {
+        self.index.map_or(&self.parent.primary_key_name, |at| &self.parent.indexes[at].name)
+    }
+    /// `pg_get_constraintdef`.
+    pub fn definition(&self) -> String {
+        let list = |table: &Table, columns: &[usize]| {
+            let names: Vec<String> = columns.iter().map(|at| quote_ident(&table.columns[*at].name)).collect();
+            names.join(", ")
+        };
+        let mut out = format!(
+            "FOREIGN KEY ({}) REFERENCES {}({})",
+            list(&self.table, &self.foreign.columns),
+            if self.parent.schema == "public" {
+                quote_ident(&self.parent.name)
+            } else {
+                format!("{}.{}", quote_ident(&self.parent.schema), quote_ident(&self.parent.name))
+            },
+            list(&self.parent, &self.referenced)
+        );
+        if self.foreign.match_full {
+            out.push_str(" MATCH FULL");
+        }
+        for (when, action) in [("UPDATE", self.on_update().1), ("DELETE", self.on_delete().1)] {
+            if action != "NO ACTION" {
+                out.push_str(&format!(" ON {when} {action}"));
+            }
+        }
+        if self.foreign.deferrable {
+            out.push_str(" DEFERRABLE");
+        }
+        if self.foreign.deferred {
+            out.push_str(" INITIALLY DEFERRED");
+        }
+        if !self.foreign.validated {
+            out.push_str(" NOT VALID");
+        }
+        out
+    }
+}
+
 impl Constraint {
     /// `p` or `u`.
     pub fn kind(&self) -> char {
@@ -273,6 +352,29 @@ impl Model {
                 at,
             })
         })
+    }
+
+    /// FOREIGN KEY constraints.
+    pub fn foreign_keys(&self) -> impl Iterator<Item = ForeignInfo> + '_ {
+        self.tables.iter().flat_map(move |table| {
+            table.foreign_keys.iter().filter_map(move |foreign| {
+                let parent = self.tables.iter().find(|parent| parent.id == foreign.parent)?;
+                let (index, referenced) = foreign.referenced(parent)?;
+                Some(ForeignInfo {
+                    oid: constraint_oid(relation_oid(foreign.id)),
+                    table: Arc::clone(table),
+                    foreign: foreign.clone(),
+                    parent: Arc::clone(parent),
+                    index,
+                    referenced,
+                })
+            })
+        })
+    }
+
+    /// Whether a table has foreign keys or is referred to by one.
+    pub fn has_foreign_keys(&self, id: u32) -> bool {
+        self.tables.iter().any(|table| table.foreign_keys.iter().any(|foreign| table.id == id || foreign.parent == id))
     }
 
     /// The relation that a name means: `name` or `schema.name`, quoted parts allowed.

@@ -152,11 +152,17 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
             ("relkind", relation.kind.letter().into()),
             ("relnatts", relation.columns.into()),
             ("relchecks", checks_of(model, relation).into()),
+            // Foreign keys are triggers there, and psql looks for them where there are some.
+            ("relhastriggers", relation.id.is_some_and(|id| is_table(relation) && model.has_foreign_keys(id)).into()),
             ("relhasrules", (relation.kind == RelationKind::View).into()),
             ("relispopulated", true.into()),
             ("relreplident", (if is_index { 'n' } else { 'd' }).into()),
         ]);
     }
+}
+
+fn is_table(relation: &super::Relation) -> bool {
+    relation.kind == RelationKind::Table
 }
 
 fn checks_of(model: &Model, relation: &super::Relation) -> usize {
@@ -353,6 +359,28 @@ fn pg_constraint(rows: &mut Rows<'_>, model: &Model) {
             ("connoinherit", false.into()),
             ("conkey", check.columns.iter().map(|at| at + 1).collect::<Vec<_>>().into()),
             ("conbin", info.condition().into()),
+        ]);
+    }
+    for info in model.foreign_keys() {
+        let foreign = &info.foreign;
+        rows.add([
+            ("oid", info.oid.into()),
+            ("conname", foreign.name.as_str().into()),
+            ("connamespace", schema_oid(&info.table.schema).into()),
+            ("contype", 'f'.into()),
+            ("condeferrable", foreign.deferrable.into()),
+            ("condeferred", foreign.deferred.into()),
+            ("convalidated", foreign.validated.into()),
+            ("conrelid", relation_oid(info.table.id).into()),
+            ("conindid", info.index_oid().into()),
+            ("confrelid", relation_oid(info.parent.id).into()),
+            ("confupdtype", info.on_update().0.into()),
+            ("confdeltype", info.on_delete().0.into()),
+            ("confmatchtype", (if foreign.match_full { 'f' } else { 's' }).into()),
+            ("conislocal", true.into()),
+            ("connoinherit", true.into()),
+            ("conkey", foreign.columns.iter().map(|at| at + 1).collect::<Vec<_>>().into()),
+            ("confkey", info.referenced.iter().map(|at| at + 1).collect::<Vec<_>>().into()),
         ]);
     }
     let _ = DATABASE_OID;

@@ -44,6 +44,7 @@ pub(super) const NAMES: &[&str] = &[
     "row_security_active",
     "pg_relation_filenode",
     "pg_get_partkeydef",
+    "pg_partition_ancestors",
 ];
 
 /// `pg_size_pretty`.
@@ -192,8 +193,13 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             let definitions: std::collections::HashMap<u32, String> =
                 model.constraints().map(|constraint| (constraint.oid, constraint.definition())).collect();
             let checks: std::collections::HashMap<u32, _> = model.checks().map(|check| (check.oid, check)).collect();
+            let foreign: std::collections::HashMap<u32, String> =
+                model.foreign_keys().map(|info| (info.oid, info.definition())).collect();
             call.texts(|row| {
                 let Some(oid) = call.oid(0, row) else { return Ok(None) };
+                if let Some(definition) = foreign.get(&oid) {
+                    return Ok(Some(definition.clone()));
+                }
                 let check = checks.get(&oid).map(|check| check.definition(call.bool(1, row).unwrap_or(false)));
                 Ok(check.or_else(|| definitions.get(&oid).cloned()))
             })
@@ -217,6 +223,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(unknown);
     out.push(add!("pg_get_function_result", &[P::Any], t::TEXT, |_cx, call| call.null()));
     out.push(add!("pg_get_statisticsobjdef_columns", &[P::Any], t::TEXT, |_cx, call| call.null()));
+    // No rows there for what is no partition; psql asks for them beside the table itself.
+    out.push(add!("pg_partition_ancestors", &[P::Any], t::REGCLASS, |_cx, call| call.null()));
     out.push(add!("pg_get_partkeydef", &[P::Any], t::TEXT, |_cx, call| call.null()));
     out.push(add!("pg_get_serial_sequence", &[P::Text, P::Text], t::TEXT, |_cx, call| call.null()));
     out.push(add!("obj_description", &[P::Any, P::Text], t::TEXT, |_cx, call| call.null()).required(1));

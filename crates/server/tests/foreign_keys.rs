@@ -1,0 +1,442 @@
+//! Foreign keys where several connections meet: no row ever refers to nothing.
+//!
+//! What one connection sees is in `ddl/foreign_keys.sql`.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use common::process::Process;
+use common::*;
+
+/// A small generator of numbers; the same seed gives the same ones.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % end
+    }
+}
+
+fn ok(client: &mut Client, text: &str) {
+    let (_, messages) = client.query(text);
+    assert!(!messages.iter().any(|message| message.tag == b'E'), "{text}: {messages:?}");
+}
+
+fn state(messages: &[Message]) -> Option<String> {
+    messages.iter().find(|message| message.tag == b'E').map(Message::sqlstate)
+}
+
+fn fails(client: &mut Client, text: &str) -> String {
+    error(&client.query(text).1).sqlstate()
+}
+
+/// Keys of the parents, and ids of the children: few, so that transactions meet.
+const KEYS: u64 = 6;
+const CHILDREN: u64 = 12;
+
+/// One statement that may break the constraint if nobody looks.
+fn statement(random: &mut Random) -> String {
+    let (key, other) = (random.below(KEYS), random.below(KEYS));
+    let (child, moved) = (random.below(CHILDREN), random.below(CHILDREN));
+    match random.below(12) {
+        0 | 1 => format!("insert into parent values ({key}, {key}, 0)"),
+        2 | 3 => format!("delete from parent where id = {key}"),
+        4 => format!("delete from parent where key in ({key}, {other})"),
+        5 => format!("update parent set key = {other}, id = {other} where id = {key}"),
+        6 => format!("update parent set n = n + 1 where id = {key}"),
+        7 => format!("insert into child values ({child}, {key}, 0)"),
+        8 => format!("insert into child values ({child}, {key}, 0), ({moved}, {other}, 0) on conflict do nothing"),
+        9 => format!("update child set p = {key} where id = {child}"),
+        // The row evades a search that has passed its new place.
+        10 => format!("update child set id = {moved} where id = {child}"),
+        _ => format!("delete from child where id = {child}"),
+    }
+}
+
+/// Runs transactions; what they meet is their own, or one of those that concurrency brings.
+fn work(client: &mut Client, seed: u64, transactions: u64, begin: &str) {
+    let mut random = Random(seed);
+    for _ in 0..transactions {
+        let mut failed = !begin.is_empty() && random.below(3) > 0;
+        let block = failed;
+        if block {
+            ok(client, begin);
+        }
+        failed = false;
+        let mut savepoint = false;
+        for _ in 0..if block { 1 + random.below(4) } else { 1 } {
+            if block && random.below(4) == 0 {
+                ok(client, "savepoint s");
+                savepoint = true;
+            }
+            let text = statement(&mut random);
+            if let Some(state) = state(&client.query(&text).1) {
+                let allowed = ["23503", "23505", "40P01", "40001"];
+                assert!(allowed.contains(&state.as_str()), "{text}: {state}");
+                failed = true;
+                if !savepoint {
+                    break;
+                }
+                ok(client, "rollback to s");
+                failed = false;
+            } else if savepoint && random.below(3) == 0 {
+                ok(client, "rollback to s");
+            }
+        }
+        if block {
+            let end = if failed || random.below(4) == 0 { "rollback" } else { "commit" };
+            if let Some(state) = state(&client.query(end).1) {
+                assert!(["23503", "40P01"].contains(&state.as_str()), "{end}: {state}");
+            }
+        }
+    }
+}
+
+const ORPHANS: &str =
+    "select c.id, c.p from child c left join parent p on p.key = c.p where c.p is not null and p.key is null";
+
+/// Several connections at once, and one that looks for rows that refer to nothing.
+fn no_orphans(definition: &[&str], begin: &str, seed: u64) {
+    let server = TestServer::start();
+    let mut client = server.client();
+    for text in definition {
+        ok(&mut client, text);
+    }
+    let done = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|at| {
+                let mut client = server.client();
+                scope.spawn(move || work(&mut client, seed * 100 + at, 150, begin))
+            })
+            .collect();
+        let watch = {
+            let (mut client, done) = (server.client(), Arc::clone(&done));
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    assert_eq!(client.rows(ORPHANS), [""; 0]);
+                }
+            })
+        };
+        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        watch.join().expect("an orphan was seen");
+        results.into_iter().for_each(|result| result.expect("a worker"));
+    });
+    assert_eq!(client.rows(ORPHANS), [""; 0]);
+    // The constraint says the same, row by row.
+    let (_, messages) = client.query("alter table child add foreign key (p) references parent (key)");
+    assert_eq!(state(&messages), None, "{messages:?}");
+}
+
+const PARENT: &str = "create table parent (id int, key int primary key, n int)";
+
+#[test]
+fn no_orphans_with_an_index() {
+    let child = "create table child (id int primary key, p int references parent, n int)";
+    no_orphans(&[PARENT, child, "create index on child (p)"], "begin", 1);
+}
+
+#[test]
+fn no_orphans_without_an_index() {
+    let child = "create table child (id int primary key, p int references parent, n int)";
+    no_orphans(&[PARENT, child], "begin", 2);
+}
+
+#[test]
+fn no_orphans_of_a_unique_index() {
+    no_orphans(
+        &[
+            "create table parent (id int primary key, key int unique, n int)",
+            "create table child (id int, p int references parent (key) on update cascade, n int, primary key (p, id))",
+        ],
+        "begin",
+        3,
+    );
+}
+
+#[test]
+fn no_orphans_with_cascades() {
+    let child =
+        "create table child (id int primary key, p int references parent on delete cascade on update set null, n int)";
+    no_orphans(&[PARENT, child, "create index on child (p)"], "begin", 4);
+}
+
+#[test]
+fn no_orphans_deferred() {
+    let child = "create table child (id int primary key, p int references parent deferrable initially deferred, n int)";
+    no_orphans(&[PARENT, child, "create index on child (p)"], "begin", 5);
+}
+
+#[test]
+fn no_orphans_repeatable_read() {
+    let child = "create table child (id int primary key, p int references parent on delete set null, n int)";
+    no_orphans(&[PARENT, child], "begin isolation level repeatable read", 6);
+}
+
+fn pair(server: &TestServer) -> (Client, Client) {
+    let (mut first, mut second) = (server.client(), server.client());
+    ok(&mut first, PARENT);
+    ok(&mut first, "create table child (id int primary key, p int references parent, n int)");
+    ok(&mut first, "insert into parent values (1, 1, 0), (2, 2, 0)");
+    ok(&mut second, "set lock_timeout = '100ms'");
+    (first, second)
+}
+
+#[test]
+fn whoever_comes_second_waits() {
+    let server = TestServer::start();
+    let (mut first, mut second) = pair(&server);
+    for (held, asked, committed, back) in [
+        // A row that refers to the key.
+        ("insert into child values (1, 1, 0)", "delete from parent where key = 1", Some("23503"), None),
+        ("insert into child values (3, 2, 0)", "update parent set key = 9 where key = 2", Some("23503"), None),
+        // The key goes, or comes.
+        ("delete from child", "delete from parent where key = 2", None, Some("23503")),
+        ("delete from parent where key = 1", "insert into child values (5, 1, 0)", Some("23503"), None),
+        ("insert into parent values (3, 3, 0)", "insert into child values (6, 3, 0)", None, Some("23503")),
+    ] {
+        for commit in [false, true] {
+            ok(&mut first, "begin");
+            ok(&mut first, held);
+            assert_eq!(fails(&mut second, asked), "55P03", "{held}; {asked}");
+            ok(&mut second, "set lock_timeout = 0");
+            ok(&mut second, "begin");
+            second.send(&query(asked));
+            ok(&mut first, if commit { "commit" } else { "rollback" });
+            let expected = if commit { committed } else { back };
+            assert_eq!(state(&second.until_ready().1).as_deref(), expected, "{held}; {asked}; {commit}");
+            ok(&mut second, "rollback");
+            ok(&mut second, "set lock_timeout = '100ms'");
+        }
+    }
+}
+
+/// What another does to other columns is no reason to wait.
+#[test]
+fn nobody_waits_without_need() {
+    let server = TestServer::start();
+    let (mut first, mut second) = pair(&server);
+    ok(&mut first, "insert into child values (1, 1, 0)");
+    ok(&mut first, "begin");
+    ok(&mut first, "update parent set n = 1");
+    ok(&mut second, "insert into child values (2, 2, 0)");
+    ok(&mut first, "update child set n = 1 where id = 1");
+    assert_eq!(fails(&mut second, "delete from parent where key = 1"), "55P03", "the row itself is in use");
+    ok(&mut first, "rollback");
+    ok(&mut first, "begin");
+    ok(&mut first, "update child set n = 1 where id = 1");
+    assert_eq!(fails(&mut second, "delete from parent where key = 1"), "23503");
+    assert_eq!(fails(&mut second, "update parent set key = 7 where key = 1"), "23503");
+    ok(&mut first, "rollback");
+    // A statement that changes neither side's columns looks at nothing and locks nothing.
+    ok(&mut first, "begin");
+    ok(&mut first, "alter table child add x int");
+    ok(&mut second, "update parent set n = 2");
+    ok(&mut first, "rollback");
+}
+
+/// Savepoints: what may come back by one counts.
+#[test]
+fn versions_under_savepoints_count() {
+    let server = TestServer::start();
+    let (mut first, mut second) = pair(&server);
+    // The key is there now, and would not be after going back.
+    ok(&mut first, "begin");
+    ok(&mut first, "delete from parent where key = 1");
+    ok(&mut first, "savepoint s");
+    ok(&mut first, "insert into parent values (1, 1, 0)");
+    assert_eq!(fails(&mut second, "insert into child values (1, 1, 0)"), "55P03");
+    ok(&mut first, "rollback to s");
+    assert_eq!(fails(&mut second, "insert into child values (1, 1, 0)"), "55P03");
+    ok(&mut first, "commit");
+    assert_eq!(fails(&mut second, "insert into child values (1, 1, 0)"), "23503");
+    // A row that refers to the key is gone now, and would be back.
+    ok(&mut first, "begin");
+    ok(&mut first, "insert into child values (2, 2, 0)");
+    ok(&mut first, "savepoint s");
+    ok(&mut first, "delete from child");
+    assert_eq!(fails(&mut second, "delete from parent where key = 2"), "55P03");
+    ok(&mut first, "rollback to s");
+    ok(&mut first, "commit");
+    assert_eq!(fails(&mut second, "delete from parent where key = 2"), "23503");
+}
+
+/// A row that moves from ahead of a search to behind it, while the search waits in between.
+#[test]
+fn a_row_cannot_evade_the_search() {
+    for index in ["", "create unique index on child (p, id)"] {
+        let server = TestServer::start();
+        let (mut first, mut second) = pair(&server);
+        if !index.is_empty() {
+            ok(&mut first, index);
+        }
+        ok(&mut first, "insert into child values (5, null, 0), (9, 1, 0)");
+        ok(&mut first, "begin");
+        ok(&mut first, "update child set p = 1 where id = 5");
+        let mut third = server.client();
+        third.send(&query("delete from parent where key = 1"));
+        // It waits for the first, in front of the second row.
+        while state(&second.query("update parent set n = 1 where key = 1").1).is_none() {}
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(fails(&mut second, "update child set id = 2 where id = 9"), "55P03");
+        ok(&mut first, "rollback");
+        assert_eq!(state(&third.until_ready().1).as_deref(), Some("23503"));
+        assert_eq!(second.rows(ORPHANS), [""; 0]);
+    }
+}
+
+#[test]
+fn both_waiting_is_a_deadlock() {
+    let server = TestServer::start();
+    let (mut first, mut second) = pair(&server);
+    ok(&mut second, "set lock_timeout = 0");
+    ok(&mut first, "begin");
+    ok(&mut second, "begin");
+    ok(&mut first, "insert into child values (1, 1, 0)");
+    ok(&mut second, "insert into child values (2, 2, 0)");
+    second.send(&query("delete from parent where key = 1"));
+    let (_, messages) = first.query("delete from parent where key = 2");
+    let got = state(&messages);
+    ok(&mut first, "rollback");
+    let other = state(&second.until_ready().1);
+    ok(&mut second, "rollback");
+    let mut states = [got, other];
+    states.sort();
+    assert_eq!(states, [None, Some("40P01".to_owned())]);
+}
+
+/// In REPEATABLE READ a key that the snapshot still sees, and that is gone, is a conflict.
+#[test]
+fn repeatable_read() {
+    let server = TestServer::start();
+    let (mut first, mut second) = pair(&server);
+    ok(&mut first, "begin isolation level repeatable read");
+    assert_eq!(first.rows("select count(*) from parent"), ["2"]);
+    ok(&mut second, "delete from parent where key = 1");
+    assert_eq!(fails(&mut first, "insert into child values (1, 1, 0)"), "40001");
+    ok(&mut first, "rollback");
+    assert_eq!(fails(&mut first, "insert into child values (1, 1, 0)"), "23503");
+    ok(&mut first, "begin isolation level repeatable read");
+    assert_eq!(first.rows("select count(*) from child"), ["0"]);
+    ok(&mut second, "insert into child values (2, 2, 0)");
+    assert_eq!(fails(&mut first, "delete from parent where key = 2"), "23503");
+    ok(&mut first, "rollback");
+    ok(&mut second, "alter table child drop constraint child_p_fkey");
+    ok(&mut second, "alter table child add foreign key (p) references parent on delete cascade");
+    ok(&mut second, "delete from child");
+    ok(&mut first, "begin isolation level repeatable read");
+    assert_eq!(first.rows("select count(*) from child"), ["0"]);
+    ok(&mut second, "insert into child values (2, 2, 0)");
+    assert_eq!(fails(&mut first, "delete from parent where key = 2"), "40001");
+    ok(&mut first, "rollback");
+}
+
+/// A constraint that is added beside writers: they are waited for, and nobody passes it by.
+#[test]
+fn definitions_beside_writers() {
+    let server = TestServer::start();
+    let (mut first, mut second) = (server.client(), server.client());
+    ok(&mut first, PARENT);
+    ok(&mut first, "create table child (id int primary key, p int, n int)");
+    ok(&mut first, "insert into parent values (1, 1, 0), (2, 2, 0)");
+    ok(&mut first, "prepare gone as delete from parent where key = $1");
+    ok(&mut first, "execute gone(2)");
+    ok(&mut first, "begin");
+    ok(&mut first, "delete from parent where key = 1");
+    ok(&mut second, "insert into child values (1, 1, 0)");
+    second.send(&query("alter table child add foreign key (p) references parent"));
+    while first.rows("select count(*) from pg_stat_activity where query like 'alter%' and state = 'active'") != ["1"] {}
+    ok(&mut first, "commit");
+    assert_eq!(state(&second.until_ready().1).as_deref(), Some("23503"));
+    ok(&mut second, "insert into parent values (1, 1, 0)");
+    ok(&mut second, "alter table child add foreign key (p) references parent");
+    assert_eq!(fails(&mut first, "execute gone(1)"), "23503", "a plan from before");
+    ok(&mut second, "alter table child drop constraint child_p_fkey");
+    ok(&mut first, "execute gone(1)");
+    ok(&mut second, "delete from child");
+    ok(&mut second, "alter table child add foreign key (p) references parent on delete cascade");
+    ok(&mut second, "insert into parent values (1, 1, 0)");
+    ok(&mut second, "insert into child values (1, 1, 0)");
+    ok(&mut first, "execute gone(1)");
+    assert_eq!(second.rows("select count(*) from child"), ["0"]);
+    // Emptied meanwhile: the key is looked for where the rows are now.
+    ok(&mut second, "insert into parent values (1, 1, 0)");
+    ok(&mut second, "insert into child values (1, 1, 0)");
+    ok(&mut first, "prepare put as insert into child values ($1, 1, 0)");
+    ok(&mut second, "truncate parent, child");
+    assert_eq!(fails(&mut first, "execute put(5)"), "23503");
+}
+
+/// A prepared transaction that holds one side, across a crash.
+fn in_doubt(mode: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let flags = [&*format!("--accelerated-database-recovery={mode}")];
+    let server = Process::start(&data, &flags);
+    let mut client = server.client();
+    ok(&mut client, PARENT);
+    ok(&mut client, "create table child (id int primary key, p int references parent, n int)");
+    ok(&mut client, "insert into parent select g, g, 0 from generate_series(1, 9) as x(g)");
+    for (gid, text) in [
+        ("row", "insert into child values (1, 1, 0)"),
+        ("other", "insert into child values (2, 2, 0)"),
+        ("key", "delete from parent where key = 3"),
+    ] {
+        ok(&mut client, "begin");
+        ok(&mut client, text);
+        ok(&mut client, &format!("prepare transaction '{gid}'"));
+    }
+    // One that nobody prepared.
+    ok(&mut client, "begin");
+    ok(&mut client, "insert into child values (4, 4, 0)");
+    ok(&mut client, "delete from parent where key = 5");
+    let mut other = server.client();
+    ok(&mut other, "insert into child values (6, 6, 0)");
+    server.kill();
+
+    let server = Process::start(&data, &flags);
+    let mut client = server.client();
+    ok(&mut client, "set lock_timeout = '200ms'");
+    for waits in
+        ["delete from parent where key = 1", "delete from parent where key = 2", "insert into child values (7, 3, 0)"]
+    {
+        assert_eq!(fails(&mut client, waits), "55P03", "{waits}");
+    }
+    ok(&mut client, "set lock_timeout = 0");
+    assert_eq!(fails(&mut client, "delete from parent where key = 6"), "23503");
+    ok(&mut client, "delete from parent where key = 4");
+    ok(&mut client, "insert into child values (5, 5, 0)");
+    let mut waiting = server.client();
+    waiting.send(&query("delete from parent where key = 1"));
+    ok(&mut client, "commit prepared 'row'");
+    assert_eq!(state(&waiting.until_ready().1).as_deref(), Some("23503"));
+    waiting.send(&query("delete from parent where key = 2"));
+    ok(&mut client, "rollback prepared 'other'");
+    assert_eq!(state(&waiting.until_ready().1), None);
+    waiting.send(&query("insert into child values (7, 3, 0)"));
+    ok(&mut client, "commit prepared 'key'");
+    assert_eq!(state(&waiting.until_ready().1).as_deref(), Some("23503"));
+    // What is deferred is looked at before a transaction is prepared.
+    ok(
+        &mut client,
+        "alter table child add constraint late foreign key (n) references parent deferrable initially deferred not valid",
+    );
+    ok(&mut client, "begin");
+    ok(&mut client, "insert into child values (8, null, 77)");
+    assert_eq!(fails(&mut client, "prepare transaction 'never'"), "23503");
+    assert_eq!(client.rows("select count(*) from pg_prepared_xacts"), ["0"]);
+}
+
+#[test]
+fn in_doubt_accelerated() {
+    in_doubt("on");
+}
+
+#[test]
+fn in_doubt_traditional() {
+    in_doubt("off");
+}

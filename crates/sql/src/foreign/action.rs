@@ -1,0 +1,185 @@
+//! What a constraint does to the rows that refer to a key that is gone: CASCADE, SET NULL, SET
+//! DEFAULT.
+//!
+//! Rows are found in the newest state, as they are for a check, and each is changed like one
+//! that a statement of its own changes: its CHECK constraints hold, and it is looked after in
+//! its turn, which may add to the queue.
+
+use std::sync::Arc;
+
+use resurgam_engine::{Change, Datum, DatumRef, Isolation, Presence, ReferentialAction, RowBuf, Seen, Table};
+
+use super::enforce::{Enforcer, Help, entry_bytes, lock, pause};
+use super::{Reference, References, columns_of, whole};
+use crate::bridge;
+use crate::check::Checks;
+use crate::expression::TableExpr;
+use crate::pg::arrow::{DatumColumn, assignment_cast};
+use crate::pg::errors;
+use crate::statement::parse_expression;
+use crate::wait::settle;
+use crate::wire::SqlError;
+
+/// An action to be carried out.
+pub(super) struct Act {
+    pub reference: Arc<Reference>,
+    /// The key that is gone.
+    pub key: Vec<u8>,
+    /// It was an update; the key that its row has now, if that has no NULLs.
+    pub new: Option<Option<Vec<u8>>>,
+}
+
+impl Act {
+    /// What it takes while it waits, about.
+    pub(super) fn bytes(&self) -> usize {
+        entry_bytes(&self.key) + self.new.as_ref().map_or(0, |new| new.as_ref().map_or(0, Vec::len))
+    }
+}
+
+/// What is known of a table that actions write to.
+pub(super) struct Work {
+    references: Arc<References>,
+    checks: Checks,
+}
+
+/// What becomes of a referring row.
+enum To {
+    Nothing,
+    /// These values in the constraint's columns.
+    Values(Vec<Datum>),
+}
+
+impl Enforcer {
+    /// The tables that an action writes to, and what has to be looked after there.
+    async fn work_on(&mut self, table: &Arc<Table>, help: &Help<'_>) -> Result<Arc<Work>, SqlError> {
+        if let Some(work) = self.work.get(&table.id) {
+            return Ok(Arc::clone(work));
+        }
+        let references = Arc::new(References::of(&self.txn, table)?);
+        lock(&self.txn, &references, &help.waiting).await?;
+        let checks = Checks::plan(&help.names, table)?;
+        let work = Arc::new(Work { references, checks });
+        self.work.insert(table.id, Arc::clone(&work));
+        Ok(work)
+    }
+
+    /// Carries an action out.
+    pub(super) async fn act(&mut self, act: &Act, help: &Help<'_>) -> Result<(), SqlError> {
+        let reference = &act.reference;
+        let child = &reference.child;
+        let work = self.work_on(child, help).await?;
+        let to = self.outcome(act, help)?;
+        let Some(values) = reference.child_values(&act.key)? else { return Ok(()) };
+        let mut search = self.txn.referencing(child, &reference.search, &reference.foreign.columns, values)?;
+        while !search.is_over() {
+            let Some(row) = search.next()? else {
+                pause(&help.waiting).await?;
+                continue;
+            };
+            // Again when it was changed by someone who had to be waited for.
+            loop {
+                let found = search.judge(&row)?;
+                match found.presence {
+                    Presence::No => break,
+                    Presence::Yes => {}
+                    Presence::Unsettled(holder) => {
+                        help.waiting.wait(self.txn.wait_for_writer(holder)?).await?;
+                        continue;
+                    }
+                }
+                let frozen = self.txn.isolation() == Isolation::RepeatableRead && !found.own;
+                let seen = if frozen { Seen::Snapshot } else { found.seen };
+                match self.apply(&to, reference, &work, &row, &found.row, seen, help).await? {
+                    Change::Done | Change::Gone => break,
+                    Change::Changed => {}
+                    Change::SelfModified => return Err(SqlError::internal("an action met its own row")),
+                }
+            }
+            help.waiting.stop.check()?;
+        }
+        Ok(())
+    }
+
+    async fn apply(
+        &mut self,
+        to: &To,
+        reference: &Reference,
+        work: &Work,
+        key: &[u8],
+        row: &RowBuf,
+        seen: Seen,
+        help: &Help<'_>,
+    ) -> Result<Change, SqlError> {
+        let child = &reference.child;
+        let mut old = RowBuf::default();
+        let txn = self.txn.clone();
+        let values = match to {
+            To::Nothing => {
+                let change = settle(&help.waiting, || txn.delete_noting(child, key, seen, Some(&mut old))).await?;
+                if change == Change::Done {
+                    self.gone(&work.references, &old, &help.waiting).await?;
+                }
+                return Ok(change);
+            }
+            To::Values(values) => values,
+        };
+        let stored = columns_of(child, row)?;
+        let large: Vec<Datum> = if work.checks.is_empty() {
+            Vec::new()
+        } else {
+            stored.iter().map(|datum| whole(&txn, *datum)).collect::<Result<_, _>>()?
+        };
+        let mut new: Vec<DatumRef<'_>> =
+            if large.is_empty() { stored } else { large.iter().map(Datum::as_ref).collect() };
+        for (column, value) in reference.foreign.columns.iter().zip(values) {
+            new[*column] = value.as_ref();
+        }
+        work.checks.refuse_row(child, &new).map_err(|error| errors::from_datafusion(error, ""))?;
+        let change = settle(&help.waiting, || txn.update_noting(child, key, seen, &new, Some(&mut old)))
+            .await
+            .map_err(|error| errors::from_datafusion(bridge::row_failure(error, child, &new), ""))?;
+        if change == Change::Done {
+            self.changed(&work.references, &old, &new, &help.waiting).await?;
+        }
+        Ok(change)
+    }
+
+    /// What the rows that refer to the key become.
+    fn outcome(&self, act: &Act, help: &Help<'_>) -> Result<To, SqlError> {
+        let reference = &act.reference;
+        let foreign = &reference.foreign;
+        let nulls = || To::Values(vec![Datum::Null; foreign.columns.len()]);
+        let action = if act.new.is_some() { foreign.on_update } else { foreign.on_delete };
+        Ok(match (action, &act.new) {
+            (ReferentialAction::Cascade, None) => To::Nothing,
+            (ReferentialAction::Cascade, Some(Some(new))) => match reference.child_values(new)? {
+                Some(values) => To::Values(values),
+                None => {
+                    let ty = foreign.columns.first().map(|at| reference.child.columns[*at].ty);
+                    let name = ty.map(|ty| crate::pg::types::column_type_name(&ty)).unwrap_or_default();
+                    return Err(SqlError::new("22003", format!("{name} out of range")));
+                }
+            },
+            (ReferentialAction::SetDefault, _) => To::Values(self.defaults(reference, help)?),
+            _ => nulls(),
+        })
+    }
+
+    /// The values of SET DEFAULT.
+    fn defaults(&self, reference: &Reference, help: &Help<'_>) -> Result<Vec<Datum>, SqlError> {
+        let failed = |error| errors::from_datafusion(error, "");
+        let child = &reference.child;
+        let mut values = Vec::with_capacity(reference.foreign.columns.len());
+        for column in &reference.foreign.columns {
+            let column = &child.columns[*column];
+            let Some(text) = &column.default_sql else {
+                values.push(Datum::Null);
+                continue;
+            };
+            let expr = TableExpr::plan(&help.names, child, parse_expression(text)?, "DEFAULT expressions")?;
+            let value = assignment_cast(&expr.value().map_err(failed)?, &column.ty, &help.zone)?;
+            values.push(DatumColumn::new(value.as_ref(), &column.ty)?.get(0)?.to_owned());
+        }
+        Ok(values)
+    }
+}

@@ -1,0 +1,121 @@
+//! Values of one side of a foreign key as values of the other: equal ones, or none.
+
+use resurgam_engine::{ColumnType, Datum, DatumRef};
+
+/// Whether columns of two types can be a foreign key and what it refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comparable {
+    Yes,
+    /// PostgreSQL refuses it.
+    No,
+    /// PostgreSQL can; not done here.
+    NotYet,
+}
+
+/// As PostgreSQL's operators and implicit casts have it: `child` to `parent`.
+pub(crate) fn comparable(child: &ColumnType, parent: &ColumnType) -> Comparable {
+    use ColumnType as T;
+    let integer = |ty: &T| matches!(ty, T::Int2 | T::Int4 | T::Int8);
+    let float = |ty: &T| matches!(ty, T::Float4 | T::Float8);
+    let text = |ty: &T| matches!(ty, T::Text | T::Varchar(_));
+    let time = |ty: &T| matches!(ty, T::Date | T::Timestamp | T::TimestampTz);
+    match (child, parent) {
+        (a, b) if integer(a) && integer(b) => Comparable::Yes,
+        (a, b) if float(a) && float(b) => Comparable::Yes,
+        (a, b) if text(a) && text(b) => Comparable::Yes,
+        (T::Char(_), T::Char(_)) | (T::Numeric { .. }, T::Numeric { .. }) => Comparable::Yes,
+        (a, T::Numeric { .. }) if integer(a) => Comparable::Yes,
+        (a, b) if a == b => Comparable::Yes,
+        (a, b) if (integer(a) || matches!(a, T::Numeric { .. })) && float(b) => Comparable::NotYet,
+        (a, T::Char(_)) | (T::Char(_), a) if text(a) => Comparable::NotYet,
+        (a, b) if time(a) && time(b) => Comparable::NotYet,
+        _ => Comparable::No,
+    }
+}
+
+fn scale_of(ty: &ColumnType) -> i32 {
+    match ty {
+        ColumnType::Numeric { scale, .. } => i32::from(*scale),
+        _ => 0,
+    }
+}
+
+/// The value of type `to` that is equal to `value` of type `from`; `None`: there is none, or
+/// `value` is NULL.
+pub(crate) fn convert(value: DatumRef<'_>, from: &ColumnType, to: &ColumnType) -> Option<Datum> {
+    use ColumnType as T;
+    let integer = match value {
+        DatumRef::Null | DatumRef::External(_) => return None,
+        DatumRef::Int2(v) => Some(i128::from(v)),
+        DatumRef::Int4(v) => Some(i128::from(v)),
+        DatumRef::Int8(v) => Some(i128::from(v)),
+        _ => None,
+    };
+    match (value, to) {
+        (DatumRef::Int2(_), T::Int2) | (DatumRef::Int4(_), T::Int4) | (DatumRef::Int8(_), T::Int8) => {
+            Some(value.to_owned())
+        }
+        (DatumRef::Float4(v), T::Float8) => Some(Datum::Float8(f64::from(v))),
+        (DatumRef::Float8(v), T::Float4) => {
+            let narrow = v as f32;
+            (f64::from(narrow) == v || v.is_nan()).then_some(Datum::Float4(narrow))
+        }
+        (DatumRef::Numeric(_), _) | (_, T::Int2 | T::Int4 | T::Int8 | T::Numeric { .. }) => {
+            let unscaled = match value {
+                DatumRef::Numeric(v) => v,
+                _ => integer?,
+            };
+            let more = scale_of(to) - scale_of(from);
+            let power = 10i128.checked_pow(more.unsigned_abs())?;
+            let v = if more >= 0 {
+                unscaled.checked_mul(power)?
+            } else if unscaled % power == 0 {
+                unscaled / power
+            } else {
+                return None;
+            };
+            match to {
+                T::Int2 => i16::try_from(v).ok().map(Datum::Int2),
+                T::Int4 => i32::try_from(v).ok().map(Datum::Int4),
+                T::Int8 => i64::try_from(v).ok().map(Datum::Int8),
+                T::Numeric { precision, .. } => {
+                    let fits = 10i128.checked_pow(u32::from(*precision)).is_none_or(|end| v.abs() < end);
+                    fits.then_some(Datum::Numeric(v))
+                }
+                _ => None,
+            }
+        }
+        _ => Some(value.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn numeric(precision: u8, scale: i8) -> ColumnType {
+        ColumnType::Numeric { precision, scale }
+    }
+
+    #[test]
+    fn equal_or_none() {
+        use ColumnType as T;
+        let cases = [
+            (Datum::Int4(7), T::Int4, T::Int8, Some(Datum::Int8(7))),
+            (Datum::Int8(1 << 40), T::Int8, T::Int4, None),
+            (Datum::Int2(-3), T::Int2, numeric(5, 2), Some(Datum::Numeric(-300))),
+            (Datum::Int4(1000), T::Int4, numeric(5, 2), None),
+            (Datum::Numeric(-300), numeric(5, 2), T::Int2, Some(Datum::Int2(-3))),
+            (Datum::Numeric(-301), numeric(5, 2), T::Int2, None),
+            (Datum::Numeric(150), numeric(5, 2), numeric(6, 1), Some(Datum::Numeric(15))),
+            (Datum::Numeric(155), numeric(5, 2), numeric(6, 1), None),
+            (Datum::Float8(0.5), T::Float8, T::Float4, Some(Datum::Float4(0.5))),
+            (Datum::Float8(0.1), T::Float8, T::Float4, None),
+            (Datum::Text("a ".into()), T::Text, T::Varchar(9), Some(Datum::Text("a ".into()))),
+            (Datum::Null, T::Int4, T::Int4, None),
+        ];
+        for (value, from, to, expected) in cases {
+            assert_eq!(convert(value.as_ref(), &from, &to), expected, "{value:?} from {from} to {to}");
+        }
+    }
+}
