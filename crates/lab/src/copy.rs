@@ -1,18 +1,17 @@
-//! COPY FROM STDIN of many 200-byte rows: speed, and the server's peak memory, which must
-//! not grow with the rows.
+//! COPY FROM STDIN of many rows in one transaction: speed, and the server's peak memory and log,
+//! which must not grow with the rows.
 
 use std::time::Instant;
 
 use clap::Args;
 
+use crate::recovery::watch::{Peaks, number};
 use crate::report::{self, table};
 use crate::servers::{Kind, Server, Work, kinds};
-use crate::setup::Setup;
+use crate::setup::{Setup, bytes_of};
 use crate::svg::{Series, bars};
 use crate::{Common, Result};
 
-/// Bytes of a line of input, its end included.
-const ROW_BYTES: usize = 200;
 /// Input sent at a time.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -24,19 +23,29 @@ pub struct Options {
     /// Millions of rows, one load for each number
     #[arg(long, value_delimiter = ',', default_values_t = [2.0f64, 10.0])]
     millions: Vec<f64>,
+    /// Bytes of a line of input, its end included
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(40..))]
+    row_bytes: u16,
+    /// Another name for the results, so that they stand beside those of a run before
+    #[arg(long, default_value = "copy")]
+    name: String,
 }
 
 struct Outcome {
     seconds: f64,
     bytes: u64,
     peak_bytes: Option<u64>,
+    /// Most bytes of log in use; of Resurgam.
+    log_bytes: Option<u64>,
+    /// Bytes of the files of the database.
+    disk_bytes: u64,
 }
 
 /// Appends row `id` to the input: a key, a number, text up to the row's length.
-fn put_row(id: u64, out: &mut Vec<u8>) {
+fn put_row(id: u64, row_bytes: usize, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(format!("{id}\t{}\t", id.wrapping_mul(2_654_435_761) % 1_000_000).as_bytes());
-    while out.len() - start < ROW_BYTES - 1 {
+    while out.len() - start < row_bytes - 1 {
         let letter = b'a' + ((id as usize + out.len() - start) % 26) as u8;
         out.push(letter);
     }
@@ -49,16 +58,19 @@ fn one(kind: Kind, options: &Options, rows: u64, setup: &mut Setup) -> Result<Ou
     let mut client = server.client()?;
     client.query("create table t (id bigint primary key, a integer, b text)")?;
     let (mut next, mut bytes) = (0, 0);
+    let mut sampler = if kind == Kind::Resurgam { Some(server.session()?) } else { None };
+    let log = Peaks::<1>::start(move || Some([number(sampler.as_mut()?, "resurgam_log", "bytes_in_use")? as u64]));
     let begun = Instant::now();
     client.copy_in("copy t from stdin", |chunk| {
         while next < rows && chunk.len() < CHUNK_BYTES {
-            put_row(next, chunk);
+            put_row(next, usize::from(options.row_bytes), chunk);
             next += 1;
         }
         bytes += chunk.len() as u64;
         next < rows
     })?;
     let seconds = begun.elapsed().as_secs_f64();
+    let [log_bytes] = log.stop()?;
     // PostgreSQL's memory is spread over processes that share most of it.
     let peak_bytes = if kind == Kind::Resurgam { server.peak_memory_bytes() } else { None };
     let found = client.query("select count(*) from t")?;
@@ -66,7 +78,8 @@ fn one(kind: Kind, options: &Options, rows: u64, setup: &mut Setup) -> Result<Ou
         return Err(format!("{}: {found:?} rows are there after COPY of {rows}", kind.name()));
     }
     setup.saw(&server);
-    Ok(Outcome { seconds, bytes, peak_bytes })
+    let log_bytes = (kind == Kind::Resurgam).then_some(log_bytes);
+    Ok(Outcome { seconds, bytes, peak_bytes, log_bytes, disk_bytes: bytes_of(work.path()) })
 }
 
 /// Runs the experiment.
@@ -88,21 +101,30 @@ pub fn run(options: &Options) -> Result<()> {
                 format!("{:.1}", outcome.seconds),
                 format!("{speed:.1}"),
                 format!("{:.0}", rows as f64 / outcome.seconds),
-                outcome.peak_bytes.map_or_else(|| "not measured".into(), |bytes| format!("{:.0}", bytes as f64 / 1e6)),
+                megabytes(outcome.peak_bytes),
+                megabytes(outcome.log_bytes),
+                megabytes(Some(outcome.disk_bytes)),
             ]);
             series[at].values.push(Some(speed));
         }
     }
-    let mut text = format!("# COPY FROM STDIN of {ROW_BYTES}-byte rows\n\n");
+    let mut text = format!("# COPY FROM STDIN of {}-byte rows\n\n", options.row_bytes);
     text += &report::provenance();
     text += "Each load goes into a new table with a primary key, keys ascending, in one transaction, over one \
-             connection; the time is from the first byte to the answer. The rows are a function of their number.\n\n";
+             connection; the time is from the first byte to the answer. The rows are a function of their number. Log in use is \
+             sampled every 100 ms.\n\n";
     text += &setup.text();
-    text += &table(&["rows", "server", "s", "MB/s", "rows/s", "peak memory, MB"], &rows_of_table);
-    text += "\n![plot](copy.svg)\n";
+    let header =
+        ["rows", "server", "s", "MB/s", "rows/s", "peak memory, MB", "log in use at most, MB", "files afterwards, MB"];
+    text += &table(&header, &rows_of_table);
+    text += &format!("\n![plot]({}.svg)\n", options.name);
     let groups: Vec<String> = counts.iter().map(|rows| format!("{rows} rows")).collect();
     let svg = bars("COPY FROM STDIN", "MB of input a second", &groups, &series);
-    report::write(&options.common, "copy", &text, &svg)
+    report::write(&options.common, &options.name, &text, &svg)
+}
+
+fn megabytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "not measured".into(), |bytes| format!("{:.0}", bytes as f64 / 1e6))
 }
 
 #[cfg(test)]
@@ -114,8 +136,8 @@ mod tests {
         let mut out = Vec::new();
         for id in [0, 9, 12_345_678, u64::MAX] {
             out.clear();
-            put_row(id, &mut out);
-            assert_eq!(out.len(), ROW_BYTES);
+            put_row(id, 200, &mut out);
+            assert_eq!(out.len(), 200);
             assert_eq!(out.iter().filter(|b| **b == b'\t').count(), 2);
         }
     }

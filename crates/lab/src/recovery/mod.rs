@@ -15,7 +15,7 @@ pub mod figure10;
 pub mod figure9;
 pub mod table1;
 pub mod table3;
-mod watch;
+pub mod watch;
 pub mod workload;
 
 use clap::{Args, ValueEnum};
