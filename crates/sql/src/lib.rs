@@ -11,7 +11,7 @@
 //! | `planner`, `naming`, `params` | names and plans; result column names; parameters of kept plans |
 //! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
-//! | `locking` | SELECT … FOR UPDATE |
+//! | `locking`, `with_write` | SELECT … FOR UPDATE; WITH before INSERT, UPDATE, DELETE |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
 //! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
 //! | `utility`, `copy` | everything else that is not planned |
@@ -54,6 +54,7 @@ mod two_phase;
 mod utility;
 mod wait;
 pub mod wire;
+mod with_write;
 mod words;
 mod write;
 

@@ -14,4 +14,5 @@ mod expr;
 mod run;
 mod shape;
 
+pub(crate) use run::{Key, has_index_key};
 pub(crate) use shape::{Fast, FastWrite};

@@ -19,7 +19,7 @@ use crate::wire::{Format, RowChunk, SqlError};
 use crate::write::WritePlan;
 
 /// What a lookup's key came to.
-enum Key {
+pub(crate) enum Key {
     Bytes(Vec<u8>),
     /// No row can match.
     None,
@@ -28,7 +28,7 @@ enum Key {
 }
 
 impl Lookup {
-    fn key(&self, params: &[ScalarValue]) -> Result<Key, SqlError> {
+    pub(crate) fn key(&self, params: &[ScalarValue]) -> Result<Key, SqlError> {
         let input = Input { params, row: None };
         let mut datums: [Datum; 4] = [Datum::Null, Datum::Null, Datum::Null, Datum::Null];
         let mut more;
@@ -73,14 +73,14 @@ impl Lookup {
         }
     }
 
-    fn read(&self, view: &ReadView, key: &[u8], row: &mut RowBuf) -> Result<bool, SqlError> {
+    pub(crate) fn read(&self, view: &ReadView, key: &[u8], row: &mut RowBuf) -> Result<bool, SqlError> {
         Ok(match self.index {
             None => view.get(&self.table, key, row)?,
             Some(index) => view.get_by_index(&self.table, &self.table.indexes[index], key, row)?,
         })
     }
 
-    fn qualifies(&self, params: &[ScalarValue], row: &RowBuf, view: &ReadView) -> Result<bool, SqlError> {
+    pub(crate) fn qualifies(&self, params: &[ScalarValue], row: &RowBuf, view: &ReadView) -> Result<bool, SqlError> {
         match &self.residual {
             None => Ok(true),
             Some(residual) => residual.holds(Input { params, row: Some((&self.table, row.raw(), view)) }),
@@ -89,7 +89,7 @@ impl Lookup {
 }
 
 /// Whether the row still has the key that a lookup through an index asked for.
-fn has_index_key(lookup: &Lookup, key: &[u8], row: &RowBuf) -> Result<bool, SqlError> {
+pub(crate) fn has_index_key(lookup: &Lookup, key: &[u8], row: &RowBuf) -> Result<bool, SqlError> {
     let Some(index) = lookup.index else { return Ok(true) };
     let mut datums = Vec::new();
     for &column in &lookup.table.indexes[index].columns {
@@ -101,6 +101,44 @@ fn has_index_key(lookup: &Lookup, key: &[u8], row: &RowBuf) -> Result<bool, SqlE
     let mut bytes = Vec::new();
     lookup.table.encode_index_key(index, &datums, &mut bytes)?;
     Ok(bytes == key)
+}
+
+impl Fast {
+    /// Appends a row's output to `chunk`. There are as many formats as columns, or one, or none.
+    pub(crate) fn encode(
+        &self,
+        params: &[ScalarValue],
+        row: &RowBuf,
+        view: &ReadView,
+        formats: &[Format],
+        zone: &Zone,
+        chunk: &mut RowChunk,
+    ) -> Result<(), SqlError> {
+        chunk.bytes.reserve(64);
+        let table: &Table = &self.lookup.table;
+        for (at, (expr, ty)) in self.output.iter().enumerate() {
+            let format = match formats {
+                [] => Format::Text,
+                [one] => *one,
+                many => many[at],
+            };
+            match expr.column().map(|column| table.column(row.raw(), column)) {
+                Some(Ok(DatumRef::External(reference))) => {
+                    let datum =
+                        bridge::external(view, reference).map_err(|error| errors::from_datafusion(error, ""))?;
+                    encode_datum(datum.as_ref(), ty, format, zone, &mut chunk.bytes)?;
+                }
+                Some(datum) => encode_datum(datum?, ty, format, zone, &mut chunk.bytes)?,
+                None => {
+                    let value = expr.evaluate(Input { params, row: Some((table, row.raw(), view)) })?;
+                    let datum = datum_of_scalar(&value, ty, zone)?;
+                    encode_datum(datum.as_ref(), ty, format, zone, &mut chunk.bytes)?;
+                }
+            }
+        }
+        chunk.ends.push(chunk.bytes.len() as u32);
+        Ok(())
+    }
 }
 
 /// A new value of a column.
@@ -135,29 +173,7 @@ impl Session {
         if !fast.lookup.read(&view, &key, &mut row)? || !fast.lookup.qualifies(params, &row, &view)? {
             return Ok(Some(chunk));
         }
-        chunk.bytes.reserve(64);
-        let table: &Table = &fast.lookup.table;
-        for (at, (expr, ty)) in fast.output.iter().enumerate() {
-            let format = match formats {
-                [] => Format::Text,
-                [one] => *one,
-                many => many[at],
-            };
-            match expr.column().map(|column| table.column(row.raw(), column)) {
-                Some(Ok(DatumRef::External(reference))) => {
-                    let datum =
-                        bridge::external(&view, reference).map_err(|error| errors::from_datafusion(error, ""))?;
-                    encode_datum(datum.as_ref(), ty, format, &zone, &mut chunk.bytes)?;
-                }
-                Some(datum) => encode_datum(datum?, ty, format, &zone, &mut chunk.bytes)?,
-                None => {
-                    let value = expr.evaluate(Input { params, row: Some((table, row.raw(), &view)) })?;
-                    let datum = datum_of_scalar(&value, ty, &zone)?;
-                    encode_datum(datum.as_ref(), ty, format, &zone, &mut chunk.bytes)?;
-                }
-            }
-        }
-        chunk.ends.push(chunk.bytes.len() as u32);
+        fast.encode(params, &row, &view, formats, &zone, &mut chunk)?;
         Ok(Some(chunk))
     }
 
