@@ -473,3 +473,38 @@ fn stopping_does_not_wait_for_the_pace() -> Result<()> {
     assert!(last.is_none_or(|last| last.report.forgotten == 0) && db.aborted_count() > 0, "{last:?}");
     Ok(())
 }
+
+/// One caller's cancel ends its own sweep, also while it waits for its turn, and nobody else's:
+/// those who did not cancel get a complete one.
+#[test]
+fn a_cancelled_sweep_is_nobody_elses() -> Result<()> {
+    let db = open_as(&SimVfs::new(21), large(options()))?;
+    create(&db)?;
+    let expected = filled(&db, 0..1500, 300)?;
+    db.clean_now()?;
+    assert_eq!(db.clean_unless(&|| true).map_err(|e| e.kind()), Err(ErrorKind::Cancelled));
+    for round in 0..30 {
+        update_all(&db, 0..1500, &note(round, 250), false)?;
+        assert!(db.aborted_count() > 0);
+        std::thread::scope(|scope| -> Result<()> {
+            let cancelled: Vec<_> = (0..3)
+                .map(|i| {
+                    let db = &db;
+                    scope.spawn(move || {
+                        let asked = std::sync::atomic::AtomicI64::new(0);
+                        let enough = move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > round + i;
+                        db.clean_unless(&enough).map_err(|e| e.kind()).err()
+                    })
+                })
+                .collect();
+            let whole = scope.spawn(|| db.clean_now().map(|_| db.aborted_count()));
+            assert_eq!(whole.join().expect("no panic")?, 0, "round {round}");
+            for sweep in cancelled {
+                assert_eq!(sweep.join().expect("no panic").unwrap_or(ErrorKind::Cancelled), ErrorKind::Cancelled);
+            }
+            Ok(())
+        })?;
+    }
+    compare(&rows(&db)?, &expected, "at last");
+    verify(&db, "at last")
+}

@@ -12,7 +12,7 @@
 //! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
-//! | `locking` | SELECT … FOR UPDATE |
+//! | `locking`, `with_write` | SELECT … FOR UPDATE; WITH before INSERT, UPDATE, DELETE |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
 //! | `foreign` | FOREIGN KEY constraints |
 //! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
@@ -60,6 +60,7 @@ mod two_phase;
 mod utility;
 mod wait;
 pub mod wire;
+mod with_write;
 mod words;
 mod write;
 

@@ -855,6 +855,18 @@ impl Session {
             Kind::Empty => Ok(Execution::Empty),
             Kind::Query(query) => {
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+                if let Some(fast) = &query.fast_lock
+                    && let Some(chunk) = self.fast_lock(fast, &values, formats).await?
+                {
+                    self.statement_done(autocommit).await?;
+                    let rows = chunk.len() as u64;
+                    return Ok(Execution::Rows {
+                        fields,
+                        first: Some(chunk),
+                        rows: None,
+                        tag: Tag::Count("SELECT", rows),
+                    });
+                }
                 let locked = self.lock_rows(&prepared.locks, &values, &prepared.text).await?;
                 let short = match (&query.fast, &query.range) {
                     (Some(fast), _) => self.fast_select(fast, &values, formats)?,

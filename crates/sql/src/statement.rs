@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::fast::{Fast, FastRange};
-use crate::locking::{self, LockPlan};
+use crate::locking::{self, FastLock, LockPlan};
 use crate::naming;
 use crate::params::{inferred_types, placeholder_index};
 use crate::pg::errors;
@@ -63,6 +63,8 @@ pub(crate) struct Query {
     pub schema: Arc<Schema>,
     pub fast: Option<Fast>,
     pub range: Option<FastRange>,
+    /// It locks one row by its key.
+    pub fast_lock: Option<FastLock>,
 }
 
 /// Parses a string of statements.
@@ -98,6 +100,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
         })
         .map_err(|error| failed(&error))?;
     for statement in &mut statements {
+        crate::with_write::inline(statement)?;
         crate::bridge::rewrite(statement)?;
     }
     Ok(statements)
@@ -255,10 +258,15 @@ pub(crate) fn prepare(
     };
     let Some(mut statement) = statement else { return Ok(prepared) };
     let mut params = ParamTypes::new(0, declared);
+    let mut fast_lock = None;
     if matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)) {
         params = ParamTypes::new(count_params(&statement)?, declared);
         if locking::is_locking(&statement) {
+            let before = statement.clone();
             prepared.locks = locking::extract(names, &mut statement, &mut params, &text)?;
+            if let Statement::Query(query) = &before {
+                fast_lock = FastLock::new(names, query, &params);
+            }
         }
     }
     let (state, with_locked);
@@ -281,7 +289,7 @@ pub(crate) fn prepare(
             let fast = Fast::select(names.state, &plan);
             let range = if fast.is_none() { FastRange::select(names.state, &plan) } else { None };
             let schema = Arc::clone(&plan.schema);
-            prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast, range }));
+            prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast, range, fast_lock }));
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
             let plan = write::plan(names, statement, &mut params, &text)?;

@@ -11,7 +11,7 @@ use crate::wire::SqlError;
 /// The first word of a text in lower case, behind white space and comments; empty if it begins
 /// with something else.
 pub(crate) fn first_word(text: &str) -> String {
-    let rest = text[skip_blank(text)..].as_bytes();
+    let rest = &text.as_bytes()[skip_blank(text)..];
     let end = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_')).unwrap_or(rest.len());
     rest[..end].iter().map(|b| b.to_ascii_lowercase() as char).collect()
 }

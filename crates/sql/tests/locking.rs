@@ -44,6 +44,7 @@ async fn waiting(
     sql: &str,
 ) -> tokio::task::JoinHandle<(Session, Result<Vec<String>, String>)> {
     let before = db.engine.stats().transactions.lock_waits;
+    let shown = sql.to_owned();
     let sql = sql.to_owned();
     let running = tokio::spawn(async move {
         let result = session.query(&sql).await;
@@ -55,7 +56,7 @@ async fn waiting(
         (session, rows)
     });
     while db.engine.stats().transactions.lock_waits == before {
-        assert!(!running.is_finished(), "it did not wait");
+        assert!(!running.is_finished(), "it did not wait: {shown}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     running
@@ -128,11 +129,16 @@ async fn the_newest_version_is_judged_and_returned() {
     let dir = tempfile::tempdir().expect("folder");
     let db = open(dir.path());
     let mut writer = db.session();
-    ok(&mut writer, "CREATE TABLE t (a int PRIMARY KEY, b int, c text)").await;
+    ok(&mut writer, "CREATE TABLE t (a int PRIMARY KEY, b int, c text, code text UNIQUE, d int UNIQUE)").await;
     ok(&mut writer, "CREATE TABLE u (id int PRIMARY KEY, a int)").await;
     ok(&mut writer, "INSERT INTO u VALUES (1, 1), (2, 1), (3, 2)").await;
     for (query, rows) in [
         ("SELECT a, b FROM t WHERE a = 1 FOR UPDATE", vec!["1|100"]),
+        ("SELECT b, a FROM t WHERE a = 1 AND c = 'x' FOR UPDATE", vec![]),
+        ("SELECT b, a FROM t WHERE a = 1 AND c LIKE 'x%' FOR UPDATE", vec![]),
+        ("SELECT b, a + 1 FROM t WHERE code = 'c1' AND a = 1 LIMIT 5 FOR UPDATE", vec!["100|2"]),
+        ("SELECT b FROM t WHERE code = 'c1' FOR UPDATE", vec!["100"]),
+        ("SELECT b FROM t WHERE d = 1 FOR UPDATE", vec![]),
         ("SELECT c || b AS s FROM t WHERE b > 0 ORDER BY a FOR UPDATE", vec!["new100", "y2"]),
         ("SELECT a FROM t WHERE b < 50 ORDER BY a FOR UPDATE", vec!["2"]),
         ("SELECT a FROM t WHERE b < 50 ORDER BY a FOR UPDATE LIMIT 1", vec!["2"]),
@@ -147,9 +153,9 @@ async fn the_newest_version_is_judged_and_returned() {
         ("UPDATE t SET c = 'u' WHERE a IN (SELECT a FROM t WHERE b < 50 FOR UPDATE) RETURNING a", vec!["2"]),
     ] {
         ok(&mut writer, "DELETE FROM t").await;
-        ok(&mut writer, "INSERT INTO t VALUES (1, 1, 'x'), (2, 2, 'y')").await;
+        ok(&mut writer, "INSERT INTO t VALUES (1, 1, 'x', 'c1', 1), (2, 2, 'y', 'c2', 2)").await;
         ok(&mut writer, "UPDATE u SET a = a").await;
-        ok(&mut writer, "BEGIN; UPDATE t SET b = 100, c = 'new' WHERE a = 1").await;
+        ok(&mut writer, "BEGIN; UPDATE t SET b = 100, c = 'new', d = 100 WHERE a = 1").await;
         let running = waiting(&db, db.session(), query).await;
         ok(&mut writer, "COMMIT").await;
         let (_, found) = running.await.expect("no panic");

@@ -23,5 +23,6 @@ mod upsert;
 
 pub(crate) use output::Output;
 pub(crate) use range::FastRange;
+pub(crate) use run::{Key, has_index_key};
 pub(crate) use shape::{Fast, FastWrite};
 pub(crate) use upsert::Resolution;

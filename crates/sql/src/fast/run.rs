@@ -22,7 +22,7 @@ use crate::wire::{Format, RowChunk, SqlError};
 use crate::write::WritePlan;
 
 /// What a lookup's key came to.
-enum Key {
+pub(crate) enum Key {
     Bytes(Vec<u8>),
     /// No row can match.
     None,
@@ -31,7 +31,7 @@ enum Key {
 }
 
 impl Lookup {
-    fn key(&self, params: &[ScalarValue]) -> Result<Key, SqlError> {
+    pub(crate) fn key(&self, params: &[ScalarValue]) -> Result<Key, SqlError> {
         let input = Input { params, row: None };
         let mut datums: [Datum; 4] = [Datum::Null, Datum::Null, Datum::Null, Datum::Null];
         let mut more;
@@ -76,14 +76,14 @@ impl Lookup {
         }
     }
 
-    fn read(&self, view: &ReadView, key: &[u8], row: &mut RowBuf) -> Result<bool, SqlError> {
+    pub(crate) fn read(&self, view: &ReadView, key: &[u8], row: &mut RowBuf) -> Result<bool, SqlError> {
         Ok(match self.index {
             None => view.get(&self.table, key, row)?,
             Some(index) => view.get_by_index(&self.table, &self.table.indexes[index], key, row)?,
         })
     }
 
-    fn qualifies(&self, params: &[ScalarValue], row: &RowBuf, view: &ReadView) -> Result<bool, SqlError> {
+    pub(crate) fn qualifies(&self, params: &[ScalarValue], row: &RowBuf, view: &ReadView) -> Result<bool, SqlError> {
         match &self.residual {
             None => Ok(true),
             Some(residual) => residual.holds(Input { params, row: Some(stored(&self.table, row, view)) }),
@@ -96,7 +96,7 @@ fn stored<'a>(table: &'a Table, row: &'a RowBuf, view: &'a ReadView) -> Row<'a> 
 }
 
 /// Whether the row still has the key that a lookup through an index asked for.
-fn has_index_key(lookup: &Lookup, key: &[u8], row: &RowBuf) -> Result<bool, SqlError> {
+pub(crate) fn has_index_key(lookup: &Lookup, key: &[u8], row: &RowBuf) -> Result<bool, SqlError> {
     let Some(index) = lookup.index else { return Ok(true) };
     let mut datums = Vec::new();
     for &column in &lookup.table.indexes[index].columns {
@@ -108,6 +108,22 @@ fn has_index_key(lookup: &Lookup, key: &[u8], row: &RowBuf) -> Result<bool, SqlE
     let mut bytes = Vec::new();
     lookup.table.encode_index_key(index, &datums, &mut bytes)?;
     Ok(bytes == key)
+}
+
+impl Fast {
+    /// Appends what is sent of a row to `chunk`.
+    pub(crate) fn append(
+        &self,
+        params: &[ScalarValue],
+        row: &RowBuf,
+        view: &ReadView,
+        formats: &[Format],
+        zone: &Zone,
+        chunk: &mut RowChunk,
+    ) -> Result<(), SqlError> {
+        let input = Input { params, row: Some(stored(&self.lookup.table, row, view)) };
+        self.output.append(input, formats, zone, chunk)
+    }
 }
 
 /// A new value of a column.
@@ -180,8 +196,7 @@ impl Session {
         if !fast.lookup.read(&view, &key, &mut row)? || !fast.lookup.qualifies(params, &row, &view)? {
             return Ok(Some(chunk));
         }
-        let input = Input { params, row: Some(stored(&fast.lookup.table, &row, &view)) };
-        fast.output.append(input, formats, &zone, &mut chunk)?;
+        fast.append(params, &row, &view, formats, &zone, &mut chunk)?;
         Ok(Some(chunk))
     }
 

@@ -21,6 +21,7 @@
 
 mod clause;
 mod plan;
+mod quick;
 mod run;
 mod syntax;
 mod table;
@@ -28,6 +29,7 @@ mod table;
 use datafusion::arrow::datatypes::SchemaRef;
 
 pub(crate) use plan::{LockPlan, extract, is_locking, planning_state};
+pub(crate) use quick::FastLock;
 pub(crate) use run::Locked;
 pub(crate) use syntax::parse_as_postgresql;
 pub(crate) use table::relation;

@@ -9,7 +9,7 @@ use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::session_state::SessionState;
 use futures::StreamExt;
-use resurgam_engine::{Attempt, Change, ErrorKind, ReadView, RowBuf, Seen, StatementKind, Transaction};
+use resurgam_engine::{Attempt, Change, ErrorKind, ReadView, RowBuf, Seen, StatementKind, Table, Transaction};
 
 use super::clause::Policy;
 use super::plan::{Count, LockPlan, count_of};
@@ -232,19 +232,8 @@ impl LockRun<'_> {
         let table = &self.plan.tables[at].table;
         let mut seen = Seen::Snapshot;
         loop {
-            let change = match self.txn.lock_row(table, key, seen) {
-                Ok(Attempt::Done(change)) => change,
-                Ok(Attempt::Wait(wait)) if policy == Policy::Wait => {
-                    self.waiting.wait(wait).await.map_err(bridge::failure)?;
-                    continue;
-                }
-                Ok(Attempt::Wait(_)) => return taken(policy, &table.name),
-                // Whose holder waits for this transaction: only who would wait is in a deadlock.
-                Err(error) if error.kind() == ErrorKind::DeadlockDetected && policy != Policy::Wait => {
-                    return taken(policy, &table.name);
-                }
-                Err(error) => return Err(bridge::storage(error)),
-            };
+            let change = attempt(self.txn, &self.waiting, table, key, seen, policy).await.map_err(bridge::failure)?;
+            let Some(change) = change else { return Ok(Outcome::None) };
             match change {
                 Change::Done if seen == Seen::Snapshot => return Ok(Outcome::Seen),
                 Change::Done => {
@@ -308,14 +297,36 @@ impl LockRun<'_> {
     }
 }
 
-/// The row is locked by somebody else, who is not waited for.
-fn taken(policy: Policy, table: &str) -> DfResult<Outcome> {
+/// Locks a row, or finds out why it cannot be locked; `None`: somebody else has it, and is not to
+/// be waited for.
+pub(super) async fn attempt(
+    txn: &Transaction,
+    waiting: &Waiting<'_>,
+    table: &Arc<Table>,
+    key: &[u8],
+    seen: Seen,
+    policy: Policy,
+) -> Result<Option<Change>, SqlError> {
+    loop {
+        match txn.lock_row(table, key, seen) {
+            Ok(Attempt::Done(change)) => return Ok(Some(change)),
+            Ok(Attempt::Wait(wait)) if policy == Policy::Wait => waiting.wait(wait).await?,
+            Ok(Attempt::Wait(_)) => return taken(policy, table),
+            // Whose holder waits for this transaction: only who would wait is in a deadlock.
+            Err(error) if error.kind() == ErrorKind::DeadlockDetected && policy != Policy::Wait => {
+                return taken(policy, table);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn taken(policy: Policy, table: &Table) -> Result<Option<Change>, SqlError> {
     match policy {
-        Policy::Nowait => Err(bridge::failure(SqlError::new(
-            "55P03",
-            format!("could not obtain lock on row in relation \"{table}\""),
-        ))),
-        _ => Ok(Outcome::None),
+        Policy::Nowait => {
+            Err(SqlError::new("55P03", format!("could not obtain lock on row in relation \"{}\"", table.name)))
+        }
+        _ => Ok(None),
     }
 }
 
