@@ -47,6 +47,7 @@ impl PhysicalOptimizerRule for KeyOrder {
                 return Ok(Transformed::no(node));
             }
             if let Some(sort) = node.downcast_ref::<SortExec>()
+                && sort.input().output_partitioning().partition_count() == 1
                 && let Some(sorted) = ordered(sort.input(), sort.expr(), sort.fetch())?
             {
                 return Ok(Transformed::yes(first_rows(sorted, sort.fetch())?));

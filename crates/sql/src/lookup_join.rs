@@ -170,6 +170,10 @@ impl LookupJoinExec {
         statement: &Arc<StatementContext>,
         task: &Arc<TaskContext>,
     ) -> Result<Option<(Plan, usize)>> {
+        // The one row in place of the target's is given to the first read.
+        if statement.target.is_some() {
+            return Ok(None);
+        }
         let Some(ranges) = self.lookup.ranges(outer)? else { return Ok(None) };
         let lookups = ranges.len();
         if self.planning.read_small_tables && self.lookup.bounded == 0 {
