@@ -40,7 +40,7 @@ pub(crate) struct KeyOrder(pub Planning);
 impl PhysicalOptimizerRule for KeyOrder {
     fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
         plan.transform_up(|node| {
-            if let Some(join) = LookupJoinExec::new(&node, self.0)? {
+            if let Some(join) = LookupJoinExec::in_place_of(&node, self.0)? {
                 return Ok(Transformed::yes(join));
             }
             if !self.0.key_order {
