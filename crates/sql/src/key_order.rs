@@ -40,13 +40,14 @@ pub(crate) struct KeyOrder(pub Planning);
 impl PhysicalOptimizerRule for KeyOrder {
     fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
         plan.transform_up(|node| {
-            if let Some(join) = LookupJoinExec::new(&node, self.0)? {
+            if let Some(join) = LookupJoinExec::in_place_of(&node, self.0)? {
                 return Ok(Transformed::yes(join));
             }
             if !self.0.key_order {
                 return Ok(Transformed::no(node));
             }
             if let Some(sort) = node.downcast_ref::<SortExec>()
+                && sort.input().output_partitioning().partition_count() == 1
                 && let Some(sorted) = ordered(sort.input(), sort.expr(), sort.fetch())?
             {
                 return Ok(Transformed::yes(first_rows(sorted, sort.fetch())?));

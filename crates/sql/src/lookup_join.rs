@@ -88,7 +88,7 @@ enum Part {
 
 impl LookupJoinExec {
     /// The join with lookups, if it is one for them.
-    pub(crate) fn new(join: &Plan, planning: Planning) -> Result<Option<Plan>> {
+    pub(crate) fn in_place_of(join: &Plan, planning: Planning) -> Result<Option<Plan>> {
         let Some(hash) = join.downcast_ref::<HashJoinExec>() else { return Ok(None) };
         let plain = hash.null_equality() == NullEquality::NullEqualsNothing && !hash.null_aware;
         if !plain || *hash.partition_mode() != PartitionMode::CollectLeft || planning.lookup_rows == 0 {
@@ -153,7 +153,7 @@ impl LookupJoinExec {
             }
             None => Arc::clone(inner),
         };
-        let outer = GivenExec::new(outer, batches, (!ended).then_some(rest));
+        let outer = GivenExec::plan(outer, batches, (!ended).then_some(rest));
         let children = match self.lookup.inner {
             JoinSide::Right => vec![outer, found],
             _ => vec![found, outer],
@@ -170,6 +170,10 @@ impl LookupJoinExec {
         statement: &Arc<StatementContext>,
         task: &Arc<TaskContext>,
     ) -> Result<Option<(Plan, usize)>> {
+        // The one row in place of the target's is given to the first read.
+        if statement.target.is_some() {
+            return Ok(None);
+        }
         let Some(ranges) = self.lookup.ranges(outer)? else { return Ok(None) };
         let lookups = ranges.len();
         if self.planning.read_small_tables && self.lookup.bounded == 0 {
@@ -193,7 +197,7 @@ impl LookupJoinExec {
         if !ended || read.load(Ordering::Relaxed) > most {
             return Ok(None);
         }
-        Ok(Some((GivenExec::new(inner, batches, None), lookups)))
+        Ok(Some((GivenExec::plan(inner, batches, None), lookups)))
     }
 }
 
@@ -426,7 +430,7 @@ impl ExecutionPlan for LookupJoinExec {
             ChildrenPropertiesMode::Keep => {
                 Ok(Arc::new(Self { join, metrics: ExecutionPlanMetricsSet::new(), ..Self::clone(&self) }))
             }
-            ChildrenPropertiesMode::Recompute => Ok(Self::new(&join, self.planning)?.unwrap_or(join)),
+            ChildrenPropertiesMode::Recompute => Ok(Self::in_place_of(&join, self.planning)?.unwrap_or(join)),
         }
     }
     fn with_new_children(self: Arc<Self>, children: Vec<Plan>) -> Result<Plan> {
@@ -452,7 +456,7 @@ struct GivenExec {
 }
 
 impl GivenExec {
-    fn new(of: &Plan, batches: Vec<RecordBatch>, rest: Option<SendableRecordBatchStream>) -> Plan {
+    fn plan(of: &Plan, batches: Vec<RecordBatch>, rest: Option<SendableRecordBatchStream>) -> Plan {
         Arc::new(Self { properties: Arc::clone(of.properties()), rows: Mutex::new(Some((batches, rest))) })
     }
 }

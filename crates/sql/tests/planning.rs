@@ -54,10 +54,12 @@ impl Subject {
 /// The plain one first; lookups in tables however small, and with so few rows that most fall back.
 fn subjects() -> Vec<Subject> {
     let always = Planning { read_small_tables: false, ..Planning::default() };
+    let planned = Planning { short_path: false, ..always };
     vec![
         Subject::new("plain", Planning::OFF),
         Subject::new("default", Planning::default()),
-        Subject::new("lookups", always),
+        // What the short path would take, too.
+        Subject::new("lookups", planned),
         Subject::new("few lookups", Planning { lookup_rows: 6, ..always }),
     ]
 }
@@ -198,10 +200,20 @@ fn sorted_read(random: &mut Random) -> String {
         .iter()
         .map(|column| {
             let down = if mixed { random.maybe(50) } else { all_down };
-            let nulls = if random.maybe(10) { random.one(&[" NULLS FIRST", " NULLS LAST"]) } else { "" };
+            let nulls = if random.maybe(20) { random.one(&[" NULLS FIRST", " NULLS LAST"]) } else { "" };
             format!("{column}{}{nulls}", if down { " DESC" } else { "" })
         })
         .collect();
+    if random.maybe(15) {
+        let (by, down) = (random.one(&["n", "m, v", "k", "v", "y, x"]), if all_down { " DESC" } else { "" });
+        let (table, condition) = match by {
+            "v" => ("u", format!(" WHERE m = {}", random.below(6))),
+            "y, x" => ("w", String::new()),
+            _ => ("u", random.one(&["", "", " WHERE n > 'n2'", " WHERE k > 5"]).to_owned()),
+        };
+        let list = by.replace(',', &format!("{down},"));
+        return format!("SELECT {by} FROM {table}{condition} ORDER BY {list}{down}{}", limit(random));
+    }
     let (condition, limit) = (condition_on_t(random), limit(random));
     if random.maybe(40) {
         // Just what a key gives.
@@ -214,7 +226,8 @@ fn sorted_read(random: &mut Random) -> String {
             4 => ("e", format!(" WHERE a = {a} AND f = '2024-01-02'")),
             _ => ("d", String::new()),
         };
-        return format!("SELECT {by} FROM t{condition} ORDER BY {by}{down}{limit}");
+        let nulls = if random.maybe(25) { random.one(&[" NULLS FIRST", " NULLS LAST"]) } else { "" };
+        return format!("SELECT {by} FROM t{condition} ORDER BY {by}{down}{nulls}{limit}");
     }
     format!("SELECT {} FROM t{condition} ORDER BY {}{limit}", columns.join(", "), by.join(", "))
 }
@@ -304,7 +317,9 @@ fn write(random: &mut Random) -> String {
     ]);
     let on_u = random.one(&["", " RETURNING *", " RETURNING k, v + 1, length(big)"]);
     let (a, b, k) = (random.below(7), random.below(9), random.below(24));
-    match random.below(9) {
+    match random.below(11) {
+        9 => format!("UPDATE t SET e = u.v, c = u.n FROM u WHERE u.k = t.e AND t.a = {a} RETURNING t.a, t.b"),
+        10 => format!("DELETE FROM u USING t WHERE t.e = u.k AND t.a = {a} AND t.b < {b}"),
         0 => format!("UPDATE t SET e = e + {k}, d = d + 0.25 WHERE a = {a} AND b = {b}{returning}"),
         1 => format!(
             "UPDATE t SET e = CASE WHEN e > 4 THEN e - 4 ELSE e + {k} END, c = c || 'q' WHERE a = {a} AND b = {b} AND e < 9{returning}"

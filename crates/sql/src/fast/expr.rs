@@ -154,7 +154,7 @@ impl FastExpr {
                     "pg_plus" => Arithmetic::Plus,
                     "pg_minus" => Arithmetic::Minus,
                     "pg_multiply" => Arithmetic::Multiply,
-                    _ => return Planned::new(expr, position, schema),
+                    _ => return Planned::expression(expr, position, schema),
                 };
                 match function.args.as_slice() {
                     [left, right] => Self::Arithmetic(op, sub(left)?, sub(right)?),
@@ -169,11 +169,11 @@ impl FastExpr {
                 let otherwise = match (&case.else_expr, expr.get_type(schema)) {
                     (Some(otherwise), _) => sub(otherwise)?,
                     (None, Ok(ty)) => Box::new(Self::Literal(ScalarValue::try_from(&ty).ok()?)),
-                    _ => return Planned::new(expr, position, schema),
+                    _ => return Planned::expression(expr, position, schema),
                 };
                 Self::Case(branches, otherwise)
             }
-            _ => return Planned::new(expr, position, schema),
+            _ => return Planned::expression(expr, position, schema),
         })
     }
 
@@ -261,7 +261,7 @@ impl FastExpr {
 }
 
 impl Planned {
-    fn new(expr: &Expr, position: &dyn Fn(&Column) -> Option<usize>, schema: &DFSchema) -> Option<FastExpr> {
+    fn expression(expr: &Expr, position: &dyn Fn(&Column) -> Option<usize>, schema: &DFSchema) -> Option<FastExpr> {
         if !crate::range::is_row_wise(expr) {
             return None;
         }
