@@ -47,7 +47,7 @@ use resurgam_versions::{Seen, View, possible, read_external};
 use crate::table::{RawRow, RowBuf, Table};
 use crate::transaction::{Transaction, WriteContext};
 
-/// Leaves that one call of [`Referencing::next`] reads at most.
+/// Leaves that one call of [`Referencing::step`] reads at most.
 const LEAVES: usize = 16;
 
 /// Whether something is there in the newest state.
@@ -224,7 +224,7 @@ impl Referencing {
     /// The clustered key of the next row that may be one of those sought, now or when others
     /// have ended: see [`Referencing::judge`]. `Ok(None)`: nothing in the next few pages; it is
     /// over when [`Referencing::is_over`].
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>> {
+    pub fn step(&mut self) -> Result<Option<Vec<u8>>> {
         if self.found.is_empty() && !self.at_end {
             let context = self.tx.write_context()?;
             let db = self.tx.0.db.clone();

@@ -147,7 +147,7 @@ fn referring(tx: &Transaction, table: &Arc<Table>, p: i64) -> Result<(Vec<i64>, 
     while !found.is_over() {
         steps += 1;
         assert!(steps < 100_000, "it does not end");
-        let Some(at) = found.next()? else { continue };
+        let Some(at) = found.step()? else { continue };
         let judged = found.judge(&at)?;
         let [Datum::Int8(id)] = table.decode_key(None, &at)?[..] else { panic!("key") };
         match judged.presence {

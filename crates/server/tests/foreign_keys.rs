@@ -265,6 +265,56 @@ fn versions_under_savepoints_count() {
     assert_eq!(fails(&mut second, "delete from parent where key = 2"), "23503");
 }
 
+/// COPY, and statements whose values come later.
+#[test]
+fn whatever_writes_rows() {
+    let server = TestServer::start();
+    let (mut client, _) = pair(&server);
+    let copy = |client: &mut Client, data: &[u8]| {
+        client.send(&query("copy child from stdin"));
+        assert_eq!(client.next().unwrap().tag, b'G');
+        client.send(&[message(b'd', data), message(b'c', b"")].concat());
+        client.until_ready().1
+    };
+    let messages = copy(&mut client, b"1\t1\t0\n2\t7\t0\n3\t\\N\t0\n");
+    let refused = error(&messages);
+    assert_eq!(refused.sqlstate(), "23503");
+    assert_eq!(refused.field(b'D').unwrap(), "Key (p)=(7) is not present in table \"parent\".");
+    assert_eq!((refused.field(b'n').unwrap(), refused.field(b't').unwrap()), ("child_p_fkey".into(), "child".into()));
+    assert_eq!(client.rows("select count(*) from child"), ["0"]);
+    assert_eq!(copy(&mut client, b"1\t1\t0\n2\t2\t0\n3\t\\N\t0\n")[0].text(), "COPY 3");
+    ok(&mut client, "create table tree (id int primary key, up int references tree)");
+    client.send(&query("copy tree from stdin"));
+    assert_eq!(client.next().unwrap().tag, b'G');
+    client.send(&[message(b'd', b"1\t2\n2\t3\n3\t\\N\n"), message(b'c', b"")].concat());
+    assert_eq!(client.until_ready().1[0].text(), "COPY 3", "what it refers to may come later in the same statement");
+    for (text, values, expected) in [
+        ("insert into child values ($1, $2, 0)", &["4", "9"][..], Some("23503")),
+        ("insert into child values ($1, $2, 0)", &["4", "1"], None),
+        ("insert into child values ($1, $2, 0), (5, 2, 1)", &["5", "9"], Some("23505")),
+        ("update child set p = $2 where id = $1", &["4", "9"], Some("23503")),
+        ("update child set n = $2 where id = $1", &["4", "9"], None),
+        ("update child set p = $2 where n = $1", &["9", "9"], Some("23503")),
+        ("update child set p = $2 where n = $1", &["9", "2"], None),
+        ("delete from parent where key = $1 and n < $2", &["2", "9"], Some("23503")),
+        ("delete from parent where key = $1", &["2"], Some("23503")),
+        ("delete from parent where n < $1", &["9"], Some("23503")),
+        (
+            "insert into child values ($1, $2, 0) on conflict (id) do update set p = excluded.p",
+            &["4", "9"],
+            Some("23503"),
+        ),
+        ("insert into child values ($1, $2, 0) on conflict (id) do update set p = excluded.p", &["4", "1"], None),
+        ("delete from child where id <> $1", &["4"], None),
+        ("delete from parent where key = $1", &["2"], None),
+    ] {
+        let values: Vec<Option<&str>> = values.iter().map(|value| Some(*value)).collect();
+        client.send(&[parse("", text), bind("", "", &values), execute("", 0), sync()].concat());
+        assert_eq!(state(&client.until_ready().1).as_deref(), expected, "{text} {values:?}");
+    }
+    assert_eq!(client.rows("select id, p from child"), ["4"]);
+}
+
 /// A row that moves from ahead of a search to behind it, while the search waits in between.
 #[test]
 fn a_row_cannot_evade_the_search() {

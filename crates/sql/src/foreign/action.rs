@@ -72,7 +72,7 @@ impl Enforcer {
         let Some(values) = reference.child_values(&act.key)? else { return Ok(()) };
         let mut search = self.txn.referencing(child, &reference.search, &reference.foreign.columns, values)?;
         while !search.is_over() {
-            let Some(row) = search.next()? else {
+            let Some(row) = search.step()? else {
                 pause(&help.waiting).await?;
                 continue;
             };

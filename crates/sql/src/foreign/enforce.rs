@@ -216,7 +216,7 @@ impl Enforcer {
         let (child, columns) = (&reference.child, &reference.foreign.columns);
         let mut search = self.txn.referencing(child, &reference.search, columns, values)?;
         while !search.is_over() {
-            match search.next()? {
+            match search.step()? {
                 Some(row) if search.judge(&row)?.presence != Presence::No => return Ok(true),
                 Some(_) => {}
                 None => pause(waiting).await?,
@@ -311,7 +311,7 @@ pub(super) async fn run_check(txn: &Transaction, check: &Check, waiting: &Waitin
     let Some(values) = reference.child_values(key)? else { return Ok(()) };
     let mut search = txn.referencing(&reference.child, &reference.search, &reference.foreign.columns, values)?;
     while !search.is_over() {
-        let Some(row) = search.next()? else {
+        let Some(row) = search.step()? else {
             pause(waiting).await?;
             continue;
         };

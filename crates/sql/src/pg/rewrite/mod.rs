@@ -16,6 +16,7 @@
 //! | `(SELECT x FROM …)` as a value | one with an aggregate that refuses a second row |
 //! | `EXISTS (…)` in a select list | a comparison of a count |
 //! | conditions of correlated subqueries | see [`correlate`] |
+//! | `(SELECT x FROM …, pg_partition_ancestors(…))` as a value | NULL: there are no partitions |
 //! | `t.tableoid` of a system table | its oid |
 //! | `(a, b) < (c, d)` | the comparisons it stands for |
 //! | `generate_series(…)` in a select list | `unnest(generate_series(…))` |
@@ -76,6 +77,10 @@ impl VisitorMut for Rewriter {
     }
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
         query::factor(factor);
+        ControlFlow::Continue(())
+    }
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        subquery::of_partitions(expr);
         ControlFlow::Continue(())
     }
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {

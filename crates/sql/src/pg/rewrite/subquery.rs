@@ -10,6 +10,32 @@ use datafusion::sql::sqlparser::ast::{
 use super::{bare, call, call_function, last_name, take};
 use crate::wire::SqlError;
 
+/// psql asks for the triggers of a table that is a partition; there is none.
+pub(super) fn of_partitions(expr: &mut Expr) {
+    struct Calls(bool);
+    impl Visitor for Calls {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            self.0 |= matches!(expr, Expr::Function(_));
+            ControlFlow::Continue(())
+        }
+    }
+    let Expr::Subquery(query) = expr else { return };
+    let SetExpr::Select(select) = query.body.as_ref() else { return };
+    let of_ancestors = select.from.iter().any(|table| match &table.relation {
+        TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
+            last_name(name) == "pg_partition_ancestors"
+        }
+        _ => false,
+    });
+    // An aggregate would have a value without rows.
+    let mut calls = Calls(false);
+    let _ = select.projection.visit(&mut calls);
+    if of_ancestors && !calls.0 {
+        *expr = Expr::Value(Value::Null.into());
+    }
+}
+
 /// Aggregates that a subquery may have in its select list.
 const AGGREGATES: &[&str] = &[
     "count",
