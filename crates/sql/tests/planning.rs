@@ -226,7 +226,7 @@ fn sorted_read(random: &mut Random) -> String {
             4 => ("e", format!(" WHERE a = {a} AND f = '2024-01-02'")),
             _ => ("d", String::new()),
         };
-        let nulls = if random.maybe(25) { random.one(&[" NULLS FIRST", " NULLS LAST"]) } else { "" };
+        let nulls = if random.maybe(50) { random.one(&[" NULLS FIRST", " NULLS LAST"]) } else { "" };
         return format!("SELECT {by} FROM t{condition} ORDER BY {by}{down}{nulls}{limit}");
     }
     format!("SELECT {} FROM t{condition} ORDER BY {}{limit}", columns.join(", "), by.join(", "))

@@ -2,9 +2,9 @@
 //!
 //! Columns, parameters, literals, casts, checked integer arithmetic, comparisons, logic and
 //! CASE are computed here on scalars, with the results and errors of the planned functions.
-//! Anything else goes through its physical expression on a batch of one row, whose columns are
-//! those that it reads, of the row and of the parameters. What needs more than the row
-//! (a subquery) is not taken.
+//! Anything else goes through its physical expression on a batch of one row, with the columns
+//! that it reads and the parameters as constants. What needs more than the row (a subquery) is
+//! not taken.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::common::{Column, DFSchema, ScalarValue, internal_err};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator};
+use datafusion::physical_expr::expressions::{Column as PhysicalColumn, Literal};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use resurgam_engine::{DatumRef, RawRow, ReadView, Table};
 
@@ -45,13 +46,15 @@ pub(crate) enum FastExpr {
     Planned(Box<Planned>),
 }
 
-/// A physical expression over a batch of some columns of the row, and then some parameters.
+/// A physical expression over a batch of some columns of the row. Columns behind these stand for
+/// parameters.
 #[derive(Debug)]
 pub(crate) struct Planned {
     expr: Arc<dyn PhysicalExpr>,
+    /// Of the batch.
     schema: Arc<Schema>,
     columns: Vec<usize>,
-    params: Vec<usize>,
+    params: Vec<(usize, DataType)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,12 +300,12 @@ impl Planned {
         let fields: Vec<Field> = columns.iter().chain(&params).map(|(_, field)| field.clone()).collect();
         let schema = DFSchema::try_from(Schema::new(fields)).ok()?;
         let expr = create_physical_expr(&bound, &schema, &ExecutionProps::new(), &Default::default()).ok()?;
-        let positions = |list: Vec<(usize, Field)>| list.into_iter().map(|(at, _)| at).collect();
+        let row: Vec<Field> = columns.iter().map(|(_, field)| field.clone()).collect();
         Some(FastExpr::Planned(Box::new(Self {
             expr,
-            schema: Arc::clone(schema.inner()),
-            columns: positions(columns),
-            params: positions(params),
+            schema: Arc::new(Schema::new(row)),
+            columns: columns.into_iter().map(|(at, _)| at).collect(),
+            params: params.into_iter().map(|(at, field)| (at, field.data_type().clone())).collect(),
         })))
     }
 
@@ -313,22 +316,31 @@ impl Planned {
             let Some(row) = input.row else { return Err(SqlError::internal("no row")) };
             arrays.push(row.scalar(*column)?.to_array().map_err(failed)?);
         }
-        for (param, field) in self.params.iter().zip(self.schema.fields().iter().skip(self.columns.len())) {
-            let Some(value) = input.params.get(*param) else { return Err(SqlError::internal("missing parameter")) };
-            let array = if &value.data_type() == field.data_type() {
-                value.to_array()
-            } else {
-                value.cast_to(field.data_type()).and_then(|value| value.to_array())
-            };
-            arrays.push(array.map_err(failed)?);
-        }
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)
             .map_err(|error| errors::from_arrow(&error))?;
-        match self.expr.evaluate(&batch).map_err(failed)? {
+        match self.bound(input.params)?.evaluate(&batch).map_err(failed)? {
             ColumnarValue::Scalar(value) => Ok(value),
             ColumnarValue::Array(array) => ScalarValue::try_from_array(&array, 0).map_err(failed),
         }
+    }
+}
+
+impl Planned {
+    /// The expression with the values of the parameters in it: some functions want constants.
+    fn bound(&self, params: &[ScalarValue]) -> Result<Arc<dyn PhysicalExpr>, SqlError> {
+        let expr = Arc::clone(&self.expr);
+        if self.params.is_empty() {
+            return Ok(expr);
+        }
+        let bound = expr.transform_up(|node| {
+            let at = node.downcast_ref::<PhysicalColumn>().and_then(|c| c.index().checked_sub(self.columns.len()));
+            let Some((param, ty)) = at.and_then(|at| self.params.get(at)) else { return Ok(Transformed::no(node)) };
+            let Some(value) = params.get(*param) else { return internal_err!("missing parameter") };
+            let value = if &value.data_type() == ty { value.clone() } else { value.cast_to(ty)? };
+            Ok(Transformed::yes(Arc::new(Literal::new(value))))
+        });
+        bound.data().map_err(|error| errors::from_datafusion(error, ""))
     }
 }
 
