@@ -22,6 +22,11 @@ SELECT constraint_name, table_name, column_name FROM information_schema.constrai
 SELECT relname, relhastriggers FROM pg_class WHERE relname IN ('p', 'c') ORDER BY 1;
 > c|t
 > p|t
+-- as psql's \d asks
+SELECT conname, conrelid::pg_catalog.regclass AS ontable, pg_catalog.pg_get_constraintdef(oid, true) AS condef FROM pg_catalog.pg_constraint c WHERE confrelid IN (SELECT pg_catalog.pg_partition_ancestors('p') UNION ALL VALUES ('p'::pg_catalog.regclass)) AND contype = 'f' AND conparentid = 0 ORDER BY conname;
+> by_code|c|FOREIGN KEY (b) REFERENCES p(code) ON UPDATE CASCADE ON DELETE SET NULL
+> c_a_fkey|c|FOREIGN KEY (a) REFERENCES p(id)
+SELECT t.tgname, pg_catalog.pg_get_triggerdef(t.oid, true), t.tgenabled, t.tgisinternal, CASE WHEN t.tgparentid != 0 THEN (SELECT u.tgrelid::pg_catalog.regclass FROM pg_catalog.pg_trigger AS u, pg_catalog.pg_partition_ancestors(t.tgrelid) WITH ORDINALITY AS a(relid, depth) WHERE u.tgname = t.tgname AND u.tgrelid = a.relid AND u.tgparentid = 0 ORDER BY a.depth LIMIT 1) END AS parent FROM pg_catalog.pg_trigger t WHERE t.tgrelid = 'p'::regclass AND (NOT t.tgisinternal OR (t.tgisinternal AND t.tgenabled = 'D') OR EXISTS (SELECT 1 FROM pg_catalog.pg_depend WHERE objid = t.oid AND refclassid = 'pg_catalog.pg_trigger'::pg_catalog.regclass)) ORDER BY 1;
 INSERT INTO c VALUES (1, 1, NULL);
 > ERROR 23503 insert or update on table "c" violates foreign key constraint "c_a_fkey"
 > DETAIL Key (a)=(1) is not present in table "p".
@@ -159,6 +164,21 @@ DELETE FROM k;
 SELECT * FROM kc ORDER BY id;
 > 2|NULL|7|NULL
 DROP TABLE kc, k;
+CREATE TABLE half (a int NOT NULL, b int, UNIQUE (a, b));
+CREATE TABLE halfc (a int, b smallint, FOREIGN KEY (b, a) REFERENCES half (b, a) ON UPDATE CASCADE);
+INSERT INTO half VALUES (1, 1), (2, 2);
+INSERT INTO halfc VALUES (1, 1), (2, 2);
+UPDATE half SET a = 5, b = NULL WHERE a = 1;
+UPDATE half SET b = 7 WHERE a = 2;
+SELECT * FROM halfc ORDER BY a;
+> 2|7
+> 5|NULL
+UPDATE half SET b = 70000 WHERE a = 2;
+> ERROR 22003 smallint out of range
+SELECT * FROM half ORDER BY a;
+> 2|7
+> 5|NULL
+DROP TABLE half, halfc;
 -- MATCH FULL
 CREATE TABLE f (a int, b int, PRIMARY KEY (a, b));
 CREATE TABLE fc (a int, b int, FOREIGN KEY (a, b) REFERENCES f MATCH FULL);

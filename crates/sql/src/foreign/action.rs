@@ -10,6 +10,7 @@ use std::sync::Arc;
 use resurgam_engine::{Change, Datum, DatumRef, Isolation, Presence, ReferentialAction, RowBuf, Seen, Table};
 
 use super::enforce::{Enforcer, Help, entry_bytes, lock, pause};
+use super::value::convert;
 use super::{Reference, References, columns_of, whole};
 use crate::bridge;
 use crate::check::Checks;
@@ -25,14 +26,16 @@ pub(super) struct Act {
     pub reference: Arc<Reference>,
     /// The key that is gone.
     pub key: Vec<u8>,
-    /// It was an update; the key that its row has now, if that has no NULLs.
-    pub new: Option<Option<Vec<u8>>>,
+    /// It was an update: what its row has now, in the order of the constraint's columns and of
+    /// the parent's types.
+    pub new: Option<Vec<Datum>>,
 }
 
 impl Act {
     /// What it takes while it waits, about.
     pub(super) fn bytes(&self) -> usize {
-        entry_bytes(&self.key) + self.new.as_ref().map_or(0, |new| new.as_ref().map_or(0, Vec::len))
+        let new = self.new.as_ref().map_or(0, |new| new.len() * size_of::<Datum>());
+        entry_bytes(&self.key) + self.key.len() + new
     }
 }
 
@@ -152,14 +155,20 @@ impl Enforcer {
         let action = if act.new.is_some() { foreign.on_update } else { foreign.on_delete };
         Ok(match (action, &act.new) {
             (ReferentialAction::Cascade, None) => To::Nothing,
-            (ReferentialAction::Cascade, Some(Some(new))) => match reference.child_values(new)? {
-                Some(values) => To::Values(values),
-                None => {
-                    let ty = foreign.columns.first().map(|at| reference.child.columns[*at].ty);
-                    let name = ty.map(|ty| crate::pg::types::column_type_name(&ty)).unwrap_or_default();
-                    return Err(SqlError::new("22003", format!("{name} out of range")));
-                }
-            },
+            (ReferentialAction::Cascade, Some(new)) => {
+                let columns = foreign.columns.iter().zip(&reference.referenced);
+                let values = columns.zip(new).map(|((&to, &from), value)| {
+                    let (from, to) = (&reference.parent.columns[from].ty, &reference.child.columns[to].ty);
+                    match convert(value.as_ref(), from, to) {
+                        None if *value != Datum::Null => {
+                            let name = crate::pg::types::column_type_name(to);
+                            Err(SqlError::new("22003", format!("{name} out of range")))
+                        }
+                        value => Ok(value.unwrap_or(Datum::Null)),
+                    }
+                });
+                To::Values(values.collect::<Result<_, _>>()?)
+            }
             (ReferentialAction::SetDefault, _) => To::Values(self.defaults(reference, help)?),
             _ => nulls(),
         })

@@ -8,10 +8,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use resurgam_engine::{DatumRef, Isolation, Presence, ReferentialAction, RowBuf, StatementKind, Table, Transaction};
+use resurgam_engine::{
+    Datum, DatumRef, Isolation, Presence, ReferentialAction, RowBuf, StatementKind, Table, Transaction,
+};
 
 use super::action::{Act, Work};
-use super::{Deferred, Reference, References, Side, Target, columns_of, is_acting};
+use super::{Deferred, Reference, References, Side, Target, columns_of, is_acting, whole};
 use crate::pg::datetime::Zone;
 use crate::planner::Names;
 use crate::wait::{Waiting, settle};
@@ -171,7 +173,9 @@ impl Enforcer {
             if let Some(key) = before
                 && Some(&key) != after.as_ref()
             {
-                self.left(reference, key, Some(after), waiting).await?;
+                let columns = reference.referenced.iter();
+                let now = columns.map(|at| whole(&self.txn, new.get(*at).copied().unwrap_or(DatumRef::Null)));
+                self.left(reference, key, Some(now.collect::<Result<_, _>>()?), waiting).await?;
             }
         }
         Ok(())
@@ -187,7 +191,7 @@ impl Enforcer {
         &mut self,
         reference: &Arc<Reference>,
         key: Vec<u8>,
-        new: Option<Option<Vec<u8>>>,
+        new: Option<Vec<Datum>>,
         waiting: &Waiting<'_>,
     ) -> Result<(), SqlError> {
         if !self.may_be_referred_to(reference, &key, waiting).await? {
