@@ -292,7 +292,7 @@ impl Transaction {
     }
 
     /// The current statement's view; starts a reading statement if none was started.
-    pub(crate) fn view(&self) -> Result<ReadView> {
+    pub fn view(&self) -> Result<ReadView> {
         let state = self.0.state.lock();
         check_open(&state)?;
         let Some(snapshot) = state.snapshot.clone() else {

@@ -194,7 +194,7 @@ fn back_to_a_savepoint() -> Result<()> {
 #[test]
 fn a_rewrite_is_whole_or_nothing_after_a_crash() -> Result<()> {
     let (mut old, mut new) = (0, 0);
-    for at in (0..).step_by(13) {
+    for at in (0..).step_by(5) {
         let vfs = SimVfs::new(at);
         let db = filled(&vfs, 800)?;
         while db.write_back()? > 0 {}
@@ -260,7 +260,7 @@ fn an_index_that_is_not_finished_leaves_nothing() -> Result<()> {
     drop(db);
 
     let mut cut_off = 0;
-    for at in (1..120).step_by(7) {
+    for at in (1..60).step_by(3) {
         let vfs = SimVfs::new(at);
         let db = filled(&vfs, 4000)?;
         while db.write_back()? > 0 {}

@@ -109,17 +109,40 @@ pub(crate) fn inferred_types(plan: &LogicalPlan, count: usize) -> Vec<Option<Fie
             }
         }
     };
+    // Where nothing was found by comparing: `$1::int` is told to be what it is cast to, and the
+    // number of a LIMIT is a bigint.
+    let mut others: Vec<(usize, DataType)> = Vec::new();
+    let untyped = |expr: &Expr| match expr {
+        Expr::Placeholder(placeholder) if placeholder.field.as_ref().is_none_or(|f| f.data_type().is_null()) => {
+            placeholder_index(&placeholder.id)
+        }
+        _ => None,
+    };
     // The closures below return no error.
     let _ = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            for expr in [&limit.skip, &limit.fetch].into_iter().flatten() {
+                others.extend(untyped(expr).map(|index| (index, DataType::Int64)));
+            }
+        }
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
-                if let Expr::Placeholder(placeholder) = expr {
-                    note(placeholder);
+                match expr {
+                    Expr::Placeholder(placeholder) => note(placeholder),
+                    Expr::Cast(cast) => {
+                        others.extend(untyped(&cast.expr).map(|index| (index, cast.field.data_type().clone())));
+                    }
+                    _ => {}
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
         })
     });
+    for (index, ty) in others {
+        if let Some(slot @ None) = found.get_mut(index) {
+            *slot = Some(without_scale(&Arc::new(Field::new(format!("${}", index + 1), ty, true))));
+        }
+    }
     found
 }
 

@@ -291,7 +291,7 @@ impl QueryPlan {
         }
         let kept = self.pool.lock().pop_front();
         let mut instance = match kept {
-            Some(kept) => Instance { plan: reset_plan_states(kept.plan)?, ..kept },
+            Some(kept) => kept,
             None => {
                 let cell = Arc::<ParamCell>::default();
                 // Values are needed already while planning: constants may be looked at.
@@ -306,12 +306,15 @@ impl QueryPlan {
         Ok(instance)
     }
 
-    /// Gives a physical plan back after its stream ended.
+    /// Gives a physical plan back after its stream ended, without what it held: a join's rows, and
+    /// the memory that was reserved for them, would stay as long as the plan is kept.
     pub(crate) fn give_back(&self, instance: Instance) {
         if self.each_time {
             return;
         }
         instance.cell.set(Vec::new());
+        let Ok(plan) = reset_plan_states(instance.plan) else { return };
+        let instance = Instance { plan, cell: instance.cell, used: instance.used };
         let mut pool = self.pool.lock();
         if pool.len() < INSTANCES_MAX {
             pool.push_back(instance);

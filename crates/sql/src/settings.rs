@@ -461,8 +461,11 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
                 if lower.split([',', ' ']).any(|w| matches!(w, "german" | "sql" | "postgres")) {
                     return Err(SqlError::unsupported("only the ISO date style is supported"));
                 }
-                let order = ["dmy", "ymd"].into_iter().find(|o| lower.contains(o)).unwrap_or("mdy");
-                format!("ISO, {}", order.to_ascii_uppercase())
+                if lower.split([',', ' ']).any(|w| matches!(w, "dmy" | "ymd" | "euro" | "european")) {
+                    return Err(SqlError::unsupported("only the order MDY of dates is supported")
+                        .with_hint("Dates as 2024-12-31 are read alike in every order."));
+                }
+                "ISO, MDY".to_owned()
             }
             "TimeZone" => {
                 let zone = trimmed.trim_matches('\'');

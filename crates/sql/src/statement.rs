@@ -91,9 +91,11 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
         Ok(statements)
     };
     let parser = || Parser::new(&PostgreSqlDialect {}).with_recursion_limit(NESTING_MAX);
-    let mut statements = parser()
-        .try_with_sql(text)
-        .and_then(read)
+    let plainly = || match crate::words::with_signs_apart(text) {
+        Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
+        None => parser().try_with_sql(text).and_then(read),
+    };
+    let mut statements = plainly()
         .or_else(|error| match crate::locking::parse_as_postgresql(text) {
             Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
             None => Err(error),

@@ -43,6 +43,52 @@ fn skip_blank(text: &str) -> usize {
     }
 }
 
+/// The tokens of a text in which a comparison and a sign stand without a blank between them
+/// (`a>-1`), which the tokenizer takes for an operator of that name. As PostgreSQL's lexer: no
+/// operator of such characters ends in a sign. `None`: there is nothing of the kind.
+pub(crate) fn with_signs_apart(text: &str) -> Option<Vec<TokenWithSpan>> {
+    let glued = |pair: &[u8]| matches!(pair, [b'>' | b'=' | b'<', b'+' | b'-']);
+    if !text.as_bytes().windows(2).any(glued) {
+        return None;
+    }
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().ok()?;
+    let mut out = Vec::with_capacity(tokens.len() + 1);
+    let mut changed = false;
+    for token in tokens {
+        let parts = match &token.token {
+            Token::CustomBinaryOperator(name) => sign_apart(name),
+            _ => None,
+        };
+        match parts {
+            None => out.push(token),
+            Some((operator, sign)) => {
+                changed = true;
+                out.push(TokenWithSpan { token: operator, span: token.span });
+                out.push(TokenWithSpan { token: sign, span: token.span });
+            }
+        }
+    }
+    changed.then_some(out)
+}
+
+fn sign_apart(name: &str) -> Option<(Token, Token)> {
+    let (operator, sign) = name.split_at_checked(name.len().checked_sub(1)?)?;
+    let operator = match operator {
+        ">" => Token::Gt,
+        ">=" => Token::GtEq,
+        "<" => Token::Lt,
+        "<=" => Token::LtEq,
+        "<>" => Token::Neq,
+        "=" => Token::Eq,
+        _ => return None,
+    };
+    match sign {
+        "-" => Some((operator, Token::Minus)),
+        "+" => Some((operator, Token::Plus)),
+        _ => None,
+    }
+}
+
 /// See the module's head.
 pub(crate) struct Words<'t> {
     text: &'t str,

@@ -54,6 +54,9 @@ pub(crate) enum Op {
     Delete,
 }
 
+/// Rows that are written before others get their turn.
+const ROWS_PER_TURN: usize = 256;
+
 /// A planned statement that writes.
 #[derive(Debug)]
 pub(crate) struct WritePlan {
@@ -811,6 +814,15 @@ impl WriteRun<'_> {
         task_context(self.state, Arc::new(context))
     }
 
+    /// Now and then between two rows: others get their turn, a timeout and a cancel are noticed.
+    async fn breathe(&self, row: usize) -> DfResult<()> {
+        if row % ROWS_PER_TURN == ROWS_PER_TURN - 1 {
+            self.stop.check().map_err(bridge::failure)?;
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
     async fn settle<T>(&self, attempt: impl FnMut() -> resurgam_base::Result<Attempt<T>>) -> DfResult<T> {
         settle(&self.waiting, attempt).await.map_err(bridge::failure)
     }
@@ -823,6 +835,7 @@ impl WriteRun<'_> {
         let mut kept: Vec<u32> = Vec::new();
         let mut bulk = self.txn.bulk_insert(table);
         for row in 0..batch.num_rows() {
+            self.breathe(row).await?;
             let datums = datums(&readers, row)?;
             self.plan.checks.refuse(&broken, row, table, &datums)?;
             match &self.plan.conflict {
@@ -896,7 +909,8 @@ impl WriteRun<'_> {
         loop {
             if let Some((key, existing, seen)) = conflicting(self.txn, table, conflict, datums)? {
                 let Some(update) = &conflict.update else { return Ok(None) };
-                let view = self.txn.statement(StatementKind::PointWrite).map_err(bridge::storage)?;
+                // Not a statement of its own: rows that this one wrote must stay known as such.
+                let view = self.txn.view().map_err(bridge::storage)?;
                 let Some(updated) = update.evaluate(table, &view, &existing, batch, row)? else { return Ok(None) };
                 let updated = typed(table, &updated, &self.zone)?;
                 let readers = readers(table, &updated)?;
@@ -960,6 +974,7 @@ impl WriteRun<'_> {
         let broken = if update { self.plan.checks.broken(batch)? } else { Default::default() };
         let mut kept: Vec<u32> = Vec::new();
         for row in 0..batch.num_rows() {
+            self.breathe(row).await?;
             if keys.is_null(row) {
                 continue;
             }

@@ -149,3 +149,38 @@ async fn values_of_one_session_are_not_those_of_another() {
         assert_eq!(check.query("SELECT count(*) FROM t").await.expect("count").rows, vec![vec![Some("6".to_owned())]]);
     }
 }
+
+/// Kept plans of joins must not keep the rows, nor the memory, of their last run.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_plans_hold_no_memory() {
+    let dir = tempfile::tempdir().expect("temporary folder");
+    let engine = Database::open(dir.path().join("data"), Options::default()).expect("open");
+    let settings = SqlSettings { query_memory_bytes: 16 << 20, ..SqlSettings::default() };
+    let database = SqlDatabase::new(engine, settings);
+    let mut session = session(&database);
+    session.query("CREATE TABLE hj (id int PRIMARY KEY, a int, t text)").await.expect("create");
+    let fill = "INSERT INTO hj SELECT i, i, 'some text of some length ' || i FROM generate_series(1, 20000) i(i)";
+    session.query(fill).await.expect("fill");
+    for n in 0..12 {
+        // A different text each time: a plan of its own.
+        let join = format!("SELECT count(x{n}.t) FROM hj x{n} FULL JOIN hj y ON x{n}.a = y.a");
+        assert_eq!(shown(session.query(&join).await), "SELECT 1 20000", "join {n}");
+    }
+}
+
+/// What a parameter is cast to, and the number of a LIMIT, is what it is told to be.
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_of_casts_and_limits() {
+    let (_dir, _database, mut session) = database(Planning::default()).await;
+    for (sql, oids) in [
+        ("SELECT $1::int", vec![23]),
+        ("SELECT a FROM t WHERE b = $1::bigint", vec![20]),
+        ("SELECT a FROM t ORDER BY a LIMIT $1 OFFSET $2", vec![20, 20]),
+        ("SELECT a FROM t WHERE a = $1 ORDER BY a LIMIT $2", vec![23, 20]),
+        ("SELECT $1", vec![25]),
+    ] {
+        session.parse("", sql, &[]).await.expect(sql);
+        let (described, _) = session.describe_statement("").expect(sql);
+        assert_eq!(described, oids, "{sql}");
+    }
+}

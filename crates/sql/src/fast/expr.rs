@@ -404,14 +404,20 @@ fn arithmetic(op: Arithmetic, left: ScalarValue, right: ScalarValue) -> Result<S
     })
 }
 
+fn compare_floats(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
 fn compare(op: Operator, left: &ScalarValue, right: &ScalarValue) -> Result<ScalarValue, SqlError> {
     if left.is_null() || right.is_null() {
         return Ok(ScalarValue::Boolean(None));
     }
     let order = match (left, right) {
-        // Total order, as the vectorised comparison has it.
-        (ScalarValue::Float64(Some(a)), ScalarValue::Float64(Some(b))) => Some(a.total_cmp(b)),
-        (ScalarValue::Float32(Some(a)), ScalarValue::Float32(Some(b))) => Some(a.total_cmp(b)),
+        // As PostgreSQL and the planned comparison: zero has no sign, NaN is above all numbers.
+        (ScalarValue::Float64(Some(a)), ScalarValue::Float64(Some(b))) => Some(compare_floats(*a, *b)),
+        (ScalarValue::Float32(Some(a)), ScalarValue::Float32(Some(b))) => {
+            Some(compare_floats(f64::from(*a), f64::from(*b)))
+        }
         _ => left.partial_cmp(right),
     };
     let Some(order) = order else {

@@ -375,7 +375,7 @@ impl Session {
                     continue;
                 }
                 fast.output.append(input, formats, &zone, &mut chunk)?;
-                if chunk.len() >= wanted {
+                if chunk.len() >= wanted || chunk.bytes.len() > BYTES_MAX {
                     break;
                 }
             }

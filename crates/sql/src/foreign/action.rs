@@ -11,15 +11,18 @@ use resurgam_engine::{Change, Datum, DatumRef, Isolation, Presence, ReferentialA
 
 use super::enforce::{Enforcer, Help, entry_bytes, lock, pause};
 use super::value::convert;
-use super::{Reference, References, columns_of, whole};
+use super::{Reference, References, Side, columns_of, whole};
 use crate::bridge;
 use crate::check::Checks;
 use crate::expression::TableExpr;
-use crate::pg::arrow::{DatumColumn, assignment_cast};
+use crate::pg::arrow::{DatumColumn, assignment_cast, fit_text};
 use crate::pg::errors;
 use crate::statement::parse_expression;
 use crate::wait::settle;
 use crate::wire::SqlError;
+
+/// Rows that an action changes before others get their turn.
+const ROWS_PER_TURN: usize = 256;
 
 /// An action to be carried out.
 pub(super) struct Act {
@@ -74,11 +77,16 @@ impl Enforcer {
         let to = self.outcome(act, help)?;
         let Some(values) = reference.child_values(&act.key)? else { return Ok(()) };
         let mut search = self.txn.referencing(child, &reference.search, &reference.foreign.columns, values)?;
+        let mut rows = 0usize;
         while !search.is_over() {
             let Some(row) = search.step()? else {
                 pause(&help.waiting).await?;
                 continue;
             };
+            rows += 1;
+            if rows.is_multiple_of(ROWS_PER_TURN) {
+                pause(&help.waiting).await?;
+            }
             // Again when it was changed by someone who had to be waited for.
             loop {
                 let found = search.judge(&row)?;
@@ -100,7 +108,16 @@ impl Enforcer {
             }
             help.waiting.stop.check()?;
         }
+        if matches!(to, To::Values(_)) && self.action_of(act) == ReferentialAction::SetDefault {
+            // The default may be the very key that is gone: then nothing has changed above.
+            self.remember(reference, Side::Parent, act.key.clone(), false)?;
+        }
         Ok(())
+    }
+
+    fn action_of(&self, act: &Act) -> ReferentialAction {
+        let foreign = &act.reference.foreign;
+        if act.new.is_some() { foreign.on_update } else { foreign.on_delete }
     }
 
     async fn apply(
@@ -152,8 +169,7 @@ impl Enforcer {
         let reference = &act.reference;
         let foreign = &reference.foreign;
         let nulls = || To::Values(vec![Datum::Null; foreign.columns.len()]);
-        let action = if act.new.is_some() { foreign.on_update } else { foreign.on_delete };
-        Ok(match (action, &act.new) {
+        Ok(match (self.action_of(act), &act.new) {
             (ReferentialAction::Cascade, None) => To::Nothing,
             (ReferentialAction::Cascade, Some(new)) => {
                 let columns = foreign.columns.iter().zip(&reference.referenced);
@@ -164,6 +180,7 @@ impl Enforcer {
                             let name = crate::pg::types::column_type_name(to);
                             Err(SqlError::new("22003", format!("{name} out of range")))
                         }
+                        Some(Datum::Text(text)) => Ok(Datum::Text(fit_text(&text, to, false)?.into())),
                         value => Ok(value.unwrap_or(Datum::Null)),
                     }
                 });

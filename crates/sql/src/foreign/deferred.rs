@@ -97,7 +97,7 @@ impl Deferred {
 
     /// `55006` for a change of a table of which keys wait to be looked at.
     pub(crate) fn refuse_change(&self, table: &Table, what: &str) -> Result<(), SqlError> {
-        if self.entries.iter().any(|entry| !entry.checked && (entry.child == table.id || entry.parent == table.id)) {
+        if self.entries.iter().any(|entry| entry.child == table.id || entry.parent == table.id) {
             return Err(SqlError::new(
                 "55006",
                 format!("cannot {what} \"{}\" because it has pending trigger events", table.name),

@@ -229,7 +229,7 @@ impl Enforcer {
         Ok(false)
     }
 
-    fn remember(
+    pub(super) fn remember(
         &mut self,
         reference: &Arc<Reference>,
         side: Side,
@@ -252,6 +252,7 @@ impl Enforcer {
             self.txn.statement(StatementKind::PointWrite)?;
         }
         while let Some(act) = self.acts.pop_front() {
+            pause(&help.waiting).await?;
             self.act(&act, help).await?;
             self.bytes -= act.bytes();
         }
