@@ -392,8 +392,8 @@ async fn differ(seed: u64) -> [usize; 3] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn own_paths_answer_as_plain_plans_do() {
-    let first: u64 = std::env::var("RESURGAM_FIRST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let count: u64 = std::env::var("RESURGAM_SCHEDULES").ok().and_then(|s| s.parse().ok()).unwrap_or(2);
+    let first: u64 = std::env::var("RESURGAM_PLANS_FIRST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    let count: u64 = std::env::var("RESURGAM_PLANS").ok().and_then(|s| s.parse().ok()).unwrap_or(2);
     let mut used = [0; 3];
     for seed in first..first + count {
         println!("seed {seed}");
