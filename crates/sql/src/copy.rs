@@ -315,7 +315,7 @@ impl Session {
             Some(Enforcer::begin(&txn, &references, &deferred, &waiting).await?)
         };
         let names = columns.iter().map(|c| table.columns[*c].name.clone()).collect();
-        Ok(Execution::CopyIn(CopyIn {
+        Ok(Execution::CopyIn(Box::new(CopyIn {
             reader: CopyReader::new(options, &table.name, names),
             types: columns.iter().map(|c| table.columns[*c].ty).collect(),
             bulk: Some(txn.bulk_insert(&table)),
@@ -327,7 +327,7 @@ impl Session {
             zone,
             rows: 0,
             autocommit,
-        }))
+        })))
     }
 
     /// The one value of a query without a table.

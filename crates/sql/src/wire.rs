@@ -209,7 +209,7 @@ pub enum Execution {
     /// A statement without result rows.
     Command { tag: Tag },
     /// The client now sends `CopyData`.
-    CopyIn(CopyIn),
+    CopyIn(Box<CopyIn>),
     /// The client now receives `CopyData`.
     CopyOut(CopyOut),
 }

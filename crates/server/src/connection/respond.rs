@@ -65,7 +65,7 @@ pub async fn execution(
                 complete(session, channel, &rows.tag());
             }
         }
-        Execution::CopyIn(copy) => return copy::receive(session, channel, copy).await,
+        Execution::CopyIn(copy) => return copy::receive(session, channel, *copy).await,
         Execution::CopyOut(copy) => return copy::send(session, channel, copy).await,
     }
     Ok(Outcome::Done)

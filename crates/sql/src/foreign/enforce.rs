@@ -306,11 +306,13 @@ pub(super) async fn pause(waiting: &Waiting<'_>) -> Result<(), SqlError> {
 /// Judges one key, waiting for those who may settle it.
 pub(super) async fn run_check(txn: &Transaction, check: &Check, waiting: &Waiting<'_>) -> Result<(), SqlError> {
     let Check { reference, side, key, restrict } = check;
-    while !*restrict {
-        match txn.key_presence(&reference.parent, reference.index, key)? {
-            Presence::Yes => return Ok(()),
-            Presence::No => break,
-            Presence::Unsettled(holder) => waiting.wait(txn.wait_for_writer(holder)?).await?,
+    if !*restrict {
+        loop {
+            match txn.key_presence(&reference.parent, reference.index, key)? {
+                Presence::Yes => return Ok(()),
+                Presence::No => break,
+                Presence::Unsettled(holder) => waiting.wait(txn.wait_for_writer(holder)?).await?,
+            }
         }
     }
     let Some(values) = reference.child_values(key)? else { return Ok(()) };
