@@ -20,6 +20,8 @@ const LARGE_FOR: Duration = Duration::from_secs(60);
 pub(crate) struct CleanerEvents {
     progress_said: Option<Instant>,
     finished_said: Option<Instant>,
+    /// Pages that the last sweep could not clean.
+    skipped: u64,
     large_since: Option<Instant>,
     warned: Option<Instant>,
 }
@@ -36,8 +38,12 @@ impl CleanerEvents {
         }
         if let Some(sweep) = status.last.filter(|sweep| self.finished_said != Some(sweep.ended)) {
             self.finished_said = Some(sweep.ended);
+            // Said once, not by each of the sweeps that meet the same pages; and when they are gone.
+            let skipped = std::mem::replace(&mut self.skipped, sweep.report.pages_skipped);
             let rows = sweep.report.reverted + sweep.report.stripped + sweep.report.removed;
-            if rows >= MANY_ROWS || sweep.took >= LONG_SWEEP {
+            if self.skipped > skipped {
+                tracing::warn!("{}", finished(&sweep));
+            } else if rows >= MANY_ROWS || sweep.took >= LONG_SWEEP || skipped > self.skipped {
                 tracing::info!("{}", finished(&sweep));
             }
         }
@@ -90,7 +96,10 @@ fn finished(sweep: &FinishedSweep) -> String {
         report.version_pages_freed
     );
     if report.pages_skipped > 0 {
-        text += &format!("; {} pages could not be cleaned, so nothing was forgotten", report.pages_skipped);
+        text += &format!(
+            "; {} pages could not be cleaned, so nothing was forgotten: the view resurgam_cleaner says why",
+            report.pages_skipped
+        );
     }
     text
 }

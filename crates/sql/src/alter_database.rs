@@ -58,6 +58,15 @@ pub(crate) fn parse(mut words: Words<'_>) -> Result<Statement, SqlError> {
         Some(Token::Number(value, _)) => value.clone(),
         _ => return Err(unsupported()),
     };
+    // SQL Server's ways of treating what runs: `(PERSISTENT_VERSION_STORE_FILEGROUP = …)` and `WITH …`.
+    if words.take(&Token::LParen) {
+        return Err(SqlError::new("0A000", "row versions have no file group of their own to be put in")
+            .with_hint("The server's setting version_store_path gives them a file of their own."));
+    }
+    if words.take_word("with") {
+        return Err(SqlError::new("0A000", "ALTER DATABASE … SET … WITH is not supported")
+            .with_hint("The statement waits for transactions that write; it can be cancelled."));
+    }
     words.expect_end()?;
     match value.as_str() {
         "on" | "true" | "yes" | "1" => Ok(marker(ON)),
@@ -87,9 +96,14 @@ mod tests {
         ] {
             assert_eq!(parse(text).ok(), Some(marker(OFF)), "{text}");
         }
-        let code = |text| parse(text).err().map(|e| e.sqlstate);
+        let code = |text: &str| parse(text).err().map(|e| e.sqlstate);
         assert_eq!(code("ALTER DATABASE other SET accelerated_database_recovery = off").as_deref(), Some("3D000"));
         assert_eq!(code("ALTER DATABASE postgres SET accelerated_database_recovery = 7").as_deref(), Some("22023"));
+        for rest in ["WITH ROLLBACK IMMEDIATE", "WITH NO_WAIT", "(PERSISTENT_VERSION_STORE_FILEGROUP = [PRIMARY])"] {
+            let text = format!("ALTER DATABASE postgres SET ACCELERATED_DATABASE_RECOVERY = ON {rest}");
+            assert_eq!(code(&text).as_deref(), Some("0A000"), "{text}");
+        }
+        assert_eq!(code("ALTER DATABASE postgres SET accelerated_database_recovery = on x").as_deref(), Some("42601"));
         assert_eq!(code("ALTER DATABASE postgres SET work_mem = 7").as_deref(), Some("0A000"));
         assert_eq!(code("ALTER DATABASE postgres RENAME TO x").as_deref(), Some("0A000"));
     }

@@ -11,7 +11,8 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{Expr, ExprSchemable, Volatility};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
-use datafusion::sql::sqlparser::ast::{self, Ident, Visit, VisitMut, Visitor, VisitorMut};
+use datafusion::sql::sqlparser::ast::{self, Ident, Visitor, VisitorMut};
+use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_engine::{ColumnType, RawRow, ReadView, Table};
 
 use crate::bridge::{self, RowColumns};
@@ -64,7 +65,7 @@ fn refuse_parts(expr: &ast::Expr, what: &str) -> Result<(), SqlError> {
         }
     }
     let mut find = Find(false);
-    let _ = expr.visit(&mut find);
+    let _ = expr.walk(&mut find);
     if find.0 {
         let one = what.strip_suffix('s').unwrap_or(what);
         return Err(SqlError::unsupported(format!("cannot use subquery in {one}")));
@@ -243,7 +244,7 @@ pub(crate) fn unqualify(expr: &mut ast::Expr, table: &str) {
             ControlFlow::Continue(())
         }
     }
-    let _ = expr.visit(&mut Walk(table));
+    let _ = expr.walk_mut(&mut Walk(table));
 }
 
 /// A column by its new name.
@@ -260,7 +261,7 @@ pub(crate) fn rename_column(expr: &mut ast::Expr, from: &str, to: &str) {
             ControlFlow::Continue(())
         }
     }
-    let _ = expr.visit(&mut Walk(from, to));
+    let _ = expr.walk_mut(&mut Walk(from, to));
 }
 
 /// Functions that are written without parentheses, and only so.
@@ -289,7 +290,7 @@ pub(crate) fn set_bare(expr: &mut ast::Expr, bare: bool) {
             ControlFlow::Continue(())
         }
     }
-    let _ = expr.visit(&mut Walk(bare));
+    let _ = expr.walk_mut(&mut Walk(bare));
 }
 
 /// The text of a literal that is read as a `timestamptz`.
@@ -344,7 +345,7 @@ pub(crate) fn cast_times(expr: &mut ast::Expr, table: &Table) {
             ControlFlow::Continue(())
         }
     }
-    let _ = expr.visit(&mut Walk(table));
+    let _ = expr.walk_mut(&mut Walk(table));
 }
 
 /// All such literals with their casts.
@@ -360,7 +361,7 @@ pub(crate) fn written_times(expr: &ast::Expr) -> Vec<ast::Expr> {
         }
     }
     let mut walk = Walk(Vec::new());
-    let _ = VisitMut::visit(&mut expr.clone(), &mut walk);
+    let _ = expr.clone().walk_mut(&mut walk);
     walk.0
 }
 
@@ -378,7 +379,7 @@ pub(crate) fn fix_time(expr: &mut ast::Expr, call: &ast::Expr, text: &str) {
             ControlFlow::Continue(())
         }
     }
-    let _ = expr.visit(&mut Walk(call, text));
+    let _ = expr.walk_mut(&mut Walk(call, text));
 }
 
 /// An expression as definitions keep it: [`crate::statement::parse_expression`] reads it again.

@@ -7,9 +7,8 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArguments, Ident, Query, Select, SelectItem, SetExpr, VisitMut, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Expr, FunctionArguments, Ident, Query, Select, SelectItem, SetExpr, VisitorMut};
+use resurgam_ast::AstWalkMut;
 
 /// Between a repeated name and its number; cannot occur in an identifier that a user writes by hand.
 const MARK: char = '\u{1}';
@@ -31,7 +30,7 @@ pub(crate) fn name_columns(query: &mut Box<Query>) {
             ControlFlow::Continue(())
         }
     }
-    let _ = query.visit(&mut Walk);
+    let _ = query.walk_mut(&mut Walk);
 }
 
 fn body(expr: &mut SetExpr) {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field as ArrowField, FieldRef, Schema};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Statement, Value, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Statement, Value, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
+use resurgam_ast::AstWalk;
 
 use crate::fast::{Fast, FastRange};
 use crate::locking::{self, FastLock, LockPlan};
@@ -118,7 +119,7 @@ pub(crate) fn parse_one(text: &str) -> Result<Option<Statement>, SqlError> {
 }
 
 /// Number of parameters that a statement mentions.
-pub(crate) fn count_params<T: Visit>(statement: &T) -> Result<usize, SqlError> {
+pub(crate) fn count_params<T: AstWalk>(statement: &T) -> Result<usize, SqlError> {
     struct Count(usize);
     impl Visitor for Count {
         type Break = SqlError;
@@ -133,7 +134,7 @@ pub(crate) fn count_params<T: Visit>(statement: &T) -> Result<usize, SqlError> {
         }
     }
     let mut count = Count(0);
-    match statement.visit(&mut count) {
+    match statement.walk(&mut count) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(count.0),
     }

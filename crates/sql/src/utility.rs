@@ -174,6 +174,9 @@ impl Session {
                 two_phase::ROLLBACK => self.finish_prepared(two_phase::ROLLBACK, marker_argument(statement)).await,
                 alter_database::ON | alter_database::OFF => {
                     self.refuse_in_transaction("ALTER DATABASE")?;
+                    if !self.cx.is_superuser() {
+                        return Err(SqlError::new("42501", "must be owner of database postgres"));
+                    }
                     let on = name == alter_database::ON;
                     self.apart_until_stopped(Ending::Awaited, move |engine, cancelled| {
                         engine.set_accelerated_recovery(on, cancelled)
@@ -185,6 +188,12 @@ impl Session {
                 // There are no statistics to gather: estimates come from the trees.
                 "ANALYZE" => command("ANALYZE"),
                 _ => {
+                    if !self.cx.is_superuser() {
+                        return Err(SqlError::new(
+                            "42501",
+                            "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
+                        ));
+                    }
                     self.apart_until_stopped(Ending::Abandoned, |engine, _| engine.checkpoint()).await?;
                     command("CHECKPOINT")
                 }

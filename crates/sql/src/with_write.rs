@@ -8,8 +8,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Cte, FromTable, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, TableWithJoins, UpdateTableFromKind,
-    VisitMut, VisitorMut,
+    VisitorMut,
 };
+use resurgam_ast::AstWalkMut;
 
 use crate::locking::is_locking;
 use crate::naming;
@@ -105,8 +106,8 @@ impl Inline {
         Ok(())
     }
 
-    fn within<T: VisitMut>(&mut self, part: &mut T) -> Result<(), SqlError> {
-        match part.visit(self) {
+    fn within<T: AstWalkMut>(&mut self, part: &mut T) -> Result<(), SqlError> {
+        match part.walk_mut(self) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(error) => Err(error),
         }

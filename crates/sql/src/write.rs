@@ -20,9 +20,10 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, FromTable, Ident, OnConflictAction, OnInsert, SelectItem, SetExpr,
-    Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, VisitMut, VisitorMut,
+    Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, VisitorMut,
 };
 use futures::StreamExt;
+use resurgam_ast::AstWalkMut;
 use resurgam_engine::{
     Attempt, Change, DatumRef, ErrorKind, ReadView, RowBuf, Seen, StatementKind, Table, Transaction,
 };
@@ -362,7 +363,7 @@ fn single_relation(table: &TableWithJoins) -> Result<(&ast::ObjectName, Option<S
 }
 
 /// Inside expressions, `schema.table.column` of the target becomes `alias.column`.
-pub(crate) fn requalify<T: VisitMut>(node: &mut T, table: &Table, alias: &str) {
+pub(crate) fn requalify<T: AstWalkMut>(node: &mut T, table: &Table, alias: &str) {
     struct Walk<'a>(&'a Table, &'a str);
     impl VisitorMut for Walk<'_> {
         type Break = ();
@@ -378,7 +379,7 @@ pub(crate) fn requalify<T: VisitMut>(node: &mut T, table: &Table, alias: &str) {
             ControlFlow::Continue(())
         }
     }
-    let _ = node.visit(&mut Walk(table, alias));
+    let _ = node.walk_mut(&mut Walk(table, alias));
 }
 
 fn plan_update(
@@ -701,7 +702,7 @@ fn qualify(expr: &mut ast::Expr, table: &Table, alias: &str) {
             ControlFlow::Continue(())
         }
     }
-    let _ = expr.visit(&mut Walk(table, alias));
+    let _ = expr.walk_mut(&mut Walk(table, alias));
 }
 
 /// What a write did.

@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, LockClause, LockType, NonBlock, ObjectName, Query, Select, SetExpr, Visit, Visitor,
+    Expr, GroupByExpr, Ident, LockClause, LockType, NonBlock, ObjectName, Query, Select, SetExpr, Visitor,
 };
+use resurgam_ast::AstWalk;
 
 use crate::planner::Names;
 use crate::wire::SqlError;
@@ -74,7 +75,7 @@ pub(super) fn select_of<'q>(
     if select.having.is_some() {
         return refused("HAVING clause");
     }
-    match select.projection.visit(&mut Calls { names, depth: 0 }) {
+    match select.projection.walk(&mut Calls { names, depth: 0 }) {
         ControlFlow::Break(what) => refused(what),
         ControlFlow::Continue(()) => Ok(select),
     }

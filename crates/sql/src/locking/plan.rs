@@ -10,8 +10,9 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
     self, Ident, JoinConstraint, JoinOperator, LimitClause, LockClause, ObjectName, Query, SelectItem, SetExpr,
-    Statement, TableAlias, TableFactor, TableWithJoins, Value, Visit, VisitMut, Visitor, VisitorMut,
+    Statement, TableAlias, TableFactor, TableWithJoins, Value, Visitor, VisitorMut,
 };
+use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_engine::Table;
 
 use super::clause::{self, Policy, folded};
@@ -61,7 +62,7 @@ impl LockPlan {
 }
 
 /// Whether a statement has a locking clause anywhere.
-pub(crate) fn is_locking<T: Visit>(statement: &T) -> bool {
+pub(crate) fn is_locking<T: AstWalk>(statement: &T) -> bool {
     struct Find;
     impl Visitor for Find {
         type Break = ();
@@ -69,7 +70,7 @@ pub(crate) fn is_locking<T: Visit>(statement: &T) -> bool {
             if query.locks.is_empty() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         }
     }
-    statement.visit(&mut Find).is_break()
+    statement.walk(&mut Find).is_break()
 }
 
 /// The state that a statement is planned with that has these queries in it.
@@ -100,9 +101,9 @@ pub(crate) fn extract(
         }
     }
     let mut with = With(HashSet::new());
-    let _ = Visit::visit(statement, &mut with);
+    let _ = statement.walk(&mut with);
     let mut walk = Extract { names, params, text, with: with.0, plans: Vec::new() };
-    match VisitMut::visit(statement, &mut walk) {
+    match statement.walk_mut(&mut walk) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(walk.plans),
     }
@@ -267,7 +268,7 @@ impl Extract<'_> {
                 }
             }
         }
-        match query.visit(&mut Find { with: &self.with, own: HashSet::new() }) {
+        match query.walk(&mut Find { with: &self.with, own: HashSet::new() }) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(name) => Err(SqlError::unsupported(format!(
                 "{} of a query that uses the WITH query \"{name}\" around it is not supported",
@@ -319,7 +320,7 @@ fn mentioned(query: &Query) -> HashSet<usize> {
         }
     }
     let mut find = Find(HashSet::new());
-    let _ = query.visit(&mut find);
+    let _ = query.walk(&mut find);
     find.0
 }
 

@@ -11,8 +11,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CaseWhen, Expr, Ident, Query, Select, SelectItem, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+    BinaryOperator, CaseWhen, Expr, Ident, Query, Select, SelectItem, TableFactor, Visitor, VisitorMut,
 };
+use resurgam_ast::{AstWalk, AstWalkMut};
 
 use super::{bare, last_name, number, subquery, take};
 
@@ -85,7 +86,7 @@ fn only_outer(expr: &Expr, inner: &[String]) -> bool {
         }
     }
     let mut walk = Walk { inner, outer: false };
-    expr.visit(&mut walk).is_continue() && walk.outer
+    expr.walk(&mut walk).is_continue() && walk.outer
 }
 
 fn conjuncts(expr: Expr, out: &mut Vec<Expr>) {
@@ -123,7 +124,7 @@ fn replace(expr: &mut Expr, from: &Expr, to: &Expr) {
             ControlFlow::Continue(())
         }
     }
-    let _ = VisitMut::visit(expr, &mut Replace { from, to });
+    let _ = expr.walk_mut(&mut Replace { from, to });
 }
 
 /// Simplifies a subquery's condition; returns what has to hold outside of it.
@@ -201,6 +202,6 @@ pub(super) fn count_exists(item: &mut SelectItem) {
         return;
     }
     let mut taken = take(expr);
-    let _ = VisitMut::visit(&mut taken, &mut Walk);
+    let _ = taken.walk_mut(&mut Walk);
     *expr = taken;
 }

@@ -34,8 +34,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, Statement, TableFactor, Value, VisitMut, VisitorMut,
+    ObjectNamePart, Query, Select, Statement, TableFactor, Value, VisitorMut,
 };
+use resurgam_ast::AstWalkMut;
 
 use crate::wire::SqlError;
 
@@ -49,7 +50,7 @@ pub fn rewrite_statement(statement: &mut Statement) -> Result<(), SqlError> {
     if let Statement::Query(query) = statement {
         crate::naming::name_columns(query);
     }
-    match statement.visit(&mut Rewriter) {
+    match statement.walk_mut(&mut Rewriter) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -57,7 +58,7 @@ pub fn rewrite_statement(statement: &mut Statement) -> Result<(), SqlError> {
 
 /// Rewrites a lone expression, for instance a column's default.
 pub fn rewrite_expr(expr: &mut Expr) -> Result<(), SqlError> {
-    match expr.visit(&mut Rewriter) {
+    match expr.walk_mut(&mut Rewriter) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArguments, Ident, LimitClause, Query, Select, SelectItem, TableAlias, TableAliasColumnDef,
-    TableFactor, VisitMut, VisitorMut,
+    TableFactor, VisitorMut,
 };
+use resurgam_ast::AstWalkMut;
 
 use super::{call, correlate, last_name, number, take};
 use crate::wire::SqlError;
@@ -77,7 +78,7 @@ fn table_oids(select: &mut Select) {
         }
     }
     if !known.is_empty() {
-        let _ = select.visit(&mut Walk(known));
+        let _ = select.walk_mut(&mut Walk(known));
     }
 }
 

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, Function, FunctionArgumentClause, FunctionArguments, GroupByExpr, OrderByExpr, OrderByKind, Query,
-    Select, SelectItem, SetExpr, TableFactor, Value, Visit, Visitor,
+    Select, SelectItem, SetExpr, TableFactor, Value, Visitor,
 };
+use resurgam_ast::AstWalk;
 
 use super::{bare, call, call_function, last_name, take};
 use crate::wire::SqlError;
@@ -30,7 +31,7 @@ pub(super) fn of_partitions(expr: &mut Expr) {
     });
     // An aggregate would have a value without rows.
     let mut calls = Calls(false);
-    let _ = select.projection.visit(&mut calls);
+    let _ = select.projection.walk(&mut calls);
     if of_ancestors && !calls.0 {
         *expr = Expr::Value(Value::Null.into());
     }
@@ -111,7 +112,7 @@ fn aggregates(expr: &Expr) -> bool {
             ControlFlow::Continue(())
         }
     }
-    expr.visit(&mut Find { depth: 0 }).is_break()
+    expr.walk(&mut Find { depth: 0 }).is_break()
 }
 
 fn no_groups(group_by: &GroupByExpr) -> bool {

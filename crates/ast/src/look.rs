@@ -1,0 +1,205 @@
+//! Walks that only look at what they see.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    Assignment, Delete, Expr, ObjectName, Query, Select, SelectItem, Statement, TableFactor, TableWithJoins, Update,
+    UpdateTableFromKind, ValueWithSpan, Visit, Visitor,
+};
+
+/// The methods of a [`Visitor`] without its type of result, so that they can be called through a pointer.
+trait Events {
+    fn pre_query(&mut self, node: &Query) -> ControlFlow<()>;
+    fn post_query(&mut self, node: &Query) -> ControlFlow<()>;
+    fn pre_select(&mut self, node: &Select) -> ControlFlow<()>;
+    fn post_select(&mut self, node: &Select) -> ControlFlow<()>;
+    fn pre_relation(&mut self, node: &ObjectName) -> ControlFlow<()>;
+    fn post_relation(&mut self, node: &ObjectName) -> ControlFlow<()>;
+    fn pre_table_factor(&mut self, node: &TableFactor) -> ControlFlow<()>;
+    fn post_table_factor(&mut self, node: &TableFactor) -> ControlFlow<()>;
+    fn pre_expr(&mut self, node: &Expr) -> ControlFlow<()>;
+    fn post_expr(&mut self, node: &Expr) -> ControlFlow<()>;
+    fn pre_statement(&mut self, node: &Statement) -> ControlFlow<()>;
+    fn post_statement(&mut self, node: &Statement) -> ControlFlow<()>;
+    fn pre_value(&mut self, node: &ValueWithSpan) -> ControlFlow<()>;
+    fn post_value(&mut self, node: &ValueWithSpan) -> ControlFlow<()>;
+}
+
+/// A visitor and what it broke off with.
+struct Kept<'a, V: Visitor> {
+    visitor: &'a mut V,
+    broken: Option<V::Break>,
+}
+
+impl<V: Visitor> Kept<'_, V> {
+    fn keep(&mut self, flow: ControlFlow<V::Break>) -> ControlFlow<()> {
+        match flow {
+            ControlFlow::Continue(()) => ControlFlow::Continue(()),
+            ControlFlow::Break(result) => {
+                self.broken = Some(result);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+impl<V: Visitor> Events for Kept<'_, V> {
+    fn pre_query(&mut self, node: &Query) -> ControlFlow<()> {
+        let flow = self.visitor.pre_visit_query(node);
+        self.keep(flow)
+    }
+    fn post_query(&mut self, node: &Query) -> ControlFlow<()> {
+        let flow = self.visitor.post_visit_query(node);
+        self.keep(flow)
+    }
+    fn pre_select(&mut self, node: &Select) -> ControlFlow<()> {
+        let flow = self.visitor.pre_visit_select(node);
+        self.keep(flow)
+    }
+    fn post_select(&mut self, node: &Select) -> ControlFlow<()> {
+        let flow = self.visitor.post_visit_select(node);
+        self.keep(flow)
+    }
+    fn pre_relation(&mut self, node: &ObjectName) -> ControlFlow<()> {
+        let flow = self.visitor.pre_visit_relation(node);
+        self.keep(flow)
+    }
+    fn post_relation(&mut self, node: &ObjectName) -> ControlFlow<()> {
+        let flow = self.visitor.post_visit_relation(node);
+        self.keep(flow)
+    }
+    fn pre_table_factor(&mut self, node: &TableFactor) -> ControlFlow<()> {
+        let flow = self.visitor.pre_visit_table_factor(node);
+        self.keep(flow)
+    }
+    fn post_table_factor(&mut self, node: &TableFactor) -> ControlFlow<()> {
+        let flow = self.visitor.post_visit_table_factor(node);
+        self.keep(flow)
+    }
+    fn pre_expr(&mut self, node: &Expr) -> ControlFlow<()> {
+        let flow = self.visitor.pre_visit_expr(node);
+        self.keep(flow)
+    }
+    fn post_expr(&mut self, node: &Expr) -> ControlFlow<()> {
+        let flow = self.visitor.post_visit_expr(node);
+        self.keep(flow)
+    }
+    fn pre_statement(&mut self, node: &Statement) -> ControlFlow<()> {
+        let flow = self.visitor.pre_visit_statement(node);
+        self.keep(flow)
+    }
+    fn post_statement(&mut self, node: &Statement) -> ControlFlow<()> {
+        let flow = self.visitor.post_visit_statement(node);
+        self.keep(flow)
+    }
+    fn pre_value(&mut self, node: &ValueWithSpan) -> ControlFlow<()> {
+        let flow = self.visitor.pre_visit_value(node);
+        self.keep(flow)
+    }
+    fn post_value(&mut self, node: &ValueWithSpan) -> ControlFlow<()> {
+        let flow = self.visitor.post_visit_value(node);
+        self.keep(flow)
+    }
+}
+
+/// The only visitor that the derived walks are compiled for.
+struct Erased<'a>(&'a mut dyn Events);
+
+impl Visitor for Erased<'_> {
+    type Break = ();
+    fn pre_visit_query(&mut self, node: &Query) -> ControlFlow<()> {
+        self.0.pre_query(node)
+    }
+    fn post_visit_query(&mut self, node: &Query) -> ControlFlow<()> {
+        self.0.post_query(node)
+    }
+    fn pre_visit_select(&mut self, node: &Select) -> ControlFlow<()> {
+        self.0.pre_select(node)
+    }
+    fn post_visit_select(&mut self, node: &Select) -> ControlFlow<()> {
+        self.0.post_select(node)
+    }
+    fn pre_visit_relation(&mut self, node: &ObjectName) -> ControlFlow<()> {
+        self.0.pre_relation(node)
+    }
+    fn post_visit_relation(&mut self, node: &ObjectName) -> ControlFlow<()> {
+        self.0.post_relation(node)
+    }
+    fn pre_visit_table_factor(&mut self, node: &TableFactor) -> ControlFlow<()> {
+        self.0.pre_table_factor(node)
+    }
+    fn post_visit_table_factor(&mut self, node: &TableFactor) -> ControlFlow<()> {
+        self.0.post_table_factor(node)
+    }
+    fn pre_visit_expr(&mut self, node: &Expr) -> ControlFlow<()> {
+        self.0.pre_expr(node)
+    }
+    fn post_visit_expr(&mut self, node: &Expr) -> ControlFlow<()> {
+        self.0.post_expr(node)
+    }
+    fn pre_visit_statement(&mut self, node: &Statement) -> ControlFlow<()> {
+        self.0.pre_statement(node)
+    }
+    fn post_visit_statement(&mut self, node: &Statement) -> ControlFlow<()> {
+        self.0.post_statement(node)
+    }
+    fn pre_visit_value(&mut self, node: &ValueWithSpan) -> ControlFlow<()> {
+        self.0.pre_value(node)
+    }
+    fn post_visit_value(&mut self, node: &ValueWithSpan) -> ControlFlow<()> {
+        self.0.post_value(node)
+    }
+}
+
+/// A node, or several, below which a visitor can be led.
+pub trait AstWalk: Node {
+    /// Leads `visitor` through this node and all below it, in the order of the parser's own walk.
+    fn walk<V: Visitor>(&self, visitor: &mut V) -> ControlFlow<V::Break> {
+        let mut kept = Kept { visitor, broken: None };
+        let _ = self.accept(&mut Led(Erased(&mut kept)));
+        match kept.broken {
+            Some(result) => ControlFlow::Break(result),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
+
+impl<T: Node + ?Sized> AstWalk for T {}
+
+/// A visitor that is led; only this file makes one.
+pub struct Led<'a>(Erased<'a>);
+
+/// Where the derived walks are compiled. Not for use elsewhere: see [`AstWalk`].
+pub trait Node {
+    fn accept(&self, led: &mut Led<'_>) -> ControlFlow<()>;
+}
+
+impl<T: Node + ?Sized> Node for Box<T> {
+    fn accept(&self, led: &mut Led<'_>) -> ControlFlow<()> {
+        (**self).accept(led)
+    }
+}
+
+impl<T: Node> Node for Option<T> {
+    fn accept(&self, led: &mut Led<'_>) -> ControlFlow<()> {
+        self.iter().try_for_each(|node| node.accept(led))
+    }
+}
+
+impl<T: Node> Node for Vec<T> {
+    fn accept(&self, led: &mut Led<'_>) -> ControlFlow<()> {
+        self.iter().try_for_each(|node| node.accept(led))
+    }
+}
+
+macro_rules! nodes {
+    ($($node:ty),+) => {
+        $(impl Node for $node {
+            fn accept(&self, led: &mut Led<'_>) -> ControlFlow<()> {
+                Visit::visit(self, &mut led.0)
+            }
+        })+
+    };
+}
+
+nodes!(Statement, Query, Select, Expr, SelectItem, TableWithJoins, Update, UpdateTableFromKind, Assignment, Delete);
