@@ -317,7 +317,12 @@ fn write(random: &mut Random) -> String {
     ]);
     let on_u = random.one(&["", " RETURNING *", " RETURNING k, v + 1, length(big)"]);
     let (a, b, k) = (random.below(7), random.below(9), random.below(24));
-    match random.below(11) {
+    match random.below(16) {
+        11 => format!("UPDATE t SET e = e + {k}, c = c || 'r' WHERE a = {a}{returning}"),
+        12 => format!("UPDATE t SET d = d + 1 WHERE a = {a} AND b > {b} AND (e < 6 OR e IS NULL){returning}"),
+        13 => format!("DELETE FROM t WHERE a = {a} AND b >= {b} AND b < {k}{returning}"),
+        14 => format!("UPDATE u SET m = m + 1, v = v - 1 WHERE m = {a} AND v < {b}{on_u}"),
+        15 => format!("UPDATE t SET c = NULL, e = {k} WHERE c = 'r' AND e >= {b}{returning}"),
         9 => format!("UPDATE t SET e = u.v, c = u.n FROM u WHERE u.k = t.e AND t.a = {a} RETURNING t.a, t.b"),
         10 => format!("DELETE FROM u USING t WHERE t.e = u.k AND t.a = {a} AND t.b < {b}"),
         0 => format!("UPDATE t SET e = e + {k}, d = d + 0.25 WHERE a = {a} AND b = {b}{returning}"),

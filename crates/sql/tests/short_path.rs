@@ -16,7 +16,7 @@ async fn database(planning: Planning) -> (tempfile::TempDir, Shared, Session) {
     let engine = Database::open(dir.path().join("data"), Options::default()).expect("open");
     let database = SqlDatabase::new(engine, SqlSettings { planning, ..SqlSettings::default() });
     let mut session = session(&database);
-    for sql in ["CREATE TABLE t (a int PRIMARY KEY, b int, c text, u int UNIQUE)", ROWS] {
+    for sql in ["CREATE TABLE t (a int PRIMARY KEY, b int, c text, u int UNIQUE)", "CREATE INDEX ON t (c)", ROWS] {
         session.query(sql).await.expect("prepare");
     }
     (dir, database, session)
@@ -77,6 +77,9 @@ async fn waits_and_newer_rows_end_as_in_the_general_path() {
         "UPDATE t SET b = b + 1, c = c || '!' WHERE a = 1 AND b < 50 RETURNING *",
         "UPDATE t SET b = CASE WHEN b = 11 THEN 0 ELSE b END WHERE u = 100 RETURNING a, b * 2 AS twice",
         "DELETE FROM t WHERE a = 1 RETURNING b, c",
+        "UPDATE t SET b = b + 1, c = c || '!' WHERE c = 'one' AND b < 50 RETURNING *",
+        "UPDATE t SET a = a + 10, c = 'two' WHERE c = 'one'",
+        "DELETE FROM t WHERE c = 'one' RETURNING a, b",
         "INSERT INTO t VALUES (3, 31, 'mine', 301) RETURNING *",
         "INSERT INTO t VALUES (3, 31, 'mine', 301) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b, c = excluded.c RETURNING *",
         "INSERT INTO t VALUES (1, 31, 'mine', 301) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b WHERE t.b < 50 RETURNING *",
@@ -107,6 +110,10 @@ async fn these_statements_take_the_short_path() {
         ("UPDATE t SET b = b + 1 WHERE a = 1 RETURNING *", true),
         ("UPDATE t SET b = CASE WHEN b > 5 THEN b - 5 ELSE b + 91 END WHERE a = 1", true),
         ("DELETE FROM t WHERE u = 100 RETURNING a + b", true),
+        // What occurs several times in it is computed below it.
+        ("UPDATE t SET b = CASE WHEN b - 3 >= 10 THEN b - 3 ELSE b - 3 + 91 END, u = b - 3 WHERE a = 1", true),
+        ("SELECT (b + 1) * 2, (b + 1) * 3, (b + 1) * 4 FROM t WHERE a = 1", true),
+        ("SELECT x, x + 1 FROM (SELECT random() AS x, a FROM t) AS s WHERE a = 1", false),
         ("INSERT INTO t VALUES (7, 7, 'x', 7), (8, 8, 'y', 8) RETURNING a", true),
         ("INSERT INTO t VALUES (7, 7, 'x', 7) ON CONFLICT DO NOTHING", true),
         ("INSERT INTO t VALUES (7, 7, 'x', 7) ON CONFLICT (a) DO UPDATE SET b = excluded.b + 1 WHERE t.b = 1", true),
@@ -114,11 +121,41 @@ async fn these_statements_take_the_short_path() {
         ("SELECT b FROM t WHERE a >= 1 AND a < 3 ORDER BY a DESC", true),
         ("SELECT b FROM t WHERE b = 10", false),
         ("UPDATE t SET b = 1 WHERE a IN (1, 2) RETURNING b", false),
+        ("UPDATE t SET b = b + 1, c = 'two' WHERE c = 'one' AND b < 50", true),
+        ("DELETE FROM t WHERE c = 'one' RETURNING a", true),
+        ("DELETE FROM t WHERE c > 'one'", false),
     ] {
         let plan = session.query(&format!("EXPLAIN {sql}")).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         let found = plan.rows.iter().flatten().flatten().any(|line| line.starts_with("Short path"));
         assert_eq!(found, short, "{sql}");
     }
+}
+
+/// Many rows by the beginning of a key: more than the short path takes, and none twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_rows_are_left_to_the_general_path() {
+    let (_dir, _database, mut session) = database(Planning::default()).await;
+    for sql in [
+        "CREATE TABLE r (k int, n int, v int, PRIMARY KEY (k, n))",
+        "CREATE INDEX ON r (v)",
+        "INSERT INTO r SELECT k, n, 0 FROM generate_series(1, 3) AS k, generate_series(1, 3000) AS n",
+    ] {
+        session.query(sql).await.expect(sql);
+    }
+    for (sql, tag) in [
+        ("UPDATE r SET v = v + 1 WHERE k = 2 AND n <= 300", "UPDATE 300"),
+        ("UPDATE r SET v = v + 1 WHERE k = 2", "UPDATE 3000"),
+        ("UPDATE r SET n = n + 100 WHERE k = 3 AND n > 2990", "UPDATE 10"),
+        // It moves rows behind those that it has yet to read.
+        ("UPDATE r SET v = v + 1 WHERE v = 2", "UPDATE 300"),
+        ("DELETE FROM r WHERE k = 1 AND n > 2900", "DELETE 100"),
+        ("DELETE FROM r WHERE k = 1", "DELETE 2900"),
+        ("DELETE FROM r WHERE k = 1", "DELETE 0"),
+    ] {
+        assert_eq!(session.query(sql).await.expect(sql).tag, tag, "{sql}");
+    }
+    let rows = session.query("SELECT k, v, count(*), min(n), max(n) FROM r GROUP BY k, v ORDER BY k, v").await;
+    assert_eq!(shown(rows), "SELECT 3 2|1|2700|301|3000 / 2|3|300|1|300 / 3|0|3000|1|3100");
 }
 
 /// Sessions run the same text with other values at the same time.

@@ -30,13 +30,13 @@ use crate::session::Session;
 use crate::wire::{Format, RowChunk, SqlError};
 
 /// Rows and bytes of a result, and rows read for it, beyond which the general path does it.
-const ROWS_MAX: usize = 400;
+pub(super) const ROWS_MAX: usize = 400;
 const BYTES_MAX: usize = 48 << 10;
-const READ_MAX: usize = 2000;
+pub(super) const READ_MAX: usize = 2000;
 /// Long results before a statement is left to the general path; each short one takes one back.
-const LONG_MAX: u32 = 16;
+pub(super) const LONG_MAX: u32 = 16;
 /// Rows of the first batch if nobody says how many are wanted.
-const FIRST_ROWS: usize = 32;
+pub(super) const FIRST_ROWS: usize = 32;
 
 /// See the module's head.
 #[derive(Debug)]
@@ -53,17 +53,17 @@ pub(crate) struct FastRange {
 
 /// The part of a tree that is read.
 #[derive(Debug)]
-struct Tree {
+pub(super) struct Tree {
     /// `None` is the clustered one.
-    index: Option<usize>,
+    pub index: Option<usize>,
     /// Leading key columns and their values.
-    equal: Vec<(usize, FastExpr)>,
+    pub equal: Vec<(usize, FastExpr)>,
     /// Bounds of the column after these, and whether they are inclusive.
     low: Option<(usize, FastExpr, bool)>,
     high: Option<(usize, FastExpr, bool)>,
 }
 
-enum Part {
+pub(super) enum Part {
     Range(KeyRange),
     /// No row can match.
     Empty,
@@ -72,24 +72,29 @@ enum Part {
 }
 
 /// A query taken apart, from the top.
-struct Parts<'p> {
+pub(super) struct Parts<'p> {
     output: Vec<Expr>,
-    sort: Vec<SortExpr>,
+    pub sort: Vec<SortExpr>,
     skip: usize,
-    fetch: Option<usize>,
-    filter: Option<&'p Expr>,
-    table: Arc<Table>,
-    schema: DFSchema,
+    pub fetch: Option<usize>,
+    pub filter: Option<&'p Expr>,
+    pub table: Arc<Table>,
+    pub schema: DFSchema,
+    /// The scan is that of the rows to be written.
+    pub target: bool,
 }
 
-/// `expr` over the input of a projection, instead of over its output.
-fn through(expr: Expr, exprs: &[Expr], schema: &DFSchema) -> Option<Expr> {
+/// `expr` over the input of a projection, instead of over its output. What is volatile must be
+/// evaluated once, so it stays there.
+pub(super) fn through(expr: Expr, exprs: &[Expr], schema: &DFSchema) -> Option<Expr> {
     let mut found = true;
     let expr = expr.transform_up(|node| {
         let Expr::Column(column) = &node else { return Ok(Transformed::no(node)) };
         let mut named = schema.fields().iter().zip(exprs).filter(|(field, _)| field.name() == &column.name);
         match (named.next(), named.next()) {
-            (Some((_, expr)), None) => Ok(Transformed::yes(super::shape::unaliased(expr).clone())),
+            (Some((_, expr)), None) if !expr.is_volatile() => {
+                Ok(Transformed::yes(super::shape::unaliased(expr).clone()))
+            }
             _ => {
                 found = false;
                 Ok(Transformed::no(node))
@@ -100,7 +105,7 @@ fn through(expr: Expr, exprs: &[Expr], schema: &DFSchema) -> Option<Expr> {
 }
 
 impl<'p> Parts<'p> {
-    fn of(plan: &'p LogicalPlan) -> Option<Self> {
+    pub fn of(plan: &'p LogicalPlan) -> Option<Self> {
         let mut output: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
         let (mut sort, mut filter): (Vec<SortExpr>, Option<&Expr>) = (Vec::new(), None);
         let mut limit: Option<(usize, Option<usize>)> = None;
@@ -148,7 +153,7 @@ impl<'p> Parts<'p> {
                     let schema = scan.source.schema();
                     let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), schema.as_ref()).ok()?;
                     let (skip, fetch) = limit.unwrap_or((0, None));
-                    return (!target).then_some(Self { output, sort, skip, fetch, filter, table, schema });
+                    return Some(Self { output, sort, skip, fetch, filter, table, schema, target });
                 }
                 _ => return None,
             }
@@ -180,7 +185,7 @@ impl<'p> Parts<'p> {
 
 impl Tree {
     /// What the conditions say about a tree with these key columns.
-    fn new(index: Option<usize>, columns: &[usize], parts: &Parts<'_>) -> Option<Self> {
+    pub fn new(index: Option<usize>, columns: &[usize], parts: &Parts<'_>) -> Option<Self> {
         let conjuncts = parts.filter.map(split_conjunction).unwrap_or_default();
         let found: Vec<_> = conjuncts.iter().flat_map(|conjunct| probes(&parts.table, conjunct)).collect();
         let value = |expr: &Expr| FastExpr::new(expr, None, &parts.schema);
@@ -214,7 +219,7 @@ impl Tree {
         Some(tree)
     }
 
-    fn score(&self) -> usize {
+    pub fn score(&self) -> usize {
         let bounds = usize::from(self.low.is_some()) + usize::from(self.high.is_some());
         (self.equal.len() * 4 + bounds) * 2 + usize::from(self.index.is_none())
     }
@@ -233,7 +238,7 @@ impl Tree {
         }
     }
 
-    fn range(&self, table: &Table, params: &[ScalarValue]) -> Result<Part, SqlError> {
+    pub fn range(&self, table: &Table, params: &[ScalarValue]) -> Result<Part, SqlError> {
         let input = Input { params, row: None };
         let value = |column: usize, expr: &FastExpr| -> Result<KeyValue, SqlError> {
             bridge::key_value(&expr.evaluate(input)?, &table.columns[column].ty)
@@ -292,7 +297,7 @@ impl FastRange {
         if !Planning::of(state.config()).short_path {
             return None;
         }
-        let parts = Parts::of(&plan.logical)?;
+        let parts = Parts::of(&plan.logical).filter(|parts| !parts.target)?;
         let mut most_equal = 0;
         let mut best: Option<(Tree, bool)> = None;
         for (index, columns, _) in trees(&parts.table) {

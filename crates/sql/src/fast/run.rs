@@ -91,7 +91,7 @@ impl Lookup {
     }
 }
 
-fn stored<'a>(table: &'a Table, row: &'a RowBuf, view: &'a ReadView) -> Row<'a> {
+pub(super) fn stored<'a>(table: &'a Table, row: &'a RowBuf, view: &'a ReadView) -> Row<'a> {
     Row { table, values: Values::Stored(row.raw()), view }
 }
 
@@ -149,7 +149,7 @@ pub(crate) struct FastWritten {
 }
 
 /// RETURNING's rows while they gather.
-struct Returned<'a> {
+pub(super) struct Returned<'a> {
     output: Option<&'a Output>,
     formats: &'a [Format],
     params: &'a [ScalarValue],
@@ -311,6 +311,19 @@ async fn run(
             }
             returned.done(written)
         }
+        FastWrite::Range(range) => {
+            let Some((view, rows)) = range.gather(params, txn, waiting.stop)? else { return Ok(None) };
+            let mut enforcer = match foreign {
+                Some(foreign) => Some(foreign.begin(txn).await?),
+                None => None,
+            };
+            let by = Writer { table, params, txn, waiting, zone };
+            let rows = range.write(rows, &by, &view, &mut enforcer, &mut returned).await?;
+            if let (Some(foreign), Some(enforcer)) = (foreign, enforcer) {
+                foreign.finish(enforcer).await?;
+            }
+            returned.done(rows)
+        }
         FastWrite::Update { lookup, .. } | FastWrite::Delete(lookup) => {
             let key = match lookup.key(params)? {
                 Key::Bytes(key) => key,
@@ -322,6 +335,11 @@ async fn run(
             if !lookup.read(&view, &key, &mut row)? {
                 return returned.done(0);
             }
+            let set = match fast {
+                FastWrite::Update { set, .. } => Some(set.as_slice()),
+                _ => None,
+            };
+            let by = Writer { table, params, txn, waiting, zone };
             let mut seen = Seen::Snapshot;
             let mut newer = RowBuf::default();
             let mut enforcer = match foreign {
@@ -332,48 +350,7 @@ async fn run(
                 if !lookup.qualifies(params, &row, &view)? {
                     return returned.done(0);
                 }
-                let change = match fast {
-                    FastWrite::Update { set, .. } => {
-                        let input = Input { params, row: Some(stored(table, &row, &view)) };
-                        let mut new = Vec::with_capacity(table.columns.len());
-                        for column in 0..table.columns.len() {
-                            new.push(New::Kept(table.column(row.raw(), column)?));
-                        }
-                        for (column, expr) in set {
-                            new[*column] = New::Given(assigned(expr, input, &table.columns[*column], zone)?);
-                        }
-                        let refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
-                        let change = match txn.update(table, row.raw().key, seen, &refs) {
-                            Ok(Attempt::Done(change)) => change,
-                            Ok(Attempt::Wait(wait)) => {
-                                waiting.wait(wait).await?;
-                                settle(waiting, || txn.update(table, row.raw().key, seen, &refs))
-                                    .await
-                                    .map_err(|error| named(error, table, &refs))?
-                            }
-                            Err(error) => return Err(named(error.into(), table, &refs)),
-                        };
-                        if change == Change::Done {
-                            // What was read is what it was, when this is done.
-                            if let Some(enforcer) = &mut enforcer {
-                                enforcer.updated(&row, &refs, waiting).await?;
-                            }
-                            returned.note(table, Values::Given(&refs), &view)?;
-                        }
-                        change
-                    }
-                    _ => {
-                        let change = settle(waiting, || txn.delete(table, row.raw().key, seen)).await?;
-                        if change == Change::Done {
-                            if let Some(enforcer) = &mut enforcer {
-                                enforcer.deleted(&row, waiting).await?;
-                            }
-                            returned.note(table, Values::Stored(row.raw()), &view)?;
-                        }
-                        change
-                    }
-                };
-                match change {
+                match by.change(set, &row, seen, &view, &mut enforcer, &mut returned).await? {
                     Change::Done => {
                         if let (Some(foreign), Some(enforcer)) = (foreign, enforcer) {
                             foreign.finish(enforcer).await?;
@@ -394,6 +371,68 @@ async fn run(
                 }
             }
         }
+    }
+}
+
+/// Who changes rows of a table that have been read.
+pub(super) struct Writer<'a> {
+    pub table: &'a Table,
+    pub params: &'a [ScalarValue],
+    pub txn: &'a resurgam_engine::Transaction,
+    pub waiting: &'a Waiting<'a>,
+    pub zone: &'a Zone,
+}
+
+impl Writer<'_> {
+    /// Gives `row` the new values of `set`, or deletes it. Only if it is what it was when it was
+    /// `seen` is that done.
+    pub(super) async fn change(
+        &self,
+        set: Option<&[(usize, FastExpr)]>,
+        row: &RowBuf,
+        seen: Seen,
+        view: &ReadView,
+        enforcer: &mut Option<Enforcer>,
+        returned: &mut Returned<'_>,
+    ) -> Result<Change, SqlError> {
+        let Self { table, params, txn, waiting, zone } = *self;
+        let Some(set) = set else {
+            let change = settle(waiting, || txn.delete(table, row.raw().key, seen)).await?;
+            if change == Change::Done {
+                if let Some(enforcer) = enforcer {
+                    enforcer.deleted(row, waiting).await?;
+                }
+                returned.note(table, Values::Stored(row.raw()), view)?;
+            }
+            return Ok(change);
+        };
+        let input = Input { params, row: Some(stored(table, row, view)) };
+        let mut new = Vec::with_capacity(table.columns.len());
+        for column in 0..table.columns.len() {
+            new.push(New::Kept(table.column(row.raw(), column)?));
+        }
+        for (column, expr) in set {
+            new[*column] = New::Given(assigned(expr, input, &table.columns[*column], zone)?);
+        }
+        let refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
+        let change = match txn.update(table, row.raw().key, seen, &refs) {
+            Ok(Attempt::Done(change)) => change,
+            Ok(Attempt::Wait(wait)) => {
+                waiting.wait(wait).await?;
+                settle(waiting, || txn.update(table, row.raw().key, seen, &refs))
+                    .await
+                    .map_err(|error| named(error, table, &refs))?
+            }
+            Err(error) => return Err(named(error.into(), table, &refs)),
+        };
+        if change == Change::Done {
+            // What was read is what it was, when this is done.
+            if let Some(enforcer) = enforcer {
+                enforcer.updated(row, &refs, waiting).await?;
+            }
+            returned.note(table, Values::Given(&refs), view)?;
+        }
+        Ok(change)
     }
 }
 

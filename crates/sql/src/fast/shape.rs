@@ -11,6 +11,8 @@ use resurgam_engine::Table;
 
 use super::expr::FastExpr;
 use super::output::Output;
+use super::range::through;
+use super::range_write::RangeWrite;
 use crate::planner::{QueryPlan, engine_table};
 use crate::planning::Planning;
 use crate::range::{ProbeKind, probes};
@@ -50,6 +52,8 @@ pub(crate) enum FastWrite {
         set: Vec<(usize, FastExpr)>,
     },
     Delete(Lookup),
+    /// An update or a deletion of a few rows.
+    Range(RangeWrite),
 }
 
 /// Looks through nodes that only rename.
@@ -58,6 +62,17 @@ fn through_aliases(mut plan: &LogicalPlan) -> &LogicalPlan {
         plan = &alias.input;
     }
     plan
+}
+
+/// `exprs` over what is below the projections of `input`: the optimizer puts one there for what occurs
+/// several times in them.
+fn inlined<'p>(exprs: &[Expr], mut input: &'p LogicalPlan) -> Option<(Vec<Expr>, &'p LogicalPlan)> {
+    let mut exprs = exprs.to_vec();
+    while let LogicalPlan::Projection(below) = through_aliases(input) {
+        exprs = exprs.into_iter().map(|expr| through(expr, &below.expr, &below.schema)).collect::<Option<_>>()?;
+        input = &below.input;
+    }
+    Some((exprs, input))
 }
 
 fn lookup(plan: &LogicalPlan) -> Option<(Lookup, DFSchemaRef)> {
@@ -138,21 +153,12 @@ impl Fast {
                 _ => return None,
             }
         }
-        let (exprs, input): (Option<&[Expr]>, &LogicalPlan) = match node {
-            LogicalPlan::Projection(projection) => (Some(&projection.expr), &projection.input),
-            other => (None, other),
+        let (exprs, input) = match node {
+            LogicalPlan::Projection(projection) => inlined(&projection.expr, &projection.input)?,
+            all => (all.schema().columns().into_iter().map(Expr::Column).collect(), all),
         };
         let (lookup, full) = lookup(input)?;
-        let fields = plan.logical.schema().fields();
-        let all: Vec<Expr>;
-        let exprs = match exprs {
-            Some(exprs) => exprs,
-            None => {
-                all = input.schema().columns().into_iter().map(Expr::Column).collect();
-                &all
-            }
-        };
-        let output = Output::new(exprs, fields, &lookup.table, &full)?;
+        let output = Output::new(&exprs, plan.logical.schema().fields(), &lookup.table, &full)?;
         Some(Self { lookup, output })
     }
 }
@@ -169,18 +175,24 @@ impl FastWrite {
             Op::Insert => insert(state, plan),
             Op::Update => {
                 let LogicalPlan::Projection(projection) = through_aliases(&plan.source.logical) else { return None };
-                let (lookup, full) = lookup(&projection.input)?;
-                if lookup.table.id != plan.table.id {
-                    return None;
-                }
-                let mut set = Vec::new();
-                for (column, expr) in projection.expr.iter().enumerate().take(plan.table.columns.len()) {
-                    let expr = FastExpr::new(expr, Some(&plan.table), &full)?;
-                    if expr.column() != Some(column) {
-                        set.push((column, expr));
+                let (exprs, input) = inlined(projection.expr.get(..plan.table.columns.len())?, &projection.input)?;
+                let set = |full: &DFSchema| -> Option<Vec<(usize, FastExpr)>> {
+                    let mut set = Vec::new();
+                    for (column, expr) in exprs.iter().enumerate() {
+                        let expr = FastExpr::new(expr, Some(&plan.table), full)?;
+                        if expr.column() != Some(column) {
+                            set.push((column, expr));
+                        }
                     }
+                    Some(set)
+                };
+                match lookup(input) {
+                    Some((lookup, full)) => {
+                        let set = set(&full)?;
+                        (lookup.table.id == plan.table.id).then_some(Self::Update { lookup, set })
+                    }
+                    None => RangeWrite::new(input, &plan.table, |full| Some(Some(set(full)?))).map(Self::Range),
                 }
-                Some(Self::Update { lookup, set })
             }
             Op::Delete => {
                 // With RETURNING the old row comes before the key; that is all that the scan gives.
@@ -192,8 +204,13 @@ impl FastWrite {
                     }
                     all => (true, all),
                 };
-                let (lookup, _) = lookup(input)?;
-                (plain && lookup.table.id == plan.table.id).then_some(Self::Delete(lookup))
+                if !plain {
+                    return None;
+                }
+                match lookup(input) {
+                    Some((lookup, _)) => (lookup.table.id == plan.table.id).then_some(Self::Delete(lookup)),
+                    None => RangeWrite::new(input, &plan.table, |_| Some(None)).map(Self::Range),
+                }
             }
         }
     }
