@@ -324,7 +324,10 @@ pub(crate) fn prepare(
                 }
             }
             let inner = prepare(names, Some(*statement), &text, declared, catalog_version)?;
-            if !matches!(inner.kind, Kind::Query(_) | Kind::Write(_)) {
+            // What EXECUTE names is looked for when it is run.
+            let is_execute =
+                matches!(&inner.kind, Kind::Utility(statement) if matches!(**statement, Statement::Execute { .. }));
+            if !is_execute && !matches!(inner.kind, Kind::Query(_) | Kind::Write(_)) {
                 return Err(SqlError::unsupported("EXPLAIN of this statement is not supported"));
             }
             prepared.param_oids = Arc::clone(&inner.param_oids);

@@ -619,6 +619,17 @@ impl Session {
         analyze: bool,
         verbose: bool,
     ) -> Result<Vec<String>, SqlError> {
+        let executed;
+        let (inner, values) = match &inner.kind {
+            Kind::Utility(statement) => {
+                let Statement::Execute { name: Some(name), parameters, .. } = &**statement else {
+                    return Err(SqlError::internal("EXPLAIN of nothing"));
+                };
+                executed = self.execute_named(name, parameters)?;
+                (&executed.0, executed.1)
+            }
+            _ => (inner, values),
+        };
         let state = self.state()?;
         let failed = |error| errors::from_datafusion(error, &inner.text);
         let (plan, head) = match &inner.kind {

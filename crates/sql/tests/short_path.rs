@@ -128,6 +128,10 @@ async fn these_statements_take_the_short_path() {
         let plan = session.query(&format!("EXPLAIN {sql}")).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         let found = plan.rows.iter().flatten().flatten().any(|line| line.starts_with("Short path"));
         assert_eq!(found, short, "{sql}");
+        session.query(&format!("PREPARE p AS {sql}")).await.expect(sql);
+        let executed = session.query("EXPLAIN EXECUTE p").await.expect(sql);
+        assert_eq!(executed.rows, plan.rows, "{sql}");
+        session.query("DEALLOCATE p").await.expect(sql);
     }
 }
 

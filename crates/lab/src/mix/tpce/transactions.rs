@@ -89,7 +89,8 @@ impl Trader {
         let quantity = self.rng.random_range(1..=8) * 100;
         let kind = if self.rng.random() { "TMB" } else { "TMS" };
         let name = letters(&mut self.rng, 20..=49);
-        let change_mind = self.rng.random_ratio(1, 100);
+        // A tenth of all transactions are trade orders: 1 % of all are rolled back.
+        let change_mind = self.rng.random_ratio(1, 10);
         let id = self.market.next.fetch_add(1, Ordering::Relaxed);
         let committed = db.transaction(|db| {
             let row = db.one("account", &[&account])?;
