@@ -1,6 +1,8 @@
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{Expr, Query, Statement, Value, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut};
+use sqlparser::ast::{
+    Expr, ObjectName, Query, Select, Statement, TableFactor, Value, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
+};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 
@@ -19,14 +21,14 @@ fn parsed() -> Statement {
 struct Record(Vec<String>);
 
 macro_rules! record {
-    ($trait:ident, ($($mutable:tt)*), $($pre:ident $post:ident $ty:ident,)+) => {
+    ($trait:ident, $($pre:ident $post:ident $node:ty,)+) => {
         impl $trait for Record {
             type Break = ();
-            $(fn $pre(&mut self, node: &$($mutable)* sqlparser::ast::$ty) -> ControlFlow<()> {
+            $(fn $pre(&mut self, node: $node) -> ControlFlow<()> {
                 self.0.push(format!("{} {node}", stringify!($pre)));
                 ControlFlow::Continue(())
             }
-            fn $post(&mut self, node: &$($mutable)* sqlparser::ast::$ty) -> ControlFlow<()> {
+            fn $post(&mut self, node: $node) -> ControlFlow<()> {
                 self.0.push(format!("{} {node}", stringify!($post)));
                 ControlFlow::Continue(())
             })+
@@ -34,22 +36,25 @@ macro_rules! record {
     };
 }
 
-macro_rules! all {
-    ($trait:ident, ($($mutable:tt)*)) => {
-        record! { $trait, ($($mutable)*),
-            pre_visit_query post_visit_query Query,
-            pre_visit_select post_visit_select Select,
-            pre_visit_relation post_visit_relation ObjectName,
-            pre_visit_table_factor post_visit_table_factor TableFactor,
-            pre_visit_expr post_visit_expr Expr,
-            pre_visit_statement post_visit_statement Statement,
-            pre_visit_value post_visit_value ValueWithSpan,
-        }
-    };
+record! { Visitor,
+    pre_visit_query post_visit_query &Query,
+    pre_visit_select post_visit_select &Select,
+    pre_visit_relation post_visit_relation &ObjectName,
+    pre_visit_table_factor post_visit_table_factor &TableFactor,
+    pre_visit_expr post_visit_expr &Expr,
+    pre_visit_statement post_visit_statement &Statement,
+    pre_visit_value post_visit_value &ValueWithSpan,
 }
 
-all!(Visitor, ());
-all!(VisitorMut, (mut));
+record! { VisitorMut,
+    pre_visit_query post_visit_query &mut Query,
+    pre_visit_select post_visit_select &mut Select,
+    pre_visit_relation post_visit_relation &mut ObjectName,
+    pre_visit_table_factor post_visit_table_factor &mut TableFactor,
+    pre_visit_expr post_visit_expr &mut Expr,
+    pre_visit_statement post_visit_statement &mut Statement,
+    pre_visit_value post_visit_value &mut ValueWithSpan,
+}
 
 #[test]
 fn sees_what_the_derived_walk_sees() {

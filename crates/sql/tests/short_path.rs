@@ -130,7 +130,8 @@ async fn these_statements_take_the_short_path() {
         assert_eq!(found, short, "{sql}");
         session.query(&format!("PREPARE p AS {sql}")).await.expect(sql);
         let executed = session.query("EXPLAIN EXECUTE p").await.expect(sql);
-        assert_eq!(executed.rows, plan.rows, "{sql}");
+        let executed = executed.rows.iter().flatten().flatten().any(|line| line.starts_with("Short path"));
+        assert_eq!(executed, short, "{sql}, executed");
         session.query("DEALLOCATE p").await.expect(sql);
     }
 }

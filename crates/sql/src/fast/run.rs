@@ -376,7 +376,7 @@ async fn run(
 
 /// Who changes rows of a table that have been read.
 pub(super) struct Writer<'a> {
-    pub table: &'a Table,
+    pub table: &'a Arc<Table>,
     pub params: &'a [ScalarValue],
     pub txn: &'a resurgam_engine::Transaction,
     pub waiting: &'a Waiting<'a>,
