@@ -1,5 +1,5 @@
 //! Definitions as ordinary versioned rows, so that changes of them commit, roll back and
-//! recover as rows do; and the cache of committed ones.
+//! recover as rows do; and the cache of committed ones. (A transaction's own: `own_catalog.rs`.)
 //!
 //! ```text
 //! 't' table id u32 BE, chunk u16 BE   ->  a chunk of the encoded definition
@@ -7,8 +7,8 @@
 //! ```
 //! A name is a key, so two transactions that create the same name meet at one record.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -19,7 +19,7 @@ use resurgam_versions::{Outcome, RowWriter, Seen};
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
 use crate::database::Database;
 use crate::table::{Parts, Table};
-use crate::transaction::{Attempt, Isolation, Transaction};
+use crate::transaction::{Attempt, Isolation, Transaction, check_open};
 use crate::view::ReadView;
 
 /// Owner of the catalog's pages.
@@ -34,49 +34,13 @@ pub(crate) struct Definitions {
     pub by_id: HashMap<u32, Arc<Table>>,
     pub by_name: HashMap<(String, String), u32>,
     /// Tables with foreign keys that refer to a table.
-    referrers: HashMap<u32, Vec<u32>>,
+    pub referrers: HashMap<u32, Vec<u32>>,
     /// Tables that are gone, with the version of the catalog that no longer had them.
     dropped: HashMap<u32, u64>,
 }
 
-/// What a transaction knows of its own changes.
-#[derive(Default)]
-pub(crate) struct OwnCatalog {
-    pub changed: bool,
-    /// Generation of each table that it made or changed; 0 = dropped.
-    pub tables: Arc<HashMap<u32, u64>>,
-    /// What `tables` had before each change, and the id that made the change.
-    before: Vec<(TxId, u32, Option<u64>)>,
-    /// How often that changed.
-    pub changes: u64,
-    /// What it sees, and the version of the catalog that this was read at.
-    cache: Option<(u64, Arc<Definitions>)>,
-}
-
 /// Dropped tables that are remembered, at least.
 const DROPPED_KEPT: usize = 4096;
-
-impl OwnCatalog {
-    /// `xid` stored a definition, or removed it (0).
-    pub fn note(&mut self, xid: TxId, table: u32, generation: u64) {
-        let before = Arc::make_mut(&mut self.tables).insert(table, generation);
-        self.before.push((xid, table, before));
-        self.changes += 1;
-    }
-
-    /// Everything that ids after `mark` did is taken back.
-    pub fn back_to(&mut self, mark: TxId) {
-        self.cache = None;
-        while let Some((_, table, before)) = self.before.pop_if(|(xid, ..)| *xid > mark) {
-            let tables = Arc::make_mut(&mut self.tables);
-            match before {
-                Some(generation) => tables.insert(table, generation),
-                None => tables.remove(&table),
-            };
-            self.changes += 1;
-        }
-    }
-}
 
 /// The cache of committed definitions.
 pub(crate) struct Catalog {
@@ -90,9 +54,39 @@ pub(crate) struct Catalog {
     loading: Mutex<()>,
     /// The highest id of anything in a definition that was read.
     highest: AtomicU32,
-    /// Row id counters outlive definitions.
-    row_ids: Mutex<HashMap<ObjectId, Arc<AtomicU64>>>,
+    /// Definitions that were read from the tree since the open.
+    read: AtomicU64,
+    row_ids: Mutex<RowIds>,
 }
+
+/// The row id counters of trees that have a definition in memory: all definitions of a tree share
+/// one. It may go with the last of them, since whoever has taken an id and not used it yet has one:
+/// the next counter goes on behind the last row there is.
+#[derive(Default)]
+struct RowIds {
+    counters: HashMap<ObjectId, Weak<AtomicU64>>,
+    /// From this length on those without a definition go.
+    tidy_at: usize,
+}
+
+impl RowIds {
+    fn of(&mut self, object: ObjectId) -> Arc<AtomicU64> {
+        if let Some(counter) = self.counters.get(&object).and_then(Weak::upgrade) {
+            return counter;
+        }
+        if self.counters.len() >= self.tidy_at {
+            self.counters.retain(|_, counter| counter.strong_count() > 0);
+            // As much work as there were new ones since.
+            self.tidy_at = (2 * self.counters.len()).max(ROW_IDS_KEPT);
+        }
+        let counter = Arc::default();
+        self.counters.insert(object, Arc::downgrade(&counter));
+        counter
+    }
+}
+
+/// Counters below which none is looked for that has no definition.
+const ROW_IDS_KEPT: usize = 256;
 
 impl Catalog {
     pub fn new(tree: Tree) -> Self {
@@ -104,6 +98,7 @@ impl Catalog {
             cached: RwLock::new((0, Arc::default())),
             loading: Mutex::new(()),
             highest: AtomicU32::new(0),
+            read: AtomicU64::new(0),
             row_ids: Mutex::default(),
         }
     }
@@ -207,13 +202,24 @@ impl Catalog {
         Ok(definitions)
     }
 
-    fn row_id_counter(&self, object: ObjectId) -> Arc<AtomicU64> {
-        Arc::clone(self.row_ids.lock().entry(object).or_default())
+    /// The committed definitions, if those of `version` are the ones at hand.
+    fn cached_at(&self, version: u64) -> Option<Arc<Definitions>> {
+        let cached = self.cached.read();
+        (cached.0 == version).then(|| Arc::clone(&cached.1))
+    }
+
+    /// Definitions that were read from the tree since the open.
+    pub fn definitions_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+    /// Trees of which a row id counter is kept.
+    pub fn row_id_counters(&self) -> usize {
+        self.row_ids.lock().counters.len()
     }
 
     /// Completes a definition.
     pub fn build(&self, parts: Parts, valid_from: u64) -> Arc<Table> {
-        let counter = self.row_id_counter(parts.tree.object);
+        let counter = self.row_ids.lock().of(parts.tree.object);
         Arc::new(parts.build(counter, valid_from))
     }
 
@@ -259,7 +265,8 @@ impl Catalog {
         for table in definitions.by_id.values() {
             for foreign in &table.foreign_keys {
                 let of_parent = definitions.referrers.entry(foreign.parent).or_default();
-                if !of_parent.contains(&table.id) {
+                // Tables come one after the other.
+                if of_parent.last() != Some(&table.id) {
                     of_parent.push(table.id);
                 }
             }
@@ -270,6 +277,7 @@ impl Catalog {
     fn finish(&self, definitions: &mut Definitions, found: Option<(u32, Vec<u8>)>, valid_from: u64) -> Result<()> {
         let Some((id, bytes)) = found else { return Ok(()) };
         let parts = Parts::decode(&bytes)?;
+        self.read.fetch_add(1, Ordering::Relaxed);
         if parts.id != id {
             return Err(Error::corrupt(format!("the definition of table {id} names table {}", parts.id)));
         }
@@ -333,66 +341,132 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
 }
 
 impl Transaction {
-    /// What this transaction sees of the catalog.
-    pub(crate) fn definitions(&self) -> Result<Arc<Definitions>> {
-        let inner = self.0.db.inner();
-        let (own, frozen) = {
+    /// What this transaction sees of what others have committed: its own changes go before it.
+    fn others(&self) -> Result<Arc<Definitions>> {
+        let catalog = &self.0.db.inner().catalog;
+        let version = {
             let state = self.0.state.lock();
-            // A READ COMMITTED transaction with changes of its own sees those of others as well.
-            let frozen = self.0.isolation == Isolation::RepeatableRead;
-            if let Some((version, cache)) = &state.catalog.cache
-                && (frozen || *version == inner.catalog.version())
-            {
-                return Ok(Arc::clone(cache));
+            if state.catalog.changed {
+                // What it had changed is forgotten with its end.
+                check_open(&state)?;
             }
-            (state.catalog.changed, self.0.isolation == Isolation::RepeatableRead && state.snapshot.is_some())
+            // A READ COMMITTED transaction with changes of its own sees those of others as well.
+            if self.0.isolation == Isolation::ReadCommitted || state.snapshot.is_none() {
+                None
+            } else if let Some(base) = &state.catalog.base {
+                return Ok(Arc::clone(base));
+            } else {
+                Some(state.catalog_version())
+            }
         };
-        if !own && !frozen {
-            return inner.catalog.committed(&self.0.db);
-        }
-        let version = inner.catalog.version();
-        let mut view = self.view()?;
-        view.hidden_from = TxId(u64::MAX);
-        if own && self.0.isolation == Isolation::ReadCommitted {
-            view.snapshot = Arc::new(inner.txs.snapshot());
-        }
-        let definitions = Arc::new(inner.catalog.load(&view, 0)?);
-        self.0.state.lock().catalog.cache = Some((version, Arc::clone(&definitions)));
-        Ok(definitions)
+        let Some(version) = version else { return catalog.committed(&self.0.db) };
+        let base = match catalog.cached_at(version) {
+            Some(cached) => cached,
+            None => {
+                let view = self.view()?;
+                Arc::new(catalog.load(&ReadView { own: TxId::NONE, hidden_from: TxId(u64::MAX), ..view }, 0)?)
+            }
+        };
+        self.0.state.lock().catalog.base = Some(Arc::clone(&base));
+        Ok(base)
     }
 
     /// The table of that name.
     pub fn table(&self, schema: &str, name: &str) -> Result<Option<Arc<Table>>> {
-        let definitions = self.definitions()?;
-        Ok(definitions
-            .by_name
-            .get(&(schema.to_owned(), name.to_owned()))
-            .and_then(|id| definitions.by_id.get(id))
-            .cloned())
+        let others = self.others()?;
+        Ok(self.0.state.lock().catalog.named(&others, schema, name))
     }
 
     /// The table with that id.
     pub fn table_by_id(&self, id: u32) -> Result<Option<Arc<Table>>> {
-        Ok(self.definitions()?.by_id.get(&id).cloned())
+        let others = self.others()?;
+        Ok(self.0.state.lock().catalog.table(&others, id))
     }
 
     /// Tables with foreign keys that refer to the table with that id (itself among them, if so),
     /// by name. Whoever adds or drops such a constraint gives the table a new generation, so for
     /// a definition of it that is found to be the newest, what was asked after it is complete.
     pub fn referrers(&self, id: u32) -> Result<Vec<Arc<Table>>> {
-        let definitions = self.definitions()?;
-        let ids = definitions.referrers.get(&id).map_or(&[][..], Vec::as_slice);
-        let mut all: Vec<_> = ids.iter().filter_map(|id| definitions.by_id.get(id)).cloned().collect();
+        let others = self.others()?;
+        let mut all = self.0.state.lock().catalog.referrers(&others, id);
         all.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
         Ok(all)
     }
 
     /// All tables, by schema and name.
     pub fn tables(&self) -> Result<Vec<Arc<Table>>> {
-        let definitions = self.definitions()?;
-        let mut all: Vec<_> = definitions.by_id.values().cloned().collect();
+        let others = self.others()?;
+        let mut all = self.0.state.lock().catalog.tables(&others);
         all.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
         Ok(all)
+    }
+
+    /// Whether a name is taken in a schema, and by what: the id of the table, and whether it is
+    /// the name of the table itself or of an index of it (its primary key among them). The time it
+    /// takes does not depend on how many tables there are.
+    pub fn relation(&self, schema: &str, name: &str) -> Result<Option<(u32, bool)>> {
+        let mut value = Vec::new();
+        let tree = self.0.db.inner().catalog.tree;
+        if !self.catalog_view()?.read_value(tree, &name_key(schema, name), &mut value)? {
+            return Ok(None);
+        }
+        match value.split_first_chunk::<4>() {
+            Some((id, [is_index])) => Ok(Some((u32::from_le_bytes(*id), *is_index != 0))),
+            _ => Err(Error::corrupt("a name in the catalog cannot be read")),
+        }
+    }
+
+    /// The table that has an index or a primary key of that name.
+    pub fn table_of_index(&self, schema: &str, name: &str) -> Result<Option<Arc<Table>>> {
+        match self.relation(schema, name)? {
+            Some((id, true)) => self.table_by_id(id),
+            _ => Ok(None),
+        }
+    }
+
+    /// The catalog's rows as they are now, for READ COMMITTED, or as of the snapshot; its own
+    /// changes included.
+    fn catalog_view(&self) -> Result<ReadView> {
+        let (frozen, own) = {
+            let state = self.0.state.lock();
+            let frozen = self.0.isolation == Isolation::RepeatableRead && state.snapshot.is_some();
+            (frozen, state.active.as_ref().map_or(TxId::NONE, |active| active.id))
+        };
+        if frozen {
+            return Ok(ReadView { hidden_from: TxId(u64::MAX), ..self.view()? });
+        }
+        Ok(ReadView { own, ..self.0.db.plain_view() })
+    }
+
+    /// What is not as the catalog's rows say, in words: for tests of what is kept of own changes.
+    #[doc(hidden)]
+    pub fn compare_definitions(&self) -> Result<Vec<String>> {
+        let stored = self.0.db.inner().catalog.load(&self.catalog_view()?, 0)?;
+        let mut wrong = Vec::new();
+        let listed = self.tables()?;
+        if listed.len() != stored.by_id.len() {
+            wrong.push(format!("{} tables are listed, {} are stored", listed.len(), stored.by_id.len()));
+        }
+        for table in stored.by_id.values() {
+            let encoded = |found: Option<Arc<Table>>| found.map(|found| Parts::of(&found).encode());
+            let expected = Some(Parts::of(table).encode());
+            let by_name = encoded(self.table(&table.schema, &table.name)?);
+            if encoded(self.table_by_id(table.id)?) != expected || by_name != expected {
+                wrong.push(format!("table {} \"{}\"", table.id, table.name));
+            }
+            let ids = |found: Vec<Arc<Table>>| found.iter().map(|found| found.id).collect::<Vec<_>>();
+            let mut referrers = stored.referrers.get(&table.id).cloned().unwrap_or_default();
+            let mut found = ids(self.referrers(table.id)?);
+            referrers.sort_unstable();
+            found.sort_unstable();
+            if referrers != found {
+                wrong.push(format!("what refers to table {}: {found:?}, stored {referrers:?}", table.id));
+            }
+            if self.relation(&table.schema, &table.name)? != Some((table.id, false)) {
+                wrong.push(format!("the name of table {}", table.id));
+            }
+        }
+        Ok(wrong)
     }
 
     fn with_catalog_writer<R>(&self, f: impl FnOnce(&RowWriter<'_>, Tree) -> Result<R>) -> Result<R> {
@@ -416,9 +490,7 @@ impl Transaction {
             prior: std::cell::RefCell::default(),
         };
         let result = f(&writer, inner.catalog.tree)?;
-        let mut state = self.0.state.lock();
-        state.catalog.changed = true;
-        state.catalog.cache = None;
+        self.0.state.lock().catalog.changed = true;
         Ok(result)
     }
 
@@ -465,13 +537,16 @@ impl Transaction {
             let key = definition_key(parts.id, at);
             expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;
         }
-        self.0.state.lock().changed_definition(parts.id, parts.generation);
-        Ok(self.0.db.inner().catalog.build(Parts::decode(&bytes)?, 0))
+        let table = self.0.db.inner().catalog.build(Parts::decode(&bytes)?, 0);
+        self.0.state.lock().changed_definition(parts.id, Some(Arc::clone(&table)));
+        Ok(table)
     }
 
     /// Removes a definition.
     pub(crate) fn remove_definition(&self, table: &Table) -> Result<()> {
-        self.0.state.lock().changed_definition(table.id, 0);
+        // It is under the id of what follows that the change is noted.
+        self.write_context()?;
+        self.0.state.lock().changed_definition(table.id, None);
         for at in 0..Parts::of(table).encode().len().div_ceil(CHUNK) {
             let key = definition_key(table.id, at);
             expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;

@@ -152,6 +152,7 @@ impl Database {
             store: &inner.versions,
             ledger: &inner.ledger,
             tree_of: &|object| trees.get(&object).copied(),
+            tree_freed: &|object| inner.forget_tree(object),
             stop: &|| inner.stopping.load(Ordering::Relaxed) || cancelled(),
             // Without background threads everything runs in the caller's.
             threads: if inner.options.background { inner.options.cleaner_threads() } else { 1 },

@@ -63,7 +63,8 @@ pub(crate) struct Inner {
     checkpoint: AtomicU64,
     pub checkpoints: CheckpointCounter,
     next_object: AtomicU32,
-    /// Trees that no committed definition names (yet).
+    /// Trees that were made since the open, until they are freed: those among them that no
+    /// committed definition names (yet) are known from here alone.
     trees: RwLock<HashMap<ObjectId, Tree>>,
     pub mode: Mode,
     pub prepared: Prepared,
@@ -87,6 +88,10 @@ impl Inner {
     }
     pub fn note_tree(&self, tree: Tree) {
         self.trees.write().insert(tree.object, tree);
+    }
+    /// A tree was freed.
+    pub fn forget_tree(&self, object: ObjectId) {
+        self.trees.write().remove(&object);
     }
     /// Trees that were noted since the open.
     pub fn known_trees(&self) -> HashMap<ObjectId, Tree> {
@@ -430,7 +435,7 @@ impl Database {
             own: TxId::NONE,
             hidden_from: TxId(u64::MAX),
             catalog_version,
-            own_tables: None,
+            own_changes: None,
             unchecked: false,
             newest: false,
         }

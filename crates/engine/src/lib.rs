@@ -26,6 +26,7 @@
 //! | `options.rs` | settings |
 //! | `table.rs` | table definitions, and how rows become keys and values |
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
+//! | `own_catalog.rs` | what a transaction sees of the catalog once it has changed it |
 //! | `transaction.rs` | begin, statements, commit, rollback |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
@@ -55,6 +56,7 @@ mod ddl;
 mod lost;
 mod mode;
 mod options;
+mod own_catalog;
 mod prepared;
 mod progress;
 mod reference;
@@ -87,6 +89,8 @@ pub use resurgam_versions::{
 };
 pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
+#[doc(hidden)]
+pub use status::DefinitionCounts;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
 pub use table::{
     Check, Column, ColumnSpec, ForeignKey, Index, IndexSpec, RawRow, ReferentialAction, RowBuf, Table, TableSpec,

@@ -59,7 +59,7 @@ pub struct PreparedTransaction {
 struct InDoubt {
     tx: Arc<PreparedTx>,
     active: Arc<ActiveTx>,
-    /// Its tables, as [`crate::transaction::TxState::locked`].
+    /// Its tables: [`crate::transaction::TxState::locked`].
     locked: Vec<ObjectId>,
     /// It is counted as a writer.
     entered: bool,
@@ -285,10 +285,11 @@ impl Transaction {
         let _ = active.prepared_as.set(gid.to_owned());
         state.phase = Phase::Prepared;
         state.snapshot = None;
+        state.catalog.clear();
         state.active = None;
         let requested = std::mem::take(&mut state.requested);
         let one = InDoubt {
-            locked: std::mem::take(&mut state.locked),
+            locked: state.locked.drain().collect(),
             entered: std::mem::take(&mut state.entered),
             tx: Arc::new(tx),
             active: Arc::clone(&active),

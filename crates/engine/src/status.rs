@@ -79,6 +79,18 @@ pub struct Stats {
     pub rows_removed: u64,
 }
 
+/// See [`Database::definition_counts`].
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefinitionCounts {
+    /// Definitions that were read from the catalog's tree since the open.
+    pub read: u64,
+    /// Trees of which the next row id is kept.
+    pub row_id_counters: usize,
+    /// Trees made since the open that are not freed.
+    pub trees: usize,
+}
+
 /// A transaction that has written and not ended.
 #[derive(Clone, Debug)]
 pub struct ActiveTransaction {
@@ -202,6 +214,17 @@ impl Database {
     /// What the last finished sweep did, and how long ago that was.
     pub fn last_sweep(&self) -> Option<(SweepReport, Duration)> {
         self.inner().cleaner.last().map(|sweep| (sweep.report, sweep.ended.elapsed()))
+    }
+
+    /// What is known of definitions in memory: for tests of its bounds.
+    #[doc(hidden)]
+    pub fn definition_counts(&self) -> DefinitionCounts {
+        let inner = self.inner();
+        DefinitionCounts {
+            read: inner.catalog.definitions_read(),
+            row_id_counters: inner.catalog.row_id_counters(),
+            trees: inner.known_trees().len(),
+        }
     }
 
     /// A reading of everything.

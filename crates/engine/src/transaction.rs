@@ -12,14 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_log::{FlushTicket, Group, RecordKind};
 use resurgam_recovery::TxRecord;
 use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Status, Visible};
 
-use crate::catalog::OwnCatalog;
 use crate::database::Database;
+use crate::own_catalog::OwnCatalog;
 use crate::table::Table;
 use crate::undo::Unfinished;
 use crate::view::ReadView;
@@ -125,9 +126,9 @@ pub(crate) struct TxState {
     pub snapshot: Option<Arc<SnapshotHold>>,
     /// Version of the catalog that goes with the snapshot.
     catalog_version: u64,
-    pub locked: Vec<ObjectId>,
+    pub locked: HashSet<ObjectId>,
     /// Locked tables and the generations of their definitions that were found to be the newest.
-    current: Vec<(u32, u64)>,
+    current: HashMap<u32, u64>,
     /// Tables that it asked for alone and has not got: the requests keep others out.
     pub requested: Vec<ObjectId>,
     /// Rows (tree and key) that the current statement changed and took back.
@@ -138,10 +139,15 @@ pub(crate) struct TxState {
 }
 
 impl TxState {
-    /// The transaction stored a definition of a table, of this generation, or removed it (0).
-    pub fn changed_definition(&mut self, table: u32, generation: u64) {
-        self.catalog.note(self.xid, table, generation);
-        self.current.retain(|(id, _)| *id != table);
+    /// The transaction stored a definition of a table, or removed it (`None`).
+    pub fn changed_definition(&mut self, table: u32, now: Option<Arc<Table>>) {
+        self.catalog.note(self.xid, table, now);
+        self.current.remove(&table);
+    }
+
+    /// Version of the catalog that goes with the snapshot.
+    pub fn catalog_version(&self) -> u64 {
+        self.catalog_version
     }
 }
 
@@ -197,8 +203,8 @@ impl Transaction {
                 bulk: false,
                 snapshot: None,
                 catalog_version: 0,
-                locked: Vec::new(),
-                current: Vec::new(),
+                locked: HashSet::new(),
+                current: HashMap::new(),
                 requested: Vec::new(),
                 taken_back: Vec::new(),
                 catalog: OwnCatalog::default(),
@@ -285,7 +291,7 @@ impl Transaction {
             own,
             hidden_from,
             catalog_version: state.catalog_version,
-            own_tables: state.catalog.changed.then(|| Arc::clone(&state.catalog.tables)),
+            own_changes: state.catalog.so_far(),
             unchecked: false,
             newest: false,
         })
@@ -305,7 +311,7 @@ impl Transaction {
             own: state.active.as_ref().map_or(TxId::NONE, |a| a.id),
             hidden_from: if state.bulk && state.xid.is_some() { state.xid } else { TxId(u64::MAX) },
             catalog_version: state.catalog_version,
-            own_tables: state.catalog.changed.then(|| Arc::clone(&state.catalog.tables)),
+            own_changes: state.catalog.so_far(),
             unchecked: false,
             newest: false,
         })
@@ -356,10 +362,7 @@ impl Transaction {
         }
         match inner.locks.try_lock(object, id, mode) {
             Ok(()) => {
-                let mut state = self.0.state.lock();
-                if !state.locked.contains(&object) {
-                    state.locked.push(object);
-                }
+                self.0.state.lock().locked.insert(object);
                 Ok(None)
             }
             Err(holder) => {
@@ -379,7 +382,7 @@ impl Transaction {
         let object = ObjectId(table.id);
         let held = {
             let state = self.0.state.lock();
-            if state.current.contains(&(table.id, table.generation)) {
+            if state.current.get(&table.id) == Some(&table.generation) {
                 return Ok(None);
             }
             state.locked.contains(&object)
@@ -391,7 +394,7 @@ impl Transaction {
             let mut state = self.0.state.lock();
             // What was locked before may have been written to.
             if !held {
-                state.locked.retain(|locked| *locked != object);
+                state.locked.remove(&object);
                 if let Some(active) = &state.active {
                     self.0.db.inner().locks.release(object, active.id);
                 }
@@ -406,7 +409,7 @@ impl Transaction {
             )
             .with_hint("Retry the transaction."));
         }
-        self.0.state.lock().current.push((table.id, table.generation));
+        self.0.state.lock().current.insert(table.id, table.generation);
         Ok(None)
     }
 
@@ -414,7 +417,7 @@ impl Transaction {
     /// transaction made or changed it, the committed one otherwise (whatever its snapshot
     /// still sees).
     pub(crate) fn is_newest(&self, table: &Table) -> Result<bool> {
-        let own = self.0.state.lock().catalog.tables.get(&table.id).copied();
+        let own = self.0.state.lock().catalog.generation(table.id);
         let newest = match own {
             Some(generation) => generation,
             None => {
@@ -459,6 +462,7 @@ impl Transaction {
             return Ok(CommitTicket { flush: None });
         }
         let ddl = state.catalog.changed;
+        state.catalog.clear();
         let visible = match durability {
             _ if ddl => Visible::WhenRevealed,
             Durability::Sync => Visible::WhenDurable,
@@ -514,7 +518,12 @@ impl Transaction {
         state.taken_back.clear();
         let Some(active) = state.active.clone() else { return Ok(()) };
         let mark = savepoint.mark.max(active.id);
-        state.catalog.back_to(mark);
+        let taken_back = state.catalog.back_to(mark, |parts| inner.catalog.build(parts, 0));
+        if taken_back.is_err() {
+            // What it knows of its tables is not what it has made of them.
+            state.broken_off = Some(active.id);
+        }
+        taken_back?;
         // Locks stay, and what they were found to protect may have been taken back.
         state.current.clear();
         // Those that it has not got it does not wait for any more.
@@ -652,7 +661,7 @@ impl TxInner {
     /// order, or they would find the locks still taken and ask again at once.
     fn release(&self, state: &mut TxState, id: TxId) {
         let requested = std::mem::take(&mut state.requested);
-        for object in state.locked.drain(..).chain(requested) {
+        for object in state.locked.drain().chain(requested) {
             self.db.inner().locks.release(object, id);
         }
         state.leave(&self.db.inner().mode);
@@ -663,6 +672,7 @@ impl TxInner {
         let inner = self.db.inner();
         state.phase = Phase::RolledBack;
         state.snapshot = None;
+        state.catalog.clear();
         let Some(active) = state.active.take() else {
             state.leave(&inner.mode);
             return Ok(());
@@ -678,7 +688,7 @@ impl TxInner {
             Err(_) if !inner.mode.is_traditional() => false,
             Err(error) => {
                 tracing::warn!("the rollback of transaction {} goes on in the background: {error}", active.id);
-                let mut locked = std::mem::take(&mut state.locked);
+                let mut locked: Vec<_> = state.locked.drain().collect();
                 locked.append(&mut state.requested);
                 let entered = std::mem::take(&mut state.entered);
                 inner.mode.undo.push(Unfinished { tx: active, locked, entered });
@@ -722,8 +732,8 @@ impl Drop for TxInner {
             bulk: false,
             snapshot: None,
             catalog_version: 0,
-            locked: Vec::new(),
-            current: Vec::new(),
+            locked: HashSet::new(),
+            current: HashMap::new(),
             requested: Vec::new(),
             taken_back: Vec::new(),
             catalog: OwnCatalog::default(),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use resurgam_base::{CommitTs, Error, ErrorKind, Result, TxId};
 use resurgam_btree::Tree;
 use resurgam_buffer::Access;
@@ -13,6 +12,7 @@ use resurgam_versions::{View, Visible, read_external, visible};
 
 use crate::cursor::{Cursor, Direction, KeyRange};
 use crate::database::Database;
+use crate::own_catalog::OwnChanges;
 use crate::table::{Index, RowBuf, Table};
 
 /// A statement's view of the database. Holding it keeps the row versions that it needs.
@@ -24,9 +24,8 @@ pub struct ReadView {
     pub(crate) hidden_from: TxId,
     /// Version of the catalog when the view was made.
     pub(crate) catalog_version: u64,
-    /// Generations of the tables that its transaction had changed by then, which no cache
-    /// knows; see `OwnCatalog`.
-    pub(crate) own_tables: Option<Arc<HashMap<u32, u64>>>,
+    /// What its transaction had changed of definitions by then, which no cache knows.
+    pub(crate) own_changes: Option<OwnChanges>,
     /// Its user knows that definitions are current: it has the table locked, say.
     pub(crate) unchecked: bool,
     /// Sees every decided commit, not only those that the snapshot sees.
@@ -41,9 +40,9 @@ impl ReadView {
 
     /// Refuses a definition that no longer describes the table.
     pub(crate) fn check_table(&self, table: &Table) -> Result<()> {
-        let current = match self.own_tables.as_ref().and_then(|tables| tables.get(&table.id)) {
+        let current = match self.own_changes.as_ref().and_then(|own| own.generation(table.id)) {
             _ if self.unchecked => true,
-            Some(own) => *own == table.generation,
+            Some(own) => own == table.generation,
             None => self.db.inner().catalog.was_current(&self.db, table, self.catalog_version)?,
         };
         if current {

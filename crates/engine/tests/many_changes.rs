@@ -137,3 +137,181 @@ fn prepared() -> Result<()> {
     }
     Ok(())
 }
+
+/// How many changes [`all_of_it_stays`] makes: the whole 100,000 with RESURGAM_CHANGES=100000.
+fn wanted() -> usize {
+    std::env::var("RESURGAM_CHANGES").ok().and_then(|n| n.parse().ok()).unwrap_or(4000)
+}
+
+/// Until `changes` changes are made: tables that stay, most of them changed again; and some under a
+/// savepoint that is gone back to.
+fn build_up(tx: &Transaction, from: usize, changes: usize) -> Result<usize> {
+    let (mut made, mut i) = (0, from);
+    while made < changes {
+        let name = format!("stays{i}");
+        let table = tx.create_table(spec(&name))?.done()?;
+        made += 1;
+        if i % 3 == 0 {
+            let column =
+                ColumnSpec { name: "more".into(), ty: ColumnType::Text, nullable: true, default_sql: Some("'x'".into()) };
+            tx.alter_table(&table, TableChange::AddColumn(column))?.done()?;
+            made += 1;
+        }
+        if i % 5 == 0 {
+            let savepoint = tx.savepoint()?;
+            let found = tx.table("public", &name)?.ok_or_else(|| Error::internal("no table"))?;
+            tx.drop_table(&found)?.done()?;
+            let again = tx.create_table(spec(&name))?.done()?;
+            tx.insert(&again, &[DatumRef::Int8(1)])?.done()?;
+            tx.rollback_to(savepoint)?;
+            made += 2;
+        }
+        if i % 7 == 0 {
+            let found = tx.table("public", &name)?.ok_or_else(|| Error::internal("no table"))?;
+            tx.alter_table(&found, TableChange::RenameTable(format!("renamed{i}")))?.done()?;
+            made += 1;
+        }
+        i += 1;
+    }
+    Ok(i)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Crash,
+    Rollback,
+    Commit,
+    Prepare,
+}
+
+/// What a change costs does not depend on how many the transaction has made: no definition is read
+/// again but those that were there before it, once.
+#[test]
+fn all_of_it_stays() -> Result<()> {
+    let changes = wanted();
+    for accelerated in [true, false] {
+        for end in [End::Crash, End::Rollback, End::Commit, End::Prepare] {
+            let said = format!("accelerated: {accelerated}, {end:?}");
+            let started = std::time::Instant::now();
+            let vfs = SimVfs::new(3);
+            let db = open(&vfs, accelerated)?;
+            let tx = begin(&db)?;
+            let before = db.definition_counts().read;
+            let half = build_up(&tx, 0, changes / 2)?;
+            while db.write_back()? > 0 {}
+            db.checkpoint()?;
+            let tables = build_up(&tx, half, changes - changes / 2)?;
+            let read = db.definition_counts().read - before;
+            assert!(read <= 4 * KEPT as u64, "{said}: {read} definitions read");
+            assert_eq!(tx.tables()?.len(), tables + KEPT, "{said}");
+            eprintln!("{said}: {changes} changes in {:.1?}", started.elapsed());
+            if changes <= 10_000 {
+                assert_eq!(tx.compare_definitions()?, Vec::<String>::new(), "{said}");
+            }
+            let mut left = KEPT;
+            match end {
+                End::Crash => {}
+                End::Rollback => tx.rollback()?,
+                End::Commit => {
+                    tx.commit(Durability::Sync)?.wait()?;
+                    left += tables;
+                }
+                End::Prepare => tx.prepare("many", "owner", "database")?.wait()?,
+            }
+            eprintln!("{said}: ended after {:.1?}", started.elapsed());
+            if end != End::Crash {
+                assert_eq!(names(&db)?, left, "{said}");
+            }
+            let crashed = vfs.crash();
+            std::mem::forget(tx);
+            drop(db);
+            let db = open(&crashed, accelerated)?;
+            eprintln!("{said}: open again: {:?}", db.recovery());
+            assert_eq!(names(&db)?, left, "{said}");
+            if end == End::Prepare {
+                db.commit_prepared("many")?.wait()?;
+                left += tables;
+                assert_eq!(names(&db)?, left, "{said}");
+            }
+            settled(&db, &said)?;
+            assert_eq!(names(&db)?, left, "{said}");
+            eprintln!("{said}: clean after {:.1?}", started.elapsed());
+        }
+    }
+    Ok(())
+}
+
+/// Tables that are gone leave nothing behind in memory, nor do those of transactions that were
+/// rolled back.
+#[test]
+fn tables_that_are_gone_take_no_memory() -> Result<()> {
+    for accelerated in [true, false] {
+        let db = open(&SimVfs::new(4), accelerated)?;
+        let base = db.definition_counts();
+        for round in 0..100 {
+            let tx = db.begin(Isolation::ReadCommitted);
+            let mut made = Vec::new();
+            for i in 0..50 {
+                let spec = TableSpec::new("public", &format!("t{i}")).column("x", ColumnType::Int8);
+                let table = tx.create_table(spec.index(&format!("i{i}"), &["x"], false))?.done()?;
+                tx.insert(&table, &[DatumRef::Int8(1)])?.done()?;
+                made.push(table);
+            }
+            if round % 3 == 0 {
+                tx.rollback()?;
+            } else {
+                tx.commit(Durability::Sync)?.wait()?;
+                let tx = db.begin(Isolation::ReadCommitted);
+                made.iter().try_for_each(|table| tx.drop_table(table)?.done())?;
+                tx.commit(Durability::Sync)?.wait()?;
+            }
+            db.clean()?;
+        }
+        drop(db.begin(Isolation::ReadCommitted).tables()?);
+        for _ in 0..3 {
+            let tx = db.begin(Isolation::ReadCommitted);
+            tx.create_table(spec("one more"))?.done()?;
+            tx.rollback()?;
+            db.clean()?;
+        }
+        let counts = db.definition_counts();
+        assert!(counts.trees <= base.trees + 2, "accelerated: {accelerated}: {counts:?}");
+        assert!(counts.row_id_counters <= 512, "accelerated: {accelerated}: {counts:?}");
+    }
+    Ok(())
+}
+
+/// Row ids go on behind those that are there, whatever became of the counter.
+#[test]
+fn row_ids_go_on() -> Result<()> {
+    let db = open(&SimVfs::new(5), true)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let spec = |name: &str| TableSpec::new("public", name).column("x", ColumnType::Int8);
+    let insert = |tx: &Transaction, name: &str, n: i64| -> Result<()> {
+        let table = tx.table("public", name)?.ok_or_else(|| Error::internal("no table"))?;
+        (0..n).try_for_each(|x| tx.insert(&table, &[DatumRef::Int8(x)])?.done())
+    };
+    tx.create_table(spec("t"))?.done()?;
+    insert(&tx, "t", 10)?;
+    let savepoint = tx.savepoint()?;
+    let table = tx.table("public", "t")?.ok_or_else(|| Error::internal("no table"))?;
+    tx.drop_table(&table)?.done()?;
+    drop(table);
+    // Counters that nobody has are looked for.
+    for i in 0..600 {
+        tx.create_table(spec(&format!("t{i}")))?.done()?;
+    }
+    tx.rollback_to(savepoint)?;
+    insert(&tx, "t", 10)?;
+    tx.commit(Durability::Sync)?.wait()?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    insert(&tx, "t", 10)?;
+    tx.commit(Durability::Sync)?.wait()?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    let table = tx.table("public", "t")?.ok_or_else(|| Error::internal("no table"))?;
+    let mut batch = RowBatch::default();
+    tx.view()?.scan(&table, KeyRange::all(), Direction::Forward).next_batch(&mut batch, 100)?;
+    assert_eq!(batch.len(), 30);
+    assert_eq!(db.verify()?, Vec::<String>::new());
+    Ok(())
+}

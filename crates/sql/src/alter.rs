@@ -19,7 +19,7 @@ use resurgam_engine::{
 
 use crate::check::{self, any_false, must_be_boolean, some_row_breaks};
 use crate::ddl::{
-    column_parts, default_text, free_name, full_name, made_name, name_of, simple_columns, taken_names, unsupported,
+    column_parts, default_text, free_name, full_name, is_relation, made_name, name_of, simple_columns, unsupported,
 };
 use crate::expression::{TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times};
 use crate::foreign::{Depends, ForeignParts};
@@ -309,9 +309,11 @@ impl Session {
                 format!("multiple primary keys for table \"{}\" are not allowed", table.name),
             ));
         }
-        let taken = taken_names(txn, &table.schema)?;
-        let is_taken = |n: &str| taken.iter().any(|t| t == n) || is_constraint(table, n);
-        let name = name.unwrap_or_else(|| free_name(made_name(&table.name, &[], "pkey"), &is_taken));
+        let is_taken = |n: &str| Ok(is_constraint(table, n) || is_relation(txn, &table.schema, n)?);
+        let name = match name {
+            Some(name) => name,
+            None => free_name(made_name(&table.name, &[], "pkey"), &is_taken)?,
+        };
         self.change(txn, table, TableChange::AddPrimaryKey { name, columns }).await
     }
 
@@ -323,9 +325,11 @@ impl Session {
         columns: Vec<usize>,
     ) -> Result<Arc<Table>, SqlError> {
         let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
-        let taken = taken_names(txn, &table.schema)?;
-        let is_taken = |n: &str| taken.iter().any(|t| t == n) || is_constraint(table, n);
-        let name = name.unwrap_or_else(|| free_name(made_name(&table.name, &names, "key"), &is_taken));
+        let is_taken = |n: &str| Ok(is_constraint(table, n) || is_relation(txn, &table.schema, n)?);
+        let name = match name {
+            Some(name) => name,
+            None => free_name(made_name(&table.name, &names, "key"), &is_taken)?,
+        };
         let spec = IndexSpec { name, columns, unique: true, constraint: true };
         self.settle_ddl(|| tokio::task::block_in_place(|| txn.create_index(table, spec.clone()))).await
     }
@@ -345,13 +349,16 @@ impl Session {
         let planned = self.plan_over(txn, table, expr.clone(), check::WHAT)?;
         must_be_boolean(&planned)?;
         let taken = |name: &str| is_constraint(table, name);
-        let name = parts.name.clone().unwrap_or_else(|| {
-            let columns: Vec<&str> = match planned.columns.as_slice() {
-                [one] => vec![table.columns[*one].name.as_str()],
-                _ => Vec::new(),
-            };
-            free_name(made_name(&table.name, &columns, "check"), &taken)
-        });
+        let name = match &parts.name {
+            Some(name) => name.clone(),
+            None => {
+                let columns: Vec<&str> = match planned.columns.as_slice() {
+                    [one] => vec![table.columns[*one].name.as_str()],
+                    _ => Vec::new(),
+                };
+                free_name(made_name(&table.name, &columns, "check"), &|name| Ok(taken(name)))?
+            }
+        };
         if taken(&name) {
             return Err(constraint_exists(table, &name));
         }
@@ -501,19 +508,11 @@ impl Session {
         let txn = self.ddl_transaction("ALTER INDEX")?;
         let (schema, from) = table_name(name)?;
         let (_, to) = table_name(index_name)?;
-        let owner = owner_of_index(&txn, &schema, &from)?
+        let owner = txn
+            .table_of_index(&schema, &from)?
             .ok_or_else(|| SqlError::new("42P01", format!("relation \"{from}\" does not exist")))?;
         let table = self.locked_table(&txn, &full_name(&owner)).await?;
         self.change(&txn, &table, TableChange::RenameIndex(from, to)).await?;
         Ok(Tag::Fixed("ALTER INDEX"))
     }
-}
-
-/// The table that has an index of that name, or a primary key.
-pub(crate) fn owner_of_index(txn: &Transaction, schema: &str, name: &str) -> Result<Option<Arc<Table>>, SqlError> {
-    Ok(txn.tables()?.into_iter().find(|table| {
-        table.schema == schema
-            && !name.is_empty()
-            && (table.primary_key_name == name || table.indexes.iter().any(|index| index.name == name))
-    }))
 }

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use resurgam_engine::{Attempt, ColumnSpec, ColumnType, IndexSpec, Table, TableSpec, Transaction};
 use tokio::time::Instant;
 
-use crate::alter::{CheckParts, owner_of_index};
+use crate::alter::CheckParts;
 use crate::context::StopFlag;
 use crate::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
 use crate::pg::types::column_type_from_sql;
@@ -134,22 +134,23 @@ pub(crate) fn made_name(table: &str, columns: &[&str], suffix: &str) -> String {
     format!("{base}_{suffix}")
 }
 
-/// `name`, or `name1`, `name2`… so that it is not among `taken`.
-pub(crate) fn free_name(name: String, taken: &dyn Fn(&str) -> bool) -> String {
-    if !taken(&name) {
-        return name;
+/// `name`, or `name1`, `name2`… so that it is not `taken`.
+pub(crate) fn free_name(name: String, taken: &dyn Fn(&str) -> Result<bool, SqlError>) -> Result<String, SqlError> {
+    if !taken(&name)? {
+        return Ok(name);
     }
-    (1..).map(|i| format!("{name}{i}")).find(|n| !taken(n)).unwrap_or(name)
+    for i in 1u64.. {
+        let numbered = format!("{name}{i}");
+        if !taken(&numbered)? {
+            return Ok(numbered);
+        }
+    }
+    Ok(name)
 }
 
-pub(crate) fn taken_names(txn: &Transaction, schema: &str) -> Result<Vec<String>, SqlError> {
-    let mut names = Vec::new();
-    for table in txn.tables()?.iter().filter(|t| t.schema == schema) {
-        names.push(table.name.clone());
-        names.push(table.primary_key_name.clone());
-        names.extend(table.indexes.iter().map(|i| i.name.clone()));
-    }
-    Ok(names)
+/// Whether a table or an index has that name.
+pub(crate) fn is_relation(txn: &Transaction, schema: &str, name: &str) -> Result<bool, SqlError> {
+    Ok(txn.relation(schema, name)?.is_some())
 }
 
 /// A table's name in full.
@@ -170,7 +171,7 @@ fn check_schema(schema: &str) -> Result<(), SqlError> {
 /// The engine's form of CREATE TABLE without AS, and its CHECK and FOREIGN KEY constraints.
 fn table_spec(
     create: &CreateTable,
-    taken: &[String],
+    taken: &dyn Fn(&str) -> Result<bool, SqlError>,
 ) -> Result<(TableSpec, Vec<CheckParts>, Vec<ForeignParts>), SqlError> {
     let (schema, name) = table_name(&create.name)?;
     check_schema(&schema)?;
@@ -223,15 +224,20 @@ fn table_spec(
         for at in &columns {
             spec.columns[*at].nullable = false;
         }
-        let is_taken = |n: &str| taken.iter().any(|t| t == n);
-        let name = given.unwrap_or_else(|| free_name(made_name(&name, &[], "pkey"), &is_taken));
+        let name = match given {
+            Some(given) => given,
+            None => free_name(made_name(&name, &[], "pkey"), taken)?,
+        };
         spec.primary_key = Some((name, columns));
     }
     for (given, columns) in uniques {
         let names: Vec<&str> = columns.iter().map(|c| spec.columns[*c].name.as_str()).collect();
         let made = made_name(&name, &names, "key");
-        let is_taken = |n: &str| taken.iter().any(|t| t == n) || spec.indexes.iter().any(|i| i.name == n);
-        let name = given.unwrap_or_else(|| free_name(made, &is_taken));
+        let is_taken = |n: &str| Ok(spec.indexes.iter().any(|i| i.name == n) || taken(n)?);
+        let name = match given {
+            Some(given) => given,
+            None => free_name(made, &is_taken)?,
+        };
         spec.indexes.push(IndexSpec { name, columns, unique: true, constraint: true });
     }
     // Those that have a name first, so that a made name is not one of theirs.
@@ -317,8 +323,8 @@ impl Session {
         let txn = self.ddl_transaction("CREATE TABLE")?;
         let (schema, name) = table_name(&create.name)?;
         check_schema(&schema)?;
-        let taken = taken_names(&txn, &schema)?;
-        if taken.contains(&name) {
+        let taken = |name: &str| is_relation(&txn, &schema, name);
+        if taken(&name)? {
             if create.if_not_exists {
                 let mut notice = SqlError::new("42P07", format!("relation \"{name}\" already exists, skipping"));
                 notice.severity = "NOTICE";
@@ -402,16 +408,15 @@ impl Session {
         let table = self.locked_table(&txn, &create.table_name).await?;
         let idents = simple_columns(&create.columns)?;
         let columns: Vec<usize> = idents.iter().map(|i| find_column(&table, i)).collect::<Result<_, _>>()?;
-        let taken = taken_names(&txn, &table.schema)?;
-        let is_taken = |n: &str| taken.iter().any(|t| t == n);
+        let is_taken = |name: &str| is_relation(&txn, &table.schema, name);
         let name = match &create.name {
             Some(name) => table_name(name)?.1,
             None => {
                 let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
-                free_name(made_name(&table.name, &names, "idx"), &is_taken)
+                free_name(made_name(&table.name, &names, "idx"), &is_taken)?
             }
         };
-        if is_taken(&name) {
+        if is_taken(&name)? {
             if create.if_not_exists {
                 self.skip(format!("relation \"{name}\" already exists, skipping"));
                 return Ok(Tag::Fixed("CREATE INDEX"));
@@ -471,13 +476,13 @@ impl Session {
                         Err(error) if error.sqlstate == "42P01" => missing(self)?,
                         Err(error) => return Err(error),
                     },
-                    None if owner_of_index(&txn, &schema, &wanted)?.is_some() => {
+                    None if txn.table_of_index(&schema, &wanted)?.is_some() => {
                         return Err(SqlError::new("42809", format!("\"{wanted}\" is not a table"))
                             .with_hint("Use DROP INDEX to remove an index."));
                     }
                     None => missing(self)?,
                 },
-                ObjectType::Index => match owner_of_index(&txn, &schema, &wanted)? {
+                ObjectType::Index => match txn.table_of_index(&schema, &wanted)? {
                     Some(table) => {
                         let of_constraint = table.primary_key_name == wanted
                             || table.indexes.iter().any(|i| i.name == wanted && i.constraint);

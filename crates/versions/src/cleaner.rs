@@ -27,7 +27,7 @@
 //!    runs does not forget what aborted after it began; those who wait share it. One that is told
 //!    to stop is shared with nobody.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ use resurgam_log::RecordKind;
 use resurgam_page::{PageBuf, PageType, overflow, space};
 use resurgam_txn::{Status, TxIdSet, TxManager};
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Settled, Settling};
 use crate::overflow::OVERFLOW_OBJECT;
 use crate::pace::{PaceSettings, Pacer, Pressure, Stride};
 use crate::progress::{
@@ -66,6 +66,8 @@ pub struct Sweeping<'a> {
     pub ledger: &'a Ledger,
     /// The tree of an object (`None`: it is being dropped, or not known).
     pub tree_of: &'a (dyn Fn(ObjectId) -> Option<Tree> + Sync),
+    /// Called for each tree that was freed: nothing leads to it any more.
+    pub tree_freed: &'a (dyn Fn(ObjectId) + Sync),
     /// Asked again and again; true ends the sweep, which is then not complete.
     pub stop: &'a (dyn Fn() -> bool + Sync),
     /// Most threads, the caller's included.
@@ -196,13 +198,20 @@ impl Cleaner {
     }
 
     fn run(&self, on: &Sweeping<'_>) -> Result<SweepReport> {
-        let Sweeping { pool, txs, store, ledger, .. } = *on;
+        let Sweeping { pool, txs, store, .. } = *on;
         let begun = Instant::now();
         self.progress.begin(on.now_us);
         self.progress.enter(SweepPhase::Listing);
         let mut report = SweepReport::default();
         // Before any map is read: invariant 1.
         let aborted = txs.settled_aborted();
+        // What is due already does not wait for all the visits, nor need its pages be visited.
+        let before = self.settle(on)?;
+        report.ledger_settled = before.entries;
+        if before.stopped {
+            return Ok(report);
+        }
+        self.progress.enter(SweepPhase::Listing);
         let visited = {
             // Where nobody is to be forgotten, it does not matter what moves.
             let _watching = (!aborted.is_empty()).then(|| Watching::begin(pool));
@@ -211,12 +220,11 @@ impl Cleaner {
         if !visited && (on.stop)() {
             return Ok(report);
         }
-        self.progress.enter(SweepPhase::Settling);
-        let (settled, skipped) = ledger.settle(pool, txs, store)?;
+        let settled = self.settle(on)?;
         // Also an entry that waits for an aborted transaction to be acted on is something left.
-        let complete = visited && skipped == 0 && report.skipped.total() == 0;
-        report.ledger_settled = settled;
-        report.skipped.ledger = SkippedPages { count: skipped, example: None };
+        let complete = visited && !settled.stopped && settled.skipped == 0 && report.skipped.total() == 0;
+        report.ledger_settled += settled.entries;
+        report.skipped.ledger = SkippedPages { count: settled.skipped, example: None };
         report.pages_skipped = report.skipped.total();
         if complete && !aborted.is_empty() {
             self.progress.enter(SweepPhase::Forgetting);
@@ -239,6 +247,22 @@ impl Cleaner {
         totals.report.add(&report);
         totals.sweeping += finished.took;
         Ok(report)
+    }
+
+    /// Acts on what is due in the ledger, at the pace of the sweep.
+    fn settle(&self, on: &Sweeping<'_>) -> Result<Settled> {
+        self.progress.enter(SweepPhase::Settling);
+        let (stride, since_look) = (RefCell::new(Stride::new(&self.pacer)), Cell::new(0));
+        let page_freed = || {
+            self.progress.pages_freed.fetch_add(1, Ordering::Relaxed);
+            since_look.set(since_look.get() + 1);
+            if since_look.get() >= STRIDE_PAGES {
+                let pages = since_look.take();
+                stride.borrow_mut().keep(pages, || self.pacer.pace(&on.pace, on.pressure), on.stop);
+            }
+        };
+        let Sweeping { pool, txs, store, stop, tree_freed, .. } = *on;
+        on.ledger.settle(&Settling { pool, txs, store, stop, page_freed: &page_freed, tree_freed })
     }
 
     /// Frees version pages that nobody needs any more; sweeps do so at their end, and it may be

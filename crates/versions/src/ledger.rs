@@ -19,7 +19,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, TxId};
+use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree, free_tree_step};
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_page::types::ColumnType;
@@ -139,6 +139,36 @@ fn column_of_width(width: u8) -> Option<ColumnType> {
     }
 }
 
+/// What settling works on.
+pub struct Settling<'a> {
+    pub pool: &'a BufferPool,
+    pub txs: &'a TxManager,
+    pub store: &'a VersionStore,
+    /// Asked before each page that is freed; true ends it.
+    pub stop: &'a dyn Fn() -> bool,
+    /// Called after each page that was freed, with nothing latched.
+    pub page_freed: &'a dyn Fn(),
+    /// A tree is no more, and nothing leads to it.
+    pub tree_freed: &'a dyn Fn(ObjectId),
+}
+
+/// What settling did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Entries that are done.
+    pub entries: u64,
+    /// Entries that could not be acted on for damaged pages.
+    pub skipped: u64,
+    /// It was told to stop: there may be more that are due.
+    pub stopped: bool,
+}
+
+/// Entries that are looked up together.
+const BATCH: usize = 1000;
+
+/// An entry's key, what it asks for, and whether its transaction committed.
+type Due = (Vec<u8>, LedgerAction, bool);
+
 /// See the module.
 pub struct Ledger {
     tree: Tree,
@@ -229,17 +259,62 @@ impl Ledger {
         Ok(entries)
     }
 
-    /// Acts on every entry whose transaction's outcome is known to all. Returns how many
-    /// entries were settled, and how many could not be for damaged pages.
-    pub fn settle(&self, pool: &BufferPool, txs: &TxManager, store: &VersionStore) -> Result<(u64, u64)> {
-        let horizon = txs.horizon();
+    /// Acts on every entry whose transaction's outcome is known to all now. It knows of a
+    /// thousand entries at a time, however many there are, and ends within a page of being told to;
+    /// what it has begun goes on with the next call.
+    pub fn settle(&self, on: &Settling<'_>) -> Result<Settled> {
+        let horizon = on.txs.horizon();
+        // Nothing of those that begin from here on is due: the walk has an end whatever they add.
+        let end = on.txs.next_id().0.to_be_bytes();
+        let mut from = Some(Vec::new());
+        let mut done = Settled::default();
+        while let Some(first) = from {
+            let (due, next) = self.due(on, horizon, &first, &end)?;
+            for (key, action, committed) in due {
+                if (on.stop)() {
+                    done.stopped = true;
+                    return Ok(done);
+                }
+                match self.settle_one(on, &key, action, committed) {
+                    Ok(true) => done.entries += 1,
+                    Ok(false) => {
+                        done.stopped = true;
+                        return Ok(done);
+                    }
+                    // What cannot be read now does not keep the rest from being freed.
+                    Err(error) if error.kind() == ErrorKind::Corrupt => done.skipped += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+            from = next;
+        }
+        Ok(done)
+    }
+
+    /// The next entries that are due, from a key on, and where to go on behind them.
+    fn due(
+        &self,
+        on: &Settling<'_>,
+        horizon: CommitTs,
+        from: &[u8],
+        end: &[u8],
+    ) -> Result<(Vec<Due>, Option<Vec<u8>>)> {
         let mut due = Vec::new();
-        let mut walk = LeafWalk::ascending(self.tree, Vec::new());
-        while let Some(page) = walk.next(pool)? {
+        let mut walk = LeafWalk::ascending(self.tree, from.to_vec());
+        while let Some(page) = walk.next(on.pool)? {
             for s in 0..page.slot_count() {
                 let record = LeafRecord::parse(page.record(SlotId(s))?)?;
+                if record.key < from {
+                    continue;
+                }
+                if record.key >= end {
+                    return Ok((due, None));
+                }
+                if due.len() >= BATCH {
+                    return Ok((due, Some(record.key.to_vec())));
+                }
                 let Some(id) = record.key.first_chunk::<8>() else { continue };
-                let outcome = match txs.status(TxId(u64::from_be_bytes(*id))) {
+                let outcome = match on.txs.status(TxId(u64::from_be_bytes(*id))) {
                     Status::Committed(ts) if ts <= horizon => true,
                     Status::Aborted => false,
                     _ => continue,
@@ -247,42 +322,39 @@ impl Ledger {
                 due.push((record.key.to_vec(), LedgerAction::decode(record.value)?, outcome));
             }
         }
-        let (mut settled, mut skipped) = (0, 0);
-        for (key, action, committed) in due {
-            match self.settle_one(pool, txs, store, &key, action, committed) {
-                Ok(()) => settled += 1,
-                // What cannot be read now does not keep the rest from being freed.
-                Err(error) if error.kind() == ErrorKind::Corrupt => skipped += 1,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok((settled, skipped))
+        Ok((due, None))
     }
 
-    fn settle_one(
-        &self,
-        pool: &BufferPool,
-        txs: &TxManager,
-        store: &VersionStore,
-        key: &[u8],
-        action: LedgerAction,
-        committed: bool,
-    ) -> Result<()> {
+    /// False: it was told to stop, and the entry is there still.
+    fn settle_one(&self, on: &Settling<'_>, key: &[u8], action: LedgerAction, committed: bool) -> Result<bool> {
         match (action, committed) {
             (LedgerAction::TreeIfCommitted(tree), true) | (LedgerAction::TreeIfAborted(tree), false) => {
-                while free_tree_step(pool, tree)? {}
-                self.remove(pool, key)
+                self.free_tree(on, key, tree)
             }
             (LedgerAction::RowsIfCommitted(tree, widths), true) => {
-                self.free_values_of(pool, txs, store, key, tree, &widths)?;
+                if !self.free_values_of(on, key, tree, &widths)? {
+                    return Ok(false);
+                }
                 // From here on the tree is not whole, and must not be walked again.
-                self.replace(pool, key, &LedgerAction::TreeIfCommitted(tree))?;
-                while free_tree_step(pool, tree)? {}
-                self.remove(pool, key)
+                self.replace(on.pool, key, &LedgerAction::TreeIfCommitted(tree))?;
+                self.free_tree(on, key, tree)
             }
-            (LedgerAction::ValuesIfCommitted(pages), true) => self.free_values(pool, key, pages),
-            _ => self.remove(pool, key),
+            (LedgerAction::ValuesIfCommitted(pages), true) => self.free_values(on, key, pages),
+            _ => self.remove(on.pool, key).map(|()| true),
         }
+    }
+
+    fn free_tree(&self, on: &Settling<'_>, key: &[u8], tree: Tree) -> Result<bool> {
+        while free_tree_step(on.pool, tree)? {
+            (on.page_freed)();
+            if (on.stop)() {
+                return Ok(false);
+            }
+        }
+        (on.page_freed)();
+        self.remove(on.pool, key)?;
+        (on.tree_freed)(tree.object);
+        Ok(true)
     }
 
     fn replace(&self, pool: &BufferPool, key: &[u8], action: &LedgerAction) -> Result<()> {
@@ -301,28 +373,25 @@ impl Ledger {
     }
 
     /// Frees the large values of the rows of a dropped tree, row by row: the row goes in the
-    /// log group that notes its values, so that a crash leaves one of the two.
-    fn free_values_of(
-        &self,
-        pool: &BufferPool,
-        txs: &TxManager,
-        store: &VersionStore,
-        key: &[u8],
-        tree: Tree,
-        widths: &[u8],
-    ) -> Result<()> {
+    /// log group that notes its values, so that a crash leaves one of the two. False: it was told
+    /// to stop.
+    fn free_values_of(&self, on: &Settling<'_>, key: &[u8], tree: Tree, widths: &[u8]) -> Result<bool> {
+        let Settling { pool, txs, store, .. } = *on;
         let root = pool.read(tree.root, Access::Scan)?;
         if root.object() != tree.object || !matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner)) {
-            return Ok(()); // gone, but for its entry
+            return Ok(true); // gone, but for its entry
         }
         drop(root);
         let tx = key.first_chunk::<8>().map_or(TxId::NONE, |id| TxId(u64::from_be_bytes(*id)));
         let layout = LedgerAction::layout(widths);
         let mut walk = LeafWalk::ascending(tree, Vec::new());
         loop {
+            if (on.stop)() {
+                return Ok(false);
+            }
             // Before the leaf: earlier versions are looked at, and no snapshot protects them.
             let held = store.hold_pages();
-            let Some(page) = walk.next(pool)? else { break };
+            let Some(page) = walk.next(pool)? else { return Ok(true) };
             let mut rows = Vec::new();
             for s in 0..page.slot_count() {
                 let record = LeafRecord::parse(page.record(SlotId(s))?)?;
@@ -345,19 +414,20 @@ impl Ledger {
                     op::remove(mtr.ops(at), slot);
                     Ok(action)
                 })?;
-                self.free_values(pool, &entry, values)?;
+                if !self.free_values(on, &entry, values)? {
+                    return Ok(false);
+                }
             }
         }
-        Ok(())
     }
 
     /// Frees values page by page; the entry moves on with each page in one group, so a
-    /// crash leaves neither a leak nor a page freed twice.
-    fn free_values(&self, pool: &BufferPool, key: &[u8], mut left: Vec<PageId>) -> Result<()> {
+    /// crash leaves neither a leak nor a page freed twice. False: it was told to stop.
+    fn free_values(&self, on: &Settling<'_>, key: &[u8], mut left: Vec<PageId>) -> Result<bool> {
         while let Some(first) = left.pop() {
-            let leaf_page = self.tree.write_leaf(pool, key)?;
-            let Ok(slot) = leaf::search(&leaf_page, key) else { return Ok(()) };
-            let mut mtr = Mtr::new(pool);
+            let leaf_page = self.tree.write_leaf(on.pool, key)?;
+            let Ok(slot) = leaf::search(&leaf_page, key) else { return Ok(true) };
+            let mut mtr = Mtr::new(on.pool);
             let entry = mtr.add(leaf_page);
             if let Some(next) = free_external(&mut mtr, first)?.filter(|next| next.is_some()) {
                 left.push(next);
@@ -369,8 +439,12 @@ impl Ledger {
                 op::replace(mtr.ops(entry), slot, &LeafBuilder::plain(key, &action.encode()).encode()?);
             }
             mtr.commit()?;
+            (on.page_freed)();
+            if !left.is_empty() && (on.stop)() {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn remove(&self, pool: &BufferPool, key: &[u8]) -> Result<()> {

@@ -52,7 +52,7 @@ mod write;
 
 pub use cleaner::{Cleaner, Sweeping, decode_forget};
 pub use held::held_by;
-pub use ledger::{Ledger, LedgerAction};
+pub use ledger::{Ledger, LedgerAction, Settled, Settling};
 pub use lost::{LostReport, rebuild_lost};
 pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
 pub use pace::{PaceSettings, Pressure};

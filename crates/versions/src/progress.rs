@@ -198,12 +198,15 @@ pub struct SweepProgress {
     /// When it began, in microseconds since 2000-01-01 UTC.
     pub began_us: i64,
     pub running: Duration,
-    /// Pages that were marked when it began; 0 until they are counted.
+    /// Pages that were marked when it began, those of them that were visited, and those freed of
+    /// dropped tables and large values, which nobody has counted before; 0 until they are known.
     pub pages_total: u64,
+    /// Visited, or freed.
     pub pages_visited: u64,
     /// 0 to 100.
     pub percent: f64,
-    /// Estimated, from the pages so far; none while there is nothing to estimate from.
+    /// Estimated, from the pages so far; none while there is nothing to estimate from, as when
+    /// dropped tables are freed.
     pub left: Option<Duration>,
     pub threads: u32,
     pub pace: Pace,
@@ -240,13 +243,16 @@ pub(crate) struct Progress {
     phase: AtomicU64,
     pub pages_total: AtomicU64,
     pub pages_visited: AtomicU64,
+    /// Of dropped tables and large values.
+    pub pages_freed: AtomicU64,
+    /// 0 until visits begin.
     pub threads: AtomicU64,
     began: Mutex<Option<(i64, Instant)>>,
 }
 
 impl Progress {
     pub fn begin(&self, began_us: i64) {
-        for counter in [&self.pages_total, &self.pages_visited, &self.threads] {
+        for counter in [&self.pages_total, &self.pages_visited, &self.pages_freed, &self.threads] {
             counter.store(0, Ordering::Relaxed);
         }
         *self.began.lock() = Some((began_us, Instant::now()));
@@ -266,21 +272,27 @@ impl Progress {
         // Pages can be marked while it runs.
         let total = self.pages_total.load(Ordering::Relaxed).max(visited);
         let running = began.elapsed();
+        let freed = self.pages_freed.load(Ordering::Relaxed);
+        let threads = self.threads.load(Ordering::Relaxed);
         let share = match phase {
             SweepPhase::Idle | SweepPhase::Listing => 0.0,
             SweepPhase::Visiting => visited as f64 / total.max(1) as f64,
+            // Also before the visits.
+            SweepPhase::Settling if threads == 0 => 0.0,
             _ => 1.0,
         };
-        let left = (share > 0.0).then(|| running.mul_f64((1.0 - share) / share));
+        // How many pages are still to be freed is not known.
+        let left =
+            (share > 0.0 && phase != SweepPhase::Settling).then(|| running.mul_f64((1.0 - share) / share));
         Some(SweepProgress {
             phase,
             began_us,
             running,
-            pages_total: total,
-            pages_visited: visited,
+            pages_total: total + freed,
+            pages_visited: visited + freed,
             percent: share * 100.0,
             left,
-            threads: self.threads.load(Ordering::Relaxed) as u32,
+            threads: threads as u32,
             pace,
         })
     }

@@ -221,7 +221,10 @@ impl Session {
         let taken = |name: &str| is_constraint(table, name);
         let names: Vec<&str> = columns.iter().map(|at| table.columns[*at].name.as_str()).collect();
         let made = made_name(&table.name, &[&names.join("_")], "fkey");
-        let name = parts.name.clone().unwrap_or_else(|| free_name(made, &taken));
+        let name = match &parts.name {
+            Some(name) => name.clone(),
+            None => free_name(made, &|name| Ok(taken(name)))?,
+        };
         if taken(&name) {
             return Err(constraint_exists(table, &name));
         }
