@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use resurgam_base::{CommitTs, Error, ErrorKind, ObjectId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_btree::Tree;
 use resurgam_versions::{
-    CleanerTotals, FinishedSweep, LedgerAction, Pace, PaceSettings, Pressure, SweepProgress, SweepReport, Sweeping,
+    CleanerTotals, FinishedSweep, Pace, PaceSettings, Pressure, SweepProgress, SweepReport, Sweeping,
 };
 
 use crate::database::Database;
@@ -138,14 +138,6 @@ impl Database {
             }
         }
         trees.insert(inner.catalog.tree.object, inner.catalog.tree);
-        if !inner.prepared.with_definitions().is_empty() {
-            // Trees that a transaction has made that is in doubt since before a restart.
-            for (_, action) in inner.ledger.entries(&inner.pool)? {
-                if let LedgerAction::TreeIfAborted(tree) = action {
-                    trees.entry(tree.object).or_insert(tree);
-                }
-            }
-        }
         let on = Sweeping {
             pool: &inner.pool,
             txs: &inner.txs,

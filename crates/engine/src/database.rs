@@ -82,9 +82,20 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// An id above `known` and above all that were given.
-    pub fn next_object(&self, known: u32) -> u32 {
-        self.next_object.fetch_max(known.saturating_add(1), Ordering::SeqCst);
-        self.next_object.fetch_add(1, Ordering::SeqCst)
+    ///
+    /// # Errors
+    /// `LimitExceeded` when there is none left: one that came again would be another's.
+    pub fn next_object(&self, known: u32) -> Result<u32> {
+        let least = known.saturating_add(1);
+        let after = |next: u32| next.max(least).checked_add(1);
+        match self.next_object.fetch_update(Ordering::SeqCst, Ordering::SeqCst, after) {
+            Ok(next) => Ok(next.max(least)),
+            Err(_) => Err(Error::new(
+                ErrorKind::LimitExceeded,
+                "no more tables, indexes or constraints can be made: every object id has been used",
+            )
+            .with_hint("Copy the data to a new database; reading and writing go on.")),
+        }
     }
     pub fn note_tree(&self, tree: Tree) {
         self.trees.write().insert(tree.object, tree);
@@ -641,3 +652,48 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
 
 /// How long a background thread sleeps between looks.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use resurgam_page::types::ColumnType;
+    use resurgam_vfs::SimVfs;
+
+    use super::*;
+    use crate::table::TableSpec;
+    use crate::transaction::Durability;
+
+    /// Object ids never come again: the last one is followed by an error, also after a restart.
+    #[test]
+    fn object_ids_end() -> Result<()> {
+        let options = || Options { buffer_bytes: 1 << 20, background: false, ..Options::default() };
+        let vfs = SimVfs::new(1);
+        let open = || Database::open_with(Arc::new(vfs.clone()), Path::new("/db"), options(), |_| {});
+        let create = |db: &Database, name: &str| -> Result<()> {
+            let tx = db.begin(Isolation::ReadCommitted);
+            tx.create_table(TableSpec::new("public", name).column("id", ColumnType::Int8).primary_key(&["id"]))?
+                .done()?;
+            tx.commit(Durability::Sync)?.wait()
+        };
+        let refused = |outcome: Result<()>| {
+            outcome.is_err_and(|error| error.kind() == ErrorKind::LimitExceeded && error.hint().is_some())
+        };
+        let db = open()?;
+        assert_eq!(db.inner().next_object(40_000)?, 40_001, "above what is known");
+        assert_eq!(db.inner().next_object(0)?, 40_002);
+        // One for the table, one for its tree.
+        db.inner().next_object.store(u32::MAX - 3, Ordering::SeqCst);
+        create(&db, "last")?;
+        assert!(refused(create(&db, "beyond")), "one is left, and it takes two");
+        assert!(refused(create(&db, "beyond")));
+        assert!(db.inner().next_object(u32::MAX).is_err() && db.inner().next_object(0).is_err());
+        db.close()?;
+        drop(db);
+        let db = open()?;
+        assert!(refused(create(&db, "beyond")), "after a restart");
+        let tx = db.begin(Isolation::ReadCommitted);
+        assert!(tx.table("public", "last")?.is_some() && tx.table("public", "beyond")?.is_none());
+        drop(tx);
+        assert_eq!(db.verify()?, Vec::<String>::new());
+        db.close()
+    }
+}

@@ -81,12 +81,12 @@ macro_rules! attempt {
 }
 
 impl Transaction {
-    /// An id for a table, an index, a tree or a constraint.
+    /// An id for a table, an index, a tree or a constraint; `LimitExceeded` when there are no more.
     fn next_object(&self) -> Result<u32> {
         let inner = self.0.db.inner();
         // Pages tell a restart which ids there are; those of constraints are in definitions alone.
         inner.catalog.committed(&self.0.db)?;
-        Ok(inner.next_object(inner.catalog.highest_id()))
+        inner.next_object(inner.catalog.highest_id())
     }
 
     pub(crate) fn new_tree(&self) -> Result<Tree> {

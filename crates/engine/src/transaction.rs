@@ -297,6 +297,24 @@ impl Transaction {
         })
     }
 
+    /// A statement has ended. A READ COMMITTED transaction then gives up the statement's snapshot,
+    /// which would keep row versions for as long as the transaction is idle: the next statement
+    /// takes one of its own. It does not while a view or a cursor still reads with it (a portal
+    /// that has given a part of its rows): those keep it anyway, and whatever belongs to their
+    /// statement goes on with it. A REPEATABLE READ transaction has one snapshot until it ends.
+    ///
+    /// Nobody has to call this: the next statement and the end of the transaction do the same. It
+    /// must not be called between the steps of a statement that holds no view meanwhile: the next
+    /// step would look at the database as of a later moment.
+    pub fn end_statement(&self) {
+        let mut state = self.0.state.lock();
+        if self.0.isolation == Isolation::ReadCommitted
+            && state.snapshot.as_ref().is_some_and(|snapshot| Arc::strong_count(snapshot) == 1)
+        {
+            state.snapshot = None;
+        }
+    }
+
     /// The current statement's view; starts a reading statement if none was started.
     pub fn view(&self) -> Result<ReadView> {
         let state = self.0.state.lock();

@@ -99,6 +99,274 @@ fn an_old_aborted_transaction_pins_only_its_own_versions() -> Result<()> {
     verify(&db, "at last")
 }
 
+/// Somebody who has written and does not go on (as he is, or prepared) pins what he pushed, and
+/// nothing of what others pushed since; neither does the snapshot of a statement that has ended.
+#[test]
+fn who_does_not_go_on_pins_only_his_own_versions() -> Result<()> {
+    for (prepared, commits) in [(false, false), (false, true), (true, false), (true, true)] {
+        let what = format!("prepared {prepared}, commits {commits}");
+        let db = open_as(&SimVfs::new(1), large(off_row()))?;
+        create(&db)?;
+        let mut expected = filled(&db, 0..300, 700)?;
+        db.clean_now()?;
+        let idle = db.begin(Isolation::ReadCommitted);
+        let mut pending = expected.clone();
+        for id in 0..100 {
+            // The last ones under ids of sub-transactions, which were reserved in blocks.
+            if id > 90 {
+                idle.savepoint()?;
+            }
+            assert_eq!(update(&idle, id, "pending")?, Change::Done);
+            pending.insert(id, "pending".into());
+        }
+        let before = idle.savepoint()?;
+        assert_eq!(update(&idle, 99, "taken back")?, Change::Done);
+        idle.rollback_to(before)?;
+        let pinned = db.stats().versions.pages;
+        for round in 0..5 {
+            update_all(&db, 100..300, &note(round, 700), true)?;
+        }
+        (100..300).for_each(|id| drop(expected.insert(id, note(4, 700))));
+        (100..300).for_each(|id| drop(pending.insert(id, note(4, 700))));
+        let all = db.stats().versions.pages;
+        assert!(pinned > 0 && all > 4 * pinned, "{what}: {all} pages, {pinned} of the idle one");
+        let idle = if prepared {
+            idle.prepare("idle", "owner", "database")?.wait()?;
+            None
+        } else {
+            assert_eq!(db.free_versions()?, 0, "{what}: its last statement's snapshot needs them");
+            assert!(db.version_store_holders().snapshot.is_some());
+            idle.end_statement();
+            Some(idle)
+        };
+        assert_eq!(db.version_store_holders().snapshot, None, "{what}");
+        let freed = (0..3).try_fold(0, |freed, _| db.free_versions().map(|more| freed + more))?;
+        let left = db.stats().versions.pages;
+        assert!(freed >= all - pinned - 16 && left <= pinned + 16, "{what}: {freed} of {all} freed, {left} left");
+        compare(&rows(&db)?, &expected, &format!("{what}: others see what was there before"));
+        if let Some(idle) = &idle {
+            compare(&rows_of(idle)?, &pending, &format!("{what}: it sees what it wrote"));
+        }
+        match (idle, commits) {
+            (Some(idle), true) => idle.commit(Durability::Sync)?.wait()?,
+            (Some(idle), false) => idle.rollback()?,
+            (None, true) => db.commit_prepared("idle")?.wait()?,
+            (None, false) => db.rollback_prepared("idle")?.wait()?,
+        }
+        let expected = if commits { &pending } else { &expected };
+        compare(&rows(&db)?, expected, &format!("{what}: at its end"));
+        (0..2).try_for_each(|_| db.clean_now().map(drop))?;
+        compare(&rows(&db)?, expected, &format!("{what}: after a sweep"));
+        (0..3).try_for_each(|_| db.free_versions().map(drop))?;
+        assert_eq!(db.stats().versions.pages, 0, "{what}: then all go");
+        verify(&db, &what)?;
+    }
+    Ok(())
+}
+
+/// The same after a power loss, which finds one transaction prepared: what the others had pushed
+/// goes, though the store has forgotten who pushed where.
+#[test]
+fn what_a_restart_finds_prepared_pins_only_its_own_versions() -> Result<()> {
+    let vfs = SimVfs::new(4);
+    let db = open_as(&vfs, large(off_row()))?;
+    create(&db)?;
+    let mut expected = filled(&db, 0..300, 700)?;
+    db.clean_now()?;
+    update_all(&db, 0..100, &note(77, 700), true)?;
+    let idle = db.begin(Isolation::ReadCommitted);
+    for id in 0..100 {
+        assert_eq!(update(&idle, id, "pending")?, Change::Done);
+    }
+    let own = db.stats().versions.pages / 2;
+    idle.prepare("idle", "owner", "database")?.wait()?;
+    for round in 0..5 {
+        update_all(&db, 100..300, &note(round, 700), true)?;
+    }
+    expected.extend((0..100).map(|id| (id, note(77, 700))));
+    expected.extend((100..300).map(|id| (id, note(4, 700))));
+    let vfs = vfs.crash();
+    drop((idle, db));
+    let db = open_as(&vfs, large(off_row()))?;
+    db.finish_recovery()?;
+    let all = db.stats().versions.pages;
+    assert!(all > 6 * own, "{all} pages, {own} of the prepared one");
+    let freed = (0..4).try_fold(0, |freed, _| db.free_versions().map(|more| freed + more))?;
+    let left = db.stats().versions.pages;
+    assert!(freed >= all - own - 4 && left >= own - 2, "{freed} of {all} freed, {left} left, {own} its own");
+    compare(&rows(&db)?, &expected, "beside it");
+    db.clean_now()?;
+    compare(&rows(&db)?, &expected, "after a sweep");
+    db.rollback_prepared("idle")?.wait()?;
+    compare(&rows(&db)?, &expected, "taken back");
+    (0..2).try_for_each(|_| db.clean_now().map(drop))?;
+    assert_eq!(db.stats().versions.pages, 0, "then all go");
+    compare(&rows(&db)?, &expected, "at last");
+    verify(&db, "at last")
+}
+
+/// In the traditional mode earlier versions take memory: what others replaced beside an idle
+/// writer is given back.
+#[test]
+fn versions_in_memory_go_beside_an_idle_writer() -> Result<()> {
+    let db = open_as(&SimVfs::new(1), Options { accelerated_database_recovery: false, ..large(options()) })?;
+    create(&db)?;
+    let mut expected = filled(&db, 0..300, 700)?;
+    let idle = db.begin(Isolation::ReadCommitted);
+    for id in 0..50 {
+        assert_eq!(update(&idle, id, "pending")?, Change::Done);
+    }
+    idle.end_statement();
+    let own = db.stats().temporary.bytes;
+    for round in 0..10 {
+        update_all(&db, 100..300, &note(round, 700), true)?;
+    }
+    expected.extend((100..300).map(|id| (id, note(9, 700))));
+    let all = db.stats().temporary.bytes;
+    (0..3).try_for_each(|_| db.free_versions().map(drop))?;
+    let left = db.stats().temporary.bytes;
+    assert!(own > 0 && all > 10 * own && left <= own + (128 << 10), "{left} of {all} bytes left, {own} its own");
+    compare(&rows(&db)?, &expected, "beside it");
+    idle.rollback()?;
+    (0..3).try_for_each(|_| db.free_versions().map(drop))?;
+    assert_eq!(db.stats().temporary.bytes, 0);
+    compare(&rows(&db)?, &expected, "taken back");
+    verify(&db, "at last")
+}
+
+/// A statement's end lets its snapshot go, and nothing else that belongs to the transaction.
+#[test]
+fn an_ended_statement_holds_no_snapshot() -> Result<()> {
+    let db = open_as(&SimVfs::new(1), large(options()))?;
+    create(&db)?;
+    let mut expected = filled(&db, 0..20, 100)?;
+    let held = |round: i64| -> Result<bool> {
+        tick(&db, round)?;
+        Ok(db.version_store_holders().snapshot.is_some())
+    };
+    let tx = db.begin(Isolation::ReadCommitted);
+    rows_of(&tx)?;
+    assert!(held(0)?, "until it is told");
+    tx.end_statement();
+    assert!(!held(1)?);
+    tx.end_statement();
+    // A cursor that has not come to its end reads on as of its statement.
+    let table = table(&tx)?;
+    let view = tx.statement(StatementKind::Read)?;
+    expected.extend((0..2).map(|round| (1_000_000 + round, "moves the horizon".to_owned())));
+    let mut cursor = view.scan(&table, KeyRange::all(), Direction::Forward);
+    drop(view);
+    let mut batch = RowBatch::default();
+    assert!(cursor.next_batch(&mut batch, 5)?);
+    tx.end_statement();
+    update_all(&db, 0..20, "newer", true)?;
+    assert!(held(2)?, "the cursor needs it");
+    db.clean_now()?;
+    while cursor.next_batch(&mut batch, 5)? {}
+    let mut seen = Rows::new();
+    for i in 0..batch.len() {
+        if let (DatumRef::Int8(id), DatumRef::Text(note)) =
+            (table.column(batch.row(i), 0)?, table.column(batch.row(i), 1)?)
+        {
+            seen.insert(id, note.to_owned());
+        }
+    }
+    compare(&seen, &expected, "through the cursor");
+    drop(cursor);
+    tx.end_statement();
+    assert!(!held(3)?);
+    // Statements after it: each sees what was written before, its own work included, and a bulk
+    // statement does not meet its own rows again.
+    assert_eq!(update(&tx, 3, "mine")?, Change::Done);
+    tx.end_statement();
+    assert!(!held(4)?, "nor does one that writes hold one");
+    assert_eq!(update(&tx, 3, "mine again")?, Change::Done);
+    let savepoint = tx.savepoint()?;
+    tx.end_statement();
+    let view = tx.statement(StatementKind::BulkWrite)?;
+    let key = key_of(&table, 3)?;
+    let row = [DatumRef::Int8(3), DatumRef::Text("bulk")];
+    tx.end_statement();
+    assert_eq!(tx.update(&table, &key, Seen::Snapshot, &row)?.done()?, Change::Done);
+    tx.end_statement();
+    assert_eq!(tx.update(&table, &key, Seen::Snapshot, &row)?.done()?, Change::SelfModified, "one statement");
+    drop(view);
+    tx.end_statement();
+    assert_eq!(rows_of(&tx)?.get(&3).map(String::as_str), Some("bulk"));
+    tx.rollback_to(savepoint)?;
+    tx.end_statement();
+    assert_eq!(rows_of(&tx)?.get(&3).map(String::as_str), Some("mine again"));
+    tx.end_statement();
+    assert_eq!(update(&tx, 4, "mine")?, Change::Done);
+    tx.commit(Durability::Sync)?.wait()?;
+    assert_eq!(note_of(&db, 3)?.as_deref(), Some("mine again"));
+    let tx = db.begin(Isolation::RepeatableRead);
+    let before = rows_of(&tx)?;
+    tx.end_statement();
+    assert!(held(5)?, "of the whole transaction");
+    update_all(&db, 0..20, "newest", true)?;
+    compare(&rows_of(&tx)?, &before, "REPEATABLE READ");
+    tx.commit(Durability::Sync)?.wait()?;
+    verify(&db, "at last")
+}
+
+/// Rows of a long transaction that was aborted, on pages that are full by now, in a table that was
+/// dropped after a restart and that an old snapshot sees: reverting them takes a split of a tree
+/// that no definition names any more.
+#[test]
+fn a_dropped_table_that_is_still_seen_is_cleaned() -> Result<()> {
+    let vfs = SimVfs::new(6);
+    let db = open_as(&vfs, large(off_row()))?;
+    create(&db)?;
+    let mut expected = Rows::new();
+    commit(&db, |tx| {
+        (0..200).map(|i| i * 2).try_for_each(|id| {
+            expected.insert(id, note(id, 700));
+            insert(tx, id, &note(id, 700))
+        })
+    })?;
+    let long = db.begin(Isolation::ReadCommitted);
+    for id in expected.keys() {
+        assert_eq!(update(&long, *id, "short")?, Change::Done);
+    }
+    // Others take the room.
+    commit(&db, |tx| {
+        (0..200).map(|i| i * 2 + 1).try_for_each(|id| {
+            expected.insert(id, note(id, 500));
+            insert(tx, id, &note(id, 500))
+        })
+    })?;
+    long.rollback()?;
+    db.close()?;
+    drop((long, db));
+    let db = open_as(&vfs, large(off_row()))?;
+    db.finish_recovery()?;
+    let old = db.begin(Isolation::RepeatableRead);
+    let dropped = table(&old)?;
+    let view = old.statement(StatementKind::Read)?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    tx.drop_table(&table(&tx)?)?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    let report = db.clean_now()?;
+    assert_eq!((report.reverted, report.skipped.object_unknown.count), (200, 0), "{report:?}");
+    assert_eq!((report.pages_skipped, report.forgotten, db.aborted_count()), (0, 1, 0), "{report:?}");
+    let (mut cursor, mut batch) = (view.scan(&dropped, KeyRange::all(), Direction::Forward), RowBatch::default());
+    while cursor.next_batch(&mut batch, 100)? {}
+    let mut seen = Rows::new();
+    for i in 0..batch.len() {
+        if let (DatumRef::Int8(id), DatumRef::Text(note)) =
+            (dropped.column(batch.row(i), 0)?, dropped.column(batch.row(i), 1)?)
+        {
+            seen.insert(id, note.to_owned());
+        }
+    }
+    compare(&seen, &expected, "through the old snapshot");
+    drop((cursor, view, old));
+    db.clean_now()?;
+    db.set_accelerated_recovery(false, &|| false)?;
+    verify(&db, "at last")
+}
+
 /// The same after a power loss: what the store knew is rebuilt so that nothing is freed early.
 #[test]
 fn after_a_crash_nothing_is_freed_early() -> Result<()> {
@@ -108,17 +376,25 @@ fn after_a_crash_nothing_is_freed_early() -> Result<()> {
     let expected = filled(&db, 0..200, 300)?;
     update_all(&db, 0..200, "aborted", false)?;
     commit(&db, |tx| insert(tx, 500, "makes the log durable"))?;
+    // Made in advance, and never pushed into.
+    let unused = db.stats().versions.pages_ready;
     let vfs = vfs.crash();
     drop(db);
     let db = open_as(&vfs, large(off_row()))?;
     db.finish_recovery()?;
     let mut expected = expected;
     expected.insert(500, "makes the log durable".into());
+    let (pages, mut freed) = (db.stats().versions.pages, 0);
     for round in 0..4 {
         tick(&db, round)?;
-        assert_eq!(db.free_versions()?, 0, "every page may be the aborted transaction's");
+        freed += db.free_versions()?;
         expected.insert(1_000_000 + round, "moves the horizon".into());
     }
+    assert_eq!(
+        (freed, db.stats().versions.pages),
+        (unused, pages - unused),
+        "all others are the aborted transaction's"
+    );
     compare(&rows(&db)?, &expected, "before the sweep");
     assert_eq!(db.clean_now()?.reverted, 200);
     for round in 4..7 {

@@ -135,6 +135,55 @@ fn portals_suspend_and_go_on() {
     client.query("commit");
 }
 
+/// An idle READ COMMITTED block keeps a snapshot for a portal that has rows left, and for nothing
+/// else: not for one that has ended or was closed, nor for a COPY.
+#[test]
+fn only_who_reads_on_keeps_a_snapshot() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.client(), server.client());
+    client.query("create table t (a int primary key, b text)");
+    client.query("insert into t select i, 'old' from generate_series(1, 1000) as s(i)");
+    let mut held = || {
+        other.query("update t set b = 'newer' where a = 1000");
+        other.rows("select count(*) from resurgam_version_store_holders where kind = 'snapshot'")
+    };
+    let select = || [parse("", "select b from t order by a"), bind("p", "", &[]), execute("p", 10), sync()].concat();
+    client.query("begin");
+    client.send(&select());
+    assert_eq!(client.until_ready().1.last().map(|message| message.tag), Some(b's'));
+    assert_eq!(held(), ["1"]);
+    // Another statement ends beside it.
+    assert_eq!(client.rows("select b from t where a = 1000"), ["newer"]);
+    assert_eq!(held(), ["1"]);
+    client.send(&[execute("p", 0), sync()].concat());
+    let (_, messages) = client.until_ready();
+    let rows: Vec<_> = messages.iter().filter(|message| message.tag == b'D').filter_map(Message::first).collect();
+    assert_eq!((rows.len(), rows.last().map(String::as_str)), (990, Some("old")), "as of its statement");
+    assert_eq!(held(), ["0"]);
+    client.query("commit");
+
+    client.query("begin");
+    client.send(&select());
+    client.until_ready();
+    assert_eq!(held(), ["1"]);
+    client.send(&[message(b'C', b"Pp\0"), sync()].concat());
+    client.until_ready();
+    assert_eq!(held(), ["0"], "closed");
+    assert_eq!(client.query("copy t to stdout").1.last().map(Message::text).as_deref(), Some("COPY 1000"));
+    assert_eq!(held(), ["0"], "COPY TO");
+    client.send(&query("copy t from stdin"));
+    assert_eq!(client.next().map(|message| message.tag), Some(b'G'));
+    client.send(&[message(b'd', b"1001\tx\n"), message(b'c', b"")].concat());
+    assert_eq!(client.until_ready().1[0].text(), "COPY 1");
+    assert_eq!(held(), ["0"], "COPY FROM");
+    // Planned against its own definitions, and not run.
+    client.query("create table own (a int)");
+    client.send(&[parse("s", "select a from own"), describe(b'S', "s"), sync()].concat());
+    client.until_ready();
+    assert_eq!(held(), ["0"], "planned");
+    client.query("commit");
+}
+
 /// What a portal was planned with may be changed by its own transaction before it runs.
 #[test]
 fn portals_follow_changes_of_definitions() {

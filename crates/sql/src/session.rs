@@ -355,6 +355,14 @@ impl Session {
             self.roll_back();
         }
         self.failed |= block;
+        self.end_statement();
+    }
+
+    /// No statement runs any more: while the transaction is idle it keeps no row versions for one.
+    fn end_statement(&self) {
+        if let Some(open) = &self.open {
+            open.txn.end_statement();
+        }
     }
 
     /// Takes back everything since the savepoint at `at`, which stays; those after it go.
@@ -377,6 +385,7 @@ impl Session {
         if autocommit && !self.in_block() {
             self.commit().await?;
         }
+        self.end_statement();
         Ok(())
     }
 
@@ -808,7 +817,11 @@ impl Session {
     /// That of the commit.
     pub async fn sync(&mut self) -> Result<(), SqlError> {
         match &self.open {
-            Some(open) if open.block => Ok(()),
+            Some(open) if open.block => {
+                // A portal that had not come to its end may have been closed, a statement planned.
+                self.end_statement();
+                Ok(())
+            }
             // Without a transaction there may be settings to keep.
             _ => {
                 self.close_portals();

@@ -8,6 +8,7 @@
 //! | `atm_details.rs` | what operators are told of aborted transactions |
 //! | `id_set/` | a compressed set of transaction ids |
 //! | `snapshot.rs` | snapshots, the register of those in use, the horizon |
+//! | `ended.rs` | which transactions had ended at a moment |
 //! | `manager.rs` | begin, commit order, abort |
 //! | `wait.rs` | waiting for a transaction to end; deadlocks |
 //! | `object_lock.rs` | coarse locks on tables |
@@ -31,6 +32,7 @@
 
 mod atm;
 mod atm_details;
+mod ended;
 mod footprint;
 mod id_set;
 mod manager;
@@ -42,6 +44,7 @@ mod wait;
 
 pub use atm::{AbortedList, AbortedMap};
 pub use atm_details::{AbortedDetails, AbortedTx, DETAILS_MAX};
+pub use ended::EndedIds;
 pub use footprint::{Touched, TouchedRow, UndoChain};
 pub use id_set::{ID_SET_BODY_MAX, TxIdSet};
 pub use manager::{ActiveTx, TxManager, TxStats, Visible};

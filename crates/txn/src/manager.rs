@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use resurgam_base::{CommitTs, Lsn, Result, TxId};
 
 use crate::atm_details::{AbortedDetails, AbortedTx};
+use crate::ended::EndedIds;
 use crate::footprint::{Touched, UndoChain};
 use crate::id_set::TxIdSet;
 use crate::snapshot::{SnapshotHold, Snapshots};
@@ -88,6 +89,18 @@ impl ActiveTx {
     fn all_ranges(&self) -> Vec<(TxId, TxId)> {
         let subs = self.subs.lock();
         std::iter::once((self.id, self.id)).chain(subs.live.iter().copied()).collect()
+    }
+    /// Adds, as inclusive ranges, every id that it ever had to `ids`: that of the transaction, of all
+    /// sub-transactions (also aborted ones), and those that are reserved for later ones. Whoever
+    /// has read the next id before misses none below that: a block is taken from the counter and
+    /// noted under the same lock.
+    fn note_all(&self, ids: &mut Vec<(TxId, TxId)>) {
+        ids.push((self.id, self.id));
+        let subs = self.subs.lock();
+        ids.extend(&subs.ranges);
+        if let (first, Some(last)) = (subs.reserved.0, subs.reserved.1.checked_sub(1)) {
+            ids.push((TxId(first), TxId(last)));
+        }
     }
     /// Notes a log record of this transaction.
     pub fn logged(&self, lsn: Lsn) {
@@ -563,10 +576,23 @@ impl TxManager {
         (active.values().cloned().collect(), self.next_id())
     }
 
-    /// Lowest id that may still be active or may still be handed out.
-    pub fn oldest_active(&self) -> TxId {
-        let active = self.active.lock();
-        active.keys().next().copied().unwrap_or_else(|| self.next_id())
+    /// Who has ended by now.
+    ///
+    /// The order makes it true: whoever is not in the list of active transactions and has an id
+    /// below the next one (ids are handed out under the list's lock) has been taken out of it,
+    /// after its commit was decided, or its id had come into the aborted-transaction map, or all of
+    /// it was undone. So the newest decided commit, read afterwards, is at or after its own.
+    pub fn ended_by_now(&self) -> EndedIds {
+        let mut unfinished = Vec::new();
+        let next = {
+            let active = self.active.lock();
+            // Before the ids of sub-transactions, which are taken from the counter without this
+            // lock: see `ActiveTx::note_all`.
+            let next = self.next_id();
+            active.values().for_each(|tx| tx.note_all(&mut unfinished));
+            next
+        };
+        EndedIds::new(next, unfinished, self.decided())
     }
 
     /// Makes `waiter` wait for the end of the transaction `holder` (any id of it).
@@ -768,6 +794,77 @@ mod tests {
         assert_eq!(txs.status(second.id), Status::Aborted);
         txs.status_table().aborted().forget(&TxIdSet::from_iter([second.id]));
         assert_eq!(txs.status(second.id), Status::Committed(CommitTs::NONE));
+    }
+
+    #[test]
+    fn who_has_ended_is_known_beside_those_who_have_not() -> Result<()> {
+        let txs = TxManager::new(TxId(5));
+        let (idle, other, aborted) = (txs.begin(), txs.begin(), txs.begin());
+        // Blocks of 1, 2 and 4 ids, of which the last has three left.
+        let subs: Vec<TxId> = (0..4).map(|_| txs.begin_sub(&idle)).collect();
+        let late = txs.begin();
+        for tx in [&other, &late] {
+            txs.commit(tx, Visible::WhenDurable, || Ok(Lsn(10)))?;
+        }
+        txs.abort_subs(&idle, subs[1], 0);
+        txs.abort(&aborted, Lsn(11), 0);
+        let ended = txs.ended_by_now();
+        assert!([&other, &late, &aborted].iter().all(|tx| ended.holds_all(tx.id, tx.id)));
+        let mine = [idle.id].into_iter().chain(subs.iter().copied()).chain((1..=3).map(|i| TxId(subs[3].0 + i)));
+        for id in mine {
+            assert!(!ended.holds_all(id, id), "{id} is of one that goes on, or reserved for it");
+        }
+        assert!(ended.holds_all(other.id, aborted.id) && !ended.holds_all(other.id, late.id));
+        assert_eq!((ended.next(), ended.decided()), (TxId(late.id.0 + 1), CommitTs(3)));
+        assert!(ended.decided() > txs.horizon(), "decided and not seen by all yet");
+        let begun = txs.begin();
+        assert!(!ended.holds_all(begun.id, begun.id));
+        // As a restart finds one in doubt.
+        let txs = TxManager::new(TxId(50));
+        let prepared = txs.restore_prepared(TxId(20), vec![(TxId(22), TxId(23))], UndoChain::default());
+        let ended = txs.ended_by_now();
+        assert!(ended.holds_all(TxId(0), TxId(19)) && ended.holds_all(TxId(24), TxId(49)));
+        assert!([20, 22, 23].iter().all(|id| !ended.holds_all(TxId(*id), TxId(*id))));
+        txs.commit(&prepared, Visible::AtOnce, || Ok(Lsn(1)))?;
+        assert!(txs.ended_by_now().holds_all(TxId(0), TxId(49)));
+        Ok(())
+    }
+
+    /// Blocks of ids are reserved without the lock of the active transactions: none of them may be
+    /// taken for ended, whenever one looks.
+    #[test]
+    fn ids_that_are_being_reserved_have_not_ended() {
+        let txs = TxManager::new(TxId(1));
+        let tx = txs.begin();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Beside it ids of others, so that blocks lie apart.
+                for _ in 0..20_000 {
+                    let other = txs.begin();
+                    txs.begin_sub(&other);
+                    txs.end_undone(&other);
+                    txs.begin_sub(&tx);
+                }
+                done.store(true, Ordering::SeqCst);
+            });
+            let mut samples = Vec::new();
+            while !done.load(Ordering::SeqCst) {
+                samples.push(txs.ended_by_now());
+                std::thread::yield_now();
+                if samples.len() > 2000 {
+                    samples.drain(..1000);
+                }
+            }
+            let subs = tx.subs();
+            for ended in samples {
+                for (first, last) in &subs {
+                    for id in [*first, *last] {
+                        assert!(!ended.holds_all(id, id), "{id}");
+                    }
+                }
+            }
+        });
     }
 
     /// An id of a reserved block gets its state while its segment is being retired.

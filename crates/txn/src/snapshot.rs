@@ -55,6 +55,8 @@ pub struct OldestSnapshot {
 pub struct Snapshots {
     /// Newest commit that snapshots may see.
     visible: AtomicU64,
+    /// The highest horizon that was told.
+    told: AtomicU64,
     slots: RwLock<Vec<Arc<Slot>>>,
     free: Mutex<Vec<Arc<Slot>>>,
 }
@@ -130,11 +132,18 @@ impl Snapshots {
         Some(OldestSnapshot { ts: CommitTs(ts), since, in_use: slots.iter().filter_map(held).count() })
     }
 
-    /// Every commit at or before this is seen by all snapshots, present and future.
+    /// Every commit at or before this is seen by all snapshots, present and future. It never goes
+    /// back: what held for all future snapshots holds for those of now, also while one that is
+    /// being taken shows a time in its slot that it will not keep.
     pub fn horizon(&self) -> CommitTs {
         let newest = self.visible.load(Ordering::SeqCst);
         let oldest = self.slots.read().iter().map(|s| s.ts.load(Ordering::SeqCst)).filter(|ts| *ts != 0).min();
-        CommitTs(oldest.map_or(newest, |ts| newest.min(ts - 1)))
+        let horizon = oldest.map_or(newest, |ts| newest.min(ts - 1));
+        let told = self.told.load(Ordering::SeqCst);
+        if horizon > told {
+            self.told.fetch_max(horizon, Ordering::SeqCst);
+        }
+        CommitTs(horizon.max(told))
     }
 
     /// The newest commit that a new snapshot sees, and the commits up to which snapshots in use
@@ -211,6 +220,15 @@ mod tests {
                     }
                 });
             }
+            let (s, stopped) = (Arc::clone(&snapshots), Arc::clone(&stop));
+            scope.spawn(move || {
+                let mut last = CommitTs::NONE;
+                while !stopped.load(Ordering::Relaxed) {
+                    let horizon = s.horizon();
+                    assert!(horizon >= last, "{horizon:?} after {last:?}");
+                    last = horizon;
+                }
+            });
             for ts in 1..20_000 {
                 snapshots.publish(CommitTs(ts));
             }

@@ -2,8 +2,9 @@
 //! snapshots only. Undo needs none of it (it reads the log), and a restart loses it: no
 //! snapshot is older than the restart.
 //!
-//! Versions are appended to chunks; a chunk goes when the highest transaction id that pushed
-//! into it can no longer matter to anyone, as a page of the persistent store does.
+//! Versions are appended to chunks; a chunk goes when none of the transaction ids between the
+//! lowest and the highest that pushed into it can matter to anyone, as a page of the persistent
+//! store does (`resurgam_versions`, `page_ids.rs`).
 //!
 //! # Invariants
 //! 1. A version is named by a chunk and a place in it. Chunk numbers hold the log's epoch, so
@@ -31,8 +32,17 @@ struct Chunk {
     id: PageId,
     /// Bytes that it counts for.
     reserved: u64,
+    /// The lowest and the highest id that pushed.
+    lowest: AtomicU64,
     highest: AtomicU64,
     content: RwLock<Content>,
+}
+
+impl Chunk {
+    /// Asks whether the ids that pushed matter to nobody.
+    fn is_unneeded(&self, is_past: &dyn Fn(TxId, TxId) -> bool) -> bool {
+        is_past(TxId(self.lowest.load(Ordering::Relaxed)), TxId(self.highest.load(Ordering::Relaxed)))
+    }
 }
 
 #[derive(Default)]
@@ -157,6 +167,7 @@ impl TemporaryVersions {
         if let Some(chunk) = current.as_ref() {
             let mut content = chunk.content.write();
             if content.bytes.len() + version.len() <= CHUNK_BYTES && content.ends.len() < CHUNK_VERSIONS {
+                chunk.lowest.fetch_min(pusher.0, Ordering::Relaxed);
                 chunk.highest.fetch_max(pusher.0, Ordering::Relaxed);
                 self.pushed.fetch_add(1, Ordering::Relaxed);
                 return Ok((chunk.id, content.push(version)));
@@ -176,8 +187,13 @@ impl TemporaryVersions {
         let mut content = Content { bytes: Vec::with_capacity(bytes as usize), ends: Vec::new() };
         let slot = content.push(version);
         let id = PageId(self.base | (self.next.fetch_add(1, Ordering::Relaxed) & 0xffff_ffff));
-        let chunk =
-            Arc::new(Chunk { id, reserved: bytes, highest: AtomicU64::new(pusher.0), content: RwLock::new(content) });
+        let chunk = Arc::new(Chunk {
+            id,
+            reserved: bytes,
+            lowest: AtomicU64::new(pusher.0),
+            highest: AtomicU64::new(pusher.0),
+            content: RwLock::new(content),
+        });
         self.chunks.write().insert(id, Arc::clone(&chunk));
         *current = Some(chunk);
         self.pushed.fetch_add(1, Ordering::Relaxed);
@@ -197,21 +213,22 @@ impl TemporaryVersions {
         content.bytes.get(start..end).map(<[u8]>::to_vec)
     }
 
-    /// Drops chunks all of whose pushers are below `floor`. Returns how many.
-    pub fn free_below(&self, floor: TxId) -> u64 {
+    /// Drops chunks all of whose pushers are past: `is_past` says of an inclusive range of ids
+    /// whether none of them matters to anyone, now or later. Returns how many.
+    pub fn free_past(&self, is_past: &dyn Fn(TxId, TxId) -> bool) -> u64 {
         for current in &self.current {
             let mut current = current.lock();
-            if current.as_ref().is_some_and(|chunk| chunk.highest.load(Ordering::Relaxed) < floor.0) {
+            if current.as_ref().is_some_and(|chunk| chunk.is_unneeded(is_past)) {
                 *current = None;
             }
         }
-        self.rebuilt.write().retain(|pusher, _| *pusher >= floor);
+        self.rebuilt.write().retain(|pusher, _| !is_past(*pusher, *pusher));
         let mut freed = 0;
-        // One that is still written to has a pusher that is not below, or was let go above.
+        // One that is still written to has a pusher that is not past, or was let go above.
         let in_use: Vec<PageId> =
             self.current.iter().filter_map(|current| current.lock().as_ref().map(|chunk| chunk.id)).collect();
         self.chunks.write().retain(|id, chunk| {
-            let keep = chunk.highest.load(Ordering::Relaxed) >= floor.0 || in_use.contains(id);
+            let keep = !chunk.is_unneeded(is_past) || in_use.contains(id);
             if !keep {
                 self.bytes.fetch_sub(chunk.reserved, Ordering::Relaxed);
                 freed += 1;
@@ -245,6 +262,11 @@ impl Content {
 mod tests {
     use super::*;
 
+    /// As when all below `floor` have ended long ago.
+    fn below(floor: u64) -> impl Fn(TxId, TxId) -> bool {
+        move |_, last| last.0 < floor
+    }
+
     #[test]
     fn versions_live_as_long_as_their_pusher_matters() -> Result<()> {
         let store = TemporaryVersions::new(7);
@@ -259,12 +281,17 @@ mod tests {
             assert!(chunk.is_temporary());
             assert_eq!(store.get(*chunk, *slot).as_ref(), Some(version));
         }
-        assert!(store.free_below(TxId(1000)) > 0);
+        assert!(store.free_past(&below(1000)) > 0);
         for (i, (chunk, slot), version) in kept.iter().skip(999) {
             assert_eq!(store.get(*chunk, *slot).as_ref(), Some(version), "{i} matters still");
         }
         assert_eq!(store.get(kept[0].1.0, kept[0].1.1), None);
-        store.free_below(TxId(5000));
+        let chunks = store.stats().chunks;
+        // One in the middle matters: its chunk stays, those after it go.
+        assert_eq!(store.free_past(&|first, last| !(first.0..=last.0).contains(&1500)), chunks - 1);
+        let (chunk, slot) = kept[1499].1;
+        assert_eq!(store.get(chunk, slot).as_ref(), Some(&kept[1499].2));
+        store.free_past(&below(5000));
         assert_eq!((store.stats().chunks, store.stats().bytes), (0, 0));
         let other = TemporaryVersions::new(8);
         let (chunk, slot) = other.push(TxId(1), b"x")?;
@@ -285,9 +312,9 @@ mod tests {
         store.set_unreadable(TxId(5), vec![(TxId(7), TxId(8))], Some(Error::corrupt("why")));
         let told = |xid: u64| store.why_unreadable(TxId(xid)).map(|e| e.message().to_owned());
         assert_eq!([5, 6, 7, 8, 9].map(|xid| told(xid).is_some()), [true, false, true, true, false]);
-        store.free_below(TxId(5));
+        store.free_past(&below(5));
         assert_eq!(store.get(name.0, name.1).as_deref(), Some(&b"lost"[..]));
-        store.free_below(TxId(6));
+        store.free_past(&below(6));
         assert_eq!((store.get(name.0, name.1), store.stats().rebuilt_bytes, told(7)), (None, 0, None));
         Ok(())
     }
@@ -304,7 +331,7 @@ mod tests {
         };
         assert_eq!(error.kind(), ErrorKind::OutOfMemory);
         assert!(store.stats().bytes <= 2 * CHUNK_BYTES as u64);
-        store.free_below(TxId(2));
+        store.free_past(&below(2));
         store.push(TxId(3), &[0; 1000])?;
         Ok(())
     }

@@ -31,17 +31,19 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex};
-use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_btree::{MergeOutcome, Tree};
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_log::RecordKind;
 use resurgam_page::{PageBuf, PageType, overflow, space};
-use resurgam_txn::{Status, TxIdSet, TxManager};
+use resurgam_txn::{EndedIds, Status, TxIdSet, TxManager};
 
 use crate::ledger::{Ledger, Settled, Settling};
 use crate::overflow::OVERFLOW_OBJECT;
 use crate::pace::{PaceSettings, Pacer, Pressure, Stride};
+use crate::page_ids::Past;
 use crate::progress::{
     CleanerTotals, FinishedSweep, Pace, Progress, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
@@ -55,6 +57,8 @@ const MERGE_BELOW_BYTES: usize = 2048;
 const STRIDE_PAGES: u64 = 16;
 /// Sweeps of fewer pages use one thread: starting others costs more.
 const PAGES_PER_THREAD: u64 = 128;
+/// Moments that are remembered: with a thousand ranges of ids each, which is rare, they take 2 MB.
+const SAMPLES_MAX: usize = 128;
 /// How often who waits for a turn looks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -64,7 +68,7 @@ pub struct Sweeping<'a> {
     pub txs: &'a TxManager,
     pub store: &'a VersionStore,
     pub ledger: &'a Ledger,
-    /// The tree of an object (`None`: it is being dropped, or not known).
+    /// The tree of an object; `None`: not known. The ledger's are looked up besides.
     pub tree_of: &'a (dyn Fn(ObjectId) -> Option<Tree> + Sync),
     /// Called for each tree that was freed: nothing leads to it any more.
     pub tree_freed: &'a (dyn Fn(ObjectId) + Sync),
@@ -85,8 +89,8 @@ pub struct Cleaner {
     turn_ended: Condvar,
     pacer: Pacer,
     progress: Progress,
-    /// (lowest active id, newest decided commit) pairs; see [`Cleaner::floor`].
-    samples: Mutex<Vec<(TxId, CommitTs)>>,
+    /// Who had ended, at moments one after the other; see [`Cleaner::past`].
+    samples: Mutex<Vec<EndedIds>>,
     /// The last sweep that came to its end.
     last: Mutex<Option<FinishedSweep>>,
     totals: Mutex<CleanerTotals>,
@@ -120,33 +124,32 @@ impl Drop for Turn<'_> {
 }
 
 impl Cleaner {
-    /// The lowest id that may matter to anyone: everything below has ended, and what is
-    /// committed of it is seen by all; what is aborted of it is in the map unless it is
-    /// forgotten. Ids are not handed out in commit order, so this rests on samples: at a moment
-    /// when no id below `a` was active, all of them had ended; once the horizon has
-    /// reached what was visible then plus what was decided then, all see their outcome.
-    /// A prepared transaction is an active one. Sub-transactions' ids are above that of their
-    /// transaction, which is active until they end with it (those that ended before are in the
-    /// map, or undone).
-    fn floor(&self, txs: &TxManager) -> TxId {
-        const SAMPLES_MAX: usize = 1024;
+    /// A moment that all snapshots have passed: they see every commit that was decided by then.
+    /// Who had ended at that moment matters to nobody any more, but for what is aborted with
+    /// versions in rows (`page_ids.rs` has the proof). The moment of a call is noted for later
+    /// ones, and the newest that the horizon has reached is returned.
+    fn past(&self, txs: &TxManager) -> Option<EndedIds> {
+        let now = txs.ended_by_now();
+        // The horizon only goes forward, so the sample of now may have been reached by now.
         let horizon = txs.horizon();
         let mut samples = self.samples.lock();
-        let reached = samples.iter().rposition(|(_, ts)| *ts <= horizon);
-        let mut floor = TxId::NONE;
-        if let Some(at) = reached {
-            floor = samples[at].0;
-            samples.drain(..at);
+        if samples.last() != Some(&now) {
+            samples.push(now);
         }
-        let oldest = txs.oldest_active();
-        let decided = txs.decided();
-        if samples.last() != Some(&(oldest, decided)) {
-            if samples.len() >= SAMPLES_MAX {
-                samples.pop(); // a later one says more, only later
+        if samples.len() > SAMPLES_MAX {
+            // The one whose neighbours are nearest to each other: while a snapshot is old they come
+            // to lie ever farther apart, and however far the horizon goes then, one is not far behind.
+            let gap = |at: &usize| {
+                let (before, after) = (&samples[at - 1], &samples[at + 1]);
+                after.decided().0.saturating_sub(before.decided().0)
+            };
+            if let Some(at) = (1..samples.len() - 1).min_by_key(gap) {
+                samples.remove(at);
             }
-            samples.push((oldest, decided));
         }
-        floor
+        let at = samples.iter().rposition(|sample| sample.decided() <= horizon)?;
+        samples.drain(..at);
+        samples.first().cloned()
     }
 
     /// What the last finished sweep did.
@@ -212,6 +215,18 @@ impl Cleaner {
             return Ok(report);
         }
         self.progress.enter(SweepPhase::Listing);
+        // It takes a tree to make room for what a revert brings back, or to merge. Those that no
+        // definition names any more, or yet, the ledger may know. Looked up in the sweep's own
+        // turn: nobody frees trees beside it.
+        let mut whole: HashMap<ObjectId, Tree> = HashMap::new();
+        if !aborted.is_empty()
+            // A ledger that cannot be read is told of when it is settled.
+            && let Ok(trees) = ledger.whole_trees(pool, txs)
+        {
+            whole.extend(trees.into_iter().map(|tree| (tree.object, tree)));
+        }
+        let tree_of = |object| (on.tree_of)(object).or_else(|| whole.get(&object).copied());
+        let on = &Sweeping { tree_of: &tree_of, ..*on };
         let visited = {
             // Where nobody is to be forgotten, it does not matter what moves.
             let _watching = (!aborted.is_empty()).then(|| Watching::begin(pool));
@@ -276,11 +291,12 @@ impl Cleaner {
     ) -> Result<u64> {
         // Not only at the end of a sweep, which may be far.
         txs.status_table().retire(txs.settled_next_id(), txs.horizon());
-        let floor = self.floor(txs);
-        // After the floor: who is below it has ended.
+        let Some(ended) = self.past(txs) else { return Ok(0) };
+        // After that: whoever is among them and aborted came into the map before he had ended.
         let aborted = txs.status_table().aborted().ids();
-        let freed = store.free_unneeded(pool, floor, &aborted, stop)?;
-        txs.temporary().free_below(aborted.first().map_or(floor, |aborted| floor.min(aborted)));
+        let freed = store.free_unneeded(pool, &ended, &aborted, stop)?;
+        let past = Past { ended: &ended, aborted: &aborted };
+        txs.temporary().free_past(&|first, last| past.holds_all(first, last));
         self.totals.lock().version_pages_freed += freed;
         Ok(freed)
     }
@@ -538,4 +554,71 @@ fn pass_over(visited: Result<()>, page: PageId, skipped: &mut SkippedPages) -> R
 /// `Corrupt` when it is not one.
 pub fn decode_forget(body: &[u8]) -> Result<TxIdSet> {
     TxIdSet::decode(body).map_err(|e| Error::corrupt(format!("a FORGET record cannot be read: {}", e.message())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use resurgam_base::CommitTs;
+    use resurgam_txn::Visible;
+
+    use super::*;
+
+    fn commit(txs: &TxManager) -> Result<TxId> {
+        let tx = txs.begin();
+        txs.commit(&tx, Visible::AtOnce, || Ok(Lsn(1)))?;
+        Ok(tx.id)
+    }
+
+    /// However old the oldest snapshot is, and while it moves on: few moments are remembered, and
+    /// the one that counts is not far behind.
+    #[test]
+    fn moments_are_few_and_near() -> Result<()> {
+        const AGE: usize = 1000;
+        let (txs, cleaner) = (TxManager::new(TxId(1)), Cleaner::default());
+        let idle = txs.begin();
+        let mut held = VecDeque::new();
+        let (mut reached, mut last) = (0, CommitTs::NONE);
+        for round in 0..10 * AGE {
+            commit(&txs)?;
+            held.push_back(txs.snapshot());
+            if held.len() > AGE {
+                held.pop_front();
+            }
+            let horizon = txs.horizon();
+            let Some(past) = cleaner.past(&txs) else { continue };
+            assert!(past.decided() <= horizon && past.decided() >= last, "{past:?}, the horizon is {horizon:?}");
+            assert!(!past.holds_all(idle.id, idle.id));
+            last = past.decided();
+            if round > 3 * AGE {
+                let behind = horizon.0 - last.0;
+                assert!(behind < AGE as u64 / 10, "round {round}: {behind} commits behind");
+                reached += 1;
+            }
+            assert!(cleaner.samples.lock().len() <= SAMPLES_MAX);
+        }
+        assert!(reached > AGE);
+        held.clear();
+        let newest = commit(&txs)?;
+        let past = cleaner.past(&txs).unwrap_or_default();
+        assert!(past.holds_all(TxId(idle.id.0 + 1), newest), "at once, when nobody is behind");
+        assert_eq!(cleaner.samples.lock().len(), 1);
+        Ok(())
+    }
+
+    /// A commit that snapshots do not see yet, though nobody holds an old one.
+    #[test]
+    fn what_is_not_visible_is_not_past() -> Result<()> {
+        let (txs, cleaner) = (TxManager::new(TxId(1)), Cleaner::default());
+        let tx = txs.begin();
+        txs.commit(&tx, Visible::WhenDurable, || Ok(Lsn(10)))?;
+        assert_eq!(cleaner.past(&txs), None);
+        let early = txs.begin();
+        assert_eq!(cleaner.past(&txs), None);
+        txs.on_durable(Lsn(10));
+        let past = cleaner.past(&txs).unwrap_or_default();
+        assert!(past.holds_all(tx.id, tx.id) && !past.holds_all(early.id, early.id));
+        Ok(())
+    }
 }

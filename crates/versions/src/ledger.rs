@@ -19,6 +19,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hashbrown::HashSet;
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree, free_tree_step};
 use resurgam_buffer::{Access, BufferPool, Mtr};
@@ -257,6 +258,46 @@ impl Ledger {
             }
         }
         Ok(entries)
+    }
+
+    /// The trees that entries name and that nobody can have begun to free: their entries wait for
+    /// an outcome, or for snapshots that still see a dropped tree's rows. Definitions may name
+    /// them or not: what a prepared transaction has made no cache knows after a restart, nor what
+    /// was dropped before.
+    ///
+    /// A tree that any entry has come to free, or may have begun to, is none of them. (One that is
+    /// dropped was made before, and if its making is taken back so is its dropping: entries that
+    /// wait say that it is whole unless another one is due.)
+    pub fn whole_trees(&self, pool: &BufferPool, txs: &TxManager) -> Result<Vec<Tree>> {
+        let horizon = txs.horizon();
+        let (mut whole, mut due) = (Vec::new(), HashSet::new());
+        let mut walk = LeafWalk::ascending(self.tree, Vec::new());
+        while let Some(page) = walk.next(pool)? {
+            for s in 0..page.slot_count() {
+                let record = LeafRecord::parse(page.record(SlotId(s))?)?;
+                let Some(id) = record.key.first_chunk::<8>() else { continue };
+                let (tree, if_committed) = match LedgerAction::decode(record.value)? {
+                    LedgerAction::TreeIfCommitted(tree) | LedgerAction::RowsIfCommitted(tree, _) => (tree, true),
+                    LedgerAction::TreeIfAborted(tree) => (tree, false),
+                    LedgerAction::ValuesIfCommitted(_) => continue,
+                };
+                match txs.status(TxId(u64::from_be_bytes(*id))) {
+                    Status::Committed(ts) if ts <= horizon => {
+                        if if_committed {
+                            due.insert(tree.object);
+                        }
+                    }
+                    Status::Aborted => {
+                        if !if_committed {
+                            due.insert(tree.object);
+                        }
+                    }
+                    Status::Committed(_) | Status::Active(_) => whole.push(tree),
+                }
+            }
+        }
+        whole.retain(|tree| !due.contains(&tree.object));
+        Ok(whole)
     }
 
     /// Acts on every entry whose transaction's outcome is known to all now. It knows of a

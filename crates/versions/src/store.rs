@@ -15,9 +15,9 @@ use parking_lot::{Mutex, MutexGuard};
 use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result, SlotId, TxId, limits::PAGE_SIZE};
 use resurgam_buffer::{Access, BufferPool, Mtr, PageRef};
 use resurgam_page::{PageType, VersionPtr, op, space, version};
-use resurgam_txn::{TxIdSet, TxManager};
+use resurgam_txn::{EndedIds, TxIdSet, TxManager};
 
-use crate::page_ids::PageIds;
+use crate::page_ids::{PageIds, Past, Unneeded};
 use crate::ready::ReadyPages;
 
 /// Owner of version pages.
@@ -27,6 +27,8 @@ const PARTITIONS: usize = 8;
 const READY_MAX: usize = 1024;
 /// Pages made ready in one mini-transaction: an extent.
 const BATCH: usize = 8;
+/// Pages that are looked at in one go for who pushed into them: 4 MB.
+const LEARNED_MAX: usize = 512;
 
 /// Settings of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -264,21 +266,22 @@ impl VersionStore {
         self.freeing.lock()
     }
 
-    /// Frees pages that nobody needs: all of their pushers are below `floor` and none is in
-    /// `aborted`, which was read after the floor was known. Returns how many; 0 while somebody
-    /// holds the pages, or frees them.
+    /// Frees pages that nobody needs: all of their pushers are among `ended`, a moment that the
+    /// horizon has passed, and none is in `aborted`, which was read after that was known (see
+    /// `page_ids.rs`). Returns how many; 0 while somebody holds the pages, or frees them.
     ///
     /// # Errors
     /// Of a page that cannot be read, when the others are done.
     pub fn free_unneeded(
         &self,
         pool: &BufferPool,
-        floor: TxId,
+        ended: &EndedIds,
         aborted: &TxIdSet,
         stop: &dyn Fn() -> bool,
     ) -> Result<u64> {
         let Some(_one) = self.freeing.try_lock() else { return Ok(0) };
-        let (candidates, held) = self.pages.lock().unneeded(floor, aborted);
+        let past = Past { ended, aborted };
+        let Unneeded { free: candidates, unknown, held } = self.pages.lock().unneeded(&past, LEARNED_MAX);
         self.held_by_aborted.store(held, Ordering::Relaxed);
         let mut freed = 0;
         let mut failed = None;
@@ -311,7 +314,7 @@ impl VersionStore {
                 }
                 Err(error) => return Err(error),
             };
-            let still = self.pages.lock().is_unneeded(id, floor, aborted);
+            let still = self.pages.lock().is_unneeded(id, &past);
             if !still {
                 continue;
             }
@@ -325,14 +328,31 @@ impl VersionStore {
             pool.space().free(&mut mtr, id, VERSION_OBJECT, at)?;
             self.pages.lock().remove(id);
             if let Err(error) = mtr.commit() {
-                // It is still there: all who pushed to it are below the floor.
-                self.pages.lock().adopt(id, floor);
+                // It is still there: all who pushed into it had ended.
+                self.pages.lock().adopt(id, TxId(ended.next().0.saturating_sub(1)));
                 return Err(error);
             }
             freed += 1;
         }
         self.freed.fetch_add(freed, Ordering::Relaxed);
+        for id in unknown {
+            if stop() {
+                break;
+            }
+            self.learn(pool, id);
+        }
         failed.map_or(Ok(freed), Err)
+    }
+
+    /// Learns who pushed into a page that was found after an open, for the next time that pages
+    /// are freed. A page that cannot be read is left as it is: anybody may have.
+    fn learn(&self, pool: &BufferPool, id: PageId) {
+        // Its latch keeps pushes away until the page's entry says what it holds.
+        let Ok(page) = pool.read(id, Access::Scan) else { return };
+        if page.is(PageType::Version) {
+            let pusher = |slot| page.record(SlotId(slot)).map_or(TxId::NONE, version::pusher_of);
+            self.pages.lock().learn(id, (0..page.slot_count()).map(pusher));
+        }
     }
 
     /// Every page that the store knows, in no order.

@@ -431,9 +431,15 @@ impl World {
                 return self.write(at, op, StatementKind::PointWrite);
             }
         }
+        // Statements have mostly ended before anything else happens: then writers that are idle
+        // hold no snapshot, and versions go that others pushed. (Not those that go on, whose views
+        // are held here.)
+        if !self.rng.one_in(4) {
+            self.clients.iter().for_each(|client| client.tx.end_statement());
+        }
         let choice = self.rng.below(100);
-        if choice < 8 {
-            let what = self.rng.below(8);
+        if choice < 9 {
+            let what = self.rng.below(9);
             if self.rng.one_in(12) {
                 return self.change_mode();
             }
@@ -442,8 +448,9 @@ impl World {
                 0 | 1 => ("checkpoint", self.db.checkpoint()),
                 2 | 3 => ("write back", self.db.write_back().map(|_| ())),
                 4 | 5 => ("sweep", self.db.clean_now().map(|report| self.log(|| format!("{report:?}")))),
-                // Once to notice who has ended, once to let go of pages being filled, once to free.
-                6 => {
+                // Once to let go of pages being filled, once to learn whose pages a restart has found,
+                // once to free.
+                6 | 7 => {
                     let freed = (0..4).try_fold(0, |sum, _| self.db.free_versions().map(|freed| sum + freed));
                     ("sweep of version pages only", freed.map(|freed| self.met.freed_apart += freed))
                 }
@@ -457,7 +464,7 @@ impl World {
             }
             return Ok(());
         }
-        if choice < 11 {
+        if choice < 12 {
             return self.read_held();
         }
         if self.clients.is_empty() || (self.clients.len() < CLIENTS_MAX && self.rng.one_in(8)) {
@@ -643,7 +650,7 @@ fn open_again(
         let mut alive = true;
         for _ in 0..rng.below(if planted { 12 } else { 3 }) {
             let outcome = match rng.below(7) {
-                6 => world.db.free_versions().map(|_| ()),
+                6 => (0..3).try_for_each(|_| world.db.free_versions().map(drop)),
                 0 | 1 => world.db.checkpoint(),
                 2 => world.db.write_back().map(|_| ()),
                 3 => world.db.clean().map(|_| ()),
