@@ -221,7 +221,7 @@ impl Cleaner {
         let mut whole: HashMap<ObjectId, Tree> = HashMap::new();
         if !aborted.is_empty()
             // A ledger that cannot be read is told of when it is settled.
-            && let Ok(trees) = ledger.whole_trees(pool, txs)
+            && let Ok(trees) = on.ledger.whole_trees(pool, txs)
         {
             whole.extend(trees.into_iter().map(|tree| (tree.object, tree)));
         }
