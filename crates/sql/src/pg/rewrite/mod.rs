@@ -39,7 +39,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::wire::SqlError;
 
-pub use cast::cast_function_oid;
+pub use cast::{cast_function_oid, cast_to};
 
 /// Rewrites a statement in place.
 ///
