@@ -8,7 +8,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, Volatility};
 use datafusion::sql::sqlparser::ast::Statement;
@@ -258,6 +258,11 @@ pub(crate) fn shown_whole(datum: &DatumRef<'_>, ty: &ColumnType) -> String {
 /// Adds PostgreSQL's functions to a session's state.
 pub(crate) fn register_functions(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> Result<()> {
     crate::pg::functions::register(state, cx)
+}
+
+/// What the analyzer makes of arithmetic, for an expression that is in no plan.
+pub(crate) fn checked_arithmetic(expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    crate::pg::functions::checked_arithmetic(expr, schema)
 }
 
 /// Whether a function's answer depends on the session.

@@ -18,9 +18,8 @@ use resurgam_engine::{ColumnType, RawRow, ReadView, Table};
 use crate::bridge::{self, RowColumns};
 use crate::pg::errors;
 use crate::pg::types;
-use crate::planner::Names;
+use crate::planner::{Names, settled, simplified};
 use crate::wire::SqlError;
-use crate::write::coerce;
 
 type DfResult<T> = datafusion::common::Result<T>;
 
@@ -93,7 +92,6 @@ impl TableExpr {
         let expr = names.expression(expr, &full, &[]).map_err(failed)?;
         // All of this before anything is simplified: what is written counts, and what a constant
         // is made of.
-        let of_session = bridge::is_of_session(names.state, &expr);
         let (mut volatile, mut refused) = (false, None);
         expr.apply(|node| {
             match node {
@@ -130,7 +128,9 @@ impl TableExpr {
             Ok(TreeNodeRecursion::Continue)
         })
         .map_err(failed)?;
-        let expr = coerce(names.state, expr, &full).map_err(failed)?;
+        let expr = settled(names.state, expr, &full).map_err(failed)?;
+        let of_session = bridge::is_of_session(names.state, &expr);
+        let expr = simplified(names.state, expr, &full).map_err(failed)?;
         let (_, field) = expr.to_field(&full).map_err(failed)?;
         let fields: Vec<_> = columns
             .iter()

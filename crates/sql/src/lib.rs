@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `database`, `session`, `shared` | what all sessions share; one session; what others see of it |
 //! | `lexer`, `cache`, `statement` | literals lifted out of texts; kept statements; parse and plan |
-//! | `planner`, `naming`, `params` | names and plans; result column names; parameters of kept plans |
+//! | `coercion` | operands of different types |
+//! | `planner`, `naming`, `scopes`, `params` | names and plans; result column names; parameters of kept plans |
 //! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
@@ -29,6 +30,7 @@ mod bridge;
 mod cache;
 mod check;
 mod cleaning;
+mod coercion;
 mod context;
 mod copy;
 mod database;
@@ -49,6 +51,7 @@ mod planning;
 mod range;
 mod retype;
 mod scan;
+mod scopes;
 mod script;
 mod session;
 mod settings;

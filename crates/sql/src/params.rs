@@ -13,15 +13,17 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
 };
 use parking_lot::RwLock;
 
+use crate::coercion::{takes_one_type, text};
 use crate::pg::types::{NUMERIC_PRECISION, NUMERIC_SCALE};
 
 /// The values of the present execution.
@@ -96,11 +98,57 @@ pub(crate) fn placeholder_index(id: &str) -> Option<usize> {
 /// wider, and any other type before an integer; the first place decides between the rest.
 /// A numeric one has no scale of its own, whatever the column's is.
 pub(crate) fn inferred_types(plan: &LogicalPlan, count: usize) -> Vec<Option<FieldRef>> {
-    let mut found: Vec<Option<FieldRef>> = vec![None; count];
-    let mut note = |placeholder: &Placeholder| {
+    let mut found = Inference::new(count);
+    // The closures below return no error.
+    let _ = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            for expr in [&limit.skip, &limit.fetch].into_iter().flatten() {
+                found.other(expr, &DataType::Int64);
+            }
+        }
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            found.look(expr, &schema);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    found.finish()
+}
+
+/// The same for an expression over `schema`.
+pub(crate) fn inferred_in(expr: &Expr, schema: &DFSchema, count: usize) -> Vec<Option<FieldRef>> {
+    let mut found = Inference::new(count);
+    found.look(expr, schema);
+    found.finish()
+}
+
+struct Inference {
+    /// By what parameters are compared and computed with.
+    found: Vec<Option<FieldRef>>,
+    /// Where nothing was found so: what `$1::int` is cast to, the bigint of a LIMIT, the type of the
+    /// values that may come instead of it in CASE and coalesce.
+    others: Vec<(usize, FieldRef)>,
+}
+
+/// The parameter that an expression is, if it has no type yet.
+fn untyped(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Placeholder(placeholder) if placeholder.field.as_ref().is_none_or(|f| f.data_type().is_null()) => {
+            placeholder_index(&placeholder.id)
+        }
+        _ => None,
+    }
+}
+
+impl Inference {
+    fn new(count: usize) -> Self {
+        Self { found: vec![None; count], others: Vec::new() }
+    }
+
+    fn note(&mut self, placeholder: &Placeholder) {
         if let Some(field) = &placeholder.field
             && !field.data_type().is_null()
-            && let Some(slot) = placeholder_index(&placeholder.id).and_then(|index| found.get_mut(index))
+            && let Some(slot) = placeholder_index(&placeholder.id).and_then(|index| self.found.get_mut(index))
         {
             let field = without_scale(field);
             match slot {
@@ -108,42 +156,104 @@ pub(crate) fn inferred_types(plan: &LogicalPlan, count: usize) -> Vec<Option<Fie
                 _ => *slot = Some(field),
             }
         }
-    };
-    // Where nothing was found by comparing: `$1::int` is told to be what it is cast to, and the
-    // number of a LIMIT is a bigint.
-    let mut others: Vec<(usize, DataType)> = Vec::new();
-    let untyped = |expr: &Expr| match expr {
-        Expr::Placeholder(placeholder) if placeholder.field.as_ref().is_none_or(|f| f.data_type().is_null()) => {
-            placeholder_index(&placeholder.id)
-        }
-        _ => None,
-    };
-    // The closures below return no error.
-    let _ = plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::Limit(limit) = node {
-            for expr in [&limit.skip, &limit.fetch].into_iter().flatten() {
-                others.extend(untyped(expr).map(|index| (index, DataType::Int64)));
-            }
-        }
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                match expr {
-                    Expr::Placeholder(placeholder) => note(placeholder),
-                    Expr::Cast(cast) => {
-                        others.extend(untyped(&cast.expr).map(|index| (index, cast.field.data_type().clone())));
-                    }
-                    _ => {}
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    });
-    for (index, ty) in others {
-        if let Some(slot @ None) = found.get_mut(index) {
-            *slot = Some(without_scale(&Arc::new(Field::new(format!("${}", index + 1), ty, true))));
+    }
+
+    fn other(&mut self, expr: &Expr, ty: &DataType) {
+        if let Some(index) = untyped(expr) {
+            self.others.push((index, Arc::new(Field::new("", ty.clone(), true))));
         }
     }
-    found
+
+    /// Untyped parameters among `exprs` get the type that PostgreSQL would choose for the rest.
+    fn alike<'e>(&mut self, exprs: impl Iterator<Item = &'e Expr> + Clone, schema: &DFSchema) {
+        if !exprs.clone().any(|expr| untyped(expr).is_some()) {
+            return;
+        }
+        let mut chosen: Option<FieldRef> = None;
+        for expr in exprs.clone() {
+            // A text that has no type of its own does not count.
+            if untyped(expr).is_some() || text(expr).is_some() {
+                continue;
+            }
+            let field = match expr {
+                // An integer that is written is an `integer` if it fits.
+                Expr::Literal(ScalarValue::Int64(Some(value)), _) if i32::try_from(*value).is_ok() => {
+                    Arc::new(Field::new("", DataType::Int32, true))
+                }
+                expr => match expr.to_field(schema) {
+                    Ok((_, field)) => field,
+                    Err(_) => continue,
+                },
+            };
+            let better = |before: &FieldRef| is_preferred(field.data_type(), before.data_type());
+            if !field.data_type().is_null() && chosen.as_ref().is_none_or(better) {
+                chosen = Some(field);
+            }
+        }
+        if let Some(chosen) = chosen {
+            self.others.extend(exprs.filter_map(untyped).map(|index| (index, Arc::clone(&chosen))));
+        }
+    }
+
+    fn look(&mut self, expr: &Expr, schema: &DFSchema) {
+        // The closure returns no error.
+        let _ = expr.apply(|expr| {
+            match expr {
+                Expr::Placeholder(placeholder) => self.note(placeholder),
+                Expr::Cast(cast) => self.other(&cast.expr, cast.field.data_type()),
+                Expr::Case(case) => {
+                    let whens = case.when_then_expr.iter().map(|(when, _)| when.as_ref());
+                    match &case.expr {
+                        Some(operand) => self.alike(std::iter::once(operand.as_ref()).chain(whens), schema),
+                        None => whens.for_each(|when| self.other(when, &DataType::Boolean)),
+                    }
+                    let thens = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
+                    self.alike(thens.chain(case.else_expr.as_deref()), schema);
+                }
+                Expr::ScalarFunction(call) if takes_one_type(call.name()) => self.alike(call.args.iter(), schema),
+                Expr::InList(list) => self.alike(std::iter::once(list.expr.as_ref()).chain(&list.list), schema),
+                Expr::Between(between) => {
+                    self.alike(
+                        [&between.expr, &between.low, &between.high].into_iter().map(|part| part.as_ref()),
+                        schema,
+                    );
+                }
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+    }
+
+    fn finish(self) -> Vec<Option<FieldRef>> {
+        let Self { mut found, others } = self;
+        for (index, field) in others {
+            if let Some(slot @ None) = found.get_mut(index) {
+                let field = field.as_ref().clone().with_name(format!("${}", index + 1)).with_nullable(true);
+                *slot = Some(without_scale(&Arc::new(field)));
+            }
+        }
+        found
+    }
+}
+
+/// Whether values of type `before` are cast to `new` rather than the other way round.
+fn is_preferred(new: &DataType, before: &DataType) -> bool {
+    let rank = |ty: &DataType| match ty {
+        DataType::Int16 => Some((0, 0)),
+        DataType::Int32 => Some((0, 1)),
+        DataType::Int64 => Some((0, 2)),
+        DataType::Decimal128(..) => Some((0, 3)),
+        DataType::Float32 => Some((0, 4)),
+        DataType::Float64 => Some((0, 5)),
+        DataType::Date32 => Some((1, 0)),
+        DataType::Timestamp(_, None) => Some((1, 1)),
+        DataType::Timestamp(_, Some(_)) => Some((1, 2)),
+        _ => None,
+    };
+    match (rank(new), rank(before)) {
+        (Some((kind, new)), Some((same, before))) => kind == same && new > before,
+        _ => false,
+    }
 }
 
 fn without_scale(field: &FieldRef) -> FieldRef {

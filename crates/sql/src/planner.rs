@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::config::Dialect;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use resurgam_engine::{Table, Transaction};
 
 use crate::bridge;
+use crate::coercion::Coercion;
 use crate::context::StatementContext;
 use crate::key_order::KeyOrder;
 use crate::params::{ParamCell, bind_to_cell, bind_to_values, must_plan_each_time};
@@ -78,8 +79,10 @@ pub(crate) fn session_state(
     cx: &Arc<dyn PgContext>,
     planning: Planning,
 ) -> Result<SessionState> {
+    let coercion = Coercion::new(cx);
     let mut builder = SessionStateBuilder::new()
-        .with_config(config().with_extension(Arc::new(planning)))
+        .with_analyzer_rules(coercion.rules())
+        .with_config(config().with_extension(Arc::new(planning)).with_extension(Arc::new(coercion)))
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
         .with_type_planner(Arc::new(PgTypePlanner));
@@ -142,12 +145,10 @@ impl ContextProvider for Names<'_> {
             .get(name)
             .cloned()
             .ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
-        let context = SimplifyContext::builder().with_config_options(Arc::clone(self.state.config_options())).build();
-        let simplifier = ExprSimplifier::new(context);
         let schema = DFSchema::empty();
         let args = args
             .into_iter()
-            .map(|arg| simplifier.coerce(arg, &schema).and_then(|arg| simplifier.simplify(arg)))
+            .map(|arg| simplified(self.state, settled(self.state, arg, &schema)?, &schema))
             .collect::<Result<Vec<_>>>()?;
         let args = datafusion::catalog::TableFunctionArgs::new(&args, self.state);
         Ok(provider_as_source(function.create_table_provider_with_args(args)?))
@@ -213,7 +214,7 @@ impl Names<'_> {
     /// schema whose types a VALUES list takes.
     pub(crate) fn query(
         &self,
-        query: ast::Query,
+        mut query: ast::Query,
         params: &[Option<FieldRef>],
         target: Option<DFSchema>,
     ) -> Result<LogicalPlan> {
@@ -222,6 +223,7 @@ impl Names<'_> {
             let error = SqlError::unsupported("FOR UPDATE/SHARE is not supported in this statement");
             return Err(bridge::failure(error));
         }
+        crate::scopes::qualify_outer(&mut query);
         let planner = SqlToRel::new_with_options(self, Self::parser_options());
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
         context.set_table_schema(target.map(Arc::new));
@@ -240,12 +242,26 @@ impl Names<'_> {
     /// Value of an expression that reads no row.
     pub(crate) fn constant(&self, expr: ast::Expr) -> Result<ScalarValue> {
         let schema = DFSchema::empty();
-        let expr = self.expression(expr, &schema, &[])?;
-        let context = SimplifyContext::builder().with_config_options(Arc::clone(self.state.config_options())).build();
-        let simplifier = ExprSimplifier::new(context);
-        let expr = simplifier.coerce(expr, &schema)?;
+        let expr = settled(self.state, self.expression(expr, &schema, &[])?, &schema)?;
         crate::range::evaluate_constant(&crate::range::constant(&expr)?)
     }
+}
+
+/// An expression over `schema` as the analyzer would leave it in a plan.
+pub(crate) fn settled(state: &SessionState, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let Some(coercion) = Coercion::of(state) else {
+        return Err(bridge::failure(SqlError::internal("a state without rules for types")));
+    };
+    bridge::checked_arithmetic(coercion.expression(expr, schema)?, schema)
+}
+
+/// The same, folded.
+pub(crate) fn simplified(state: &SessionState, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .with_config_options(Arc::clone(state.config_options()))
+        .build();
+    ExprSimplifier::new(context).simplify(expr)
 }
 
 /// A physical plan with the cell that its parameters read.
@@ -272,10 +288,11 @@ pub(crate) struct QueryPlan {
 impl QueryPlan {
     /// Optimises `logical`; `params` are the types of all parameters.
     pub(crate) fn new(state: &SessionState, logical: LogicalPlan, params: Arc<[DataType]>) -> Result<Self> {
-        let schema: SchemaRef = Arc::clone(logical.schema().inner());
-        let of_session = has_session_values(state, &logical);
+        let analyzed = state.analyzer().execute_and_check(logical.clone(), state.config_options(), |_, _| {})?;
+        let schema = settled_schema(logical.schema(), analyzed.schema());
+        let of_session = has_session_values(state, &analyzed);
         let each_time = must_plan_each_time(&logical);
-        let logical = if each_time { logical } else { state.optimize(&logical)? };
+        let logical = if each_time { logical } else { state.optimizer().optimize(analyzed, state, |_, _| {})? };
         // The optimiser can bring parameters into places that need their values.
         let each_time = each_time || must_plan_each_time(&logical);
         Ok(Self { logical, each_time, of_session, params, schema, pool: Mutex::default() })
@@ -355,6 +372,18 @@ impl Instance {
 pub(crate) fn engine_table(source: &Arc<dyn TableSource>) -> Option<(Arc<Table>, bool)> {
     let provider = datafusion::datasource::source_as_provider(source).ok()?;
     provider.downcast_ref::<EngineTable>().map(|found| (Arc::clone(&found.table), found.target))
+}
+
+/// A plan's columns, with the types that they have once types are settled.
+fn settled_schema(planned: &DFSchema, settled: &DFSchema) -> SchemaRef {
+    let fields = planned.fields().iter().zip(settled.fields()).map(|(planned, settled)| {
+        match planned.data_type() == settled.data_type() {
+            true => Arc::clone(planned),
+            // What else the field said was of that type.
+            false => Arc::new(Field::new(planned.name(), settled.data_type().clone(), true)),
+        }
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<FieldRef>>()))
 }
 
 fn has_session_values(state: &SessionState, plan: &LogicalPlan) -> bool {

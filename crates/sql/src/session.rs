@@ -466,6 +466,7 @@ impl Session {
                 param_oids: Arc::new([]),
                 fields: None,
                 catalog_version: self.db.engine.catalog_version(),
+                settings: None,
                 shareable: false,
                 locks: Vec::new(),
             };
@@ -482,7 +483,11 @@ impl Session {
         let names = Names { state: &state, txn: &txn, cx: &cx };
         // Made with definitions that nobody else has, and that may be taken back: never current.
         let made_at = if txn.has_catalog_changes() { 0 } else { version };
-        let prepared = Arc::new(statement::prepare(&names, statement, text, declared, made_at)?);
+        let mut prepared = statement::prepare(&names, statement, text, declared, made_at)?;
+        if !prepared.shareable {
+            prepared.settings = Some(self.shared.variables.lock().generation);
+        }
+        let prepared = Arc::new(prepared);
         if keep && !txn.has_catalog_changes() && self.db.engine.catalog_version() == version {
             if prepared.shareable {
                 self.db.statements.put(text, declared, &prepared);
@@ -498,10 +503,18 @@ impl Session {
         Ok(prepared)
     }
 
+    /// Whether a statement was planned with the definitions of this moment, and with the settings
+    /// if it has to do with them.
+    fn is_current(&self, prepared: &Prepared) -> bool {
+        !self.own_catalog()
+            && prepared.catalog_version == self.db.engine.catalog_version()
+            && prepared.settings.is_none_or(|made_with| made_with == self.shared.variables.lock().generation)
+    }
+
     /// The statement planned against the present catalog.
     fn current(&mut self, prepared: Arc<Prepared>, declared: &[u32]) -> Result<Arc<Prepared>, SqlError> {
         let planned = !matches!(prepared.kind, Kind::Utility(_) | Kind::Empty);
-        if planned && (self.own_catalog() || prepared.catalog_version != self.db.engine.catalog_version()) {
+        if planned && !self.is_current(&prepared) {
             let text = Arc::clone(&prepared.text);
             return self.prepare_text(&text, declared);
         }
@@ -713,7 +726,7 @@ impl Session {
     ) -> Result<Portal, SqlError> {
         let named = self.named(statement)?;
         let mut prepared = Arc::clone(&named.prepared);
-        if prepared.catalog_version != self.db.engine.catalog_version() || self.own_catalog() {
+        if !self.is_current(&prepared) {
             let declared = named.declared.clone();
             let newer = self.current(Arc::clone(&prepared), &declared)?;
             same_result(&prepared, &newer)?;

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field as ArrowField, FieldRef, Schema};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::{Expr as LogicalExpr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Statement, Value, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -15,7 +16,7 @@ use resurgam_ast::AstWalk;
 use crate::fast::{Fast, FastRange};
 use crate::locking::{self, FastLock, LockPlan};
 use crate::naming;
-use crate::params::{inferred_types, placeholder_index};
+use crate::params::{inferred_in, inferred_types, placeholder_index};
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::planner::{Names, QueryPlan};
@@ -38,6 +39,8 @@ pub(crate) struct Prepared {
     pub fields: Option<Arc<[Field]>>,
     /// The catalog that names were looked up in.
     pub catalog_version: u64,
+    /// The generation of the settings that it was made with, if it is one session's.
+    pub settings: Option<u64>,
     /// Not bound to one session.
     pub shareable: bool,
     /// Its queries with a locking clause, which are run before it.
@@ -140,6 +143,23 @@ pub(crate) fn count_params<T: AstWalk>(statement: &T) -> Result<usize, SqlError>
     }
 }
 
+/// Parameters in a part of a statement.
+pub(crate) fn mentioned<T: AstWalk>(part: &T) -> HashSet<usize> {
+    struct Find(HashSet<usize>);
+    impl Visitor for Find {
+        type Break = ();
+        fn pre_visit_value(&mut self, value: &ast::ValueWithSpan) -> ControlFlow<()> {
+            if let Value::Placeholder(id) = &value.value {
+                self.0.extend(placeholder_index(id));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut find = Find(HashSet::new());
+    let _ = part.walk(&mut find);
+    find.0
+}
+
 /// Types of a statement's parameters while they are found out.
 pub(crate) struct ParamTypes {
     declared: Vec<u32>,
@@ -192,6 +212,21 @@ impl ParamTypes {
         }
         plan(&self.known)
     }
+    /// Types that parameters get in an expression over `schema`; the others stay unknown.
+    pub(crate) fn infer(
+        &mut self,
+        plan: impl FnOnce(&[Option<FieldRef>]) -> datafusion::common::Result<LogicalExpr>,
+        schema: &DFSchema,
+    ) {
+        if let Ok(expr) = plan(&self.known) {
+            let found = inferred_in(&expr, schema, self.known.len());
+            for (slot, found) in self.known.iter_mut().zip(found) {
+                if slot.is_none() {
+                    *slot = found;
+                }
+            }
+        }
+    }
     /// As [`Self::resolve`], of a part of the statement that has these parameters only.
     pub(crate) fn resolve_mentioned(
         &mut self,
@@ -222,9 +257,9 @@ impl ParamTypes {
     }
 }
 
-/// `RowDescription` of a plan's result.
-pub(crate) fn result_fields(plan: &LogicalPlan) -> Arc<[Field]> {
-    plan.schema()
+/// `RowDescription` of a result.
+pub(crate) fn result_fields(schema: &Schema) -> Arc<[Field]> {
+    schema
         .fields()
         .iter()
         .map(|field| {
@@ -256,6 +291,7 @@ pub(crate) fn prepare(
         param_oids: Arc::new([]),
         fields: None,
         catalog_version,
+        settings: None,
         shareable: false,
         locks: Vec::new(),
     };
@@ -285,9 +321,9 @@ pub(crate) fn prepare(
             reject_query(&query)?;
             naming::name_columns(&mut query);
             let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
-            prepared.fields = Some(result_fields(&logical));
             prepared.param_oids = params.oids();
             let plan = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
+            prepared.fields = Some(result_fields(&plan.schema));
             prepared.shareable = plan.is_shareable(names.state) && prepared.locks.is_empty();
             let fast = Fast::select(names.state, &plan);
             let range = if fast.is_none() { FastRange::select(names.state, &plan) } else { None };

@@ -16,7 +16,7 @@ use datafusion::arrow::datatypes::{DataType, Field as ArrowField, Schema};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, FromTable, Ident, OnConflictAction, OnInsert, SelectItem, SetExpr,
@@ -41,8 +41,8 @@ use crate::pg::context::PgContext;
 use crate::pg::datetime::Zone;
 use crate::pg::errors;
 use crate::pg::types;
-use crate::planner::{Names, QueryPlan, TARGET, task_context};
-use crate::statement::{ParamTypes, parse_expression, template};
+use crate::planner::{Names, QueryPlan, TARGET, settled, simplified, task_context};
+use crate::statement::{ParamTypes, mentioned, parse_expression, template};
 use crate::table::{KEY_COLUMN, table_schema};
 use crate::wait::{Waiting, settle};
 use crate::wire::{Field, SqlError};
@@ -254,10 +254,27 @@ fn plan_insert(
                 params.hint(value, schema.field(column));
             }
         }
+        if values.rows.len() > 1 {
+            cast_apart(names, &table, &columns, values, params)?;
+        }
     } else {
+        // A parameter in a place of its own has the type of the column that it goes to.
+        if let SetExpr::Select(select) = source.body.as_ref() {
+            for (item, &column) in select.projection.iter().zip(&columns) {
+                match item {
+                    SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                        params.hint(expr, schema.field(column));
+                    }
+                    _ => break,
+                }
+            }
+        }
         naming::name_columns(&mut source);
     }
-    let logical = params.resolve(|known| names.query((*source).clone(), known, None)).map_err(failed)?;
+    // Others of the statement's parameters get their types from its other parts.
+    let mentioned = mentioned(&source);
+    let logical =
+        params.resolve_mentioned(&mentioned, |known| names.query((*source).clone(), known, None)).map_err(failed)?;
     let produced = if defaults_only { 0 } else { logical.schema().fields().len() };
     if produced > columns.len() {
         return Err(SqlError::syntax("INSERT has more expressions than target columns"));
@@ -302,6 +319,61 @@ fn plan_insert(
         checks: Checks::default(),
         references,
     })
+}
+
+/// A VALUES list whose rows have different types in a column: as in PostgreSQL each value is brought to
+/// the column's type by itself, and not to one that holds them all.
+fn cast_apart(
+    names: &Names<'_>,
+    table: &Table,
+    columns: &[usize],
+    values: &mut ast::Values,
+    params: &ParamTypes,
+) -> Result<(), SqlError> {
+    let empty = DFSchema::empty();
+    for (at, &column) in columns.iter().enumerate() {
+        let column = &table.columns[column];
+        let of_column = || values.rows.iter().filter_map(|row| row.content.get(at));
+        let Some(first) = of_column().next() else { continue };
+        // Most lists are of one kind of literal.
+        if literal_kind(first).is_some_and(|kind| of_column().all(|value| literal_kind(value) == Some(kind))) {
+            continue;
+        }
+        let types: Vec<DataType> = of_column()
+            .map(|value| {
+                let planned = names.expression(value.clone(), &empty, &params.known);
+                planned.and_then(|expr| expr.get_type(&empty)).unwrap_or(DataType::Null)
+            })
+            .collect();
+        let exact = |ty: &DataType| ty.is_integer() || matches!(ty, DataType::Decimal128(..));
+        let mut given = types.iter().filter(|ty| !ty.is_null());
+        let first = given.next();
+        if given.clone().all(|ty| Some(ty) == first) || given.chain(first).all(exact) {
+            continue;
+        }
+        let wanted = types::arrow_type(&column.ty);
+        for (row, ty) in values.rows.iter_mut().zip(&types) {
+            if let Some(value) = row.content.get_mut(at)
+                && !ty.is_null()
+                && ty != &wanted
+            {
+                check_assignable(ty, &column.ty, &column.name)?;
+                crate::pg::rewrite::cast_to(value, &column.ty);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What kind of literal an expression is, if it is one.
+fn literal_kind(expr: &ast::Expr) -> Option<std::mem::Discriminant<ast::Value>> {
+    match expr {
+        ast::Expr::Value(value) if !matches!(value.value, ast::Value::Placeholder(_)) => {
+            Some(std::mem::discriminant(&value.value))
+        }
+        ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => literal_kind(expr),
+        _ => None,
+    }
 }
 
 /// `42804` for assignments that PostgreSQL refuses although a cast exists.
@@ -541,32 +613,28 @@ fn plan_returning(
     let data_types = params.data_types();
     let mut exprs = Vec::with_capacity(projection.expr.len());
     let mut coerced = Vec::with_capacity(projection.expr.len());
-    for expr in &projection.expr {
-        let expr = coerce(names.state, expr.clone(), input).map_err(failed)?;
+    let mut fields = Vec::with_capacity(projection.expr.len());
+    for (expr, field) in projection.expr.iter().zip(logical.schema().fields()) {
+        let expr = settled(names.state, expr.clone(), input).map_err(failed)?;
+        let expr = simplified(names.state, expr, input).map_err(failed)?;
+        let ty = expr.get_type(input).map_err(failed)?;
+        fields.push(match &ty == field.data_type() {
+            true => Arc::clone(field),
+            false => Arc::new(ArrowField::new(field.name(), ty, true)),
+        });
         coerced.push(expr.clone());
         let expr = bind_expr_to_cell(expr, &cell, &data_types).map_err(failed)?;
         exprs.push(create_physical_expr(&expr, input, &ExecutionProps::new(), &Default::default()).map_err(failed)?);
     }
+    let schema = Arc::new(Schema::new(fields));
     Ok(Some(Returning {
-        fields: crate::statement::result_fields(&logical),
-        schema: Arc::clone(logical.schema().inner()),
+        fields: crate::statement::result_fields(&schema),
         exprs,
         cell,
         input: Arc::clone(input.inner()),
-        short: Output::new(&coerced, logical.schema().fields(), table, input),
+        short: Output::new(&coerced, schema.fields(), table, input),
+        schema,
     }))
-}
-
-/// Type coercion and simplification of one expression.
-pub(crate) fn coerce(state: &SessionState, expr: Expr, schema: &DFSchema) -> datafusion::common::Result<Expr> {
-    use datafusion::logical_expr::simplify::SimplifyContext;
-    use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-    let context = SimplifyContext::builder()
-        .with_schema(Arc::new(schema.clone()))
-        .with_config_options(Arc::clone(state.config_options()))
-        .build();
-    let simplifier = ExprSimplifier::new(context);
-    simplifier.simplify(simplifier.coerce(expr, schema)?)
 }
 
 fn plan_conflict(
@@ -656,15 +724,20 @@ fn plan_conflict(
                 params.hint(&value, schema.field(column));
                 assignments.push((column, value));
             }
+            // A plain column means the existing row.
+            let mut condition = action.selection;
+            for expr in assignments.iter_mut().map(|(_, value)| value).chain(&mut condition) {
+                qualify(expr, table, alias.unwrap_or(&table.name));
+                params.infer(|known| names.expression(expr.clone(), &joined, known), &joined);
+            }
             let known = params.known.clone();
             let data_types = params.data_types();
-            // A plain column means the existing row.
-            let plan_expr = |mut expr: ast::Expr| -> Result<Expr, SqlError> {
-                qualify(&mut expr, table, alias.unwrap_or(&table.name));
+            let plan_expr = |expr: ast::Expr| -> Result<Expr, SqlError> {
                 let expr = names.expression(expr, &joined, &known).map_err(failed)?;
+                let expr = settled(names.state, expr, &joined).map_err(failed)?;
                 let bound = bridge::is_of_session(names.state, &expr) || contains_placeholder(&expr);
                 of_session.set(of_session.get() || bound);
-                coerce(names.state, expr, &joined).map_err(failed)
+                simplified(names.state, expr, &joined).map_err(failed)
             };
             let physical = |expr: Expr| -> Result<Arc<dyn PhysicalExpr>, SqlError> {
                 let expr = bind_expr_to_cell(expr, &cell, &data_types).map_err(failed)?;
@@ -674,7 +747,7 @@ fn plan_conflict(
             for (column, value) in assignments {
                 values.push((column, plan_expr(value)?));
             }
-            let condition = action.selection.map(plan_expr).transpose()?;
+            let condition = condition.map(plan_expr).transpose()?;
             short = Resolution::update(&values, condition.as_ref(), &joined);
             let mut set = Vec::new();
             for (column, value) in values {

@@ -431,3 +431,67 @@ async fn analyze_says_whether_a_join_looked_rows_up() {
         assert_eq!(subject.ok(&sql).await.rows.len(), rows);
     }
 }
+
+/// Times with a zone beside times without: by keys and indexes as without them, and as with the
+/// casts written down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn times_are_read_in_the_zone_on_all_paths() {
+    let mut random = Random(4711);
+    let mut subjects = subjects();
+    for sql in [
+        "SET TimeZone = 'Asia/Tokyo'",
+        "CREATE TABLE zt (tz timestamptz, k int, ts timestamp, d date, PRIMARY KEY (tz, k))",
+        "CREATE INDEX zt_ts ON zt (ts, k)",
+        "CREATE TABLE lt (ts timestamp PRIMARY KEY, tz timestamptz UNIQUE, d date)",
+        "INSERT INTO zt SELECT '2024-01-01 00:00+09'::timestamptz + x * interval '3 hours', x, \
+         '2024-01-01 00:00'::timestamp + (x % 20) * interval '3 hours', '2024-01-01'::date + x % 7 FROM generate_series(0, 39) g(x)",
+        "INSERT INTO lt SELECT ts, min(tz), min(d) FROM zt GROUP BY ts",
+    ] {
+        same(&mut subjects, sql, true).await;
+    }
+    let mut narrowed = 0;
+    for _ in 0..120 {
+        let (day, hour) = (1 + random.below(4), 3 * random.below(8));
+        let op = random.one(&["=", "<", "<=", ">", ">="]);
+        let (value, cast) = match random.below(3) {
+            0 => (format!("timestamp '2024-01-0{day} {hour:02}:00'"), "::timestamptz"),
+            1 => (format!("date '2024-01-0{day}'"), "::timestamptz"),
+            _ => (format!("timestamptz '2024-01-0{day} {hour:02}:00+00'"), ""),
+        };
+        let (implicit, explicit) = match random.below(6) {
+            0 => (
+                "SELECT k FROM zt WHERE tz [op] [v] ORDER BY tz, k LIMIT 5",
+                "SELECT k FROM zt WHERE tz [op] [c] ORDER BY tz, k LIMIT 5",
+            ),
+            1 => (
+                "SELECT k FROM zt WHERE ts [op] [v] ORDER BY ts, k",
+                "SELECT k FROM zt WHERE ts::timestamptz [op] [c] ORDER BY ts, k",
+            ),
+            2 => (
+                "SELECT k, d FROM zt WHERE d [op] [v] ORDER BY k",
+                "SELECT k, d FROM zt WHERE d::timestamptz [op] [c] ORDER BY k",
+            ),
+            3 => (
+                "SELECT tz FROM lt WHERE ts = [v] AND tz [op] [v]",
+                "SELECT tz FROM lt WHERE ts::timestamptz = [c] AND tz [op] [c]",
+            ),
+            4 => (
+                "SELECT k, lt.d FROM zt JOIN lt ON lt.ts = zt.tz WHERE zt.tz [op] [v] ORDER BY k",
+                "SELECT k, lt.d FROM zt JOIN lt ON lt.ts::timestamptz = zt.tz WHERE zt.tz [op] [c] ORDER BY k",
+            ),
+            _ => (
+                "SELECT k FROM zt LEFT JOIN lt ON lt.tz = zt.ts AND lt.d [op] [v] ORDER BY k, lt.tz",
+                "SELECT k FROM zt LEFT JOIN lt ON lt.tz = zt.ts::timestamptz AND lt.d::timestamptz [op] [c] ORDER BY k, lt.tz",
+            ),
+        };
+        let implicit = implicit.replace("[op]", op).replace("[v]", &value);
+        let explicit = explicit.replace("[op]", op).replace("[c]", &format!("{value}{cast}"));
+        same(&mut subjects, &implicit, true).await;
+        let (implicit, explicit) =
+            (subjects[1].session.query(&implicit).await, subjects[0].session.query(&explicit).await);
+        assert_eq!(shown(&implicit, false), shown(&explicit, false), "{value} {op}");
+        let plan = subjects[2].plan(&format!("SELECT k FROM zt WHERE tz > {value}")).await;
+        narrowed += usize::from(plan.contains("Primary Key Scan on zt: tz >"));
+    }
+    assert!(narrowed == 120, "only {narrowed} by a range");
+}

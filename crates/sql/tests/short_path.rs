@@ -226,3 +226,66 @@ async fn parameters_of_casts_and_limits() {
         assert_eq!(described, oids, "{sql}");
     }
 }
+
+/// Parameters take the types of the columns that they are assigned to, and of what may come in
+/// their place; whatever PostgreSQL 15 says in ParameterDescription.
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_of_assignments_and_choices() {
+    let (_dir, _database, mut session) = database(Planning::default()).await;
+    session
+        .query("CREATE TABLE p (id int PRIMARY KEY, n numeric(10,2), d date, tz timestamptz, f float8, u uuid, b bool)")
+        .await
+        .expect("create");
+    for (sql, oids) in [
+        ("INSERT INTO t VALUES ($1, $2) ON CONFLICT (a) DO UPDATE SET b = $3, c = $4", vec![23, 23, 23, 25]),
+        ("INSERT INTO t (a) VALUES ($1) ON CONFLICT (a) DO UPDATE SET b = t.b + $2 WHERE t.u > $3", vec![23, 23, 23]),
+        (
+            "INSERT INTO p (id, n) VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET n = coalesce($3, p.n), d = $4, u = $5",
+            vec![23, 1700, 1700, 1082, 2950],
+        ),
+        (
+            "INSERT INTO p (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET tz = $2 RETURNING CASE WHEN $3 THEN $4 ELSE f END",
+            vec![23, 1184, 16, 701],
+        ),
+        ("INSERT INTO p (id, d, u) SELECT $1, $2, $3", vec![23, 1082, 2950]),
+        ("SELECT CASE WHEN b > 1 THEN $1 ELSE b END FROM t", vec![23]),
+        ("SELECT CASE WHEN $1 THEN $2 WHEN b = $3 THEN 1.5 ELSE $4 END FROM t", vec![16, 1700, 23, 1700]),
+        ("SELECT CASE b WHEN $1 THEN 'x' ELSE $2 END FROM t", vec![23, 25]),
+        ("SELECT coalesce($1, b), nullif($2, u), greatest(b, $3) FROM t", vec![23, 23, 23]),
+        ("SELECT coalesce($1, $2)", vec![25, 25]),
+        (
+            "SELECT coalesce($1, tz, d), coalesce(d, $2, tz), coalesce(f, n, $3), coalesce($4, u) FROM p",
+            vec![1184, 1184, 701, 2950],
+        ),
+        ("SELECT a FROM t WHERE coalesce($1, b) = 10 AND $2 BETWEEN a AND b AND $3 IN (a, b)", vec![23, 23, 23]),
+        (
+            "UPDATE p SET n = CASE WHEN id > $1 THEN $2 ELSE n END, d = coalesce($3, d) WHERE id = $4",
+            vec![23, 1700, 1082, 23],
+        ),
+        ("SELECT CASE WHEN true THEN $1 ELSE 'x' END", vec![25]),
+    ] {
+        session.parse("", sql, &[]).await.expect(sql);
+        let (described, _) = session.describe_statement("").expect(sql);
+        assert_eq!(described, oids, "{sql}");
+    }
+}
+
+/// Columns are described as the types that they have after choices and unions.
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_of_several_types() {
+    let (_dir, _database, mut session) = database(Planning::default()).await;
+    for (sql, wanted) in [
+        (
+            "SELECT CASE WHEN b > 1 THEN a ELSE 1.5 END, CASE WHEN a > 1 THEN current_date ELSE now() END FROM t",
+            vec![1700, 1184],
+        ),
+        ("SELECT a FROM t UNION SELECT 1.5", vec![1700]),
+        ("SELECT current_date UNION ALL SELECT now()", vec![1184]),
+        ("INSERT INTO t (a) VALUES (7) RETURNING coalesce(b, 2.5), a, c", vec![1700, 23, 25]),
+    ] {
+        session.parse("", sql, &[]).await.expect(sql);
+        let (_, fields) = session.describe_statement("").expect(sql);
+        let types: Vec<u32> = fields.expect(sql).iter().map(|field| field.type_oid).collect();
+        assert_eq!(types, wanted, "{sql}");
+    }
+}

@@ -13,7 +13,7 @@ use super::expr::FastExpr;
 use super::output::Output;
 use super::range::through;
 use super::range_write::RangeWrite;
-use crate::planner::{QueryPlan, engine_table};
+use crate::planner::{QueryPlan, engine_table, settled, simplified};
 use crate::planning::Planning;
 use crate::range::{ProbeKind, probes};
 use crate::table::KEY_COLUMN;
@@ -262,8 +262,8 @@ fn insert(state: &SessionState, plan: &WritePlan) -> Option<FastWrite> {
                 }
                 other => other,
             };
-            let coerced = crate::write::coerce(state, expr.clone(), &empty).ok()?;
-            columns.push(FastExpr::new(&coerced, None, &empty)?);
+            let expr = settled(state, expr.clone(), &empty).and_then(|expr| simplified(state, expr, &empty)).ok()?;
+            columns.push(FastExpr::new(&expr, None, &empty)?);
         }
         rows.push(columns);
     }

@@ -22,7 +22,7 @@ use crate::naming;
 use crate::params::placeholder_index;
 use crate::pg::errors;
 use crate::planner::{Names, QueryPlan, TARGET};
-use crate::statement::{ParamTypes, template};
+use crate::statement::{ParamTypes, mentioned, template};
 use crate::table::KEY_COLUMN;
 use crate::wire::SqlError;
 use crate::write::{find_table, requalify};
@@ -231,6 +231,11 @@ impl Extract<'_> {
         }
         let logical = LogicalPlanBuilder::from(logical).project(exprs).and_then(|b| b.build()).map_err(failed)?;
         let source = QueryPlan::new(&state, logical, self.params.data_types()).map_err(failed)?;
+        for (field, settled) in fields.iter_mut().zip(source.schema.fields()) {
+            if field.data_type() != settled.data_type() {
+                *field = Field::new(field.name(), settled.data_type().clone(), true);
+            }
+        }
         *place = *rows_of(self.plans.len(), &shown)?;
         self.plans.push(LockPlan {
             source,
@@ -305,23 +310,6 @@ fn rows_of(number: usize, shown: &[String]) -> Result<Box<Query>, SqlError> {
     let mut query = template(&format!("SELECT {} FROM \"{LOCKED}\".\"{number}\"", columns.join(", ")))?;
     naming::name_columns(&mut query);
     Ok(query)
-}
-
-/// Parameters in a query.
-fn mentioned(query: &Query) -> HashSet<usize> {
-    struct Find(HashSet<usize>);
-    impl Visitor for Find {
-        type Break = ();
-        fn pre_visit_value(&mut self, value: &ast::ValueWithSpan) -> ControlFlow<()> {
-            if let Value::Placeholder(id) = &value.value {
-                self.0.extend(placeholder_index(id));
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let mut find = Find(HashSet::new());
-    let _ = query.walk(&mut find);
-    find.0
 }
 
 /// A table in FROM.

@@ -151,6 +151,19 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                 .collect::<Result<_, _>>()?;
             Ok(Arc::new(out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?))
         }
+        (DataType::Decimal128(precision, scale), DataType::Float64) => {
+            let (precision, scale) = (*precision, *scale);
+            let out: Float64Array =
+                array.as_primitive::<Decimal128Type>().unary(|value| decimal_to_float(value, precision, scale));
+            Ok(Arc::new(out))
+        }
+        (DataType::Decimal128(precision, scale), DataType::Float32) => {
+            let (precision, scale) = (*precision, *scale);
+            let out: Float32Array = array
+                .as_primitive::<Decimal128Type>()
+                .unary(|value| Decimal128Type::format_decimal(value, precision, scale).parse().unwrap_or(f32::NAN));
+            Ok(Arc::new(out))
+        }
         (from, DataType::Decimal128(precision, scale)) if from.is_integer() => {
             let (precision, scale) = (*precision, *scale);
             let wide = plain_cast(array, &DataType::Int64)?;
@@ -168,15 +181,36 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                 .unary(|us| us.saturating_add(i64::from(zone.offset_at(us)) * crate::pg::datetime::SECOND_US));
             plain_cast(&(Arc::new(local) as ArrayRef), target)
         }
+        (DataType::Date32, DataType::Timestamp(TimeUnit::Microsecond, None)) => {
+            let out: TimestampMicrosecondArray = array
+                .as_primitive::<Date32Type>()
+                .try_unary::<_, TimestampMicrosecondType, SqlError>(|days| match days {
+                    i32::MAX => Ok(i64::MAX),
+                    i32::MIN => Ok(i64::MIN),
+                    days => i64::from(days)
+                        .checked_mul(crate::pg::datetime::DAY_US)
+                        .ok_or_else(|| SqlError::new("22008", "date out of range for timestamp")),
+                })?;
+            Ok(Arc::new(out))
+        }
+        (DataType::Timestamp(TimeUnit::Microsecond, None), DataType::Date32) => {
+            let out: Date32Array = array.as_primitive::<TimestampMicrosecondType>().unary(|us| match us {
+                i64::MAX => i32::MAX,
+                i64::MIN => i32::MIN,
+                us => us.div_euclid(crate::pg::datetime::DAY_US) as i32,
+            });
+            Ok(Arc::new(out))
+        }
         (DataType::Timestamp(_, None) | DataType::Date32, DataType::Timestamp(_, Some(_))) => {
-            let wide = plain_cast(array, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+            let wide =
+                cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None), oid::TIMESTAMP, &Zone::Utc)?;
             let utc: TimestampMicrosecondArray =
                 wide.as_primitive::<TimestampMicrosecondType>().unary(|us| zone.local_to_utc(us));
             plain_cast(&(Arc::new(utc.with_timezone(crate::pg::types::UTC)) as ArrayRef), target)
         }
         (DataType::Timestamp(_, Some(_)), DataType::Date32 | DataType::Time64(_)) => {
             let local = cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None), oid::TIMESTAMP, zone)?;
-            plain_cast(&local, target)
+            cast_array(&local, target, oid, zone)
         }
         (_, DataType::Utf8View | DataType::Utf8) => to_text(array, target, zone),
         (from, to) if !castable(from, to) => Err(SqlError::new(
@@ -225,6 +259,17 @@ fn in_range(value: f64, target: &DataType) -> bool {
         _ => (-9_223_372_036_854_775_808.0, 9_223_372_036_854_775_808.0),
     };
     value >= min && value < max
+}
+
+/// The nearest double, as if its digits were read.
+fn decimal_to_float(value: i128, precision: u8, scale: i8) -> f64 {
+    // Up to here both are exact, so dividing them rounds once.
+    const EXACT: u128 = 1 << f64::MANTISSA_DIGITS;
+    const POWERS: i8 = 22;
+    if value.unsigned_abs() <= EXACT && (0..=POWERS).contains(&scale) {
+        return value as f64 / 10f64.powi(i32::from(scale));
+    }
+    Decimal128Type::format_decimal(value, precision, scale).parse().unwrap_or(f64::NAN)
 }
 
 /// PostgreSQL goes through the shortest decimal digits of 15 (6 for `real`) at most.
@@ -391,6 +436,19 @@ mod tests {
         let out = assign(Float64Array::from(vec![1.005, 0.1]), numeric).expect("cast");
         assert_eq!(out.as_primitive::<Decimal128Type>().values(), &[101, 10]);
         assert_eq!(assign(Int64Array::from(vec![1000]), numeric).unwrap_err().sqlstate, "22003");
+    }
+
+    #[test]
+    fn numerics_become_the_nearest_doubles() {
+        for text in ["0.1", "-12.50", "0.12345678901234567", "9007199254740993", "0.3333333333333333333333333333"] {
+            let scale = text.split_once('.').map_or(0, |(_, fraction)| fraction.len() as i8);
+            let value: i128 = text.replace('.', "").parse().expect("digits");
+            let decimals = Decimal128Array::from(vec![value]).with_precision_and_scale(38, scale).expect("type");
+            let out = assign(decimals.clone(), ColumnType::Float8).expect("cast");
+            assert_eq!(out.as_primitive::<Float64Type>().value(0), text.parse::<f64>().expect("float"));
+            let out = assign(decimals, ColumnType::Float4).expect("cast");
+            assert_eq!(out.as_primitive::<Float32Type>().value(0), text.parse::<f32>().expect("float"));
+        }
     }
 
     #[test]

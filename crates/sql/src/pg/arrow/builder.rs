@@ -70,8 +70,9 @@ impl ColumnBuilder {
             (Inner::Int2(b), DatumRef::Int2(v)) => b.append_value(v),
             (Inner::Int4(b), DatumRef::Int4(v)) => b.append_value(v),
             (Inner::Int8(b), DatumRef::Int8(v)) => b.append_value(v),
-            (Inner::Float4(b), DatumRef::Float4(v)) => b.append_value(v),
-            (Inner::Float8(b), DatumRef::Float8(v)) => b.append_value(v),
+            // All NaNs are one; Arrow compares their bits.
+            (Inner::Float4(b), DatumRef::Float4(v)) => b.append_value(if v.is_nan() { f32::NAN } else { v }),
+            (Inner::Float8(b), DatumRef::Float8(v)) => b.append_value(if v.is_nan() { f64::NAN } else { v }),
             (Inner::Numeric(b), DatumRef::Numeric(v)) => b.append_value(v),
             (Inner::Text(b), DatumRef::Text(v)) => {
                 b.append_value(if self.trim { v.trim_end_matches(' ') } else { v });

@@ -154,8 +154,8 @@ pub fn scalar_of_datum(datum: DatumRef<'_>, ty: &ColumnType) -> Result<ScalarVal
         DatumRef::Int2(v) => ScalarValue::Int16(Some(v)),
         DatumRef::Int4(v) => ScalarValue::Int32(Some(v)),
         DatumRef::Int8(v) => ScalarValue::Int64(Some(v)),
-        DatumRef::Float4(v) => ScalarValue::Float32(Some(v)),
-        DatumRef::Float8(v) => ScalarValue::Float64(Some(v)),
+        DatumRef::Float4(v) => ScalarValue::Float32(Some(if v.is_nan() { f32::NAN } else { v })),
+        DatumRef::Float8(v) => ScalarValue::Float64(Some(if v.is_nan() { f64::NAN } else { v })),
         DatumRef::Numeric(v) => match arrow_type(ty) {
             DataType::Decimal128(precision, scale) => ScalarValue::Decimal128(Some(v), precision, scale),
             _ => return Err(SqlError::internal("a numeric value in a column of another type")),

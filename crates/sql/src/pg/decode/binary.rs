@@ -31,8 +31,15 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
         oid::INT2 => ScalarValue::Int16(Some(i16::from_be_bytes(fixed(bytes, ty)?))),
         oid::INT4 => ScalarValue::Int32(Some(i32::from_be_bytes(fixed(bytes, ty)?))),
         oid::INT8 => ScalarValue::Int64(Some(i64::from_be_bytes(fixed(bytes, ty)?))),
-        oid::FLOAT4 => ScalarValue::Float32(Some(f32::from_be_bytes(fixed(bytes, ty)?))),
-        oid::FLOAT8 => ScalarValue::Float64(Some(f64::from_be_bytes(fixed(bytes, ty)?))),
+        // Of NaNs there are many to a client, and one here.
+        oid::FLOAT4 => {
+            let value = f32::from_be_bytes(fixed(bytes, ty)?);
+            ScalarValue::Float32(Some(if value.is_nan() { f32::NAN } else { value }))
+        }
+        oid::FLOAT8 => {
+            let value = f64::from_be_bytes(fixed(bytes, ty)?);
+            ScalarValue::Float64(Some(if value.is_nan() { f64::NAN } else { value }))
+        }
         oid::NUMERIC => {
             let (value, scale) = numeric(bytes)?;
             let precision = NUMERIC_PRECISION;

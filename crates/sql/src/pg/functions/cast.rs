@@ -20,7 +20,9 @@ use crate::pg::catalog::{Model, SUPERUSER_OID};
 use crate::pg::context::PgContext;
 use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors::{from_arrow, to_datafusion};
-use crate::pg::types::{TEXT, TYPES, arrow_type_of_oid, field_of_oid, field_oid, oid, type_by_name, with_pg_type};
+use crate::pg::types::{
+    TEXT, TYPES, arrow_type_of_oid, field_of_oid, field_oid, oid, type_by_name, type_by_oid, with_pg_type,
+};
 use crate::wire::SqlError;
 
 /// A cast function for every type.
@@ -28,23 +30,24 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<ScalarUDF> {
     TYPES
         .iter()
         .filter(|ty| arrow_type_of_oid(ty.oid, -1).is_some() || ty.oid == oid::UNKNOWN)
-        .map(|ty| {
-            let volatility = match ty.oid {
-                // words such as 'now', the session's zone
-                oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::TEXT | oid::VARCHAR => {
-                    Volatility::Stable
-                }
-                oid::REGCLASS | oid::REGNAMESPACE | oid::REGROLE => Volatility::Stable,
-                _ => Volatility::Immutable,
-            };
-            ScalarUDF::new_from_impl(PgCast {
-                name: format!("pg_cast_{}", ty.name),
-                oid: ty.oid,
-                signature: Signature::user_defined(volatility),
-                cx: cx.clone(),
-            })
-        })
+        .filter_map(|ty| one(cx, ty.oid))
         .collect()
+}
+
+/// The one for a type.
+pub(super) fn one(cx: &Arc<dyn PgContext>, ty: u32) -> Option<ScalarUDF> {
+    let volatility = match ty {
+        // words such as 'now', the session's zone
+        oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::TEXT | oid::VARCHAR => Volatility::Stable,
+        oid::REGCLASS | oid::REGNAMESPACE | oid::REGROLE => Volatility::Stable,
+        _ => Volatility::Immutable,
+    };
+    Some(ScalarUDF::new_from_impl(PgCast {
+        name: format!("pg_cast_{}", type_by_oid(ty)?.name),
+        oid: ty,
+        signature: Signature::user_defined(volatility),
+        cx: cx.clone(),
+    }))
 }
 
 #[derive(Debug)]
@@ -99,7 +102,6 @@ impl PgCast {
             (D::Utf8 | D::LargeUtf8, D::Utf8View) => matches!(self.oid, oid::TEXT | oid::VARCHAR),
             (D::Int16 | D::Int32 | D::Int64, D::Int16 | D::Int32 | D::Int64 | D::Float32 | D::Float64) => true,
             (D::Float32, D::Float64) => true,
-            (D::Decimal128(..), D::Float64 | D::Float32) => true,
             (D::Date32, D::Timestamp(_, None)) | (D::Timestamp(_, None), D::Date32 | D::Timestamp(_, None)) => true,
             _ => false,
         }
@@ -271,6 +273,15 @@ impl ScalarUDFImpl for PgCast {
         }
         let target = self.field(typmod);
         let value = args.into_iter().next().unwrap_or_else(|| Expr::Literal(ScalarValue::Null, None));
+        match (from.data_type(), target.data_type()) {
+            (DataType::Date32, DataType::Timestamp(..)) => {
+                return Ok(ExprSimplifyResult::Simplified(super::time::timestamp_of_date().call(vec![value])));
+            }
+            (DataType::Timestamp(..), DataType::Date32) => {
+                return Ok(ExprSimplifyResult::Simplified(super::time::date_of_timestamp().call(vec![value])));
+            }
+            _ => {}
+        }
         if from.data_type() == target.data_type() && field_oid(&from) == field_oid(&target) {
             return Ok(ExprSimplifyResult::Simplified(value));
         }

@@ -1,13 +1,17 @@
-//! Integer `+`, `-`, `*` that fail when the result does not fit, as PostgreSQL's do.
+//! Integer `+`, `-`, `*` that fail when the result does not fit, as PostgreSQL's do, and one NaN.
 //!
 //! DataFusion wraps around silently. [`CheckedArithmetic`] runs last among the analyzer's
 //! rules, when types are settled, and puts functions in place of these operators on integers.
+//!
+//! To PostgreSQL all NaNs are equal. Here they are compared by their bits, and what arithmetic
+//! makes (`Infinity - Infinity`) has others than what is read. So `pg_nan` around arithmetic on floats
+//! gives it the usual ones; values from tables and clients get them where they come in.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use datafusion::arrow::array::{ArrayRef, Datum};
+use datafusion::arrow::array::{ArrayRef, AsArray, Datum, PrimitiveArray};
 use datafusion::arrow::compute::kernels::numeric::{add, mul, sub};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -35,12 +39,52 @@ fn checked(name: &'static str, kernel: Kernel) -> PgFunction {
     })
 }
 
+/// Floats with one kind of NaN.
+fn one_nan<T: ArrowPrimitiveType>(array: &ArrayRef, nan: T::Native, is_nan: fn(T::Native) -> bool) -> ArrayRef {
+    let values: &PrimitiveArray<T> = array.as_primitive();
+    match values.values().iter().any(|value| is_nan(*value)) {
+        true => Arc::new(values.unary::<_, T>(|value| if is_nan(value) { nan } else { value })),
+        false => Arc::clone(array),
+    }
+}
+
+fn nan() -> PgFunction {
+    f(NAN, &[P::Any], Returns::By(|fields| fields[0].clone()), |call| {
+        let array = &call.arrays[0];
+        Ok(match array.data_type() {
+            DataType::Float64 => one_nan::<Float64Type>(array, f64::NAN, f64::is_nan),
+            DataType::Float32 => one_nan::<Float32Type>(array, f32::NAN, f32::is_nan),
+            _ => Arc::clone(array),
+        })
+    })
+}
+
+const NAN: &str = "pg_nan";
+
+/// What is in a call of `pg_nan`; any other expression as it is.
+fn inside(expr: Expr) -> Expr {
+    match expr {
+        Expr::ScalarFunction(mut call) if call.name() == NAN && call.args.len() == 1 => call.args.remove(0),
+        other => other,
+    }
+}
+
+/// What the rule makes of an expression over `schema`.
+///
+/// # Errors
+/// None of its own.
+pub fn checked_arithmetic(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
+    static RULE: LazyLock<CheckedArithmetic> = LazyLock::new(CheckedArithmetic::new);
+    Ok(RULE.rewrite(expr, schema)?.data)
+}
+
 /// The rule.
 #[derive(Debug)]
 pub(super) struct CheckedArithmetic {
     plus: Arc<ScalarUDF>,
     minus: Arc<ScalarUDF>,
     multiply: Arc<ScalarUDF>,
+    nan: Arc<ScalarUDF>,
 }
 
 impl CheckedArithmetic {
@@ -49,27 +93,46 @@ impl CheckedArithmetic {
             plus: Arc::new(checked("pg_plus", add).into_udf()),
             minus: Arc::new(checked("pg_minus", sub).into_udf()),
             multiply: Arc::new(checked("pg_multiply", mul).into_udf()),
+            nan: Arc::new(nan().into_udf()),
         }
     }
 
     fn rewrite(&self, expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
+        let floats = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64));
         expr.transform_up(|expr| {
-            let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else {
-                return Ok(Transformed::no(expr));
+            let BinaryExpr { left, op, right } = match expr {
+                Expr::BinaryExpr(binary) => binary,
+                Expr::Negative(value) if floats(value.as_ref()) => {
+                    let value = Expr::Negative(Box::new(inside(*value)));
+                    return Ok(Transformed::yes(self.nan.call(vec![value])));
+                }
+                // What an earlier pass has put there stays the only one.
+                Expr::ScalarFunction(mut call) if call.name() == NAN && call.args.len() == 1 => {
+                    call.args = vec![inside(call.args.remove(0))];
+                    return Ok(Transformed::no(Expr::ScalarFunction(call)));
+                }
+                other => return Ok(Transformed::no(other)),
             };
             let function = match op {
-                Operator::Plus => &self.plus,
-                Operator::Minus => &self.minus,
-                Operator::Multiply => &self.multiply,
-                _ => return Ok(Transformed::no(expr)),
+                Operator::Plus => Some(&self.plus),
+                Operator::Minus => Some(&self.minus),
+                Operator::Multiply => Some(&self.multiply),
+                Operator::Divide => None,
+                _ => return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))),
             };
-            let (Ok(l), Ok(r)) = (left.get_type(schema), right.get_type(schema)) else {
-                return Ok(Transformed::no(expr));
-            };
-            if l != r || !matches!(l, DataType::Int16 | DataType::Int32 | DataType::Int64) {
-                return Ok(Transformed::no(expr));
+            if floats(left.as_ref()) && floats(right.as_ref()) {
+                let (left, right) = (Box::new(inside(*left)), Box::new(inside(*right)));
+                let result = Expr::BinaryExpr(BinaryExpr { left, op, right });
+                return Ok(Transformed::yes(self.nan.call(vec![result])));
             }
-            Ok(Transformed::yes(function.call(vec![left.as_ref().clone(), right.as_ref().clone()])))
+            match (left.get_type(schema), right.get_type(schema), function) {
+                (Ok(l), Ok(r), Some(function))
+                    if l == r && matches!(l, DataType::Int16 | DataType::Int32 | DataType::Int64) =>
+                {
+                    Ok(Transformed::yes(function.call(vec![*left, *right])))
+                }
+                _ => Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))),
+            }
         })
     }
 }

@@ -9,7 +9,7 @@
 //! - `fields`: `date_part`, `date_trunc`
 //! - `to_char`: `to_char`, `to_date`, `to_timestamp`
 //! - `arrays`, `math`: what their names say
-//! - `checked`: integer arithmetic that does not wrap around
+//! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
 //! - `aggregate`: `pg_single`
 //! - `planner`: operators on lists, dates, intervals, numerics
 //! - `series`: `generate_series` in FROM
@@ -40,8 +40,11 @@ use std::sync::Arc;
 use datafusion::common::Result as DfResult;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::ScalarUDF;
 
+pub use checked::checked_arithmetic;
 pub use text::{quote_ident, quote_literal, similar_to_regex};
+pub use time::timestamp_of_date;
 
 use crate::pg::context::PgContext;
 
@@ -87,6 +90,11 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     state.register_udtf("resurgam_clean", Arc::new(clean::PgClean(cx.clone())));
     Ok(())
+}
+
+/// The function that casts to a type, as PostgreSQL does.
+pub fn cast_function(cx: &Arc<dyn PgContext>, ty: u32) -> Option<ScalarUDF> {
+    cast::one(cx, ty)
 }
 
 /// Whether a function is bound to the session it was registered for, so that a plan with it

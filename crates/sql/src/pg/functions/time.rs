@@ -4,7 +4,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, TimestampMicrosecondType};
+use datafusion::arrow::datatypes::{
+    DataType, Field, FieldRef, IntervalMonthDayNano, TimeUnit, TimestampMicrosecondType,
+};
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -226,6 +228,22 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         Ok(Arc::new(out) as ArrayRef)
     }));
     out
+}
+
+/// A `date` as a `timestamp`; unlike Arrow's cast it knows the infinite ones.
+pub fn timestamp_of_date() -> ScalarUDF {
+    f("pg_timestamp_of_date", &[P::Any], oid(t::TIMESTAMP), |call| {
+        cast_array(&call.arrays[0], &DataType::Timestamp(TimeUnit::Microsecond, None), t::TIMESTAMP, &Zone::Utc)
+    })
+    .into_udf()
+}
+
+/// The day of a `timestamp`, likewise.
+pub(super) fn date_of_timestamp() -> ScalarUDF {
+    f("pg_date_of_timestamp", &[P::Any], oid(t::DATE), |call| {
+        cast_array(&call.arrays[0], &DataType::Date32, t::DATE, &Zone::Utc)
+    })
+    .into_udf()
 }
 
 /// `interval * factor`: fractions of months become days, of days time.

@@ -2,8 +2,10 @@
 
 use datafusion::sql::sqlparser::ast::{DataType, Expr, Value};
 
+use resurgam_engine::ColumnType;
+
 use super::{bare, call, number, take};
-use crate::pg::types::{arrow_field_from_sql, field_oid, field_typmod, oid, type_by_oid};
+use crate::pg::types::{arrow_field_from_sql, column_oid, column_typmod, field_oid, field_typmod, oid, type_by_oid};
 use crate::wire::SqlError;
 
 /// Types to which DataFusion casts as PostgreSQL does when the source is a parameter of that
@@ -33,6 +35,21 @@ fn plain_for_parameters(ty: u32) -> bool {
 pub fn cast_function_oid(function: &str) -> Option<u32> {
     let name = function.strip_prefix("pg_cast_")?;
     crate::pg::types::TYPES.iter().find(|row| row.name == name).map(|row| row.oid)
+}
+
+/// Puts a cast to a column's type around an expression. Lengths of texts are left for the assignment to
+/// judge: a cast would cut the texts short.
+pub fn cast_to(expr: &mut Expr, ty: &ColumnType) {
+    let (ty, typmod) = match ty {
+        ColumnType::Varchar(_) | ColumnType::Char(_) => (oid::TEXT, -1),
+        ty => (column_oid(ty), column_typmod(ty)),
+    };
+    let Some(row) = type_by_oid(ty) else { return };
+    let mut args = vec![take(expr)];
+    if typmod >= 0 {
+        args.push(number(typmod.into()));
+    }
+    *expr = call(&format!("pg_cast_{}", row.name), args);
 }
 
 /// Rewrites `expr` cast to a type; `None` if it is to stay as it is.

@@ -40,7 +40,7 @@ use resurgam_ast::AstWalkMut;
 
 use crate::wire::SqlError;
 
-pub use cast::cast_function_oid;
+pub use cast::{cast_function_oid, cast_to};
 
 /// Rewrites a statement in place.
 ///
