@@ -133,9 +133,9 @@ impl PendingRedo {
     /// Has the background pass try once more the pages that could not be read: a device may be well
     /// again.
     pub fn try_unread(&self) {
-        let unread: Vec<PageId> = self.unread.lock().keys().copied().collect();
+        let unread: HashSet<PageId> = self.unread.lock().keys().copied().collect();
         let mut stuck = self.stuck.lock();
-        unread.iter().for_each(|page| drop(stuck.remove(page)));
+        stuck.retain(|page| !unread.contains(page));
     }
     /// Pages that could not be read when they were last tried.
     pub fn unread(&self) -> u64 {
