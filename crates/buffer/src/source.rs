@@ -38,7 +38,13 @@ pub struct PendingRedo {
     stuck: Mutex<HashSet<PageId>>,
     /// What the background pass goes through, from the end.
     order: Mutex<Vec<PageId>>,
+    /// Pages that could not be read, and how often that was tried.
+    unread: Mutex<HashMap<PageId, u32>>,
 }
+
+/// How often a page that cannot be read is tried before it counts as one that cannot be brought up to
+/// date.
+const TRIES: u32 = 3;
 
 impl PendingRedo {
     /// Pages still to be redone.
@@ -74,6 +80,7 @@ impl PendingRedo {
         let mut pages = self.pages.lock();
         if pages.remove(&page).is_some() {
             self.stuck.lock().remove(&page);
+            self.unread.lock().remove(&page);
         }
         self.count.store(pages.len() as u64, Ordering::Release);
     }
@@ -106,6 +113,33 @@ impl PendingRedo {
         if pages.contains_key(&page) {
             self.stuck.lock().insert(page);
         }
+    }
+    /// A page could not be read. It is tried again a few times, then it no longer holds up the rest.
+    pub(crate) fn failed(&self, page: PageId) {
+        let tries = {
+            let pages = self.pages.lock();
+            if !pages.contains_key(&page) {
+                return;
+            }
+            let mut unread = self.unread.lock();
+            let tries = unread.entry(page).or_default();
+            *tries += 1;
+            *tries
+        };
+        if tries >= TRIES {
+            self.give_up(page);
+        }
+    }
+    /// Has the background pass try once more the pages that could not be read: a device may be well
+    /// again.
+    pub fn try_unread(&self) {
+        let unread: HashSet<PageId> = self.unread.lock().keys().copied().collect();
+        let mut stuck = self.stuck.lock();
+        stuck.retain(|page| !unread.contains(page));
+    }
+    /// Pages that could not be read when they were last tried.
+    pub fn unread(&self) -> u64 {
+        self.unread.lock().len() as u64
     }
     /// Pages that could not be brought up to date.
     pub fn stuck(&self) -> u64 {

@@ -285,8 +285,11 @@ impl BufferPool {
     }
 
     /// Brings up to `limit` pages that still await redo into memory (background redo).
-    /// Returns how many remain to be tried. A page that turns out to be damaged is handed to
-    /// `damaged` and left pending.
+    /// Returns how many remain to be tried. A page that turns out to be damaged, or cannot be read, is
+    /// handed to `damaged` and left pending; one that cannot be read is tried a few times.
+    ///
+    /// # Errors
+    /// Those that do not concern one page only.
     pub fn redo_some(&self, limit: usize, mut damaged: impl FnMut(PageId, &Error)) -> Result<u64> {
         for page in self.pending.next(limit) {
             match self.read(page, crate::Access::Scan) {
@@ -294,6 +297,14 @@ impl BufferPool {
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     damaged(page, &error);
                     self.pending.give_up(page);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Io => {
+                    // Unless it was the writing of another one, to make room in memory.
+                    self.check_poisoned()?;
+                    self.log.check_running()?;
+                    damaged(page, &error);
+                    self.pending.failed(page);
                     continue;
                 }
                 Err(error) => return Err(error),

@@ -119,6 +119,21 @@ fn checkpointer(weak: &Weak<Inner>) {
     }
 }
 
+/// How often pages are tried again that recovery could not read.
+const RETRY_UNREAD: Duration = Duration::from_secs(60);
+
+/// Sleeps, but not while the database is to go away; false if it is.
+fn pause(weak: &Weak<Inner>, length: Duration) -> bool {
+    let until = Instant::now() + length;
+    while Instant::now() < until {
+        if alive(weak).is_none() {
+            return false;
+        }
+        std::thread::sleep(TICK);
+    }
+    true
+}
+
 fn redo(weak: &Weak<Inner>) {
     let Some(db) = alive(weak) else { return };
     let total = db.inner().pool.pending_redo().len();
@@ -126,23 +141,36 @@ fn redo(weak: &Weak<Inner>) {
     let mut said = Instant::now();
     drop(db);
     while let Some(db) = alive(weak) {
-        let damaged = |_, error: &Error| tracing::error!("recovery passes over a damaged page: {error}");
+        let damaged = |_, error: &Error| tracing::error!("recovery passes over a page: {error}");
         match db.inner().pool.redo_some(32, damaged) {
             Ok(0) => {
-                *db.inner().redo_time.lock() = Some(started.elapsed());
-                let stuck = db.inner().pool.pending_redo().stuck();
-                if stuck > 0 {
+                let first = db.inner().redo_time.lock().replace(started.elapsed()).is_none();
+                let pending = db.inner().pool.pending_redo();
+                let stuck = pending.stuck();
+                if stuck > 0 && first {
                     tracing::error!(
-                        "recovery finished but for {stuck} damaged pages, whose log is kept; run \"resurgam check\""
+                        "recovery finished but for {stuck} pages that are damaged or cannot be read, whose log is \
+                         kept; run \"resurgam check\""
                     );
-                } else if total > 0 {
+                } else if stuck == 0 && total > 0 {
                     tracing::info!("recovery finished: {total} pages brought up to date in {:.1?}", started.elapsed());
                 }
                 db.inner().log.forget_read_blocks();
-                if let Err(error) = db.discover_space() {
+                let discovered = db.discover_space();
+                if let Err(error) = &discovered {
                     tracing::error!("could not read the space maps: {error}");
                 }
-                return;
+                // Nobody waits for these. But a device may be well again.
+                if pending.unread() == 0 && !discovered.is_err_and(|error| error.kind() == ErrorKind::Io) {
+                    return;
+                }
+                drop(db);
+                if !pause(weak, RETRY_UNREAD) {
+                    return;
+                }
+                if let Some(db) = alive(weak) {
+                    db.inner().pool.pending_redo().try_unread();
+                }
             }
             Ok(left) => {
                 if said.elapsed() > Duration::from_secs(2) {
@@ -182,18 +210,15 @@ fn undo(weak: &Weak<Inner>) {
 /// Makes rows of transactions in doubt readable, until there are no more; what cannot be read is
 /// tried again after longer and longer pauses.
 fn rebuild(weak: &Weak<Inner>) {
-    let mut pause = TICK;
+    let mut length = TICK;
     while let Some(db) = alive(weak) {
         db.rebuild_lost();
         if db.inner().prepared.lost.is_empty() {
             return;
         }
         drop(db);
-        pause = (pause * 2).min(Duration::from_secs(60));
-        let until = Instant::now() + pause;
-        while Instant::now() < until && alive(weak).is_some() {
-            std::thread::sleep(TICK);
-        }
+        length = (length * 2).min(Duration::from_secs(60));
+        pause(weak, length);
     }
 }
 

@@ -146,8 +146,8 @@ impl Database {
             tree_of: &|object| trees.get(&object).copied(),
             tree_freed: &|object| inner.forget_tree(object),
             stop: &|| inner.stopping.load(Ordering::Relaxed) || cancelled(),
-            // Without background threads everything runs in the caller's.
-            threads: if inner.options.background { inner.options.cleaner_threads() } else { 1 },
+            threads: inner.options.cleaner_threads(),
+            unit_pages: inner.options.cleaner_unit_pages,
             pace: self.pace_settings(),
             pressure: &|| self.pressure(),
             now_us: inner.vfs.wall_clock_us(),

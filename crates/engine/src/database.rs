@@ -504,22 +504,34 @@ impl Database {
         let inner = self.inner();
         self.rebuild_lost();
         self.undo_queued()?;
-        while inner.pool.redo_some(64, |_, error| tracing::error!("a damaged page: {error}"))? > 0 {}
+        inner.pool.pending_redo().try_unread();
+        while inner.pool.redo_some(64, |_, error| tracing::error!("a page is passed over: {error}"))? > 0 {}
         self.discover_space()
     }
 
+    /// Reads the space maps: what is free, and which pages are version pages.
+    ///
+    /// # Errors
+    /// The first of a map that cannot be read, when the others are done.
     pub(crate) fn discover_space(&self) -> Result<()> {
         let inner = self.inner();
         // The highest id that can have pushed a version before now.
         let highest = TxId(inner.txs.next_id().0.saturating_sub(1));
+        let mut failed = None;
         for map in inner.pool.space().all_map_pages() {
             if inner.stopping.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            inner.versions.adopt_all(&inner.pool, map, highest)?;
-            inner.pool.space().discover(&inner.pool, map)?;
+            let adopted = inner.versions.adopt_all(&inner.pool, map, highest);
+            match adopted.and_then(|()| inner.pool.space().discover(&inner.pool, map)) {
+                // The others know nothing of it.
+                Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
+                    failed.get_or_insert(error);
+                }
+                done => done?,
+            }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Writes dirty pages: for databases without background threads.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Result, TxId};
 use resurgam_txn::LockWait;
-use resurgam_versions::Versioning;
+use resurgam_versions::{Skipped, Versioning};
 
 use crate::database::Database;
 use crate::transaction::{Transaction, TxState};
@@ -194,14 +194,19 @@ impl Database {
             check()?;
             let swept = self.clean_unless(&cancelled_by_now)?;
             if swept.pages_skipped > 0 {
+                let kind = match swept.skipped {
+                    Skipped { unreadable, .. } if unreadable.count > 0 => ErrorKind::Io,
+                    Skipped { no_room, .. } if no_room.count > 0 => ErrorKind::DiskFull,
+                    _ => ErrorKind::Corrupt,
+                };
                 return Err(Error::new(
-                    ErrorKind::Corrupt,
+                    kind,
                     format!(
                         "aborted transactions cannot be forgotten: {} pages could not be cleaned",
                         swept.pages_skipped
                     ),
                 )
-                .with_hint("\"resurgam check\" says what is wrong with them."));
+                .with_hint("resurgam_cleaner says why; \"resurgam check\" what is wrong with them."));
             }
         }
         self.checkpoint_as(!on, || inner.mode.traditional.store(!on, Ordering::SeqCst))?;

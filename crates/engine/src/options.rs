@@ -68,8 +68,12 @@ pub struct Options {
     /// can be prepared. Those that a restart finds are kept, however many.
     pub max_prepared_transactions: usize,
     /// Run the background threads. Off: everything runs inline and only when asked, for
-    /// simulation.
+    /// simulation, but for the threads of a sweep if [`Options::cleaner_threads`] says how many.
     pub background: bool,
+    /// Pages that a thread of a sweep takes at a time, about. For tests of small databases, whose
+    /// sweeps would use one thread.
+    #[doc(hidden)]
+    pub cleaner_unit_pages: u64,
 }
 
 impl Default for Options {
@@ -96,6 +100,7 @@ impl Default for Options {
             version_pages_ready: 64,
             max_prepared_transactions: 1000,
             background: true,
+            cleaner_unit_pages: resurgam_versions::UNIT_PAGES,
         }
     }
 }
@@ -105,6 +110,7 @@ impl Options {
     pub fn cleaner_threads(&self) -> usize {
         const MOST_BY_DEFAULT: usize = 4;
         match self.cleaner_threads {
+            0 if !self.background => 1,
             0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST_BY_DEFAULT)),
             threads => threads,
         }

@@ -678,3 +678,97 @@ fn a_batch_of_a_rewrite_is_bounded_by_bytes() -> Result<()> {
     assert!(sizes[1..].iter().all(|rows| *rows <= 200), "{sizes:?}");
     tx.rollback()
 }
+
+/// What a change of a definition has made by the time it is given up: an index, a table that was
+/// emptied and filled again, a table written anew.
+fn half_done(db: &Database, which: usize) -> Result<Transaction> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = table(&tx)?;
+    match which {
+        0 => {
+            let spec = IndexSpec { name: "i".into(), columns: vec![2, 0], unique: false, constraint: false };
+            tx.create_index(&t, spec)?.done()?;
+        }
+        1 => {
+            tx.truncate(&t)?.done()?;
+            let t = table(&tx)?;
+            for id in 0..3000 {
+                let note = if id % 9 == 0 { "T".repeat(1700) } else { note_of(id) };
+                tx.insert(&t, &[DatumRef::Int8(id), DatumRef::Int4(1), DatumRef::Text(&note)])?.done()?;
+            }
+        }
+        _ => drop(rewrite(&tx, &t)?),
+    }
+    Ok(tx)
+}
+
+/// Power is lost again and again while the storage of changes that were given up is freed: each time a
+/// little later, from where the last one left it. Then the same for a table that is dropped.
+#[test]
+fn clean_up_is_cut_off_again_and_again() -> Result<()> {
+    const ROWS: i64 = 2500;
+    let few_pages = |vfs: &SimVfs| -> Result<Database> {
+        let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
+        Database::open_with(vfs, Path::new("/db"), Options { buffer_bytes: 1 << 19, ..options() }, |_| {})
+    };
+    for (which, by_crash) in [(0, true), (0, false), (1, true), (1, false), (2, true), (2, false), (3, false)] {
+        let mut vfs = SimVfs::new(30 + which as u64 + u64::from(by_crash) * 10);
+        drop(filled(&vfs, ROWS)?);
+        vfs = vfs.crash();
+        let db = few_pages(&vfs)?;
+        if which == 3 {
+            let tx = db.begin(Isolation::ReadCommitted);
+            tx.drop_table(&table(&tx)?)?.done()?;
+            tx.commit(Durability::Sync)?.wait()?;
+        } else {
+            let tx = half_done(&db, which)?;
+            if by_crash {
+                while db.write_back()? > 0 {}
+                db.checkpoint()?;
+                std::mem::forget(tx);
+            } else {
+                tx.rollback()?;
+                db.begin(Isolation::ReadCommitted).commit(Durability::Sync)?.wait()?;
+                db.checkpoint()?;
+            }
+        }
+        vfs = vfs.crash();
+        drop(db);
+        let (mut cut_off, mut in_the_middle) = (0, 0);
+        for turn in 1.. {
+            let said = format!("change {which}, by a crash: {by_crash}, turn {turn}");
+            let db = few_pages(&vfs)?;
+            db.finish_recovery()?;
+            assert_eq!(db.verify()?, Vec::<String>::new(), "{said}");
+            let there = db.begin(Isolation::ReadCommitted).table(NAME.0, NAME.1)?.is_some();
+            assert_eq!(there, which != 3, "{said}");
+            if there {
+                assert_eq!(rows(&db)?, before(ROWS), "{said}");
+            }
+            let entries = db.ledger_len()?;
+            vfs.set_faults(FaultPlan { crash_after_ops: Some(turn), ..FaultPlan::default() });
+            let clean = || -> Result<()> {
+                db.clean()?;
+                while db.write_back()? > 0 {}
+                db.checkpoint()
+            };
+            let done = clean().is_ok();
+            vfs = vfs.crash();
+            drop(db);
+            if done {
+                break;
+            }
+            cut_off += 1;
+            in_the_middle += u64::from(entries > 0);
+            assert!(turn < 2000, "{said}: it ends");
+        }
+        assert!(
+            cut_off > 5 && in_the_middle > 3,
+            "change {which}: cut off {cut_off} times, {in_the_middle} in its middle"
+        );
+        let db = few_pages(&vfs)?;
+        db.finish_recovery()?;
+        settled(&db, &format!("change {which}, by a crash: {by_crash}"))?;
+    }
+    Ok(())
+}

@@ -69,6 +69,7 @@ fn settled(db: &Database, said: &str) -> Result<()> {
     }
     db.clean()?;
     assert_eq!(db.stats().transactions.aborted_in_map, 0, "{said}");
+    assert_eq!(db.ledger_len()?, 0, "{said}: storage is still to be freed");
     assert_eq!(db.verify()?, Vec::<String>::new(), "{said}");
     Ok(())
 }

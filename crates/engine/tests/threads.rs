@@ -1,9 +1,10 @@
 //! Threads on one database, with every background thread, a pool much smaller than the
 //! data and a log of a few megabytes: transfers that keep a sum, snapshots that must always
 //! see it, rollbacks, large values, definitions that come and go, checkpoints and sweeps in
-//! between; then power is lost in the middle, and every acknowledged commit must be there.
+//! between; then power is lost in the middle, and every acknowledged commit must be there. It is
+//! lost in the middle of sweeps as well, of several threads.
 //!
-//! `RESURGAM_THREADS_SECONDS=n` runs longer.
+//! `RESURGAM_THREADS_SECONDS=n` runs longer, `RESURGAM_THREADS_SEED=n` with other choices.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ fn options(apart: bool) -> Options {
         checkpoint_log_bytes: 512 << 10,
         log_bytes_max: 4 << 20,
         cleaner_interval_s: 0.05,
+        cleaner_threads: 3,
+        cleaner_unit_pages: 64,
         accelerated_database_recovery: std::env::var("RESURGAM_MODE").as_deref() != Ok("traditional"),
         ..Options::default()
     }
@@ -112,6 +115,7 @@ fn total(view: &ReadView, table: &Arc<Table>, index: Option<usize>) -> Result<(i
 
 struct Shared {
     db: Database,
+    seed: u64,
     stop: AtomicBool,
     acknowledged: [AtomicI64; WRITERS as usize],
     transfers: AtomicU64,
@@ -163,7 +167,7 @@ fn transfer(shared: &Shared, me: i64, random: &mut Random, count: i64) -> Result
 }
 
 fn writer(shared: &Shared, me: i64) -> Result<()> {
-    let mut random = Random(0x9E37_79B9 + me as u64);
+    let mut random = Random(shared.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) + me as u64 + 1);
     let mut count = 1;
     while !shared.stop.load(Ordering::Relaxed) {
         match transfer(shared, me, &mut random, count) {
@@ -248,28 +252,55 @@ fn prepare(db: &Database) -> Result<()> {
     tx.commit(Durability::Sync)?.wait()
 }
 
-fn check(db: &Database, acknowledged: &[i64]) -> Result<()> {
+fn check(db: &Database, at_least: &[i64], at_most: &[i64]) -> Result<()> {
     let tx = db.begin(Isolation::RepeatableRead);
     let view = tx.statement(StatementKind::Read)?;
     let accounts = table(&tx, "accounts")?;
     assert_eq!(total(&view, &accounts, None)?, (ACCOUNTS, SUM));
     assert_eq!(total(&view, &accounts, Some(0))?, (ACCOUNTS, SUM));
     let counters = table(&tx, "counters")?;
-    for (writer, acknowledged) in acknowledged.iter().enumerate() {
+    for (writer, (at_least, at_most)) in at_least.iter().zip(at_most).enumerate() {
         let mut row = RowBuf::default();
         assert!(view.get(&counters, &key(&counters, writer as i64)?, &mut row)?);
         let found = int(&counters, row.raw(), 1)?;
         assert!(
-            (*acknowledged..=acknowledged + 1).contains(&found),
-            "writer {writer}: {found} commits, {acknowledged} were acknowledged"
+            (*at_least..=*at_most).contains(&found),
+            "writer {writer}: {found} commits, {at_least} to {at_most} were acknowledged"
         );
     }
     Ok(())
 }
 
-fn work(db: &Database, time: Duration) -> Shared {
+/// A disk after a power loss while all of them were at work, and what each writer had been told then:
+/// at least, and at most.
+struct Lost {
+    vfs: SimVfs,
+    at_least: Vec<i64>,
+    at_most: Vec<i64>,
+    /// What the cleaner was doing.
+    phase: Option<SweepPhase>,
+}
+
+impl Shared {
+    fn acknowledged(&self) -> Vec<i64> {
+        self.acknowledged.iter().map(|a| a.load(Ordering::SeqCst)).collect()
+    }
+    fn lose_power(&self, vfs: &SimVfs, seed: u64) -> Lost {
+        let at_least = self.acknowledged();
+        let phase = self.db.cleaner_status().current.map(|sweep| sweep.phase);
+        let vfs = vfs.crash_clone(seed);
+        let at_most = self.acknowledged().into_iter().map(|count| count + 1).collect();
+        Lost { vfs, at_least, at_most, phase }
+    }
+}
+
+/// Most power losses on the way.
+const LOSSES_MAX: usize = 6;
+
+fn work(db: &Database, vfs: &SimVfs, seed: u64, time: Duration, lost: &mut Vec<Lost>) -> Shared {
     let shared = Shared {
         db: db.clone(),
+        seed,
         stop: AtomicBool::new(false),
         acknowledged: Default::default(),
         transfers: AtomicU64::new(0),
@@ -286,8 +317,16 @@ fn work(db: &Database, time: Duration) -> Shared {
         threads.push(scope.spawn(move || reader(shared)));
         threads.push(scope.spawn(move || definer(shared)));
         let end = Instant::now() + time;
+        let every = time / (LOSSES_MAX as u32 + 1);
+        let mut next = Instant::now() + every;
         while Instant::now() < end && threads.iter().all(|t| !t.is_finished()) {
-            std::thread::sleep(Duration::from_millis(10));
+            // In the middle of a sweep if there soon is one.
+            let sweeps = db.cleaner_status().current.is_some_and(|sweep| sweep.pages_visited > 0);
+            if lost.len() < LOSSES_MAX && (Instant::now() > next && sweeps || Instant::now() > next + every) {
+                lost.push(shared.lose_power(vfs, seed * 1000 + lost.len() as u64));
+                next = Instant::now() + every;
+            }
+            std::thread::sleep(Duration::from_millis(if Instant::now() > next { 1 } else { 10 }));
         }
         shared.stop.store(true, Ordering::Relaxed);
         for thread in threads {
@@ -315,38 +354,58 @@ fn many_threads_and_a_version_store_of_its_own() -> Result<()> {
 }
 
 fn threads_then_power_loss(apart: bool) -> Result<()> {
-    let seconds = std::env::var("RESURGAM_THREADS_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(4.0);
-    let vfs = SimVfs::new(7);
+    let variable = |name: &str| std::env::var(name).ok();
+    let seconds = variable("RESURGAM_THREADS_SECONDS").and_then(|s| s.parse().ok()).unwrap_or(4.0);
+    let seed = variable("RESURGAM_THREADS_SEED").and_then(|s| s.parse().ok()).unwrap_or(7);
+    let vfs = SimVfs::new(seed);
     let db = open(&vfs, apart)?;
     prepare(&db)?;
-    let shared = work(&db, Duration::from_secs_f64(seconds));
+    let mut lost = Vec::new();
+    let shared = work(&db, &vfs, seed, Duration::from_secs_f64(seconds), &mut lost);
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     eprintln!(
-        "{} transfers, {} retries, {} scans, {} tables made and dropped",
+        "seed {seed}: {} transfers, {} retries, {} scans, {} tables made and dropped; power lost in {:?}",
         count(&shared.transfers),
         count(&shared.retries),
         count(&shared.scans),
-        count(&shared.definitions)
+        count(&shared.definitions),
+        lost.iter().map(|lost| lost.phase).collect::<Vec<_>>()
     );
     assert!(count(&shared.transfers) > 20 && count(&shared.scans) > 0 && count(&shared.definitions) > 0);
-    let acknowledged: Vec<i64> = shared.acknowledged.iter().map(|a| a.load(Ordering::SeqCst)).collect();
     let versions = db.stats().versions;
     eprintln!("{versions:?}");
     assert!(!apart || versions.pushed > 100 && versions.freed > 0, "{versions:?}");
+    let at_least = shared.acknowledged();
     drop(shared);
-    check(&db, &acknowledged)?;
+    check(&db, &at_least, &at_least)?;
     // Power is lost; nothing was closed.
     let after = vfs.crash();
     drop(db);
-    let db = open(&after, apart)?;
-    check(&db, &acknowledged)?;
-    db.finish_recovery()?;
-    db.close()?;
-    let db = open(&after, apart)?;
-    check(&db, &acknowledged)?;
-    db.close()?;
-    // Alone: the cleaner frees dropped tables and merges pages, which is not for beside a proof.
-    let db = open_as(&after, Options { background: false, ..options(apart) })?;
+    lost.push(Lost { vfs: after, at_most: at_least.clone(), at_least, phase: None });
+    for lost in lost {
+        let db = open(&lost.vfs, apart)?;
+        check(&db, &lost.at_least, &lost.at_most)?;
+        db.finish_recovery()?;
+        db.close()?;
+        let db = open(&lost.vfs, apart)?;
+        check(&db, &lost.at_least, &lost.at_most)?;
+        db.close()?;
+        // Alone: the cleaner frees dropped tables and merges pages, which is not for beside a proof.
+        let db = open_as(&lost.vfs, Options { background: false, ..options(apart) })?;
+        settled(&db)?;
+        check(&db, &lost.at_least, &lost.at_most)?;
+    }
+    Ok(())
+}
+
+/// Nothing is wrong, nothing is lost, and nothing waits to be freed.
+fn settled(db: &Database) -> Result<()> {
+    assert_eq!(db.verify()?, Vec::<String>::new());
+    for _ in 0..3 {
+        db.clean()?;
+        db.begin(Isolation::ReadCommitted).commit(Durability::Sync)?.wait()?;
+    }
+    assert_eq!((db.ledger_len()?, db.aborted_count()), (0, 0), "storage is still to be freed");
     assert_eq!(db.verify()?, Vec::<String>::new());
     Ok(())
 }

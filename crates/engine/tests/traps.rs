@@ -8,7 +8,8 @@
 //! | a statement meets its own rows | `halloween.rs` | ids from the statement's on are hidden from it |
 //! | a version on a page that is not marked | `marks.rs` | header mark, map byte and version are one log group |
 //! | a transaction in doubt after a restart | `in_doubt.rs` | it is active again, with its table locks: its rows wait for it, the database does not |
-//! | disk full | `full.rs` | an error of that transaction alone; the rest goes on |
+//! | disk full | `full.rs` | an error of that transaction alone; the rest goes on, the sweep too |
+//! | a page that cannot be read | `unreadable.rs` | recovery and the sweep pass over it, and forget nothing |
 //!
 //! Everything runs in one thread on the simulated disk, so each test is the same each time.
 
@@ -26,5 +27,7 @@ mod moved;
 mod rehomed;
 #[path = "traps/support.rs"]
 mod support;
+#[path = "traps/unreadable.rs"]
+mod unreadable;
 #[path = "traps/unredone.rs"]
 mod unredone;

@@ -37,6 +37,14 @@ use crate::waiters::Waiters;
 
 /// Most bytes handed to one write call.
 const WRITE_BYTES_MAX: usize = 4 << 20;
+/// What tells a log without space from other files without.
+const LOG_FULL: &str = "no space for the next log segment";
+
+/// Whether an error says that the log has no space: then nothing can be changed at all. Another file
+/// that cannot grow stops only who needs it to.
+pub fn is_log_full(error: &Error) -> bool {
+    error.kind() == ErrorKind::DiskFull && error.detail() == Some(LOG_FULL)
+}
 
 pub(crate) type DurableHook = Arc<dyn Fn(Lsn) + Send + Sync>;
 
@@ -226,7 +234,7 @@ impl Core {
 
     fn prepare(&self, segment: u64) -> Result<()> {
         self.segments.prepare(segment, &self.counters).map_err(|error| match error.kind() {
-            ErrorKind::DiskFull => error.with_detail("no space for the next log segment"),
+            ErrorKind::DiskFull => error.with_detail(LOG_FULL),
             _ => self.stop_failed(&error),
         })
     }

@@ -53,6 +53,7 @@ mod waiters;
 
 pub use block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
 pub use config::LogConfig;
+pub use core::is_log_full;
 pub use group::Group;
 pub use log::{Appended, Log};
 pub use reader::{GroupRef, LogEnd, LogReader, WhyStopped};

@@ -22,7 +22,10 @@
 //!    moved afterwards carries none of them. A thread that waits for the latch of a receiving
 //!    page gets it when the move is done.
 //! 3. *Nobody is forgotten unless every page was visited*: threads that meet an error, are
-//!    told to stop, or pass over a page leave the sweep incomplete.
+//!    told to stop, or pass over a page leave the sweep incomplete. What concerns one page (it is
+//!    damaged, cannot be read, or finds no room to be split) does not keep the sweep from the others, nor
+//!    from freeing what is to be freed; pages without room are tried once more after that, and rows are
+//!    watched until then.
 //! 4. One sweep at a time. Who wants one while one runs waits for the next, since the one that
 //!    runs does not forget what aborted after it began; those who wait share it. One that is told
 //!    to stop is shared with nobody.
@@ -36,7 +39,7 @@ use parking_lot::{Condvar, Mutex};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_btree::{MergeOutcome, Tree};
 use resurgam_buffer::{Access, BufferPool, Mtr};
-use resurgam_log::RecordKind;
+use resurgam_log::{RecordKind, is_log_full};
 use resurgam_page::{PageBuf, PageType, overflow, space};
 use resurgam_txn::{EndedIds, Status, TxIdSet, TxManager};
 
@@ -45,7 +48,7 @@ use crate::overflow::OVERFLOW_OBJECT;
 use crate::pace::{PaceSettings, Pacer, Pressure, Stride};
 use crate::page_ids::Past;
 use crate::progress::{
-    CleanerTotals, FinishedSweep, Pace, Progress, SkippedPages, SweepPhase, SweepProgress, SweepReport,
+    CleanerTotals, FinishedSweep, Pace, Progress, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
 use crate::prune::{Planned, emptied};
 use crate::store::VersionStore;
@@ -55,8 +58,10 @@ use crate::sweep::{Marked, Work};
 const MERGE_BELOW_BYTES: usize = 2048;
 /// Pages between two looks at the pace.
 const STRIDE_PAGES: u64 = 16;
-/// Sweeps of fewer pages use one thread: starting others costs more.
-const PAGES_PER_THREAD: u64 = 128;
+/// Threads for a unit of pages, at most: for fewer pages starting another one costs more.
+const THREADS_PER_UNIT: u64 = 4;
+/// Pages without room that a thread remembers, to try them again.
+const NO_ROOM_KEPT: usize = 1024;
 /// Moments that are remembered: with a thousand ranges of ids each, which is rare, they take 2 MB.
 const SAMPLES_MAX: usize = 128;
 /// How often who waits for a turn looks whether to stop.
@@ -76,6 +81,9 @@ pub struct Sweeping<'a> {
     pub stop: &'a (dyn Fn() -> bool + Sync),
     /// Most threads, the caller's included.
     pub threads: usize,
+    /// Pages of a unit of work ([`crate::UNIT_PAGES`]; fewer in tests). A thread is used for each
+    /// quarter of a unit.
+    pub unit_pages: u64,
     pub pace: PaceSettings,
     pub pressure: &'a (dyn Fn() -> Pressure + Sync),
     /// The time now, in microseconds since 2000-01-01 UTC.
@@ -174,7 +182,8 @@ impl Cleaner {
     /// `on.stop` ends it, also while it waits for its turn, the report says what was done until then.
     ///
     /// # Errors
-    /// Those of reading, logging and writing pages; damaged pages are passed over.
+    /// Those of the log, and of version pages that cannot be read when all else is done. Pages that
+    /// cannot be cleaned are passed over.
     pub fn sweep(&self, on: &Sweeping<'_>, asked: bool) -> Result<SweepReport> {
         let _asking = asked.then(|| self.pacer.ask());
         let mut turns = self.turns.lock();
@@ -209,7 +218,8 @@ impl Cleaner {
         // Before any map is read: invariant 1.
         let aborted = txs.settled_aborted();
         // What is due already does not wait for all the visits, nor need its pages be visited.
-        let before = self.settle(on)?;
+        // What it cannot do the settling after the visits tells of.
+        let before = self.settle(on, &mut SweepReport::default())?;
         report.ledger_settled = before.entries;
         if before.stopped {
             return Ok(report);
@@ -227,15 +237,22 @@ impl Cleaner {
         }
         let tree_of = |object| (on.tree_of)(object).or_else(|| whole.get(&object).copied());
         let on = &Sweeping { tree_of: &tree_of, ..*on };
-        let visited = {
-            // Where nobody is to be forgotten, it does not matter what moves.
-            let _watching = (!aborted.is_empty()).then(|| Watching::begin(pool));
-            self.visit_all(on, &aborted, &mut report)?
-        };
+        // Where nobody is to be forgotten, it does not matter what moves.
+        let watching = (!aborted.is_empty()).then(|| Watching::begin(pool));
+        let (mut visited, no_room) = self.visit_all(on, &aborted, &mut report)?;
         if !visited && (on.stop)() {
             return Ok(report);
         }
-        let settled = self.settle(on)?;
+        let settled = self.settle(on, &mut report)?;
+        if visited && !no_room.is_empty() {
+            // What was settled may have left pages.
+            report.skipped.no_room.take_back(no_room.len() as u64);
+            visited = self.visit_moved(on, no_room, &mut report)?.0;
+            if !visited && (on.stop)() {
+                return Ok(report);
+            }
+        }
+        drop(watching);
         // Also an entry that waits for an aborted transaction to be acted on is something left.
         let complete = visited && !settled.stopped && settled.skipped == 0 && report.skipped.total() == 0;
         report.ledger_settled += settled.entries;
@@ -247,7 +264,8 @@ impl Cleaner {
             report.forgotten = aborted.len();
         }
         self.progress.enter(SweepPhase::FreeingVersions);
-        report.version_pages_freed = self.free_versions(pool, txs, store, on.stop)?;
+        let freed = self.free_versions(pool, txs, store, on.stop);
+        report.version_pages_freed = *freed.as_ref().unwrap_or(&0);
         let finished = FinishedSweep {
             report,
             complete,
@@ -261,11 +279,13 @@ impl Cleaner {
         totals.sweeps += 1;
         totals.report.add(&report);
         totals.sweeping += finished.took;
-        Ok(report)
+        // A version page that cannot be read takes nothing from what was done.
+        freed.map(|_| report)
     }
 
-    /// Acts on what is due in the ledger, at the pace of the sweep.
-    fn settle(&self, on: &Sweeping<'_>) -> Result<Settled> {
+    /// Acts on what is due in the ledger, at the pace of the sweep. If a page of the ledger or of a
+    /// tree cannot be read, or there is no room, the rest waits for the next sweep and `report` says so.
+    fn settle(&self, on: &Sweeping<'_>, report: &mut SweepReport) -> Result<Settled> {
         self.progress.enter(SweepPhase::Settling);
         let (stride, since_look) = (RefCell::new(Stride::new(&self.pacer)), Cell::new(0));
         let page_freed = || {
@@ -277,7 +297,15 @@ impl Cleaner {
             }
         };
         let Sweeping { pool, txs, store, stop, tree_freed, .. } = *on;
-        on.ledger.settle(&Settling { pool, txs, store, stop, page_freed: &page_freed, tree_freed })
+        let settling = Settling { pool, txs, store, stop, page_freed: &page_freed, tree_freed };
+        on.ledger.settle(&settling).or_else(|error| match Passed::why(&error) {
+            Some(why @ (Passed::Unreadable | Passed::NoRoom)) => {
+                why.of(&mut report.skipped).count += 1;
+                Ok(Settled::default())
+            }
+            // The ledger itself is damaged.
+            _ => Err(error),
+        })
     }
 
     /// Frees version pages that nobody needs any more; sweeps do so at their end, and it may be
@@ -301,15 +329,17 @@ impl Cleaner {
         Ok(freed)
     }
 
-    /// Whether every page was visited, but for those that were passed over.
-    fn visit_all(&self, on: &Sweeping<'_>, aborted: &TxIdSet, report: &mut SweepReport) -> Result<bool> {
-        let work = Work::lay_out(on.pool, aborted, |map, error| {
+    /// Whether every page was visited, but for those that were passed over; and of these some of
+    /// those that found no room.
+    fn visit_all(&self, on: &Sweeping<'_>, aborted: &TxIdSet, report: &mut SweepReport) -> Result<(bool, Vec<Marked>)> {
+        let work = Work::lay_out(on.pool, aborted, on.unit_pages, on.stop, |map, error| {
             // Which pages of the interval have versions is not known: nobody is forgotten.
-            pass_over(Err(error), map, &mut report.skipped.damaged_maps)
+            pass_over_map(error, map, &mut report.skipped)
         })?;
         self.progress.pages_total.store(work.pages(), Ordering::Relaxed);
         self.progress.enter(SweepPhase::Visiting);
-        let threads = (work.pages() / PAGES_PER_THREAD).clamp(1, on.threads.clamp(1, work.len().max(1)) as u64);
+        let threads = (work.pages() / (on.unit_pages / THREADS_PER_UNIT).max(1))
+            .clamp(1, on.threads.clamp(1, work.len().max(1)) as u64);
         self.progress.threads.store(threads, Ordering::Relaxed);
         // One that fails ends the others.
         let failed = AtomicBool::new(false);
@@ -334,41 +364,67 @@ impl Cleaner {
             }
         });
         let mut everything = true;
+        let mut no_room = Vec::new();
         for outcome in outcomes {
-            let (finished, part) = outcome?;
+            let (finished, part, without) = outcome?;
             everything &= finished;
             report.add(&part);
+            no_room.extend(without);
         }
+        if everything {
+            let (finished, without) = self.visit_moved(on, Vec::new(), report)?;
+            everything = finished;
+            no_room.extend(without);
+        }
+        Ok((everything, no_room))
+    }
+
+    /// Visits `pages`, and those that have received rows of others since they are watched, until there
+    /// are none left. Returns as [`Cleaner::visit_all`] does.
+    fn visit_moved(
+        &self,
+        on: &Sweeping<'_>,
+        pages: Vec<Marked>,
+        report: &mut SweepReport,
+    ) -> Result<(bool, Vec<Marked>)> {
         self.progress.enter(SweepPhase::VisitingMoved);
-        let stride = Stride::new(&self.pacer);
-        let mut walk = Walk { on, cleaner: self, stride, visited: 0, unpaced: true, failed: &failed };
+        let failed = AtomicBool::new(false);
+        let mut walk = Walk::new(on, self, true, &failed);
+        let mut everything = walk.visit_pages(pages, report)?;
         while everything {
-            let moved = on.pool.space().take_watched();
+            let mut moved = on.pool.space().take_watched();
             if moved.is_empty() {
                 break;
             }
+            // A page is noted each time it receives any.
+            moved.sort_unstable();
+            moved.dedup();
             everything = walk.visit_pages(moved, report)?;
         }
-        Ok(everything)
+        Ok((everything, walk.no_room))
     }
 
-    fn visit_units(&self, on: &Sweeping<'_>, work: &Work, failed: &AtomicBool) -> Result<(bool, SweepReport)> {
+    fn visit_units(
+        &self,
+        on: &Sweeping<'_>,
+        work: &Work,
+        failed: &AtomicBool,
+    ) -> Result<(bool, SweepReport, Vec<Marked>)> {
         let mut report = SweepReport::default();
-        let stride = Stride::new(&self.pacer);
-        let mut walk = Walk { on, cleaner: self, stride, visited: 0, unpaced: false, failed };
+        let mut walk = Walk::new(on, self, false, failed);
         while let Some(unit) = work.next() {
             let pages = match unit.pages(on.pool) {
                 Ok(pages) => pages,
                 Err(error) => {
-                    pass_over(Err(error), unit.map, &mut report.skipped.damaged_maps)?;
+                    pass_over_map(error, unit.map, &mut report.skipped)?;
                     continue;
                 }
             };
             if !walk.visit_pages(pages, &mut report)? {
-                return Ok((false, report));
+                return Ok((false, report, walk.no_room));
             }
         }
-        Ok((true, report))
+        Ok((true, report, walk.no_room))
     }
 
     /// Logs and applies FORGET for transactions of which no version is left.
@@ -410,9 +466,16 @@ struct Walk<'a> {
     /// Goes as fast as it can: writers that split pages must not outrun it.
     unpaced: bool,
     failed: &'a AtomicBool,
+    /// Pages to be tried again.
+    no_room: Vec<Marked>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(on: &'a Sweeping<'a>, cleaner: &'a Cleaner, unpaced: bool, failed: &'a AtomicBool) -> Self {
+        let stride = Stride::new(&cleaner.pacer);
+        Self { on, cleaner, stride, visited: 0, unpaced, failed, no_room: Vec::new() }
+    }
+
     /// False when it was told to stop.
     fn visit_pages(&mut self, pages: Vec<Marked>, report: &mut SweepReport) -> Result<bool> {
         let on = self.on;
@@ -426,7 +489,11 @@ impl Walk<'_> {
             } else {
                 self.visit(page, owner, report)
             };
-            pass_over(visited, page, &mut report.skipped.damaged)?;
+            if pass_over(visited, page, &mut report.skipped)? == Some(Passed::NoRoom)
+                && self.no_room.len() < NO_ROOM_KEPT
+            {
+                self.no_room.push((page, owner));
+            }
             self.cleaner.progress.pages_visited.fetch_add(1, Ordering::Relaxed);
             self.visited += 1;
             if self.visited >= STRIDE_PAGES && !self.unpaced {
@@ -537,15 +604,48 @@ impl Walk<'_> {
     }
 }
 
-/// A damaged page does not stop the sweep.
-fn pass_over(visited: Result<()>, page: PageId, skipped: &mut SkippedPages) -> Result<()> {
-    match visited {
-        Err(error) if error.kind() == ErrorKind::Corrupt => {
-            skipped.note(page);
-            Ok(())
+/// Why a page was left as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    Damaged,
+    Unreadable,
+    NoRoom,
+}
+
+impl Passed {
+    /// What concerns one page only. A log that is full, or has stopped, concerns all of them.
+    fn why(error: &Error) -> Option<Self> {
+        match error.kind() {
+            ErrorKind::Corrupt => Some(Self::Damaged),
+            ErrorKind::Io => Some(Self::Unreadable),
+            ErrorKind::DiskFull if !is_log_full(error) => Some(Self::NoRoom),
+            _ => None,
         }
-        other => other,
     }
+    fn of(self, skipped: &mut Skipped) -> &mut SkippedPages {
+        match self {
+            Self::Damaged => &mut skipped.damaged,
+            Self::Unreadable => &mut skipped.unreadable,
+            Self::NoRoom => &mut skipped.no_room,
+        }
+    }
+}
+
+/// A page that cannot be cleaned does not stop the sweep.
+fn pass_over(visited: Result<()>, page: PageId, skipped: &mut Skipped) -> Result<Option<Passed>> {
+    let Err(error) = visited else { return Ok(None) };
+    let why = Passed::why(&error).ok_or(error)?;
+    why.of(skipped).note(page);
+    Ok(Some(why))
+}
+
+/// Nor does a space map that cannot be read.
+fn pass_over_map(error: Error, map: PageId, skipped: &mut Skipped) -> Result<()> {
+    match Passed::why(&error).ok_or(error)? {
+        Passed::Damaged => skipped.damaged_maps.note(map),
+        why => why.of(skipped).note(map),
+    }
+    Ok(())
 }
 
 /// Reads the body of a FORGET record: a set of ids (`resurgam_txn`, `id_set/codec.rs`).

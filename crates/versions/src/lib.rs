@@ -64,5 +64,6 @@ pub use read::{Possible, Seen, Visible, newest, possible, values_in_use, visible
 pub use revert::revert_row;
 pub use row_undo::{RowUndo, UndoAction, undo_one};
 pub use store::{VERSION_OBJECT, VersionStore, VersionStoreConfig, VersionStoreStats};
+pub use sweep::UNIT_PAGES;
 pub use view::View;
 pub use write::{Outcome, RowWriter, VersionCaps, Versioning};

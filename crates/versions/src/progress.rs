@@ -23,6 +23,11 @@ impl SkippedPages {
         self.count += 1;
         self.example.get_or_insert(page);
     }
+    /// `pages` of them are to be tried again.
+    pub(crate) fn take_back(&mut self, pages: u64) {
+        self.count = self.count.saturating_sub(pages);
+        self.example = self.example.filter(|_| self.count > 0);
+    }
     fn add(&mut self, other: Self) {
         self.count += other.count;
         self.example = self.example.or(other.example);
@@ -33,11 +38,17 @@ impl SkippedPages {
 /// is forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// The page cannot be read, or its content contradicts itself.
+    /// The page's content contradicts itself.
     pub damaged: SkippedPages,
+    /// The page (or a space map, or something that the ledger wants freed) cannot be read now: the
+    /// device says so.
+    pub unreadable: SkippedPages,
+    /// The page must be split for what it gets back, and no file has room for another one. It was tried
+    /// again after what could be freed was freed.
+    pub no_room: SkippedPages,
     /// The page must be split, and the definition that owns it is not known (yet).
     pub object_unknown: SkippedPages,
-    /// A space map cannot be read: which pages of its interval have versions is not known.
+    /// A space map is damaged: which pages of its interval have versions is not known.
     pub damaged_maps: SkippedPages,
     /// Entries of the ledger that could not be settled for damaged pages (no page is named).
     pub ledger: SkippedPages,
@@ -46,7 +57,12 @@ pub struct Skipped {
 impl Skipped {
     /// All causes together.
     pub fn total(&self) -> u64 {
-        self.damaged.count + self.object_unknown.count + self.damaged_maps.count + self.ledger.count
+        self.damaged.count
+            + self.unreadable.count
+            + self.no_room.count
+            + self.object_unknown.count
+            + self.damaged_maps.count
+            + self.ledger.count
     }
 }
 
@@ -67,8 +83,9 @@ pub struct SweepReport {
     pub forgotten: u64,
     pub version_pages_freed: u64,
     pub value_pages_freed: u64,
-    /// Pages that could not be cleaned: damaged, or of an object that is not known (yet); a
-    /// damaged space map counts as one. The sum of `skipped`.
+    /// Pages that could not be cleaned: damaged or not to be read, without room for what they get
+    /// back, or of an object that is not known (yet); a damaged space map counts as one. The sum of
+    /// `skipped`.
     /// While there are any, no aborted transaction is forgotten.
     pub pages_skipped: u64,
     /// The same by cause.
@@ -89,6 +106,8 @@ impl SweepReport {
         self.value_pages_freed += o.value_pages_freed;
         self.ledger_settled += o.ledger_settled;
         self.skipped.damaged.add(o.skipped.damaged);
+        self.skipped.unreadable.add(o.skipped.unreadable);
+        self.skipped.no_room.add(o.skipped.no_room);
         self.skipped.object_unknown.add(o.skipped.object_unknown);
         self.skipped.damaged_maps.add(o.skipped.damaged_maps);
         self.skipped.ledger.add(o.skipped.ledger);

@@ -11,12 +11,13 @@
 //! them until they are reverted. Writers do not count for whom they write (that would cost
 //! every one of them); instead a few marked pages of each unit that are in memory are asked
 //! for the highest id on them. A unit's weight is its marked pages times the share of those
-//! asked that name an aborted id. Units that nothing is known of come last, as the map has
-//! them.
+//! asked that name an aborted id. After a restart none is in memory: then one page of each unit is read
+//! (one of 512). Units that nothing is known of come last, as the map has them.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use resurgam_base::limits::EXTENT_PAGES;
 use resurgam_base::{ObjectId, PageId, Result};
 use resurgam_buffer::{Access, BufferPool};
 use resurgam_page::space;
@@ -24,8 +25,8 @@ use resurgam_txn::TxIdSet;
 
 use crate::overflow::OVERFLOW_OBJECT;
 
-/// Extents of a unit: 512 pages.
-const UNIT_EXTENTS: usize = 64;
+/// Pages of a unit, unless something else is asked for.
+pub const UNIT_PAGES: u64 = 512;
 /// Pages of a unit that are asked for the highest id on them.
 const SAMPLES: usize = 4;
 
@@ -63,12 +64,16 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Lays out the work. Maps that cannot be read go to `damaged`, with the error.
+    /// Lays out the work, in units of about `unit_pages`. Maps that cannot be read go to `damaged`,
+    /// with the error.
     pub fn lay_out(
         pool: &BufferPool,
         aborted: &TxIdSet,
+        unit_pages: u64,
+        stop: &dyn Fn() -> bool,
         mut damaged: impl FnMut(PageId, resurgam_base::Error) -> Result<()>,
     ) -> Result<Self> {
+        let unit_extents = ((unit_pages / EXTENT_PAGES) as usize).clamp(1, space::EXTENTS);
         let mut units = Vec::new();
         for map in pool.space().map_pages() {
             let found = match pool.space().select(pool, map, 0..space::EXTENTS, is_marked) {
@@ -78,11 +83,12 @@ impl Work {
                     continue;
                 }
             };
-            let unit_of = |page: PageId| space::extent_of(page).1 / UNIT_EXTENTS;
+            let unit_of = |page: PageId| space::extent_of(page).1 / unit_extents;
             for pages in found.chunk_by(|a, b| unit_of(a.0) == unit_of(b.0)) {
-                let from = unit_of(pages[0].0) * UNIT_EXTENTS;
-                let extents = from..(from + UNIT_EXTENTS).min(space::EXTENTS);
-                let weight = weight(pool, aborted, pages);
+                let from = unit_of(pages[0].0) * unit_extents;
+                let extents = from..(from + unit_extents).min(space::EXTENTS);
+                // When it is to stop, the order does not matter any more.
+                let weight = if stop() { 0 } else { weight(pool, aborted, pages) };
                 units.push(Unit { map, extents, pages: pages.len() as u64, weight });
             }
         }
@@ -109,13 +115,18 @@ fn weight(pool: &BufferPool, aborted: &TxIdSet, pages: &[(PageId, ObjectId, u8)]
         return 0;
     }
     let (mut asked, mut hits) = (0, 0);
-    for (page, _, _) in pages.iter().step_by(pages.len().div_ceil(SAMPLES)) {
-        if pool.is_resident(*page)
-            && let Ok(page) = pool.read(*page, Access::Scan)
-        {
+    let mut ask = |page: PageId| {
+        // Whoever visits one that cannot be read says so.
+        if let Ok(page) = pool.read(page, Access::Scan) {
             asked += 1;
             hits += u64::from(aborted.contains(page.highest_xid()));
         }
+    };
+    let samples = pages.iter().step_by(pages.len().div_ceil(SAMPLES)).map(|(page, _, _)| *page);
+    let resident: Vec<PageId> = samples.filter(|page| pool.is_resident(*page)).collect();
+    match pages.get(pages.len() / 2) {
+        Some((page, _, _)) if resident.is_empty() => ask(*page),
+        _ => resident.into_iter().for_each(&mut ask),
     }
     (pages.len() as u64 * hits).checked_div(asked).unwrap_or(0)
 }

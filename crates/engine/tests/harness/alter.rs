@@ -130,6 +130,9 @@ impl World {
                     return Ok(());
                 }
                 let result = tx.alter_table(table, TableChange::DropPrimaryKey);
+                if model.is_referenced(None) {
+                    return self.depended_on(at, name, result.map(forget));
+                }
                 model.has_key = false;
                 self.ddl_done(at, name, result.map(forget), |_| Ok(Some(model)))
             }
@@ -158,6 +161,8 @@ impl World {
                 let to = format!("i{}", self.serial);
                 let result = tx.alter_table(table, TableChange::RenameIndex(which.clone(), to.clone()));
                 model.indexes.iter_mut().filter(|index| index.name == which).for_each(|index| index.name = to.clone());
+                let foreign = model.foreign.iter_mut().filter(|foreign| foreign.key.as_ref() == Some(&which));
+                foreign.for_each(|foreign| foreign.key = Some(to.clone()));
                 self.ddl_done(at, name, result.map(forget), |_| Ok(Some(model)))
             }
         }

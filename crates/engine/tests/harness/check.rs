@@ -123,6 +123,34 @@ pub fn same_definition(table: &Table, expected: &TableModel) -> Found<()> {
     if indexes != expected.indexes {
         broken!("table {}: indexes are {indexes:?}, expected {:?}", table.name, expected.indexes);
     }
+    let names = |columns: &[usize]| columns.iter().map(|at| table.columns[*at].name.clone()).collect();
+    let not_null = table.columns.iter().filter(|c| !c.nullable).map(|c| c.name.clone()).collect();
+    let default = |c: &Column| Some((c.name.clone(), c.default_sql.clone()?));
+    let check = |c: &Check| CheckModel {
+        name: c.name.clone(),
+        sql: c.sql.clone(),
+        columns: names(&c.columns),
+        validated: c.validated,
+    };
+    let index_of = |id: u32| table.indexes.iter().find(|i| i.id == id).map(|i| i.name.clone()).unwrap_or_default();
+    let foreign = |f: &ForeignKey| ForeignModel {
+        name: f.name.clone(),
+        key: f.index.map(index_of),
+        columns: f.columns.clone(),
+        validated: f.validated,
+    };
+    let found = TableModel {
+        not_null,
+        defaults: table.columns.iter().filter_map(default).collect(),
+        checks: table.checks.iter().map(check).collect(),
+        foreign: table.foreign_keys.iter().map(foreign).collect(),
+        rows: BTreeMap::new(),
+        ..expected.clone()
+    };
+    let same = found.not_null == expected.not_null && found.defaults == expected.defaults;
+    if !same || found.checks != expected.checks || found.foreign != expected.foreign {
+        broken!("table {}: constraints are {found:?}, expected {expected:?}", table.name);
+    }
     Ok(())
 }
 

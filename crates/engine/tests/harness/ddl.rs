@@ -7,6 +7,7 @@ use resurgam_engine::*;
 
 use super::Found;
 use super::alter;
+use super::constrain;
 use super::model::*;
 use super::schedule::World;
 use crate::broken;
@@ -54,6 +55,10 @@ impl World {
             has_key,
             columns: all,
             indexes,
+            not_null: has_key.then(|| "k".to_owned()).into_iter().collect(),
+            defaults: BTreeMap::new(),
+            checks: Vec::new(),
+            foreign: Vec::new(),
             rows: BTreeMap::new(),
             generation: self.next_generation(),
         };
@@ -88,7 +93,7 @@ impl World {
         };
         let mut model = TableModel::clone(&state.tables[&name]);
         let tx = self.clients[at].tx.clone();
-        let choice = self.rng.below(16 + alter::CHOICES);
+        let choice = self.rng.below(16 + alter::CHOICES + constrain::CHOICES);
         self.log(|| format!("client {at}: ddl {choice} on {name}"));
         match choice {
             0 | 1 => {
@@ -134,6 +139,9 @@ impl World {
             8 | 9 => {
                 let Some(index) = self.rng.pick(&model.indexes).cloned() else { return Ok(()) };
                 let result = tx.drop_index(&table, &index.name);
+                if model.is_referenced(Some(&index.name)) {
+                    return self.depended_on(at, &name, result.map(forget));
+                }
                 model.indexes.retain(|i| *i != index);
                 self.ddl_done(at, &name, result.map(forget), |_| Ok(Some(model)))
             }
@@ -158,7 +166,10 @@ impl World {
                 }
                 let column = self.rng.range(FIXED_COLUMNS as u64, model.columns.len() as u64) as usize;
                 let result = tx.alter_table(&table, TableChange::DropColumn(column));
-                model.columns.remove(column);
+                let (dropped, _) = model.columns.remove(column);
+                model.not_null.remove(&dropped);
+                model.defaults.remove(&dropped);
+                model.checks.retain(|check| !check.columns.contains(&dropped));
                 for row in model.rows.values_mut() {
                     Arc::make_mut(row).remove(column);
                 }
@@ -172,6 +183,7 @@ impl World {
                 let change = TableChange::AddPrimaryKey { name: format!("pk{}", self.serial), columns: vec![0] };
                 let result = tx.alter_table(&table, change);
                 model.has_key = true;
+                model.not_null.insert(model.columns[0].0.clone());
                 self.ddl_done(at, &name, result.map(forget), |_| Ok(Some(model)))
             }
             14 => {
@@ -202,7 +214,8 @@ impl World {
                 }
             }
             15 => self.create_table(at),
-            _ => self.random_alter(at, choice - 16, &name, &table, model),
+            _ if choice < 16 + alter::CHOICES => self.random_alter(at, choice - 16, &name, &table, model),
+            _ => self.random_constraint(at, choice - 16 - alter::CHOICES, &name, &table, model),
         }
     }
 

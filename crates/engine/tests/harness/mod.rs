@@ -11,10 +11,12 @@
 //! | `two_phase.rs` | prepare, commit and roll back what is prepared |
 //! | `ddl.rs` | changes of definitions: run, predict, compare |
 //! | `alter.rs` | those that write rows anew or are cut off |
+//! | `constrain.rs` | names, defaults and constraints of columns |
 //! | `check.rs` | a whole database against a state of the model |
 //! | `schedule.rs` | lives of a database: workload, faults, crash, recovery |
 //!
-//! Everything runs in one thread and is a pure function of the seed. To extend it: a new
+//! Everything runs in one thread and is a pure function of the seed, but for the schedules in which
+//! sweeps go on beside the clients, on several threads. To extend it: a new
 //! statement is a function beside those in `rows.rs` with its prediction; a new setting is
 //! a field of `Setup`; a new fault is a variant of `Fault`.
 
@@ -23,6 +25,7 @@
 pub mod alter;
 pub mod check;
 pub mod client;
+pub mod constrain;
 pub mod ddl;
 pub mod model;
 pub mod rng;

@@ -29,6 +29,25 @@ pub struct IndexModel {
     pub unique: bool,
 }
 
+/// A CHECK constraint; columns by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckModel {
+    pub name: String,
+    pub sql: String,
+    pub columns: BTreeSet<String>,
+    pub validated: bool,
+}
+
+/// A foreign key of a table to itself, from the columns of one of its keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForeignModel {
+    pub name: String,
+    /// The unique index that is referred to; none = the primary key.
+    pub key: Option<String>,
+    pub columns: Vec<usize>,
+    pub validated: bool,
+}
+
 pub type Row = Vec<Datum>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +57,11 @@ pub struct TableModel {
     pub has_key: bool,
     pub columns: Vec<(String, ColumnType)>,
     pub indexes: Vec<IndexModel>,
+    /// Columns that are NOT NULL, and those that have a default, by name.
+    pub not_null: BTreeSet<String>,
+    pub defaults: BTreeMap<String, String>,
+    pub checks: Vec<CheckModel>,
+    pub foreign: Vec<ForeignModel>,
     /// Rows by number. Two equal pointers are the same version.
     pub rows: BTreeMap<i64, Arc<Row>>,
     /// Changes of the definition so far; not part of what must be equal.
@@ -47,6 +71,17 @@ pub struct TableModel {
 impl TableModel {
     pub fn unique_u(&self) -> bool {
         self.indexes.iter().any(|i| i.unique && i.columns == [U])
+    }
+    pub fn is_not_null(&self, column: usize) -> bool {
+        self.not_null.contains(&self.columns[column].0)
+    }
+    /// Whether a row has a NULL where none may be.
+    pub fn lacks_a_value(&self, row: &Row) -> bool {
+        row.iter().enumerate().any(|(at, datum)| datum.is_null() && at < self.columns.len() && self.is_not_null(at))
+    }
+    /// Whether a foreign key refers to this index, or to the primary key.
+    pub fn is_referenced(&self, index: Option<&str>) -> bool {
+        self.foreign.iter().any(|foreign| foreign.key.as_deref() == index)
     }
     /// The live row with this value in its unique column, other than `except`.
     pub fn holder_of(&self, u: &Datum, except: Option<i64>) -> Option<i64> {

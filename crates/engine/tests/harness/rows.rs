@@ -57,17 +57,21 @@ fn payload_len(rng: &mut Rng) -> usize {
 
 pub fn random_row(rng: &mut Rng, table: &TableModel, number: i64) -> Row {
     let u = match rng.below(12) {
-        0..=2 => Datum::Null,
+        0..=2 if !table.is_not_null(U) => Datum::Null,
         11 => Datum::Text(format!("w{:03}{}", rng.below(40), "u".repeat(rng.range(100, 900) as usize))),
         _ => Datum::Text(format!("v{:03}", rng.below(60))),
     };
-    let n = if rng.one_in(4) { Datum::Null } else { integer(table.columns[N].1, rng.below(5) as i64) };
+    let n = if rng.one_in(4) && !table.is_not_null(N) {
+        Datum::Null
+    } else {
+        integer(table.columns[N].1, rng.below(5) as i64)
+    };
     let len = payload_len(rng);
     let mut row =
         vec![key_datum(table.kind, number), Datum::Int8(rng.below(1000) as i64), u, n, Datum::Text(text(rng, len))];
-    for (_, ty) in &table.columns[FIXED_COLUMNS..] {
+    for (at, (_, ty)) in table.columns.iter().enumerate().skip(FIXED_COLUMNS) {
         row.push(match ty {
-            _ if rng.one_in(3) => Datum::Null,
+            _ if rng.one_in(3) && !table.is_not_null(at) => Datum::Null,
             // A large one now and then, to be left behind when the column is dropped.
             ColumnType::Text => {
                 let len = if rng.one_in(4) { rng.range(1600, 5000) as usize } else { payload_len(rng) };
@@ -88,7 +92,12 @@ fn changed_row(rng: &mut Rng, table: &TableModel, old: &Row, number: i64) -> Row
         0..=2 => row[1] = fresh[1].clone(),
         3 => row[N] = fresh[N].clone(),
         4 => row[U] = fresh[U].clone(),
-        _ => row = fresh,
+        _ => row = fresh.clone(),
+    }
+    for (at, datum) in row.iter_mut().enumerate() {
+        if datum.is_null() && table.is_not_null(at) {
+            *datum = fresh[at].clone();
+        }
     }
     row
 }
@@ -128,7 +137,15 @@ impl World {
         let op = match self.rng.below(20) {
             0..=8 => {
                 let number = self.number_for(&table, true);
-                let row = random_row(&mut self.rng, &table, number);
+                let mut row = random_row(&mut self.rng, &table, number);
+                // Now and then a NULL where none may be.
+                let forbidden: Vec<usize> = (1..row.len()).filter(|at| table.is_not_null(*at)).collect();
+                if !forbidden.is_empty()
+                    && self.rng.one_in(8)
+                    && let Some(null) = self.rng.pick(&forbidden)
+                {
+                    row[*null] = Datum::Null;
+                }
                 Op::Insert { table: name, number, row }
             }
             9..=14 => {
@@ -189,6 +206,10 @@ impl World {
         {
             return Ok(()); // the definition changed while the write waited
         }
+        let lacks = |row: &Row| seen_table.lacks_a_value(row);
+        if matches!(&op, Op::Update { row, .. } if lacks(row)) {
+            return Ok(()); // here too
+        }
         if !seen_table.has_key {
             if let Op::Insert { number, .. } = &op
                 && *number <= 1000
@@ -206,6 +227,19 @@ impl World {
         match op.clone() {
             Op::Insert { number, row, .. } => {
                 let result = self.clients[at].tx.insert(&table, &refs(&row));
+                match result {
+                    Err(error) if error.kind() == ErrorKind::NotNullViolation => {
+                        if !lacks(&row) {
+                            broken!("insert into {name}: said to lack a value: {error} ({})", brief(&row));
+                        }
+                        self.clients[at].bulk = None;
+                        return Ok(());
+                    }
+                    Ok(Attempt::Done(())) if lacks(&row) => {
+                        broken!("insert into {name} was done without a value that is NOT NULL: ({})", brief(&row))
+                    }
+                    _ => {}
+                }
                 self.inserted(at, op, &name, number, row, result)
             }
             Op::Update { number, .. } | Op::Delete { number, .. } | Op::Lock { number, .. } => {

@@ -9,6 +9,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, OpenMode, SimConfig, SimVfs, Vfs};
@@ -42,6 +44,9 @@ pub struct Plan {
     pub skip_version_sync: bool,
     /// The first disk of the version store holds this many bytes, always.
     pub small_disk: Option<u64>,
+    /// Sweeps on threads of their own beside the clients' steps, in some schedules. Such a schedule is
+    /// not a function of its seed alone.
+    pub sweeps_beside: bool,
     /// Says every step on stderr.
     pub trace: bool,
 }
@@ -70,6 +75,7 @@ impl Default for Plan {
             skip_double_write: false,
             skip_version_sync: false,
             small_disk: None,
+            sweeps_beside: true,
             trace: false,
         }
     }
@@ -112,6 +118,9 @@ pub struct Met {
     pub found_none: u64,
     /// Version pages freed without a sweep.
     pub freed_apart: u64,
+    /// Sweeps that ran beside clients' steps; crashes while one ran.
+    pub sweeps_beside: u64,
+    pub crashes_in_sweeps: u64,
 }
 
 impl Met {
@@ -145,6 +154,8 @@ impl Met {
         self.version_disk_full += o.version_disk_full;
         self.found_none += o.found_none;
         self.freed_apart += o.freed_apart;
+        self.sweeps_beside += o.sweeps_beside;
+        self.crashes_in_sweeps += o.crashes_in_sweeps;
     }
 }
 
@@ -177,10 +188,55 @@ pub struct World {
     pub fault: Fault,
     /// What goes wrong besides, all the time.
     pub always: FaultPlan,
+    /// Sweeps that run beside the clients.
+    pub sweeper: Option<Sweeper>,
     /// The database answers no more; only a restart helps.
     pub dead: bool,
     pub trace: bool,
     pub met: Met,
+}
+
+/// A thread that sweeps again and again until it is dropped or stopped, or meets an error.
+pub struct Sweeper {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<u64>>>,
+}
+
+impl Sweeper {
+    fn start(db: &Database) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (db, told) = (db.clone(), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            let mut sweeps = 0;
+            while !told.load(Ordering::Relaxed) {
+                match db.clean_unless(&|| told.load(Ordering::Relaxed)) {
+                    Ok(_) => sweeps += 1,
+                    Err(error) if error.kind() == ErrorKind::Cancelled => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(sweeps)
+        });
+        Self { stop, thread: Some(thread) }
+    }
+    fn is_at_work(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+    /// How many sweeps it made. A panic in one is a finding.
+    fn stop(&mut self) -> Found<Result<u64>> {
+        self.stop.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return Ok(Ok(0)) };
+        thread.join().map_err(|panic| {
+            let what = panic.downcast_ref::<String>().cloned();
+            format!("a sweep panicked: {}", what.unwrap_or_default())
+        })
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
 }
 
 fn options(rng: &mut Rng) -> Options {
@@ -205,6 +261,7 @@ fn options(rng: &mut Rng) -> Options {
         version_store_bytes_max: if rng.one_in(8) { rng.range(4, 24) * limits::PAGE_SIZE as u64 } else { 0 },
         version_pages_ready: [0, 1, 4, 16][rng.below(4) as usize],
         background: false,
+        cleaner_unit_pages: 16,
         ..Options::default()
     }
 }
@@ -447,6 +504,11 @@ impl World {
             let (name, result) = match what {
                 0 | 1 => ("checkpoint", self.db.checkpoint()),
                 2 | 3 => ("write back", self.db.write_back().map(|_| ())),
+                4 | 5 if self.sweeper.is_some() => return self.stop_sweeper(),
+                4 | 5 if self.sweeps_beside() && self.rng.one_in(2) => {
+                    self.sweeper = Some(Sweeper::start(&self.db));
+                    return Ok(());
+                }
                 4 | 5 => ("sweep", self.db.clean_now().map(|report| self.log(|| format!("{report:?}")))),
                 // Once to let go of pages being filled, once to learn whose pages a restart has found,
                 // once to free.
@@ -516,7 +578,24 @@ impl World {
         broken!("after recovery ({} states possible): {}", self.model.candidates.len(), first.unwrap_or_default())
     }
 
+    /// Whether sweeps may run beside the clients in this schedule.
+    fn sweeps_beside(&self) -> bool {
+        self.db.options().cleaner_threads > 0
+    }
+
+    fn stop_sweeper(&mut self) -> Found<()> {
+        let Some(mut sweeper) = self.sweeper.take() else { return Ok(()) };
+        match sweeper.stop()? {
+            Ok(sweeps) => {
+                self.met.sweeps_beside += sweeps;
+                Ok(())
+            }
+            Err(error) => self.judge_any(error, "sweep beside the clients"),
+        }
+    }
+
     fn verify(&mut self, when: &str) -> Found<()> {
+        self.stop_sweeper()?;
         match self.db.verify() {
             Ok(problems) if problems.is_empty() => Ok(()),
             Ok(problems) => broken!("{when}: {}", problems.join("; ")),
@@ -577,6 +656,7 @@ impl World {
     }
 
     fn forget_everyone(&mut self) {
+        self.sweeper = None;
         self.clients.clear();
         self.held_views.clear();
     }
@@ -642,12 +722,16 @@ fn open_again(
             waits: 0,
             always: plan.faults(),
             fault: if planted { Fault::PowerLoss } else { Fault::None },
+            sweeper: None,
             dead: false,
             trace: plan.trace,
             met,
         };
         // Trap 3: checkpoints, sweeps and writes while redo is unfinished, then a crash.
         let mut alive = true;
+        if world.sweeps_beside() && rng.one_in(3) {
+            world.sweeper = Some(Sweeper::start(&world.db));
+        }
         for _ in 0..rng.below(if planted { 12 } else { 3 }) {
             let outcome = match rng.below(7) {
                 6 => (0..3).try_for_each(|_| world.db.free_versions().map(drop)),
@@ -677,12 +761,17 @@ fn open_again(
             alive = false;
         }
         if alive && world.settle(rng.one_in(4))? {
-            world.vfs.set_faults(plan.faults());
-            world.fault = Fault::None;
-            return Ok(world);
+            // What sweeps meet from here on must be explained by the faults of this life.
+            world.stop_sweeper()?;
+            if !world.vfs.power_lost() {
+                world.vfs.set_faults(plan.faults());
+                world.fault = Fault::None;
+                return Ok(world);
+            }
         }
         model = world.model.clone();
         (met, serial, generation) = (world.met, world.serial, world.generation);
+        met.crashes_in_sweeps += u64::from(world.sweeper.as_ref().is_some_and(Sweeper::is_at_work));
         vfs = crashed(&vfs, &mut met);
     }
     broken!("unreachable")
@@ -694,6 +783,9 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     let small_disk = (!plan.is_broken() && rng.one_in(6)).then(|| rng.range(5, 40) * limits::PAGE_SIZE as u64);
     let plan = &Plan { small_disk, ..plan.clone() };
     let mut options = options(&mut rng);
+    if plan.sweeps_beside && !plan.is_broken() && rng.one_in(3) {
+        options.cleaner_threads = 3;
+    }
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
     for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()) {
@@ -715,6 +807,9 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             world.verify("after recovery")?;
         }
         world.numbers = [8, 60, 400][rng.below(3) as usize];
+        if world.sweeps_beside() && rng.one_in(2) {
+            world.sweeper = Some(Sweeper::start(&world.db));
+        }
         if !plan.is_broken() && life > 0 || rng.one_in(3) {
             world.plant();
         }
@@ -733,6 +828,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             }
             if matches!(world.fault, Fault::DiskFull | Fault::VersionDiskFull) && world.rng.one_in(25) {
                 // Space is found: everything must go on.
+                world.stop_sweeper()?;
                 world.vfs.set_faults(world.always.clone());
                 world.fault = Fault::None;
             }
@@ -747,6 +843,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         let end = rng.below(8);
         world.log(|| format!("end of life {life}: {end}, dead {}", world.dead));
         vfs = if !world.dead && end == 0 && world.fault != Fault::DiskFull {
+            world.stop_sweeper()?;
             world.vfs.set_faults(plan.faults());
             if let Err(error) = world.db.close() {
                 if !matches!(world.fault, Fault::Sync | Fault::Write | Fault::Read) {
@@ -761,6 +858,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             world.vfs.kill()
         } else {
             world.met.crashes += 1;
+            world.met.crashes_in_sweeps += u64::from(world.sweeper.as_ref().is_some_and(Sweeper::is_at_work));
             world.vfs.crash()
         };
         world.forget_everyone();
@@ -821,6 +919,11 @@ fn finish(world: &mut World) -> Found<()> {
     }
     if stats.transactions.aborted_in_map != 0 {
         broken!("after cleaning, {} aborted transactions are not forgotten", stats.transactions.aborted_in_map);
+    }
+    // What an entry names counts as owned: one that is never settled is a leak that nothing else shows.
+    let entries = world.db.ledger_len().map_err(|e| failed("reading the ledger", e))?;
+    if entries != 0 {
+        broken!("after cleaning, {entries} entries of the ledger are not settled");
     }
     world.db.close().map_err(|e| failed("close", e))?;
     Ok(())

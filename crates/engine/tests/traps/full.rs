@@ -185,6 +185,8 @@ fn no_room_for_the_log() -> Result<()> {
     };
     expect_readers(&db, &expected, "while the log is full")?;
     is_full(db.checkpoint(), ".log");
+    // No page can be cleaned, and it is not the pages' fault.
+    is_full(db.clean(), ".log");
     expect_readers(&db, &expected, "after a checkpoint that failed")?;
     // A commit that does not fit is a rollback; others need not wait for it.
     is_full(committer.commit(Durability::Sync).and_then(CommitTicket::wait), ".log");
@@ -247,4 +249,62 @@ fn no_room_for_double_writes() -> Result<()> {
     assert!(id > 2000, "pages were written back though the disk is full: {id} rows");
     compare(&rows(&db)?, &expected, "on the full disk");
     Ok(())
+}
+
+/// A page that the sweep must split, and no room for another one. The rest is cleaned, what is to be
+/// freed is freed, and the page gets what that leaves.
+#[test]
+fn no_room_for_the_sweep() -> Result<()> {
+    let vfs = SimVfs::new(6);
+    let large_log = Options { log_segment_bytes: 64 << 20, buffer_bytes: 32 << 20, ..options() };
+    let db = open_as(&vfs, large_log.clone())?;
+    create(&db)?;
+    let mut expected: Rows = (0..7).map(|id| (id * 1000, note(id, 950))).collect();
+    commit(&db, |tx| expected.iter().try_for_each(|(id, note)| insert(tx, *id, note)))?;
+    let big = TableSpec::new("public", "big").column("id", ColumnType::Int8).column("note", ColumnType::Text);
+    commit(&db, |tx| {
+        let big = tx.create_table(big.clone())?.done()?;
+        (0..500).try_for_each(|id| tx.insert(&big, &[DatumRef::Int8(id), DatumRef::Text(&note(id, 700))])?.done())
+    })?;
+    db.finish_recovery()?;
+    db.clean()?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    for id in 0..7 {
+        assert_eq!(update(&tx, id * 1000, "aborted")?, Change::Done);
+    }
+    // Others take the room, all over the page.
+    let others: Rows = (0..17).map(|i| (i % 6 * 1000 + 1 + i, note(i, 400))).collect();
+    commit(&db, |tx| others.iter().try_for_each(|(id, note)| insert(tx, *id, note)))?;
+    expected.extend(others);
+    // And behind it, up to the end of the file.
+    fill(&vfs)?;
+    let writer = db.begin(Isolation::ReadCommitted);
+    let (done, error) = insert_until_full(&writer, 1_000_000, 700);
+    is_full::<()>(Err(error), "data");
+    expected.extend((1_000_000..1_000_000 + done).map(|id| (id, note(id, 700))));
+    writer.commit(Durability::Sync)?.wait()?;
+    tx.rollback()?;
+    for turn in 0..3 {
+        let report = db.clean()?;
+        let no_room = report.skipped.no_room;
+        assert!(no_room.count == 1 && no_room.example.is_some(), "turn {turn}: {report:?}");
+        assert_eq!((report.pages_skipped, report.forgotten), (1, 0), "turn {turn}: {report:?}");
+        assert!(db.aborted_count() > 0, "turn {turn}");
+        compare(&rows(&db)?, &expected, "with a page that is not cleaned");
+    }
+    // Somebody makes room, in the only way there is.
+    commit(&db, |tx| {
+        let big = tx.table("public", "big")?.ok_or_else(|| Error::internal("the table is gone"))?;
+        tx.drop_table(&big)?.done()
+    })?;
+    let report = db.clean()?;
+    assert_eq!((report.skipped.total(), report.reverted), (0, 7), "{report:?}");
+    assert!(report.ledger_settled > 0 && report.forgotten > 0, "{report:?}");
+    assert_eq!((db.ledger_len()?, db.aborted_count()), (0, 0));
+    compare(&rows(&db)?, &expected, "cleaned");
+    let crashed = vfs.crash();
+    drop(db);
+    let db = open_as(&crashed, large_log)?;
+    compare(&rows(&db)?, &expected, "after a restart");
+    verify(&db, "after a restart")
 }

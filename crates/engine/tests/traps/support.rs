@@ -152,11 +152,16 @@ pub type OnRead = Box<dyn FnMut(u64) -> bool + Send>;
 pub struct Watched {
     pub sim: SimVfs,
     on_read: Arc<Mutex<Option<OnRead>>>,
+    unreadable: Arc<Mutex<Option<u64>>>,
 }
 
 impl Watched {
     pub fn new(sim: SimVfs) -> Self {
-        Self { sim, on_read: Arc::default() }
+        Self { sim, on_read: Arc::default(), unreadable: Arc::default() }
+    }
+    /// This page of the data file cannot be read from now on; none = all can.
+    pub fn unreadable(&self, page: Option<u64>) {
+        *self.unreadable.lock() = page;
     }
     pub fn on_read(&self, hook: OnRead) {
         *self.on_read.lock() = Some(hook);
@@ -166,11 +171,15 @@ impl Watched {
 struct WatchedFile {
     file: Arc<dyn File>,
     on_read: Arc<Mutex<Option<OnRead>>>,
+    unreadable: Arc<Mutex<Option<u64>>>,
 }
 
 impl File for WatchedFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         if self.path().ends_with("data") {
+            if *self.unreadable.lock() == Some(offset / PAGE_SIZE as u64) {
+                return Err(Error::new(ErrorKind::Io, "could not read file: a sector is gone"));
+            }
             let hook = self.on_read.lock().take();
             if let Some(mut hook) = hook
                 && !hook(offset / PAGE_SIZE as u64)
@@ -203,7 +212,8 @@ impl File for WatchedFile {
 impl Vfs for Watched {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         let file = self.sim.open(path, mode)?;
-        Ok(Arc::new(WatchedFile { file, on_read: Arc::clone(&self.on_read) }))
+        let (on_read, unreadable) = (Arc::clone(&self.on_read), Arc::clone(&self.unreadable));
+        Ok(Arc::new(WatchedFile { file, on_read, unreadable }))
     }
     fn exists(&self, path: &Path) -> Result<bool> {
         self.sim.exists(path)

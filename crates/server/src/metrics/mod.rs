@@ -298,6 +298,8 @@ fn cleaner(out: &mut Exposition, db: &Database) {
             (&[("cause", "object_unknown")], skipped.object_unknown.count.into()),
             (&[("cause", "damaged_map")], skipped.damaged_maps.count.into()),
             (&[("cause", "ledger")], skipped.ledger.count.into()),
+            (&[("cause", "unreadable")], skipped.unreadable.count.into()),
+            (&[("cause", "no_room")], skipped.no_room.count.into()),
         ],
     );
 }

@@ -153,7 +153,8 @@ fn cleaner(db: &Database, rows: &mut Rows<'_>) {
         None => SweepPhase::Idle.name(),
     };
     let skipped = last.map(|last| last.report.skipped).unwrap_or_default();
-    let example = [skipped.damaged, skipped.damaged_maps, skipped.object_unknown].into_iter().find_map(|s| s.example);
+    let examples = [skipped.damaged, skipped.damaged_maps, skipped.unreadable, skipped.no_room, skipped.object_unknown];
+    let example = examples.into_iter().find_map(|s| s.example);
     let pace = status.pace;
     rows.add([
         ("phase", phase.into()),
@@ -186,6 +187,8 @@ fn cleaner(db: &Database, rows: &mut Rows<'_>) {
         ("last_skipped_object_unknown", of(|r| r.skipped.object_unknown.count).into()),
         ("last_skipped_damaged_maps", of(|r| r.skipped.damaged_maps.count).into()),
         ("last_skipped_ledger", of(|r| r.skipped.ledger.count).into()),
+        ("last_skipped_unreadable", of(|r| r.skipped.unreadable.count).into()),
+        ("last_skipped_no_room", of(|r| r.skipped.no_room.count).into()),
         ("last_skipped_example", example.map(|page| page.0).into()),
     ]);
 }

@@ -26,7 +26,7 @@ use crate::pg::types::{field_of_oid, oid};
 use crate::wire::SqlError;
 
 /// Columns that are counts, in order.
-const COUNTS: [&str; 14] = [
+const COUNTS: [&str; 16] = [
     "pages",
     "rows_reverted",
     "rows_stripped",
@@ -40,6 +40,8 @@ const COUNTS: [&str; 14] = [
     "skipped_object_unknown",
     "skipped_damaged_maps",
     "skipped_ledger",
+    "skipped_unreadable",
+    "skipped_no_room",
     "aborted_left",
 ];
 
@@ -74,6 +76,8 @@ fn clean(
         skipped.object_unknown.count,
         skipped.damaged_maps.count,
         skipped.ledger.count,
+        skipped.unreadable.count,
+        skipped.no_room.count,
         database.aborted_count(),
     ];
     let mut columns: Vec<ArrayRef> =
