@@ -29,6 +29,7 @@ use resurgam_engine::{Table, Transaction};
 
 use crate::bridge;
 use crate::context::StatementContext;
+use crate::filter::ByteFilters;
 use crate::key_order::KeyOrder;
 use crate::params::{ParamCell, bind_to_cell, bind_to_values, must_plan_each_time};
 use crate::pg::context::PgContext;
@@ -86,7 +87,7 @@ pub(crate) fn session_state(
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
-    let mut state = builder.build();
+    let mut state = builder.with_physical_optimizer_rule(Arc::new(ByteFilters)).build();
     bridge::register_functions(&mut state, cx)?;
     Ok(state)
 }
@@ -253,7 +254,6 @@ impl Names<'_> {
 pub(crate) struct Instance {
     plan: Arc<dyn ExecutionPlan>,
     cell: Arc<ParamCell>,
-    used: bool,
 }
 
 /// A planned query that can be run any number of times.
@@ -287,10 +287,10 @@ impl QueryPlan {
             let bound = bind_to_values(self.logical.clone(), values)?;
             let bound = state.optimize(&bound)?;
             let plan = state.query_planner().create_physical_plan(&bound, state).await?;
-            return Ok(Instance { plan, cell: Arc::default(), used: true });
+            return Ok(Instance { plan, cell: Arc::default() });
         }
         let kept = self.pool.lock().pop_front();
-        let mut instance = match kept {
+        let instance = match kept {
             Some(kept) => kept,
             None => {
                 let cell = Arc::<ParamCell>::default();
@@ -298,11 +298,10 @@ impl QueryPlan {
                 cell.set(values.to_vec());
                 let bound = bind_to_cell(self.logical.clone(), &cell, &self.params)?;
                 let plan = state.query_planner().create_physical_plan(&bound, state).await?;
-                Instance { plan, cell, used: false }
+                Instance { plan, cell }
             }
         };
         instance.cell.set(values.to_vec());
-        instance.used = true;
         Ok(instance)
     }
 
@@ -314,7 +313,7 @@ impl QueryPlan {
         }
         instance.cell.set(Vec::new());
         let Ok(plan) = reset_plan_states(instance.plan) else { return };
-        let instance = Instance { plan, cell: instance.cell, used: instance.used };
+        let instance = Instance { plan, cell: instance.cell };
         let mut pool = self.pool.lock();
         if pool.len() < INSTANCES_MAX {
             pool.push_back(instance);
