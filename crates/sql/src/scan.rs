@@ -446,7 +446,8 @@ mod tests {
     use resurgam_engine::{Database, Options, StatementKind};
 
     use super::*;
-    use crate::database::{SessionOptions, SqlDatabase, SqlSettings};
+    use crate::SqlSettings;
+    use crate::database::{SessionOptions, SqlDatabase};
     use crate::planner::task_context;
     use crate::session::Session;
     use crate::statement::Kind;
