@@ -16,6 +16,9 @@ pub enum ErrorKind {
     UniqueViolation,
     NotNullViolation,
     SerializationFailure,
+    /// A table is no longer as the caller's definition of it says: look it up again. Nothing was
+    /// done to it.
+    DefinitionChanged,
     DeadlockDetected,
     LockNotAvailable,
     UndefinedTable,
@@ -66,7 +69,7 @@ impl ErrorKind {
         match self {
             UniqueViolation => "23505",
             NotNullViolation => "23502",
-            SerializationFailure => "40001",
+            SerializationFailure | DefinitionChanged => "40001",
             DeadlockDetected => "40P01",
             LockNotAvailable => "55P03",
             UndefinedTable => "42P01",

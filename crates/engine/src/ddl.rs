@@ -138,7 +138,7 @@ impl Transaction {
         let current = self.is_newest(table)?;
         if !current {
             return Err(Error::new(
-                ErrorKind::SerializationFailure,
+                ErrorKind::DefinitionChanged,
                 format!(
                     "could not change table \"{}\" because its definition was changed at the same time",
                     table.name
@@ -153,7 +153,7 @@ impl Transaction {
     /// newest definition may be another one than `table`: look it up again.
     ///
     /// # Errors
-    /// `SerializationFailure` when the definition was changed by someone else meanwhile; the
+    /// `DefinitionChanged` when it was changed by someone else meanwhile; the
     /// lock is then held all the same.
     pub fn lock_for_change(&self, table: &Table) -> Result<Attempt<()>> {
         self.lock_exclusive(table)

@@ -66,7 +66,7 @@ impl Transaction {
     /// the newest rows before it writes any ([`Transaction::latest`]).
     ///
     /// # Errors
-    /// `SerializationFailure` when `table` is not its newest definition.
+    /// `DefinitionChanged` when `table` is not its newest definition.
     pub fn lock_rows(&self, table: &Table) -> Result<Attempt<()>> {
         Ok(self.lock_for_rows(table)?.map_or(Attempt::Done(()), Attempt::Wait))
     }

@@ -335,6 +335,43 @@ impl Transaction {
         })
     }
 
+    /// The current statement's view of what is committed by now, for a search that it repeats
+    /// (READ COMMITTED): its own rows stay hidden from it as they were, and its writes are judged by
+    /// the new view. Commits that others have decided but that are not durable yet are not in it;
+    /// see [`Transaction::caught_up`].
+    ///
+    /// # Errors
+    /// `InvalidTransactionState` when the transaction has ended.
+    pub fn newer_view(&self) -> Result<ReadView> {
+        {
+            let mut state = self.0.state.lock();
+            check_open(&state)?;
+            if self.0.isolation == Isolation::ReadCommitted {
+                state.snapshot = None; // give the slot back before taking the next
+                let (hold, version) = self.0.db.snapshot();
+                state.catalog_version = version;
+                state.snapshot = Some(Arc::new(hold));
+            }
+        }
+        self.view()
+    }
+
+    /// Completes when new snapshots see all commits that a writer may have met by now.
+    ///
+    /// # Errors
+    /// Those of writing the log.
+    pub fn caught_up(&self) -> Result<CommitTicket> {
+        self.0.db.durable(self.0.db.inner().log.end_lsn())
+    }
+
+    /// Version of the catalog whose definitions [`Transaction::table`] gives; with definitions of
+    /// its own, that of the others.
+    pub fn catalog_version(&self) -> u64 {
+        let state = self.0.state.lock();
+        let frozen = self.0.isolation == Isolation::RepeatableRead && state.snapshot.is_some();
+        if frozen { state.catalog_version } else { self.0.db.inner().catalog.version() }
+    }
+
     /// What a write needs; gives the transaction its id.
     pub(crate) fn write_context(&self) -> Result<WriteContext> {
         let inner = self.0.db.inner();
@@ -419,7 +456,7 @@ impl Transaction {
             }
             drop(state);
             return Err(Error::new(
-                ErrorKind::SerializationFailure,
+                ErrorKind::DefinitionChanged,
                 format!(
                     "could not write to table \"{}\" because its definition was changed at the same time",
                     table.name
@@ -522,7 +559,7 @@ impl Transaction {
 
     /// Takes back everything that was written since the savepoint, by marking the ids that
     /// wrote it as aborted: no row is visited. The savepoint stays. Statements that are still
-    /// running must not be used any more.
+    /// writing must not be used any more; views may, and see what they saw before it.
     ///
     /// # Errors
     /// `InvalidTransactionState` when it has ended; those of writing the log, after which it

@@ -38,6 +38,17 @@ impl ReadView {
         View { txs: &self.db.inner().txs, ts, own: self.own, hidden_from: self.hidden_from }
     }
 
+    /// Version of the catalog whose definitions the view goes by.
+    pub fn catalog_version(&self) -> u64 {
+        self.catalog_version
+    }
+
+    /// The same view, but of every commit that is decided, durable or not: what a writer who has
+    /// waited finds. Not one moment's state: others commit while it is used.
+    pub fn newest(&self) -> Self {
+        Self { newest: true, ..self.clone() }
+    }
+
     /// Refuses a definition that no longer describes the table.
     pub(crate) fn check_table(&self, table: &Table) -> Result<()> {
         let current = match self.own_changes.as_ref().and_then(|own| own.generation(table.id)) {
@@ -49,7 +60,7 @@ impl ReadView {
             return Ok(());
         }
         Err(Error::new(
-            ErrorKind::SerializationFailure,
+            ErrorKind::DefinitionChanged,
             format!("could not use table \"{}\" because its definition was changed at the same time", table.name),
         )
         .with_hint("Retry the transaction."))
@@ -94,11 +105,20 @@ impl ReadView {
     /// Reads the row that a unique index has under the full encoded key.
     pub fn get_by_index(&self, table: &Table, index: &Index, key: &[u8], row: &mut RowBuf) -> Result<bool> {
         self.check_table(table)?;
-        let mut clustered = Vec::new();
-        if !self.read_value(index.tree, key, &mut clustered)? {
-            return Ok(false);
+        let (mut clustered, mut before) = (Vec::new(), Vec::new());
+        loop {
+            if !self.read_value(index.tree, key, &mut clustered)? {
+                return Ok(false);
+            }
+            if self.get_unchecked(table, &clustered, row)? {
+                return Ok(true);
+            }
+            // The newest state may be another one by now: the row has moved.
+            if !self.newest || clustered == before {
+                return Ok(false);
+            }
+            std::mem::swap(&mut clustered, &mut before);
         }
-        self.get_unchecked(table, &clustered, row)
     }
 
     /// Rows of a range in clustered order.

@@ -473,16 +473,16 @@ fn a_refused_change_lets_no_row_into_what_is_gone() -> Result<()> {
         other.create_index(&table(&other)?, spec)?.done()?;
         other.commit(Durability::Sync)?.wait()?;
 
-        assert_eq!(refused(behind.lock_for_change(&old)), ErrorKind::SerializationFailure);
+        assert_eq!(refused(behind.lock_for_change(&old)), ErrorKind::DefinitionChanged);
         if to_savepoint {
             behind.rollback_to(savepoint)?;
         }
         behind.statement(StatementKind::PointWrite)?;
         let row = [DatumRef::Int8(90_000), DatumRef::Int4(1), DatumRef::Null];
         for _ in 0..2 {
-            assert_eq!(refused(behind.insert(&old, &row)), ErrorKind::SerializationFailure);
+            assert_eq!(refused(behind.insert(&old, &row)), ErrorKind::DefinitionChanged);
         }
-        assert_eq!(refused(behind.delete(&old, &key(&old, 1)?, Seen::Snapshot)), ErrorKind::SerializationFailure);
+        assert_eq!(refused(behind.delete(&old, &key(&old, 1)?, Seen::Snapshot)), ErrorKind::DefinitionChanged);
         behind.commit(Durability::Sync)?.wait()?;
         settled(&db, "refused")?;
     }
@@ -501,11 +501,11 @@ fn a_definition_from_before_an_own_change_is_refused() -> Result<()> {
     let row = |id| [DatumRef::Int8(id), DatumRef::Int4(1), DatumRef::Null];
     tx.insert(&old, &row(200))?.done()?;
     let new = rewrite(&tx, &table(&tx)?)?;
-    assert_eq!(refused(tx.insert(&old, &row(201))), ErrorKind::SerializationFailure);
+    assert_eq!(refused(tx.insert(&old, &row(201))), ErrorKind::DefinitionChanged);
     let view = tx.statement(StatementKind::Read)?;
     let mut buf = RowBuf::default();
     let error = view.get(&old, &key(&old, 1)?, &mut buf).expect_err("an older definition");
-    assert_eq!(error.kind(), ErrorKind::SerializationFailure);
+    assert_eq!(error.kind(), ErrorKind::DefinitionChanged);
     assert!(view.get(&new, &key(&new, 200)?, &mut buf)?);
     drop(view);
 
@@ -516,11 +516,11 @@ fn a_definition_from_before_an_own_change_is_refused() -> Result<()> {
     let later = tx.alter_table(&new, TableChange::AddColumn(spec))?.done()?;
     let wide = |id| [DatumRef::Int8(id), DatumRef::Int8(1), DatumRef::Null, DatumRef::Int4(3)];
     tx.insert(&later, &wide(300))?.done()?;
-    assert_eq!(refused(tx.insert(&new, &wide(301)[..3])), ErrorKind::SerializationFailure);
+    assert_eq!(refused(tx.insert(&new, &wide(301)[..3])), ErrorKind::DefinitionChanged);
     tx.rollback_to(savepoint)?;
     assert!(tx.catalog_changes() > changes);
     tx.statement(StatementKind::PointWrite)?;
-    assert_eq!(refused(tx.insert(&later, &wide(302))), ErrorKind::SerializationFailure);
+    assert_eq!(refused(tx.insert(&later, &wide(302))), ErrorKind::DefinitionChanged);
     tx.insert(&new, &wide(303)[..3])?.done()?;
     let view = tx.statement(StatementKind::Read)?;
     assert!(view.get(&new, &key(&new, 303)?, &mut buf)?);
@@ -529,7 +529,7 @@ fn a_definition_from_before_an_own_change_is_refused() -> Result<()> {
 
     // A table that is dropped is not written to either.
     tx.drop_table(&new)?.done()?;
-    assert_eq!(refused(tx.insert(&new, &wide(304)[..3])), ErrorKind::SerializationFailure);
+    assert_eq!(refused(tx.insert(&new, &wide(304)[..3])), ErrorKind::DefinitionChanged);
     tx.rollback()?;
     settled(&db, "own changes")
 }

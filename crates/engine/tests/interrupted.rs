@@ -112,7 +112,7 @@ fn stale_ddl() -> Result<()> {
     let b = t1.table("public", "b")?.expect("b");
     let altered = t1.alter_table(&b, TableChange::RenameColumn(1, "comment".into()));
     let error = altered.err().expect("a stale definition was accepted");
-    assert_eq!(error.kind(), ErrorKind::SerializationFailure);
+    assert_eq!(error.kind(), ErrorKind::DefinitionChanged);
     Ok(())
 }
 

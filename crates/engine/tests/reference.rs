@@ -239,7 +239,7 @@ fn definitions() -> Result<()> {
     tx.commit(Durability::Sync)?.wait()?;
     let tx = begin(&db)?;
     let error = tx.insert(&up, &row(1, 1, "")).err().expect("an old definition");
-    assert_eq!(error.kind(), ErrorKind::SerializationFailure);
+    assert_eq!(error.kind(), ErrorKind::DefinitionChanged);
     tx.rollback()?;
     let kept = down.foreign_keys.clone();
     drop((tx, db));

@@ -126,7 +126,8 @@ struct Shared {
 
 /// Errors that a client has to live with: it tries again.
 fn is_retry(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::DeadlockDetected | ErrorKind::SerializationFailure)
+    use ErrorKind::{DeadlockDetected, DefinitionChanged, SerializationFailure};
+    matches!(error.kind(), DeadlockDetected | SerializationFailure | DefinitionChanged)
 }
 
 fn transfer(shared: &Shared, me: i64, random: &mut Random, count: i64) -> Result<bool> {

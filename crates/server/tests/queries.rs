@@ -184,6 +184,72 @@ fn only_who_reads_on_keeps_a_snapshot() {
     client.query("commit");
 }
 
+/// Portals that are older than a savepoint outlive going back to it; later ones do not.
+#[test]
+fn portals_and_savepoints() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    client.query("create table t (a int primary key, b text)");
+    client.query("insert into t select i, 'before' from generate_series(1, 500) as s(i)");
+    let numbers = |messages: &[Message]| -> Vec<String> {
+        messages.iter().filter(|message| message.tag == b'D').filter_map(Message::first).collect()
+    };
+    let open = |portal: &str, text: &str| [parse("", text), bind(portal, "", &[])].concat();
+    client.query("begin");
+    client.query("savepoint outer_one");
+    client.send(&[open("old", "select a from t order by a"), execute("old", 2), sync()].concat());
+    assert_eq!(numbers(&client.until_ready().1), ["1", "2"]);
+    client.send(&[open("waits", "select count(*) from t where b = 'before'"), sync()].concat());
+    client.until_ready();
+    client.query("savepoint s");
+    client.query("update t set b = 'changed' where a > 3; delete from t where a = 4");
+    client.send(&[open("new", "select a from t order by a"), execute("new", 1), execute("old", 1), sync()].concat());
+    assert_eq!(numbers(&client.until_ready().1), ["1", "3"]);
+    client.query("rollback to s");
+    // It goes on where it was, and sees what is there again.
+    client.send(&[execute("waits", 0), execute("old", 300), sync()].concat());
+    let expected: Vec<String> = [500].into_iter().chain(4..304).map(|number: i32| number.to_string()).collect();
+    assert_eq!(numbers(&client.until_ready().1), expected);
+    client.send(&[execute("new", 1), sync()].concat());
+    let (status, messages) = client.until_ready();
+    assert_eq!((status, error(&messages).sqlstate().as_str()), (b'E', "34000"));
+    // An error has the block fail; the portal waits for the savepoint.
+    client.send(&[execute("old", 1), sync()].concat());
+    assert_eq!(error(&client.until_ready().1).sqlstate(), "25P02");
+    client.query("rollback to s");
+    client.send(&[execute("old", 1), sync()].concat());
+    assert_eq!(numbers(&client.until_ready().1), ["304"]);
+    // One that failed itself cannot go on.
+    client.query("rollback to outer_one");
+    client.send(&[execute("old", 1), sync()].concat());
+    assert_eq!(error(&client.until_ready().1).sqlstate(), "34000");
+    client.query("rollback to outer_one");
+    client.send(&[open("fails", "select 10 / (5 - a) from t order by a"), sync()].concat());
+    client.until_ready();
+    client.query("savepoint s");
+    client.send(&[execute("fails", 0), sync()].concat());
+    assert_eq!(error(&client.until_ready().1).sqlstate(), "22012");
+    client.query("rollback to s");
+    client.send(&[execute("fails", 0), sync()].concat());
+    let (_, messages) = client.until_ready();
+    assert_eq!(error(&messages).sqlstate(), "55000");
+    assert_eq!(error(&messages).field(b'M').unwrap(), "portal \"fails\" cannot be run");
+    // A released savepoint's portals belong to the one around it.
+    client.query("rollback to outer_one");
+    client.query("savepoint s");
+    client.send(&[open("p", "select a from t order by a"), execute("p", 1), sync()].concat());
+    client.until_ready();
+    client.query("release s");
+    client.query("savepoint s");
+    client.query("rollback to s");
+    client.send(&[execute("p", 1), sync()].concat());
+    assert_eq!(numbers(&client.until_ready().1), ["2"]);
+    client.query("rollback to outer_one");
+    client.send(&[execute("p", 1), sync()].concat());
+    assert_eq!(error(&client.until_ready().1).sqlstate(), "34000");
+    client.query("rollback");
+}
+
 /// What a portal was planned with may be changed by its own transaction before it runs.
 #[test]
 fn portals_follow_changes_of_definitions() {

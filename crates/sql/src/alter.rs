@@ -17,6 +17,7 @@ use resurgam_engine::{
     Transaction,
 };
 
+use crate::bridge::RowColumns;
 use crate::check::{self, any_false, must_be_boolean, some_row_breaks};
 use crate::ddl::{
     column_parts, default_text, free_name, full_name, is_relation, made_name, name_of, simple_columns, unsupported,
@@ -89,7 +90,7 @@ impl Session {
                 Ok(()) => return Ok(table),
                 // Changed by the one who was waited for.
                 Err(error)
-                    if error.sqlstate == "40001"
+                    if error.definition_changed
                         && txn.isolation() == Isolation::ReadCommitted
                         && lookups < LOOKUPS_MAX =>
                 {
@@ -413,10 +414,17 @@ impl Session {
                 if !cursor.next_batch(&mut batch, BATCH)? {
                     return Ok(());
                 }
-                let rows = (0..batch.len()).map(|i| batch.row(i));
-                let holds = expr.holds_rows(table, &view, rows).map_err(|error| errors::from_datafusion(error, ""))?;
-                if any_false(&holds) {
-                    return Err(some_row_breaks(table, name));
+                let failed = |error| errors::from_datafusion(error, "");
+                let mut from = 0;
+                while from < batch.len() {
+                    let rows = (from..batch.len()).map(|i| batch.row(i));
+                    let columns = RowColumns::new(table, &view);
+                    let fitting = columns.fitting(expr.columns(), rows.clone()).map_err(failed)?;
+                    let holds = expr.holds_rows(table, &view, rows.take(fitting)).map_err(failed)?;
+                    if any_false(&holds) {
+                        return Err(some_row_breaks(table, name));
+                    }
+                    from += fitting;
                 }
             }
         })

@@ -46,6 +46,10 @@ pub(crate) fn external(view: &ReadView, reference: ExternalRef) -> Result<Datum>
     }
 }
 
+/// Bytes of large values that rows are gathered with at most, beside one row of more. What rows
+/// have in their pages is bounded by their number: some kilobytes each.
+pub(crate) const BATCH_BYTES: usize = 16 << 20;
+
 /// Decodes columns of rows into Arrow arrays.
 pub(crate) struct RowColumns<'a> {
     table: &'a Table,
@@ -63,18 +67,58 @@ impl<'a> RowColumns<'a> {
         column: usize,
         rows: impl ExactSizeIterator<Item = RawRow<'r>>,
     ) -> Result<ArrayRef> {
+        match self.built(column, rows, true)? {
+            Some(array) => Ok(array),
+            None => Err(failure(SqlError::internal("a large value was not read"))),
+        }
+    }
+
+    /// As [`RowColumns::array`] if all values are in their rows; `None` if there is a large one.
+    pub(crate) fn array_in_rows<'r>(
+        &mut self,
+        column: usize,
+        rows: impl ExactSizeIterator<Item = RawRow<'r>>,
+    ) -> Result<Option<ArrayRef>> {
+        self.built(column, rows, false)
+    }
+
+    fn built<'r>(
+        &mut self,
+        column: usize,
+        rows: impl ExactSizeIterator<Item = RawRow<'r>>,
+        large: bool,
+    ) -> Result<Option<ArrayRef>> {
         let mut builder = ColumnBuilder::new(&self.table.columns[column].ty, rows.len());
         for row in rows {
             let datum = self.table.column(row, column).map_err(storage)?;
             match datum {
                 DatumRef::Null => builder.append_null(),
-                DatumRef::External(reference) => {
+                DatumRef::External(reference) if large => {
                     builder.append(external(self.view, reference)?.as_ref()).map_err(failure)?;
                 }
+                DatumRef::External(_) => return Ok(None),
                 datum => builder.append(datum).map_err(failure)?,
             }
         }
-        Ok(builder.finish())
+        Ok(Some(builder.finish()))
+    }
+
+    /// How many of the rows have up to [`BATCH_BYTES`] of large values in these columns together; at
+    /// least one, if there is any.
+    pub(crate) fn fitting<'r>(&self, columns: &[usize], rows: impl Iterator<Item = RawRow<'r>>) -> Result<usize> {
+        let (mut fitting, mut bytes) = (0, 0u64);
+        for row in rows {
+            for &column in columns.iter().filter(|column| **column < self.table.columns.len()) {
+                if let DatumRef::External(reference) = self.table.column(row, column).map_err(storage)? {
+                    bytes = bytes.saturating_add(reference.len);
+                }
+            }
+            if bytes > BATCH_BYTES as u64 && fitting > 0 {
+                break;
+            }
+            fitting += 1;
+        }
+        Ok(fitting)
     }
 }
 

@@ -22,7 +22,9 @@ use crate::pg::errors;
 use crate::planner::{Instance, Names, task_context};
 use crate::session::Session;
 use crate::statement::{Kind, Prepared};
-use crate::wait::Waiting;
+use crate::stream::{STEP_BYTES, guarded};
+use crate::wait::{Waiting, settle};
+use crate::weight;
 use crate::wire::{Execution, Format, SqlError, Tag};
 use crate::write::{find_column, find_table};
 
@@ -224,13 +226,13 @@ impl CopyOut {
                             None => Ok(None),
                         }
                     };
-                    match crate::stream::guarded(&stop, None, next).await? {
+                    match guarded(&stop, None, next).await? {
                         Some(batch) => (batch, 0),
                         None => return Ok(()),
                     }
                 }
             };
-            let take = (batch.num_rows() - from).min(512);
+            let take = weight::fitting(&batch, from, 512, STEP_BYTES);
             self.writer.rows(&self.encoder, &batch, from..from + take, out)?;
             self.rows += take as u64;
             if from + take < batch.num_rows() {
@@ -286,6 +288,11 @@ impl Session {
         open.used = true;
         let txn = open.txn.clone();
         let table = find_table(&txn, name)?;
+        // Once data comes it is too late to find out that the definition is another one.
+        let stop = Arc::clone(&self.shared.stop);
+        let lock_timeout = self.shared.variables.lock().lock_timeout;
+        let waiting = Waiting { stop: &stop, lock_timeout };
+        guarded(&stop, self.deadline(), settle(&waiting, || txn.lock_rows(&table))).await?;
         let columns: Vec<usize> = if idents.is_empty() {
             (0..table.columns.len()).collect()
         } else {
@@ -308,9 +315,6 @@ impl Session {
         let foreign = if references.is_empty() {
             None
         } else {
-            let stop = Arc::clone(&self.shared.stop);
-            let lock_timeout = self.shared.variables.lock().lock_timeout;
-            let waiting = Waiting { stop: &stop, lock_timeout };
             let deferred = Arc::clone(&self.transaction().deferred);
             Some(Enforcer::begin(&txn, &references, &deferred, &waiting).await?)
         };
@@ -383,6 +387,7 @@ impl Session {
         let open = self.transaction();
         open.used = true;
         let view = open.txn.statement(StatementKind::Read)?;
+        self.refuse_older_plan(&prepared, &view)?;
         let instance = query.plan.instance(&state, &[]).await.map_err(failed)?;
         let context = StatementContext { view, stop: Arc::clone(&self.shared.stop), target: None, locked: None };
         let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;

@@ -143,6 +143,11 @@ impl TableExpr {
         Ok(Self { physical, input, columns, field, volatile, of_session })
     }
 
+    /// The table's columns that it mentions.
+    pub(crate) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
     fn run(&self, arrays: Vec<ArrayRef>, rows: usize) -> DfResult<ArrayRef> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.input), arrays, &options)?;

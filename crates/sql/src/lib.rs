@@ -7,10 +7,12 @@
 //! | module | concept |
 //! |---|---|
 //! | `database`, `session`, `shared` | what all sessions share; one session; what others see of it |
+//! | `again` | statements that are run again because a definition changed |
 //! | `lexer`, `cache`, `statement` | literals lifted out of texts; kept statements; parse and plan |
 //! | `coercion` | operands of different types |
 //! | `planner`, `naming`, `scopes`, `params` | names and plans; result column names; parameters of kept plans |
-//! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
+//! | `table`, `scan`, `range`, `computed` | tables as DataFusion sees them; reading; predicates to key ranges; tables without rows of their own |
+//! | `filter`, `weight` | filters that are bounded by bytes; bytes of rows |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
 //! | `locking`, `with_write` | SELECT … FOR UPDATE; WITH before INSERT, UPDATE, DELETE |
@@ -23,6 +25,7 @@
 //! | `stream`, `wait`, `context` | results; waiting for locks; what a running statement carries |
 //! | `pg` | PostgreSQL's types, formats, catalogs, functions, errors |
 
+mod again;
 mod alter;
 mod alter_database;
 mod apart;
@@ -31,6 +34,7 @@ mod cache;
 mod check;
 mod cleaning;
 mod coercion;
+mod computed;
 mod context;
 mod copy;
 mod database;
@@ -38,6 +42,7 @@ mod ddl;
 mod embedded;
 mod expression;
 mod fast;
+mod filter;
 mod foreign;
 mod key_order;
 mod lexer;
@@ -62,6 +67,7 @@ mod table;
 mod two_phase;
 mod utility;
 mod wait;
+mod weight;
 pub mod wire;
 mod with_write;
 mod words;

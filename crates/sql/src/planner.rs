@@ -30,6 +30,7 @@ use resurgam_engine::{Table, Transaction};
 use crate::bridge;
 use crate::coercion::Coercion;
 use crate::context::StatementContext;
+use crate::filter::ByteFilters;
 use crate::key_order::KeyOrder;
 use crate::params::{ParamCell, bind_to_cell, bind_to_values, must_plan_each_time};
 use crate::pg::context::PgContext;
@@ -89,7 +90,7 @@ pub(crate) fn session_state(
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
-    let mut state = builder.build();
+    let mut state = builder.with_physical_optimizer_rule(Arc::new(ByteFilters)).build();
     bridge::register_functions(&mut state, cx)?;
     Ok(state)
 }
@@ -269,7 +270,6 @@ pub(crate) fn simplified(state: &SessionState, expr: Expr, schema: &DFSchema) ->
 pub(crate) struct Instance {
     plan: Arc<dyn ExecutionPlan>,
     cell: Arc<ParamCell>,
-    used: bool,
 }
 
 /// A planned query that can be run any number of times.
@@ -304,10 +304,10 @@ impl QueryPlan {
             let bound = bind_to_values(self.logical.clone(), values)?;
             let bound = state.optimize(&bound)?;
             let plan = state.query_planner().create_physical_plan(&bound, state).await?;
-            return Ok(Instance { plan, cell: Arc::default(), used: true });
+            return Ok(Instance { plan, cell: Arc::default() });
         }
         let kept = self.pool.lock().pop_front();
-        let mut instance = match kept {
+        let instance = match kept {
             Some(kept) => kept,
             None => {
                 let cell = Arc::<ParamCell>::default();
@@ -315,11 +315,10 @@ impl QueryPlan {
                 cell.set(values.to_vec());
                 let bound = bind_to_cell(self.logical.clone(), &cell, &self.params)?;
                 let plan = state.query_planner().create_physical_plan(&bound, state).await?;
-                Instance { plan, cell, used: false }
+                Instance { plan, cell }
             }
         };
         instance.cell.set(values.to_vec());
-        instance.used = true;
         Ok(instance)
     }
 
@@ -331,7 +330,7 @@ impl QueryPlan {
         }
         instance.cell.set(Vec::new());
         let Ok(plan) = reset_plan_states(instance.plan) else { return };
-        let instance = Instance { plan, cell: instance.cell, used: instance.used };
+        let instance = Instance { plan, cell: instance.cell };
         let mut pool = self.pool.lock();
         if pool.len() < INSTANCES_MAX {
             pool.push_back(instance);

@@ -310,6 +310,8 @@ impl ExecutionPlan for ScanExec {
             ranges,
             cursor: None,
             rows: RowBatch::default(),
+            given: 0,
+            large: false,
             want: self.first,
             left: self.limit.unwrap_or(usize::MAX),
         };
@@ -329,6 +331,10 @@ struct Reader {
     ranges: Vec<KeyRange>,
     cursor: Option<Cursor>,
     rows: RowBatch,
+    /// How many of `rows` were handed out.
+    given: usize,
+    /// They have large values in the columns read, which are handed out a few rows at a time.
+    large: bool,
     want: usize,
     left: usize,
 }
@@ -340,14 +346,18 @@ impl Reader {
             && let Some(target) = self.statement.target.as_ref().and_then(|target| target.of(self.scan.table.id))
         {
             return match target.row.lock().take() {
-                Some(row) => Ok(Some(self.batch(std::iter::once(row.raw()))?)),
+                Some(row) => self.batch(std::iter::once(row.raw()), true),
                 None => Ok(None),
             };
+        }
+        if self.given < self.rows.len() {
+            return self.hand_out();
         }
         if self.left == 0 {
             return Ok(None);
         }
         self.rows.clear();
+        (self.given, self.large) = (0, false);
         let want = self.want.min(self.left);
         // Short ranges share a batch.
         while self.rows.len() < want {
@@ -374,16 +384,34 @@ impl Reader {
         if let Some(read) = &self.scan.read {
             read.fetch_add(self.rows.len(), Ordering::Relaxed);
         }
-        let rows = std::mem::take(&mut self.rows);
-        let batch = self.batch((0..rows.len()).map(|i| rows.row(i)));
-        self.rows = rows;
-        Ok(Some(batch?))
+        self.hand_out()
     }
 
+    /// A batch of the rows that were read: all of them, or as many as have [`bridge::BATCH_BYTES`] of
+    /// large values.
+    fn hand_out(&mut self) -> Result<Option<RecordBatch>> {
+        if !self.large {
+            let all = self.batch((0..self.rows.len()).map(|i| self.rows.row(i)), false)?;
+            if all.is_some() {
+                self.given = self.rows.len();
+                return Ok(all);
+            }
+            self.large = true;
+        }
+        let left = self.given..self.rows.len();
+        let columns = RowColumns::new(&self.scan.table, &self.view);
+        let fitting = columns.fitting(&self.scan.columns, left.clone().map(|i| self.rows.row(i)))?;
+        let batch = self.batch(left.take(fitting).map(|i| self.rows.row(i)), true)?;
+        self.given += fitting;
+        Ok(batch)
+    }
+
+    /// A batch of rows; `None` if it would have large values and is not to have any.
     fn batch<'a>(
         &self,
         rows: impl ExactSizeIterator<Item = resurgam_engine::RawRow<'a>> + Clone,
-    ) -> Result<RecordBatch> {
+        large: bool,
+    ) -> Result<Option<RecordBatch>> {
         let count = rows.len();
         let table = &self.scan.table;
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.scan.columns.len());
@@ -394,11 +422,116 @@ impl Reader {
                 rows.clone().for_each(|row| keys.append_value(row.key));
                 arrays.push(Arc::new(keys.finish()));
             } else {
-                arrays.push(columns.array(column, rows.clone())?);
+                let array = if large {
+                    Some(columns.array(column, rows.clone())?)
+                } else {
+                    columns.array_in_rows(column, rows.clone())?
+                };
+                let Some(array) = array else { return Ok(None) };
+                arrays.push(array);
             }
         }
         debug_assert!(self.scan.schema.fields().iter().all(|f| f.data_type() != &DataType::Null));
         let options = RecordBatchOptions::new().with_row_count(Some(count));
-        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.scan.schema), arrays, &options)?)
+        Ok(Some(RecordBatch::try_new_with_options(Arc::clone(&self.scan.schema), arrays, &options)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::common::ScalarValue;
+    use futures::StreamExt;
+    use resurgam_engine::{Database, Options, StatementKind};
+
+    use super::*;
+    use crate::SqlSettings;
+    use crate::database::{SessionOptions, SqlDatabase};
+    use crate::planner::task_context;
+    use crate::session::Session;
+    use crate::statement::Kind;
+    use crate::weight;
+    use crate::wire::Execution;
+
+    const MB: usize = 1 << 20;
+
+    /// Rows and megabytes of each batch that a query gives.
+    async fn batches(session: &mut Session, text: &str) -> Vec<(usize, usize)> {
+        let prepared = session.prepare_text(text, &[]).expect("a plan");
+        let source = match &prepared.kind {
+            Kind::Query(query) => &query.plan,
+            Kind::Write(write) => &write.source,
+            _ => panic!("no query: {text}"),
+        };
+        let state = session.state().expect("a state");
+        let view = session.transaction().txn.statement(StatementKind::Read).expect("a view");
+        let context = StatementContext { view, stop: Default::default(), target: None, locked: None };
+        let values: &[ScalarValue] = &[];
+        let instance = source.instance(&state, values).await.expect("an instance");
+        let mut stream = instance.start(task_context(&state, Arc::new(context))).expect("a stream");
+        let mut found = Vec::new();
+        while let Some(batch) = stream.next().await {
+            let batch = batch.expect("a batch");
+            found.push((batch.num_rows(), weight::of(&batch) / MB));
+        }
+        session.roll_back();
+        found
+    }
+
+    /// Rows of large values are gathered by their bytes, wherever they are gathered.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn large_rows_come_in_small_batches() {
+        let dir = tempfile::tempdir().expect("folder");
+        let engine = Database::open(dir.path().join("db"), Options::default()).expect("open");
+        let db = SqlDatabase::new(engine, SqlSettings::default());
+        let mut session = db.session(SessionOptions::default()).expect("session");
+        for text in [
+            "CREATE TABLE t (a int PRIMARY KEY, b text, c text, n int)".to_owned(),
+            format!("INSERT INTO t SELECT i, repeat('x', {MB}), 'c', i FROM generate_series(1, 40) AS s(i)"),
+            format!("INSERT INTO t SELECT i, 'small', 'c', i FROM generate_series(41, 100) AS s(i)"),
+            format!("INSERT INTO t VALUES (101, repeat('y', {}), repeat('z', {MB}), 101)", 20 * MB),
+        ] {
+            session.query(&text).await.expect("filled");
+        }
+        for (text, rows) in [
+            ("SELECT a, b, c FROM t", 101),
+            ("SELECT b FROM t WHERE n % 2 = 0", 50),
+            ("SELECT b FROM t WHERE c = 'c' AND n > 1", 99),
+            ("UPDATE t SET c = 'd' WHERE n + a > 0", 101),
+            ("DELETE FROM t WHERE n + a > 0 RETURNING b", 101),
+        ] {
+            let found = batches(&mut session, text).await;
+            assert_eq!(found.iter().map(|(rows, _)| rows).sum::<usize>(), rows, "{text}");
+            // Two bounds meet in a filter: what it had, and what came with the last batch.
+            let most = if text.contains("WHERE") { 32 } else { 16 };
+            for (rows, bytes) in &found {
+                assert!(*bytes <= most || *rows == 1, "{text}: {found:?}");
+            }
+        }
+        // What is not read has no weight.
+        assert_eq!(batches(&mut session, "SELECT a, c FROM t WHERE a < 60").await.len(), 1);
+        // Chunks of a result, and of COPY.
+        let mut chunks = Vec::new();
+        for text in ["SELECT b FROM t WHERE n > 0", "COPY (SELECT b FROM t WHERE n > 0) TO STDOUT"] {
+            let statement = session.split(text).expect("a statement").pop().expect("one");
+            match session.execute_simple(statement, true).await.expect("an answer") {
+                Execution::Rows { first, rows: Some(mut rows), .. } => {
+                    chunks.extend(first.map(|chunk| chunk.bytes.len()));
+                    while let Some(chunk) = rows.next(&mut session).await.expect("rows") {
+                        chunks.push(chunk.bytes.len());
+                    }
+                }
+                Execution::CopyOut(mut copy) => {
+                    while let Some(data) = copy.next(&mut session).await.expect("data") {
+                        chunks.push(data.len());
+                    }
+                }
+                _ => panic!("neither rows nor COPY: {text}"),
+            }
+        }
+        let large = chunks.iter().filter(|bytes| **bytes > 2 * MB + 4096).count();
+        assert_eq!(large, 2, "{chunks:?}");
+        assert!(chunks.iter().sum::<usize>() >= 120 * MB, "{chunks:?}");
     }
 }

@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use resurgam_engine::{Durability, Isolation, Savepoint, StatementKind, Transaction};
 use tokio::time::Instant;
 
+use crate::again::Again;
 use crate::context::{StatementContext, StopFlag};
 use crate::database::{CancelHandle, SessionOptions, SqlDatabase};
 use crate::foreign::{Deferred, Modes};
@@ -66,6 +67,8 @@ pub(crate) struct NamedSavepoint {
     pub settings: usize,
     /// What SET CONSTRAINTS had said.
     pub constraints: Modes,
+    /// Portals that there had been in the session: later ones go with it.
+    pub portals: u64,
 }
 
 /// One connection's state; see the module's head.
@@ -84,11 +87,17 @@ pub struct Session {
     pub(crate) in_string: bool,
     pub(crate) statements: HashMap<String, Named>,
     portals: HashMap<String, Portal>,
+    /// Portals that were ever made.
+    pub(crate) portals_made: u64,
     /// Plans that are this session's alone, and the generation of the settings that they were
     /// made with.
     local: HashMap<(String, Vec<u32>), Arc<Prepared>>,
     local_generation: u64,
-    notices: Vec<SqlError>,
+    pub(crate) notices: Vec<SqlError>,
+    /// The runs of the running statement.
+    pub(crate) again: Again,
+    /// When its first run began.
+    began: Instant,
     /// When the statement that changes definitions is out of time.
     pub(crate) ddl_deadline: Option<Instant>,
 }
@@ -105,6 +114,10 @@ struct Portal {
     formats: Vec<Format>,
     running: Option<ActiveRows>,
     done: bool,
+    /// It ended with an error.
+    failed: bool,
+    /// Which one of the session it is.
+    number: u64,
     /// Definitions that it was planned with.
     planned_at: PlannedAt,
 }
@@ -176,9 +189,12 @@ impl Session {
             in_string: false,
             statements: HashMap::new(),
             portals: HashMap::new(),
+            portals_made: 0,
             local: HashMap::new(),
             local_generation: 0,
             notices: Vec::new(),
+            again: Again::default(),
+            began: Instant::now(),
             ddl_deadline: None,
         })
     }
@@ -366,13 +382,16 @@ impl Session {
     }
 
     /// Takes back everything since the savepoint at `at`, which stays; those after it go.
+    ///
+    /// Portals that were made before it stay, as PostgreSQL has it: what they read is not what is
+    /// taken back.
     pub(crate) fn go_back(&mut self, at: usize) -> Result<(), SqlError> {
-        self.close_portals();
         // Plans may name tables that are no more.
         self.forget_local();
         let Some(open) = &mut self.open else { return Err(SqlError::internal("no transaction")) };
         open.savepoints.truncate(at + 1);
         let Some(to) = open.savepoints.last() else { return Err(SqlError::internal("no savepoint")) };
+        self.portals.retain(|_, portal| portal.number <= to.portals);
         open.txn.rollback_to(to.savepoint)?;
         open.deferred.lock().back_to(to.constraints.clone());
         self.shared.variables.lock().back_to(to.settings);
@@ -424,11 +443,20 @@ impl Session {
         self.open.as_ref().is_some_and(|open| open.txn.has_catalog_changes())
     }
 
+    /// Version of the catalog that statements are planned with now: in REPEATABLE READ that of the
+    /// snapshot.
+    fn catalog_version(&self) -> u64 {
+        match &self.open {
+            Some(open) if open.txn.isolation() == Isolation::RepeatableRead => open.txn.catalog_version(),
+            _ => self.db.engine.catalog_version(),
+        }
+    }
+
     fn kept(&self, text: &str, declared: &[u32]) -> Option<Arc<Prepared>> {
-        if self.own_catalog() {
+        if self.own_catalog() || self.is_run_again() {
             return None;
         }
-        let version = self.db.engine.catalog_version();
+        let version = self.catalog_version();
         if let Some(found) = self.db.statements.get(text, declared, version) {
             return Some(found);
         }
@@ -477,9 +505,10 @@ impl Session {
             return Ok(Arc::new(prepared));
         }
         let state = self.state()?;
-        let version = self.db.engine.catalog_version();
         let cx = Arc::clone(&self.cx);
         let txn = self.transaction().txn.clone();
+        // Behind that of others in REPEATABLE READ: then the plan is nobody else's.
+        let version = txn.catalog_version();
         let names = Names { state: &state, txn: &txn, cx: &cx };
         // Made with definitions that nobody else has, and that may be taken back: never current.
         let made_at = if txn.has_catalog_changes() { 0 } else { version };
@@ -507,14 +536,14 @@ impl Session {
     /// if it has to do with them.
     fn is_current(&self, prepared: &Prepared) -> bool {
         !self.own_catalog()
-            && prepared.catalog_version == self.db.engine.catalog_version()
+            && prepared.catalog_version == self.catalog_version()
             && prepared.settings.is_none_or(|made_with| made_with == self.shared.variables.lock().generation)
     }
 
     /// The statement planned against the present catalog.
     fn current(&mut self, prepared: Arc<Prepared>, declared: &[u32]) -> Result<Arc<Prepared>, SqlError> {
         let planned = !matches!(prepared.kind, Kind::Utility(_) | Kind::Empty);
-        if planned && !self.is_current(&prepared) {
+        if planned && (self.is_run_again() || !self.is_current(&prepared)) {
             let text = Arc::clone(&prepared.text);
             return self.prepare_text(&text, declared);
         }
@@ -523,7 +552,7 @@ impl Session {
 
     fn definitions_now(&self) -> PlannedAt {
         let own = self.open.as_ref().map_or(0, |open| open.txn.catalog_changes());
-        PlannedAt(self.db.engine.catalog_version(), own)
+        PlannedAt(self.catalog_version(), own)
     }
 
     /// The statement of a portal, planned anew after a change of definitions. Its values are
@@ -586,36 +615,47 @@ impl Session {
     /// The statement's; the transaction has then failed and the rest must not run.
     pub async fn execute_simple(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
         self.in_string = simple.in_string;
-        let result = self.run_simple(simple, last).await;
+        self.first_run();
+        let result = loop {
+            match self.run_simple(&simple.simple, last).await {
+                Err(error) if self.runs_again(&error) => {}
+                result => break result,
+            }
+        };
+        self.first_run();
         if result.is_err() {
             self.statement_failed();
         }
         result
     }
 
-    async fn run_simple(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
-        let (prepared, literals) = match simple.simple {
-            Simple::Ready { prepared, literals } => (prepared, literals),
-            Simple::Lifted { text, oids, literals, original } => match self.prepare_text(&text, &oids) {
+    async fn run_simple(&mut self, simple: &Simple, last: bool) -> Result<Execution, SqlError> {
+        let (prepared, literals): (_, &[Literal]) = match simple {
+            Simple::Ready { prepared, literals } => (Arc::clone(prepared), literals),
+            Simple::Lifted { text, oids, literals, original } => match self.prepare_text(text, oids) {
                 Ok(prepared) if prepared.param_oids.len() == literals.len() => (prepared, literals),
                 _ => {
                     // Any failure is told in terms of the text that the user wrote.
-                    let statement = statement::parse(&original)?;
+                    let statement = statement::parse(original)?;
                     if statement.len() != 1 {
                         return Err(SqlError::syntax("cannot run several statements here"));
                     }
-                    let prepared = self.plan(statement.into_iter().next(), &original, &[], true)?;
-                    (prepared, vec![])
+                    let prepared = self.plan(statement.into_iter().next(), original, &[], true)?;
+                    (prepared, &[])
                 }
             },
-            Simple::Text(text) => (self.prepare_text(&text, &[])?, vec![]),
+            Simple::Text(text) => (self.prepare_text(text, &[])?, &[]),
             Simple::Parsed { statement, text } => {
                 // Planned this moment, and its text is that of the whole string.
-                let prepared = self.plan(Some(*statement), &text, &[], false)?;
-                return self.run(&prepared, vec![], &[], 0, None, last).await;
+                let prepared = self.plan(Some((**statement).clone()), text, &[], false)?;
+                return self.run(&prepared, &[], &[], 0, None, last).await;
             }
         };
-        let prepared = self.current_lifted(prepared, &literals)?;
+        let prepared = if self.is_run_again() && matches!(simple, Simple::Lifted { .. } | Simple::Text(_)) {
+            prepared // planned this moment
+        } else {
+            self.current_lifted(prepared, literals)?
+        };
         let zone = self.zone_if_needed(&prepared);
         let mut values = Vec::with_capacity(literals.len());
         for (literal, &oid) in literals.iter().zip(prepared.param_oids.iter()) {
@@ -624,7 +664,7 @@ impl Session {
         if values.len() < prepared.param_oids.len() {
             return Err(SqlError::new("42P02", format!("there is no parameter ${}", values.len() + 1)));
         }
-        self.run(&prepared, values, &[], 0, None, last).await
+        self.run(&prepared, &values, &[], 0, None, last).await
     }
 
     fn current_lifted(&mut self, prepared: Arc<Prepared>, literals: &[Literal]) -> Result<Arc<Prepared>, SqlError> {
@@ -702,7 +742,9 @@ impl Session {
     ) -> Result<(), SqlError> {
         let bound = self.make_portal(statement, params, param_formats, result_formats);
         match bound {
-            Ok(bound) if portal.is_empty() || !self.portals.contains_key(portal) => {
+            Ok(mut bound) if portal.is_empty() || !self.portals.contains_key(portal) => {
+                self.portals_made += 1;
+                bound.number = self.portals_made;
                 self.portals.insert(portal.to_owned(), bound);
                 Ok(())
             }
@@ -763,7 +805,8 @@ impl Session {
             values.push(decode_param(oid, format, value.as_deref(), &zone)?);
         }
         let formats = result_formats.to_vec();
-        Ok(Portal { prepared, values, formats, running: None, done: false, planned_at: self.definitions_now() })
+        let planned_at = self.definitions_now();
+        Ok(Portal { prepared, values, formats, running: None, done: false, failed: false, number: 0, planned_at })
     }
 
     fn portal(&mut self, name: &str) -> Result<&mut Portal, SqlError> {
@@ -785,14 +828,37 @@ impl Session {
     /// The statement's; the transaction has then failed.
     pub async fn execute(&mut self, portal: &str, max_rows: usize) -> Result<Execution, SqlError> {
         self.in_string = false;
+        self.first_run();
         let result = self.run_portal(portal, max_rows).await;
+        self.first_run();
         if result.is_err() {
             self.statement_failed();
         }
         result
     }
 
+    /// A portal ended with an error: should it be left, it cannot go on.
+    pub(crate) fn portal_failed(&mut self, name: &str) {
+        if let Some(portal) = self.portals.get_mut(name) {
+            portal.failed = true;
+        }
+    }
+
     async fn run_portal(&mut self, name: &str, max_rows: usize) -> Result<Execution, SqlError> {
+        let portal = self.portal(name)?;
+        let (prepared, failed) = (Arc::clone(&portal.prepared), portal.failed);
+        self.refuse_if_failed(&prepared.kind)?;
+        if failed {
+            return Err(SqlError::new("55000", format!("portal \"{name}\" cannot be run")));
+        }
+        let result = self.go_on(name, max_rows).await;
+        if result.is_err() {
+            self.portal_failed(name);
+        }
+        result
+    }
+
+    async fn go_on(&mut self, name: &str, max_rows: usize) -> Result<Execution, SqlError> {
         let portal = self.portal(name)?;
         let prepared = Arc::clone(&portal.prepared);
         if let Some(active) = portal.running.take() {
@@ -811,9 +877,13 @@ impl Session {
         let values = std::mem::take(&mut portal.values);
         let formats = portal.formats.clone();
         let planned_at = portal.planned_at;
-        let prepared = if planned_at == self.definitions_now() { prepared } else { self.planned_again(prepared)? };
-        let portal = (max_rows > 0).then(|| name.to_owned());
-        self.run(&prepared, values, &formats, max_rows, portal, false).await
+        let mut prepared = if planned_at == self.definitions_now() { prepared } else { self.planned_again(prepared)? };
+        loop {
+            match self.run(&prepared, &values, &formats, max_rows, Some(name.to_owned()), false).await {
+                Err(error) if self.runs_again(&error) => prepared = self.planned_again(prepared)?,
+                result => return result,
+            }
+        }
     }
 
     /// Keeps the rest of a portal's rows for its next execution.
@@ -857,7 +927,8 @@ impl Session {
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let timeout = self.shared.variables.lock().statement_timeout;
-        (!timeout.is_zero()).then(|| Instant::now() + timeout)
+        let from = if self.is_run_again() { self.began } else { Instant::now() };
+        (!timeout.is_zero()).then(|| from + timeout)
     }
 
     pub(crate) fn style(&self) -> TextStyle {
@@ -867,47 +938,37 @@ impl Session {
     pub(crate) async fn run(
         &mut self,
         prepared: &Arc<Prepared>,
-        values: Vec<ScalarValue>,
+        values: &[ScalarValue],
         formats: &[Format],
         max_rows: usize,
         portal: Option<String>,
         autocommit: bool,
     ) -> Result<Execution, SqlError> {
         self.refuse_if_failed(&prepared.kind)?;
-        self.shared.stop.begin();
+        if !self.is_run_again() {
+            self.shared.stop.begin();
+            self.began = Instant::now();
+        }
         self.shared.statement_start.store(now(), Ordering::Relaxed);
         *self.shared.query.lock() = Arc::clone(&prepared.text);
         match &prepared.kind {
             Kind::Empty => Ok(Execution::Empty),
             Kind::Query(query) => {
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+                self.note_undo(false)?;
                 if let Some(fast) = &query.fast_lock
-                    && let Some(chunk) = self.fast_lock(fast, &values, formats).await?
+                    && let Some(chunk) = self.fast_lock(fast, values, formats).await?
                 {
-                    self.statement_done(autocommit).await?;
-                    let rows = chunk.len() as u64;
-                    return Ok(Execution::Rows {
-                        fields,
-                        first: Some(chunk),
-                        rows: None,
-                        tag: Tag::Count("SELECT", rows),
-                    });
+                    return self.whole(fields, chunk, autocommit).await;
                 }
-                let locked = self.lock_rows(&prepared.locks, &values, &prepared.text).await?;
+                let locked = self.lock_rows(&prepared.locks, values, &prepared.text).await?;
                 let short = match (&query.fast, &query.range) {
-                    (Some(fast), _) => self.fast_select(fast, &values, formats)?,
-                    (None, Some(range)) => self.fast_range(range, &values, formats, max_rows)?,
+                    (Some(fast), _) => self.fast_select(fast, values, formats)?,
+                    (None, Some(range)) => self.fast_range(range, values, formats, max_rows)?,
                     (None, None) => None,
                 };
                 if let Some(chunk) = short {
-                    self.statement_done(autocommit).await?;
-                    let rows = chunk.len() as u64;
-                    return Ok(Execution::Rows {
-                        fields,
-                        first: Some(chunk),
-                        rows: None,
-                        tag: Tag::Count("SELECT", rows),
-                    });
+                    return self.whole(fields, chunk, autocommit).await;
                 }
                 let state = self.state()?;
                 let deadline = self.deadline();
@@ -916,8 +977,9 @@ impl Session {
                 let open = self.transaction();
                 open.used = true;
                 let view = open.txn.statement(StatementKind::Read)?;
+                self.refuse_older_plan(prepared, &view)?;
                 let failed = |error| errors::from_datafusion(error, &prepared.text);
-                let instance = query.plan.instance(&state, &values).await.map_err(failed)?;
+                let instance = query.plan.instance(&state, values).await.map_err(failed)?;
                 let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
                 let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
                 let active = ActiveRows::new(
@@ -934,6 +996,7 @@ impl Session {
             }
             Kind::Write(plan) => self.write(prepared, plan, values, formats, autocommit).await,
             Kind::Explain { analyze, verbose, inner } => {
+                self.note_undo(*analyze)?;
                 let lines = self.explain(inner, values, *analyze, *verbose).await?;
                 let chunk = text_rows(&lines);
                 self.statement_done(autocommit).await?;
@@ -941,6 +1004,9 @@ impl Session {
                 Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Fixed("EXPLAIN") })
             }
             Kind::Utility(statement) => {
+                if crate::utility::may_run_again(statement) {
+                    self.note_undo(true)?;
+                }
                 let execution = self.utility(statement, &prepared.text, formats, autocommit).await?;
                 if !matches!(
                     execution,
@@ -951,6 +1017,13 @@ impl Session {
                 Ok(execution)
             }
         }
+    }
+
+    /// The answer of a query whose rows are all there.
+    async fn whole(&mut self, fields: Arc<[Field]>, chunk: RowChunk, autocommit: bool) -> Result<Execution, SqlError> {
+        self.statement_done(autocommit).await?;
+        let tag = Tag::Count("SELECT", chunk.len() as u64);
+        Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag })
     }
 
     /// The first rows of a running query, and the rest as a stream.
@@ -987,7 +1060,7 @@ impl Session {
         &mut self,
         prepared: &Arc<Prepared>,
         plan: &WritePlan,
-        values: Vec<ScalarValue>,
+        values: &[ScalarValue],
         formats: &[Format],
         autocommit: bool,
     ) -> Result<Execution, SqlError> {
@@ -997,8 +1070,12 @@ impl Session {
             Op::Delete => "DELETE",
         };
         self.refuse_if_read_only(name)?;
+        if plan.fast.is_some() {
+            // Its first row shows whether the definition is the newest; what cascades shows later.
+            self.note_undo(plan.references.are_acting())?;
+        }
         if let Some(fast) = &plan.fast
-            && let Some(written) = self.fast_write(fast, plan, &values, formats).await?
+            && let Some(written) = self.fast_write(fast, plan, values, formats).await?
         {
             self.statement_done(autocommit).await?;
             let tag = write_tag(plan.op, written.rows);
@@ -1010,8 +1087,9 @@ impl Session {
                 _ => Execution::Command { tag },
             });
         }
-        let locked = self.lock_rows(&prepared.locks, &values, &prepared.text).await?;
-        let written = self.write_rows_with(plan, &values, &prepared.text, locked).await?;
+        self.note_undo(true)?;
+        let locked = self.lock_rows(&prepared.locks, values, &prepared.text).await?;
+        let written = self.write_rows_with(plan, values, &prepared.text, locked).await?;
         let tag = write_tag(plan.op, written.rows);
         let Some(returning) = &plan.returning else {
             self.statement_done(autocommit).await?;

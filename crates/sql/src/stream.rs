@@ -14,11 +14,14 @@ use crate::pg::errors;
 use crate::planner::Instance;
 use crate::session::Session;
 use crate::statement::{Kind, Prepared};
+use crate::weight;
 use crate::wire::{Format, RowChunk, SqlError, Tag};
 
 /// Rows that one chunk holds at most, and bytes after which it is handed out.
 const CHUNK_ROWS: usize = 8192;
 const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes of rows that are encoded in one go at most, beside one row of more.
+pub(crate) const STEP_BYTES: usize = 1 << 20;
 
 /// A running query with its encoder; lives in a portal between executions.
 pub(crate) struct ActiveRows {
@@ -92,7 +95,7 @@ impl ActiveRows {
                     }
                 }
             };
-            let take = (batch.num_rows() - from).min(max - chunk.len());
+            let take = weight::fitting(&batch, from, max - chunk.len(), STEP_BYTES);
             self.encoder.encode(&batch, from..from + take, chunk)?;
             if from + take < batch.num_rows() {
                 self.pending = Some((batch, from + take));
@@ -145,6 +148,9 @@ impl RowStream {
             Ok(more) => more,
             Err(error) => {
                 self.active = None;
+                if let Some(name) = &self.portal {
+                    session.portal_failed(name);
+                }
                 session.statement_failed();
                 return Err(error);
             }

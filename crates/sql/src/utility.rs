@@ -44,7 +44,7 @@ pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlErro
         "alter" if words.take_word("database") => alter_database::parse(words),
         "prepare" | "commit" | "rollback" => two_phase::parse(&first, words)?,
         "exec" | "execute" | "call" => cleaning::parse_call(&first, words)?,
-        "set" => return foreign::parse_set_constraints(text).map(|set| Ok(vec![set?])),
+        "set" => foreign::parse_set_constraints(words, text)?,
         "show" => {
             let name = if words.take_words(&["transaction", "isolation", "level"]) {
                 "transaction_isolation"
@@ -120,6 +120,20 @@ fn marker_argument(statement: &Statement) -> &str {
 pub(crate) fn is_allowed_when_failed(statement: &Statement) -> bool {
     matches!(statement, Statement::Commit { .. } | Statement::Rollback { .. })
         || marker_name(statement) == Some(two_phase::PREPARE)
+}
+
+/// Whether it goes by definitions, and can be run again when they change meanwhile.
+pub(crate) fn may_run_again(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::Copy { .. }
+            | Statement::CreateTable(_)
+            | Statement::CreateIndex(_)
+            | Statement::Drop { .. }
+            | Statement::Truncate(_)
+            | Statement::AlterTable(_)
+            | Statement::AlterIndex { .. }
+    )
 }
 
 /// Result columns of a utility statement.
@@ -227,12 +241,13 @@ impl Session {
             }
             Statement::Savepoint { name } => {
                 self.block_for("SAVEPOINT")?;
+                let portals = self.portals_made;
                 let settings = self.shared.variables.lock().changes();
                 let open = self.transaction();
                 let savepoint = open.txn.savepoint()?;
                 let name = savepoint_name(&name.value, name.quote_style.is_some());
                 let constraints = open.deferred.lock().modes.clone();
-                open.savepoints.push(NamedSavepoint { name, savepoint, settings, constraints });
+                open.savepoints.push(NamedSavepoint { name, savepoint, settings, constraints, portals });
                 command("SAVEPOINT")
             }
             Statement::ReleaseSavepoint { name } => {
@@ -288,7 +303,7 @@ impl Session {
                 if matches!(&prepared.kind, Kind::Utility(inner) if matches!(**inner, Statement::Execute { .. })) {
                     return Err(SqlError::unsupported("EXECUTE of an EXECUTE is not supported"));
                 }
-                Box::pin(self.run(&prepared, values, formats, 0, None, autocommit)).await
+                Box::pin(self.run(&prepared, &values, formats, 0, None, autocommit)).await
             }
             Statement::Deallocate { name, .. } => {
                 let name =
@@ -417,7 +432,7 @@ impl Session {
     }
 
     /// Whether what is LOCAL to a transaction has one to be local to.
-    fn is_local_to_something(&self) -> bool {
+    pub(crate) fn is_local_to_something(&self) -> bool {
         self.in_block() || self.in_string
     }
 
@@ -615,7 +630,7 @@ impl Session {
     pub(crate) async fn explain(
         &mut self,
         inner: &Arc<Prepared>,
-        values: Vec<ScalarValue>,
+        values: &[ScalarValue],
         analyze: bool,
         verbose: bool,
     ) -> Result<Vec<String>, SqlError> {
@@ -626,7 +641,7 @@ impl Session {
                     return Err(SqlError::internal("EXPLAIN of nothing"));
                 };
                 executed = self.execute_named(name, parameters)?;
-                (&executed.0, executed.1)
+                (&executed.0, executed.1.as_slice())
             }
             _ => (inner, values),
         };
@@ -649,14 +664,14 @@ impl Session {
         }
         let indent = if head.is_some() { "  ->  " } else { "" };
         let started = std::time::Instant::now();
-        let instance = plan.instance(&state, &values).await.map_err(failed)?;
+        let instance = plan.instance(&state, values).await.map_err(failed)?;
         if analyze {
             if matches!(inner.kind, Kind::Write(_)) {
                 self.refuse_if_read_only("EXPLAIN ANALYZE of a write")?;
             }
-            let locked = self.lock_rows(&inner.locks, &values, &inner.text).await?;
+            let locked = self.lock_rows(&inner.locks, values, &inner.text).await?;
             if let Kind::Write(write) = &inner.kind {
-                let written = self.write_rows_with(write, &values, &inner.text, locked).await?;
+                let written = self.write_rows_with(write, values, &inner.text, locked).await?;
                 lines.push(format!("  rows written: {}", written.rows));
             } else {
                 let stop = Arc::clone(&self.shared.stop);
@@ -686,7 +701,7 @@ impl Session {
         lines.extend(shown.lines().map(|line| format!("{indent}{line}")));
         for (number, locking) in inner.locks.iter().enumerate() {
             let locking = locking.source();
-            let instance = locking.instance(&state, &values).await.map_err(failed)?;
+            let instance = locking.instance(&state, values).await.map_err(failed)?;
             lines.push(format!("Locked Rows {}", number + 1));
             let shown = displayable(instance.plan().as_ref()).indent(verbose).to_string();
             lines.extend(shown.lines().map(|line| format!("  {line}")));

@@ -10,7 +10,7 @@
 use std::fmt;
 
 use bytes::BytesMut;
-use resurgam_base::Error;
+use resurgam_base::{Error, ErrorKind};
 
 use crate::copy::{CopyIn, CopyOut};
 use crate::stream::RowStream;
@@ -33,6 +33,8 @@ pub struct SqlError {
     pub table: Option<String>,
     pub column: Option<String>,
     pub schema: Option<String>,
+    /// A definition that the statement was planned with is no longer the newest.
+    pub definition_changed: bool,
 }
 
 impl SqlError {
@@ -51,6 +53,7 @@ impl SqlError {
             table: None,
             column: None,
             schema: None,
+            definition_changed: false,
         }
     }
     /// A message of another severity (`WARNING`, `NOTICE`).
@@ -104,6 +107,7 @@ impl From<Error> for SqlError {
         let mut out = Self::new(error.sqlstate(), error.message());
         out.detail = error.detail().map(str::to_owned);
         out.hint = error.hint().map(str::to_owned);
+        out.definition_changed = error.kind() == ErrorKind::DefinitionChanged;
         out
     }
 }

@@ -147,6 +147,20 @@ impl<'t> Words<'t> {
         found
     }
 
+    /// The next token as a name: folded unless it is quoted.
+    ///
+    /// # Errors
+    /// `42601` if it is none.
+    pub fn name(&mut self) -> Result<String, SqlError> {
+        let name = match self.peek() {
+            Some(Token::Word(word)) if word.quote_style.is_some() => word.value.clone(),
+            Some(Token::Word(word)) => word.value.to_lowercase(),
+            _ => return Err(self.unexpected()),
+        };
+        self.at += 1;
+        Ok(name)
+    }
+
     pub fn is_at_end(&self) -> bool {
         self.at >= self.tokens.len()
     }

@@ -6,7 +6,10 @@
 //!
 //! READ COMMITTED: when the newest committed version of a row is not the one that the
 //! statement saw, the source runs again with that version alone in place of the target, and
-//! its answer (new values, or none if the row no longer qualifies) is applied instead.
+//! its answer (new values, or none if the row no longer qualifies) is applied instead. A row that
+//! is gone may have another primary key now: once the source has ended it is run again on what is
+//! committed by then, and rows are changed whose keys the statement had not seen. (A row that is
+//! new altogether cannot be told from such a one, and is changed as well.)
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -56,7 +59,7 @@ pub(crate) enum Op {
 }
 
 /// Rows that are written before others get their turn.
-const ROWS_PER_TURN: usize = 256;
+pub(crate) const ROWS_PER_TURN: usize = 256;
 
 /// A planned statement that writes.
 #[derive(Debug)]
@@ -785,6 +788,8 @@ pub(crate) struct Written {
     pub returned: Vec<RecordBatch>,
     /// Looks after foreign keys, if any.
     foreign: Option<Enforcer>,
+    /// A row that the source gave is gone from its place.
+    gone: bool,
 }
 
 impl Written {
@@ -850,36 +855,51 @@ fn datums<'a>(readers: &[DatumColumn<'a>], row: usize) -> DfResult<Vec<DatumRef<
 impl WriteRun<'_> {
     /// Runs the statement to its end.
     pub(crate) async fn run(&self) -> DfResult<Written> {
-        let view = self.txn.statement(StatementKind::BulkWrite).map_err(bridge::storage)?;
+        let mut view = self.txn.statement(StatementKind::BulkWrite).map_err(bridge::storage)?;
         if let Some(returning) = &self.plan.returning {
             returning.cell.set(self.values.to_vec());
         }
         if let Some(update) = self.plan.conflict.as_ref().and_then(|c| c.update.as_ref()) {
             update.cell.set(self.values.to_vec());
         }
-        let instance = self.plan.source.instance(self.state, self.values).await?;
-        let mut stream = instance.start(self.task(&view, None))?;
-        let mut out = Written { rows: 0, returned: Vec::new(), foreign: None };
+        let mut out = Written { rows: 0, returned: Vec::new(), foreign: None, gone: false };
         if !self.plan.references.is_empty() {
             let begun = Enforcer::begin(self.txn, &self.plan.references, self.deferred, &self.waiting).await;
             out.foreign = Some(begun.map_err(bridge::failure)?);
         }
-        while let Some(batch) = stream.next().await {
-            let batch = batch?;
-            match self.plan.op {
-                Op::Insert => self.insert(&batch, &mut out).await?,
-                Op::Update | Op::Delete => self.change(&batch, &view, &mut out).await?,
+        let mut before = None;
+        loop {
+            self.pass(&view, before.as_ref(), &mut out).await?;
+            // A row without a primary key stays where it is.
+            if !std::mem::take(&mut out.gone) || self.plan.table.primary_key.is_empty() {
+                break;
             }
-            self.stop.check().map_err(bridge::failure)?;
+            let newer = newer_view(self.txn, &self.waiting).await.map_err(bridge::failure)?;
+            before = Some(std::mem::replace(&mut view, newer));
         }
-        drop(stream);
-        self.plan.source.give_back(instance);
         if let Some(foreign) = out.foreign.as_mut().filter(|foreign| !foreign.is_done()) {
             let names = Names { state: self.state, txn: self.txn, cx: self.cx };
             let help = Help { names, waiting: self.waiting, zone: self.zone };
             foreign.finish(&help).await.map_err(bridge::failure)?;
         }
         Ok(out)
+    }
+
+    /// Runs the source to its end, but for rows that the view `before` saw.
+    async fn pass(&self, view: &ReadView, before: Option<&ReadView>, out: &mut Written) -> DfResult<()> {
+        let instance = self.plan.source.instance(self.state, self.values).await?;
+        let mut stream = instance.start(self.task(view, None))?;
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            match self.plan.op {
+                Op::Insert => self.insert(&batch, out).await?,
+                Op::Update | Op::Delete => self.change(&batch, view, before, out).await?,
+            }
+            self.stop.check().map_err(bridge::failure)?;
+        }
+        drop(stream);
+        self.plan.source.give_back(instance);
+        Ok(())
     }
 
     fn task(&self, view: &ReadView, target: Option<TargetRow>) -> Arc<datafusion::execution::TaskContext> {
@@ -1035,7 +1055,13 @@ impl WriteRun<'_> {
         }
     }
 
-    async fn change(&self, batch: &RecordBatch, view: &ReadView, out: &mut Written) -> DfResult<()> {
+    async fn change(
+        &self,
+        batch: &RecordBatch,
+        view: &ReadView,
+        before: Option<&ReadView>,
+        out: &mut Written,
+    ) -> DfResult<()> {
         let table = &self.plan.table;
         let keys = Arc::clone(batch.columns().last().ok_or_else(|| bridge::failure(SqlError::internal("no columns")))?);
         let keys = Some(&keys)
@@ -1053,6 +1079,9 @@ impl WriteRun<'_> {
                 continue;
             }
             let key = keys.value(row);
+            if saw(before, table, key)? {
+                continue;
+            }
             let change = match self.plan.op {
                 Op::Update => {
                     let datums = datums(&readers, row)?;
@@ -1077,7 +1106,8 @@ impl WriteRun<'_> {
                         }
                     }
                 }
-                Change::Gone | Change::SelfModified => {}
+                Change::Gone => out.gone = true,
+                Change::SelfModified => {}
             }
         }
         if let Some(returning) = &self.plan.returning {
@@ -1121,7 +1151,10 @@ impl WriteRun<'_> {
         let table = &self.plan.table;
         loop {
             let mut row = RowBuf::default();
-            let Some(seen) = self.txn.latest(table, key, &mut row).map_err(bridge::storage)? else { return Ok(None) };
+            let Some(seen) = self.txn.latest(table, key, &mut row).map_err(bridge::storage)? else {
+                out.gone = true;
+                return Ok(None);
+            };
             let target = TargetRow::new(table.id, Some(row));
             let instance = self.plan.source.instance(self.state, self.values).await?;
             let mut stream = instance.start(self.task(view, Some(target)))?;
@@ -1149,9 +1182,32 @@ impl WriteRun<'_> {
             match change {
                 Change::Done => return Ok(Some(batch)),
                 Change::Changed => {}
-                Change::Gone | Change::SelfModified => return Ok(None),
+                Change::Gone => {
+                    out.gone = true;
+                    return Ok(None);
+                }
+                Change::SelfModified => return Ok(None),
             }
         }
+    }
+}
+
+/// The statement's view of what is committed by now, those commits among it that were waited for.
+pub(crate) async fn newer_view(txn: &Transaction, waiting: &Waiting<'_>) -> Result<ReadView, SqlError> {
+    let ticket = txn.caught_up()?;
+    tokio::select! {
+        biased;
+        caught_up = ticket => caught_up?,
+        error = waiting.stop.stopped() => return Err(error),
+    }
+    Ok(txn.newer_view()?)
+}
+
+/// Whether the view, if there is one, saw a row under that key.
+pub(crate) fn saw(view: Option<&ReadView>, table: &Table, key: &[u8]) -> DfResult<bool> {
+    match view {
+        Some(view) => view.get(table, key, &mut RowBuf::default()).map_err(bridge::storage),
+        None => Ok(false),
     }
 }
 
@@ -1175,7 +1231,8 @@ pub(crate) fn conflicting(
             Some(i) => {
                 let mut encoded = Vec::new();
                 table.encode_index_key(*i, &values, &mut encoded).map_err(bridge::storage)?;
-                let view = txn.statement(StatementKind::PointWrite).map_err(bridge::storage)?;
+                // What stands in the way is met as writers meet it, durable or not.
+                let view = txn.statement(StatementKind::PointWrite).map_err(bridge::storage)?.newest();
                 if !view.get_by_index(table, &table.indexes[*i], &encoded, &mut row).map_err(bridge::storage)? {
                     continue;
                 }

@@ -349,7 +349,8 @@ impl World {
 
     /// Judges an error of a row statement, a conflict of definitions included.
     pub fn judge_serial(&mut self, at: usize, error: Error, what: &str, name: &str) -> Found<()> {
-        if error.kind() == ErrorKind::SerializationFailure && self.redefined(at, name) {
+        let conflict = matches!(error.kind(), ErrorKind::SerializationFailure | ErrorKind::DefinitionChanged);
+        if conflict && self.redefined(at, name) {
             self.clients[at].failed = true;
             return Ok(());
         }
@@ -659,7 +660,7 @@ impl World {
             match error {
                 super::check::Trouble::Broken(what) => broken!("client {at}: {what}"),
                 super::check::Trouble::Failed(error) => {
-                    if redefined && error.kind() == ErrorKind::SerializationFailure {
+                    if redefined && error.kind() == ErrorKind::DefinitionChanged {
                         self.clients[at].failed = true;
                         return Ok(());
                     }

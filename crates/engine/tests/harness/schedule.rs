@@ -438,7 +438,7 @@ impl World {
             Ok(()) => Ok(()),
             Err(Trouble::Broken(what)) => broken!("through an old view: {what}"),
             // A definition that was changed since may be refused.
-            Err(Trouble::Failed(error)) if error.kind() == ErrorKind::SerializationFailure => {
+            Err(Trouble::Failed(error)) if error.kind() == ErrorKind::DefinitionChanged => {
                 self.held_views.clear();
                 Ok(())
             }

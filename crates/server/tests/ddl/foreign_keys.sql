@@ -538,3 +538,25 @@ UPDATE lc SET filler = 'short';
 DELETE FROM lc;
 DELETE FROM l;
 DROP TABLE lc, l;
+-- a string of several statements is one transaction
+CREATE TABLE p (id int PRIMARY KEY);
+CREATE TABLE c (id int PRIMARY KEY, p int CONSTRAINT later REFERENCES p DEFERRABLE);
+SET CONSTRAINTS ALL DEFERRED; INSERT INTO c VALUES (1, 1); INSERT INTO p VALUES (1);
+SET CONSTRAINTS later DEFERRED; INSERT INTO c VALUES (2, 2);
+> ERROR 23503 insert or update on table "c" violates foreign key constraint "later"
+> DETAIL Key (p)=(2) is not present in table "p".
+SET CONSTRAINTS later DEFERRED; INSERT INTO c VALUES (2, 2); SET CONSTRAINTS ALL IMMEDIATE; INSERT INTO p VALUES (2);
+> ERROR 23503 insert or update on table "c" violates foreign key constraint "later"
+> DETAIL Key (p)=(2) is not present in table "p".
+SET CONSTRAINTS later DEFERRED; COMMIT; INSERT INTO c VALUES (2, 2); INSERT INTO p VALUES (2);
+> ERROR 23503 insert or update on table "c" violates foreign key constraint "later"
+> DETAIL Key (p)=(2) is not present in table "p".
+SET CONSTRAINTS later DEFERRED; BEGIN; INSERT INTO c VALUES (2, 2); INSERT INTO p VALUES (2); COMMIT;
+SET CONSTRAINTS ALL DEFERRED;
+INSERT INTO c VALUES (3, 3);
+> ERROR 23503 insert or update on table "c" violates foreign key constraint "later"
+> DETAIL Key (p)=(3) is not present in table "p".
+SELECT id FROM c ORDER BY id;
+> 1
+> 2
+DROP TABLE c, p;

@@ -21,6 +21,9 @@ use crate::wait::{Waiting, settle};
 use crate::wire::{Format, RowChunk, SqlError};
 use crate::write::WritePlan;
 
+/// How often a row is looked for that moves while it is looked for.
+const LOOKS_MAX: usize = 100;
+
 /// What a lookup's key came to.
 pub(crate) enum Key {
     Bytes(Vec<u8>),
@@ -81,6 +84,26 @@ impl Lookup {
             None => view.get(&self.table, key, row)?,
             Some(index) => view.get_by_index(&self.table, &self.table.indexes[index], key, row)?,
         })
+    }
+
+    /// The row of a unique key in the newest committed state, after the one that the statement saw
+    /// is gone or has another key: whoever was waited for may have given it another primary key.
+    /// False: there is none, or rows are looked up by that very key.
+    pub(crate) fn read_newest(&self, view: &ReadView, key: &[u8], row: &mut RowBuf) -> Result<bool, SqlError> {
+        if self.index.is_none() {
+            return Ok(false);
+        }
+        let newest = view.newest();
+        for _ in 0..LOOKS_MAX {
+            if !self.read(&newest, key, row)? {
+                return Ok(false);
+            }
+            // Another row may have come to its place between the looks at the index and at the row.
+            if has_index_key(self, key, row)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     pub(crate) fn qualifies(&self, params: &[ScalarValue], row: &RowBuf, view: &ReadView) -> Result<bool, SqlError> {
@@ -318,7 +341,7 @@ async fn run(
                 None => None,
             };
             let by = Writer { table, params, txn, waiting, zone };
-            let rows = range.write(rows, &by, &view, &mut enforcer, &mut returned).await?;
+            let rows = range.write(rows, &by, view, &mut enforcer, &mut returned).await?;
             if let (Some(foreign), Some(enforcer)) = (foreign, enforcer) {
                 foreign.finish(enforcer).await?;
             }
@@ -350,22 +373,26 @@ async fn run(
                 if !lookup.qualifies(params, &row, &view)? {
                     return returned.done(0);
                 }
-                match by.change(set, &row, seen, &view, &mut enforcer, &mut returned).await? {
+                let change = by.change(set, &row, seen, &view, &mut enforcer, &mut returned).await?;
+                match change {
                     Change::Done => {
                         if let (Some(foreign), Some(enforcer)) = (foreign, enforcer) {
                             foreign.finish(enforcer).await?;
                         }
                         return returned.done(1);
                     }
-                    Change::Gone | Change::SelfModified => return returned.done(0),
-                    Change::Changed => {
-                        match txn.latest(table, row.raw().key, &mut newer)? {
-                            Some(version) => seen = version,
-                            None => return returned.done(0),
-                        }
-                        std::mem::swap(&mut row, &mut newer);
-                        if !has_index_key(lookup, &key, &row)? {
-                            return returned.done(0);
+                    Change::SelfModified => return returned.done(0),
+                    Change::Changed | Change::Gone => {
+                        let changed = change == Change::Changed;
+                        let newest = if changed { txn.latest(table, row.raw().key, &mut newer)? } else { None };
+                        match newest {
+                            Some(version) if has_index_key(lookup, &key, &newer)? => {
+                                seen = version;
+                                std::mem::swap(&mut row, &mut newer);
+                            }
+                            // Not seen by the snapshot: it will be said to have changed.
+                            _ if lookup.read_newest(&view, &key, &mut row)? => seen = Seen::Snapshot,
+                            _ => return returned.done(0),
                         }
                     }
                 }

@@ -20,9 +20,7 @@ use crate::pg::errors;
 use crate::statement::parse_expression;
 use crate::wait::settle;
 use crate::wire::SqlError;
-
-/// Rows that an action changes before others get their turn.
-const ROWS_PER_TURN: usize = 256;
+use crate::write::ROWS_PER_TURN;
 
 /// An action to be carried out.
 pub(super) struct Act {

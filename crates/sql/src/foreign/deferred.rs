@@ -9,8 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Statement;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{ForeignKey, Table};
 
 use super::enforce::{Check, bounded, entry_bytes, run_check};
@@ -107,12 +106,10 @@ impl Deferred {
     }
 }
 
-/// `SET CONSTRAINTS { ALL | name [, ...] } { DEFERRED | IMMEDIATE }`; `None`: another text.
-pub(crate) fn parse(text: &str) -> Option<Result<Statement, SqlError>> {
-    if !Words::of(text)?.take_words(&["set", "constraints"]) {
-        return None;
-    }
-    Some(Wanted::parse(text).map(|_| marker_with(CONSTRAINTS, text)))
+/// `SET CONSTRAINTS { ALL | name [, ...] } { DEFERRED | IMMEDIATE }`, behind its SET; `None`: another
+/// statement.
+pub(crate) fn parse(mut words: Words<'_>, text: &str) -> Option<Result<Statement, SqlError>> {
+    words.take_word("constraints").then(|| Wanted::parse(words).map(|_| marker_with(CONSTRAINTS, text)))
 }
 
 struct Wanted {
@@ -122,56 +119,34 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn parse(text: &str) -> Result<Self, SqlError> {
-        let bad = |token: Option<&Token>| match token {
-            Some(token) => SqlError::syntax(format!("syntax error at or near \"{token}\"")),
-            None => SqlError::syntax("syntax error at end of input"),
-        };
-        let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize().map_err(|_| bad(None))?;
-        let mut tokens = tokens
-            .iter()
-            .filter(|token| !matches!(token, Token::Whitespace(_) | Token::EOF | Token::SemiColon))
-            .skip(2);
+    /// What a whole statement says.
+    fn of(text: &str) -> Result<Self, SqlError> {
+        let Some(mut words) = Words::of(text) else { return Err(SqlError::internal("not one statement")) };
+        words.take_words(&["set", "constraints"]);
+        Self::parse(words)
+    }
+
+    /// What stands behind SET CONSTRAINTS.
+    fn parse(mut words: Words<'_>) -> Result<Self, SqlError> {
         let mut names = Vec::new();
-        let last = loop {
-            let mut parts: Vec<String> = Vec::new();
-            let (next, all) = loop {
-                match tokens.next() {
-                    Some(Token::Word(word)) => {
-                        let all = names.is_empty()
-                            && parts.is_empty()
-                            && word.quote_style.is_none()
-                            && word.value.eq_ignore_ascii_case("all");
-                        let name =
-                            if word.quote_style.is_some() { word.value.clone() } else { word.value.to_lowercase() };
-                        parts.push(name);
-                        match tokens.next() {
-                            Some(Token::Period) => {}
-                            next => break (next, all),
-                        }
-                    }
-                    token => return Err(bad(token)),
+        if !words.take_word("all") {
+            loop {
+                let (mut schema, mut name) = (None, words.name()?);
+                while words.take(&Token::Period) {
+                    schema = Some(std::mem::replace(&mut name, words.name()?));
                 }
-            };
-            let Some(name) = parts.pop() else { return Err(bad(None)) };
-            if !all {
-                names.push((parts.pop(), name));
+                names.push((schema, name));
+                if !words.take(&Token::Comma) {
+                    break;
+                }
             }
-            match next {
-                Some(Token::Comma) if !all => {}
-                Some(Token::Word(word)) => break word.value.to_ascii_lowercase(),
-                token => return Err(bad(token)),
-            }
-        };
-        let deferred = match last.as_str() {
-            "deferred" => true,
-            "immediate" => false,
-            other => return Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
-        };
-        match tokens.next() {
-            None => Ok(Self { names, deferred }),
-            more => Err(bad(more)),
         }
+        let deferred = words.take_word("deferred");
+        if !deferred && !words.take_word("immediate") {
+            return Err(words.unexpected());
+        }
+        words.expect_end()?;
+        Ok(Self { names, deferred })
     }
 }
 
@@ -219,8 +194,8 @@ impl Session {
 
     /// Runs SET CONSTRAINTS.
     pub(crate) async fn set_constraints(&mut self, text: &str) -> Result<Execution, SqlError> {
-        let wanted = Wanted::parse(text)?;
-        if !self.in_block() {
+        let wanted = Wanted::of(text)?;
+        if !self.is_local_to_something() {
             self.notice(SqlError::notice("WARNING", "25P01", "SET CONSTRAINTS can only be used in transaction blocks"));
             return command("SET CONSTRAINTS");
         }
@@ -271,16 +246,28 @@ mod tests {
 
     #[test]
     fn forms() {
-        let parsed = |text: &str| Wanted::parse(text).map(|w| (w.names, w.deferred)).ok();
+        let parsed = |text: &str| Wanted::of(text).map(|w| (w.names, w.deferred)).ok();
         assert_eq!(parsed("SET CONSTRAINTS ALL DEFERRED"), Some((vec![], true)));
         assert_eq!(
             parsed("set constraints \"A b\", s.c immediate"),
             Some((vec![(None, "A b".into()), (Some("s".into()), "c".into())], false))
         );
         assert_eq!(parsed("SET CONSTRAINTS \"all\" DEFERRED"), Some((vec![(None, "all".into())], true)));
-        for bad in ["SET CONSTRAINTS ALL", "SET CONSTRAINTS a b DEFERRED", "SET CONSTRAINTS ALL, b DEFERRED"] {
-            assert!(Wanted::parse(bad).is_err(), "{bad}");
+        assert_eq!(
+            parsed("SET /* ; */ CONSTRAINTS A . b -- c\n, d IMMEDIATE ;"),
+            Some((vec![(Some("a".into()), "b".into()), (None, "d".into())], false))
+        );
+        for (bad, at) in [
+            ("SET CONSTRAINTS ALL", "end of input"),
+            ("SET CONSTRAINTS a b DEFERRED", "\"b\""),
+            ("SET CONSTRAINTS ALL, b DEFERRED", "\",\""),
+            ("SET CONSTRAINTS a, DEFERRED", "end of input"),
+            ("SET CONSTRAINTS 'a' DEFERRED", "\"'a'\""),
+            ("SET CONSTRAINTS a DEFERRED now", "\"now\""),
+        ] {
+            let message = Wanted::of(bad).err().map(|error| error.message).unwrap_or_default();
+            assert!(message.contains(at), "{bad}: {message}");
         }
-        assert!(parse("SET constraint TO x").is_none());
+        assert!(parse(Words::of("constraint TO x").expect("words"), "").is_none());
     }
 }

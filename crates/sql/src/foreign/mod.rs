@@ -325,6 +325,12 @@ impl References {
     pub(crate) fn is_empty(&self) -> bool {
         self.parents.is_empty() && self.children.is_empty()
     }
+
+    /// Whether rows of other tables may be changed.
+    pub(crate) fn are_acting(&self) -> bool {
+        let mut children = self.children.iter().map(|reference| &reference.foreign);
+        children.any(|foreign| is_acting(foreign.on_delete) || is_acting(foreign.on_update))
+    }
 }
 
 /// Whether an action changes rows of the child.

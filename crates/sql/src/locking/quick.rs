@@ -108,15 +108,18 @@ impl Session {
                         fast.append(params, &row, &view, formats, &zone, &mut chunk)?;
                         return Ok(chunk);
                     }
-                    None | Some(Change::Gone) => return Ok(chunk),
-                    Some(Change::Changed) => {
-                        match txn.latest(table, row.raw().key, &mut newer)? {
-                            Some(version) => seen = version,
-                            None => return Ok(chunk),
-                        }
-                        std::mem::swap(&mut row, &mut newer);
-                        if !has_index_key(lookup, &key, &row)? {
-                            return Ok(chunk);
+                    None => return Ok(chunk),
+                    Some(change @ (Change::Changed | Change::Gone)) => {
+                        let changed = change == Change::Changed;
+                        let newest = if changed { txn.latest(table, row.raw().key, &mut newer)? } else { None };
+                        match newest {
+                            Some(version) if has_index_key(lookup, &key, &newer)? => {
+                                seen = version;
+                                std::mem::swap(&mut row, &mut newer);
+                            }
+                            // Not seen by the snapshot: it will be said to have changed.
+                            _ if lookup.read_newest(&view, &key, &mut row)? => seen = Seen::Snapshot,
+                            _ => return Ok(chunk),
                         }
                     }
                 }

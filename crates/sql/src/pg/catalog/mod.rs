@@ -54,7 +54,7 @@ pub const BTREE_AM_OID: u32 = 403;
 /// to a session.
 pub fn table(cx: &Arc<dyn PgContext>, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
     let definition = system_relation(schema, name)?;
-    Some(Arc::new(provider::SystemTable::new(definition, cx.clone())))
+    Some(Arc::new(provider::table(definition, cx.clone())))
 }
 
 #[cfg(test)]

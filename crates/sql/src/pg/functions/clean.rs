@@ -1,25 +1,18 @@
 //! `resurgam_clean()` in FROM: a complete sweep of the cleaner now, and what it did, as a row.
 
-use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::Result as DfResult;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::TableType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
-};
 use resurgam_engine::Database;
 
 use crate::apart::Dropped;
+use crate::computed::ComputedTable;
 use crate::pg::context::PgContext;
 use crate::pg::errors::{from_arrow, to_datafusion};
 use crate::pg::types::{field_of_oid, oid};
@@ -98,118 +91,31 @@ impl TableFunctionImpl for PgClean {
             let error = SqlError::new("42883", "function resurgam_clean has no arguments");
             return Err(to_datafusion(error));
         }
-        Ok(Arc::new(CleanTable { cx: self.0.clone(), schema: schema() }))
+        let (schema, cx) = (schema(), self.0.clone());
+        let all = schema.clone();
+        Ok(Arc::new(ComputedTable::new("CleanUp".to_owned(), TableType::Temporary, schema, move |_| {
+            cleaned(cx.as_ref(), all.clone())
+        })))
     }
 }
 
-#[derive(Debug)]
-struct CleanTable {
-    cx: Arc<dyn PgContext>,
-    schema: SchemaRef,
-}
-
-#[async_trait]
-impl TableProvider for CleanTable {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
+/// Cleans up when it is read.
+fn cleaned(cx: &dyn PgContext, schema: SchemaRef) -> DfResult<SendableRecordBatchStream> {
+    if !cx.is_superuser() {
+        return Err(to_datafusion(crate::cleaning::denied()));
     }
-    fn table_type(&self) -> TableType {
-        TableType::Temporary
-    }
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _: &[Expr],
-        _: Option<usize>,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let schema = match projection {
-            Some(columns) => Arc::new(self.schema.project(columns)?),
-            None => self.schema.clone(),
-        };
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Final,
-            Boundedness::Bounded,
-        );
-        Ok(Arc::new(CleanScan {
-            cx: self.cx.clone(),
-            schema: self.schema.clone(),
-            projection: projection.cloned(),
-            properties: Arc::new(properties),
-        }))
-    }
-}
-
-/// Cleans up when executed.
-#[derive(Debug)]
-struct CleanScan {
-    cx: Arc<dyn PgContext>,
-    /// All columns.
-    schema: SchemaRef,
-    projection: Option<Vec<usize>>,
-    properties: Arc<PlanProperties>,
-}
-
-impl DisplayAs for CleanScan {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CleanUp")
-    }
-}
-
-impl ExecutionPlan for CleanScan {
-    fn name(&self) -> &str {
-        "CleanScan"
-    }
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![]
-    }
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
-    ) -> DfResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-    fn replace_children(
-        self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
-        _: ReplaceChildrenOptions,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {
-        Ok(self)
-    }
-    fn execute(&self, _: usize, _: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
-        if !self.cx.is_superuser() {
-            return Err(to_datafusion(crate::cleaning::denied()));
+    let Some(database) = cx.engine() else {
+        return Err(to_datafusion(SqlError::internal("resurgam_clean() without a database")));
+    };
+    let columns = schema.clone();
+    let work = async move {
+        // Dropped with this future when the statement is cancelled.
+        let told = Dropped::default();
+        let cancelled = told.question();
+        match tokio::task::spawn_blocking(move || clean(&database, &columns, &cancelled)).await {
+            Ok(batch) => batch.map_err(to_datafusion),
+            Err(error) => Err(to_datafusion(SqlError::internal(format!("the clean-up did not finish: {error}")))),
         }
-        let Some(database) = self.cx.engine() else {
-            return Err(to_datafusion(SqlError::internal("resurgam_clean() without a database")));
-        };
-        let (schema, projection) = (self.schema.clone(), self.projection.clone());
-        let work = async move {
-            // Dropped with this future when the statement is cancelled.
-            let told = Dropped::default();
-            let cancelled = told.question();
-            let done = tokio::task::spawn_blocking(move || clean(&database, &schema, &cancelled)).await;
-            let batch = match done {
-                Ok(batch) => batch.map_err(to_datafusion)?,
-                Err(error) => {
-                    let error = SqlError::internal(format!("the clean-up did not finish: {error}"));
-                    return Err(to_datafusion(error));
-                }
-            };
-            match projection {
-                Some(columns) => batch.project(&columns).map_err(|error| to_datafusion(from_arrow(&error))),
-                None => Ok(batch),
-            }
-        };
-        let schema = self.properties.equivalence_properties().schema().clone();
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::once(work))))
-    }
+    };
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::once(work))))
 }
