@@ -38,6 +38,9 @@ pub enum Isolation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementKind {
     Read,
+    /// Reads that go on while later statements of the transaction write: what those write it does
+    /// not see.
+    Cursor,
     /// Writes at most one row of a table, after all its reads.
     PointWrite,
     /// Any other writer.
@@ -282,6 +285,10 @@ impl Transaction {
                 state.xid = inner.txs.begin_sub(&active);
                 state.fresh_id = false;
                 hidden_from = state.xid;
+            } else if kind == StatementKind::Cursor {
+                // The next write takes an id above all that there are.
+                state.fresh_id = true;
+                hidden_from = TxId(active.last_id().0 + 1);
             }
         }
         let Some(snapshot) = state.snapshot.clone() else { return Err(Error::internal("no snapshot")) };
@@ -333,35 +340,6 @@ impl Transaction {
             unchecked: false,
             newest: false,
         })
-    }
-
-    /// The current statement's view of what is committed by now, for a search that it repeats
-    /// (READ COMMITTED): its own rows stay hidden from it as they were, and its writes are judged by
-    /// the new view. Commits that others have decided but that are not durable yet are not in it;
-    /// see [`Transaction::caught_up`].
-    ///
-    /// # Errors
-    /// `InvalidTransactionState` when the transaction has ended.
-    pub fn newer_view(&self) -> Result<ReadView> {
-        {
-            let mut state = self.0.state.lock();
-            check_open(&state)?;
-            if self.0.isolation == Isolation::ReadCommitted {
-                state.snapshot = None; // give the slot back before taking the next
-                let (hold, version) = self.0.db.snapshot();
-                state.catalog_version = version;
-                state.snapshot = Some(Arc::new(hold));
-            }
-        }
-        self.view()
-    }
-
-    /// Completes when new snapshots see all commits that a writer may have met by now.
-    ///
-    /// # Errors
-    /// Those of writing the log.
-    pub fn caught_up(&self) -> Result<CommitTicket> {
-        self.0.db.durable(self.0.db.inner().log.end_lsn())
     }
 
     /// Version of the catalog whose definitions [`Transaction::table`] gives; with definitions of

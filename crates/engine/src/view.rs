@@ -49,6 +49,11 @@ impl ReadView {
         Self { newest: true, ..self.clone() }
     }
 
+    /// The same view, with what the running statement itself has written.
+    pub fn with_own_writes(&self) -> Self {
+        Self { hidden_from: TxId(u64::MAX), ..self.clone() }
+    }
+
     /// Refuses a definition that no longer describes the table.
     pub(crate) fn check_table(&self, table: &Table) -> Result<()> {
         let current = match self.own_changes.as_ref().and_then(|own| own.generation(table.id)) {

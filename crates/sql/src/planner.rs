@@ -233,9 +233,21 @@ impl Names<'_> {
 
     /// Logical form of an expression over `schema`.
     pub(crate) fn expression(&self, expr: ast::Expr, schema: &DFSchema, params: &[Option<FieldRef>]) -> Result<Expr> {
+        self.expressions(std::iter::once(expr), schema, params)
+            .next()
+            .unwrap_or_else(|| Err(bridge::failure(SqlError::internal("no expression"))))
+    }
+
+    /// The same of many: the parameters, of which there may be as many, are copied once.
+    pub(crate) fn expressions(
+        &self,
+        exprs: impl Iterator<Item = ast::Expr>,
+        schema: &DFSchema,
+        params: &[Option<FieldRef>],
+    ) -> impl Iterator<Item = Result<Expr>> {
         let planner = SqlToRel::new_with_options(self, Self::parser_options());
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
-        planner.sql_to_expr(expr, schema, &mut context)
+        exprs.map(move |expr| planner.sql_to_expr(expr, schema, &mut context))
     }
 }
 

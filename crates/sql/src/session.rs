@@ -514,7 +514,7 @@ impl Session {
         let made_at = if txn.has_catalog_changes() { 0 } else { version };
         let mut prepared = statement::prepare(&names, statement, text, declared, made_at)?;
         if !prepared.shareable {
-            prepared.settings = Some(self.shared.variables.lock().generation);
+            prepared.settings = Some(self.shared.variables.lock().planned_with);
         }
         let prepared = Arc::new(prepared);
         if keep && !txn.has_catalog_changes() && self.db.engine.catalog_version() == version {
@@ -537,7 +537,7 @@ impl Session {
     fn is_current(&self, prepared: &Prepared) -> bool {
         !self.own_catalog()
             && prepared.catalog_version == self.catalog_version()
-            && prepared.settings.is_none_or(|made_with| made_with == self.shared.variables.lock().generation)
+            && prepared.settings.is_none_or(|made_with| made_with == self.shared.variables.lock().planned_with)
     }
 
     /// The statement planned against the present catalog.
@@ -976,7 +976,9 @@ impl Session {
                 let stop = Arc::clone(&self.shared.stop);
                 let open = self.transaction();
                 open.used = true;
-                let view = open.txn.statement(StatementKind::Read)?;
+                // A portal reads on while the transaction may write.
+                let kind = if max_rows > 0 { StatementKind::Cursor } else { StatementKind::Read };
+                let view = open.txn.statement(kind)?;
                 self.refuse_older_plan(prepared, &view)?;
                 let failed = |error| errors::from_datafusion(error, &prepared.text);
                 let instance = query.plan.instance(&state, values).await.map_err(failed)?;
@@ -1072,7 +1074,7 @@ impl Session {
         self.refuse_if_read_only(name)?;
         if plan.fast.is_some() {
             // Its first row shows whether the definition is the newest; what cascades shows later.
-            self.note_undo(plan.references.are_acting())?;
+            self.note_undo(plan.op != Op::Insert && plan.references.are_acting())?;
         }
         if let Some(fast) = &plan.fast
             && let Some(written) = self.fast_write(fast, plan, values, formats).await?

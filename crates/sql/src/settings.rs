@@ -180,6 +180,9 @@ static DEFINITIONS: &[Definition] = &[
     def("random_page_cost", "4", Kind::Real, false, "Accepted for compatibility."),
 ];
 
+/// Those that plans go by; custom ones besides.
+const PLANNED_WITH: [&str; 4] = ["TimeZone", "DateStyle", "IntervalStyle", "search_path"];
+
 fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|d| d.name.eq_ignore_ascii_case(name))
 }
@@ -198,6 +201,8 @@ pub(crate) struct Variables {
     changed: Vec<(String, String)>,
     /// Raised by every change, also by one that is taken back: plans may have values in them.
     pub(crate) generation: u64,
+    /// As `generation`, of those that a named statement's plan goes by.
+    pub(crate) planned_with: u64,
     /// Hot values, read on every statement.
     pub(crate) statement_timeout: Duration,
     pub(crate) idle_timeout: Duration,
@@ -287,6 +292,10 @@ impl Variables {
 
     fn after_change(&mut self, key: &str) {
         self.refresh();
+        // A timeout, for instance, has no say in plans, and is often set for each transaction.
+        if key.contains('.') || PLANNED_WITH.iter().any(|name| name.eq_ignore_ascii_case(key)) {
+            self.planned_with += 1;
+        }
         if let Some(definition) = find(key)
             && definition.reported
         {

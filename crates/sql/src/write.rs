@@ -6,10 +6,9 @@
 //!
 //! READ COMMITTED: when the newest committed version of a row is not the one that the
 //! statement saw, the source runs again with that version alone in place of the target, and
-//! its answer (new values, or none if the row no longer qualifies) is applied instead. A row that
-//! is gone may have another primary key now: once the source has ended it is run again on what is
-//! committed by then, and rows are changed whose keys the statement had not seen. (A row that is
-//! new altogether cannot be told from such a one, and is changed as well.)
+//! its answer (new values, or none if the row no longer qualifies) is applied instead.
+//! (A row that has another primary key now counts as gone: it cannot be told from one that was deleted,
+//! and a search of everything anew would also find rows that are new altogether.)
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -342,11 +341,9 @@ fn cast_apart(
         if literal_kind(first).is_some_and(|kind| of_column().all(|value| literal_kind(value) == Some(kind))) {
             continue;
         }
-        let types: Vec<DataType> = of_column()
-            .map(|value| {
-                let planned = names.expression(value.clone(), &empty, &params.known);
-                planned.and_then(|expr| expr.get_type(&empty)).unwrap_or(DataType::Null)
-            })
+        let types: Vec<DataType> = names
+            .expressions(of_column().cloned(), &empty, &params.known)
+            .map(|planned| planned.and_then(|expr| expr.get_type(&empty)).unwrap_or(DataType::Null))
             .collect();
         let exact = |ty: &DataType| ty.is_integer() || matches!(ty, DataType::Decimal128(..));
         let mut given = types.iter().filter(|ty| !ty.is_null());
@@ -788,8 +785,6 @@ pub(crate) struct Written {
     pub returned: Vec<RecordBatch>,
     /// Looks after foreign keys, if any.
     foreign: Option<Enforcer>,
-    /// A row that the source gave is gone from its place.
-    gone: bool,
 }
 
 impl Written {
@@ -855,51 +850,36 @@ fn datums<'a>(readers: &[DatumColumn<'a>], row: usize) -> DfResult<Vec<DatumRef<
 impl WriteRun<'_> {
     /// Runs the statement to its end.
     pub(crate) async fn run(&self) -> DfResult<Written> {
-        let mut view = self.txn.statement(StatementKind::BulkWrite).map_err(bridge::storage)?;
+        let view = self.txn.statement(StatementKind::BulkWrite).map_err(bridge::storage)?;
         if let Some(returning) = &self.plan.returning {
             returning.cell.set(self.values.to_vec());
         }
         if let Some(update) = self.plan.conflict.as_ref().and_then(|c| c.update.as_ref()) {
             update.cell.set(self.values.to_vec());
         }
-        let mut out = Written { rows: 0, returned: Vec::new(), foreign: None, gone: false };
+        let mut out = Written { rows: 0, returned: Vec::new(), foreign: None };
         if !self.plan.references.is_empty() {
             let begun = Enforcer::begin(self.txn, &self.plan.references, self.deferred, &self.waiting).await;
             out.foreign = Some(begun.map_err(bridge::failure)?);
         }
-        let mut before = None;
-        loop {
-            self.pass(&view, before.as_ref(), &mut out).await?;
-            // A row without a primary key stays where it is.
-            if !std::mem::take(&mut out.gone) || self.plan.table.primary_key.is_empty() {
-                break;
+        let instance = self.plan.source.instance(self.state, self.values).await?;
+        let mut stream = instance.start(self.task(&view, None))?;
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            match self.plan.op {
+                Op::Insert => self.insert(&batch, &mut out).await?,
+                Op::Update | Op::Delete => self.change(&batch, &view, &mut out).await?,
             }
-            let newer = newer_view(self.txn, &self.waiting).await.map_err(bridge::failure)?;
-            before = Some(std::mem::replace(&mut view, newer));
+            self.stop.check().map_err(bridge::failure)?;
         }
+        drop(stream);
+        self.plan.source.give_back(instance);
         if let Some(foreign) = out.foreign.as_mut().filter(|foreign| !foreign.is_done()) {
             let names = Names { state: self.state, txn: self.txn, cx: self.cx };
             let help = Help { names, waiting: self.waiting, zone: self.zone };
             foreign.finish(&help).await.map_err(bridge::failure)?;
         }
         Ok(out)
-    }
-
-    /// Runs the source to its end, but for rows that the view `before` saw.
-    async fn pass(&self, view: &ReadView, before: Option<&ReadView>, out: &mut Written) -> DfResult<()> {
-        let instance = self.plan.source.instance(self.state, self.values).await?;
-        let mut stream = instance.start(self.task(view, None))?;
-        while let Some(batch) = stream.next().await {
-            let batch = batch?;
-            match self.plan.op {
-                Op::Insert => self.insert(&batch, out).await?,
-                Op::Update | Op::Delete => self.change(&batch, view, before, out).await?,
-            }
-            self.stop.check().map_err(bridge::failure)?;
-        }
-        drop(stream);
-        self.plan.source.give_back(instance);
-        Ok(())
     }
 
     fn task(&self, view: &ReadView, target: Option<TargetRow>) -> Arc<datafusion::execution::TaskContext> {
@@ -1055,13 +1035,7 @@ impl WriteRun<'_> {
         }
     }
 
-    async fn change(
-        &self,
-        batch: &RecordBatch,
-        view: &ReadView,
-        before: Option<&ReadView>,
-        out: &mut Written,
-    ) -> DfResult<()> {
+    async fn change(&self, batch: &RecordBatch, view: &ReadView, out: &mut Written) -> DfResult<()> {
         let table = &self.plan.table;
         let keys = Arc::clone(batch.columns().last().ok_or_else(|| bridge::failure(SqlError::internal("no columns")))?);
         let keys = Some(&keys)
@@ -1079,9 +1053,6 @@ impl WriteRun<'_> {
                 continue;
             }
             let key = keys.value(row);
-            if saw(before, table, key)? {
-                continue;
-            }
             let change = match self.plan.op {
                 Op::Update => {
                     let datums = datums(&readers, row)?;
@@ -1106,8 +1077,7 @@ impl WriteRun<'_> {
                         }
                     }
                 }
-                Change::Gone => out.gone = true,
-                Change::SelfModified => {}
+                Change::Gone | Change::SelfModified => {}
             }
         }
         if let Some(returning) = &self.plan.returning {
@@ -1151,10 +1121,7 @@ impl WriteRun<'_> {
         let table = &self.plan.table;
         loop {
             let mut row = RowBuf::default();
-            let Some(seen) = self.txn.latest(table, key, &mut row).map_err(bridge::storage)? else {
-                out.gone = true;
-                return Ok(None);
-            };
+            let Some(seen) = self.txn.latest(table, key, &mut row).map_err(bridge::storage)? else { return Ok(None) };
             let target = TargetRow::new(table.id, Some(row));
             let instance = self.plan.source.instance(self.state, self.values).await?;
             let mut stream = instance.start(self.task(view, Some(target)))?;
@@ -1182,32 +1149,9 @@ impl WriteRun<'_> {
             match change {
                 Change::Done => return Ok(Some(batch)),
                 Change::Changed => {}
-                Change::Gone => {
-                    out.gone = true;
-                    return Ok(None);
-                }
-                Change::SelfModified => return Ok(None),
+                Change::Gone | Change::SelfModified => return Ok(None),
             }
         }
-    }
-}
-
-/// The statement's view of what is committed by now, those commits among it that were waited for.
-pub(crate) async fn newer_view(txn: &Transaction, waiting: &Waiting<'_>) -> Result<ReadView, SqlError> {
-    let ticket = txn.caught_up()?;
-    tokio::select! {
-        biased;
-        caught_up = ticket => caught_up?,
-        error = waiting.stop.stopped() => return Err(error),
-    }
-    Ok(txn.newer_view()?)
-}
-
-/// Whether the view, if there is one, saw a row under that key.
-pub(crate) fn saw(view: Option<&ReadView>, table: &Table, key: &[u8]) -> DfResult<bool> {
-    match view {
-        Some(view) => view.get(table, key, &mut RowBuf::default()).map_err(bridge::storage),
-        None => Ok(false),
     }
 }
 
@@ -1231,8 +1175,8 @@ pub(crate) fn conflicting(
             Some(i) => {
                 let mut encoded = Vec::new();
                 table.encode_index_key(*i, &values, &mut encoded).map_err(bridge::storage)?;
-                // What stands in the way is met as writers meet it, durable or not.
-                let view = txn.statement(StatementKind::PointWrite).map_err(bridge::storage)?.newest();
+                // What stands in the way is met as writers meet it, durable or not, and their own.
+                let view = txn.view().map_err(bridge::storage)?.newest().with_own_writes();
                 if !view.get_by_index(table, &table.indexes[*i], &encoded, &mut row).map_err(bridge::storage)? {
                     continue;
                 }

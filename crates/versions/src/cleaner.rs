@@ -66,6 +66,8 @@ const NO_ROOM_KEPT: usize = 1024;
 const SAMPLES_MAX: usize = 128;
 /// How often who waits for a turn looks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long what was dropped is freed before the visits of a sweep; the rest is freed after them.
+const SETTLING_FIRST: Duration = Duration::from_secs(5);
 
 /// What a sweep works on, and how.
 pub struct Sweeping<'a> {
@@ -219,23 +221,29 @@ impl Cleaner {
         let aborted = txs.settled_aborted();
         // What is due already does not wait for all the visits, nor need its pages be visited.
         // What it cannot do the settling after the visits tells of.
-        let before = self.settle(on, &mut SweepReport::default())?;
-        report.ledger_settled = before.entries;
-        if before.stopped {
+        // It is bounded, since rows and versions wait for the visits.
+        let bounded = || (on.stop)() || begun.elapsed() >= SETTLING_FIRST;
+        // What it cannot do the settling after the visits tells of.
+        if let Ok(before) = self.settle(&Sweeping { stop: &bounded, ..*on }, &mut SweepReport::default()) {
+            report.ledger_settled = before.entries;
+        }
+        if (on.stop)() {
             return Ok(report);
         }
         self.progress.enter(SweepPhase::Listing);
         // It takes a tree to make room for what a revert brings back, or to merge. Those that no
-        // definition names any more, or yet, the ledger may know. Looked up in the sweep's own
-        // turn: nobody frees trees beside it.
-        let mut whole: HashMap<ObjectId, Tree> = HashMap::new();
-        if !aborted.is_empty()
-            // A ledger that cannot be read is told of when it is settled.
-            && let Ok(trees) = on.ledger.whole_trees(pool, txs)
-        {
-            whole.extend(trees.into_iter().map(|tree| (tree.object, tree)));
-        }
-        let tree_of = |object| (on.tree_of)(object).or_else(|| whole.get(&object).copied());
+        // definition names any more, or yet, the ledger may know; and which of them may be half
+        // freed. Looked up in the sweep's own turn: nobody frees trees beside it, and until its end
+        // the first settling was the last.
+        // A ledger that cannot be read is told of when it is settled.
+        let (whole, due) = on.ledger.trees(pool, txs).unwrap_or_default();
+        let whole: HashMap<ObjectId, Tree> = whole.into_iter().map(|tree| (tree.object, tree)).collect();
+        let tree_of = |object| {
+            if due.contains(&object) {
+                return None;
+            }
+            (on.tree_of)(object).or_else(|| whole.get(&object).copied())
+        };
         let on = &Sweeping { tree_of: &tree_of, ..*on };
         // Where nobody is to be forgotten, it does not matter what moves.
         let watching = (!aborted.is_empty()).then(|| Watching::begin(pool));
@@ -244,6 +252,9 @@ impl Cleaner {
             return Ok(report);
         }
         let settled = self.settle(on, &mut report)?;
+        if settled.stopped {
+            return Ok(report);
+        }
         if visited && !no_room.is_empty() {
             // What was settled may have left pages.
             report.skipped.no_room.take_back(no_room.len() as u64);

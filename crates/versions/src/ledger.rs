@@ -265,10 +265,12 @@ impl Ledger {
     /// them or not: what a prepared transaction has made no cache knows after a restart, nor what
     /// was dropped before.
     ///
+    /// Second, the objects of those that somebody may have begun to free.
+    ///
     /// A tree that any entry has come to free, or may have begun to, is none of them. (One that is
     /// dropped was made before, and if its making is taken back so is its dropping: entries that
     /// wait say that it is whole unless another one is due.)
-    pub fn whole_trees(&self, pool: &BufferPool, txs: &TxManager) -> Result<Vec<Tree>> {
+    pub fn trees(&self, pool: &BufferPool, txs: &TxManager) -> Result<(Vec<Tree>, HashSet<ObjectId>)> {
         let horizon = txs.horizon();
         let (mut whole, mut due) = (Vec::new(), HashSet::new());
         let mut walk = LeafWalk::ascending(self.tree, Vec::new());
@@ -297,7 +299,7 @@ impl Ledger {
             }
         }
         whole.retain(|tree| !due.contains(&tree.object));
-        Ok(whole)
+        Ok((whole, due))
     }
 
     /// Acts on every entry whose transaction's outcome is known to all now. It knows of a

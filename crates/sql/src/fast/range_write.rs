@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
-use resurgam_engine::{
-    Change, Direction, KeyRange, ReadView, RowBatch, RowBuf, Seen, StatementKind, Table, Transaction,
-};
+use resurgam_engine::{Change, Direction, ReadView, RowBatch, RowBuf, Seen, StatementKind, Table, Transaction};
 
 use super::expr::{FastExpr, Input, Row, Values};
 use super::range::{FIRST_ROWS, LONG_MAX, Part, Parts, READ_MAX, ROWS_MAX, Tree};
@@ -21,7 +19,6 @@ use crate::context::StopFlag;
 use crate::foreign::Enforcer;
 use crate::range::trees;
 use crate::wire::SqlError;
-use crate::write::newer_view;
 
 /// Bytes of rows that are held.
 const BYTES_MAX: usize = 1 << 20;
@@ -79,26 +76,6 @@ impl RangeWrite {
         };
         let view = txn.statement(StatementKind::BulkWrite)?;
         let Some(range) = range else { return Ok(Some((view, Vec::new()))) };
-        let Some(found) = self.read(params, range, &view, None, stop)? else {
-            self.long.fetch_add(1, Ordering::Relaxed);
-            return Ok(None);
-        };
-        if self.long.load(Ordering::Relaxed) > 0 {
-            let _ = self.long.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |long| long.checked_sub(1));
-        }
-        Ok(Some((view, found)))
-    }
-
-    /// The rows that `view` sees and that qualify. Without `before` only if they are few; otherwise
-    /// those whose keys the view `before` did not see.
-    fn read(
-        &self,
-        params: &[ScalarValue],
-        range: KeyRange,
-        view: &ReadView,
-        before: Option<&ReadView>,
-        stop: &StopFlag,
-    ) -> Result<Option<Vec<RowBuf>>, SqlError> {
         let mut found = Vec::new();
         let mut cursor = match self.tree.index {
             None => view.scan(&self.table, range, Direction::Forward),
@@ -115,85 +92,56 @@ impl RangeWrite {
             want = (want * 2).min(ROWS_MAX);
             for at in 0..rows.len() {
                 let raw = rows.row(at);
-                let row = Row { table: &self.table, values: Values::Stored(raw), view };
+                let row = Row { table: &self.table, values: Values::Stored(raw), view: &view };
                 if self.filter.holds(Input { params, row: Some(row) })? {
                     let mut row = RowBuf::default();
-                    if let Some(before) = before
-                        && before.get(&self.table, raw.key, &mut row)?
-                    {
-                        continue;
-                    }
                     row.set(raw);
                     bytes += raw.key.len() + raw.value.len();
                     found.push(row);
                 }
             }
-            if before.is_none() && (found.len() > ROWS_MAX || read > READ_MAX || bytes > BYTES_MAX) {
+            if found.len() > ROWS_MAX || read > READ_MAX || bytes > BYTES_MAX {
+                self.long.fetch_add(1, Ordering::Relaxed);
                 return Ok(None);
             }
         }
-        Ok(Some(found))
+        if self.long.load(Ordering::Relaxed) > 0 {
+            let _ = self.long.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |long| long.checked_sub(1));
+        }
+        Ok(Some((view, found)))
     }
 
     /// Writes `rows`, which `view` saw; a row that was changed since is written if its newest version
-    /// qualifies. One that is gone may have another primary key now: rows are looked for again, as in
-    /// the general path. Returns how many were written.
+    /// qualifies. Returns how many were written.
     pub(super) async fn write(
-        &self,
-        mut rows: Vec<RowBuf>,
-        by: &Writer<'_>,
-        mut view: ReadView,
-        enforcer: &mut Option<Enforcer>,
-        returned: &mut Returned<'_>,
-    ) -> Result<u64, SqlError> {
-        let mut written = 0;
-        loop {
-            let (more, gone) = self.pass(rows, by, &view, enforcer, returned).await?;
-            written += more;
-            // A row without a primary key stays where it is.
-            if !gone || self.table.primary_key.is_empty() {
-                return Ok(written);
-            }
-            let before = std::mem::replace(&mut view, newer_view(by.txn, by.waiting).await?);
-            let Part::Range(range) = self.tree.range(&self.table, by.params)? else { return Ok(written) };
-            rows = self.read(by.params, range, &view, Some(&before), by.waiting.stop)?.unwrap_or_default();
-        }
-    }
-
-    /// Writes `rows`; returns how many were written, and whether one is gone from its place.
-    async fn pass(
         &self,
         rows: Vec<RowBuf>,
         by: &Writer<'_>,
         view: &ReadView,
         enforcer: &mut Option<Enforcer>,
         returned: &mut Returned<'_>,
-    ) -> Result<(u64, bool), SqlError> {
-        let (mut written, mut gone) = (0, false);
+    ) -> Result<u64, SqlError> {
+        let mut written = 0;
         for mut row in rows {
             let mut seen = Seen::Snapshot;
             loop {
                 match by.change(self.set.as_deref(), &row, seen, view, enforcer, returned).await? {
                     Change::Done => written += 1,
-                    Change::Gone => gone = true,
-                    Change::SelfModified => {}
+                    Change::Gone | Change::SelfModified => {}
                     Change::Changed => {
                         let key = row.raw().key.to_vec();
-                        match by.txn.latest(by.table, &key, &mut row)? {
-                            Some(newest) => {
-                                seen = newest;
-                                let input = Input { params: by.params, row: Some(stored(by.table, &row, view)) };
-                                if self.filter.holds(input)? {
-                                    continue;
-                                }
+                        if let Some(newest) = by.txn.latest(by.table, &key, &mut row)? {
+                            seen = newest;
+                            let input = Input { params: by.params, row: Some(stored(by.table, &row, view)) };
+                            if self.filter.holds(input)? {
+                                continue;
                             }
-                            None => gone = true,
                         }
                     }
                 }
                 break;
             }
         }
-        Ok((written, gone))
+        Ok(written)
     }
 }

@@ -341,7 +341,7 @@ async fn run(
                 None => None,
             };
             let by = Writer { table, params, txn, waiting, zone };
-            let rows = range.write(rows, &by, view, &mut enforcer, &mut returned).await?;
+            let rows = range.write(rows, &by, &view, &mut enforcer, &mut returned).await?;
             if let (Some(foreign), Some(enforcer)) = (foreign, enforcer) {
                 foreign.finish(enforcer).await?;
             }

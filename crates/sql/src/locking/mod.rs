@@ -16,8 +16,7 @@
 //! 2. READ COMMITTED: a row whose newest committed version is not the one that the query saw is
 //!    locked and the query is run again on that version alone (for a join: with the versions of
 //!    the other tables that it was joined with). What comes out is the row, if anything does.
-//!    A row that is gone may have another primary key now: the query is run again, behind its other
-//!    rows, for those whose keys it had not seen (not with SKIP LOCKED, which need not find all).
+//!    A row that has another primary key now counts as gone.
 //! 3. Only a row's lock is passed over by SKIP LOCKED and refused by NOWAIT; a table's (somebody
 //!    changes its definition) is waited for.
 

@@ -21,7 +21,6 @@ use crate::session::Session;
 use crate::stream::guarded;
 use crate::wait::{Waiting, settle};
 use crate::wire::SqlError;
-use crate::write::{newer_view, saw};
 
 type DfResult<T> = datafusion::common::Result<T>;
 
@@ -118,8 +117,6 @@ enum Outcome {
     Newer,
     /// Passed over.
     None,
-    /// Deleted, or under another primary key now.
-    Gone,
 }
 
 impl LockRun<'_> {
@@ -130,33 +127,14 @@ impl LockRun<'_> {
         if limit == Some(0) {
             return Ok(Vec::new());
         }
-        let mut view = self.txn.statement(StatementKind::BulkWrite).map_err(bridge::storage)?;
+        let view = self.txn.statement(StatementKind::BulkWrite).map_err(bridge::storage)?;
         for locked in self.plan.tables.iter().filter(|locked| locked.lock.is_some()) {
             settle(&self.waiting, || self.txn.lock_rows(&locked.table)).await.map_err(bridge::failure)?;
         }
         let mut out = Vec::new();
-        let mut before = None;
-        // Again for rows that have another primary key than the one that they were seen with.
-        while self.pass(&view, before.as_ref(), &mut left, &mut out).await? && left > 0 {
-            let newer = newer_view(self.txn, &self.waiting).await.map_err(bridge::failure)?;
-            before = Some(std::mem::replace(&mut view, newer));
-        }
-        Ok(skipped(out, offset))
-    }
-
-    /// Locks rows of the query, `left` at most, but for those that the view `before` saw. Whether one
-    /// is gone from its place.
-    async fn pass(
-        &mut self,
-        view: &ReadView,
-        before: Option<&ReadView>,
-        left: &mut usize,
-        out: &mut Vec<RecordBatch>,
-    ) -> DfResult<bool> {
-        let mut gone = false;
         let instance = self.plan.source.instance(self.state, self.values).await?;
-        let mut stream = instance.start(self.task(view, None))?;
-        while *left > 0
+        let mut stream = instance.start(self.task(&view, None))?;
+        while left > 0
             && let Some(batch) = stream.next().await
         {
             let batch = batch?;
@@ -166,46 +144,27 @@ impl LockRun<'_> {
                 self.stop.check().map_err(bridge::failure)?;
                 let keys: Vec<Option<&[u8]>> =
                     keys.iter().map(|keys| (!keys.is_null(row)).then(|| keys.value(row))).collect();
-                if self.saw(before, &keys)? {
-                    continue;
-                }
                 match self.lock(&keys).await? {
                     Outcome::None => continue,
-                    Outcome::Gone => {
-                        gone = true;
-                        continue;
-                    }
                     Outcome::Seen => kept.push(row as u32),
-                    Outcome::Newer => match self.again(&keys, view).await? {
+                    Outcome::Newer => match self.again(&keys, &view).await? {
                         None => continue,
                         Some(newer) => {
-                            self.keep(&batch, &mut kept, out)?;
-                            self.keep(&newer, &mut vec![0], out)?;
+                            self.keep(&batch, &mut kept, &mut out)?;
+                            self.keep(&newer, &mut vec![0], &mut out)?;
                         }
                     },
                 }
-                *left -= 1;
-                if *left == 0 {
+                left -= 1;
+                if left == 0 {
                     break;
                 }
             }
-            self.keep(&batch, &mut kept, out)?;
+            self.keep(&batch, &mut kept, &mut out)?;
         }
         drop(stream);
         self.plan.source.give_back(instance);
-        Ok(gone)
-    }
-
-    /// Whether the view, if there is one, saw all rows to be locked under these keys.
-    fn saw(&self, view: Option<&ReadView>, keys: &[Option<&[u8]>]) -> DfResult<bool> {
-        for (locked, key) in self.plan.tables.iter().zip(keys) {
-            if let (Some(key), Some(_)) = (key, locked.lock)
-                && !saw(view, &locked.table, key)?
-            {
-                return Ok(false);
-            }
-        }
-        Ok(view.is_some())
+        Ok(skipped(out, offset))
     }
 
     fn count(&self, count: Option<Count>, code: &str, negative: &str) -> DfResult<Option<usize>> {
@@ -261,10 +220,7 @@ impl LockRun<'_> {
         for (at, key) in keys.iter().enumerate() {
             let (Some(key), Some(policy)) = (key, self.plan.tables[at].lock) else { continue };
             match self.lock_one(at, key, policy).await? {
-                // Who passes rows over has no need of all of them.
-                Outcome::None | Outcome::Gone if policy == Policy::Skip => return Ok(Outcome::None),
-                Outcome::Gone if !self.plan.tables[at].table.primary_key.is_empty() => return Ok(Outcome::Gone),
-                Outcome::None | Outcome::Gone => return Ok(Outcome::None),
+                Outcome::None => return Ok(Outcome::None),
                 Outcome::Newer => outcome = Outcome::Newer,
                 Outcome::Seen => {}
             }
@@ -287,11 +243,11 @@ impl LockRun<'_> {
                 // Locked already, with another row of a join.
                 Change::SelfModified if self.changed.contains(&(at, key.to_vec())) => return Ok(Outcome::Newer),
                 Change::SelfModified => return Ok(Outcome::Seen),
-                Change::Gone => return Ok(Outcome::Gone),
+                Change::Gone => return Ok(Outcome::None),
                 Change::Changed => {
                     match self.txn.latest(table, key, &mut RowBuf::default()).map_err(bridge::storage)? {
                         Some(version) => seen = version,
-                        None => return Ok(Outcome::Gone),
+                        None => return Ok(Outcome::None),
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! Views of a statement that looks again at what others have committed meanwhile.
+//! Looking at what others have committed meanwhile.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,19 +28,6 @@ fn key(table: &Table, id: i64) -> Result<Vec<u8>> {
     Ok(key)
 }
 
-/// The notes of rows 1 to 9 that a view sees.
-fn seen(view: &ReadView, table: &Table) -> Result<String> {
-    let mut found = Vec::new();
-    for id in 1..10 {
-        let mut row = RowBuf::default();
-        if view.get(table, &key(table, id)?, &mut row)? {
-            let DatumRef::Text(note) = table.column(row.raw(), 2)? else { panic!("a note") };
-            found.push(format!("{id}{note}"));
-        }
-    }
-    Ok(found.join(" "))
-}
-
 /// A table `(id primary key, code unique, note)` with rows (1, 10, a), (2, 20, a), (3, 30, a).
 fn filled(db: &Database) -> Result<Arc<Table>> {
     let tx = db.begin(Isolation::ReadCommitted);
@@ -66,40 +53,6 @@ fn moved(db: &Database, table: &Arc<Table>) -> Result<()> {
     other.statement(StatementKind::PointWrite)?;
     assert_eq!(other.update(table, &key(table, 3)?, Seen::Snapshot, &row(4, 30, "moved"))?.done()?, Change::Done);
     other.commit(Durability::Sync)?.wait()
-}
-
-#[test]
-fn a_statement_looks_again() -> Result<()> {
-    for wrote_before in [false, true] {
-        let vfs = SimVfs::new(1);
-        let db = open(&vfs)?;
-        let table = filled(&db)?;
-        let tx = db.begin(Isolation::ReadCommitted);
-        if wrote_before {
-            tx.statement(StatementKind::PointWrite)?;
-            tx.update(&table, &key(&table, 2)?, Seen::Snapshot, &row(2, 20, "b"))?.done()?;
-        }
-        let view = tx.statement(StatementKind::BulkWrite)?;
-        let before = seen(&view, &table)?;
-        assert_eq!(before, if wrote_before { "1a 2b 3a" } else { "1a 2a 3a" });
-        for id in 1..3 {
-            // To a new place, too: the statement must not meet that again.
-            let to = row(id + 6, id * 10, "own");
-            assert_eq!(tx.update(&table, &key(&table, id)?, Seen::Snapshot, &to)?.done()?, Change::Done);
-        }
-        moved(&db, &table)?;
-        assert_eq!(tx.delete(&table, &key(&table, 3)?, Seen::Snapshot)?.done()?, Change::Gone);
-        tx.caught_up()?.wait()?;
-        let newer = tx.newer_view()?;
-        assert_eq!(seen(&newer, &table)?, before.replace("3a", "4moved"));
-        assert_eq!(seen(&view, &table)?, before, "the older view stays");
-        // Its own rows are its own, and those of the newer view are there to be written.
-        assert_eq!(tx.delete(&table, &key(&table, 7)?, Seen::Snapshot)?.done()?, Change::SelfModified);
-        assert_eq!(tx.delete(&table, &key(&table, 4)?, Seen::Snapshot)?.done()?, Change::Done);
-        assert_eq!(seen(&tx.statement(StatementKind::Read)?, &table)?, "7own 8own");
-        tx.commit(Durability::Sync)?.wait()?;
-    }
-    Ok(())
 }
 
 #[test]
