@@ -152,8 +152,12 @@ fn build_up(tx: &Transaction, from: usize, changes: usize) -> Result<usize> {
         let table = tx.create_table(spec(&name))?.done()?;
         made += 1;
         if i % 3 == 0 {
-            let column =
-                ColumnSpec { name: "more".into(), ty: ColumnType::Text, nullable: true, default_sql: Some("'x'".into()) };
+            let column = ColumnSpec {
+                name: "more".into(),
+                ty: ColumnType::Text,
+                nullable: true,
+                default_sql: Some("'x'".into()),
+            };
             tx.alter_table(&table, TableChange::AddColumn(column))?.done()?;
             made += 1;
         }

@@ -152,7 +152,8 @@ fn whole(seed: u64, accelerated: bool, isolation: Isolation) -> Result<()> {
         }
     }
     compare(999);
-    let listed = |tx: &Transaction| -> Result<Vec<String>> { Ok(tx.tables()?.iter().map(|t| t.name.clone()).collect()) };
+    let listed =
+        |tx: &Transaction| -> Result<Vec<String>> { Ok(tx.tables()?.iter().map(|t| t.name.clone()).collect()) };
     let (inside, outside) = (listed(&tx)?, listed(&db.begin(Isolation::ReadCommitted))?);
     let of_others = |name: &&String| name.starts_with("other");
     let expected = match rng.below(3) {

@@ -282,8 +282,7 @@ impl Progress {
             _ => 1.0,
         };
         // How many pages are still to be freed is not known.
-        let left =
-            (share > 0.0 && phase != SweepPhase::Settling).then(|| running.mul_f64((1.0 - share) / share));
+        let left = (share > 0.0 && phase != SweepPhase::Settling).then(|| running.mul_f64((1.0 - share) / share));
         Some(SweepProgress {
             phase,
             began_us,
