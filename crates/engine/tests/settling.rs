@@ -99,7 +99,7 @@ fn freeing_a_dropped_table_can_be_stopped() -> Result<()> {
                 db = open(&vfs)?;
                 before = pages_in_use(&db);
             }
-            assert!(stopped < 10_000, "it does not come to an end");
+            assert!(stopped < 500, "it does not come to an end: {now} of {full} pages");
         }
         assert!(stopped > 7, "stopped {stopped} times only");
         clean(&db)?;
@@ -126,18 +126,23 @@ fn thousands_of_entries() -> Result<()> {
         table.encode_key(&[DatumRef::Int8(id)], &mut key)?;
         tx.delete(&table, &key, Seen::Snapshot)?.done().map(|change| assert_eq!(change, Change::Done))
     };
+    // In doubt, so that it holds no snapshot.
     let other = db.begin(Isolation::ReadCommitted);
     delete(&other, 0)?;
+    other.prepare("not due", "owner", "database")?.wait()?;
     commit(&db, |tx| (1..1500).try_for_each(|id| delete(tx, id)))?;
     commit(&db, |tx| (1500..ROWS).try_for_each(|id| delete(tx, id)))?;
-    clean(&db)?;
+    // All in one sweep.
+    db.clean()?;
     // A value of three pages is left, and what the tree has not given back.
     let left = pages_in_use(&db);
     assert!(left > empty && left < empty + (full - empty) / 20, "{left} pages of {full}, {empty} without the table");
-    other.rollback()?;
+    db.rollback_prepared("not due")?.wait()?;
     commit(&db, |tx| tx.drop_table(&find(tx)?)?.done())?;
     clean(&db)?;
-    assert_eq!(pages_in_use(&db), empty);
+    // The ledger's tree keeps the pages that its entries were on.
+    let left = pages_in_use(&db);
+    assert!(left <= empty + 40, "{left} pages, {empty} without the table");
     assert_eq!(db.verify()?, Vec::<String>::new());
     Ok(())
 }

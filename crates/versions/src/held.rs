@@ -16,6 +16,10 @@ pub fn held_by(txs: &TxManager) -> String {
                 format!("transaction {}, which began to write {:.0} s ago", tx.id, tx.since.elapsed().as_secs_f64())
             }
         });
+        // Each keeps what was pushed by itself only, so the oldest may hold least.
+        if active.len() > 1 {
+            parts.push(format!("{} younger transactions that have written and not ended", active.len() - 1));
+        }
     }
     let behind = txs.snapshots().visible().0.saturating_sub(txs.horizon().0);
     if behind > 0 {
@@ -34,7 +38,7 @@ pub(crate) fn explain(error: Error, txs: &TxManager) -> Error {
         return error;
     }
     error.with_detail(format!("earlier versions are held by {}", held_by(txs))).with_hint(
-        "Free space on the disk of the version store or raise version_store_bytes_max, end the oldest transaction or \
-         snapshot, then VACUUM. Writes whose earlier version fits in the row go on.",
+        "Free space on the disk of the version store or raise version_store_bytes_max, end large transactions and \
+         old snapshots, then VACUUM. Writes whose earlier version fits in the row go on.",
     )
 }

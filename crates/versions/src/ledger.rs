@@ -20,6 +20,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashSet;
+use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree, free_tree_step};
 use resurgam_buffer::{Access, BufferPool, Mtr};
@@ -174,13 +175,16 @@ type Due = (Vec<u8>, LedgerAction, bool);
 pub struct Ledger {
     tree: Tree,
     sequence: AtomicU64,
+    /// The entry of a table's rows that was being acted on when it was told to stop, and the key
+    /// that its walk had come to. A restart forgets it and walks from the begin.
+    left_at: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
 }
 
 impl Ledger {
     /// The ledger kept in `tree`; `start` is above every sequence number used so far
     /// (the log's end at open will do).
     pub fn new(tree: Tree, start: u64) -> Self {
-        Self { tree, sequence: AtomicU64::new(start) }
+        Self { tree, sequence: AtomicU64::new(start), left_at: Mutex::default() }
     }
 
     /// Notes an action for `tx`. Must follow the change that it belongs to.
@@ -427,14 +431,21 @@ impl Ledger {
         drop(root);
         let tx = key.first_chunk::<8>().map_or(TxId::NONE, |id| TxId(u64::from_be_bytes(*id)));
         let layout = LedgerAction::layout(widths);
-        let mut walk = LeafWalk::ascending(tree, Vec::new());
+        // Rows may have moved to other leaves since; those before the key have no values left.
+        let mut from = self.left_at.lock().take_if(|(entry, _)| entry == key).map_or_else(Vec::new, |(_, from)| from);
+        let stopped = |from: Vec<u8>| {
+            *self.left_at.lock() = Some((key.to_vec(), from));
+            Ok(false)
+        };
+        let mut walk = LeafWalk::ascending(tree, from.clone());
         loop {
             if (on.stop)() {
-                return Ok(false);
+                return stopped(from);
             }
             // Before the leaf: earlier versions are looked at, and no snapshot protects them.
             let held = store.hold_pages();
             let Some(page) = walk.next(pool)? else { return Ok(true) };
+            let next = page.upper_fence().map(<[u8]>::to_vec);
             let mut rows = Vec::new();
             for s in 0..page.slot_count() {
                 let record = LeafRecord::parse(page.record(SlotId(s))?)?;
@@ -458,8 +469,12 @@ impl Ledger {
                     Ok(action)
                 })?;
                 if !self.free_values(on, &entry, values)? {
-                    return Ok(false);
+                    return stopped(from);
                 }
+            }
+            match next {
+                Some(next) => from = next,
+                None => return Ok(true),
             }
         }
     }

@@ -279,7 +279,7 @@ impl VersionStore {
         aborted: &TxIdSet,
         stop: &dyn Fn() -> bool,
     ) -> Result<u64> {
-        let Some(_one) = self.freeing.try_lock() else { return Ok(0) };
+        let Some(one) = self.freeing.try_lock() else { return Ok(0) };
         let past = Past { ended, aborted };
         let Unneeded { free: candidates, unknown, held } = self.pages.lock().unneeded(&past, LEARNED_MAX);
         self.held_by_aborted.store(held, Ordering::Relaxed);
@@ -335,6 +335,8 @@ impl VersionStore {
             freed += 1;
         }
         self.freed.fetch_add(freed, Ordering::Relaxed);
+        // Many reads of the disk: who holds pages does not wait for them.
+        drop(one);
         for id in unknown {
             if stop() {
                 break;
