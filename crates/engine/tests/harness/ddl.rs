@@ -137,7 +137,13 @@ impl World {
                 }
             }
             8 | 9 => {
-                let Some(index) = self.rng.pick(&model.indexes).cloned() else { return Ok(()) };
+                let Some(mut index) = self.rng.pick(&model.indexes).cloned() else { return Ok(()) };
+                // One that a foreign key refers to, if there is one: it must stay.
+                if let Some(referenced) = model.indexes.iter().find(|i| model.is_referenced(Some(&i.name)))
+                    && self.rng.one_in(2)
+                {
+                    index = referenced.clone();
+                }
                 let result = tx.drop_index(&table, &index.name);
                 if model.is_referenced(Some(&index.name)) {
                     return self.depended_on(at, &name, result.map(forget));

@@ -547,8 +547,8 @@ impl World {
         }
         match self.rng.below(100) {
             0..=59 => self.random_write(at),
-            60..=74 => self.random_read(at),
-            75..=79 => self.random_ddl(at),
+            60..=72 => self.random_read(at),
+            73..=79 => self.random_ddl(at),
             80..=82 => self.set_savepoint(at),
             83..=84 if !self.clients[at].savepoints.is_empty() => self.back_to_savepoint(at),
             83..=90 => self.commit(at),
