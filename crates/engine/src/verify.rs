@@ -126,6 +126,9 @@ impl Database {
                             .or_insert((*tree, format!("a tree in the ledger of transaction {tx}")));
                     }
                 }
+                // An entry that asks for nothing: rows name the value still, or its writer aborted as
+                // well, and a sweep that was broken off may have freed a part of it.
+                LedgerAction::ValuesIfCommitted(_) if inner.txs.status(tx) == Status::Aborted => {}
                 LedgerAction::ValuesIfCommitted(pages) => {
                     for page in pages {
                         if inner.pool.read(*page, Access::Scan)?.is(PageType::Overflow) {

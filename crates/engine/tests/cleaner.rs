@@ -111,21 +111,27 @@ fn who_does_not_go_on_pins_only_his_own_versions() -> Result<()> {
         db.clean_now()?;
         let idle = db.begin(Isolation::ReadCommitted);
         let mut pending = expected.clone();
-        for id in 0..100 {
-            // The last ones under ids of sub-transactions, which were reserved in blocks.
-            if id > 90 {
-                idle.savepoint()?;
-            }
+        let mut pinned = db.stats().versions.pages;
+        for id in 0..50 {
             assert_eq!(update(&idle, id, "pending")?, Change::Done);
-            pending.insert(id, "pending".into());
         }
-        let before = idle.savepoint()?;
-        assert_eq!(update(&idle, 99, "taken back")?, Change::Done);
-        idle.rollback_to(before)?;
-        let pinned = db.stats().versions.pages;
+        pinned = db.stats().versions.pages - pinned;
         for round in 0..5 {
             update_all(&db, 100..300, &note(round, 700), true)?;
+            if round == 2 {
+                // Under ids of sub-transactions, far from its own.
+                let before = db.stats().versions.pages;
+                for id in 50..100 {
+                    idle.savepoint()?;
+                    assert_eq!(update(&idle, id, "pending")?, Change::Done);
+                }
+                let savepoint = idle.savepoint()?;
+                assert_eq!(update(&idle, 99, "taken back")?, Change::Done);
+                idle.rollback_to(savepoint)?;
+                pinned += db.stats().versions.pages - before;
+            }
         }
+        (0..100).for_each(|id| drop(pending.insert(id, "pending".into())));
         (100..300).for_each(|id| drop(expected.insert(id, note(4, 700))));
         (100..300).for_each(|id| drop(pending.insert(id, note(4, 700))));
         let all = db.stats().versions.pages;
@@ -142,7 +148,7 @@ fn who_does_not_go_on_pins_only_his_own_versions() -> Result<()> {
         assert_eq!(db.version_store_holders().snapshot, None, "{what}");
         let freed = (0..3).try_fold(0, |freed, _| db.free_versions().map(|more| freed + more))?;
         let left = db.stats().versions.pages;
-        assert!(freed >= all - pinned - 16 && left <= pinned + 16, "{what}: {freed} of {all} freed, {left} left");
+        assert!(freed >= all - pinned - 32 && left <= pinned + 32, "{what}: {freed} of {all} freed, {left} left");
         compare(&rows(&db)?, &expected, &format!("{what}: others see what was there before"));
         if let Some(idle) = &idle {
             compare(&rows_of(idle)?, &pending, &format!("{what}: it sees what it wrote"));
@@ -193,7 +199,7 @@ fn what_a_restart_finds_prepared_pins_only_its_own_versions() -> Result<()> {
     assert!(all > 6 * own, "{all} pages, {own} of the prepared one");
     let freed = (0..4).try_fold(0, |freed, _| db.free_versions().map(|more| freed + more))?;
     let left = db.stats().versions.pages;
-    assert!(freed >= all - own - 4 && left >= own - 2, "{freed} of {all} freed, {left} left, {own} its own");
+    assert!(freed >= all - own - 16 && left >= own - 2, "{freed} of {all} freed, {left} left, {own} its own");
     compare(&rows(&db)?, &expected, "beside it");
     db.clean_now()?;
     compare(&rows(&db)?, &expected, "after a sweep");
@@ -283,6 +289,14 @@ fn an_ended_statement_holds_no_snapshot() -> Result<()> {
     assert_eq!(update(&tx, 3, "mine again")?, Change::Done);
     let savepoint = tx.savepoint()?;
     tx.end_statement();
+    // A statement that holds its view goes on with its snapshot: what has changed since has changed.
+    let view = tx.statement(StatementKind::PointWrite)?;
+    commit(&db, |other| update(other, 5, "changed").map(drop))?;
+    tx.end_statement();
+    let row = [DatumRef::Int8(5), DatumRef::Text("over it")];
+    let key = key_of(&table, 5)?;
+    assert_eq!(tx.update(&table, &key, Seen::Snapshot, &row)?.done()?, Change::Changed);
+    drop(view);
     let view = tx.statement(StatementKind::BulkWrite)?;
     let key = key_of(&table, 3)?;
     let row = [DatumRef::Int8(3), DatumRef::Text("bulk")];
@@ -390,11 +404,10 @@ fn after_a_crash_nothing_is_freed_early() -> Result<()> {
         freed += db.free_versions()?;
         expected.insert(1_000_000 + round, "moves the horizon".into());
     }
-    assert_eq!(
-        (freed, db.stats().versions.pages),
-        (unused, pages - unused),
-        "all others are the aborted transaction's"
-    );
+    let left = db.stats().versions.pages;
+    // Those of the same extents as the aborted transaction's may stay with them.
+    assert!(freed <= unused && freed + 16 >= unused, "{freed} of {unused} unused pages freed");
+    assert_eq!(left, pages - freed, "all others are the aborted transaction's");
     compare(&rows(&db)?, &expected, "before the sweep");
     assert_eq!(db.clean_now()?.reverted, 200);
     for round in 4..7 {
