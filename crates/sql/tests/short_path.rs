@@ -94,6 +94,10 @@ async fn waits_and_newer_rows_end_as_in_the_general_path() {
         for first in firsts {
             for end in ["COMMIT", "ROLLBACK"] {
                 for second in seconds {
+                    // To another primary key only the short path follows (tests/again.rs).
+                    if first.iter().any(|sql| sql.contains("SET a = 3")) && second.contains("WHERE u = ") {
+                        continue;
+                    }
                     let wanted = beside(&general, isolation, first, end, second).await;
                     let got = beside(&short, isolation, first, end, second).await;
                     assert_eq!(got, wanted, "{isolation}: {first:?}, {end}, beside {second}");
