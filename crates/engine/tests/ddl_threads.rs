@@ -119,6 +119,7 @@ fn is_retry(error: &Error) -> bool {
         error.kind(),
         ErrorKind::DeadlockDetected
             | ErrorKind::SerializationFailure
+            | ErrorKind::DefinitionChanged
             // A name that another has taken, a key that a foreign key needs, or has lost.
             | ErrorKind::DuplicateTable
             | ErrorKind::DuplicateColumn
@@ -212,7 +213,7 @@ fn audit(shared: &Shared) -> Result<()> {
                 shared.audits.fetch_add(1, Ordering::Relaxed);
             }
             // A table that it has not looked at yet was changed since its snapshot.
-            Err(error) if error.kind() == ErrorKind::SerializationFailure => {}
+            Err(error) if matches!(error.kind(), ErrorKind::SerializationFailure | ErrorKind::DefinitionChanged) => {}
             Err(error) => return Err(error),
         }
     }

@@ -216,8 +216,8 @@ fn views_know_the_definitions_of_their_time() -> Result<()> {
     let mut row = RowBuf::default();
     assert!(view.get(&made, &key, &mut row)?, "as it was when the view was made");
     let refused = |result: Result<bool>| result.err().map(|e| e.kind());
-    assert_eq!(refused(view.get(&emptied, &key, &mut row)), Some(ErrorKind::SerializationFailure));
-    assert_eq!(refused(later.get(&made, &key, &mut row)), Some(ErrorKind::SerializationFailure));
+    assert_eq!(refused(view.get(&emptied, &key, &mut row)), Some(ErrorKind::DefinitionChanged));
+    assert_eq!(refused(later.get(&made, &key, &mut row)), Some(ErrorKind::DefinitionChanged));
     assert!(!later.get(&emptied, &key, &mut row)?);
     Ok(())
 }

@@ -313,6 +313,11 @@ impl SimVfs {
         self.disk.state.lock().ops
     }
 
+    /// Reads since the plan was set; with as many as [`FaultPlan::fail_read_at`], that one has failed.
+    pub fn reads(&self) -> u64 {
+        self.disk.state.lock().reads
+    }
+
     /// Whether power was lost.
     pub fn power_lost(&self) -> bool {
         self.disk.state.lock().power_lost
