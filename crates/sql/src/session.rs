@@ -71,6 +71,9 @@ pub(crate) struct NamedSavepoint {
     pub portals: u64,
 }
 
+/// How often a statement is planned again whose planning failed while definitions changed.
+const PLANS_MAX: u32 = 100;
+
 /// One connection's state; see the module's head.
 pub struct Session {
     pub(crate) db: Arc<SqlDatabase>,
@@ -507,12 +510,20 @@ impl Session {
         let state = self.state()?;
         let cx = Arc::clone(&self.cx);
         let txn = self.transaction().txn.clone();
-        // Behind that of others in REPEATABLE READ: then the plan is nobody else's.
-        let version = txn.catalog_version();
         let names = Names { state: &state, txn: &txn, cx: &cx };
-        // Made with definitions that nobody else has, and that may be taken back: never current.
-        let made_at = if txn.has_catalog_changes() { 0 } else { version };
-        let mut prepared = statement::prepare(&names, statement, text, declared, made_at)?;
+        let mut tries = 0;
+        let (version, mut prepared) = loop {
+            // Behind that of others in REPEATABLE READ: then the plan is nobody else's.
+            let version = txn.catalog_version();
+            // Made with definitions that nobody else has, and that may be taken back: never current.
+            let made_at = if txn.has_catalog_changes() { 0 } else { version };
+            match statement::prepare(&names, statement.clone(), text, declared, made_at) {
+                Ok(prepared) => break (version, prepared),
+                // It looks at definitions more than once; one may have changed in between.
+                Err(_) if tries < PLANS_MAX && txn.catalog_version() != version => tries += 1,
+                Err(error) => return Err(error),
+            }
+        };
         if !prepared.shareable {
             prepared.settings = Some(self.shared.variables.lock().planned_with);
         }
