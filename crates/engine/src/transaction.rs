@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
-use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, Result, TxId};
+use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_log::{FlushTicket, Group, RecordKind};
 use resurgam_recovery::TxRecord;
 use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Status, Visible};
@@ -222,6 +222,11 @@ impl Transaction {
     /// Its id; none before the first write.
     pub fn id(&self) -> Option<TxId> {
         self.0.state.lock().active.as_ref().map(|a| a.id)
+    }
+    /// What its snapshot sees, if it holds one, as an observer may ask for it.
+    pub fn snapshot_if_free(&self) -> Option<CommitTs> {
+        let state = self.0.state.try_lock_for(std::time::Duration::from_millis(100))?;
+        state.snapshot.as_ref().map(|snapshot| snapshot.ts())
     }
     /// Its id as an observer may ask for it: none also while it is being ended or taken back to
     /// a savepoint, which may take long.

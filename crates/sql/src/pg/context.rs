@@ -45,6 +45,8 @@ pub struct Activity {
     pub state: String,
     pub query: String,
     pub backend_xid: Option<u64>,
+    /// The newest commit that the snapshot that it holds sees.
+    pub snapshot: Option<u64>,
 }
 
 /// What is known about the session and the database; every method is cheap.

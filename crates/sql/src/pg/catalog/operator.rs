@@ -224,8 +224,10 @@ fn holders(db: &Database, cx: &dyn PgContext, rows: &mut Rows<'_>) {
         ]);
     }
     if let Some(snapshot) = holders.snapshot {
+        let pid = activity.iter().find(|session| session.snapshot == Some(snapshot.ts.0)).map(|session| session.pid);
         rows.add([
             ("kind", "snapshot".into()),
+            ("pid", pid.into()),
             ("since", time(snapshot.began_us)),
             ("seconds", snapshot.age.as_secs_f64().into()),
             ("commits_behind", snapshot.commits_behind.into()),
