@@ -489,7 +489,7 @@ mod tests {
         for text in [
             "CREATE TABLE t (a int PRIMARY KEY, b text, c text, n int)".to_owned(),
             format!("INSERT INTO t SELECT i, repeat('x', {MB}), 'c', i FROM generate_series(1, 40) AS s(i)"),
-            format!("INSERT INTO t SELECT i, 'small', 'c', i FROM generate_series(41, 100) AS s(i)"),
+            "INSERT INTO t SELECT i, 'small', 'c', i FROM generate_series(41, 100) AS s(i)".to_owned(),
             format!("INSERT INTO t VALUES (101, repeat('y', {}), repeat('z', {MB}), 101)", 20 * MB),
         ] {
             session.query(&text).await.expect("filled");
