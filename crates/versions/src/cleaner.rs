@@ -220,7 +220,6 @@ impl Cleaner {
         // Before any map is read: invariant 1.
         let aborted = txs.settled_aborted();
         // What is due already does not wait for all the visits, nor need its pages be visited.
-        // What it cannot do the settling after the visits tells of.
         // It is bounded, since rows and versions wait for the visits.
         let bounded = || (on.stop)() || begun.elapsed() >= SETTLING_FIRST;
         // What it cannot do the settling after the visits tells of.

@@ -17,7 +17,9 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, SkipType, SortExpr};
-use resurgam_engine::{Datum, DatumRef, Direction, ErrorKind, KeyRange, RowBatch, StatementKind, Table};
+use resurgam_engine::{
+    Cursor, Datum, DatumRef, Direction, ErrorKind, KeyRange, ReadView, RowBatch, StatementKind, Table,
+};
 
 use super::expr::{FastExpr, Input, Row, Values};
 use super::output::Output;
@@ -219,6 +221,14 @@ impl Tree {
         Some(tree)
     }
 
+    /// Reads a range of it.
+    pub fn read(&self, view: &ReadView, table: &Arc<Table>, range: KeyRange, direction: Direction) -> Cursor {
+        match self.index {
+            None => view.scan(table, range, direction),
+            Some(index) => view.scan_index(table, index, range, direction),
+        }
+    }
+
     pub fn score(&self) -> usize {
         let bounds = usize::from(self.low.is_some()) + usize::from(self.high.is_some());
         (self.equal.len() * 4 + bounds) * 2 + usize::from(self.index.is_none())
@@ -352,10 +362,7 @@ impl Session {
         let mut chunk = fast.output.chunk();
         let (Some(range), true) = (range, fast.fetch != Some(0)) else { return Ok(Some(chunk)) };
         let direction = if fast.backward { Direction::Backward } else { Direction::Forward };
-        let mut cursor = match fast.tree.index {
-            None => view.scan(&fast.table, range, direction),
-            Some(index) => view.scan_index(&fast.table, index, range, direction),
-        };
+        let mut cursor = fast.tree.read(&view, &fast.table, range, direction);
         let wanted = fast.fetch.unwrap_or(usize::MAX);
         let mut want = fast.fetch.map_or(FIRST_ROWS, |rows| rows.saturating_add(fast.skip).min(ROWS_MAX));
         let (mut rows, mut read, mut skip) = (RowBatch::default(), 0, fast.skip);

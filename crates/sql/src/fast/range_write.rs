@@ -77,10 +77,7 @@ impl RangeWrite {
         let view = txn.statement(StatementKind::BulkWrite)?;
         let Some(range) = range else { return Ok(Some((view, Vec::new()))) };
         let mut found = Vec::new();
-        let mut cursor = match self.tree.index {
-            None => view.scan(&self.table, range, Direction::Forward),
-            Some(index) => view.scan_index(&self.table, index, range, Direction::Forward),
-        };
+        let mut cursor = self.tree.read(&view, &self.table, range, Direction::Forward);
         let (mut rows, mut read, mut bytes, mut want) = (RowBatch::default(), 0, 0, FIRST_ROWS);
         loop {
             rows.clear();
