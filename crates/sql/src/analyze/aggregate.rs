@@ -1,0 +1,195 @@
+//! Aggregates.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::{AggregateUDF, Expr, cast, lit};
+use datafusion::sql::sqlparser::ast::{
+    self, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArgumentClause, OrderByExpr, Spanned,
+};
+use datafusion::sql::sqlparser::tokenizer::Span;
+use resurgam_dialect::{Call, CallKind, FunctionKind, Schema, TypeId};
+
+use super::bound::{Bound, Type};
+use super::coerce::catalog;
+use super::expr::Clause;
+use super::scope::Scope;
+use super::sort::direction;
+use super::{Analyzer, Result, unknown};
+use crate::pg::types::oid;
+use crate::wire::SqlError;
+
+/// An aggregate whose arguments are bound: what it is over groups or over frames.
+pub(super) struct AggregateParts {
+    pub function: Arc<AggregateUDF>,
+    pub args: Vec<Expr>,
+    pub distinct: bool,
+    pub filter: Option<Box<Expr>>,
+    pub order_by: Vec<Sort>,
+    pub result: Type,
+    /// What the function gives, before it is brought to `result`.
+    pub data: DataType,
+}
+
+impl Analyzer<'_> {
+    pub(super) fn is_aggregate(&self, name: &str) -> bool {
+        catalog().functions_named(Schema::PgCatalog, name).any(|f| f.kind == FunctionKind::Aggregate)
+    }
+
+    /// A call of an aggregate over groups.
+    pub(super) fn aggregate_call(
+        &mut self,
+        function: &ast::Function,
+        name: &str,
+        list: &ast::FunctionArgumentList,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let span = function.name.span();
+        if let Some(message) = clause.refuses_aggregates() {
+            return Err(self.at(SqlError::new("42803", message), span));
+        }
+        let parts = self.aggregate_parts(function, name, list, scope, Clause::Aggregate)?;
+        let call = AggregateFunction::new_udf(
+            parts.function,
+            parts.args,
+            parts.distinct,
+            parts.filter,
+            parts.order_by,
+            None::<NullTreatment>,
+        );
+        Ok(self.of_type(Expr::AggregateFunction(call), parts.data, parts.result)?.at(span))
+    }
+
+    pub(super) fn aggregate_parts(
+        &mut self,
+        function: &ast::Function,
+        name: &str,
+        list: &ast::FunctionArgumentList,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<AggregateParts> {
+        let span = function.name.span();
+        if !function.within_group.is_empty() || function.null_treatment.is_some() {
+            return unknown(format!("{name} WITHIN GROUP"));
+        }
+        let mut order: &[OrderByExpr] = &[];
+        for part in &list.clauses {
+            match part {
+                FunctionArgumentClause::OrderBy(list) => order = list,
+                _ => return unknown("this form of an aggregate"),
+            }
+        }
+        let star = matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
+        let mut args: Vec<Bound> = Vec::with_capacity(list.args.len());
+        if !star {
+            let Some(exprs) = super::expr::plain_args(list) else { return unknown("this form of an aggregate") };
+            for expr in exprs {
+                args.push(self.expr(expr, scope, clause)?);
+            }
+        }
+        let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+        let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
+        let call = Call { star, distinct, order_by: order.len(), filter: function.filter.is_some(), over: function.over.is_some(), ..Call::new(name, &types) };
+        let resolved = match catalog().resolve_function(&call) {
+            Ok(resolved) => resolved,
+            Err(error) => return Err(self.at(error.into(), span)),
+        };
+        let CallKind::Aggregate(entry, _) = &resolved.kind else { return unknown(format!("{name} as an aggregate")) };
+        let source = (entry.name, entry.args.clone());
+        let result = Type::of(resolved.result.0);
+        let mut typed = Vec::with_capacity(args.len());
+        for (arg, to) in args.into_iter().zip(&resolved.args) {
+            let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
+            typed.push(self.settled(arg)?);
+        }
+        let filter = match &function.filter {
+            Some(filter) => {
+                let bound = self.expr(filter, scope, Clause::Aggregate)?;
+                Some(Box::new(self.boolean(bound, "FILTER")?.expr))
+            }
+            None => None,
+        };
+        let mut order_by = Vec::with_capacity(order.len());
+        for by in order {
+            let bound = self.expr(&by.expr, scope, Clause::Aggregate)?;
+            let bound = self.settled(bound)?;
+            self.check_sortable(&bound)?;
+            let (ascending, nulls_first) = direction(&by.options);
+            order_by.push(Sort::new(bound.expr, ascending, nulls_first));
+        }
+        if distinct {
+            for arg in &typed {
+                self.check_equality(arg)?;
+            }
+        }
+        let _ = source;
+        let (function, args, data) = self.aggregate_function(name, typed, star, result, span)?;
+        Ok(AggregateParts { function, args, distinct, filter, order_by, result, data })
+    }
+
+    /// What computes an aggregate, and over what.
+    fn aggregate_function(
+        &mut self,
+        name: &str,
+        args: Vec<Bound>,
+        star: bool,
+        result: Type,
+        span: Span,
+    ) -> Result<(Arc<AggregateUDF>, Vec<Expr>, DataType)> {
+        let first = args.first().map(|arg| arg.ty.oid);
+        let known = match name {
+            "every" => "bool_and",
+            "variance" => "var_samp",
+            "stddev" => "stddev_samp",
+            "any_value" | "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg" => {
+                return unknown(format!("the aggregate {name}"));
+            }
+            other => other,
+        };
+        let mut args = args;
+        match (known, first) {
+            ("sum", Some(oid::INT8)) => {
+                // Sums of bigints are numeric: no number of rows makes them overflow.
+                let arg = args.remove(0);
+                let data = DataType::Decimal128(28, 0);
+                args = vec![Bound::with_data(cast(arg.expr, data.clone()), Type::of(oid::NUMERIC), data)];
+            }
+            ("avg" | "stddev_samp" | "stddev_pop" | "var_samp" | "var_pop", Some(oid::INT2 | oid::INT4 | oid::INT8 | oid::NUMERIC)) => {
+                return unknown(format!("{name} of exact numbers"));
+            }
+            ("avg" | "stddev_samp" | "stddev_pop" | "var_samp" | "var_pop", Some(oid::FLOAT4)) => {
+                let arg = args.remove(0);
+                args = vec![self.converted(arg, Type::of(oid::FLOAT8))?];
+            }
+            ("sum" | "avg", Some(oid::INTERVAL)) | ("min" | "max", Some(oid::INTERVAL)) => {
+                return unknown(format!("{name} of intervals"));
+            }
+            _ => {}
+        }
+        let registered = self.names.state.aggregate_functions();
+        let found = registered.get(known).or_else(|| match known {
+            "var_samp" => registered.get("var"),
+            "stddev_samp" => registered.get("stddev"),
+            _ => None,
+        });
+        let Some(function) = found.cloned() else { return unknown(format!("the aggregate {name}")) };
+        if star {
+            return Ok((function, vec![lit(1i64)], DataType::Int64));
+        }
+        let fields: Vec<FieldRef> = args.iter().map(Bound::field).collect();
+        let wanted = fields_with_udf(&fields, function.as_ref())?;
+        let mut exprs = Vec::with_capacity(args.len());
+        for (arg, wanted) in args.into_iter().zip(&wanted) {
+            exprs.push(match &arg.data == wanted.data_type() {
+                true => arg.expr,
+                false => self.folded(cast(arg.expr, wanted.data_type().clone())),
+            });
+        }
+        let data = function.return_field(&wanted)?.data_type().clone();
+        let _ = (result, span);
+        Ok((function, exprs, data))
+    }
+}

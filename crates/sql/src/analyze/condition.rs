@@ -1,0 +1,357 @@
+//! Comparisons of rows, IN, BETWEEN, CASE, COALESCE and their kin.
+
+use datafusion::logical_expr::expr::{Case, InList};
+use datafusion::logical_expr::{Expr, Operator, binary_expr, lit};
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator, CaseWhen, Spanned, ValueWithSpan};
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use super::bound::{Bound, Type};
+use super::expr::{Clause, operator_name};
+use super::scope::Scope;
+use super::{Analyzer, Result, unknown};
+use crate::wire::SqlError;
+
+/// An expression without its parentheses.
+pub(super) fn bare(expr: &ast::Expr) -> &ast::Expr {
+    let mut expr = expr;
+    while let ast::Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    expr
+}
+
+fn row(expr: &ast::Expr) -> Option<&[ast::Expr]> {
+    match bare(expr) {
+        ast::Expr::Tuple(items) => Some(items),
+        _ => None,
+    }
+}
+
+fn all(parts: Vec<Expr>, op: Operator) -> Expr {
+    let mut parts = parts.into_iter();
+    match parts.next() {
+        None => lit(op == Operator::And),
+        Some(first) => parts.fold(first, |left, right| binary_expr(left, op, right)),
+    }
+}
+
+impl Analyzer<'_> {
+    /// `(a, b) op (c, d)`
+    pub(super) fn row_comparison(
+        &mut self,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        right: &ast::Expr,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let span = left.span();
+        let (Some(l), Some(r)) = (row(left), row(right)) else { return unknown("a row as a value") };
+        if l.len() != r.len() {
+            return Err(self.at(SqlError::syntax("unequal number of entries in row expressions"), span));
+        }
+        if l.len() > 1664 {
+            return Err(self.at(SqlError::new("54011", "ROW expressions can have at most 1664 entries"), span));
+        }
+        let Some(name) = operator_name(op).map(str::to_owned) else { return unknown("this operator of rows") };
+        let l = l.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+        let r = r.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+        let compared = |this: &mut Self, op: &str, at: usize| -> Result<Expr> {
+            Ok(this.binary(op, l[at].clone(), r[at].clone(), span)?.expr)
+        };
+        let width = l.len();
+        let expr = match name.as_str() {
+            "=" => all((0..width).map(|at| compared(self, "=", at)).collect::<Result<_>>()?, Operator::And),
+            "<>" => all((0..width).map(|at| compared(self, "<>", at)).collect::<Result<_>>()?, Operator::Or),
+            "<" | "<=" | ">" | ">=" => {
+                // From the last column outwards: a < c OR (a = c AND rest).
+                let strict = &name[..1];
+                let mut out: Option<Expr> = None;
+                for at in (0..width).rev() {
+                    out = Some(match out {
+                        None => compared(self, &name, at)?,
+                        Some(rest) => {
+                            let same = binary_expr(compared(self, "=", at)?, Operator::And, rest);
+                            binary_expr(compared(self, strict, at)?, Operator::Or, same)
+                        }
+                    });
+                }
+                match out {
+                    Some(expr) => expr,
+                    None => return unknown("rows without columns"),
+                }
+            }
+            _ => {
+                let message = format!("could not determine interpretation of row comparison operator {name}");
+                return Err(self.at(SqlError::unsupported(message), span));
+            }
+        };
+        Ok(Bound::new(expr, Type::BOOL).at(span))
+    }
+
+    /// `(a, b) IS [NOT] NULL`
+    pub(super) fn row_is_null(
+        &mut self,
+        expr: &ast::Expr,
+        negated: bool,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let items = row(expr).unwrap_or_default();
+        let mut parts = Vec::with_capacity(items.len());
+        for item in items {
+            let bound = self.expr(item, scope, clause)?;
+            let inner = Box::new(self.settled(bound)?.expr);
+            parts.push(if negated { Expr::IsNotNull(inner) } else { Expr::IsNull(inner) });
+        }
+        Ok(Bound::new(all(parts, Operator::And), Type::BOOL).at(expr.span()))
+    }
+
+    pub(super) fn distinct_from(
+        &mut self,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        negated: bool,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        if let (Some(l), Some(r)) = (row(left), row(right)) {
+            if l.len() != r.len() {
+                return Err(self.at(SqlError::syntax("unequal number of entries in row expressions"), left.span()));
+            }
+            let mut parts = Vec::with_capacity(l.len());
+            for (l, r) in l.iter().zip(r) {
+                parts.push(self.distinct_from(l, r, negated, scope, clause)?.expr);
+            }
+            let op = if negated { Operator::And } else { Operator::Or };
+            return Ok(Bound::new(all(parts, op), Type::BOOL).at(left.span()));
+        }
+        let span = left.span();
+        let (l, r) = (self.expr(left, scope, clause)?, self.expr(right, scope, clause)?);
+        let (l, r) = self.operands("=", l, r, span)?;
+        let op = if negated { Operator::IsNotDistinctFrom } else { Operator::IsDistinctFrom };
+        Ok(Bound::new(binary_expr(l.expr, op, r.expr), Type::BOOL).at(span))
+    }
+
+    /// `x IN (…)`. As in PostgreSQL, the items that are no columns take one type together, if there is
+    /// one; otherwise each is compared by itself.
+    pub(super) fn in_list(
+        &mut self,
+        left: &ast::Expr,
+        list: &[ast::Expr],
+        negated: bool,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let span = left.span();
+        if row(left).is_some() {
+            let mut parts = Vec::with_capacity(list.len());
+            for item in list {
+                parts.push(self.row_comparison(left, &BinaryOperator::Eq, item, scope, clause)?.expr);
+            }
+            let any = all(parts, Operator::Or);
+            let expr = if negated { Expr::Not(Box::new(any)) } else { any };
+            return Ok(Bound::new(expr, Type::BOOL).at(span));
+        }
+        let left = self.expr(left, scope, clause)?;
+        let items = list.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+        if let [_] = items.as_slice() {
+            let op = if negated { "<>" } else { "=" };
+            let item = items.into_iter().next().unwrap_or_else(|| left.clone());
+            return self.binary(op, left, item, span);
+        }
+        let types: Vec<_> = items.iter().map(|item| item.ty.id()).collect();
+        let common = super::coerce::catalog().in_list_type(left.ty.id(), &types).map(|ty| Type::of(ty.0));
+        let mut compared = Vec::with_capacity(items.len());
+        let mut first: Option<Bound> = None;
+        let mut alike = true;
+        for item in items {
+            let item = match common {
+                Some(common) if !common.is_unknown() => self.implicit(item, common)?,
+                _ => item,
+            };
+            let (l, r) = self.operands("=", left.clone(), item, span)?;
+            alike &= first.as_ref().is_none_or(|first| first.expr == l.expr) && l.data == r.data;
+            first.get_or_insert_with(|| l.clone());
+            compared.push((l, r));
+        }
+        let Some(first) = first else { return unknown("an empty list") };
+        if alike {
+            let list = compared.into_iter().map(|(_, r)| r.expr).collect();
+            let expr = Expr::InList(InList::new(Box::new(first.expr), list, negated));
+            return Ok(Bound::new(expr, Type::BOOL).at(span));
+        }
+        let op = if negated { Operator::NotEq } else { Operator::Eq };
+        let mut parts = Vec::with_capacity(compared.len());
+        for (l, r) in compared {
+            parts.push(self.compare(op, l, r)?.expr);
+        }
+        let expr = all(parts, if negated { Operator::And } else { Operator::Or });
+        Ok(Bound::new(expr, Type::BOOL).at(span))
+    }
+
+    /// `left op ANY/ALL` of elements that are written out.
+    pub(super) fn compared_with_each(
+        &mut self,
+        op: &str,
+        left: Bound,
+        elements: Vec<Bound>,
+        any: bool,
+        span: Span,
+    ) -> Result<Bound> {
+        let mut parts = Vec::with_capacity(elements.len());
+        let mut pairs = Vec::with_capacity(elements.len());
+        for element in elements {
+            if matches!((op, any), ("=", true) | ("<>", false)) {
+                pairs.push(self.operands("=", left.clone(), element, span)?);
+            } else {
+                parts.push(self.binary(op, left.clone(), element, span)?.expr);
+            }
+        }
+        if let Some((first, _)) = pairs.first() {
+            let first = first.expr.clone();
+            if pairs.iter().all(|(l, r)| l.expr == first && l.data == r.data) {
+                let list = pairs.into_iter().map(|(_, r)| r.expr).collect();
+                let expr = Expr::InList(InList::new(Box::new(first), list, !any));
+                return Ok(Bound::new(expr, Type::BOOL).at(span));
+            }
+            let op = if any { Operator::Eq } else { Operator::NotEq };
+            for (l, r) in pairs {
+                parts.push(self.compare(op, l, r)?.expr);
+            }
+        }
+        let expr = all(parts, if any { Operator::Or } else { Operator::And });
+        Ok(Bound::new(expr, Type::BOOL).at(span))
+    }
+
+    pub(super) fn between(
+        &mut self,
+        value: &ast::Expr,
+        low: &ast::Expr,
+        high: &ast::Expr,
+        negated: bool,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let span = value.span();
+        let value = self.expr(value, scope, clause)?;
+        let (low, high) = (self.expr(low, scope, clause)?, self.expr(high, scope, clause)?);
+        let (first, second, op) = if negated { ("<", ">", Operator::Or) } else { (">=", "<=", Operator::And) };
+        let low = self.binary(first, value.clone(), low, span)?;
+        let high = self.binary(second, value, high, span)?;
+        Ok(Bound::new(binary_expr(low.expr, op, high.expr), Type::BOOL).at(span))
+    }
+
+    pub(super) fn like(
+        &mut self,
+        text: &ast::Expr,
+        pattern: &ast::Expr,
+        escape: Option<&ValueWithSpan>,
+        op: &str,
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let text = self.expr(text, scope, clause)?;
+        let mut pattern = self.expr(pattern, scope, clause)?;
+        if let Some(escape) = escape {
+            let escape = self.literal(&escape.value, escape.span, false)?;
+            pattern = self.call("like_escape", vec![pattern, escape], span)?;
+        }
+        self.binary(op, text, pattern, span)
+    }
+
+    pub(super) fn case(
+        &mut self,
+        operand: Option<&ast::Expr>,
+        conditions: &[CaseWhen],
+        otherwise: Option<&ast::Expr>,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let span = conditions.first().map_or_else(Span::empty, |when| when.condition.span());
+        let operand = match operand {
+            Some(operand) => {
+                let bound = self.expr(operand, scope, clause)?;
+                Some(self.settled(bound)?)
+            }
+            None => None,
+        };
+        let mut whens = Vec::with_capacity(conditions.len());
+        let mut results = Vec::with_capacity(conditions.len() + 1);
+        for when in conditions {
+            let condition = self.expr(&when.condition, scope, clause)?;
+            whens.push(match &operand {
+                Some(operand) => self.binary("=", operand.clone(), condition, when.condition.span())?,
+                None => self.boolean(condition, "CASE/WHEN")?,
+            });
+            results.push(self.expr(&when.result, scope, clause)?);
+        }
+        let otherwise = match otherwise {
+            Some(otherwise) => Some(self.expr(otherwise, scope, clause)?),
+            None => None,
+        };
+        // The default counts first.
+        let all: Vec<&Bound> = otherwise.iter().chain(&results).collect();
+        let common = self.common_type(&all, "CASE")?;
+        let mut all = Vec::with_capacity(results.len() + 1);
+        for result in results {
+            all.push(self.implicit(result, common)?);
+        }
+        let has_default = otherwise.is_some();
+        if let Some(otherwise) = otherwise {
+            all.push(self.implicit(otherwise, common)?);
+        }
+        let mut all = self.one_form(all, common)?;
+        let default = if has_default { all.pop() } else { None };
+        let data = all.first().map_or_else(|| common.data(), |bound| bound.data.clone());
+        let expr = Expr::Case(Case::new(
+            None,
+            whens.into_iter().zip(all).map(|(when, then)| (Box::new(when.expr), Box::new(then.expr))).collect(),
+            default.map(|bound| Box::new(bound.expr)),
+        ));
+        Ok(Bound::with_data(expr, common, data).at(span))
+    }
+
+    /// COALESCE of values that can be brought to a type.
+    pub(super) fn coalesce(&mut self, values: Vec<Bound>, common: Type) -> Result<Bound> {
+        self.of_one_type("coalesce", values, common)
+    }
+
+    /// COALESCE, GREATEST, LEAST.
+    pub(super) fn of_one_type(&mut self, function: &str, values: Vec<Bound>, common: Type) -> Result<Bound> {
+        let values = values.into_iter().map(|value| self.implicit(value, common)).collect::<Result<Vec<_>>>()?;
+        let values = self.one_form(values, common)?;
+        if let [_] = values.as_slice() {
+            let mut values = values;
+            return Ok(values.remove(0));
+        }
+        let Some(function) = self.names.state.scalar_functions().get(function).cloned() else {
+            return unknown(function.to_owned());
+        };
+        let span = values.first().map_or_else(Span::empty, |value| value.span);
+        let (expr, data) = self.call_udf(&function, values)?;
+        Ok(Bound::with_data(expr, common, data).at(span))
+    }
+
+    /// NULLIF(a, b): a, unless it equals b.
+    pub(super) fn nullif(&mut self, args: Vec<Bound>, span: Span) -> Result<Bound> {
+        let mut args = args.into_iter();
+        let (Some(first), Some(second), None) = (args.next(), args.next(), args.next()) else {
+            return Err(self.at(SqlError::syntax("NULLIF needs two arguments"), span));
+        };
+        let first = self.settled(first)?;
+        let equal = self.binary("=", first.clone(), second, span)?;
+        let null = self.null(first.ty)?;
+        let null = match null.data == first.data {
+            true => null.expr,
+            false => lit(datafusion::common::ScalarValue::try_from(&first.data)?),
+        };
+        let expr = Expr::Case(Case::new(
+            None,
+            vec![(Box::new(equal.expr), Box::new(null))],
+            Some(Box::new(first.expr.clone())),
+        ));
+        Ok(Bound { expr, ..first }.at(span))
+    }
+}

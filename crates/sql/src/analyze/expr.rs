@@ -1,0 +1,712 @@
+//! Expressions.
+
+use datafusion::common::Spans;
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, Operator, Subquery, cast, lit};
+use datafusion::sql::sqlparser::ast::{
+    self, AccessExpr, BinaryOperator, CastKind, FunctionArgumentList, FunctionArguments, Spanned, Subscript,
+    UnaryOperator, Value,
+};
+use datafusion::sql::sqlparser::tokenizer::Span;
+use resurgam_dialect::CastContext;
+
+use super::bound::{Bound, Relation, Type};
+use super::coerce::catalog;
+use super::scope::{Scope, folded};
+use super::{Analyzer, Result, unknown};
+use crate::pg::types::{self, oid};
+use crate::wire::SqlError;
+
+/// Where an expression stands: some places have no aggregates, no window functions, no sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clause {
+    SelectList,
+    From,
+    JoinOn,
+    Where,
+    Having,
+    GroupBy,
+    OrderBy,
+    Limit,
+    Values,
+    /// The argument of an aggregate, or its FILTER.
+    Aggregate,
+    /// The arguments and the definition of a window.
+    Window,
+    /// SET of an UPDATE.
+    Assignment,
+    Returning,
+    Default,
+    Check,
+}
+
+impl Clause {
+    /// Why aggregates cannot be here.
+    pub(super) fn refuses_aggregates(self) -> Option<&'static str> {
+        Some(match self {
+            Self::SelectList | Self::Having | Self::OrderBy | Self::Window => return None,
+            Self::From => "aggregate functions are not allowed in functions in FROM",
+            Self::JoinOn => "aggregate functions are not allowed in JOIN conditions",
+            Self::Where => "aggregate functions are not allowed in WHERE",
+            Self::GroupBy => "aggregate functions are not allowed in GROUP BY",
+            Self::Limit => "aggregate functions are not allowed in LIMIT",
+            Self::Values => "aggregate functions are not allowed in VALUES",
+            Self::Aggregate => "aggregate function calls cannot be nested",
+            Self::Assignment => "aggregate functions are not allowed in UPDATE",
+            Self::Returning => "aggregate functions are not allowed in RETURNING",
+            Self::Default => "aggregate functions are not allowed in DEFAULT expressions",
+            Self::Check => "aggregate functions are not allowed in check constraints",
+        })
+    }
+    /// Why window functions cannot be here.
+    pub(super) fn refuses_windows(self) -> Option<&'static str> {
+        Some(match self {
+            Self::SelectList | Self::OrderBy => return None,
+            Self::From => "window functions are not allowed in functions in FROM",
+            Self::JoinOn => "window functions are not allowed in JOIN conditions",
+            Self::Where => "window functions are not allowed in WHERE",
+            Self::Having => "window functions are not allowed in HAVING",
+            Self::GroupBy => "window functions are not allowed in GROUP BY",
+            Self::Limit => "window functions are not allowed in LIMIT",
+            Self::Values => "window functions are not allowed in VALUES",
+            Self::Aggregate => "aggregate function calls cannot contain window function calls",
+            Self::Window => "window function calls cannot be nested",
+            Self::Assignment => "window functions are not allowed in UPDATE",
+            Self::Returning => "window functions are not allowed in RETURNING",
+            Self::Default => "window functions are not allowed in DEFAULT expressions",
+            Self::Check => "window functions are not allowed in check constraints",
+        })
+    }
+    /// What a condition is called in `argument of X must be type boolean`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::JoinOn => "JOIN/ON",
+            Self::Having => "HAVING",
+            Self::Aggregate => "FILTER",
+            _ => "WHERE",
+        }
+    }
+}
+
+/// Name of an operator as `pg_operator` has it.
+pub(super) fn operator_name(op: &BinaryOperator) -> Option<&str> {
+    use BinaryOperator as B;
+    Some(match op {
+        B::Plus => "+",
+        B::Minus => "-",
+        B::Multiply => "*",
+        B::Divide => "/",
+        B::Modulo => "%",
+        B::StringConcat => "||",
+        B::Gt => ">",
+        B::Lt => "<",
+        B::GtEq => ">=",
+        B::LtEq => "<=",
+        B::Eq => "=",
+        B::NotEq => "<>",
+        B::BitwiseOr => "|",
+        B::BitwiseAnd => "&",
+        B::BitwiseXor | B::PGExp => "^",
+        B::PGBitwiseXor => "#",
+        B::PGBitwiseShiftLeft => "<<",
+        B::PGBitwiseShiftRight => ">>",
+        B::PGOverlap => "&&",
+        B::PGRegexMatch => "~",
+        B::PGRegexIMatch => "~*",
+        B::PGRegexNotMatch => "!~",
+        B::PGRegexNotIMatch => "!~*",
+        B::PGLikeMatch => "~~",
+        B::PGILikeMatch => "~~*",
+        B::PGNotLikeMatch => "!~~",
+        B::PGNotILikeMatch => "!~~*",
+        B::PGStartsWith => "^@",
+        B::Arrow => "->",
+        B::LongArrow => "->>",
+        B::HashArrow => "#>",
+        B::HashLongArrow => "#>>",
+        B::AtArrow => "@>",
+        B::ArrowAt => "<@",
+        B::AtAt => "@@",
+        B::AtQuestion => "@?",
+        B::Question => "?",
+        B::QuestionAnd => "?&",
+        B::QuestionPipe => "?|",
+        B::HashMinus => "#-",
+        B::Custom(name) => name,
+        B::PGCustomBinaryOperator(parts) => match parts.last()?.as_str() {
+            "!=" => "<>",
+            name => name,
+        },
+        _ => return None,
+    })
+}
+
+impl Analyzer<'_> {
+    /// An expression that has to be boolean.
+    pub(super) fn condition(&mut self, expr: &ast::Expr, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
+        let bound = self.expr(expr, scope, clause)?;
+        self.boolean(bound, clause.name())
+    }
+
+    /// A bound expression as a boolean; `construct` is what wants it.
+    pub(super) fn boolean(&mut self, bound: Bound, construct: &str) -> Result<Bound> {
+        self.assigned_to(bound, Type::BOOL, &format!("argument of {construct} must be type boolean"))
+    }
+
+    /// An expression.
+    pub(super) fn expr(&mut self, expr: &ast::Expr, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
+        // Long chains of one operator are deep on the left: they are followed without recursion.
+        if let ast::Expr::BinaryOp { .. } = expr {
+            return self.chain(expr, scope, clause);
+        }
+        self.nested(|this| this.expr_inner(expr, scope, clause))
+    }
+
+    fn chain(&mut self, expr: &ast::Expr, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
+        let mut links = Vec::new();
+        let mut next = expr;
+        while let ast::Expr::BinaryOp { left, op, right } = next {
+            links.push((left.as_ref(), op, right.as_ref()));
+            next = left;
+        }
+        let mut done: Option<Bound> = None;
+        while let Some((left, op, right)) = links.pop() {
+            let row = |expr: &ast::Expr| matches!(super::condition::bare(expr), ast::Expr::Tuple(_));
+            if done.is_none() && (row(left) || row(right)) {
+                done = Some(self.row_comparison(left, op, right, scope, clause)?);
+                continue;
+            }
+            let left = match done.take() {
+                Some(left) => left,
+                None => self.expr(left, scope, clause)?,
+            };
+            let right_bound = self.expr(right, scope, clause)?;
+            done = Some(self.binary_op(left, op, right_bound, right.span())?);
+        }
+        match done {
+            Some(bound) => Ok(bound),
+            None => unknown("an empty expression"),
+        }
+    }
+
+    fn binary_op(&mut self, left: Bound, op: &BinaryOperator, right: Bound, right_span: Span) -> Result<Bound> {
+        let span = left.span.union(&right_span);
+        match op {
+            BinaryOperator::And | BinaryOperator::Or => {
+                let name = if matches!(op, BinaryOperator::And) { "AND" } else { "OR" };
+                let (left, right) = (self.boolean(left, name)?, self.boolean(right, name)?);
+                let op = if name == "AND" { Operator::And } else { Operator::Or };
+                let expr = datafusion::logical_expr::binary_expr(left.expr, op, right.expr);
+                Ok(Bound::new(expr, Type::BOOL).at(span))
+            }
+            op => match operator_name(op) {
+                Some(name) => self.binary(name, left, right, span),
+                None => Err(SqlError::new("42883", format!("operator does not exist: {op}")).into()),
+            },
+        }
+    }
+
+    fn expr_inner(&mut self, expr: &ast::Expr, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
+        use ast::Expr as E;
+        let span = || expr.span();
+        match expr {
+            E::Nested(inner) => self.expr(inner, scope, clause),
+            E::Value(value) => self.literal(&value.value, value.span, false),
+            E::Identifier(ident) if ident.quote_style.is_none() && is_keyword(&ident.value) => {
+                self.keyword(&ident.value.to_ascii_lowercase(), ident.span)
+            }
+            E::Identifier(ident) => self.column(scope, std::slice::from_ref(ident)),
+            E::CompoundIdentifier(parts) => self.column(scope, parts),
+            E::UnaryOp { op, expr: inner } => self.unary_op(op, inner, scope, clause, span()),
+            E::IsNull(inner) => self.is_null(inner, false, scope, clause),
+            E::IsNotNull(inner) => self.is_null(inner, true, scope, clause),
+            E::IsTrue(inner) => self.truth(inner, "IS TRUE", Expr::IsTrue, scope, clause),
+            E::IsNotTrue(inner) => self.truth(inner, "IS NOT TRUE", Expr::IsNotTrue, scope, clause),
+            E::IsFalse(inner) => self.truth(inner, "IS FALSE", Expr::IsFalse, scope, clause),
+            E::IsNotFalse(inner) => self.truth(inner, "IS NOT FALSE", Expr::IsNotFalse, scope, clause),
+            E::IsUnknown(inner) => self.truth(inner, "IS UNKNOWN", Expr::IsUnknown, scope, clause),
+            E::IsNotUnknown(inner) => self.truth(inner, "IS NOT UNKNOWN", Expr::IsNotUnknown, scope, clause),
+            E::IsDistinctFrom(left, right) => self.distinct_from(left, right, false, scope, clause),
+            E::IsNotDistinctFrom(left, right) => self.distinct_from(left, right, true, scope, clause),
+            E::InList { expr: left, list, negated } => self.in_list(left, list, *negated, scope, clause),
+            E::InSubquery { expr: left, subquery, negated } => {
+                self.in_subquery(left, subquery, *negated, scope, clause)
+            }
+            E::Between { expr: value, negated, low, high } => {
+                self.between(value, low, high, *negated, scope, clause)
+            }
+            E::Like { negated, any: false, expr: text, pattern, escape_char } => {
+                self.like(text, pattern, escape_char.as_ref(), if *negated { "!~~" } else { "~~" }, scope, clause, span())
+            }
+            E::ILike { negated, any: false, expr: text, pattern, escape_char } => {
+                self.like(text, pattern, escape_char.as_ref(), if *negated { "!~~*" } else { "~~*" }, scope, clause, span())
+            }
+            E::SimilarTo { negated, expr: text, pattern, escape_char } => {
+                let text = self.expr(text, scope, clause)?;
+                let mut args = vec![self.expr(pattern, scope, clause)?];
+                if let Some(escape) = escape_char {
+                    args.push(self.literal(&escape.value, escape.span, false)?);
+                }
+                let pattern = self.call("similar_to_escape", args, span())?;
+                self.binary(if *negated { "!~" } else { "~" }, text, pattern, span())
+            }
+            E::AnyOp { left, compare_op, right, .. } => self.any_all(left, compare_op, right, true, scope, clause),
+            E::AllOp { left, compare_op, right } => self.any_all(left, compare_op, right, false, scope, clause),
+            E::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, array: false, format: None } => {
+                let to = self.type_of(data_type)?;
+                let bound = self.cast_operand(inner, to, scope, clause)?;
+                let source = bound.span;
+                Ok(self.cast_as(bound, to, CastContext::Explicit)?.at(source))
+            }
+            E::TypedString(typed) => {
+                let to = self.type_of(&typed.data_type)?;
+                let bound = self.literal(&typed.value.value, typed.value.span, false)?;
+                self.cast_as(bound, to, CastContext::Explicit)
+            }
+            E::Interval(interval) => {
+                if interval.leading_precision.is_some() || interval.last_field.is_some() || interval.leading_field.is_some() {
+                    return unknown("an interval with fields");
+                }
+                let bound = self.expr(&interval.value, scope, clause)?;
+                self.cast_as(bound, Type::of(oid::INTERVAL), CastContext::Explicit)
+            }
+            E::AtTimeZone { timestamp, time_zone } => {
+                let value = self.expr(timestamp, scope, clause)?;
+                let zone = self.expr(time_zone, scope, clause)?;
+                self.call("timezone", vec![zone, value], span())
+            }
+            E::Extract { field, expr: inner, .. } => {
+                let name = field.to_string().to_ascii_lowercase();
+                let field = self.text_constant(name.trim_matches(['\'', '"']));
+                let value = self.expr(inner, scope, clause)?;
+                self.call("extract", vec![field, value], span())
+            }
+            E::Ceil { expr: inner, .. } => self.call_of("ceil", &[inner], scope, clause, span()),
+            E::Floor { expr: inner, .. } => self.call_of("floor", &[inner], scope, clause, span()),
+            E::Position { expr: part, r#in } => {
+                let (part, whole) = (self.expr(part, scope, clause)?, self.expr(r#in, scope, clause)?);
+                self.call("position", vec![whole, part], span())
+            }
+            E::Substring { expr: text, substring_from, substring_for, .. } => {
+                let mut args = vec![self.expr(text, scope, clause)?];
+                match (substring_from, substring_for) {
+                    (Some(from), length) => {
+                        args.push(self.expr(from, scope, clause)?);
+                        if let Some(length) = length {
+                            args.push(self.expr(length, scope, clause)?);
+                        }
+                    }
+                    (None, Some(length)) => {
+                        args.push(Bound::new(lit(1i32), Type::INT4));
+                        args.push(self.expr(length, scope, clause)?);
+                    }
+                    (None, None) => {}
+                }
+                self.call("substring", args, span())
+            }
+            E::Trim { trim_where, trim_what, expr: text, trim_characters } => {
+                let name = match trim_where {
+                    Some(ast::TrimWhereField::Leading) => "ltrim",
+                    Some(ast::TrimWhereField::Trailing) => "rtrim",
+                    _ => "btrim",
+                };
+                let mut args = vec![self.expr(text, scope, clause)?];
+                if let Some(what) = trim_what {
+                    args.push(self.expr(what, scope, clause)?);
+                }
+                for what in trim_characters.iter().flatten() {
+                    args.push(self.expr(what, scope, clause)?);
+                }
+                self.call(name, args, span())
+            }
+            E::Overlay { expr: text, overlay_what, overlay_from, overlay_for } => {
+                let mut args: Vec<&ast::Expr> = vec![text, overlay_what, overlay_from];
+                args.extend(overlay_for.as_deref());
+                self.call_of("overlay", &args, scope, clause, span())
+            }
+            E::Collate { expr: inner, .. } => self.expr(inner, scope, clause),
+            E::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref(), scope, clause)
+            }
+            E::Function(function) => self.function(function, scope, clause),
+            E::Exists { subquery, negated } => {
+                let relation = self.subquery(subquery, scope)?;
+                let expr = Expr::Exists(Exists { subquery: as_subquery(relation), negated: *negated });
+                Ok(Bound::new(expr, Type::BOOL).at(span()))
+            }
+            E::Subquery(query) => {
+                let relation = self.subquery(query, scope)?;
+                let bound = self.only_column(&relation, span())?;
+                let expr = Expr::ScalarSubquery(as_subquery(relation));
+                Ok(Bound::with_data(expr, bound.ty, bound.data).at(span()))
+            }
+            E::Array(array) => self.array(&array.elem, scope, clause, span()),
+            E::CompoundFieldAccess { root, access_chain } => {
+                let mut bound = self.expr(root, scope, clause)?;
+                for access in access_chain {
+                    bound = match access {
+                        AccessExpr::Subscript(subscript) => self.subscript(bound, subscript, scope, clause)?,
+                        AccessExpr::Dot(_) => return unknown("a field of a composite value"),
+                    };
+                }
+                Ok(bound)
+            }
+            E::Tuple(_) => unknown("a row as a value"),
+            _ => unknown(format!("the expression {expr}")),
+        }
+    }
+
+    /// The operand of a cast: an ARRAY takes its type from it.
+    fn cast_operand(&mut self, expr: &ast::Expr, to: Type, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
+        if let ast::Expr::Array(array) = expr
+            && array.elem.is_empty()
+        {
+            let bound = self.null(to)?;
+            let ty = bound.data.clone();
+            let empty = self.text_constant("{}");
+            let _ = ty;
+            return Ok(empty);
+        }
+        self.expr(expr, scope, clause)
+    }
+
+    /// An untyped text.
+    pub(super) fn text_constant(&self, text: &str) -> Bound {
+        Bound::literal(datafusion::common::ScalarValue::Utf8View(Some(text.to_owned())), Type::UNKNOWN)
+    }
+
+    /// The type that SQL names.
+    pub(super) fn type_of(&self, ty: &ast::DataType) -> Result<Type> {
+        let field = types::arrow_field_from_sql(ty)?;
+        Ok(Type { oid: types::field_oid(&field), typmod: types::field_typmod(&field) })
+    }
+
+    /// Words that are calls.
+    fn keyword(&mut self, word: &str, span: Span) -> Result<Bound> {
+        match word {
+            "current_role" | "user" => self.call("current_user", vec![], span),
+            "current_catalog" => self.call("current_database", vec![], span),
+            "current_date" | "current_time" | "current_timestamp" | "localtime" | "localtimestamp" => {
+                self.call_special(word, span)
+            }
+            word => self.call(word, vec![], span),
+        }
+    }
+
+    fn unary_op(
+        &mut self,
+        op: &UnaryOperator,
+        inner: &ast::Expr,
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let name = match op {
+            UnaryOperator::Not => {
+                let bound = self.expr(inner, scope, clause)?;
+                let bound = self.boolean(bound, "NOT")?;
+                return Ok(Bound::new(Expr::Not(Box::new(bound.expr)), Type::BOOL).at(span));
+            }
+            UnaryOperator::Minus => {
+                // The sign belongs to the number.
+                if let ast::Expr::Value(value) = inner
+                    && let Value::Number(..) = &value.value
+                {
+                    return self.literal(&value.value, span, true);
+                }
+                "-"
+            }
+            UnaryOperator::Plus => "+",
+            UnaryOperator::BitwiseNot => "~",
+            UnaryOperator::PGAbs => "@",
+            UnaryOperator::PGSquareRoot => "|/",
+            UnaryOperator::PGCubeRoot => "||/",
+            _ => return Err(SqlError::new("42883", format!("operator does not exist: {op}")).into()),
+        };
+        let bound = self.expr(inner, scope, clause)?;
+        self.unary(name, bound, span)
+    }
+
+    fn is_null(&mut self, inner: &ast::Expr, negated: bool, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
+        if matches!(super::condition::bare(inner), ast::Expr::Tuple(_)) {
+            return self.row_is_null(inner, negated, scope, clause);
+        }
+        let bound = self.expr(inner, scope, clause)?;
+        let bound = self.settled(bound)?;
+        let span = bound.span;
+        let inner = Box::new(bound.expr);
+        let expr = if negated { Expr::IsNotNull(inner) } else { Expr::IsNull(inner) };
+        Ok(Bound::new(expr, Type::BOOL).at(span))
+    }
+
+    fn truth(
+        &mut self,
+        inner: &ast::Expr,
+        construct: &str,
+        make: fn(Box<Expr>) -> Expr,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let bound = self.expr(inner, scope, clause)?;
+        let bound = self.boolean(bound, construct)?;
+        Ok(Bound::new(make(Box::new(bound.expr)), Type::BOOL).at(bound.span))
+    }
+
+    /// A subquery inside an expression over `scope`.
+    pub(super) fn subquery(&mut self, query: &ast::Query, scope: &Scope<'_>) -> Result<Relation> {
+        self.bind_query(query, &scope.inner(), None)
+    }
+
+    /// The one column of a subquery that is a value.
+    pub(super) fn only_column(&self, relation: &Relation, span: Span) -> Result<Bound> {
+        match relation.columns.as_slice() {
+            [column] => Ok(column.bound.clone()),
+            _ => Err(self.at(SqlError::syntax("subquery must return only one column"), span)),
+        }
+    }
+
+    fn in_subquery(
+        &mut self,
+        left: &ast::Expr,
+        query: &ast::Query,
+        negated: bool,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        if matches!(super::condition::bare(left), ast::Expr::Tuple(_)) {
+            return unknown("a row in a subquery");
+        }
+        let left = self.expr(left, scope, clause)?;
+        let (left, relation) = self.beside_rows(left, "=", query, scope)?;
+        let span = left.span;
+        let expr = Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), negated));
+        Ok(Bound::new(expr, Type::BOOL).at(span))
+    }
+
+    /// A value and the rows that it is compared with, both of the operator's types.
+    fn beside_rows(
+        &mut self,
+        left: Bound,
+        op: &str,
+        query: &ast::Query,
+        scope: &Scope<'_>,
+    ) -> Result<(Bound, Relation)> {
+        let relation = self.subquery(query, scope)?;
+        let span = left.span;
+        if relation.columns.len() != 1 {
+            let error = match relation.columns.len() {
+                0 => SqlError::syntax("subquery has too few columns"),
+                _ => SqlError::syntax("subquery has too many columns"),
+            };
+            return Err(self.at(error, span));
+        }
+        let right = self.only_column(&relation, span)?;
+        let (left, right) = self.operands(op, left, right, span)?;
+        let target = super::select::Target { name: relation.columns[0].name.clone(), bound: right, is_hidden: false };
+        let relation = match target.bound.expr == relation.columns[0].bound.expr {
+            true => relation,
+            false => super::select::project(relation.plan, &[target])?,
+        };
+        Ok((left, relation))
+    }
+
+    fn any_all(
+        &mut self,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        right: &ast::Expr,
+        any: bool,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let Some(name) = operator_name(op).map(str::to_owned) else {
+            return unknown(format!("ANY or ALL with {op}"));
+        };
+        let span = left.span();
+        let left = self.expr(left, scope, clause)?;
+        if let ast::Expr::Subquery(query) = super::condition::bare(right) {
+            let (left, relation) = self.beside_rows(left, &name, query, scope)?;
+            let expr = match (name.as_str(), any) {
+                ("=", true) => Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), false)),
+                ("<>", false) => Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), true)),
+                (name, any) => {
+                    let op = match name {
+                        "=" => Operator::Eq,
+                        "<>" => Operator::NotEq,
+                        "<" => Operator::Lt,
+                        "<=" => Operator::LtEq,
+                        ">" => Operator::Gt,
+                        ">=" => Operator::GtEq,
+                        _ => return unknown("ANY or ALL of a subquery with this operator"),
+                    };
+                    let quantifier = if any { SetQuantifier::Any } else { SetQuantifier::All };
+                    Expr::SetComparison(SetComparison::new(Box::new(left.expr), as_subquery(relation), op, quantifier))
+                }
+            };
+            return Ok(Bound::new(expr, Type::BOOL).at(span));
+        }
+        // The elements of an array that is written out are compared one by one.
+        if let ast::Expr::Array(array) = super::condition::bare(right)
+            && !array.elem.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_)))
+            && !array.elem.is_empty()
+        {
+            let elements = array.elem.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+            let refs: Vec<&Bound> = elements.iter().collect();
+            let common = self.common_type(&refs, "ARRAY")?;
+            let elements = match common.is_unknown() || elements.iter().all(|e| e.ty.is_unknown()) {
+                true => elements,
+                false => elements.into_iter().map(|e| self.implicit(e, common)).collect::<Result<_>>()?,
+            };
+            return self.compared_with_each(&name, left, elements, any, span);
+        }
+        let right = self.expr(right, scope, clause)?;
+        if let Some(text) = right.untyped_text()
+            && let Ok(items) = crate::pg::decode::parse_array(text)
+        {
+            if items.is_empty() {
+                return Ok(Bound::new(lit(!any), Type::BOOL).at(span));
+            }
+            let elements = items.into_iter().map(|item| match item {
+                Some(text) => self.text_constant(&text),
+                None => {
+                    let null = datafusion::common::ScalarValue::Utf8View(None);
+                    Bound::literal(null, Type::UNKNOWN)
+                }
+            });
+            let elements: Vec<Bound> = elements.collect();
+            return self.compared_with_each(&name, left, elements, any, span);
+        }
+        self.compared_with_array(&name, left, right, any, span)
+    }
+
+    /// `ARRAY[…]`
+    fn array(&mut self, elements: &[ast::Expr], scope: &Scope<'_>, clause: Clause, span: Span) -> Result<Bound> {
+        if elements.is_empty() {
+            let error = SqlError::new("42P18", "cannot determine type of empty array")
+                .with_hint("Explicitly cast to the desired type, for example ARRAY[]::integer[].");
+            return Err(self.at(error, span));
+        }
+        if elements.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_))) {
+            return unknown("an array of arrays");
+        }
+        let bound = elements.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+        let refs: Vec<&Bound> = bound.iter().collect();
+        let common = self.common_type(&refs, "ARRAY")?;
+        let Some(row) = types::type_by_oid(common.oid).filter(|row| row.array != 0) else {
+            return unknown(format!("an array of {}", common.name()));
+        };
+        let bound = bound.into_iter().map(|e| self.implicit(e, common)).collect::<Result<Vec<_>>>()?;
+        let bound = self.one_form(bound, common)?;
+        let Some(make) = self.names.state.scalar_functions().get("make_array").cloned() else {
+            return unknown("make_array");
+        };
+        let (expr, data) = self.call_udf(&make, bound)?;
+        Ok(Bound::with_data(expr, Type::of(row.array), data).at(span))
+    }
+
+    fn subscript(&mut self, bound: Bound, subscript: &Subscript, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
+        let Subscript::Index { index } = subscript else { return unknown("a slice of an array") };
+        let Some(element) = catalog().element_type(bound.ty.id()) else {
+            let message = format!("cannot subscript type {} because it does not support subscripting", bound.ty.name());
+            return Err(self.at(SqlError::new("42804", message), bound.span));
+        };
+        let index = self.expr(index, scope, clause)?;
+        let span = bound.span;
+        let index = self.assigned_to(index, Type::INT4, "array subscript must have type integer")?;
+        let Some(function) = self.names.state.scalar_functions().get("array_element").cloned() else {
+            return unknown("array_element");
+        };
+        let index = Bound::new(cast(index.expr, datafusion::arrow::datatypes::DataType::Int64), Type::INT8);
+        let (expr, data) = self.call_udf(&function, vec![bound, index])?;
+        Ok(Bound::with_data(expr, Type::of(element.0), data).at(span))
+    }
+
+    /// `ARRAY(SELECT …)`
+    pub(super) fn array_of_rows(&mut self, query: &ast::Query, scope: &Scope<'_>, span: Span) -> Result<Bound> {
+        let relation = self.subquery(query, scope)?;
+        let column = self.only_column(&relation, span)?;
+        let Some(row) = types::type_by_oid(column.ty.oid).filter(|row| row.array != 0) else {
+            return unknown(format!("an array of {}", column.ty.name()));
+        };
+        let state = self.names.state;
+        let (Some(array_agg), Some(or_empty)) = (
+            state.aggregate_functions().get("array_agg").cloned(),
+            state.scalar_functions().get("pg_array_or_empty").cloned(),
+        ) else {
+            return unknown("ARRAY of a subquery");
+        };
+        let plan = LogicalPlanBuilder::from(relation.plan)
+            .aggregate(Vec::<Expr>::new(), vec![array_agg.call(vec![column.expr])])?
+            .build()?;
+        let data = plan.schema().field(0).data_type().clone();
+        let name = relation.columns[0].name.clone();
+        let relation = Relation::of_plan(plan, [(name, Type::of(row.array))]);
+        let list = Bound::with_data(Expr::ScalarSubquery(as_subquery(relation)), Type::of(row.array), data);
+        let (expr, data) = self.call_udf(&or_empty, vec![list])?;
+        Ok(Bound::with_data(expr, Type::of(row.array), data).at(span))
+    }
+
+    fn call_of(
+        &mut self,
+        name: &str,
+        args: &[&ast::Expr],
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let args = args.iter().map(|arg| self.expr(arg, scope, clause)).collect::<Result<Vec<_>>>()?;
+        self.call(name, args, span)
+    }
+}
+
+/// A plan as the subquery of an expression.
+pub(super) fn as_subquery(relation: Relation) -> Subquery {
+    let outer_ref_columns = relation.plan.all_out_ref_exprs();
+    Subquery { subquery: std::sync::Arc::new(relation.plan), outer_ref_columns, spans: Spans::new() }
+}
+
+fn is_keyword(word: &str) -> bool {
+    matches!(
+        word.to_ascii_lowercase().as_str(),
+        "current_schema"
+            | "current_catalog"
+            | "current_role"
+            | "current_user"
+            | "session_user"
+            | "user"
+            | "current_date"
+            | "current_time"
+            | "current_timestamp"
+            | "localtimestamp"
+            | "localtime"
+    )
+}
+
+/// The arguments of a call that are plain expressions.
+pub(super) fn plain_args(list: &FunctionArgumentList) -> Option<Vec<&ast::Expr>> {
+    list.args
+        .iter()
+        .map(|arg| match arg {
+            ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(expr),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The name of a function as PostgreSQL folds it, and its schema.
+pub(super) fn function_name(name: &ast::ObjectName) -> Option<(Option<String>, String)> {
+    let parts: Vec<String> = name.0.iter().map(|part| part.as_ident().map(folded)).collect::<Option<_>>()?;
+    match parts.as_slice() {
+        [name] => Some((None, name.clone())),
+        [schema, name] => Some((Some(schema.clone()), name.clone())),
+        _ => None,
+    }
+}
+
+/// The argument list of a call.
+pub(super) fn arguments(function: &ast::Function) -> Option<&FunctionArgumentList> {
+    match &function.args {
+        FunctionArguments::List(list) => Some(list),
+        _ => None,
+    }
+}

@@ -1,0 +1,389 @@
+//! Function calls.
+//!
+//! The dialect's tables choose the function; it is computed by what the session has registered under
+//! its name. What PostgreSQL has and nobody has registered is `0A000`.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::{ScalarFunction, Unnest};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::{Expr, ReturnFieldArgs, ScalarUDF, cast, lit};
+use datafusion::sql::sqlparser::ast::{self, DuplicateTreatment, FunctionArguments, Spanned};
+use datafusion::sql::sqlparser::tokenizer::Span;
+use resurgam_dialect::{Call, CallKind, CastContext, TypeId, Variadic};
+
+use super::bound::{Bound, Type};
+use super::coerce::catalog;
+use super::expr::{Clause, arguments, function_name, plain_args};
+use super::scope::Scope;
+use super::{Analyzer, Result, unknown};
+use crate::pg::rewrite::cast_function_oid;
+use crate::pg::types::{self, oid};
+use crate::wire::SqlError;
+
+/// A bound call.
+pub(super) struct Called {
+    pub bound: Bound,
+    pub returns_set: bool,
+}
+
+/// Functions of Resurgam's own, which PostgreSQL's tables do not have.
+fn is_own(name: &str) -> bool {
+    name.starts_with("resurgam_") || name.starts_with("pg_cast_") || matches!(name, "pg_array_or_empty" | "similar_to_escape")
+}
+
+impl Analyzer<'_> {
+    /// A call in an expression.
+    pub(super) fn function(&mut self, function: &ast::Function, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
+        let span = function.name.span();
+        let Some((schema, name)) = function_name(&function.name) else { return unknown("this kind of function name") };
+        if !matches!(function.parameters, FunctionArguments::None) || function.uses_odbc_syntax {
+            return unknown("this form of call");
+        }
+        if name == "array" && let FunctionArguments::Subquery(query) = &function.args {
+            return self.array_of_rows(query, scope, span);
+        }
+        if function.over.is_some() {
+            return self.window_call(function, &name, scope, clause);
+        }
+        let no_list = ast::FunctionArgumentList { duplicate_treatment: None, args: vec![], clauses: vec![] };
+        let list = match &function.args {
+            FunctionArguments::List(_) => arguments(function).unwrap_or(&no_list),
+            FunctionArguments::None => {
+                return match name.as_str() {
+                    "current_role" | "user" => self.call("current_user", vec![], span),
+                    "current_catalog" => self.call("current_database", vec![], span),
+                    "current_date" | "current_time" | "current_timestamp" | "localtime" | "localtimestamp" => {
+                        self.call_special(&name, span)
+                    }
+                    _ => self.call(&name, vec![], span),
+                };
+            }
+            FunctionArguments::Subquery(_) => return unknown("a subquery as a function's arguments"),
+        };
+        if schema.is_none() {
+            match name.as_str() {
+                "coalesce" | "greatest" | "least" => {
+                    let args = self.plain(list, scope, clause, &name)?;
+                    let refs: Vec<&Bound> = args.iter().collect();
+                    if refs.is_empty() {
+                        return Err(self.at(SqlError::syntax("syntax error: no arguments"), span));
+                    }
+                    let common = self.common_type(&refs, &name.to_uppercase())?;
+                    return Ok(self.of_one_type(&name, args, common)?.at(span));
+                }
+                "nullif" => {
+                    let args = self.plain(list, scope, clause, &name)?;
+                    return self.nullif(args, span);
+                }
+                "grouping" => {
+                    let Some(args) = plain_args(list) else { return unknown("this form of GROUPING") };
+                    return self.grouping(&args, scope);
+                }
+                "current_date" | "current_time" | "current_timestamp" | "localtime" | "localtimestamp" => {
+                    return match list.args.is_empty() {
+                        true => self.call_special(&name, span),
+                        false => unknown("a time with a precision"),
+                    };
+                }
+                "row" => return unknown("a row as a value"),
+                _ => {}
+            }
+        }
+        if self.is_aggregate(&name) {
+            return self.aggregate_call(function, &name, list, scope, clause);
+        }
+        if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) && self.is_function(&name) {
+            let message = format!("DISTINCT specified, but {name} is not an aggregate function");
+            return Err(self.at(SqlError::new("42809", message), span));
+        }
+        if function.filter.is_some() && self.is_function(&name) {
+            let message = format!("FILTER specified, but {name} is not an aggregate function");
+            return Err(self.at(SqlError::new("42809", message), span));
+        }
+        if !list.clauses.is_empty() || !function.within_group.is_empty() || function.null_treatment.is_some() {
+            return unknown("this form of call");
+        }
+        let args = self.plain(list, scope, clause, &name)?;
+        let called = self.call_function(schema.as_deref(), &name, args, span)?;
+        if called.returns_set {
+            return match clause {
+                Clause::SelectList => Ok(called.bound),
+                Clause::OrderBy | Clause::GroupBy => unknown("a function that returns a set in this clause"),
+                Clause::Where | Clause::Having | Clause::JoinOn | Clause::Limit | Clause::Default | Clause::Check => {
+                    let what = match clause {
+                        Clause::Where => "WHERE",
+                        Clause::Having => "HAVING",
+                        Clause::JoinOn => "JOIN conditions",
+                        Clause::Limit => "LIMIT",
+                        Clause::Default => "DEFAULT expressions",
+                        _ => "check constraints",
+                    };
+                    let message = format!("set-returning functions are not allowed in {what}");
+                    Err(self.at(SqlError::unsupported(message), span))
+                }
+                _ => unknown("a function that returns a set in this clause"),
+            };
+        }
+        Ok(called.bound)
+    }
+
+    fn is_function(&self, name: &str) -> bool {
+        catalog().functions_named(resurgam_dialect::Schema::PgCatalog, name).next().is_some()
+    }
+
+    fn plain(
+        &mut self,
+        list: &ast::FunctionArgumentList,
+        scope: &Scope<'_>,
+        clause: Clause,
+        name: &str,
+    ) -> Result<Vec<Bound>> {
+        let Some(args) = plain_args(list) else {
+            if list.args.iter().any(|arg| {
+                matches!(arg, ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard))
+            }) {
+                let message = format!("{name}(*) specified, but {name} is not an aggregate function");
+                return Err(SqlError::new("42809", message).into());
+            }
+            return unknown("named arguments");
+        };
+        args.into_iter().map(|arg| self.expr(arg, scope, clause)).collect()
+    }
+
+    /// A call of a function by its plain name.
+    pub(super) fn call(&mut self, name: &str, args: Vec<Bound>, span: Span) -> Result<Bound> {
+        let called = self.call_function(None, name, args, span)?;
+        match called.returns_set {
+            true => unknown("a function that returns a set here"),
+            false => Ok(called.bound),
+        }
+    }
+
+    /// A call in FROM.
+    pub(super) fn call_bound(&mut self, name: &ast::ObjectName, args: Vec<Bound>, span: Span) -> Result<Called> {
+        let Some((schema, name)) = function_name(name) else { return unknown("this kind of function name") };
+        self.call_function(schema.as_deref(), &name, args, span)
+    }
+
+    /// `CURRENT_DATE` and its kin.
+    pub(super) fn call_special(&mut self, word: &str, span: Span) -> Result<Bound> {
+        let ty = match word {
+            "current_date" => Type::of(oid::DATE),
+            "current_time" => return unknown("current_time"),
+            "current_timestamp" => Type::of(oid::TIMESTAMPTZ),
+            "localtime" => Type::of(oid::TIME),
+            _ => Type::of(oid::TIMESTAMP),
+        };
+        let name = if word == "current_timestamp" { "now" } else { word };
+        Ok(self.call_named(name, vec![], ty)?.at(span))
+    }
+
+    fn call_function(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        args: Vec<Bound>,
+        span: Span,
+    ) -> Result<Called> {
+        if schema.is_some_and(|schema| !matches!(schema, "pg_catalog" | "information_schema" | "public" | "sys")) {
+            let message = format!("schema \"{}\" does not exist", schema.unwrap_or_default());
+            return Err(self.at(SqlError::new("3F000", message), span));
+        }
+        if is_own(name) {
+            return self.own_function(name, args, span);
+        }
+        let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
+        let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
+        let resolved = catalog().resolve_function(&Call { is_parameter, ..Call::new(name, &types) });
+        let resolved = match resolved {
+            Ok(resolved) => resolved,
+            Err(error) => return Err(self.at(error.into(), span)),
+        };
+        let function = match &resolved.kind {
+            CallKind::Function(function) => *function,
+            CallKind::Cast(plan) => {
+                let to = Type { oid: plan.ty.0, typmod: plan.typmod };
+                let Some(arg) = args.into_iter().next() else { return unknown("a cast of nothing") };
+                let bound = self.cast_as(arg, to, CastContext::Explicit)?;
+                return Ok(Called { bound: bound.at(span), returns_set: false });
+            }
+            CallKind::Window(_) => {
+                let message = format!("window function {name} requires an OVER clause");
+                return Err(self.at(SqlError::new("42P20", message), span));
+            }
+            CallKind::Aggregate(..) | CallKind::Procedure(_) => return unknown(format!("{name} here")),
+        };
+        let mut typed = Vec::with_capacity(args.len());
+        for (arg, to) in args.into_iter().zip(&resolved.args) {
+            let arg = match arg.ty.oid == to.0 {
+                true => arg,
+                false => self.implicit(arg, Type::of(to.0))?,
+            };
+            typed.push(self.settled(arg)?);
+        }
+        let collected = matches!(resolved.variadic, Some(Variadic::Collect { .. } | Variadic::Array));
+        if collected || resolved.positions.is_some() {
+            return unknown(format!("variadic arguments of {name}"));
+        }
+        let result = Type::of(resolved.result.0);
+        if result.oid == oid::RECORD {
+            return unknown(format!("the result of {name}"));
+        }
+        let returns_set = resolved.returns_set;
+        let bound = self.computed_by(name, function.source, typed, result, returns_set, span)?;
+        Ok(Called { bound: bound.at(span), returns_set })
+    }
+
+    /// The expression that computes a function.
+    fn computed_by(
+        &mut self,
+        name: &str,
+        source: &str,
+        args: Vec<Bound>,
+        result: Type,
+        returns_set: bool,
+        span: Span,
+    ) -> Result<Bound> {
+        if returns_set {
+            return match name {
+                "unnest" => {
+                    let Some(list) = args.into_iter().next() else { return unknown("unnest of nothing") };
+                    let data = match &list.data {
+                        DataType::List(item) => item.data_type().clone(),
+                        _ => return unknown("unnest of this"),
+                    };
+                    let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
+                    Ok(Bound::with_data(expr, result, data))
+                }
+                "generate_series" | "generate_subscripts" | "regexp_split_to_table" => {
+                    let list = self.call_named_list(name, args)?;
+                    let data = match &list.data {
+                        DataType::List(item) => item.data_type().clone(),
+                        _ => return unknown("this set-returning function"),
+                    };
+                    let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
+                    self.of_type(expr, data, result)
+                }
+                _ => unknown(format!("the set-returning function {name}")),
+            };
+        }
+        match (name, args.as_slice()) {
+            // Names under which the session has them otherwise.
+            ("extract", _) => return unknown("extract"),
+            ("round" | "trunc", [value, ..]) if value.ty.oid == oid::NUMERIC => return unknown(format!("{name} of numeric")),
+            ("ceil" | "ceiling" | "floor", [value]) if value.ty.oid == oid::NUMERIC => {
+                return unknown(format!("{name} of numeric"));
+            }
+            ("sqrt" | "exp" | "ln" | "log" | "log10" | "power" | "pow" | "div" | "mod" | "abs" | "sign" | "width_bucket", [value, ..])
+                if value.ty.oid == oid::NUMERIC =>
+            {
+                return unknown(format!("{name} of numeric"));
+            }
+            ("random", []) => {}
+            _ => {}
+        }
+        let known = match name {
+            "position" => "strpos",
+            "char_length" | "character_length" if source == "textlen" => "character_length",
+            other => other,
+        };
+        let Some(function) = self.names.state.scalar_functions().get(known).cloned() else {
+            let message = format!("function {name}({}) is not supported", 
+                args.iter().map(|arg| arg.ty.name()).collect::<Vec<_>>().join(", "));
+            return unknown(message);
+        };
+        let _ = span;
+        let (expr, data) = self.call_udf(&function, args)?;
+        self.of_type(expr, data, result)
+    }
+
+    fn call_named_list(&mut self, name: &str, args: Vec<Bound>) -> Result<Bound> {
+        let Some(function) = self.names.state.scalar_functions().get(name).cloned() else {
+            return unknown(format!("the function {name}"));
+        };
+        let args = match name {
+            "generate_series" => self.series_args(args)?.0,
+            _ => args,
+        };
+        let (expr, data) = self.call_udf(&function, args)?;
+        Ok(Bound::with_data(expr, Type::TEXT, data))
+    }
+
+    /// The arguments of generate_series in the types in which it is computed, and the type of its values.
+    pub(super) fn series_args(&mut self, args: Vec<Bound>) -> Result<(Vec<Bound>, Type)> {
+        let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
+        let resolved = match catalog().resolve_function(&Call::new("generate_series", &types)) {
+            Ok(resolved) => resolved,
+            Err(error) => return Err(SqlError::from(error).into()),
+        };
+        let result = Type::of(resolved.result.0);
+        let mut out = Vec::with_capacity(args.len());
+        for (arg, to) in args.into_iter().zip(&resolved.args) {
+            let arg = match arg.ty.oid == to.0 {
+                true => arg,
+                false => self.implicit(arg, Type::of(to.0))?,
+            };
+            let arg = match arg.data {
+                DataType::Int32 => Bound { expr: self.folded(cast(arg.expr, DataType::Int64)), data: DataType::Int64, ..arg },
+                DataType::Decimal128(..) => return unknown("generate_series of numerics"),
+                _ => arg,
+            };
+            out.push(arg);
+        }
+        Ok((out, result))
+    }
+
+    /// Functions that PostgreSQL does not have.
+    fn own_function(&mut self, name: &str, args: Vec<Bound>, span: Span) -> Result<Called> {
+        if let Some(oid) = cast_function_oid(name) {
+            // A definition that was kept in this form.
+            let mut args = args.into_iter();
+            let (Some(value), typmod) = (args.next(), args.next()) else { return unknown("a cast of nothing") };
+            let typmod = typmod.and_then(|typmod| typmod.integer()).and_then(|v| i32::try_from(v).ok()).unwrap_or(-1);
+            let bound = self.cast_as(value, Type { oid, typmod }, CastContext::Explicit)?;
+            return Ok(Called { bound: bound.at(span), returns_set: false });
+        }
+        let Some(function) = self.names.state.scalar_functions().get(name).cloned() else {
+            return unknown(format!("the function {name}"));
+        };
+        let args = args.into_iter().map(|arg| self.settled(arg)).collect::<Result<Vec<_>>>()?;
+        let (expr, data) = self.call_udf(&function, args)?;
+        let ty = Type::of(types::arrow_oid(&data));
+        Ok(Called { bound: Bound::with_data(expr, ty, data).at(span), returns_set: false })
+    }
+
+    /// A call of a function of DataFusion's kind, with its arguments cast to what it takes.
+    pub(super) fn call_udf(&mut self, function: &Arc<ScalarUDF>, args: Vec<Bound>) -> Result<(Expr, DataType)> {
+        let fields: Vec<FieldRef> = args.iter().map(Bound::field).collect();
+        let wanted = match args.is_empty() {
+            true => fields.clone(),
+            false => fields_with_udf(&fields, function.as_ref())?,
+        };
+        let mut exprs = Vec::with_capacity(args.len());
+        let mut arg_fields = Vec::with_capacity(args.len());
+        for (arg, wanted) in args.into_iter().zip(&wanted) {
+            let field = arg.field();
+            if &arg.data == wanted.data_type() {
+                exprs.push(arg.expr);
+                arg_fields.push(field);
+            } else {
+                exprs.push(self.folded(cast(arg.expr, wanted.data_type().clone())));
+                arg_fields.push(Arc::new(field.as_ref().clone().with_data_type(wanted.data_type().clone())));
+            }
+        }
+        let scalars: Vec<Option<&ScalarValue>> = exprs
+            .iter()
+            .map(|expr| match expr {
+                Expr::Literal(value, _) => Some(value),
+                _ => None,
+            })
+            .collect();
+        let returned = function.return_field_from_args(ReturnFieldArgs { arg_fields: &arg_fields, scalar_arguments: &scalars })?;
+        let data = returned.data_type().clone();
+        Ok((Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), exprs)), data))
+    }
+
+}

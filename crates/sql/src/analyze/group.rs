@@ -1,0 +1,336 @@
+//! GROUP BY and aggregates.
+
+use std::collections::{HashMap, HashSet};
+
+use datafusion::common::Column as PlanColumn;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::utils::find_aggregate_exprs;
+use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
+use datafusion::sql::sqlparser::ast::{self, GroupByExpr, GroupByWithModifier, Spanned};
+
+use super::bound::Bound;
+use super::expr::Clause;
+use super::scope::{Scope, folded};
+use super::select::Target;
+use super::{Analyzer, Result, unknown};
+use crate::pg::errors::find_identifier;
+use crate::wire::SqlError;
+
+/// What GROUP BY says.
+#[derive(Default)]
+pub(super) struct Groups {
+    /// Plain expressions, or one grouping set.
+    exprs: Vec<Expr>,
+    is_given: bool,
+}
+
+/// Replaces expressions by the columns that hold their values.
+pub(super) struct Rebase(HashMap<Expr, Expr>);
+
+impl Rebase {
+    pub(super) fn pairs(pairs: Vec<(Expr, Expr)>) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+
+    /// `exprs` as `plan`, which computes them, names them.
+    pub(super) fn over(exprs: &[Expr], plan: &LogicalPlan) -> Result<Self> {
+        let mut map = HashMap::with_capacity(exprs.len());
+        for expr in exprs {
+            let name = expr.schema_name().to_string();
+            let (qualifier, field) = match expr {
+                Expr::Column(column) => plan.schema().qualified_field_from_column(column)?,
+                _ => plan.schema().qualified_field_with_unqualified_name(&name)?,
+            };
+            map.insert(expr.clone(), Expr::Column(PlanColumn::from((qualifier, field))));
+        }
+        Ok(Self(map))
+    }
+
+    pub(super) fn apply(&self, expr: &mut Expr) -> Result<()> {
+        let before = std::mem::take(expr);
+        *expr = before
+            .transform_down(|expr| {
+                Ok(match self.0.get(&expr) {
+                    Some(column) => Transformed::new(column.clone(), true, TreeNodeRecursion::Jump),
+                    None => Transformed::no(expr),
+                })
+            })?
+            .data;
+        Ok(())
+    }
+}
+
+/// The subquery that an expression is, itself.
+fn subquery_of(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::ScalarSubquery(subquery) => Some(subquery),
+        Expr::Exists(exists) => Some(&exists.subquery),
+        Expr::InSubquery(within) => Some(&within.subquery),
+        Expr::SetComparison(compared) => Some(&compared.subquery),
+        _ => None,
+    }
+}
+
+impl Analyzer<'_> {
+    /// The expressions of GROUP BY. A name is an input column first, an output column otherwise.
+    pub(super) fn group_clause(
+        &mut self,
+        group_by: &GroupByExpr,
+        scope: &Scope<'_>,
+        targets: &mut [Target],
+    ) -> Result<Groups> {
+        let GroupByExpr::Expressions(list, modifiers) = group_by else {
+            return Err(SqlError::syntax("GROUP BY ALL is not PostgreSQL's").into());
+        };
+        let mut groups = Groups { exprs: Vec::new(), is_given: !list.is_empty() || !modifiers.is_empty() };
+        let mut sets: Vec<Vec<Vec<Expr>>> = Vec::new();
+        for expr in list {
+            match expr {
+                ast::Expr::Rollup(lists) => {
+                    let lists = self.group_lists(lists, scope, targets)?;
+                    sets.push((0..=lists.len()).rev().map(|n| lists[..n].concat()).collect());
+                }
+                ast::Expr::Cube(lists) => {
+                    let lists = self.group_lists(lists, scope, targets)?;
+                    if lists.len() > 12 {
+                        return Err(SqlError::new("54011", "CUBE is limited to 12 elements").into());
+                    }
+                    let subsets = (0..1usize << lists.len()).rev().map(|mask| {
+                        let chosen = lists.iter().enumerate().filter(|(at, _)| mask >> (lists.len() - 1 - at) & 1 == 1);
+                        chosen.flat_map(|(_, list)| list.clone()).collect()
+                    });
+                    sets.push(subsets.collect());
+                }
+                ast::Expr::GroupingSets(lists) => sets.push(self.group_lists(lists, scope, targets)?),
+                ast::Expr::Tuple(list) if list.is_empty() => sets.push(vec![vec![]]),
+                ast::Expr::Tuple(list) => {
+                    for expr in list {
+                        let bound = self.group_item(expr, scope, targets)?;
+                        groups.exprs.push(bound);
+                    }
+                }
+                expr => {
+                    let bound = self.group_item(expr, scope, targets)?;
+                    groups.exprs.push(bound);
+                }
+            }
+        }
+        if modifiers.iter().any(|modifier| !matches!(modifier, GroupByWithModifier::GroupingSets(_))) {
+            return Err(SqlError::syntax("this form of GROUP BY is not PostgreSQL's").into());
+        }
+        for modifier in modifiers {
+            if let GroupByWithModifier::GroupingSets(ast::Expr::GroupingSets(lists)) = modifier {
+                sets.push(self.group_lists(lists, scope, targets)?);
+            }
+        }
+        let mut seen = HashSet::new();
+        groups.exprs.retain(|expr| seen.insert(expr.clone()));
+        if !sets.is_empty() {
+            // Several are multiplied with each other, and with the plain expressions.
+            let mut product = vec![std::mem::take(&mut groups.exprs)];
+            for set in sets {
+                product = product
+                    .into_iter()
+                    .flat_map(|before| set.iter().map(move |list| [before.clone(), list.clone()].concat()))
+                    .collect();
+                if product.len() > 4096 {
+                    return Err(SqlError::new("54001", "too many grouping sets present (maximum 4096)").into());
+                }
+            }
+            for list in &mut product {
+                let mut seen = HashSet::new();
+                list.retain(|expr| seen.insert(expr.clone()));
+            }
+            groups.exprs = vec![Expr::GroupingSet(GroupingSet::GroupingSets(product))];
+        }
+        Ok(groups)
+    }
+
+    fn group_lists(&mut self, lists: &[Vec<ast::Expr>], scope: &Scope<'_>, targets: &mut [Target]) -> Result<Vec<Vec<Expr>>> {
+        lists
+            .iter()
+            .map(|list| list.iter().map(|expr| self.group_item(expr, scope, targets)).collect::<Result<Vec<_>>>())
+            .collect()
+    }
+
+    fn group_item(&mut self, expr: &ast::Expr, scope: &Scope<'_>, targets: &mut [Target]) -> Result<Expr> {
+        if let ast::Expr::Nested(inner) = expr {
+            return self.group_item(inner, scope, targets);
+        }
+        if let ast::Expr::Identifier(ident) = expr
+            && self.local_column(scope, ident)?.is_none()
+            && let Some(at) = self.target_named(&folded(ident), targets, "GROUP BY", expr)?
+        {
+            return self.group_target(&mut targets[at]);
+        }
+        if let Some(at) = self.target_numbered(expr, targets, "GROUP BY")? {
+            return self.group_target(&mut targets[at]);
+        }
+        let bound = self.expr(expr, scope, Clause::GroupBy)?;
+        // The same expression in the select list has to become the same, also when it has no type yet.
+        Ok(self.settled(bound)?.expr)
+    }
+
+    fn group_target(&mut self, target: &mut Target) -> Result<Expr> {
+        target.bound = self.settled(target.bound.clone())?;
+        let aggregates = find_aggregate_exprs(std::iter::once(&target.bound.expr));
+        if !aggregates.is_empty() {
+            let error = SqlError::new("42803", "aggregate functions are not allowed in GROUP BY");
+            return Err(self.at(error, target.bound.span));
+        }
+        Ok(target.bound.expr.clone())
+    }
+
+    /// Groups `plan` if there is anything to group for, and brings `exprs` over to the result.
+    pub(super) fn aggregate(
+        &mut self,
+        plan: LogicalPlan,
+        groups: Groups,
+        mut exprs: Vec<&mut Expr>,
+        has_having: bool,
+        scope: &Scope<'_>,
+    ) -> Result<LogicalPlan> {
+        let mut aggregates = find_aggregate_exprs(exprs.iter().map(|expr| &**expr));
+        if aggregates.is_empty() && !groups.is_given && !has_having {
+            return Ok(plan);
+        }
+        let mut group_exprs = groups.exprs;
+        if !matches!(group_exprs.as_slice(), [Expr::GroupingSet(_)]) {
+            self.add_dependent(&plan, &mut group_exprs, &exprs, &aggregates, scope)?;
+        }
+        if aggregates.is_empty() && group_exprs.is_empty() {
+            aggregates.push(count(lit(1i64)));
+        }
+        let input = plan.schema().clone();
+        let keys: Vec<Expr> = match group_exprs.as_slice() {
+            [Expr::GroupingSet(set)] => set.distinct_expr().into_iter().cloned().collect(),
+            plain => plain.to_vec(),
+        };
+        let plan = LogicalPlanBuilder::from(plan).aggregate(group_exprs, aggregates.clone())?.build()?;
+        let all: Vec<Expr> = keys.into_iter().chain(aggregates).collect();
+        let rebase = Rebase::over(&all, &plan)?;
+        for expr in &mut exprs {
+            rebase.apply(expr)?;
+            self.check_grouped(expr, &input, &plan)?;
+        }
+        Ok(plan)
+    }
+
+    /// Columns of a table whose whole primary key is grouped by depend on it, and may be used as if they
+    /// were grouped by, too (functional dependency; parse_agg.c).
+    fn add_dependent(
+        &mut self,
+        plan: &LogicalPlan,
+        groups: &mut Vec<Expr>,
+        exprs: &[&mut Expr],
+        aggregates: &[Expr],
+        scope: &Scope<'_>,
+    ) -> Result<()> {
+        let mut dependent: Vec<Expr> = Vec::new();
+        for item in &scope.items {
+            let Some(table) = &item.table else { continue };
+            let key: Option<Vec<&Expr>> =
+                table.primary_key.iter().map(|at| item.columns.get(*at).map(|column| &column.bound.expr)).collect();
+            if !table.primary_key.is_empty() && key.is_some_and(|key| key.iter().all(|column| groups.contains(column))) {
+                dependent.extend(item.columns.iter().map(|column| column.bound.expr.clone()));
+            }
+        }
+        if dependent.is_empty() {
+            return Ok(());
+        }
+        let mut used: Vec<Expr> = Vec::new();
+        for expr in exprs {
+            expr.apply(|expr| {
+                if groups.contains(expr) || aggregates.contains(expr) {
+                    return Ok(TreeNodeRecursion::Jump);
+                }
+                if let Expr::Column(_) = expr
+                    && !used.contains(expr)
+                {
+                    used.push(expr.clone());
+                }
+                if let Some(subquery) = subquery_of(expr) {
+                    for outer in &subquery.outer_ref_columns {
+                        if let Expr::OuterReferenceColumn(_, column) = outer
+                            && plan.schema().has_column(column)
+                        {
+                            used.push(Expr::Column(column.clone()));
+                        }
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        for column in used {
+            if dependent.contains(&column) && !groups.contains(&column) {
+                groups.push(column);
+            }
+        }
+        Ok(())
+    }
+
+    /// `42803` for a column that is neither grouped by nor in an aggregate.
+    fn check_grouped(
+        &self,
+        expr: &Expr,
+        input: &datafusion::common::DFSchema,
+        grouped: &LogicalPlan,
+    ) -> Result<()> {
+        let mut ungrouped: Option<(PlanColumn, bool)> = None;
+        expr.apply(|expr| {
+            match expr {
+                Expr::Column(column) if !grouped.schema().has_column(column) => {
+                    ungrouped = Some((column.clone(), false));
+                    return Ok(TreeNodeRecursion::Stop);
+                }
+                _ => {}
+            }
+            if let Some(subquery) = subquery_of(expr) {
+                for outer in &subquery.outer_ref_columns {
+                    if let Expr::OuterReferenceColumn(_, column) = outer
+                        && input.has_column(column)
+                        && !grouped.schema().has_column(column)
+                    {
+                        ungrouped = Some((column.clone(), true));
+                        return Ok(TreeNodeRecursion::Stop);
+                    }
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        let Some((column, in_subquery)) = ungrouped else { return Ok(()) };
+        let mut name = column.name.clone();
+        crate::naming::shown(&mut name);
+        let shown = match &column.relation {
+            Some(relation) => format!("{}.{name}", relation.table()),
+            None => name.clone(),
+        };
+        let message = match in_subquery {
+            false => {
+                format!("column \"{shown}\" must appear in the GROUP BY clause or be used in an aggregate function")
+            }
+            true => format!("subquery uses ungrouped column \"{shown}\" from outer query"),
+        };
+        let mut error = SqlError::new("42803", message);
+        error.position = find_identifier(self.text, &name);
+        Err(error.into())
+    }
+
+    /// `grouping(…)`.
+    pub(super) fn grouping(&mut self, args: &[&ast::Expr], scope: &Scope<'_>) -> Result<Bound> {
+        let mut exprs = Vec::with_capacity(args.len());
+        for arg in args {
+            exprs.push(self.expr(arg, scope, Clause::GroupBy)?.expr);
+        }
+        if args.is_empty() || args.len() > 31 {
+            let error = SqlError::new("54023", "GROUPING must have fewer than 32 arguments");
+            let span = args.first().map_or_else(datafusion::sql::sqlparser::tokenizer::Span::empty, |arg| arg.span());
+            return Err(self.at(error, span));
+        }
+        let Some(function) = self.names.state.aggregate_functions().get("grouping").cloned() else {
+            return unknown("grouping");
+        };
+        Ok(Bound::new(function.call(exprs), super::Type::INT4))
+    }
+}

@@ -1,0 +1,215 @@
+//! Which columns a name can mean: the FROM items of a query, and of the queries around it.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::Expr;
+use datafusion::sql::sqlparser::ast::{Ident, Spanned};
+use resurgam_engine::Table;
+
+use super::bound::{Bound, Column, Relation, Type};
+use super::{Analyzer, Result, unknown};
+use crate::wire::SqlError;
+
+/// What FROM has brought in under one name.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// The name that qualifies its columns; `None` for a join without an alias.
+    pub name: Option<String>,
+    pub schema: Option<String>,
+    pub columns: Vec<Column>,
+    /// Its columns are seen under its name.
+    pub by_name: bool,
+    /// Its columns are seen without a qualifier.
+    pub by_column: bool,
+    /// The table that it is, if it is one.
+    pub table: Option<Arc<Table>>,
+    /// Oid of the relation, for `tableoid`.
+    pub oid: u32,
+}
+
+/// A query of WITH.
+#[derive(Clone, Debug)]
+pub(crate) struct Cte {
+    pub name: String,
+    pub relation: Relation,
+}
+
+/// See the module's head.
+#[derive(Clone, Default)]
+pub(crate) struct Scope<'p> {
+    pub items: Vec<Item>,
+    pub outer: Option<&'p Scope<'p>>,
+    /// Innermost last.
+    pub ctes: Vec<Arc<Cte>>,
+}
+
+impl<'p> Scope<'p> {
+    pub(crate) fn empty() -> Self {
+        Self::default()
+    }
+
+    /// The scope of a query inside this one, before its FROM.
+    pub(crate) fn inner<'q>(&'q self) -> Scope<'q> {
+        Scope { items: Vec::new(), outer: Some(self), ctes: self.ctes.clone() }
+    }
+
+    pub(crate) fn cte(&self, name: &str) -> Option<&Arc<Cte>> {
+        self.ctes.iter().rev().find(|cte| cte.name == name)
+    }
+
+    /// The same without items: what VALUES and LIMIT see.
+    pub(crate) fn without_items<'q>(&'q self) -> Scope<'q> {
+        Scope { items: Vec::new(), outer: self.outer, ctes: self.ctes.clone() }
+    }
+}
+
+/// An identifier as PostgreSQL folds it.
+pub(crate) fn folded(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// A column of a query `levels` further out, as a subquery refers to it.
+fn from_outside(bound: &Bound, levels: usize) -> Result<Bound> {
+    if levels == 0 {
+        return Ok(bound.clone());
+    }
+    let (ty, data) = (bound.ty, bound.data.clone());
+    let expr = bound.expr.clone().transform_up(|expr| match expr {
+        Expr::Column(column) => {
+            let field = Arc::new(ty.field(&column.name, &data));
+            Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(Bound { expr: expr.data, ..bound.clone() })
+}
+
+impl Analyzer<'_> {
+    /// What a column's name means.
+    ///
+    /// # Errors
+    /// `42703`, `42702`, `42P01`.
+    pub(super) fn column(&mut self, scope: &Scope<'_>, parts: &[Ident]) -> Result<Bound> {
+        let span = parts.first().map_or_else(datafusion::sql::sqlparser::tokenizer::Span::empty, Spanned::span);
+        let found = match parts {
+            [column] => self.by_column(scope, column)?,
+            [relation, column] => self.by_relation(scope, None, relation, column)?,
+            [schema, relation, column] => self.by_relation(scope, Some(schema), relation, column)?,
+            [_, schema, relation, column] => self.by_relation(scope, Some(schema), relation, column)?,
+            _ => {
+                let name = parts.iter().map(folded).collect::<Vec<_>>().join(".");
+                let error = SqlError::syntax(format!("improper qualified name (too many dotted names): {name}"));
+                return Err(self.at(error, span));
+            }
+        };
+        Ok(found.at(span))
+    }
+
+    /// The column of that name in one scope, without a qualifier.
+    fn in_items(&self, items: &[Item], name: &str, ident: &Ident) -> Result<Option<Bound>> {
+        let mut found: Option<&Bound> = None;
+        for item in items.iter().filter(|item| item.by_column) {
+            for column in item.columns.iter().filter(|column| column.name == name) {
+                if found.is_some() {
+                    let error = SqlError::new("42702", format!("column reference \"{name}\" is ambiguous"));
+                    return Err(self.at(error, ident.span));
+                }
+                found = Some(&column.bound);
+            }
+        }
+        Ok(found.cloned())
+    }
+
+    /// The column of that name here, if there is one, in this scope only.
+    pub(super) fn local_column(&self, scope: &Scope<'_>, ident: &Ident) -> Result<Option<Bound>> {
+        self.in_items(&scope.items, &folded(ident), ident)
+    }
+
+    fn by_column(&self, scope: &Scope<'_>, ident: &Ident) -> Result<Bound> {
+        let name = folded(ident);
+        let (mut level, mut next) = (0, Some(scope));
+        while let Some(scope) = next {
+            if let Some(found) = self.in_items(&scope.items, &name, ident)? {
+                return from_outside(&found, level);
+            }
+            level += 1;
+            next = scope.outer;
+        }
+        let mut next = Some(scope);
+        while let Some(scope) = next {
+            if scope.items.iter().any(|item| item.by_name && item.name.as_deref() == Some(&name)) {
+                return unknown(format!("a whole row as a value (\"{name}\")"));
+            }
+            next = scope.outer;
+        }
+        let error = SqlError::new("42703", format!("column \"{name}\" does not exist"));
+        Err(self.at(error, ident.span))
+    }
+
+    fn by_relation(
+        &self,
+        scope: &Scope<'_>,
+        schema: Option<&Ident>,
+        relation: &Ident,
+        column: &Ident,
+    ) -> Result<Bound> {
+        let (relation_name, name) = (folded(relation), folded(column));
+        let schema_name = schema.map(folded);
+        let (mut level, mut next) = (0, Some(scope));
+        while let Some(scope) = next {
+            let mut items = scope.items.iter().filter(|item| {
+                item.by_name
+                    && item.name.as_deref() == Some(&relation_name)
+                    && schema_name.as_ref().is_none_or(|schema| item.schema.as_ref() == Some(schema))
+            });
+            if let Some(item) = items.next() {
+                if items.next().is_some() {
+                    let error =
+                        SqlError::new("42P09", format!("table reference \"{relation_name}\" is ambiguous"));
+                    return Err(self.at(error, relation.span));
+                }
+                let mut columns = item.columns.iter().filter(|column| column.name == name);
+                return match (columns.next(), columns.next()) {
+                    (Some(found), None) => from_outside(&found.bound, level),
+                    (Some(_), Some(_)) => {
+                        let error = SqlError::new("42702", format!("column reference \"{name}\" is ambiguous"));
+                        Err(self.at(error, column.span))
+                    }
+                    (None, _) if name == "tableoid" && item.oid != 0 => {
+                        let oid = datafusion::common::ScalarValue::UInt32(Some(item.oid));
+                        Ok(Bound::literal(oid, Type::of(crate::pg::types::oid::OID)))
+                    }
+                    (None, _) if matches!(name.as_str(), "ctid" | "xmin" | "xmax" | "cmin" | "cmax") && item.oid != 0 => {
+                        let error = SqlError::unsupported(format!("system column \"{name}\" is not supported"));
+                        Err(self.at(error, column.span))
+                    }
+                    (None, _) => {
+                        let error =
+                            SqlError::new("42703", format!("column {relation_name}.{name} does not exist"));
+                        Err(self.at(error, relation.span))
+                    }
+                };
+            }
+            level += 1;
+            next = scope.outer;
+        }
+        Err(self.at(self.no_relation(scope, &relation_name), relation.span))
+    }
+
+    /// Why a qualifier means nothing.
+    fn no_relation(&self, scope: &Scope<'_>, name: &str) -> SqlError {
+        let mut next = Some(scope);
+        while let Some(scope) = next {
+            let hidden = scope.items.iter().any(|item| {
+                item.name.as_deref() == Some(name) && !item.by_name
+                    || item.table.as_ref().is_some_and(|table| table.name == name)
+            });
+            if hidden {
+                return SqlError::new("42P01", format!("invalid reference to FROM-clause entry for table \"{name}\""));
+            }
+            next = scope.outer;
+        }
+        SqlError::new("42P01", format!("missing FROM-clause entry for table \"{name}\""))
+    }
+}

@@ -1,0 +1,302 @@
+//! One SELECT, in the order in which PostgreSQL works: FROM, select list, WHERE, HAVING, ORDER BY,
+//! GROUP BY, DISTINCT.
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::utils::find_window_exprs;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast::{
+    self, Distinct, OrderByExpr, Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned,
+};
+
+use super::bound::{Bound, Column, Relation};
+use super::expr::Clause;
+use super::group::Rebase;
+use super::scope::{Item, Scope, folded};
+use super::{Analyzer, Result, unknown};
+use crate::naming;
+use crate::wire::SqlError;
+
+/// An entry of the select list, or one that ORDER BY or DISTINCT ON added behind it.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub name: String,
+    pub bound: Bound,
+    /// Not part of the result.
+    pub is_hidden: bool,
+}
+
+/// Names for columns of a projection: each once.
+pub(super) struct UniqueNames(std::collections::HashSet<String>);
+
+impl UniqueNames {
+    pub(super) fn new() -> Self {
+        Self(std::collections::HashSet::new())
+    }
+    pub(super) fn name(&mut self, wanted: &str) -> String {
+        let mut unique = wanted.to_owned();
+        let mut n = 1;
+        while !self.0.insert(unique.clone()) {
+            n += 1;
+            unique = format!("{wanted}{}{n}", naming::MARK);
+        }
+        unique
+    }
+}
+
+/// `targets` over `plan`, as a relation.
+pub(super) fn project(plan: LogicalPlan, targets: &[Target]) -> Result<Relation> {
+    let mut names = UniqueNames::new();
+    let exprs: Vec<Expr> = targets
+        .iter()
+        .map(|target| {
+            let name = names.name(&target.name);
+            match &target.bound.expr {
+                Expr::Column(column) if column.relation.is_none() && column.name == name => target.bound.expr.clone(),
+                expr => expr.clone().alias(name),
+            }
+        })
+        .collect();
+    let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
+    let columns = targets
+        .iter()
+        .enumerate()
+        .map(|(at, target)| {
+            let (qualifier, field) = plan.schema().qualified_field(at);
+            let expr = Expr::Column(datafusion::common::Column::from((qualifier, field)));
+            Column { name: target.name.clone(), bound: Bound { expr, ..target.bound.clone() } }
+        })
+        .collect();
+    Ok(Relation { plan, columns })
+}
+
+fn refuse_foreign_syntax(select: &Select) -> Result<()> {
+    if select.into.is_some() {
+        return Err(SqlError::unsupported("SELECT ... INTO is not supported").with_hint("Use CREATE TABLE AS.").into());
+    }
+    let foreign = select.top.is_some()
+        || select.exclude.is_some()
+        || !select.lateral_views.is_empty()
+        || select.prewhere.is_some()
+        || !select.connect_by.is_empty()
+        || !select.cluster_by.is_empty()
+        || !select.distribute_by.is_empty()
+        || !select.sort_by.is_empty()
+        || select.qualify.is_some()
+        || select.value_table_mode.is_some();
+    match foreign {
+        true => Err(SqlError::syntax("this form of SELECT is not PostgreSQL's").into()),
+        false => Ok(()),
+    }
+}
+
+impl Analyzer<'_> {
+    /// A SELECT with the ORDER BY of the query that it is the whole of. `scope` has what is outside.
+    pub(super) fn bind_select(&mut self, select: &Select, order: &[OrderByExpr], scope: &Scope<'_>) -> Result<Relation> {
+        refuse_foreign_syntax(select)?;
+        let from = self.from_clause(&select.from, scope)?;
+        let here = Scope { items: from.items, outer: scope.outer, ctes: scope.ctes.clone() };
+        self.windows.push(select.named_window.clone());
+        let bound = self.select_over(select, order, from.plan, &here);
+        self.windows.pop();
+        bound
+    }
+
+    fn select_over(
+        &mut self,
+        select: &Select,
+        order: &[OrderByExpr],
+        mut plan: LogicalPlan,
+        scope: &Scope<'_>,
+    ) -> Result<Relation> {
+        let mut targets = Vec::with_capacity(select.projection.len());
+        for item in &select.projection {
+            self.select_item(item, scope, &mut targets)?;
+        }
+        if let Some(condition) = &select.selection {
+            let condition = self.condition(condition, scope, Clause::Where)?;
+            plan = LogicalPlanBuilder::from(plan).filter(condition.expr)?.build()?;
+        }
+        let mut having = match &select.having {
+            Some(condition) => Some(self.condition(condition, scope, Clause::Having)?),
+            None => None,
+        };
+        let sorted = self.sort_clause(order, scope, &mut targets)?;
+        let groups = self.group_clause(&select.group_by, scope, &mut targets)?;
+        let on = match &select.distinct {
+            Some(Distinct::On(exprs)) => Some(self.distinct_on_clause(exprs, scope, &mut targets, &sorted)?),
+            _ => None,
+        };
+        let is_distinct = matches!(select.distinct, Some(Distinct::Distinct));
+        if is_distinct && targets.iter().any(|target| target.is_hidden) {
+            let error = SqlError::new("42P10", "for SELECT DISTINCT, ORDER BY expressions must appear in select list");
+            let span = order.iter().map(Spanned::span).next().unwrap_or_else(|| select.span());
+            return Err(self.at(error, span));
+        }
+
+        // Groups and aggregates.
+        let mut exprs: Vec<&mut Expr> = targets.iter_mut().map(|target| &mut target.bound.expr).collect();
+        if let Some(having) = &mut having {
+            exprs.push(&mut having.expr);
+        }
+        plan = self.aggregate(plan, groups, exprs, select.having.is_some(), scope)?;
+        if let Some(having) = having {
+            plan = LogicalPlanBuilder::from(plan).having(having.expr)?.build()?;
+        }
+        // Window functions, over what is left of the groups.
+        let windows = find_window_exprs(targets.iter().map(|target| &target.bound.expr));
+        if !windows.is_empty() {
+            let before = plan.schema().fields().len();
+            let input = plan;
+            plan = LogicalPlanBuilder::window_plan(input, windows.clone())?;
+            let _ = before;
+            let rebase = Rebase::over(&windows, &plan)?;
+            for target in &mut targets {
+                rebase.apply(&mut target.bound.expr)?;
+            }
+        }
+        plan = self.sets(plan, &mut targets)?;
+        // The result, sorted.
+        if let Some(on) = on {
+            return self.distinct_on(plan, targets, &on, &sorted);
+        }
+        let visible = targets.iter().filter(|target| !target.is_hidden).count();
+        let mut relation = project(plan, &targets)?;
+        if is_distinct {
+            relation.plan = self.distinct(&relation)?;
+        }
+        if !sorted.is_empty() {
+            relation.plan = self.sort(relation.plan, &relation.columns, &sorted)?;
+        }
+        if visible < relation.columns.len() {
+            relation = self.first_columns(relation, visible)?;
+        }
+        Ok(relation)
+    }
+
+    /// The first columns of a relation.
+    pub(super) fn first_columns(&mut self, relation: Relation, visible: usize) -> Result<Relation> {
+        let columns: Vec<Column> = relation.columns.into_iter().take(visible).collect();
+        let exprs: Vec<Expr> = columns.iter().map(|column| column.bound.expr.clone()).collect();
+        let plan = LogicalPlanBuilder::from(relation.plan).project(exprs)?.build()?;
+        Ok(Relation { plan, columns })
+    }
+
+    fn select_item(&mut self, item: &SelectItem, scope: &Scope<'_>, targets: &mut Vec<Target>) -> Result<()> {
+        let mut push = |name: String, bound: Bound| targets.push(Target { name, bound, is_hidden: false });
+        match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let name = naming::column_name(expr).unwrap_or_else(|| "?column?".to_owned());
+                let bound = self.expr(expr, scope, Clause::SelectList)?;
+                push(name, bound);
+            }
+            SelectItem::ExprWithAlias { expr, alias } => {
+                let bound = self.expr(expr, scope, Clause::SelectList)?;
+                push(folded(alias), bound);
+            }
+            SelectItem::Wildcard(options) => {
+                if options.opt_ilike.is_some()
+                    || options.opt_exclude.is_some()
+                    || options.opt_except.is_some()
+                    || options.opt_replace.is_some()
+                    || options.opt_rename.is_some()
+                {
+                    return Err(SqlError::syntax("syntax error behind *").into());
+                }
+                if scope.items.is_empty() {
+                    let error = SqlError::syntax("SELECT * with no tables specified is not valid");
+                    return Err(self.at(error, item.span()));
+                }
+                for column in scope.items.iter().filter(|item| item.by_column).flat_map(|item| &item.columns) {
+                    push(column.name.clone(), column.bound.clone());
+                }
+            }
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                for column in self.item_of(name, scope)?.columns {
+                    push(column.name, column.bound);
+                }
+            }
+            _ => return unknown("this kind of select list entry"),
+        }
+        Ok(())
+    }
+
+    /// The FROM item that `t.*` names.
+    fn item_of(&self, name: &ast::ObjectName, scope: &Scope<'_>) -> Result<Item> {
+        let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
+        let (schema, relation) = match parts.as_slice() {
+            [relation] => (None, relation),
+            [schema, relation] => (Some(schema), relation),
+            _ => return unknown("this kind of wildcard"),
+        };
+        let mut next = Some(scope);
+        let mut level = 0;
+        while let Some(scope) = next {
+            let found = scope.items.iter().find(|item| {
+                item.by_name
+                    && item.name.as_ref() == Some(relation)
+                    && schema.is_none_or(|schema| item.schema.as_ref() == Some(schema))
+            });
+            match found {
+                Some(item) if level == 0 => return Ok(item.clone()),
+                Some(_) => return unknown("a wildcard of an outer query's table"),
+                None => {}
+            }
+            level += 1;
+            next = scope.outer;
+        }
+        let error = SqlError::new("42P01", format!("missing FROM-clause entry for table \"{relation}\""));
+        Err(self.at(error, name.span()))
+    }
+
+    /// Functions that return sets, in the select list: rows are repeated for them.
+    fn sets(&mut self, plan: LogicalPlan, targets: &mut [Target]) -> Result<LogicalPlan> {
+        let has_set = |expr: &Expr| expr.exists(|e| Ok(matches!(e, Expr::Unnest(_)))).unwrap_or(true);
+        if !targets.iter().any(|target| has_set(&target.bound.expr)) {
+            return Ok(plan);
+        }
+        // One projection that keeps what is there and adds the lists, then the rows of the lists.
+        let mut lists: Vec<Expr> = Vec::new();
+        for target in targets.iter() {
+            target.bound.expr.apply(|expr| {
+                if let Expr::Unnest(unnest) = expr {
+                    if has_set(&unnest.expr) {
+                        return Ok(TreeNodeRecursion::Continue);
+                    }
+                    if !lists.contains(expr) {
+                        lists.push(expr.clone());
+                    }
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        let nested = targets.iter().any(|target| {
+            target
+                .bound
+                .expr
+                .exists(|e| Ok(matches!(e, Expr::Unnest(unnest) if has_set(&unnest.expr))))
+                .unwrap_or(true)
+        });
+        if nested {
+            return unknown("functions that return sets within each other");
+        }
+        let mut exprs: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let mut columns = Vec::with_capacity(lists.len());
+        for list in &lists {
+            let Expr::Unnest(unnest) = list else { continue };
+            let name = self.qualifier("set");
+            exprs.push(unnest.expr.as_ref().clone().alias(&name));
+            columns.push(datafusion::common::Column::from_name(name));
+        }
+        let options = datafusion::common::UnnestOptions::new().with_preserve_nulls(false);
+        let plan = LogicalPlanBuilder::from(plan)
+            .project(exprs)?
+            .unnest_columns_with_options(columns.clone(), options)?
+            .build()?;
+        let pairs = lists.into_iter().zip(columns.into_iter().map(Expr::Column)).collect();
+        let rebase = Rebase::pairs(pairs);
+        for target in targets {
+            rebase.apply(&mut target.bound.expr)?;
+        }
+        Ok(plan)
+    }
+}

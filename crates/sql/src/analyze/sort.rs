@@ -1,0 +1,261 @@
+//! ORDER BY, DISTINCT and DISTINCT ON.
+
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::sql::sqlparser::ast::{self, OrderByExpr, OrderByOptions, Spanned};
+
+use super::bound::{Bound, Column, Relation};
+use super::expr::Clause;
+use super::scope::{Scope, folded};
+use super::select::{Target, UniqueNames};
+use super::{Analyzer, Result, unknown};
+use crate::wire::SqlError;
+
+/// One key of ORDER BY.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SortKey {
+    /// Which of the targets.
+    pub target: usize,
+    pub ascending: bool,
+    pub nulls_first: bool,
+}
+
+/// Direction and place of nulls: by default nulls are above all values.
+pub(super) fn direction(options: &OrderByOptions) -> (bool, bool) {
+    let ascending = options.asc.unwrap_or(true);
+    (ascending, options.nulls_first.unwrap_or(!ascending))
+}
+
+impl Analyzer<'_> {
+    /// The target that a bare name means; ambiguous if there are several different ones.
+    pub(super) fn target_named(
+        &self,
+        name: &str,
+        targets: &[Target],
+        clause: &str,
+        expr: &ast::Expr,
+    ) -> Result<Option<usize>> {
+        let mut found: Option<usize> = None;
+        for (at, target) in targets.iter().enumerate() {
+            if target.is_hidden || target.name != name {
+                continue;
+            }
+            match found {
+                None => found = Some(at),
+                Some(before) if targets[before].bound.expr == target.bound.expr => {}
+                Some(_) => {
+                    let error = SqlError::new("42702", format!("{clause} \"{name}\" is ambiguous"));
+                    return Err(self.at(error, expr.span()));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The target that a number means.
+    pub(super) fn target_numbered(
+        &self,
+        expr: &ast::Expr,
+        targets: &[Target],
+        clause: &str,
+    ) -> Result<Option<usize>> {
+        let ast::Expr::Value(value) = expr else { return Ok(None) };
+        match &value.value {
+            ast::Value::Number(text, _) => {
+                let Ok(number) = text.parse::<usize>() else {
+                    let error = SqlError::syntax(format!("non-integer constant in {clause}"));
+                    return Err(self.at(error, expr.span()));
+                };
+                let visible = targets.iter().filter(|target| !target.is_hidden).count();
+                if number == 0 || number > visible {
+                    let error = SqlError::new("42P10", format!("{clause} position {number} is not in select list"));
+                    return Err(self.at(error, expr.span()));
+                }
+                Ok(Some(number - 1))
+            }
+            ast::Value::Placeholder(_) => Ok(None),
+            _ => {
+                let error = SqlError::syntax(format!("non-integer constant in {clause}"));
+                Err(self.at(error, expr.span()))
+            }
+        }
+    }
+
+    /// ORDER BY of a SELECT: an output column by name or number, or any expression over the input, which
+    /// becomes a hidden target.
+    pub(super) fn sort_clause(
+        &mut self,
+        order: &[OrderByExpr],
+        scope: &Scope<'_>,
+        targets: &mut Vec<Target>,
+    ) -> Result<Vec<SortKey>> {
+        let mut keys: Vec<SortKey> = Vec::with_capacity(order.len());
+        for by in order {
+            if by.with_fill.is_some() {
+                return Err(SqlError::syntax("WITH FILL is not PostgreSQL's").into());
+            }
+            let target = self.sort_target(&by.expr, scope, targets, "ORDER BY")?;
+            let (ascending, nulls_first) = direction(&by.options);
+            if !keys.iter().any(|key| key.target == target) {
+                keys.push(SortKey { target, ascending, nulls_first });
+            }
+        }
+        Ok(keys)
+    }
+
+    fn sort_target(
+        &mut self,
+        expr: &ast::Expr,
+        scope: &Scope<'_>,
+        targets: &mut Vec<Target>,
+        clause: &str,
+    ) -> Result<usize> {
+        if let ast::Expr::Identifier(ident) = expr
+            && let Some(at) = self.target_named(&folded(ident), targets, clause, expr)?
+        {
+            targets[at].bound = self.settled(targets[at].bound.clone())?;
+            return Ok(at);
+        }
+        if let Some(at) = self.target_numbered(expr, targets, clause)? {
+            targets[at].bound = self.settled(targets[at].bound.clone())?;
+            return Ok(at);
+        }
+        let bound = self.expr(expr, scope, Clause::OrderBy)?;
+        let bound = self.settled(bound)?;
+        self.check_sortable(&bound)?;
+        match targets.iter().position(|target| target.bound.expr == bound.expr) {
+            Some(at) => Ok(at),
+            None => {
+                let name = format!("{}sort{}", crate::naming::MARK, targets.len());
+                targets.push(Target { name, bound, is_hidden: true });
+                Ok(targets.len() - 1)
+            }
+        }
+    }
+
+    /// `42883` for a type that has no order.
+    pub(super) fn check_sortable(&self, bound: &Bound) -> Result<()> {
+        use crate::pg::types::oid;
+        if matches!(bound.ty.oid, oid::JSON | oid::XID) {
+            let message = format!("could not identify an ordering operator for type {}", bound.ty.name());
+            let error = SqlError::new("42883", message)
+                .with_hint("Use an explicit ordering operator or modify the query.");
+            return Err(self.at(error, bound.span));
+        }
+        Ok(())
+    }
+
+    /// `plan` sorted by columns of it.
+    pub(super) fn sort(&mut self, plan: LogicalPlan, columns: &[Column], keys: &[SortKey]) -> Result<LogicalPlan> {
+        let mut sorts = Vec::with_capacity(keys.len());
+        for key in keys {
+            let bound = &columns[key.target].bound;
+            sorts.push(SortExpr::new(self.order_key(bound)?, key.ascending, key.nulls_first));
+        }
+        Ok(LogicalPlanBuilder::from(plan).sort(sorts)?.build()?)
+    }
+
+    /// What a value is sorted by.
+    pub(super) fn order_key(&self, bound: &Bound) -> Result<Expr> {
+        Ok(bound.expr.clone())
+    }
+
+    /// Each row once.
+    pub(super) fn distinct(&mut self, relation: &Relation) -> Result<LogicalPlan> {
+        for column in &relation.columns {
+            self.check_equality(&column.bound)?;
+        }
+        Ok(LogicalPlanBuilder::from(relation.plan.clone()).distinct()?.build()?)
+    }
+
+    /// `42883` for a type that has no equality.
+    pub(super) fn check_equality(&self, bound: &Bound) -> Result<()> {
+        use crate::pg::types::oid;
+        if bound.ty.oid == oid::JSON {
+            let message = format!("could not identify an equality operator for type {}", bound.ty.name());
+            return Err(self.at(SqlError::new("42883", message), bound.span));
+        }
+        Ok(())
+    }
+
+    /// The expressions of DISTINCT ON, as targets.
+    pub(super) fn distinct_on_clause(
+        &mut self,
+        exprs: &[ast::Expr],
+        scope: &Scope<'_>,
+        targets: &mut Vec<Target>,
+        sorted: &[SortKey],
+    ) -> Result<Vec<usize>> {
+        let mut on = Vec::with_capacity(exprs.len());
+        for expr in exprs {
+            let at = self.sort_target(expr, scope, targets, "DISTINCT ON")?;
+            if !on.contains(&at) {
+                on.push(at);
+            }
+        }
+        // The keys of ORDER BY begin with them, in any order.
+        let leading = sorted.iter().take_while(|key| on.contains(&key.target)).count();
+        let others = sorted[leading..].iter().any(|key| on.contains(&key.target));
+        if !sorted.is_empty() && (others || leading < on.len() && leading < sorted.len()) {
+            let error =
+                SqlError::new("42P10", "SELECT DISTINCT ON expressions must match initial ORDER BY expressions");
+            return Err(self.at(error, exprs.first().map_or_else(datafusion::sql::sqlparser::tokenizer::Span::empty, Spanned::span)));
+        }
+        Ok(on)
+    }
+
+    /// The first row of each group of rows that are alike in the targets `on`.
+    pub(super) fn distinct_on(
+        &mut self,
+        plan: LogicalPlan,
+        targets: Vec<Target>,
+        on: &[usize],
+        sorted: &[SortKey],
+    ) -> Result<Relation> {
+        let mut names = UniqueNames::new();
+        let on_exprs: Vec<Expr> = on.iter().map(|at| targets[*at].bound.expr.clone()).collect();
+        let visible: Vec<Target> = targets.iter().filter(|target| !target.is_hidden).cloned().collect();
+        let select: Vec<Expr> =
+            visible.iter().map(|target| target.bound.expr.clone().alias(names.name(&target.name))).collect();
+        // All of ON first: the plan wants its sort to begin with them.
+        let key = |at: usize| {
+            let found = sorted.iter().find(|key| key.target == at);
+            found.map_or((true, false), |key| (key.ascending, key.nulls_first))
+        };
+        let mut sorts: Vec<SortExpr> = Vec::new();
+        for at in on {
+            let (ascending, nulls_first) = key(*at);
+            sorts.push(SortExpr::new(targets[*at].bound.expr.clone(), ascending, nulls_first));
+        }
+        for key in sorted.iter().filter(|key| !on.contains(&key.target)) {
+            let expr = targets[key.target].bound.expr.clone();
+            sorts.push(SortExpr::new(expr, key.ascending, key.nulls_first));
+        }
+        let in_order = sorted.iter().zip(on).all(|(key, at)| key.target == *at);
+        let plan = LogicalPlanBuilder::from(plan).distinct_on(on_exprs, select, Some(sorts))?.build()?;
+        let columns: Vec<Column> = visible
+            .iter()
+            .enumerate()
+            .map(|(at, target)| {
+                let (qualifier, field) = plan.schema().qualified_field(at);
+                let expr = Expr::Column(datafusion::common::Column::from((qualifier, field)));
+                Column { name: target.name.clone(), bound: Bound { expr, ..target.bound.clone() } }
+            })
+            .collect();
+        let mut relation = Relation { plan, columns };
+        if !in_order {
+            let shown: Vec<SortKey> = sorted.iter().copied().take_while(|key| on.contains(&key.target)).collect();
+            if shown.iter().any(|key| targets[key.target].is_hidden) {
+                return unknown("DISTINCT ON in another order than ORDER BY, by what is not selected");
+            }
+            let shown: Vec<SortKey> = shown
+                .into_iter()
+                .map(|key| SortKey {
+                    target: targets[..key.target].iter().filter(|target| !target.is_hidden).count(),
+                    ..key
+                })
+                .collect();
+            relation.plan = self.sort(relation.plan, &relation.columns, &shown)?;
+        }
+        Ok(relation)
+    }
+}

@@ -1,0 +1,279 @@
+//! Window functions.
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::{NullTreatment, Sort, WindowFunction, WindowFunctionParams};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::{
+    Expr, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, cast,
+};
+use datafusion::sql::sqlparser::ast::{
+    self, FunctionArguments, Ident, NamedWindowExpr, Spanned, WindowSpec, WindowType,
+};
+use resurgam_dialect::{Call, CallKind, TypeId};
+
+use super::bound::{Bound, Type};
+use super::coerce::catalog;
+use super::expr::{Clause, plain_args};
+use super::scope::{Scope, folded};
+use super::sort::direction;
+use super::{Analyzer, Result, unknown};
+use crate::wire::SqlError;
+
+impl Analyzer<'_> {
+    /// `f(…) OVER …`
+    pub(super) fn window_call(
+        &mut self,
+        function: &ast::Function,
+        name: &str,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let span = function.name.span();
+        if let Some(message) = clause.refuses_windows() {
+            return Err(self.at(SqlError::new("42P20", message), span));
+        }
+        let FunctionArguments::List(list) = &function.args else { return unknown("this form of window function") };
+        let spec = match &function.over {
+            Some(WindowType::WindowSpec(spec)) => self.window_spec(spec)?,
+            Some(WindowType::NamedWindow(name)) => self.named_window(name)?,
+            None => return unknown("a window function without OVER"),
+        };
+        let (fun, args, distinct, filter, data, result) = if self.is_aggregate(name) {
+            let parts = self.aggregate_parts(function, name, list, scope, Clause::Window)?;
+            if parts.distinct {
+                return Err(self.at(SqlError::unsupported("DISTINCT is not implemented for window functions"), span));
+            }
+            if !parts.order_by.is_empty() {
+                let error = SqlError::unsupported("aggregate ORDER BY is not implemented for window functions");
+                return Err(self.at(error, span));
+            }
+            let fun = WindowFunctionDefinition::AggregateUDF(parts.function);
+            (fun, parts.args, false, parts.filter, parts.data, parts.result)
+        } else {
+            self.window_function(function, name, list, scope)?
+        };
+        let mut partition_by = Vec::with_capacity(spec.partition_by.len());
+        for expr in &spec.partition_by {
+            let bound = self.expr(expr, scope, Clause::Window)?;
+            let bound = self.settled(bound)?;
+            self.check_equality(&bound)?;
+            partition_by.push(bound.expr);
+        }
+        let mut order_by = Vec::with_capacity(spec.order_by.len());
+        for by in &spec.order_by {
+            let bound = self.expr(&by.expr, scope, Clause::Window)?;
+            let bound = self.settled(bound)?;
+            self.check_sortable(&bound)?;
+            let (ascending, nulls_first) = direction(&by.options);
+            order_by.push(Sort::new(bound.expr, ascending, nulls_first));
+        }
+        let window_frame = match &spec.window_frame {
+            None => WindowFrame::new((!order_by.is_empty()).then_some(false)),
+            Some(frame) => self.frame(frame, &mut order_by, scope)?,
+        };
+        let call = WindowFunction {
+            fun,
+            params: WindowFunctionParams {
+                args,
+                partition_by,
+                order_by,
+                window_frame,
+                filter,
+                null_treatment: None::<NullTreatment>,
+                distinct,
+            },
+        };
+        Ok(self.of_type(Expr::WindowFunction(Box::new(call)), data, result)?.at(span))
+    }
+
+    fn window_function(
+        &mut self,
+        function: &ast::Function,
+        name: &str,
+        list: &ast::FunctionArgumentList,
+        scope: &Scope<'_>,
+    ) -> Result<(WindowFunctionDefinition, Vec<Expr>, bool, Option<Box<Expr>>, datafusion::arrow::datatypes::DataType, Type)>
+    {
+        let span = function.name.span();
+        if function.filter.is_some() {
+            let error = SqlError::unsupported("FILTER is not implemented for non-aggregate window functions");
+            return Err(self.at(error, span));
+        }
+        if list.duplicate_treatment.is_some() {
+            return Err(self.at(SqlError::unsupported("DISTINCT is not implemented for window functions"), span));
+        }
+        if function.null_treatment.is_some() || !list.clauses.is_empty() {
+            return Err(self.at(SqlError::syntax("IGNORE NULLS is not PostgreSQL's"), span));
+        }
+        let Some(exprs) = plain_args(list) else { return unknown("this form of window function") };
+        let args = exprs.into_iter().map(|e| self.expr(e, scope, Clause::Window)).collect::<Result<Vec<_>>>()?;
+        let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
+        let resolved = match catalog().resolve_function(&Call { over: true, ..Call::new(name, &types) }) {
+            Ok(resolved) => resolved,
+            Err(error) => return Err(self.at(error.into(), span)),
+        };
+        if !matches!(resolved.kind, CallKind::Window(_)) {
+            let message = format!("OVER specified, but {name} is not a window function nor an aggregate function");
+            return Err(self.at(SqlError::new("42809", message), span));
+        }
+        let result = Type::of(resolved.result.0);
+        let mut typed = Vec::with_capacity(args.len());
+        for (arg, to) in args.into_iter().zip(&resolved.args) {
+            let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
+            typed.push(self.settled(arg)?);
+        }
+        // The second and third argument of these are read while the plan is made.
+        if typed.iter().skip(1).any(|arg| !matches!(arg.expr, Expr::Literal(..)))
+            || name == "ntile" && typed.iter().any(|arg| !matches!(arg.expr, Expr::Literal(..)))
+        {
+            return unknown(format!("arguments of {name} that are not constants"));
+        }
+        let typed = match name {
+            "lag" | "lead" | "nth_value" | "ntile" => typed
+                .into_iter()
+                .enumerate()
+                .map(|(at, arg)| match (at, name) {
+                    (1, _) | (0, "ntile") => self.converted(arg, Type::INT8),
+                    _ => Ok(arg),
+                })
+                .collect::<Result<Vec<_>>>()?,
+            _ => typed,
+        };
+        let Some(function) = self.names.state.window_functions().get(name).cloned() else {
+            return unknown(format!("the window function {name}"));
+        };
+        let fields: Vec<_> = typed.iter().map(Bound::field).collect();
+        let wanted = match fields.is_empty() {
+            true => fields,
+            false => fields_with_udf(&fields, function.as_ref())?,
+        };
+        let mut exprs = Vec::with_capacity(typed.len());
+        for (arg, wanted) in typed.into_iter().zip(&wanted) {
+            exprs.push(match &arg.data == wanted.data_type() {
+                true => arg.expr,
+                false => self.folded(cast(arg.expr, wanted.data_type().clone())),
+            });
+        }
+        let data = function.field(datafusion::logical_expr::function::WindowUDFFieldArgs::new(&wanted, name))?;
+        let data = data.data_type().clone();
+        Ok((WindowFunctionDefinition::WindowUDF(function), exprs, false, None, data, result))
+    }
+
+    /// A window's definition with what it takes from the window that it names.
+    fn window_spec(&mut self, spec: &WindowSpec) -> Result<WindowSpec> {
+        let Some(name) = &spec.window_name else { return Ok(spec.clone()) };
+        let base = self.named_window(name)?;
+        let shown = folded(name);
+        if !spec.partition_by.is_empty() {
+            let message = format!("cannot override PARTITION BY clause of window \"{shown}\"");
+            return Err(self.at(SqlError::new("42P20", message), name.span));
+        }
+        if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+            let message = format!("cannot override ORDER BY clause of window \"{shown}\"");
+            return Err(self.at(SqlError::new("42P20", message), name.span));
+        }
+        if base.window_frame.is_some() {
+            let message = format!("cannot copy window \"{shown}\" because it has a frame clause");
+            return Err(self.at(SqlError::new("42P20", message), name.span));
+        }
+        let order_by = if spec.order_by.is_empty() { base.order_by } else { spec.order_by.clone() };
+        Ok(WindowSpec { window_name: None, partition_by: base.partition_by, order_by, window_frame: spec.window_frame.clone() })
+    }
+
+    fn named_window(&mut self, name: &Ident) -> Result<WindowSpec> {
+        let wanted = folded(name);
+        let found = self
+            .windows
+            .last()
+            .and_then(|windows| windows.iter().find(|window| folded(&window.0) == wanted))
+            .cloned();
+        match found {
+            Some(window) => match &window.1 {
+                NamedWindowExpr::WindowSpec(spec) => self.nested(|this| this.window_spec(spec)),
+                NamedWindowExpr::NamedWindow(other) => self.nested(|this| this.named_window(other)),
+            },
+            None => {
+                let error = SqlError::new("42704", format!("window \"{wanted}\" does not exist"));
+                Err(self.at(error, name.span))
+            }
+        }
+    }
+
+    /// A frame.
+    fn frame(&mut self, frame: &ast::WindowFrame, order_by: &mut Vec<Sort>, scope: &Scope<'_>) -> Result<WindowFrame> {
+        let units = match frame.units {
+            ast::WindowFrameUnits::Rows => WindowFrameUnits::Rows,
+            ast::WindowFrameUnits::Range => WindowFrameUnits::Range,
+            ast::WindowFrameUnits::Groups => WindowFrameUnits::Groups,
+        };
+        if units == WindowFrameUnits::Groups && order_by.is_empty() {
+            return Err(SqlError::new("42P20", "GROUPS mode requires an ORDER BY clause").into());
+        }
+        let start = self.frame_bound(&frame.start_bound, units, scope)?;
+        let end = match &frame.end_bound {
+            Some(end) => self.frame_bound(end, units, scope)?,
+            None => WindowFrameBound::CurrentRow,
+        };
+        let unbounded = |bound: &WindowFrameBound, preceding: bool| match bound {
+            WindowFrameBound::Preceding(value) => preceding && value.is_null(),
+            WindowFrameBound::Following(value) => !preceding && value.is_null(),
+            WindowFrameBound::CurrentRow => false,
+        };
+        let wrong = if unbounded(&start, false) {
+            Some("frame start cannot be UNBOUNDED FOLLOWING")
+        } else if unbounded(&end, true) {
+            Some("frame end cannot be UNBOUNDED PRECEDING")
+        } else {
+            match (&start, &end) {
+                (WindowFrameBound::CurrentRow, WindowFrameBound::Preceding(_)) => {
+                    Some("frame starting from current row cannot have preceding rows")
+                }
+                (WindowFrameBound::Following(_), WindowFrameBound::CurrentRow) => {
+                    Some("frame starting from following row cannot end with current row")
+                }
+                (WindowFrameBound::Following(_), WindowFrameBound::Preceding(_)) => {
+                    Some("frame starting from following row cannot have preceding rows")
+                }
+                _ => None,
+            }
+        };
+        if let Some(wrong) = wrong {
+            return Err(SqlError::new("42P20", wrong).into());
+        }
+        let frame = WindowFrame::new_bounds(units, start, end);
+        frame.regularize_order_bys(order_by)?;
+        Ok(frame)
+    }
+
+    fn frame_bound(
+        &mut self,
+        bound: &ast::WindowFrameBound,
+        units: WindowFrameUnits,
+        scope: &Scope<'_>,
+    ) -> Result<WindowFrameBound> {
+        let (expr, preceding) = match bound {
+            ast::WindowFrameBound::CurrentRow => return Ok(WindowFrameBound::CurrentRow),
+            ast::WindowFrameBound::Preceding(expr) => (expr, true),
+            ast::WindowFrameBound::Following(expr) => (expr, false),
+        };
+        let value = match expr {
+            None => ScalarValue::UInt64(None),
+            Some(expr) => {
+                if units == WindowFrameUnits::Range {
+                    return unknown("RANGE with an offset");
+                }
+                let bound = self.expr(expr, &scope.without_items(), Clause::Window)?;
+                let Some(count) = bound.integer() else { return unknown("a frame's offset that is not a constant") };
+                match u64::try_from(count) {
+                    Ok(count) => ScalarValue::UInt64(Some(count)),
+                    Err(_) => {
+                        let side = if preceding { "starting" } else { "ending" };
+                        let error = SqlError::new("22013", format!("frame {side} offset must not be negative"));
+                        return Err(self.at(error, expr.span()));
+                    }
+                }
+            }
+        };
+        Ok(if preceding { WindowFrameBound::Preceding(value) } else { WindowFrameBound::Following(value) })
+    }
+}
