@@ -1,0 +1,260 @@
+//! Types by the names that SQL writes: `int`, `timestamp(3) with time zone`, `varchar(10)[]`,
+//! `interval day to second(3)`, `"char"`, `pg_catalog.int4`.
+
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+use super::lexer::{Token, is_keyword, syntax_error, tokens};
+use super::typmod::{self, field};
+use crate::catalog::{Catalog, Schema};
+use crate::error::{ResolveError, Result};
+use crate::types::TypeId;
+
+impl Catalog {
+    /// The type and the modifier (-1: none) that a type's name in SQL stands for.
+    ///
+    /// Unquoted words are read as SQL reads them, so `int`, `char`, `float(30)` and `dec` have their
+    /// meanings and `char` is `character(1)`; quoted ones are catalog names (`"char"`). Any number of
+    /// `[]` is one array type.
+    ///
+    /// # Errors
+    /// 42704: no such type; 22023: a modifier that the type does not take; 42601: not a type's name.
+    pub fn parse_type(&self, text: &str) -> Result<(TypeId, i32)> {
+        let mut parser = Parser { catalog: self, tokens: tokens(text)?.into_iter().peekable() };
+        let (ty, typmod) = parser.simple()?;
+        let array = parser.array_bounds()?;
+        if let Some(rest) = parser.tokens.peek() {
+            return Err(syntax_error(Some(rest)));
+        }
+        if !array {
+            return Ok((ty, typmod));
+        }
+        // An array of an array is the same array type with more dimensions.
+        let array = if self.is_array(ty) { Some(ty) } else { self.array_type(ty) };
+        let array = array.ok_or_else(|| {
+            let name = self.type_of(ty).map_or("???", |t| t.name);
+            ResolveError::new("42704", format!("type \"{name}[]\" does not exist"))
+        })?;
+        Ok((array, typmod))
+    }
+
+    /// The type of this catalog name: `int4`, not `integer`; without a schema it is looked for in
+    /// `pg_catalog`.
+    ///
+    /// # Errors
+    /// 42704: there is none. A schema that is not PostgreSQL's own counts as one without types; the
+    /// caller, who knows its schemas, gives 3F000 for one that does not exist.
+    pub fn lookup_type(&self, schema: Option<&str>, name: &str) -> Result<TypeId> {
+        let found = match schema {
+            None => self.type_named(Schema::PgCatalog, name),
+            Some(schema) => Schema::from_name(schema).and_then(|schema| self.type_named(schema, name)),
+        };
+        found.map(|t| t.oid).ok_or_else(|| {
+            let full = schema.map(|schema| format!("{schema}.{name}"));
+            let shown = full.as_deref().unwrap_or(name);
+            ResolveError::new("42704", format!("type \"{shown}\" does not exist"))
+        })
+    }
+}
+
+struct Parser<'a> {
+    catalog: &'a Catalog,
+    tokens: Peekable<IntoIter<Token>>,
+}
+
+impl Parser<'_> {
+    fn word(&mut self, word: &str) -> bool {
+        self.tokens.next_if(|t| matches!(t, Token::Word(w) if w == word)).is_some()
+    }
+
+    fn sign(&mut self, sign: char) -> bool {
+        self.tokens.next_if(|t| matches!(t, Token::Sign(c) if *c == sign)).is_some()
+    }
+
+    fn error<T>(&mut self) -> Result<T> {
+        Err(syntax_error(self.tokens.peek()))
+    }
+
+    fn expect_word(&mut self, word: &str) -> Result<()> {
+        if self.word(word) { Ok(()) } else { self.error() }
+    }
+
+    fn expect_sign(&mut self, sign: char) -> Result<()> {
+        if self.sign(sign) { Ok(()) } else { self.error() }
+    }
+
+    /// `(1, -2)`; nothing is no numbers.
+    fn modifiers(&mut self) -> Result<Vec<i64>> {
+        let mut all = Vec::new();
+        if !self.sign('(') {
+            return Ok(all);
+        }
+        loop {
+            let negative = self.sign('-');
+            match self.tokens.next() {
+                Some(Token::Number(n)) => all.push(if negative { -n } else { n }),
+                Some(Token::Word(w) | Token::Quoted(w)) if !negative => {
+                    let message = format!("invalid input syntax for type integer: \"{w}\"");
+                    return Err(ResolveError::new("22P02", message));
+                }
+                other => return Err(syntax_error(other.as_ref())),
+            }
+            if self.sign(')') {
+                return Ok(all);
+            }
+            self.expect_sign(',')?;
+        }
+    }
+
+    /// One number in parentheses, where the grammar has no sign.
+    fn digits(&mut self) -> Result<Option<i64>> {
+        if !self.sign('(') {
+            return Ok(None);
+        }
+        let Some(Token::Number(n)) = self.tokens.next() else { return self.error() };
+        self.expect_sign(')')?;
+        Ok(Some(n))
+    }
+
+    fn array_bounds(&mut self) -> Result<bool> {
+        let mut any = false;
+        if self.word("array") {
+            if self.sign('[') {
+                if !matches!(self.tokens.next(), Some(Token::Number(_))) {
+                    return self.error();
+                }
+                self.expect_sign(']')?;
+            }
+            return Ok(true);
+        }
+        while self.sign('[') {
+            self.tokens.next_if(|t| matches!(t, Token::Number(_)));
+            self.expect_sign(']')?;
+            any = true;
+        }
+        Ok(any)
+    }
+
+    fn simple(&mut self) -> Result<(TypeId, i32)> {
+        let plain = |ty| Ok((ty, typmod::NONE));
+        let word = match self.tokens.next() {
+            Some(Token::Word(word)) => word,
+            Some(Token::Quoted(name)) => return self.named(name),
+            other => return Err(syntax_error(other.as_ref())),
+        };
+        match word.as_str() {
+            "int" | "integer" => plain(TypeId::INT4),
+            "smallint" => plain(TypeId::INT2),
+            "bigint" => plain(TypeId::INT8),
+            "real" => plain(TypeId::FLOAT4),
+            "boolean" => plain(TypeId::BOOL),
+            "float" => self.float(),
+            "double" if self.word("precision") => plain(TypeId::FLOAT8),
+            "dec" | "decimal" | "numeric" => self.modified(TypeId::NUMERIC, &[]),
+            "bit" if self.word("varying") => self.modified(TypeId::VARBIT, &[]),
+            "bit" => self.modified(TypeId::BIT, &[1]),
+            "national" => match self.tokens.next() {
+                Some(Token::Word(w)) if w == "char" || w == "character" => self.character(),
+                other => Err(syntax_error(other.as_ref())),
+            },
+            "char" | "character" | "nchar" => self.character(),
+            "varchar" => self.length(TypeId::VARCHAR, None),
+            "timestamp" => self.time(TypeId::TIMESTAMP, TypeId::TIMESTAMPTZ),
+            "time" => self.time(TypeId::TIME, TypeId::TIMETZ),
+            "interval" => self.interval(),
+            _ if is_keyword(&word) => Err(syntax_error(Some(&Token::Word(word)))),
+            _ => self.named(word),
+        }
+    }
+
+    fn modified(&mut self, ty: TypeId, default: &[i64]) -> Result<(TypeId, i32)> {
+        let modifiers = self.modifiers()?;
+        let modifiers = if modifiers.is_empty() { default } else { &modifiers };
+        Ok((ty, self.catalog.typmod_in(ty, modifiers)?))
+    }
+
+    fn length(&mut self, ty: TypeId, default: Option<i64>) -> Result<(TypeId, i32)> {
+        let modifier = self.digits()?.or(default);
+        Ok((ty, self.catalog.typmod_in(ty, modifier.as_slice())?))
+    }
+
+    fn character(&mut self) -> Result<(TypeId, i32)> {
+        if self.word("varying") { self.length(TypeId::VARCHAR, None) } else { self.length(TypeId::BPCHAR, Some(1)) }
+    }
+
+    fn float(&mut self) -> Result<(TypeId, i32)> {
+        let ty = match self.digits()? {
+            None => TypeId::FLOAT8,
+            Some(..1) => {
+                let message = "precision for type float must be at least 1 bit";
+                return Err(ResolveError::invalid_parameter(message));
+            }
+            Some(1..=24) => TypeId::FLOAT4,
+            Some(25..=53) => TypeId::FLOAT8,
+            Some(54..) => {
+                let message = "precision for type float must be less than 54 bits";
+                return Err(ResolveError::invalid_parameter(message));
+            }
+        };
+        Ok((ty, typmod::NONE))
+    }
+
+    fn time(&mut self, without: TypeId, with: TypeId) -> Result<(TypeId, i32)> {
+        let modifier = self.digits()?;
+        let zoned = self.word("with");
+        if zoned || self.word("without") {
+            self.expect_word("time")?;
+            self.expect_word("zone")?;
+        }
+        let ty = if zoned { with } else { without };
+        Ok((ty, self.catalog.typmod_in(ty, modifier.as_slice())?))
+    }
+
+    fn interval(&mut self) -> Result<(TypeId, i32)> {
+        use field::*;
+        if let Some(precision) = self.digits()? {
+            return Ok((TypeId::INTERVAL, typmod::interval_fields(None, Some(precision))?));
+        }
+        // From the largest to the smallest: what lies between two named fields is kept as well.
+        let fields = [("year", YEAR), ("month", MONTH), ("day", DAY), ("hour", HOUR), ("minute", MINUTE)];
+        let fields: Vec<_> = fields.into_iter().chain([("second", SECOND)]).collect();
+        let Some(first) = fields.iter().position(|(name, _)| self.word(name)) else {
+            return Ok((TypeId::INTERVAL, typmod::NONE));
+        };
+        let mut last = first;
+        if self.word("to") {
+            // YEAR and MONTH do not mix with the others, whose lengths are fixed.
+            let until = if first <= 1 { 2 } else { fields.len() };
+            let to = (first + 1..until).find(|&at| self.word(fields[at].0));
+            last = match to {
+                Some(to) => to,
+                None => return self.error(),
+            };
+        }
+        let precision = if fields[last].1 == SECOND { self.digits()? } else { None };
+        let kept = fields[first..=last].iter().fold(0, |kept, (_, bit)| kept | bit);
+        Ok((TypeId::INTERVAL, typmod::interval_fields(Some(kept), precision)?))
+    }
+
+    fn named(&mut self, first: String) -> Result<(TypeId, i32)> {
+        let mut parts = vec![first];
+        while self.sign('.') {
+            match self.tokens.next() {
+                Some(Token::Word(word) | Token::Quoted(word)) => parts.push(word),
+                other => return Err(syntax_error(other.as_ref())),
+            }
+        }
+        let ty = match parts.as_slice() {
+            [name] => self.catalog.lookup_type(None, name)?,
+            [schema, name] => self.catalog.lookup_type(Some(schema), name)?,
+            _ => {
+                let message = format!("cross-database references are not implemented: {}", parts.join("."));
+                return Err(ResolveError::not_supported(message));
+            }
+        };
+        self.modified(ty, &[])
+    }
+}
+
+#[cfg(test)]
+mod tests;
