@@ -26,6 +26,7 @@
 //! | `pg` | PostgreSQL's types, formats, catalogs, functions, errors |
 
 mod again;
+mod analyze;
 mod alter;
 mod alter_database;
 mod apart;

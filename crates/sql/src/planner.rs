@@ -27,6 +27,7 @@ use datafusion::sql::sqlparser::ast::{self, Statement};
 use parking_lot::Mutex;
 use resurgam_engine::{Table, Transaction};
 
+use crate::analyze::Analyzed;
 use crate::bridge;
 use crate::coercion::Coercion;
 use crate::context::StatementContext;
@@ -308,6 +309,17 @@ impl QueryPlan {
         // The optimiser can bring parameters into places that need their values.
         let each_time = each_time || must_plan_each_time(&logical);
         Ok(Self { logical, each_time, of_session, params, schema, pool: Mutex::default() })
+    }
+
+    /// The same of an analysed query, which says what its columns are.
+    pub(crate) fn analyzed(state: &SessionState, query: Analyzed, params: Arc<[DataType]>) -> Result<Self> {
+        let Analyzed { plan, columns } = query;
+        let mut out = Self::new(state, plan, params)?;
+        let fields = out.schema.fields().iter().zip(&columns).map(|(field, column)| {
+            Arc::new(column.ty.field(&column.name, field.data_type())) as FieldRef
+        });
+        out.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(out)
     }
 
     /// A physical plan ready to run with `values`.

@@ -107,9 +107,20 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
         .map_err(|error| failed(&error))?;
     for statement in &mut statements {
         crate::with_write::inline(statement)?;
-        crate::bridge::rewrite(statement)?;
+        if !is_analyzed(statement) {
+            crate::bridge::rewrite(statement)?;
+        }
     }
     Ok(statements)
+}
+
+/// Whether a statement is analysed as it is written.
+fn is_analyzed(statement: &Statement) -> bool {
+    match statement {
+        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => true,
+        Statement::Explain { statement, .. } | Statement::Prepare { statement, .. } => is_analyzed(statement),
+        _ => false,
+    }
 }
 
 /// Parses one statement; `None` for an empty string.
@@ -161,6 +172,7 @@ pub(crate) fn mentioned<T: AstWalk>(part: &T) -> HashSet<usize> {
 }
 
 /// Types of a statement's parameters while they are found out.
+#[derive(Clone)]
 pub(crate) struct ParamTypes {
     declared: Vec<u32>,
     pub known: Vec<Option<FieldRef>>,
@@ -298,8 +310,17 @@ pub(crate) fn prepare(
     let Some(mut statement) = statement else { return Ok(prepared) };
     let mut params = ParamTypes::new(0, declared);
     let mut fast_lock = None;
+    let mut analyzed = None;
     if matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)) {
         params = ParamTypes::new(count_params(&statement)?, declared);
+        if let Statement::Query(query) = &statement
+            && !locking::is_locking(&statement)
+        {
+            analyzed = crate::analyze::query(names, query, &text, &mut params)?;
+        }
+        if analyzed.is_none() {
+            crate::bridge::rewrite(&mut statement)?;
+        }
         if locking::is_locking(&statement) {
             let before = statement.clone();
             prepared.locks = locking::extract(names, &mut statement, &mut params, &text)?;
@@ -318,6 +339,16 @@ pub(crate) fn prepare(
     };
     match statement {
         Statement::Query(mut query) => {
+            if let Some(analyzed) = analyzed {
+                let plan = QueryPlan::analyzed(names.state, analyzed, params.data_types()).map_err(failed)?;
+                prepared.param_oids = params.oids();
+                prepared.kind = Kind::Query(query_kind(names, plan, fast_lock));
+                if let Kind::Query(query) = &prepared.kind {
+                    prepared.fields = Some(result_fields(&query.schema));
+                    prepared.shareable = query.plan.is_shareable(names.state) && prepared.locks.is_empty();
+                }
+                return Ok(prepared);
+            }
             reject_query(&query)?;
             naming::name_columns(&mut query);
             let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
@@ -325,10 +356,7 @@ pub(crate) fn prepare(
             let plan = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
             prepared.fields = Some(result_fields(&plan.schema));
             prepared.shareable = plan.is_shareable(names.state) && prepared.locks.is_empty();
-            let fast = Fast::select(names.state, &plan);
-            let range = if fast.is_none() { FastRange::select(names.state, &plan) } else { None };
-            let schema = Arc::clone(&plan.schema);
-            prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast, range, fast_lock }));
+            prepared.kind = Kind::Query(query_kind(names, plan, fast_lock));
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
             let plan = write::plan(names, statement, &mut params, &text)?;
@@ -376,6 +404,13 @@ pub(crate) fn prepare(
         }
     }
     Ok(prepared)
+}
+
+fn query_kind(names: &Names<'_>, plan: QueryPlan, fast_lock: Option<FastLock>) -> Box<Query> {
+    let fast = Fast::select(names.state, &plan);
+    let range = if fast.is_none() { FastRange::select(names.state, &plan) } else { None };
+    let schema = Arc::clone(&plan.schema);
+    Box::new(Query { plan, schema, fast, range, fast_lock })
 }
 
 /// Syntax that DataFusion would accept and ignore, or misunderstand.

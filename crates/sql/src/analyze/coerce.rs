@@ -29,7 +29,7 @@ impl From<ResolveError> for SqlError {
 
 /// The tables of the dialect.
 pub(super) fn catalog() -> &'static Catalog {
-    Catalog::get()
+    Catalog::postgres()
 }
 
 impl Type {

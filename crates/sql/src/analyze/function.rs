@@ -9,7 +9,7 @@ use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{ScalarFunction, Unnest};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
-use datafusion::logical_expr::{Expr, ReturnFieldArgs, ScalarUDF, cast, lit};
+use datafusion::logical_expr::{Expr, ReturnFieldArgs, ScalarUDF, cast};
 use datafusion::sql::sqlparser::ast::{self, DuplicateTreatment, FunctionArguments, Spanned};
 use datafusion::sql::sqlparser::tokenizer::Span;
 use resurgam_dialect::{Call, CallKind, CastContext, TypeId, Variadic};

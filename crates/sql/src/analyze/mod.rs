@@ -51,8 +51,8 @@ use crate::planner::Names;
 use crate::statement::ParamTypes;
 use crate::wire::SqlError;
 
-pub(crate) use bound::{Bound, Type};
-pub(crate) use scope::Scope;
+pub(crate) use bound::Type;
+use scope::Scope;
 
 /// Why there is no plan.
 #[derive(Debug)]
@@ -159,4 +159,49 @@ impl<'a> Analyzer<'a> {
         }
         unique
     }
+}
+
+/// A query by these rules; `None` if it has something that they do not know, which is left to DataFusion's
+/// own planning then.
+pub(crate) fn query(
+    names: &Names<'_>,
+    query: &ast::Query,
+    text: &str,
+    params: &mut ParamTypes,
+) -> std::result::Result<Option<Analyzed>, SqlError> {
+    let mode = mode();
+    if mode == Mode::Off {
+        return Ok(None);
+    }
+    let mut found = params.clone();
+    match Analyzer::new(names, text, &mut found).query(query) {
+        Ok(analyzed) => {
+            *params = found;
+            Ok(Some(analyzed))
+        }
+        Err(Refusal::Error(error)) => Err(*error),
+        Err(Refusal::Unknown(what)) if mode == Mode::Strict => Err(SqlError::unsupported(what)),
+        Err(Refusal::Unknown(what)) => {
+            tracing::debug!(what, "not analysed");
+            Ok(None)
+        }
+    }
+}
+
+/// Whether statements are analysed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    On,
+    /// What is not known is refused.
+    Strict,
+    Off,
+}
+
+fn mode() -> Mode {
+    static MODE: std::sync::LazyLock<Mode> = std::sync::LazyLock::new(|| match std::env::var("RESURGAM_ANALYZE").as_deref() {
+        Ok("off") => Mode::Off,
+        Ok("strict") => Mode::Strict,
+        _ => Mode::On,
+    });
+    *MODE
 }

@@ -367,12 +367,11 @@ impl Analyzer<'_> {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(error.into(), span)),
         };
-        let element_type = Type::of(resolved.element.0);
-        let left = self.operand(left, Type::of(resolved.left.0))?;
-        let Some(array_oid) = catalog().array_type(element_type.id()) else {
-            return unknown(format!("arrays of {}", element_type.name()));
-        };
-        let array = self.operand(array, Type::of(array_oid.0))?;
+        let element_type = Type::of(resolved.operator.right.0);
+        let to_left = Type::of(resolved.operator.left.map_or(left.ty.oid, |ty| ty.0));
+        let array_type = Type::of(resolved.array.0);
+        let left = self.operand(left, to_left)?;
+        let array = self.operand(array, array_type)?;
         match (name, any) {
             ("=", true) | ("<>", false) => {
                 let (l, _) = self.one_form_pair(left.clone(), Bound::new(lit(0), element_type)).unwrap_or((left.clone(), left));

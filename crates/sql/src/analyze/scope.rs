@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::Expr;
-use datafusion::sql::sqlparser::ast::{Ident, Spanned};
+use datafusion::sql::sqlparser::ast::Ident;
 use resurgam_engine::Table;
 
 use super::bound::{Bound, Column, Relation, Type};
@@ -91,7 +91,7 @@ impl Analyzer<'_> {
     /// # Errors
     /// `42703`, `42702`, `42P01`.
     pub(super) fn column(&mut self, scope: &Scope<'_>, parts: &[Ident]) -> Result<Bound> {
-        let span = parts.first().map_or_else(datafusion::sql::sqlparser::tokenizer::Span::empty, Spanned::span);
+        let span = parts.first().map_or_else(datafusion::sql::sqlparser::tokenizer::Span::empty, |part| part.span);
         let found = match parts {
             [column] => self.by_column(scope, column)?,
             [relation, column] => self.by_relation(scope, None, relation, column)?,
