@@ -16,6 +16,7 @@ use crate::apart::Ending;
 use crate::cleaning;
 use crate::context::StatementContext;
 use crate::foreign;
+use crate::pg::context::PgContext;
 use crate::pg::errors;
 use crate::planner::{Names, task_context};
 use crate::session::{Named, NamedSavepoint, Session, text_rows};
