@@ -27,7 +27,11 @@ pub fn inspect_catalog(folder: &Folder, out: &mut dyn Write) -> Result<()> {
     let catalog = catalog::load(&image);
     if let Some(boot) = &image.boot {
         say!(out, "catalog {}", place(Tree { root: boot.catalog_root, object: boot.catalog_object }))?;
-        say!(out, "ledger {}", place(Tree { root: boot.ledger_root, object: boot.ledger_object }))?;
+        say!(
+            out,
+            "pending frees {}",
+            place(Tree { root: boot.pending_frees_root, object: boot.pending_frees_object })
+        )?;
     }
     for table in catalog.tables.values() {
         print_table(table, out)?;

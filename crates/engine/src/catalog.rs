@@ -1,5 +1,5 @@
 //! Definitions as ordinary versioned rows, so that changes of them commit, roll back and
-//! recover as rows do; and the cache of committed ones. (A transaction's own: `own_catalog.rs`.)
+//! recover as rows do; and the cache of committed ones. (A transaction's own: `catalog_overlay.rs`.)
 //!
 //! ```text
 //! 't' table id u32 BE, chunk u16 BE   ->  a chunk of the encoded definition

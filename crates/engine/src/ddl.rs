@@ -1,6 +1,6 @@
 //! Changes of definitions. All are transactional: definitions are versioned rows, new trees
 //! go if their creator aborts and old ones when their dropper is committed for all (see
-//! `ledger.rs` of the versions crate).
+//! `pending_frees.rs` of the versions crate).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use resurgam_btree::{self as btree, Tree};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 use resurgam_txn::LockMode;
-use resurgam_versions::LedgerAction;
+use resurgam_versions::PendingFree;
 
 use crate::catalog::check_name;
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
@@ -95,10 +95,10 @@ impl Transaction {
         let object = ObjectId(self.next_object()?);
         // The tree and the note of what becomes of it if this transaction aborts, in one group.
         let mut made = None;
-        let lsn = inner.ledger.add_with(&inner.pool, context.xid, LedgerAction::TREE_BYTES, |mtr| {
+        let lsn = inner.pending_frees.add_with(&inner.pool, context.xid, PendingFree::TREE_BYTES, |mtr| {
             let tree = btree::create(mtr, object)?;
             made = Some(tree);
-            Ok(LedgerAction::TreeIfAborted(tree))
+            Ok(PendingFree::TreeIfAborted(tree))
         })?;
         context.active.logged_aside(lsn);
         let Some(tree) = made else { return Err(Error::internal("a tree was not made")) };
@@ -109,10 +109,10 @@ impl Transaction {
     pub(crate) fn drop_tree(&self, tree: Tree) -> Result<()> {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
-        context.active.logged_aside(inner.ledger.add(
+        context.active.logged_aside(inner.pending_frees.add(
             &inner.pool,
             context.xid,
-            &LedgerAction::TreeIfCommitted(tree),
+            &PendingFree::TreeIfCommitted(tree),
         )?);
         Ok(())
     }
@@ -125,8 +125,8 @@ impl Transaction {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
         let widths = table.value_types.iter().map(|t| t.fixed_width().map_or(0, |w| w as u8)).collect();
-        let action = LedgerAction::RowsIfCommitted(table.tree, widths);
-        context.active.logged_aside(inner.ledger.add(&inner.pool, context.xid, &action)?);
+        let action = PendingFree::RowsIfCommitted(table.tree, widths);
+        context.active.logged_aside(inner.pending_frees.add(&inner.pool, context.xid, &action)?);
         Ok(())
     }
 

@@ -26,7 +26,7 @@
 //! | `options.rs` | settings |
 //! | `table.rs` | table definitions, and how rows become keys and values |
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
-//! | `own_catalog.rs` | what a transaction sees of the catalog once it has changed it |
+//! | `catalog_overlay.rs` | what a transaction sees of the catalog once it has changed it |
 //! | `transaction.rs` | begin, statements, commit, rollback |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
@@ -47,6 +47,7 @@
 mod background;
 mod build;
 mod catalog;
+mod catalog_overlay;
 mod checkpoint_stats;
 mod cleaner_events;
 mod cleaning;
@@ -56,7 +57,6 @@ mod ddl;
 mod lost;
 mod mode;
 mod options;
-mod own_catalog;
 mod prepared;
 mod progress;
 mod reference;

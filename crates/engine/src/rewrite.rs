@@ -2,12 +2,12 @@
 //! ones, in one transaction.
 //!
 //! # Why this rolls back in constant time
-//! The new trees are noted in the ledger to go if the transaction aborts, the old ones to go
+//! The new trees are noted as pending frees to go if the transaction aborts, the old ones to go
 //! once it is committed for all: two entries for each tree, none for a row. Nobody else
 //! reaches the new trees before the commit, so their rows carry no versions.
 //!
 //! Large values are not copied: those that a new row still refers to change trees with it.
-//! Neither ledger entry touches them (a tree is freed without the values it refers to). Those
+//! Neither pending free touches them (a tree is freed without the values it refers to). Those
 //! that no new row refers to are noted, many in one entry; new ones carry their writer's id
 //! and go with it.
 //!
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, PageId, Result};
 use resurgam_page::types::{ColumnType, DatumRef};
-use resurgam_versions::LedgerAction;
+use resurgam_versions::PendingFree;
 
 use crate::build::{insert_plain, not_unique};
 use crate::cursor::{Cursor, RowBatch};
@@ -131,7 +131,7 @@ impl Rewrite {
     /// That of the transaction's interrupt, if it says to stop.
     pub fn read(&mut self, batch: &mut RowBatch) -> Result<bool> {
         self.tx.check_interrupt()?;
-        self.tx.0.db.hold_back();
+        self.tx.0.db.throttle();
         batch.clear();
         let mut large = 0;
         while batch.len() < BATCH && large < LARGE_BYTES_MAX {
@@ -168,7 +168,7 @@ impl Rewrite {
         let kept = new.externals_of_value(&encoded.bytes)?;
         let gone = self.old.externals_of_value(before.value)?;
         self.gone.extend(gone.into_iter().filter(|page| !kept.contains(page)));
-        if self.gone.len() >= LedgerAction::VALUES_MAX {
+        if self.gone.len() >= PendingFree::VALUES_MAX {
             self.tx.drop_externals(&self.context, self.gone.drain(..))?;
         }
         if !insert_plain(pool, new.tree, &key, &encoded.bytes, &mut self.hint)? {

@@ -35,7 +35,7 @@ type Own = Option<Arc<Table>>;
 
 /// What a transaction knows of its own changes.
 #[derive(Default)]
-pub(crate) struct OwnCatalog {
+pub(crate) struct CatalogOverlay {
     /// It has written to the catalog.
     pub changed: bool,
     /// How often a definition was changed, or such a change was taken back.
@@ -66,7 +66,7 @@ struct ChangeLog {
 }
 
 struct Change {
-    /// Number of the change, which is never used again; see [`OwnCatalog::changes`].
+    /// Number of the change, which is never used again; see [`CatalogOverlay::changes`].
     number: u64,
     /// The id under which it was made.
     by: TxId,
@@ -143,7 +143,7 @@ impl Overlay {
     }
 }
 
-impl OwnCatalog {
+impl CatalogOverlay {
     /// `xid` stored a definition of a table, or removed it (`None`).
     pub fn note(&mut self, xid: TxId, table: u32, now: Own) {
         self.changes += 1;
@@ -271,7 +271,7 @@ mod tests {
     }
 
     /// Names and generations that are seen.
-    fn seen(own: &OwnCatalog, base: &Definitions) -> Vec<(String, u64)> {
+    fn seen(own: &CatalogOverlay, base: &Definitions) -> Vec<(String, u64)> {
         let mut all: Vec<_> = own.tables(base).iter().map(|t| (t.name.clone(), t.generation)).collect();
         all.sort();
         for (name, generation) in &all {
@@ -288,7 +288,7 @@ mod tests {
             base.by_name.insert(("public".into(), name.into()), id);
             base.by_id.insert(id, table(id, name, 1));
         }
-        let mut own = OwnCatalog::default();
+        let mut own = CatalogOverlay::default();
         own.note(TxId(10), 3, Some(table(3, "c", 1)));
         let view = own.so_far().expect("a change");
         let before = seen(&own, &base);
