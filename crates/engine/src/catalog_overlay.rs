@@ -28,7 +28,8 @@ use parking_lot::RwLock;
 use resurgam_base::{Result, TxId};
 
 use crate::catalog::Definitions;
-use crate::table::{Parts, Table};
+use crate::definition::Definition;
+use crate::table::Table;
 
 /// A definition of the transaction's own; none: it dropped the table.
 type Own = Option<Arc<Table>>;
@@ -157,7 +158,7 @@ impl CatalogOverlay {
             _ if same_id => Replaced::OfSameId,
             None => Replaced::Nothing,
             Some(None) => Replaced::Dropped,
-            Some(Some(had)) => Replaced::Definition(Parts::of(&had).encode().into_boxed_slice()),
+            Some(Some(had)) => Replaced::Definition(Definition::of(&had).encode().into_boxed_slice()),
         };
         log.changes.push(Change { number: self.changes, by: xid, table, generation, before, replaced });
     }
@@ -166,7 +167,7 @@ impl CatalogOverlay {
     ///
     /// # Errors
     /// Those of reading what it has kept itself; what it says of its tables is then not right.
-    pub fn back_to(&mut self, mark: TxId, build: impl Fn(Parts) -> Arc<Table>) -> Result<()> {
+    pub fn back_to(&mut self, mark: TxId, build: impl Fn(Definition) -> Arc<Table>) -> Result<()> {
         let Some(log) = &self.log else { return Ok(()) };
         let mut log = log.write();
         while let Some(change) = log.changes.pop_if(|change| change.by > mark) {
@@ -179,7 +180,7 @@ impl CatalogOverlay {
                 Replaced::OfSameId => continue,
                 Replaced::Nothing => None,
                 Replaced::Dropped => Some(None),
-                Replaced::Definition(bytes) => Some(Some(build(Parts::decode(&bytes)?))),
+                Replaced::Definition(bytes) => Some(Some(build(Definition::decode(&bytes)?))),
             };
             self.own.set(change.table, to);
         }
@@ -245,8 +246,8 @@ mod tests {
 
     use super::*;
 
-    fn parts(id: u32, name: &str, generation: u64) -> Parts {
-        Parts {
+    fn parts(id: u32, name: &str, generation: u64) -> Definition {
+        Definition {
             id,
             schema: "public".into(),
             name: name.into(),
@@ -266,7 +267,7 @@ mod tests {
         build(parts(id, name, generation))
     }
 
-    fn build(parts: Parts) -> Arc<Table> {
+    fn build(parts: Definition) -> Arc<Table> {
         Arc::new(parts.build(Arc::default(), 0))
     }
 

@@ -29,7 +29,8 @@ use resurgam_versions::{Cleaner, PendingFrees, VersionStore, VersionStoreConfig}
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::background::Background;
-use crate::catalog::{CATALOG_OBJECT, Catalog, FIRST_USER_OBJECT};
+use crate::catalog::{Catalog, FIRST_USER_OBJECT};
+use crate::catalog_row::CATALOG_OBJECT;
 use crate::checkpoint_stats::CheckpointCounter;
 use crate::mode::Mode;
 use crate::options::Options;

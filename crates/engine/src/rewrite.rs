@@ -23,9 +23,10 @@ use resurgam_versions::PendingFree;
 
 use crate::build::{insert_plain, not_unique};
 use crate::cursor::{Cursor, RowBatch};
+use crate::definition::Definition;
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
-use crate::table::{Parts, RawRow, Table};
+use crate::table::{RawRow, Table};
 use crate::transaction::{Transaction, WriteContext};
 use crate::view::ReadView;
 
@@ -60,7 +61,7 @@ pub struct Rewrite {
     context: WriteContext,
     old: Arc<Table>,
     new: Arc<Table>,
-    parts: Parts,
+    parts: Definition,
     view: ReadView,
     cursor: Cursor,
     /// Leaves of the last row and entries.
@@ -76,7 +77,7 @@ pub struct Rewrite {
 
 impl Transaction {
     /// Begins to rewrite `old`, which is locked exclusively, as `parts`: with new trees.
-    pub(crate) fn begin_rewrite(&self, old: &Arc<Table>, mut parts: Parts) -> Result<Rewrite> {
+    pub(crate) fn begin_rewrite(&self, old: &Arc<Table>, mut parts: Definition) -> Result<Rewrite> {
         let context = self.write_context()?;
         let marked = {
             let mut state = self.0.state.lock();
@@ -89,7 +90,7 @@ impl Transaction {
         for index in &mut parts.indexes {
             index.tree = self.new_tree()?;
         }
-        let new = self.0.db.inner().catalog.build(Parts::decode(&parts.encode())?, 0);
+        let new = self.0.db.inner().catalog.build(Definition::decode(&parts.encode())?, 0);
         let view = self.newest_view();
         let cursor = self.newest_rows(old);
         Ok(Rewrite {

@@ -13,7 +13,8 @@ use resurgam_versions::{View, Visible, read_external, visible};
 use crate::catalog_overlay::OwnChanges;
 use crate::cursor::{Cursor, Direction, KeyRange};
 use crate::database::Database;
-use crate::table::{Index, RowBuf, Table};
+use crate::definition::Index;
+use crate::table::{RowBuf, Table};
 
 /// A statement's view of the database. Holding it keeps the row versions that it needs.
 #[derive(Clone)]

@@ -26,6 +26,7 @@ mod tree;
 use std::io::Write;
 
 use resurgam_base::Result;
+use resurgam_recovery::ControlCopy;
 
 use crate::catalog;
 use crate::control;
@@ -109,7 +110,7 @@ pub fn check(folder: &Folder, progress: &mut dyn FnMut(CheckProgress), out: &mut
 /// One copy of the control file may be torn; what matters is that the other is whole.
 fn control_copies(folder: &Folder, r: &mut Reporter<'_>) -> Result<()> {
     for (i, copy) in control::read(folder)?.iter().flatten().enumerate() {
-        if matches!(copy, control::Copy::Damaged(_)) {
+        if matches!(copy, ControlCopy::Damaged(_)) {
             r.note(format!("control file: copy {i} {copy}; harmless while the other copy is intact"));
         }
     }

@@ -8,6 +8,9 @@
 use std::collections::HashSet;
 
 use resurgam_base::{ObjectId, PageId, SlotId, limits::VALUE_BYTES_MAX};
+use resurgam_btree::Tree;
+use resurgam_engine::Index;
+use resurgam_engine::stored::Definition;
 use resurgam_page::key::{self, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{DatumRef, ExternalRef};
@@ -18,10 +21,9 @@ use resurgam_versions::{OVERFLOW_OBJECT, PendingFree, VERSION_OBJECT};
 use super::report::Reporter;
 use super::space::{MENTIONED, REACHED, Space};
 use crate::catalog::Catalog;
-use crate::definition::{Definition, Index};
 use crate::image::Image;
 use crate::versions::{Current, current};
-use crate::walk::{From, Tree, Visitor, walk};
+use crate::walk::{From, Visitor, walk};
 
 const PROGRESS_LEAVES: u64 = 1024;
 
@@ -329,11 +331,10 @@ impl TreeVisitor<'_, '_, '_> {
         };
         match action {
             PendingFree::TreeIfCommitted(t) | PendingFree::TreeIfAborted(t) => {
-                self.pending_frees.trees.push((Tree { root: t.root, object: t.object }, None));
+                self.pending_frees.trees.push((t, None));
             }
             PendingFree::RowsIfCommitted(t, widths) => {
-                let tree = Tree { root: t.root, object: t.object };
-                self.pending_frees.trees.push((tree, Some(PendingFree::layout(&widths))));
+                self.pending_frees.trees.push((t, Some(PendingFree::layout(&widths))));
             }
             PendingFree::ValuesIfCommitted(pages) => self.pending_frees.values.extend(pages),
         }
