@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_log::{FlushTicket, Group, RecordKind};
 use resurgam_recovery::TxRecord;
-use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Status, Visible};
+use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Visible};
 
 use crate::catalog_overlay::CatalogOverlay;
 use crate::database::Database;
@@ -622,12 +622,6 @@ impl Transaction {
         let mut state = self.0.state.lock();
         check_open(&state)?;
         self.0.roll_back(&mut state)
-    }
-
-    /// State of any transaction or sub-transaction, this one's or another's, as it is now: for tests.
-    #[doc(hidden)]
-    pub fn status_of(&self, xid: TxId) -> Status {
-        self.0.db.inner().txs.status(xid)
     }
 }
 
