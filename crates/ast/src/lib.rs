@@ -10,11 +10,11 @@
 //! [`VisitorMut`](sqlparser::ast::VisitorMut); only the call differs: `node.walk(&mut visitor)`, not
 //! `node.visit(&mut visitor)`.
 
-mod change;
-mod look;
+mod visit;
+mod visit_mut;
 
-pub use change::AstWalkMut;
-pub use look::AstWalk;
+pub use visit::AstWalk;
+pub use visit_mut::AstWalkMut;
 
 #[cfg(test)]
 mod tests;

@@ -98,6 +98,70 @@ impl DoubleWrite {
     }
 }
 
+/// What stands in a double-write area: the batch that was made durable last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DoubleWriteBatch {
+    /// Nothing was ever written there.
+    Empty,
+    /// The header was torn, in words: as far as recovery goes the batch was never written.
+    Unusable(String),
+    /// The header is whole, and of a format version that is not known here.
+    Newer(u16),
+    /// Of these pages there are images, in this order; each may be torn.
+    Whole { number: u64, ids: Vec<PageId> },
+}
+
+impl DoubleWriteBatch {
+    /// Newest format version that is known.
+    pub const VERSION: u16 = VERSION;
+
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read(file: &dyn File) -> Result<Self> {
+        let mut header = vec![0u8; HEADER];
+        let read = file.read_at(&mut header, 0)?;
+        if header.iter().all(|byte| *byte == 0) {
+            return Ok(Self::Empty);
+        }
+        if read < HEADER {
+            return Ok(Self::Unusable(format!("only {read} bytes of its header are there")));
+        }
+        let u32_at = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        if u32_at(0) != MAGIC {
+            return Ok(Self::Unusable(format!("it starts with {:02x?} instead of \"RSDW\"", &header[..4])));
+        }
+        let (count, stored) = (u32_at(16) as usize, u32_at(20));
+        let mut zeroed = header.clone();
+        zeroed[20..24].fill(0);
+        let computed = checksum(&zeroed);
+        if stored != computed {
+            let what = format!("its header has checksum {stored:#010x}, its bytes give {computed:#010x}");
+            return Ok(Self::Unusable(what));
+        }
+        let version = u16::from_le_bytes([header[4], header[5]]);
+        if version != VERSION {
+            return Ok(Self::Newer(version));
+        }
+        if count > BATCH_PAGES_MAX {
+            return Ok(Self::Unusable(format!("it claims {count} pages, the most is {BATCH_PAGES_MAX}")));
+        }
+        let ids = (0..count).map(|i| PageId(u64_at(IDS_AT + i * 8))).collect();
+        Ok(Self::Whole { number: u64_at(8), ids })
+    }
+
+    /// Reads the image of the page that is `i`th in the batch; false if it is torn.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read_image(file: &dyn File, i: usize, id: PageId, image: &mut PageBuf) -> Result<bool> {
+        let at = (HEADER + i * PAGE_SIZE) as u64;
+        Ok(file.read_at(image.as_bytes_mut(), at)? == PAGE_SIZE && image.verify(id).is_ok())
+    }
+}
+
 /// What [`restore_double_writes`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DoubleWriteReport {
@@ -123,27 +187,20 @@ pub fn restore_double_writes(
         return Ok(report);
     }
     let side = vfs.open(double_write, OpenMode::ReadWrite)?;
-    let mut header = vec![0u8; HEADER];
-    if side.read_at(&mut header, 0)? < HEADER {
-        return Ok(report);
-    }
-    let field = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    let (magic, count, crc) = (field(0), field(16) as usize, field(20));
-    let mut zeroed = header.clone();
-    zeroed[20..24].fill(0);
-    if magic != MAGIC || count > BATCH_PAGES_MAX || checksum(&zeroed) != crc {
-        return Ok(report);
-    }
-    if u16::from_le_bytes([header[4], header[5]]) != VERSION {
-        return Err(Error::new(
-            ErrorKind::NewerFormat,
-            format!("\"{}\" was written by a newer version", double_write.display()),
-        ));
-    }
+    let ids = match DoubleWriteBatch::read(side.as_ref())? {
+        DoubleWriteBatch::Whole { ids, .. } => ids,
+        DoubleWriteBatch::Empty | DoubleWriteBatch::Unusable(_) => return Ok(report),
+        DoubleWriteBatch::Newer(_) => {
+            return Err(Error::new(
+                ErrorKind::NewerFormat,
+                format!("\"{}\" was written by a newer version", double_write.display()),
+            ));
+        }
+    };
     if unclean {
         // The batch itself may be in the system's cache only: before any page is written in
         // place from it, it must be on the disk.
-        let mut all = vec![0; HEADER + count * PAGE_SIZE];
+        let mut all = vec![0; HEADER + ids.len() * PAGE_SIZE];
         let read = side.read_at(&mut all, 0)?;
         side.write_at(&all[..read], 0)?;
         side.sync()?;
@@ -156,12 +213,8 @@ pub fn restore_double_writes(
     let mut written = 0;
     let mut image = PageBuf::zeroed();
     let mut current = PageBuf::zeroed();
-    for i in 0..count {
-        let mut id = [0u8; 8];
-        id.copy_from_slice(&header[IDS_AT + i * 8..][..8]);
-        let id = PageId(u64::from_le_bytes(id));
-        let at = (HEADER + i * PAGE_SIZE) as u64;
-        if side.read_at(image.as_bytes_mut(), at)? < PAGE_SIZE || image.verify(id).is_err() {
+    for (i, id) in ids.into_iter().enumerate() {
+        if !DoubleWriteBatch::read_image(side.as_ref(), i, id, &mut image)? {
             continue;
         }
         report.images += 1;

@@ -39,7 +39,7 @@ mod space;
 mod stats;
 mod writeback;
 
-pub use double_write::{DoubleWriteReport, restore_double_writes};
+pub use double_write::{DoubleWriteBatch, DoubleWriteReport, restore_double_writes};
 pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
 pub use mtr::{Mtr, PageRef};

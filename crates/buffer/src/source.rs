@@ -146,7 +146,7 @@ impl PendingRedo {
         self.stuck.lock().len() as u64
     }
     /// Whether nothing is left to be tried.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_caught_up(&self) -> bool {
         self.is_empty() || {
             let pages = self.pages.lock();
             pages.len() == self.stuck.lock().len()

@@ -309,7 +309,7 @@ impl BufferPool {
                 }
                 Err(error) => return Err(error),
             }
-            // Loading a page settles its entry. One that is in memory without having been
+            // Loading a page removes its entry. One that is in memory without having been
             // loaded was to be formatted anew by an allocation that was dropped: it is free,
             // and what it held does not matter.
             self.pending.done(page);

@@ -1,23 +1,16 @@
 //! The catalog's rows and what they define, as of the newest versions that count.
-//!
-//! ```text
-//! 't' table id u32 BE, chunk u16 BE   ->  a chunk of the encoded definition
-//! 'n' schema 0 name 0                 ->  table id u32 LE, 1 = the name is an index's
-//! ```
 //! When the catalog's tree is damaged its leaves are looked for in the whole data file.
 
 use std::collections::{BTreeMap, HashSet};
 
 use resurgam_base::{Lsn, ObjectId, PageId, SlotId};
+use resurgam_btree::Tree;
+use resurgam_engine::stored::{CATALOG_OBJECT, CatalogKey, Definition, NameOf};
 use resurgam_page::{LeafRecord, PageBuf, PageType};
 
-use crate::definition::Definition;
 use crate::image::Image;
 use crate::versions::{Current, current};
-use crate::walk::{From, Tree, Visitor, walk};
-
-/// Owner of the catalog's pages.
-pub(crate) const CATALOG_OBJECT: ObjectId = ObjectId(4);
+use crate::walk::{From, Visitor, walk};
 
 /// A problem met in the catalog.
 pub(crate) struct CatalogProblem {
@@ -130,16 +123,13 @@ impl Catalog {
     fn interpret(&mut self, rows: &BTreeMap<Vec<u8>, (Lsn, Vec<u8>)>) {
         let mut chunks: BTreeMap<u32, Vec<(u16, &[u8])>> = BTreeMap::new();
         for (key, (_, value)) in rows {
-            match key.as_slice() {
-                [b't', a, b, c, d, e, f] => {
-                    let id = u32::from_be_bytes([*a, *b, *c, *d]);
-                    chunks.entry(id).or_default().push((u16::from_be_bytes([*e, *f]), value));
-                }
-                [b'n', name @ ..] => match decode_name(name, value) {
-                    Some(name) => self.names.push(name),
+            match CatalogKey::decode(key) {
+                Some(CatalogKey::Definition { id, chunk }) => chunks.entry(id).or_default().push((chunk, value)),
+                Some(CatalogKey::Name { schema, name }) => match NameOf::decode(value) {
+                    Some(NameOf { table, is_index }) => self.names.push(Name { schema, name, id: table, is_index }),
                     None => self.bad(format!("the name with key {key:02x?} cannot be read")),
                 },
-                _ => self.bad(format!("a row with unknown key {key:02x?}")),
+                None => self.bad(format!("a row with unknown key {key:02x?}")),
             }
         }
         for (id, chunks) in chunks {
@@ -185,19 +175,4 @@ impl Catalog {
         wrong.sort();
         wrong.into_iter().for_each(|what| self.bad(what));
     }
-}
-
-fn decode_name(name: &[u8], value: &[u8]) -> Option<Name> {
-    let mut parts = name.strip_suffix(&[0])?.split(|b| *b == 0);
-    let (schema, name) = (parts.next()?, parts.next()?);
-    let [a, b, c, d, is_index] = *value else { return None };
-    if parts.next().is_some() {
-        return None;
-    }
-    Some(Name {
-        schema: String::from_utf8(schema.to_vec()).ok()?,
-        name: String::from_utf8(name.to_vec()).ok()?,
-        id: u32::from_le_bytes([a, b, c, d]),
-        is_index: is_index != 0,
-    })
 }

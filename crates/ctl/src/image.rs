@@ -13,7 +13,7 @@ use resurgam_base::{Lsn, PageId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_buffer::PendingRedo;
 use resurgam_page::boot::Boot;
 use resurgam_page::{PageBuf, PageOp, op};
-use resurgam_recovery::{Analysis, Control, analyse};
+use resurgam_recovery::{Analysis, Control, ControlCopy, analyse};
 use resurgam_txn::TxIdSet;
 use resurgam_vfs::File;
 
@@ -84,7 +84,7 @@ impl Image {
             }
             Some(copies) => {
                 for (i, copy) in copies.iter().enumerate() {
-                    if matches!(copy, control::Copy::Newer(_)) {
+                    if matches!(copy, ControlCopy::Newer(_)) {
                         trouble("control", format!("copy {i}: {copy}"));
                     }
                 }

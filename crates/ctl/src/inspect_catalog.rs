@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use resurgam_base::Result;
+use resurgam_btree::Tree;
+use resurgam_engine::stored::{Definition, Place};
 
 use crate::catalog;
-use crate::definition::{Definition, Place};
 use crate::folder::Folder;
 use crate::image::Image;
 use crate::out::say;
-use crate::walk::Tree;
 
 /// Prints tables, columns and indexes as the last committed transactions left them, and
 /// what could not be read.
@@ -27,7 +27,11 @@ pub fn inspect_catalog(folder: &Folder, out: &mut dyn Write) -> Result<()> {
     let catalog = catalog::load(&image);
     if let Some(boot) = &image.boot {
         say!(out, "catalog {}", place(Tree { root: boot.catalog_root, object: boot.catalog_object }))?;
-        say!(out, "ledger {}", place(Tree { root: boot.ledger_root, object: boot.ledger_object }))?;
+        say!(
+            out,
+            "pending frees {}",
+            place(Tree { root: boot.pending_frees_root, object: boot.pending_frees_object })
+        )?;
     }
     for table in catalog.tables.values() {
         print_table(table, out)?;
@@ -96,8 +100,8 @@ fn print_table(table: &Definition, out: &mut dyn Write) -> Result<()> {
     for foreign in &table.foreign_keys {
         let state = if foreign.validated { "" } else { " not valid" };
         let key = match foreign.index {
-            0 => "the primary key".to_owned(),
-            id => format!("index {id}"),
+            None => "the primary key".to_owned(),
+            Some(id) => format!("index {id}"),
         };
         let columns = names(&foreign.columns);
         say!(out, "  foreign key {} ({columns}) to {key} of table {}{state}", foreign.name, foreign.parent)?;

@@ -11,7 +11,7 @@
 //! | `version_file.rs` | the version-store file: is it the right one |
 //! | `versions.rs` | the newest version of a row that is not aborted |
 //! | `walk.rs` | every node of a tree, with what is wrong about it |
-//! | `definition.rs`, `catalog.rs` | table definitions |
+//! | `catalog.rs` | table definitions (read by the engine's `definition.rs`) |
 //! | `inspect_*.rs` | the printers |
 //! | `check/` | the checker |
 //!
@@ -30,7 +30,6 @@
 mod catalog;
 mod check;
 mod control;
-mod definition;
 mod double_write;
 mod folder;
 mod image;

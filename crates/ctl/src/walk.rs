@@ -5,20 +5,14 @@
 //! Terminates on any input: levels descend strictly, and the visitor refuses inner nodes
 //! that it has seen.
 
-use resurgam_base::{ObjectId, PageId, SlotId};
+use resurgam_base::{PageId, SlotId};
+use resurgam_btree::Tree;
 use resurgam_page::{PageBuf, PageType, inner::InnerRecord};
 
 use crate::image::Image;
 
 /// Depth that no real tree reaches.
 const DEPTH_MAX: u8 = 24;
-
-/// A tree's root and owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Tree {
-    pub root: PageId,
-    pub object: ObjectId,
-}
 
 /// Where the pointer to a node is.
 #[derive(Clone, Copy, Debug)]

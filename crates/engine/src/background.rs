@@ -252,7 +252,7 @@ fn cleaner(weak: &Weak<Inner>) {
         let left_over = first && db.recovery().aborted_in_map > 0;
         let interval = if pressed || left_over { 0.05 } else { db.inner().options.cleaner_interval_s.max(0.05) };
         let interval = Duration::from_secs_f64(interval);
-        if last.elapsed() >= interval && db.inner().pool.pending_redo().is_settled() {
+        if last.elapsed() >= interval && db.inner().pool.pending_redo().is_caught_up() {
             first = false;
             match db.sweep(false, &|| false) {
                 Ok(_) => {}

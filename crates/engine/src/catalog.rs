@@ -1,11 +1,7 @@
 //! Definitions as ordinary versioned rows, so that changes of them commit, roll back and
-//! recover as rows do; and the cache of committed ones. (A transaction's own: `own_catalog.rs`.)
+//! recover as rows do; and the cache of committed ones. (A transaction's own: `catalog_overlay.rs`.)
 //!
-//! ```text
-//! 't' table id u32 BE, chunk u16 BE   ->  a chunk of the encoded definition
-//! 'n' schema 0 name 0                 ->  table id u32 LE, 1 = the name is an index's
-//! ```
-//! A name is a key, so two transactions that create the same name meet at one record.
+//! What the rows are: `catalog_row.rs`. A name is a key, so two transactions that create the same name meet at one record.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,14 +12,14 @@ use resurgam_base::{Error, ErrorKind, ObjectId, Result, TxId, limits::IDENTIFIER
 use resurgam_btree::Tree;
 use resurgam_versions::{Outcome, RowWriter, Seen};
 
+use crate::catalog_row::{CATALOG_OBJECT, CatalogKey, NameOf, definition_key, name_key};
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
 use crate::database::Database;
-use crate::table::{Parts, Table};
+use crate::definition::Definition;
+use crate::table::Table;
 use crate::transaction::{Attempt, Isolation, Transaction, check_open};
 use crate::view::ReadView;
 
-/// Owner of the catalog's pages.
-pub(crate) const CATALOG_OBJECT: ObjectId = ObjectId(4);
 /// First id of user objects, as PostgreSQL's.
 pub(crate) const FIRST_USER_OBJECT: u32 = 16384;
 const CHUNK: usize = 1400;
@@ -218,7 +214,7 @@ impl Catalog {
     }
 
     /// Completes a definition.
-    pub fn build(&self, parts: Parts, valid_from: u64) -> Arc<Table> {
+    pub fn build(&self, parts: Definition, valid_from: u64) -> Arc<Table> {
         let counter = self.row_ids.lock().of(parts.tree.object);
         Arc::new(parts.build(counter, valid_from))
     }
@@ -245,10 +241,9 @@ impl Catalog {
             let more = cursor.next_batch(&mut batch, 1000)?;
             for i in 0..batch.len() {
                 let row = batch.row(i);
-                let Some(id) = row.key.get(1..5).and_then(|b| b.first_chunk::<4>()) else {
+                let Some(CatalogKey::Definition { id, .. }) = CatalogKey::decode(row.key) else {
                     return Err(Error::corrupt("a catalog key cannot be read"));
                 };
-                let id = u32::from_be_bytes(*id);
                 match &mut current {
                     Some((at, bytes)) if *at == id => bytes.extend_from_slice(row.value),
                     _ => {
@@ -276,7 +271,7 @@ impl Catalog {
 
     fn finish(&self, definitions: &mut Definitions, found: Option<(u32, Vec<u8>)>, valid_from: u64) -> Result<()> {
         let Some((id, bytes)) = found else { return Ok(()) };
-        let parts = Parts::decode(&bytes)?;
+        let parts = Definition::decode(&bytes)?;
         self.read.fetch_add(1, Ordering::Relaxed);
         if parts.id != id {
             return Err(Error::corrupt(format!("the definition of table {id} names table {}", parts.id)));
@@ -293,7 +288,7 @@ impl Catalog {
 
 /// A table in name only, to run a cursor over the catalog's tree.
 fn carrier(tree: Tree) -> Table {
-    Parts {
+    Definition {
         id: CATALOG_OBJECT.0,
         schema: String::new(),
         name: "catalog".into(),
@@ -308,22 +303,6 @@ fn carrier(tree: Tree) -> Table {
         value_types: Vec::new(),
     }
     .build(Arc::default(), 0)
-}
-
-fn definition_key(id: u32, chunk: usize) -> Vec<u8> {
-    let mut key = vec![b't'];
-    key.extend_from_slice(&id.to_be_bytes());
-    key.extend_from_slice(&(chunk as u16).to_be_bytes());
-    key
-}
-
-fn name_key(schema: &str, name: &str) -> Vec<u8> {
-    let mut key = vec![b'n'];
-    key.extend_from_slice(schema.as_bytes());
-    key.push(0);
-    key.extend_from_slice(name.as_bytes());
-    key.push(0);
-    key
 }
 
 /// Refuses names that cannot be.
@@ -410,9 +389,9 @@ impl Transaction {
         if !self.catalog_view()?.read_value(tree, &name_key(schema, name), &mut value)? {
             return Ok(None);
         }
-        match value.split_first_chunk::<4>() {
-            Some((id, [is_index])) => Ok(Some((u32::from_le_bytes(*id), *is_index != 0))),
-            _ => Err(Error::corrupt("a name in the catalog cannot be read")),
+        match NameOf::decode(&value) {
+            Some(NameOf { table, is_index }) => Ok(Some((table, is_index))),
+            None => Err(Error::corrupt("a name in the catalog cannot be read")),
         }
     }
 
@@ -448,8 +427,8 @@ impl Transaction {
             wrong.push(format!("{} tables are listed, {} are stored", listed.len(), stored.by_id.len()));
         }
         for table in stored.by_id.values() {
-            let encoded = |found: Option<Arc<Table>>| found.map(|found| Parts::of(&found).encode());
-            let expected = Some(Parts::of(table).encode());
+            let encoded = |found: Option<Arc<Table>>| found.map(|found| Definition::of(&found).encode());
+            let expected = Some(Definition::of(table).encode());
             let by_name = encoded(self.table(&table.schema, &table.name)?);
             if encoded(self.table_by_id(table.id)?) != expected || by_name != expected {
                 wrong.push(format!("table {} \"{}\"", table.id, table.name));
@@ -498,8 +477,7 @@ impl Transaction {
     pub(crate) fn claim_name(&self, schema: &str, name: &str, id: u32, is_index: bool) -> Result<Attempt<()>> {
         check_name(if is_index { "index" } else { "table" }, name)?;
         let key = name_key(schema, name);
-        let mut value = id.to_le_bytes().to_vec();
-        value.push(u8::from(is_index));
+        let value = NameOf { table: id, is_index }.encode();
         let outcome = self.with_catalog_writer(|w, tree| w.insert(tree, &key, &value, &mut None))?;
         match outcome {
             Outcome::Done => Ok(Attempt::Done(())),
@@ -518,9 +496,9 @@ impl Transaction {
     }
 
     /// Stores a definition; `old` is the one it replaces.
-    pub(crate) fn store_definition(&self, parts: &Parts, old: Option<&Table>) -> Result<Arc<Table>> {
+    pub(crate) fn store_definition(&self, parts: &Definition, old: Option<&Table>) -> Result<Arc<Table>> {
         let bytes = parts.encode();
-        let before = old.map_or(0, |t| Parts::of(t).encode().len().div_ceil(CHUNK));
+        let before = old.map_or(0, |t| Definition::of(t).encode().len().div_ceil(CHUNK));
         let chunks: Vec<&[u8]> = bytes.chunks(CHUNK).collect();
         for (at, chunk) in chunks.iter().enumerate() {
             let key = definition_key(parts.id, at);
@@ -537,7 +515,7 @@ impl Transaction {
             let key = definition_key(parts.id, at);
             expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;
         }
-        let table = self.0.db.inner().catalog.build(Parts::decode(&bytes)?, 0);
+        let table = self.0.db.inner().catalog.build(Definition::decode(&bytes)?, 0);
         self.0.state.lock().changed_definition(parts.id, Some(Arc::clone(&table)));
         Ok(table)
     }
@@ -547,7 +525,7 @@ impl Transaction {
         // It is under the id of what follows that the change is noted.
         self.write_context()?;
         self.0.state.lock().changed_definition(table.id, None);
-        for at in 0..Parts::of(table).encode().len().div_ceil(CHUNK) {
+        for at in 0..Definition::of(table).encode().len().div_ceil(CHUNK) {
             let key = definition_key(table.id, at);
             expect_done(self.with_catalog_writer(|w, tree| w.delete(tree, &key, Seen::Snapshot))?, "a definition")?;
         }

@@ -25,11 +25,12 @@ use resurgam_page::boot::{self, Boot};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_recovery::{Control, ControlFile, Progress, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
-use resurgam_versions::{Cleaner, Ledger, VersionStore, VersionStoreConfig};
+use resurgam_versions::{Cleaner, PendingFrees, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::background::Background;
-use crate::catalog::{CATALOG_OBJECT, Catalog, FIRST_USER_OBJECT};
+use crate::catalog::{Catalog, FIRST_USER_OBJECT};
+use crate::catalog_row::CATALOG_OBJECT;
 use crate::checkpoint_stats::CheckpointCounter;
 use crate::mode::Mode;
 use crate::options::Options;
@@ -40,8 +41,8 @@ use crate::transaction::{Isolation, Transaction};
 use crate::version_file::Search;
 use crate::view::ReadView;
 
-/// Owner of the ledger's pages.
-const LEDGER_OBJECT: ObjectId = ObjectId(5);
+/// Owner of the pages that list the pending frees.
+const PENDING_FREES_OBJECT: ObjectId = ObjectId(5);
 
 pub(crate) struct Inner {
     pub vfs: Arc<dyn Vfs>,
@@ -52,7 +53,7 @@ pub(crate) struct Inner {
     pub txs: Arc<TxManager>,
     pub locks: ObjectLocks,
     pub versions: VersionStore,
-    pub ledger: Ledger,
+    pub pending_frees: PendingFrees,
     pub catalog: Catalog,
     pub cleaner: Cleaner,
     pub recovery: RecoveryReport,
@@ -268,9 +269,12 @@ impl Database {
             pages_restored: restored.restored as u64,
             log_end: analysis.end_reason,
         };
-        let ledger_start = log.end_lsn().0;
+        let pending_start = log.end_lsn().0;
         let inner = Arc::new(Inner {
-            ledger: Ledger::new(Tree { root: boot.ledger_root, object: boot.ledger_object }, ledger_start),
+            pending_frees: PendingFrees::new(
+                Tree { root: boot.pending_frees_root, object: boot.pending_frees_object },
+                pending_start,
+            ),
             catalog: Catalog::new(Tree { root: boot.catalog_root, object: boot.catalog_object }),
             vfs,
             dir: dir.to_path_buf(),
@@ -320,7 +324,7 @@ impl Database {
     /// writers are slowed down, the more the nearer, so that write-back and checkpoints catch
     /// up. Nothing fails.
     #[inline]
-    pub(crate) fn hold_back(&self) {
+    pub(crate) fn throttle(&self) {
         let inner = self.inner();
         let (mut used, bound) = (inner.log.bytes_in_use(), inner.options.log_bytes_max);
         if inner.mode.is_traditional() && used > self.log_wanted() {
@@ -625,13 +629,13 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
     pool.space().restore(1);
     let mut mtr = Mtr::new(&pool);
     let catalog = btree::create(&mut mtr, CATALOG_OBJECT)?;
-    let ledger = btree::create(&mut mtr, LEDGER_OBJECT)?;
+    let pending_frees = btree::create(&mut mtr, PENDING_FREES_OBJECT)?;
     mtr.commit()?;
     let boot = Boot {
         catalog_root: catalog.root,
         catalog_object: catalog.object,
-        ledger_root: ledger.root,
-        ledger_object: ledger.object,
+        pending_frees_root: pending_frees.root,
+        pending_frees_object: pending_frees.object,
         ..Boot::new(id, now)
     };
     let mut page = PageBuf::zeroed();

@@ -1,6 +1,6 @@
 //! Changes of definitions. All are transactional: definitions are versioned rows, new trees
 //! go if their creator aborts and old ones when their dropper is committed for all (see
-//! `ledger.rs` of the versions crate).
+//! `pending_frees.rs` of the versions crate).
 
 use std::sync::Arc;
 
@@ -9,14 +9,13 @@ use resurgam_btree::{self as btree, Tree};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 use resurgam_txn::LockMode;
-use resurgam_versions::LedgerAction;
+use resurgam_versions::PendingFree;
 
 use crate::catalog::check_name;
+use crate::definition::{Check, Column, Definition, ForeignKey, Index, Place, encode_missing};
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
 use crate::rows::VALUE_IN_ROW_MAX;
-use crate::table::{
-    Check, Column, ColumnSpec, ForeignKey, Index, IndexSpec, Parts, Place, Table, TableSpec, encode_missing,
-};
+use crate::table::{ColumnSpec, IndexSpec, Table, TableSpec};
 use crate::transaction::{Attempt, Transaction};
 use crate::view::ReadView;
 
@@ -95,10 +94,10 @@ impl Transaction {
         let object = ObjectId(self.next_object()?);
         // The tree and the note of what becomes of it if this transaction aborts, in one group.
         let mut made = None;
-        let lsn = inner.ledger.add_with(&inner.pool, context.xid, LedgerAction::TREE_BYTES, |mtr| {
+        let lsn = inner.pending_frees.add_with(&inner.pool, context.xid, PendingFree::TREE_BYTES, |mtr| {
             let tree = btree::create(mtr, object)?;
             made = Some(tree);
-            Ok(LedgerAction::TreeIfAborted(tree))
+            Ok(PendingFree::TreeIfAborted(tree))
         })?;
         context.active.logged_aside(lsn);
         let Some(tree) = made else { return Err(Error::internal("a tree was not made")) };
@@ -109,10 +108,10 @@ impl Transaction {
     pub(crate) fn drop_tree(&self, tree: Tree) -> Result<()> {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
-        context.active.logged_aside(inner.ledger.add(
+        context.active.logged_aside(inner.pending_frees.add(
             &inner.pool,
             context.xid,
-            &LedgerAction::TreeIfCommitted(tree),
+            &PendingFree::TreeIfCommitted(tree),
         )?);
         Ok(())
     }
@@ -125,8 +124,8 @@ impl Transaction {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
         let widths = table.value_types.iter().map(|t| t.fixed_width().map_or(0, |w| w as u8)).collect();
-        let action = LedgerAction::RowsIfCommitted(table.tree, widths);
-        context.active.logged_aside(inner.ledger.add(&inner.pool, context.xid, &action)?);
+        let action = PendingFree::RowsIfCommitted(table.tree, widths);
+        context.active.logged_aside(inner.pending_frees.add(&inner.pool, context.xid, &action)?);
         Ok(())
     }
 
@@ -180,7 +179,7 @@ impl Transaction {
         names.extend((!primary_key_name.is_empty()).then_some((primary_key_name.as_str(), true)));
         names.extend(spec.indexes.iter().map(|i| (i.name.as_str(), true)));
         attempt!(self.claim_names(&spec.schema, &names, id));
-        let mut parts = Parts {
+        let mut parts = Definition {
             id,
             schema: spec.schema.clone(),
             name: spec.name.clone(),
@@ -246,7 +245,7 @@ impl Transaction {
     /// Empties a table by giving it new trees: constant time.
     pub fn truncate(&self, table: &Arc<Table>) -> Result<Attempt<()>> {
         attempt!(self.lock_exclusive(table));
-        let mut parts = Parts::of(table);
+        let mut parts = Definition::of(table);
         self.drop_rows(table)?;
         parts.tree = self.new_tree()?;
         for index in &mut parts.indexes {
@@ -266,7 +265,7 @@ impl Transaction {
     pub fn create_index(&self, table: &Arc<Table>, spec: IndexSpec) -> Result<Attempt<Arc<Table>>> {
         check_positions(&spec.columns, table.columns.len())?;
         attempt!(self.lock_exclusive(table));
-        let mut parts = Parts::of(table);
+        let mut parts = Definition::of(table);
         if spec.constraint {
             check_free_of_checks(&parts, &spec.name)?;
         }
@@ -288,7 +287,7 @@ impl Transaction {
         if self.is_referenced(table, |index, _| index == Some(at))? {
             return Err(depended_on(name));
         }
-        let mut parts = Parts::of(table);
+        let mut parts = Definition::of(table);
         let index = parts.indexes.remove(at);
         self.release_name(&table.schema, &index.name)?;
         self.drop_tree(index.tree)?;
@@ -299,7 +298,7 @@ impl Transaction {
     /// Changes a definition. The result is the new one.
     pub fn alter_table(&self, table: &Arc<Table>, change: TableChange) -> Result<Attempt<Arc<Table>>> {
         attempt!(self.lock_exclusive(table));
-        let mut parts = Parts::of(table);
+        let mut parts = Definition::of(table);
         parts.generation += 1;
         let column_exists = |at: usize| {
             if at < table.columns.len() {
@@ -529,7 +528,7 @@ impl Transaction {
                 format!("table \"{}\" has no key for the foreign key \"{}\"", parent.name, foreign.name),
             ));
         }
-        let mut parts = Parts::of(table);
+        let mut parts = Definition::of(table);
         check_free(&parts, &foreign.name)?;
         foreign.id = self.next_object()?;
         foreign.parent = parent.id;
@@ -544,7 +543,7 @@ impl Transaction {
     /// Drops a foreign key of a table, by name; the referenced table gets a new generation.
     pub fn drop_foreign_key(&self, table: &Arc<Table>, name: &str) -> Result<Attempt<Arc<Table>>> {
         attempt!(self.lock_exclusive(table));
-        let mut parts = Parts::of(table);
+        let mut parts = Definition::of(table);
         let foreign = parts.foreign_keys.remove(foreign_at(&parts, name)?);
         attempt!(self.renew_parent(foreign.parent, table.id));
         parts.generation += 1;
@@ -564,7 +563,7 @@ impl Transaction {
 
     /// The same definition under a new generation.
     fn renew(&self, table: &Table) -> Result<()> {
-        let mut parts = Parts::of(table);
+        let mut parts = Definition::of(table);
         parts.generation += 1;
         self.store_definition(&parts, Some(table)).map(|_| ())
     }
@@ -589,7 +588,7 @@ impl Transaction {
         added: &[ColumnSpec],
     ) -> Result<Attempt<Rewrite>> {
         attempt!(self.lock_exclusive(table));
-        let mut parts = Parts::of(table);
+        let mut parts = Definition::of(table);
         parts.generation += 1;
         for (at, ty) in types {
             check_positions_exist(&[*at], parts.columns.len())?;
@@ -646,7 +645,7 @@ fn column_of(spec: &ColumnSpec) -> Column {
     }
 }
 
-fn check_new_column(parts: &Parts, spec: &ColumnSpec) -> Result<()> {
+fn check_new_column(parts: &Definition, spec: &ColumnSpec) -> Result<()> {
     check_name("column", &spec.name)?;
     if parts.columns.iter().any(|c| c.name == spec.name) {
         return Err(Error::new(
@@ -661,7 +660,7 @@ fn check_new_column(parts: &Parts, spec: &ColumnSpec) -> Result<()> {
 }
 
 /// Adds a column behind all that rows store, which stay as they are.
-fn add_column(parts: &mut Parts, spec: &ColumnSpec, missing: Option<Datum>) -> Result<()> {
+fn add_column(parts: &mut Definition, spec: &ColumnSpec, missing: Option<Datum>) -> Result<()> {
     // Dropped columns keep their place in the rows, until the table is rewritten.
     let mut types = parts.value_types.clone();
     types.push(spec.ty);
@@ -683,7 +682,7 @@ fn add_column(parts: &mut Parts, spec: &ColumnSpec, missing: Option<Datum>) -> R
     Ok(())
 }
 
-fn check_at(parts: &Parts, name: &str) -> Result<usize> {
+fn check_at(parts: &Definition, name: &str) -> Result<usize> {
     parts.checks.iter().position(|check| check.name == name).ok_or_else(|| {
         Error::new(
             ErrorKind::UndefinedObject,
@@ -692,7 +691,7 @@ fn check_at(parts: &Parts, name: &str) -> Result<usize> {
     })
 }
 
-fn foreign_at(parts: &Parts, name: &str) -> Result<usize> {
+fn foreign_at(parts: &Definition, name: &str) -> Result<usize> {
     parts.foreign_keys.iter().position(|foreign| foreign.name == name).ok_or_else(|| {
         Error::new(
             ErrorKind::UndefinedObject,
@@ -706,7 +705,7 @@ fn depended_on(index: &str) -> Error {
 }
 
 /// Names of constraints are a table's own.
-fn check_free(parts: &Parts, name: &str) -> Result<()> {
+fn check_free(parts: &Definition, name: &str) -> Result<()> {
     if parts.primary_key_name == name || parts.indexes.iter().any(|index| index.constraint && index.name == name) {
         return Err(constraint_exists(parts, name));
     }
@@ -715,7 +714,7 @@ fn check_free(parts: &Parts, name: &str) -> Result<()> {
 
 /// For a constraint that is an index: whether its name is another index's is seen when it is
 /// claimed.
-fn check_free_of_checks(parts: &Parts, name: &str) -> Result<()> {
+fn check_free_of_checks(parts: &Definition, name: &str) -> Result<()> {
     let is_foreign = parts.foreign_keys.iter().any(|foreign| foreign.name == name);
     match is_foreign || parts.checks.iter().any(|check| check.name == name) {
         true => Err(constraint_exists(parts, name)),
@@ -723,7 +722,7 @@ fn check_free_of_checks(parts: &Parts, name: &str) -> Result<()> {
     }
 }
 
-fn constraint_exists(parts: &Parts, name: &str) -> Error {
+fn constraint_exists(parts: &Definition, name: &str) -> Error {
     Error::new(
         ErrorKind::DuplicateObject,
         format!("constraint \"{name}\" for relation \"{}\" already exists", parts.name),
@@ -742,7 +741,7 @@ fn index_of(id: u32, spec: &IndexSpec, tree: Tree) -> Index {
 }
 
 /// Decides where each column is stored, anew.
-fn place(parts: &mut Parts) {
+fn place(parts: &mut Definition) {
     parts.value_types.clear();
     for (at, column) in parts.columns.iter_mut().enumerate() {
         let key_at = parts.primary_key.iter().position(|c| *c == at);

@@ -24,9 +24,11 @@
 //! | `checkpoint_stats.rs` | how often checkpoints are taken, how long they take |
 //! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
 //! | `options.rs` | settings |
-//! | `table.rs` | table definitions, and how rows become keys and values |
+//! | `definition.rs` | what a definition says, and its stored form |
+//! | `table.rs` | tables: how rows become keys and values |
+//! | `catalog_row.rs` | rows of the catalog |
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
-//! | `own_catalog.rs` | what a transaction sees of the catalog once it has changed it |
+//! | `catalog_overlay.rs` | what a transaction sees of the catalog once it has changed it |
 //! | `transaction.rs` | begin, statements, commit, rollback |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
@@ -47,16 +49,18 @@
 mod background;
 mod build;
 mod catalog;
+mod catalog_overlay;
+mod catalog_row;
 mod checkpoint_stats;
 mod cleaner_events;
 mod cleaning;
 mod cursor;
 mod database;
 mod ddl;
+mod definition;
 mod lost;
 mod mode;
 mod options;
-mod own_catalog;
 mod prepared;
 mod progress;
 mod reference;
@@ -74,7 +78,15 @@ pub use checkpoint_stats::CheckpointStats;
 pub use cleaning::{CleanerStatus, HoldingAborted, HoldingSnapshot, HoldingTransaction, VersionStoreHolders};
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
 pub use database::Database;
+/// What is stored of definitions, for the checker.
+#[doc(hidden)]
+pub mod stored {
+    pub use crate::catalog_row::{CATALOG_OBJECT, CatalogKey, NameOf};
+    pub use crate::definition::{Definition, Place};
+}
+
 pub use ddl::{CheckSpec, TableChange};
+pub use definition::{Check, Column, ForeignKey, Index, ReferentialAction};
 pub use options::Options;
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
@@ -92,9 +104,7 @@ pub use rows::BulkInserter;
 #[doc(hidden)]
 pub use status::DefinitionCounts;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
-pub use table::{
-    Check, Column, ColumnSpec, ForeignKey, Index, IndexSpec, RawRow, ReferentialAction, RowBuf, Table, TableSpec,
-};
+pub use table::{ColumnSpec, IndexSpec, RawRow, RowBuf, Table, TableSpec};
 pub use transaction::{
     Attempt, Change, CommitTicket, Durability, Interrupt, Isolation, Savepoint, StatementKind, Transaction,
 };

@@ -99,7 +99,7 @@ struct List {
 
 impl List {
     /// Forgets those whose end is durable.
-    fn settle(&mut self, durable: Lsn) {
+    fn forget_durable(&mut self, durable: Lsn) {
         self.leaving.retain(|_, one| one.end > durable);
     }
 
@@ -217,7 +217,7 @@ impl Transaction {
             return Err(Error::new(ErrorKind::NotInPrerequisiteState, "prepared transactions are disabled")
                 .with_hint("Set max_prepared_transactions to a nonzero value."));
         }
-        list.settle(inner.log.flushed_lsn());
+        list.forget_durable(inner.log.flushed_lsn());
         if list.in_doubt.contains_key(gid) || list.leaving.contains_key(gid) {
             return Err(Error::new(
                 ErrorKind::DuplicateObject,
@@ -281,7 +281,7 @@ impl Transaction {
             }
         }
         // Rolling it back later goes by its id: its rows need not be known.
-        active.touched.lock().give_up();
+        active.write_set.lock().give_up();
         let _ = active.prepared_as.set(gid.to_owned());
         state.phase = Phase::Prepared;
         state.snapshot = None;
@@ -317,7 +317,7 @@ impl Database {
         let inner = self.inner();
         let mut list = inner.prepared.list.lock();
         let durable = inner.log.flushed_lsn();
-        list.settle(durable);
+        list.forget_durable(durable);
         let in_doubt = list.in_doubt.values().map(|one| (&one.tx, one.end));
         let all = in_doubt.chain(list.leaving.values().map(|one| (&one.tx, one.prepared)));
         let mut all: Vec<_> =
@@ -368,7 +368,7 @@ impl Database {
         }
         drop(still);
         inner.prepared.committed.fetch_add(1, Ordering::Relaxed);
-        self.settle_commit(end, visible, definitions, || {
+        self.publish_commit(end, visible, definitions, || {
             if let Some(one) = one {
                 self.release_resolved(&one.active, &one.locked, one.entered);
             }
@@ -440,7 +440,7 @@ impl Database {
         let inner = self.inner();
         let prepared = &inner.prepared;
         let mut list = prepared.list.lock();
-        list.settle(inner.log.flushed_lsn());
+        list.forget_durable(inner.log.flushed_lsn());
         let busy = || {
             Error::new(
                 ErrorKind::NotInPrerequisiteState,

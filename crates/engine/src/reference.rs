@@ -57,14 +57,14 @@ pub enum Presence {
     Yes,
     No,
     /// It depends on how this transaction ends; wait for it and look again.
-    Unsettled(TxId),
+    Undecided(TxId),
 }
 
 impl Presence {
     /// Of what may come to be there, and what may not.
     fn of(yes: bool, no: bool, holder: Option<TxId>) -> Self {
         match (yes, no, holder) {
-            (true, true, Some(holder)) => Self::Unsettled(holder),
+            (true, true, Some(holder)) => Self::Undecided(holder),
             (true, false, _) => Self::Yes,
             _ => Self::No,
         }
@@ -172,7 +172,7 @@ impl Transaction {
         View { txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from: TxId(u64::MAX) }
     }
 
-    /// A wait for a transaction that [`Presence::Unsettled`] names.
+    /// A wait for a transaction that [`Presence::Undecided`] names.
     ///
     /// # Errors
     /// `DeadlockDetected`.
@@ -312,7 +312,7 @@ impl Referencing {
         let page = self.table.tree.read_leaf(pool, key, Access::Point)?;
         let Ok(slot) = leaf::search(&page, key) else { return Ok(found) };
         let record = LeafRecord::parse(page.record(slot)?)?;
-        let (mut yes, mut no, mut settled) = (false, false, None);
+        let (mut yes, mut no, mut decided) = (false, false, None);
         let holder = possible(pool, &record, &view, &mut |possible| {
             let Some(value) = possible.value else {
                 no = true;
@@ -324,12 +324,12 @@ impl Referencing {
                 yes |= same != Some(false);
                 no |= same != Some(true);
             } else {
-                settled = Some((possible.xid, value.to_vec(), same));
+                decided = Some((possible.xid, value.to_vec(), same));
             }
             Ok(())
         })?;
         drop(page);
-        if let Some((xid, value, same)) = settled {
+        if let Some((xid, value, same)) = decided {
             found.row.value = value;
             // It was there when this statement's snapshot was taken, or came later: nothing of
             // it goes before the snapshot does.

@@ -2,12 +2,12 @@
 //! ones, in one transaction.
 //!
 //! # Why this rolls back in constant time
-//! The new trees are noted in the ledger to go if the transaction aborts, the old ones to go
+//! The new trees are noted as pending frees to go if the transaction aborts, the old ones to go
 //! once it is committed for all: two entries for each tree, none for a row. Nobody else
 //! reaches the new trees before the commit, so their rows carry no versions.
 //!
 //! Large values are not copied: those that a new row still refers to change trees with it.
-//! Neither ledger entry touches them (a tree is freed without the values it refers to). Those
+//! Neither pending free touches them (a tree is freed without the values it refers to). Those
 //! that no new row refers to are noted, many in one entry; new ones carry their writer's id
 //! and go with it.
 //!
@@ -19,13 +19,14 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, PageId, Result};
 use resurgam_page::types::{ColumnType, DatumRef};
-use resurgam_versions::LedgerAction;
+use resurgam_versions::PendingFree;
 
 use crate::build::{insert_plain, not_unique};
 use crate::cursor::{Cursor, RowBatch};
+use crate::definition::Definition;
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
-use crate::table::{Parts, RawRow, Table};
+use crate::table::{RawRow, Table};
 use crate::transaction::{Transaction, WriteContext};
 use crate::view::ReadView;
 
@@ -60,7 +61,7 @@ pub struct Rewrite {
     context: WriteContext,
     old: Arc<Table>,
     new: Arc<Table>,
-    parts: Parts,
+    parts: Definition,
     view: ReadView,
     cursor: Cursor,
     /// Leaves of the last row and entries.
@@ -76,7 +77,7 @@ pub struct Rewrite {
 
 impl Transaction {
     /// Begins to rewrite `old`, which is locked exclusively, as `parts`: with new trees.
-    pub(crate) fn begin_rewrite(&self, old: &Arc<Table>, mut parts: Parts) -> Result<Rewrite> {
+    pub(crate) fn begin_rewrite(&self, old: &Arc<Table>, mut parts: Definition) -> Result<Rewrite> {
         let context = self.write_context()?;
         let marked = {
             let mut state = self.0.state.lock();
@@ -89,7 +90,7 @@ impl Transaction {
         for index in &mut parts.indexes {
             index.tree = self.new_tree()?;
         }
-        let new = self.0.db.inner().catalog.build(Parts::decode(&parts.encode())?, 0);
+        let new = self.0.db.inner().catalog.build(Definition::decode(&parts.encode())?, 0);
         let view = self.newest_view();
         let cursor = self.newest_rows(old);
         Ok(Rewrite {
@@ -131,7 +132,7 @@ impl Rewrite {
     /// That of the transaction's interrupt, if it says to stop.
     pub fn read(&mut self, batch: &mut RowBatch) -> Result<bool> {
         self.tx.check_interrupt()?;
-        self.tx.0.db.hold_back();
+        self.tx.0.db.throttle();
         batch.clear();
         let mut large = 0;
         while batch.len() < BATCH && large < LARGE_BYTES_MAX {
@@ -168,7 +169,7 @@ impl Rewrite {
         let kept = new.externals_of_value(&encoded.bytes)?;
         let gone = self.old.externals_of_value(before.value)?;
         self.gone.extend(gone.into_iter().filter(|page| !kept.contains(page)));
-        if self.gone.len() >= LedgerAction::VALUES_MAX {
+        if self.gone.len() >= PendingFree::VALUES_MAX {
             self.tx.drop_externals(&self.context, self.gone.drain(..))?;
         }
         if !insert_plain(pool, new.tree, &key, &encoded.bytes, &mut self.hint)? {

@@ -17,7 +17,7 @@ use resurgam_page::types::DatumRef;
 use resurgam_page::{LeafRecord, leaf};
 use resurgam_txn::{ActiveTx, LockWait};
 use resurgam_versions::{
-    LedgerAction, Outcome, RowWriter, Seen, View, free_external, newest, read_external, write_external,
+    Outcome, PendingFree, RowWriter, Seen, View, free_external, newest, read_external, write_external,
 };
 
 use crate::table::{RawRow, RowBuf, Table};
@@ -86,7 +86,7 @@ impl Transaction {
         row: &[DatumRef<'_>],
         hint: &mut Option<PageId>,
     ) -> Result<Attempt<()>> {
-        self.0.db.hold_back();
+        self.0.db.throttle();
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -258,7 +258,7 @@ impl Transaction {
         new_row: &[DatumRef<'_>],
         old: Option<&mut RowBuf>,
     ) -> Result<Attempt<Change>> {
-        self.0.db.hold_back();
+        self.0.db.throttle();
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -427,7 +427,7 @@ impl Transaction {
         seen: Seen,
         noted: Option<&mut RowBuf>,
     ) -> Result<Attempt<Change>> {
-        self.0.db.hold_back();
+        self.0.db.throttle();
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -453,7 +453,7 @@ impl Transaction {
     /// Checks that the row may be written by this transaction, and leaves it locked by
     /// giving it a new version of the same content (SELECT … FOR UPDATE).
     pub fn lock_row(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
-        self.0.db.hold_back();
+        self.0.db.throttle();
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -599,9 +599,9 @@ impl Transaction {
     pub(crate) fn drop_externals(&self, context: &WriteContext, pages: impl Iterator<Item = PageId>) -> Result<()> {
         let inner = self.0.db.inner();
         let pages: Vec<PageId> = pages.collect();
-        for pages in pages.chunks(LedgerAction::VALUES_MAX) {
-            let action = LedgerAction::ValuesIfCommitted(pages.to_vec());
-            context.active.logged_aside(inner.ledger.add(&inner.pool, context.xid, &action)?);
+        for pages in pages.chunks(PendingFree::VALUES_MAX) {
+            let action = PendingFree::ValuesIfCommitted(pages.to_vec());
+            context.active.logged_aside(inner.pending_frees.add(&inner.pool, context.xid, &action)?);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, Result, TxId};
 use resurgam_buffer::{FreePages, PoolStats, VersionFile};
 use resurgam_log::LogStats;
 use resurgam_txn::{AbortedList, AbortedTx, TemporaryStats, TxStats};
-use resurgam_versions::{SweepReport, VersionStoreStats, held_by};
+use resurgam_versions::{SweepReport, VersionStoreStats, version_holders};
 
 use crate::checkpoint_stats::CheckpointStats;
 use crate::database::Database;
@@ -199,11 +199,11 @@ impl Database {
         inner.log.check_running()
     }
 
-    /// Entries of the ledger: storage that is to be freed, or kept, once the outcome of a
+    /// Pending frees: storage that is to be freed, or kept, once the outcome of a
     /// transaction is past changing.
-    pub fn ledger_len(&self) -> resurgam_base::Result<usize> {
+    pub fn pending_frees_len(&self) -> resurgam_base::Result<usize> {
         let inner = self.inner();
-        Ok(inner.ledger.entries(&inner.pool)?.len())
+        Ok(inner.pending_frees.entries(&inner.pool)?.len())
     }
 
     /// Pages that recovery could not bring up to date.
@@ -244,7 +244,7 @@ impl Database {
                 ..inner.versions.stats()
             },
             version_store_file: inner.pool.version_file().map(|file| file.path().to_path_buf()),
-            versions_held_by: held_by(&inner.txs),
+            versions_held_by: version_holders(&inner.txs),
             space: inner.pool.space().free_pages(),
             checkpoints: inner.checkpoints.read(),
             sweeps: cleaned.sweeps,

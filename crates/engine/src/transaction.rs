@@ -17,10 +17,10 @@ use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_log::{FlushTicket, Group, RecordKind};
 use resurgam_recovery::TxRecord;
-use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Status, Visible};
+use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Visible};
 
+use crate::catalog_overlay::CatalogOverlay;
 use crate::database::Database;
-use crate::own_catalog::OwnCatalog;
 use crate::table::Table;
 use crate::undo::Unfinished;
 use crate::view::ReadView;
@@ -136,7 +136,7 @@ pub(crate) struct TxState {
     pub requested: Vec<ObjectId>,
     /// Rows (tree and key) that the current statement changed and took back.
     pub taken_back: Vec<(ObjectId, Vec<u8>)>,
-    pub catalog: OwnCatalog,
+    pub catalog: CatalogOverlay,
     /// Asked now and then by work on many rows.
     pub interrupt: Option<Interrupt>,
 }
@@ -210,7 +210,7 @@ impl Transaction {
                 current: HashMap::new(),
                 requested: Vec::new(),
                 taken_back: Vec::new(),
-                catalog: OwnCatalog::default(),
+                catalog: CatalogOverlay::default(),
                 interrupt: None,
             }),
         }))
@@ -522,7 +522,7 @@ impl Transaction {
                 return Err(error);
             }
         };
-        self.0.db.settle_commit(end, visible, ddl, || self.0.release(&mut state, active.id))
+        self.0.db.publish_commit(end, visible, ddl, || self.0.release(&mut state, active.id))
     }
 
     /// Sets a savepoint: what is written from here on is written under an id of its own
@@ -534,9 +534,11 @@ impl Transaction {
         state.fresh_id = true;
         Ok(match &state.active {
             None => Savepoint { mark: TxId::NONE, rows: 0, undo: Lsn::NONE },
-            Some(active) => {
-                Savepoint { mark: active.last_id(), rows: active.touched.lock().mark(), undo: active.undo.lock().last }
-            }
+            Some(active) => Savepoint {
+                mark: active.last_id(),
+                rows: active.write_set.lock().mark(),
+                undo: active.undo.lock().last,
+            },
         })
     }
 
@@ -586,7 +588,7 @@ impl Transaction {
         } else {
             // What could not be reverted is passed over by being in the map, as after a long one.
             self.0.db.revert_short(&active, savepoint.rows, mark).unwrap_or_else(|_| {
-                active.touched.lock().give_up();
+                active.write_set.lock().give_up();
                 false
             })
         };
@@ -621,12 +623,6 @@ impl Transaction {
         check_open(&state)?;
         self.0.roll_back(&mut state)
     }
-
-    /// Whether `xid` belongs to this transaction and can be waited for no more.
-    #[doc(hidden)]
-    pub fn status_of(&self, xid: TxId) -> Status {
-        self.0.db.inner().txs.status(xid)
-    }
 }
 
 /// Refuses a transaction that can only be rolled back.
@@ -654,7 +650,7 @@ pub(crate) fn check_open(state: &TxState) -> Result<()> {
 
 impl Database {
     /// What follows a commit that is decided: `release` gives up its locks.
-    pub(crate) fn settle_commit(
+    pub(crate) fn publish_commit(
         &self,
         end: Lsn,
         visible: Visible,
@@ -774,7 +770,7 @@ impl Drop for TxInner {
             current: HashMap::new(),
             requested: Vec::new(),
             taken_back: Vec::new(),
-            catalog: OwnCatalog::default(),
+            catalog: CatalogOverlay::default(),
             interrupt: None,
         };
         std::mem::swap(&mut taken, self.state.get_mut());

@@ -76,8 +76,8 @@ impl Database {
     /// False: it is not short, and nothing was done.
     pub(crate) fn revert_short(&self, tx: &ActiveTx, mark: usize, after: TxId) -> Result<bool> {
         let inner = self.inner();
-        let mut touched = tx.touched.lock();
-        let Some(rows) = touched.since(mark) else { return Ok(false) };
+        let mut write_set = tx.write_set.lock();
+        let Some(rows) = write_set.since(mark) else { return Ok(false) };
         let subs = tx.subs();
         let is_undone = |xid: TxId| {
             xid > after
@@ -90,7 +90,7 @@ impl Database {
             let tree = Tree { root: row.root, object: row.object };
             revert_row(&inner.pool, &inner.txs, tree, row.key, &is_undone)?;
         }
-        touched.back_to(mark);
+        write_set.back_to(mark);
         Ok(true)
     }
 

@@ -2,7 +2,7 @@
 //! and every page of the data file against its owner.
 //!
 //! # What is checked
-//! 1. Every tree (catalog, ledger, tables, indexes, and trees that the ledger will free) is
+//! 1. Every tree (catalog, pending frees, tables, indexes, and trees that are to be freed) is
 //!    a tree ([`resurgam_btree::verify`]).
 //! 2. The visible entries of each index are exactly those of the visible rows of its table,
 //!    and every large value of a visible row can be read to its end.
@@ -27,7 +27,7 @@ use resurgam_page::row::RowLayout;
 use resurgam_page::types::DatumRef;
 use resurgam_page::{LeafRecord, PageType, overflow, space as map};
 use resurgam_txn::Status;
-use resurgam_versions::{LedgerAction, OVERFLOW_OBJECT, VERSION_OBJECT, values_in_use};
+use resurgam_versions::{OVERFLOW_OBJECT, PendingFree, VERSION_OBJECT, values_in_use};
 
 use crate::catalog::Definitions;
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
@@ -87,7 +87,7 @@ impl Database {
         let mut census = Census::default();
         let definitions = inner.catalog.committed(self)?;
         let mut trees: BTreeMap<ObjectId, (Tree, String)> = BTreeMap::new();
-        for (tree, name) in [(inner.catalog.tree, "the catalog"), (inner.ledger.tree(), "the ledger")] {
+        for (tree, name) in [(inner.catalog.tree, "the catalog"), (inner.pending_frees.tree(), "the pending frees")] {
             trees.insert(tree.object, (tree, name.into()));
         }
         for table in definitions.by_id.values() {
@@ -100,11 +100,11 @@ impl Database {
         let mut dropped_rows = Vec::new();
         let mut left_in_doubt = Vec::new();
         let mut dying: HashSet<ObjectId> = HashSet::new();
-        for (tx, action) in inner.ledger.entries(&inner.pool)? {
+        for (tx, action) in inner.pending_frees.entries(&inner.pool)? {
             match &action {
-                LedgerAction::TreeIfCommitted(tree)
-                | LedgerAction::TreeIfAborted(tree)
-                | LedgerAction::RowsIfCommitted(tree, _) => {
+                PendingFree::TreeIfCommitted(tree)
+                | PendingFree::TreeIfAborted(tree)
+                | PendingFree::RowsIfCommitted(tree, _) => {
                     let root = inner.pool.read(tree.root, Access::Scan)?;
                     let there = root.object() == tree.object
                         && matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner));
@@ -114,22 +114,22 @@ impl Database {
                             dying.insert(tree.object);
                         }
                         // Of one that was not dropped after all, the columns may have changed since.
-                        if let LedgerAction::RowsIfCommitted(_, widths) = &action {
+                        if let PendingFree::RowsIfCommitted(_, widths) = &action {
                             match inner.txs.status(tx) {
-                                Status::Committed(_) => dropped_rows.push((*tree, LedgerAction::layout(widths))),
-                                Status::Active(_) => left_in_doubt.push((*tree, LedgerAction::layout(widths))),
+                                Status::Committed(_) => dropped_rows.push((*tree, PendingFree::layout(widths))),
+                                Status::Active(_) => left_in_doubt.push((*tree, PendingFree::layout(widths))),
                                 Status::Aborted => {}
                             }
                         }
                         trees
                             .entry(tree.object)
-                            .or_insert((*tree, format!("a tree in the ledger of transaction {tx}")));
+                            .or_insert((*tree, format!("a tree in the pending frees of transaction {tx}")));
                     }
                 }
                 // An entry that asks for nothing: rows name the value still, or its writer aborted as
                 // well, and a sweep that was broken off may have freed a part of it.
-                LedgerAction::ValuesIfCommitted(_) if inner.txs.status(tx) == Status::Aborted => {}
-                LedgerAction::ValuesIfCommitted(pages) => {
+                PendingFree::ValuesIfCommitted(_) if inner.txs.status(tx) == Status::Aborted => {}
+                PendingFree::ValuesIfCommitted(pages) => {
                     for page in pages {
                         if inner.pool.read(*page, Access::Scan)?.is(PageType::Overflow) {
                             values.insert(*page);

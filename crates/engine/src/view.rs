@@ -10,10 +10,11 @@ use resurgam_page::{LeafRecord, leaf};
 use resurgam_txn::SnapshotHold;
 use resurgam_versions::{View, Visible, read_external, visible};
 
+use crate::catalog_overlay::OwnChanges;
 use crate::cursor::{Cursor, Direction, KeyRange};
 use crate::database::Database;
-use crate::own_catalog::OwnChanges;
-use crate::table::{Index, RowBuf, Table};
+use crate::definition::Index;
+use crate::table::{RowBuf, Table};
 
 /// A statement's view of the database. Holding it keeps the row versions that it needs.
 #[derive(Clone)]

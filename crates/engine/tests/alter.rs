@@ -115,12 +115,12 @@ fn after(rows: i64) -> Vec<Vec<Datum>> {
 }
 
 /// Nothing is lost, and nothing waits to be freed.
-fn settled(db: &Database, what: &str) -> Result<()> {
+fn nothing_left(db: &Database, what: &str) -> Result<()> {
     for _ in 0..4 {
         db.clean()?;
     }
     assert_eq!(db.verify()?, Vec::<String>::new(), "{what}");
-    assert_eq!(db.ledger_len()?, 0, "{what}: storage is still to be freed");
+    assert_eq!(db.pending_frees_len()?, 0, "{what}: storage is still to be freed");
     Ok(())
 }
 
@@ -129,15 +129,15 @@ fn a_rewrite_commits_and_rolls_back() -> Result<()> {
     let vfs = SimVfs::new(1);
     let db = filled(&vfs, 3000)?;
     let tx = db.begin(Isolation::ReadCommitted);
-    let entries = db.ledger_len()?;
+    let entries = db.pending_frees_len()?;
     rewrite(&tx, &table(&tx)?)?;
     // Two for each of three trees, and one for the 60 large values that are referred to no more.
-    let noted = db.ledger_len()? - entries;
+    let noted = db.pending_frees_len()? - entries;
     assert!((6..=8).contains(&noted), "{noted} entries for 3000 rows");
     assert_eq!(db.builds(), []);
     tx.rollback()?;
     assert_eq!(rows(&db)?, before(3000));
-    settled(&db, "rolled back")?;
+    nothing_left(&db, "rolled back")?;
 
     let tx = db.begin(Isolation::ReadCommitted);
     let old = table(&tx)?;
@@ -150,7 +150,7 @@ fn a_rewrite_commits_and_rolls_back() -> Result<()> {
     expected.remove(5);
     expected.push(vec![Datum::Int8(90_000), Datum::Int8(1 << 40), Datum::Null]);
     assert_eq!(rows(&db)?, expected);
-    settled(&db, "committed")?;
+    nothing_left(&db, "committed")?;
     db.close()?;
     let db = open(&vfs)?;
     assert_eq!(rows(&db)?, expected);
@@ -187,7 +187,7 @@ fn back_to_a_savepoint() -> Result<()> {
     expected[1] = vec![Datum::Int8(1), Datum::Int4(-1), Datum::Null];
     expected.remove(2);
     assert_eq!(rows(&db)?, expected);
-    settled(&db, "back to a savepoint")
+    nothing_left(&db, "back to a savepoint")
 }
 
 /// Power is lost at some moment of a rewrite, or of its commit, or of the clean-up after it.
@@ -223,7 +223,7 @@ fn a_rewrite_is_whole_or_nothing_after_a_crash() -> Result<()> {
             assert_eq!(rows(&db)?, before(800), "operation {at}");
             old += 1;
         }
-        settled(&db, &format!("operation {at}"))?;
+        nothing_left(&db, &format!("operation {at}"))?;
         if done {
             break; // it came to its end before the power was lost
         }
@@ -256,7 +256,7 @@ fn an_index_that_is_not_finished_leaves_nothing() -> Result<()> {
     // A part of an index cannot be committed.
     assert!(tx.commit(Durability::Sync).is_err());
     tx.rollback()?;
-    settled(&db, "cancelled")?;
+    nothing_left(&db, "cancelled")?;
     drop(db);
 
     let mut cut_off = 0;
@@ -279,7 +279,7 @@ fn an_index_that_is_not_finished_leaves_nothing() -> Result<()> {
         let there = table(&db.begin(Isolation::ReadCommitted))?.indexes.len() == 3;
         assert!(there || !done, "operation {at}");
         cut_off += u64::from(!there);
-        settled(&db, &format!("operation {at}"))?;
+        nothing_left(&db, &format!("operation {at}"))?;
     }
     assert!(cut_off > 3, "power was lost in the middle of it");
     Ok(())
@@ -300,7 +300,7 @@ fn a_rewrite_that_is_given_up() -> Result<()> {
     tx.rollback_to(savepoint)?;
     tx.commit(Durability::Sync)?.wait()?;
     assert_eq!(rows(&db)?, before(300)[1..]);
-    settled(&db, "given up")?;
+    nothing_left(&db, "given up")?;
 
     // One that was given up before the savepoint is not made good by going back to it.
     let tx = db.begin(Isolation::ReadCommitted);
@@ -310,7 +310,7 @@ fn a_rewrite_that_is_given_up() -> Result<()> {
     tx.rollback_to(savepoint)?;
     assert_eq!(tx.commit(Durability::Sync).err().expect("refused").kind(), ErrorKind::InvalidTransactionState);
     tx.rollback()?;
-    settled(&db, "given up twice")
+    nothing_left(&db, "given up twice")
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn values_of_rows_stored_before_a_column() -> Result<()> {
     }
     expected[3] = vec![Datum::Int8(3), Datum::Int4(0), Datum::Null, Datum::Int4(1), Datum::Null];
     assert_eq!(rows(&db)?, expected);
-    settled(&db, "added")?;
+    nothing_left(&db, "added")?;
     db.close()?;
     let db = open(&vfs)?;
     assert_eq!(rows(&db)?, expected);
@@ -366,7 +366,7 @@ fn values_of_rows_stored_before_a_column() -> Result<()> {
     tx.alter_table(&table(&tx)?, TableChange::DropPrimaryKey)?.done()?;
     tx.commit(Durability::Sync)?.wait()?;
     assert_eq!(rows(&db)?, expected);
-    settled(&db, "rewritten")
+    nothing_left(&db, "rewritten")
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn primary_key_dropped_and_made_again() -> Result<()> {
     tx.rollback_to(savepoint)?;
     tx.statement(StatementKind::PointWrite)?;
     tx.commit(Durability::Sync)?.wait()?;
-    settled(&db, "dropped")?;
+    nothing_left(&db, "dropped")?;
     assert_eq!(rows(&db)?.len(), 501);
 
     let tx = db.begin(Isolation::ReadCommitted);
@@ -396,7 +396,7 @@ fn primary_key_dropped_and_made_again() -> Result<()> {
     let taken = tx.alter_table(&t, TableChange::AddPrimaryKey { name: "t_pkey".into(), columns: vec![0] });
     assert_eq!(taken.err().expect("taken").kind(), ErrorKind::DuplicateTable);
     tx.rollback()?;
-    settled(&db, "rolled back")
+    nothing_left(&db, "rolled back")
 }
 
 #[test]
@@ -448,7 +448,7 @@ fn checks_are_kept_with_the_definition() -> Result<()> {
     let t = tx.alter_table(&t, TableChange::DropCheck("b".into()))?.done()?;
     assert_eq!(t.checks, []);
     tx.commit(Durability::Sync)?.wait()?;
-    settled(&db, "checks")
+    nothing_left(&db, "checks")
 }
 
 fn refused<T>(result: Result<Attempt<T>>) -> ErrorKind {
@@ -484,7 +484,7 @@ fn a_refused_change_lets_no_row_into_what_is_gone() -> Result<()> {
         }
         assert_eq!(refused(behind.delete(&old, &key(&old, 1)?, Seen::Snapshot)), ErrorKind::DefinitionChanged);
         behind.commit(Durability::Sync)?.wait()?;
-        settled(&db, "refused")?;
+        nothing_left(&db, "refused")?;
     }
     assert_eq!(rows(&db)?, before(100));
     Ok(())
@@ -531,7 +531,7 @@ fn a_definition_from_before_an_own_change_is_refused() -> Result<()> {
     tx.drop_table(&new)?.done()?;
     assert_eq!(refused(tx.insert(&new, &wide(304)[..3])), ErrorKind::DefinitionChanged);
     tx.rollback()?;
-    settled(&db, "own changes")
+    nothing_left(&db, "own changes")
 }
 
 /// A rewrite leaves dropped columns behind, and frees what only they refer to.
@@ -550,7 +550,7 @@ fn large_values_of_dropped_columns_go_with_a_rewrite() -> Result<()> {
     }
     tx.alter_table(&t, TableChange::DropColumn(3))?.done()?;
     tx.commit(Durability::Sync)?.wait()?;
-    settled(&db, "dropped")?;
+    nothing_left(&db, "dropped")?;
     for commit in [false, true] {
         let tx = db.begin(Isolation::ReadCommitted);
         tx.alter_table(&table(&tx)?, TableChange::DropPrimaryKey)?.done()?;
@@ -560,7 +560,7 @@ fn large_values_of_dropped_columns_go_with_a_rewrite() -> Result<()> {
             tx.rollback()?
         }
         // Pages that nothing refers to are reported.
-        settled(&db, "rewritten")?;
+        nothing_left(&db, "rewritten")?;
     }
     assert_eq!(rows(&db)?.len(), 250);
     Ok(())
@@ -654,7 +654,7 @@ fn columns_added_and_dropped_many_times() -> Result<()> {
     t = tx.alter_table(&t, TableChange::AddColumn(spec))?.done()?;
     tx.insert(&t, &[DatumRef::Int8(1), DatumRef::Int4(1), DatumRef::Null, DatumRef::Int4(1)])?.done()?;
     tx.commit(Durability::Sync)?.wait()?;
-    settled(&db, "many times")
+    nothing_left(&db, "many times")
 }
 
 /// Rows with large values come in smaller batches.
@@ -745,7 +745,7 @@ fn clean_up_is_cut_off_again_and_again() -> Result<()> {
             if there {
                 assert_eq!(rows(&db)?, before(ROWS), "{said}");
             }
-            let entries = db.ledger_len()?;
+            let entries = db.pending_frees_len()?;
             vfs.set_faults(FaultPlan { crash_after_ops: Some(turn), ..FaultPlan::default() });
             let clean = || -> Result<()> {
                 db.clean()?;
@@ -768,7 +768,7 @@ fn clean_up_is_cut_off_again_and_again() -> Result<()> {
         );
         let db = few_pages(&vfs)?;
         db.finish_recovery()?;
-        settled(&db, &format!("change {which}, by a crash: {by_crash}"))?;
+        nothing_left(&db, &format!("change {which}, by a crash: {by_crash}"))?;
     }
     Ok(())
 }

@@ -301,7 +301,7 @@ fn resolve(db: &Database, random: &mut Random) -> Result<()> {
 }
 
 /// Nothing is wrong, nothing is lost, and nothing waits to be freed.
-fn settled(db: &Database, said: &str) -> Result<()> {
+fn nothing_left(db: &Database, said: &str) -> Result<()> {
     db.finish_recovery()?;
     assert_eq!(db.verify()?, Vec::<String>::new(), "{said}");
     for _ in 0..5 {
@@ -309,7 +309,7 @@ fn settled(db: &Database, said: &str) -> Result<()> {
         db.begin(Isolation::ReadCommitted).commit(Durability::Sync)?.wait()?;
     }
     assert_eq!(db.verify()?, Vec::<String>::new(), "{said}, cleaned");
-    assert_eq!(db.ledger_len()?, 0, "{said}: storage is still to be freed");
+    assert_eq!(db.pending_frees_len()?, 0, "{said}: storage is still to be freed");
     let stats = db.stats();
     assert_eq!((stats.transactions.aborted_in_map, stats.versions.pages), (0, 0), "{said}");
     Ok(())
@@ -351,7 +351,7 @@ fn lives(apart: bool) -> Result<()> {
             let db = open(&lost.vfs, options(apart, false))?;
             resolve(&db, &mut random)?;
             let found = check(&db, &lost.at_least, &lost.at_most, &said)?;
-            settled(&db, &said)?;
+            nothing_left(&db, &said)?;
             check(&db, &found, &found, &said)?;
         }
         vfs = after;
@@ -362,7 +362,7 @@ fn lives(apart: bool) -> Result<()> {
     drop(db);
     let db = open(&vfs, options(apart, false))?;
     assert_eq!(db.prepared().len(), 0);
-    settled(&db, "at last")?;
+    nothing_left(&db, "at last")?;
     check(&db, &known, &known, "at last, cleaned")?;
     Ok(())
 }

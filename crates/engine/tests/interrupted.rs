@@ -56,7 +56,7 @@ fn drop_error_midway() -> Result<()> {
         failed += usize::from(vfs.reads() >= at);
         vfs.set_faults(FaultPlan::default());
         db.clean()?;
-        assert_eq!(db.ledger_len()?, 0, "read {at}: storage is still to be freed");
+        assert_eq!(db.pending_frees_len()?, 0, "read {at}: storage is still to be freed");
         assert_eq!(db.verify()?, Vec::<String>::new(), "read {at}");
     }
     assert!(failed > 3, "reads failed in the middle of it");
@@ -85,7 +85,7 @@ fn drop_crash_midway() -> Result<()> {
         for _ in 0..2 {
             db.clean()?;
         }
-        assert_eq!(db.ledger_len()?, 0, "operation {at}: storage is still to be freed");
+        assert_eq!(db.pending_frees_len()?, 0, "operation {at}: storage is still to be freed");
         assert_eq!(db.verify()?, Vec::<String>::new(), "operation {at}");
     }
     assert!(crashed > 3, "power was lost in the middle of it");

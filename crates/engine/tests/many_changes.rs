@@ -1,5 +1,5 @@
 //! One transaction with thousands of schema changes: a crash in the middle, or a PREPARE. What it
-//! is remembered by stays small: definitions are rows, and what is to be freed is in the ledger
+//! is remembered by stays small: definitions are rows, and what is to be freed is in the pending frees
 //! (see docs/slog.md).
 
 use std::path::Path;
@@ -57,7 +57,7 @@ fn names(db: &Database) -> Result<usize> {
 }
 
 /// Everything is freed, and nothing but it.
-fn settled(db: &Database, said: &str) -> Result<()> {
+fn nothing_left(db: &Database, said: &str) -> Result<()> {
     db.finish_recovery()?;
     assert_eq!(db.verify()?, Vec::<String>::new(), "{said}");
     for _ in 0..4 {
@@ -69,7 +69,7 @@ fn settled(db: &Database, said: &str) -> Result<()> {
     }
     db.clean()?;
     assert_eq!(db.stats().transactions.aborted_in_map, 0, "{said}");
-    assert_eq!(db.ledger_len()?, 0, "{said}: storage is still to be freed");
+    assert_eq!(db.pending_frees_len()?, 0, "{said}: storage is still to be freed");
     assert_eq!(db.verify()?, Vec::<String>::new(), "{said}");
     Ok(())
 }
@@ -104,7 +104,7 @@ fn cut_off_by_a_crash() -> Result<()> {
         drop(db);
         let db = open(&crashed, accelerated)?;
         assert_eq!(names(&db)?, KEPT + 1, "{said}");
-        settled(&db, &said)?;
+        nothing_left(&db, &said)?;
         assert_eq!(names(&db)?, KEPT + 1, "{said}");
     }
     Ok(())
@@ -133,7 +133,7 @@ fn prepared() -> Result<()> {
         resolved.wait()?;
         let left = if commits { many.div_ceil(100) } else { KEPT };
         assert_eq!(names(&db)?, left, "{said}");
-        settled(&db, &said)?;
+        nothing_left(&db, &said)?;
         assert_eq!(names(&db)?, left, "{said}");
     }
     Ok(())
@@ -238,7 +238,7 @@ fn all_of_it_stays() -> Result<()> {
                 left += tables;
                 assert_eq!(names(&db)?, left, "{said}");
             }
-            settled(&db, &said)?;
+            nothing_left(&db, &said)?;
             assert_eq!(names(&db)?, left, "{said}");
             eprintln!("{said}: clean after {:.1?}", started.elapsed());
         }

@@ -70,7 +70,7 @@ fn present(tx: &Transaction, table: &Arc<Table>, n: i64) -> Result<&'static str>
     let name = |presence| match presence {
         Presence::Yes => "yes",
         Presence::No => "no",
-        Presence::Unsettled(_) => "unsettled",
+        Presence::Undecided(_) => "undecided",
     };
     let mut by_index = Vec::new();
     table.encode_index_key(0, &[DatumRef::Int8(n)], &mut by_index)?;
@@ -103,17 +103,17 @@ fn a_key_is_there_or_not_or_depends() -> Result<()> {
     // It goes, comes, comes back under a savepoint, goes again.
     other.delete(&table, &key(&table, 2)?, Seen::Snapshot)?.done()?;
     other.insert(&table, &row(9, 9, ""))?.done()?;
-    assert_eq!((present(&tx, &table, 2)?, present(&tx, &table, 9)?), ("unsettled", "unsettled"));
+    assert_eq!((present(&tx, &table, 2)?, present(&tx, &table, 9)?), ("undecided", "undecided"));
     assert_eq!((present(&other, &table, 2)?, present(&other, &table, 9)?), ("no", "yes"), "to itself");
     let savepoint = other.savepoint()?;
     other.insert(&table, &row(2, 2, "again"))?.done()?;
     other.delete(&table, &key(&table, 9)?, Seen::Snapshot)?.done()?;
-    assert_eq!((present(&tx, &table, 2)?, present(&tx, &table, 9)?), ("unsettled", "unsettled"));
+    assert_eq!((present(&tx, &table, 2)?, present(&tx, &table, 9)?), ("undecided", "undecided"));
     other.rollback_to(savepoint)?;
-    assert_eq!((present(&tx, &table, 2)?, present(&tx, &table, 9)?), ("unsettled", "unsettled"));
+    assert_eq!((present(&tx, &table, 2)?, present(&tx, &table, 9)?), ("undecided", "undecided"));
     assert_eq!((present(&other, &table, 2)?, present(&other, &table, 9)?), ("no", "yes"));
     // Another one of the same transaction, after what it has to be waited for.
-    let Presence::Unsettled(holder) = tx.key_presence(&table, None, &key(&table, 2)?)? else { panic!("settled") };
+    let Presence::Undecided(holder) = tx.key_presence(&table, None, &key(&table, 2)?)? else { panic!("decided") };
     let wait = tx.wait_for_writer(holder)?;
     other.rollback()?;
     wait.wait()?;
@@ -142,7 +142,7 @@ fn referring(tx: &Transaction, table: &Arc<Table>, p: i64) -> Result<(Vec<i64>, 
     tx.lock_rows(table)?.done()?;
     let search = Search::new(table, &[1]);
     let mut found = tx.referencing(table, &search, &[1], vec![Datum::Int8(p)])?;
-    let (mut there, mut unsettled) = (Vec::new(), Vec::new());
+    let (mut there, mut undecided) = (Vec::new(), Vec::new());
     let mut steps = 0;
     while !found.is_over() {
         steps += 1;
@@ -155,11 +155,11 @@ fn referring(tx: &Transaction, table: &Arc<Table>, p: i64) -> Result<(Vec<i64>, 
                 assert_eq!(table.column(judged.row.raw(), 1)?, DatumRef::Int8(p));
                 there.push(id);
             }
-            Presence::Unsettled(_) => unsettled.push(id),
+            Presence::Undecided(_) => undecided.push(id),
             Presence::No => {}
         }
     }
-    Ok((there, unsettled))
+    Ok((there, undecided))
 }
 
 fn rows_that_refer(indexed: bool) -> Result<()> {

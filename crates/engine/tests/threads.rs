@@ -393,20 +393,20 @@ fn threads_then_power_loss(apart: bool) -> Result<()> {
         db.close()?;
         // Alone: the cleaner frees dropped tables and merges pages, which is not for beside a proof.
         let db = open_as(&lost.vfs, Options { background: false, ..options(apart) })?;
-        settled(&db)?;
+        nothing_left(&db)?;
         check(&db, &lost.at_least, &lost.at_most)?;
     }
     Ok(())
 }
 
 /// Nothing is wrong, nothing is lost, and nothing waits to be freed.
-fn settled(db: &Database) -> Result<()> {
+fn nothing_left(db: &Database) -> Result<()> {
     assert_eq!(db.verify()?, Vec::<String>::new());
     for _ in 0..3 {
         db.clean()?;
         db.begin(Isolation::ReadCommitted).commit(Durability::Sync)?.wait()?;
     }
-    assert_eq!((db.ledger_len()?, db.aborted_count()), (0, 0), "storage is still to be freed");
+    assert_eq!((db.pending_frees_len()?, db.aborted_count()), (0, 0), "storage is still to be freed");
     assert_eq!(db.verify()?, Vec::<String>::new());
     Ok(())
 }

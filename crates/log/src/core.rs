@@ -171,7 +171,7 @@ impl Core {
     }
 
     /// The outcome for one who waits for `upto`, if it is known.
-    pub(crate) fn settled(&self, upto: Lsn) -> Option<Result<()>> {
+    pub(crate) fn outcome(&self, upto: Lsn) -> Option<Result<()>> {
         if upto <= self.flushed() {
             return Some(Ok(()));
         }
@@ -241,14 +241,14 @@ impl Core {
 
     /// Blocks until everything below `upto` is durable.
     pub(crate) fn flush(&self, upto: Lsn) -> Result<()> {
-        if let Some(settled) = self.settled(upto) {
-            return settled;
+        if let Some(outcome) = self.outcome(upto) {
+            return outcome;
         }
         Counters::add(&self.counters.waits, 1);
         loop {
             let mut flushing = self.flushing.lock();
-            if let Some(settled) = self.settled(upto) {
-                return settled;
+            if let Some(outcome) = self.outcome(upto) {
+                return outcome;
             }
             if *flushing {
                 self.flush_ended.wait(&mut flushing);

@@ -94,8 +94,8 @@ impl Future for FlushTicket {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        if let Some(settled) = self.core.settled(self.upto) {
-            return Poll::Ready(settled);
+        if let Some(outcome) = self.core.outcome(self.upto) {
+            return Poll::Ready(outcome);
         }
         if !self.core.request_flush(self.upto) {
             // Nobody else would do it.
@@ -103,8 +103,8 @@ impl Future for FlushTicket {
         }
         self.id = Some(self.core.waiters.register(self.id, self.upto, context.waker()));
         // The flush may have ended, or the flusher left, before the registration.
-        match self.core.settled(self.upto) {
-            Some(settled) => Poll::Ready(settled),
+        match self.core.outcome(self.upto) {
+            Some(outcome) => Poll::Ready(outcome),
             None if !self.core.request_flush(self.upto) => Poll::Ready(self.core.flush(self.upto)),
             None => Poll::Pending,
         }

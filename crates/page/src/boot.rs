@@ -12,8 +12,8 @@
 //! 112 created i64             microseconds since 2000-01-01 UTC
 //! 120 catalog root u64
 //! 128 catalog object u32
-//! 132 ledger object u32
-//! 136 ledger root u64
+//! 132 pending frees: object u32
+//! 136 pending frees: root u64
 //! 144 end
 //! ```
 //! A later format may append fields and keep `min reader version`; a reader checks
@@ -52,8 +52,8 @@ pub struct Boot {
     pub created_us: i64,
     pub catalog_root: PageId,
     pub catalog_object: ObjectId,
-    pub ledger_root: PageId,
-    pub ledger_object: ObjectId,
+    pub pending_frees_root: PageId,
+    pub pending_frees_object: ObjectId,
     /// [`CLEAN`].
     pub flags: u32,
 }
@@ -68,8 +68,8 @@ impl Boot {
             created_us,
             catalog_root: PageId::NONE,
             catalog_object: ObjectId::NONE,
-            ledger_root: PageId::NONE,
-            ledger_object: ObjectId::NONE,
+            pending_frees_root: PageId::NONE,
+            pending_frees_object: ObjectId::NONE,
             flags: 0,
         }
     }
@@ -93,8 +93,8 @@ impl Boot {
         out.extend_from_slice(&self.created_us.to_le_bytes());
         out.extend_from_slice(&self.catalog_root.0.to_le_bytes());
         out.extend_from_slice(&self.catalog_object.0.to_le_bytes());
-        out.extend_from_slice(&self.ledger_object.0.to_le_bytes());
-        out.extend_from_slice(&self.ledger_root.0.to_le_bytes());
+        out.extend_from_slice(&self.pending_frees_object.0.to_le_bytes());
+        out.extend_from_slice(&self.pending_frees_root.0.to_le_bytes());
         debug_assert_eq!(out.len(), SIZE);
         let sum = checksum(&out);
         out[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
@@ -155,8 +155,8 @@ impl Boot {
         let created_us = r.i64()?;
         let catalog_root = PageId(r.u64()?);
         let catalog_object = ObjectId(r.u32()?);
-        let ledger_object = ObjectId(r.u32()?);
-        let ledger_root = PageId(r.u64()?);
+        let pending_frees_object = ObjectId(r.u32()?);
+        let pending_frees_root = PageId(r.u64()?);
         Ok(Self {
             format_version,
             min_reader_version,
@@ -164,8 +164,8 @@ impl Boot {
             created_us,
             catalog_root,
             catalog_object,
-            ledger_root,
-            ledger_object,
+            pending_frees_root,
+            pending_frees_object,
             flags,
         })
     }
@@ -181,8 +181,8 @@ mod tests {
         Boot {
             catalog_root: PageId(2),
             catalog_object: ObjectId(1),
-            ledger_root: PageId(3),
-            ledger_object: ObjectId(2),
+            pending_frees_root: PageId(3),
+            pending_frees_object: ObjectId(2),
             flags: CLEAN,
             ..Boot::new([7; 16], -5)
         }

@@ -178,8 +178,8 @@ fn boot(page: &PageBuf, out: &mut impl Write) -> fmt::Result {
             )?;
             writeln!(
                 out,
-                "  catalog root {} object {}  ledger root {} object {}",
-                boot.catalog_root, boot.catalog_object, boot.ledger_root, boot.ledger_object
+                "  catalog root {} object {}  pending frees root {} object {}",
+                boot.catalog_root, boot.catalog_object, boot.pending_frees_root, boot.pending_frees_object
             )
         }
         Err(e) => {

@@ -202,7 +202,7 @@ pub fn take_checkpoint(
     group.record(RecordKind::CheckpointBegin, TxId::NONE, Lsn::NONE, &[]);
     let begin: Appended = log.append_at_block_start(&group)?;
 
-    let _settled = txs.decided(); // passes through the commit mutex, see above
+    let _decided = txs.decided(); // passes through the commit mutex, see above
     let in_doubt = prepared();
     let (active, _) = txs.active();
     let mut state = CheckpointState {

@@ -9,6 +9,7 @@
 //!    2 = traditional mode) | crc u32
 //! ```
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,6 +36,95 @@ pub struct Control {
     pub traditional: bool,
 }
 
+/// One of the two copies, judged on its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlCopy {
+    Good {
+        sequence: u64,
+        control: Control,
+    },
+    /// Nothing was ever written there.
+    Empty,
+    /// Whole, and of a format version that is not known here.
+    Newer(u32),
+    /// In words, what is wrong.
+    Damaged(String),
+}
+
+impl fmt::Display for ControlCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Good { sequence, control: c } => write!(
+                f,
+                "sequence {sequence}  checkpoint at LSN {}  log epoch {}  log segments of {} bytes  {}",
+                c.checkpoint,
+                c.epoch,
+                c.segment_bytes,
+                match (c.clean, c.traditional) {
+                    (true, false) => "closed cleanly",
+                    (false, false) => "not closed cleanly",
+                    (true, true) => "closed cleanly  traditional mode",
+                    (false, true) => "not closed cleanly  traditional mode",
+                }
+            ),
+            Self::Empty => f.write_str("never written"),
+            Self::Newer(version) => write!(f, "format version {version}, newer than the {FORMAT_VERSION} known here"),
+            Self::Damaged(why) => write!(f, "DAMAGED: {why}"),
+        }
+    }
+}
+
+impl ControlCopy {
+    /// Reads both.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read_both(file: &dyn File) -> Result<[Self; 2]> {
+        let copy = |at: u64| -> Result<Self> {
+            let mut bytes = [0; LEN];
+            let read = file.read_at(&mut bytes, at * COPY)?;
+            let short = || Self::Damaged(format!("only {read} of {LEN} bytes are there"));
+            Ok(if read < LEN { short() } else { Self::decode(&bytes) })
+        };
+        Ok([copy(0)?, copy(1)?])
+    }
+
+    /// The copy that counts, with its sequence number: the good one with the higher one.
+    pub fn best(copies: &[Self; 2]) -> Option<(u64, Control)> {
+        let good = copies.iter().filter_map(|copy| match copy {
+            Self::Good { sequence, control } => Some((*sequence, *control)),
+            _ => None,
+        });
+        good.max_by_key(|(sequence, _)| *sequence)
+    }
+
+    fn decode(b: &[u8; LEN]) -> Self {
+        let u32_at = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
+        let u64_at = |i: usize| u64::from(u32_at(i)) | u64::from(u32_at(i + 4)) << 32;
+        if b.iter().all(|byte| *byte == 0) {
+            return Self::Empty;
+        }
+        if u32_at(0) != MAGIC {
+            return Self::Damaged(format!("it starts with {:02x?} instead of \"RSCT\"", &b[..4]));
+        }
+        let (stored, computed) = (u32_at(40), checksum(&b[..40]));
+        if stored != computed {
+            return Self::Damaged(format!("checksum {stored:#010x}, its bytes give {computed:#010x}"));
+        }
+        if u32_at(4) > FORMAT_VERSION {
+            return Self::Newer(u32_at(4));
+        }
+        let control = Control {
+            checkpoint: Lsn(u64_at(16)),
+            epoch: u32_at(24),
+            segment_bytes: u64_at(28),
+            clean: u32_at(36) & 1 != 0,
+            traditional: u32_at(36) & 2 != 0,
+        };
+        Self::Good { sequence: u64_at(8), control }
+    }
+}
+
 /// The open control file.
 pub struct ControlFile {
     file: Arc<dyn File>,
@@ -57,19 +147,19 @@ impl ControlFile {
     /// `NewerFormat`; `Corrupt` when neither copy is intact.
     pub fn open(vfs: &Arc<dyn Vfs>, path: &Path, read_only: bool) -> Result<(Self, Control)> {
         let file = vfs.open(path, if read_only { OpenMode::ReadOnly } else { OpenMode::ReadWrite })?;
-        let mut best: Option<(u64, Control)> = None;
-        for copy in 0..2 {
-            let mut bytes = [0u8; LEN];
-            if file.read_at(&mut bytes, copy * COPY)? < LEN {
-                continue;
-            }
-            if let Some((sequence, control)) = decode(&bytes)?
-                && best.is_none_or(|(s, _)| sequence > s)
-            {
-                best = Some((sequence, control));
+        let copies = ControlCopy::read_both(file.as_ref())?;
+        for copy in &copies {
+            if let ControlCopy::Newer(version) = copy {
+                return Err(Error::new(
+                    ErrorKind::NewerFormat,
+                    format!(
+                        "the data folder has format version {version}, this program knows versions up to {FORMAT_VERSION}"
+                    ),
+                )
+                .with_hint("Use a newer version of Resurgam."));
             }
         }
-        let (sequence, control) = best.ok_or_else(|| {
+        let (sequence, control) = ControlCopy::best(&copies).ok_or_else(|| {
             Error::corrupt(format!("both copies in the control file \"{}\" are damaged", path.display()))
                 .with_hint("Restore the data folder from a backup.")
         })?;
@@ -103,46 +193,25 @@ fn encode(sequence: u64, c: Control) -> [u8; LEN] {
     b
 }
 
-fn decode(b: &[u8; LEN]) -> Result<Option<(u64, Control)>> {
-    let u32_at = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
-    let u64_at = |i: usize| u64::from(u32_at(i)) | u64::from(u32_at(i + 4)) << 32;
-    if u32_at(0) != MAGIC || checksum(&b[..40]) != u32_at(40) {
-        return Ok(None);
-    }
-    if u32_at(4) > FORMAT_VERSION {
-        return Err(Error::new(
-            ErrorKind::NewerFormat,
-            format!(
-                "the data folder has format version {}, this program knows versions up to {FORMAT_VERSION}",
-                u32_at(4)
-            ),
-        )
-        .with_hint("Use a newer version of Resurgam."));
-    }
-    let control = Control {
-        checkpoint: Lsn(u64_at(16)),
-        epoch: u32_at(24),
-        segment_bytes: u64_at(28),
-        clean: u32_at(36) & 1 != 0,
-        traditional: u32_at(36) & 2 != 0,
-    };
-    Ok(Some((u64_at(8), control)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn codec_and_damage() -> Result<()> {
+    fn codec_and_damage() {
         let control = Control { checkpoint: Lsn(77), epoch: 3, segment_bytes: 1 << 24, clean: true, traditional: true };
         let bytes = encode(9, control);
-        assert_eq!(decode(&bytes)?, Some((9, control)));
+        assert_eq!(ControlCopy::decode(&bytes), ControlCopy::Good { sequence: 9, control });
         for i in 0..LEN {
             let mut bad = bytes;
             bad[i] ^= 1;
-            assert_eq!(decode(&bad)?, None, "byte {i}");
+            assert!(matches!(ControlCopy::decode(&bad), ControlCopy::Damaged(_)), "byte {i}");
         }
-        Ok(())
+        assert_eq!(ControlCopy::decode(&[0; LEN]), ControlCopy::Empty);
+        let mut newer = bytes;
+        newer[4..8].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
+        let crc = checksum(&newer[..40]);
+        newer[40..].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(ControlCopy::decode(&newer), ControlCopy::Newer(FORMAT_VERSION + 1));
     }
 }

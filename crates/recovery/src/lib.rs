@@ -31,7 +31,7 @@ mod version_record;
 
 pub use analysis::{Analysis, Loser, Progress, analyse};
 pub use checkpoint::{CheckpointState, take_checkpoint};
-pub use control::{Control, ControlFile};
+pub use control::{Control, ControlCopy, ControlFile};
 pub use prepared::{PREPARED_ID_BYTES_MAX, PREPARED_SUBS_MAX, PrepareRecord, PreparedHead, PreparedTx};
 pub use tx_record::TxRecord;
 pub use version_record::{VERSION_RECORD, VersionRecord};

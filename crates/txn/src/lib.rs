@@ -13,7 +13,7 @@
 //! | `wait.rs` | waiting for a transaction to end; deadlocks |
 //! | `object_lock.rs` | coarse locks on tables |
 //! | `temporary.rs` | earlier row versions in memory (traditional mode) |
-//! | `footprint.rs` | what a transaction did, for undoing it |
+//! | `write_set.rs` | what a transaction did, for undoing it |
 //!
 //! # Two moments of a commit
 //! A commit gets its timestamp when its record is *in the log buffer* ("decided"): from
@@ -33,7 +33,6 @@
 mod atm;
 mod atm_details;
 mod ended;
-mod footprint;
 mod id_set;
 mod manager;
 mod object_lock;
@@ -41,11 +40,11 @@ mod snapshot;
 mod status;
 mod temporary;
 mod wait;
+mod write_set;
 
 pub use atm::{AbortedList, AbortedMap};
 pub use atm_details::{AbortedDetails, AbortedTx, DETAILS_MAX};
 pub use ended::EndedIds;
-pub use footprint::{Touched, TouchedRow, UndoChain};
 pub use id_set::{ID_SET_BODY_MAX, TxIdSet};
 pub use manager::{ActiveTx, TxManager, TxStats, Visible};
 pub use object_lock::{LockMode, ObjectLocks};
@@ -53,3 +52,4 @@ pub use snapshot::{OldestSnapshot, SnapshotHold, Snapshots};
 pub use status::{Status, StatusTable};
 pub use temporary::{TemporaryStats, TemporaryVersions};
 pub use wait::{LockWait, WaitGraph};
+pub use write_set::{UndoChain, WriteSet, WrittenRow};

@@ -10,12 +10,12 @@ use resurgam_base::{CommitTs, Lsn, Result, TxId};
 
 use crate::atm_details::{AbortedDetails, AbortedTx};
 use crate::ended::EndedIds;
-use crate::footprint::{Touched, UndoChain};
 use crate::id_set::TxIdSet;
 use crate::snapshot::{SnapshotHold, Snapshots};
 use crate::status::{Status, StatusTable};
 use crate::temporary::TemporaryVersions;
 use crate::wait::{LockWait, WaitGraph};
+use crate::write_set::{UndoChain, WriteSet};
 
 /// A transaction that has written: its ids.
 pub struct ActiveTx {
@@ -28,11 +28,11 @@ pub struct ActiveTx {
     /// LSN of its first one.
     pub first_lsn: AtomicU64,
     /// The rows that it wrote, while it is short (persistent versions).
-    pub touched: Mutex<Touched>,
+    pub write_set: Mutex<WriteSet>,
     /// Its undo records (traditional mode). Held while one is appended, so that who holds it
     /// knows all of them that are in the log.
     pub undo: Mutex<UndoChain>,
-    /// It wrote what is not undone row by row: large values, entries of the ledger. They are
+    /// It wrote what is not undone row by row: large values, pending frees. They are
     /// freed by its being in the aborted-transaction map.
     pub wrote_aside: AtomicBool,
     /// The identifier under which it is prepared.
@@ -183,7 +183,7 @@ pub struct TxManager {
     short: (AtomicU64, AtomicU64),
     committed: AtomicU64,
     /// Held shared from the entry into the aborted map until the states say so too; see
-    /// [`TxManager::settled_aborted`].
+    /// [`TxManager::consistent_aborted`].
     aborting: RwLock<()>,
     aborted: AtomicU64,
     undone: AtomicU64,
@@ -230,7 +230,7 @@ impl TxManager {
     }
 
     /// The next id, read so that every id below it has its state set.
-    pub fn settled_next_id(&self) -> TxId {
+    pub fn consistent_next_id(&self) -> TxId {
         let _begins = self.active.lock();
         self.next_id()
     }
@@ -277,7 +277,7 @@ impl TxManager {
             subs: Mutex::new(subs),
             last_lsn: AtomicU64::new(undo.last.0),
             first_lsn: AtomicU64::new(undo.first.0),
-            touched: Mutex::new(Touched::new(rows, log_bytes)),
+            write_set: Mutex::new(WriteSet::new(rows, log_bytes)),
             undo: Mutex::new(undo),
             wrote_aside: AtomicBool::new(false),
             prepared_as: OnceLock::new(),
@@ -310,7 +310,7 @@ impl TxManager {
         }
         let tx = Arc::new(self.active_tx(id, subs, undo));
         tx.wrote_aside.store(true, Ordering::Relaxed);
-        tx.touched.lock().give_up();
+        tx.write_set.lock().give_up();
         active.insert(id, Arc::clone(&tx));
         tx
     }
@@ -548,8 +548,8 @@ impl TxManager {
     /// The ids in the aborted map, each of which [`TxManager::status`] tells to be aborted. (An id
     /// comes into the map before its state is set; who takes it for aborted in between, while
     /// another look at it finds it active, would forget it with rows left.)
-    pub fn settled_aborted(&self) -> TxIdSet {
-        let _settled = self.aborting.write();
+    pub fn consistent_aborted(&self) -> TxIdSet {
+        let _entered = self.aborting.write();
         self.status.aborted().ids()
     }
 
@@ -696,7 +696,7 @@ mod tests {
     /// The cleaner copies the ids that it will forget, then asks for the state of every row's: an id
     /// in the copy must never be told to be active.
     #[test]
-    fn ids_of_the_settled_map_are_aborted() {
+    fn ids_of_the_consistent_map_are_aborted() {
         const SUBS: u64 = 20_000;
         let txs = TxManager::new(TxId(1));
         let done = AtomicBool::new(false);
@@ -710,7 +710,7 @@ mod tests {
                 done.store(true, Ordering::SeqCst);
             });
             while !done.load(Ordering::SeqCst) {
-                let ids = txs.settled_aborted();
+                let ids = txs.consistent_aborted();
                 let Some(last) = ids.last() else { continue };
                 // The one whose state is set last.
                 assert_eq!(txs.status(last), Status::Aborted, "{last}");
@@ -742,7 +742,7 @@ mod tests {
         assert_eq!(txs.stats().aborted_in_map, mine.len() as u64);
         assert_eq!(txs.status_table().aborted().snapshot().transactions.len(), 2, "one entry for what aborts at once");
         txs.commit(&other, Visible::AtOnce, || Ok(Lsn(9)))?;
-        let segments = txs.status_table().retire(txs.settled_next_id(), txs.horizon());
+        let segments = txs.status_table().retire(txs.consistent_next_id(), txs.horizon());
         assert_eq!(segments, 1, "aborted ones hold no segment");
         assert!(mine.iter().all(|id| txs.status(*id) == Status::Aborted), "the map has them");
         assert!(theirs.iter().all(|id| matches!(txs.status(*id), Status::Committed(_))));
@@ -881,7 +881,7 @@ mod tests {
                 txs.commit(&other, Visible::AtOnce, || Ok(Lsn(10 + i)))?;
             }
             let sub = std::thread::scope(|scope| {
-                scope.spawn(|| txs.status_table().retire(txs.settled_next_id(), txs.horizon()));
+                scope.spawn(|| txs.status_table().retire(txs.consistent_next_id(), txs.horizon()));
                 for _ in 0..round * 130 {
                     std::hint::spin_loop();
                 }

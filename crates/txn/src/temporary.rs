@@ -4,7 +4,7 @@
 //!
 //! Versions are appended to chunks; a chunk goes when none of the transaction ids between the
 //! lowest and the highest that pushed into it can matter to anyone, as a page of the persistent
-//! store does (`resurgam_versions`, `page_ids.rs`).
+//! store does (`resurgam_versions`, `reclaim.rs`).
 //!
 //! # Invariants
 //! 1. A version is named by a chunk and a place in it. Chunk numbers hold the log's epoch, so

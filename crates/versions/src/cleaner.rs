@@ -43,14 +43,14 @@ use resurgam_log::{RecordKind, is_log_full};
 use resurgam_page::{PageBuf, PageType, overflow, space};
 use resurgam_txn::{EndedIds, Status, TxIdSet, TxManager};
 
-use crate::ledger::{Ledger, Settled, Settling};
 use crate::overflow::OVERFLOW_OBJECT;
 use crate::pace::{PaceSettings, Pacer, Pressure, Stride};
-use crate::page_ids::Past;
+use crate::pending_frees::{FreeWork, Freed, PendingFrees};
 use crate::progress::{
     CleanerTotals, FinishedSweep, Pace, Progress, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
 use crate::prune::{Planned, emptied};
+use crate::reclaim::Past;
 use crate::store::VersionStore;
 use crate::sweep::{Marked, Work};
 
@@ -67,15 +67,15 @@ const SAMPLES_MAX: usize = 128;
 /// How often who waits for a turn looks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long what was dropped is freed before the visits of a sweep; the rest is freed after them.
-const SETTLING_FIRST: Duration = Duration::from_secs(5);
+const FREEING_FIRST: Duration = Duration::from_secs(5);
 
 /// What a sweep works on, and how.
 pub struct Sweeping<'a> {
     pub pool: &'a BufferPool,
     pub txs: &'a TxManager,
     pub store: &'a VersionStore,
-    pub ledger: &'a Ledger,
-    /// The tree of an object; `None`: not known. The ledger's are looked up besides.
+    pub pending_frees: &'a PendingFrees,
+    /// The tree of an object; `None`: not known. Those of pending frees are looked up besides.
     pub tree_of: &'a (dyn Fn(ObjectId) -> Option<Tree> + Sync),
     /// Called for each tree that was freed: nothing leads to it any more.
     pub tree_freed: &'a (dyn Fn(ObjectId) + Sync),
@@ -136,7 +136,7 @@ impl Drop for Turn<'_> {
 impl Cleaner {
     /// A moment that all snapshots have passed: they see every commit that was decided by then.
     /// Who had ended at that moment matters to nobody any more, but for what is aborted with
-    /// versions in rows (`page_ids.rs` has the proof). The moment of a call is noted for later
+    /// versions in rows (`reclaim.rs` has the proof). The moment of a call is noted for later
     /// ones, and the newest that the horizon has reached is returned.
     fn past(&self, txs: &TxManager) -> Option<EndedIds> {
         let now = txs.ended_by_now();
@@ -218,24 +218,24 @@ impl Cleaner {
         self.progress.enter(SweepPhase::Listing);
         let mut report = SweepReport::default();
         // Before any map is read: invariant 1.
-        let aborted = txs.settled_aborted();
+        let aborted = txs.consistent_aborted();
         // What is due already does not wait for all the visits, nor need its pages be visited.
         // It is bounded, since rows and versions wait for the visits.
-        let bounded = || (on.stop)() || begun.elapsed() >= SETTLING_FIRST;
-        // What it cannot do the settling after the visits tells of.
-        if let Ok(before) = self.settle(&Sweeping { stop: &bounded, ..*on }, &mut SweepReport::default()) {
-            report.ledger_settled = before.entries;
+        let bounded = || (on.stop)() || begun.elapsed() >= FREEING_FIRST;
+        // What it cannot do is told of by the one after the visits.
+        if let Ok(before) = self.free_pending(&Sweeping { stop: &bounded, ..*on }, &mut SweepReport::default()) {
+            report.pending_frees_done = before.entries;
         }
         if (on.stop)() {
             return Ok(report);
         }
         self.progress.enter(SweepPhase::Listing);
         // It takes a tree to make room for what a revert brings back, or to merge. Those that no
-        // definition names any more, or yet, the ledger may know; and which of them may be half
+        // definition names any more, or yet, the pending frees may know; and which of them may be half
         // freed. Looked up in the sweep's own turn: nobody frees trees beside it, and until its end
-        // the first settling was the last.
-        // A ledger that cannot be read is told of when it is settled.
-        let (whole, due) = on.ledger.trees(pool, txs).unwrap_or_default();
+        // the first freeing was the last.
+        // Pending frees that cannot be read are told of when they are carried out.
+        let (whole, due) = on.pending_frees.trees(pool, txs).unwrap_or_default();
         let whole: HashMap<ObjectId, Tree> = whole.into_iter().map(|tree| (tree.object, tree)).collect();
         let tree_of = |object| {
             if due.contains(&object) {
@@ -250,12 +250,12 @@ impl Cleaner {
         if !visited && (on.stop)() {
             return Ok(report);
         }
-        let settled = self.settle(on, &mut report)?;
-        if settled.stopped {
+        let freed = self.free_pending(on, &mut report)?;
+        if freed.stopped {
             return Ok(report);
         }
         if visited && !no_room.is_empty() {
-            // What was settled may have left pages.
+            // What was freed may have left pages.
             report.skipped.no_room.take_back(no_room.len() as u64);
             visited = self.visit_moved(on, no_room, &mut report)?.0;
             if !visited && (on.stop)() {
@@ -264,9 +264,9 @@ impl Cleaner {
         }
         drop(watching);
         // Also an entry that waits for an aborted transaction to be acted on is something left.
-        let complete = visited && !settled.stopped && settled.skipped == 0 && report.skipped.total() == 0;
-        report.ledger_settled += settled.entries;
-        report.skipped.ledger = SkippedPages { count: settled.skipped, example: None };
+        let complete = visited && !freed.stopped && freed.skipped == 0 && report.skipped.total() == 0;
+        report.pending_frees_done += freed.entries;
+        report.skipped.pending_frees = SkippedPages { count: freed.skipped, example: None };
         report.pages_skipped = report.skipped.total();
         if complete && !aborted.is_empty() {
             self.progress.enter(SweepPhase::Forgetting);
@@ -293,10 +293,10 @@ impl Cleaner {
         freed.map(|_| report)
     }
 
-    /// Acts on what is due in the ledger, at the pace of the sweep. If a page of the ledger or of a
+    /// Carries out the pending frees that are due, at the pace of the sweep. If a page of their tree or of a
     /// tree cannot be read, or there is no room, the rest waits for the next sweep and `report` says so.
-    fn settle(&self, on: &Sweeping<'_>, report: &mut SweepReport) -> Result<Settled> {
-        self.progress.enter(SweepPhase::Settling);
+    fn free_pending(&self, on: &Sweeping<'_>, report: &mut SweepReport) -> Result<Freed> {
+        self.progress.enter(SweepPhase::Freeing);
         let (stride, since_look) = (RefCell::new(Stride::new(&self.pacer)), Cell::new(0));
         let page_freed = || {
             self.progress.pages_freed.fetch_add(1, Ordering::Relaxed);
@@ -307,13 +307,13 @@ impl Cleaner {
             }
         };
         let Sweeping { pool, txs, store, stop, tree_freed, .. } = *on;
-        let settling = Settling { pool, txs, store, stop, page_freed: &page_freed, tree_freed };
-        on.ledger.settle(&settling).or_else(|error| match Passed::why(&error) {
+        let work = FreeWork { pool, txs, store, stop, page_freed: &page_freed, tree_freed };
+        on.pending_frees.free_due(&work).or_else(|error| match Passed::why(&error) {
             Some(why @ (Passed::Unreadable | Passed::NoRoom)) => {
                 why.of(&mut report.skipped).count += 1;
-                Ok(Settled::default())
+                Ok(Freed::default())
             }
-            // The ledger itself is damaged.
+            // Their own tree is damaged.
             _ => Err(error),
         })
     }
@@ -328,7 +328,7 @@ impl Cleaner {
         stop: &dyn Fn() -> bool,
     ) -> Result<u64> {
         // Not only at the end of a sweep, which may be far.
-        txs.status_table().retire(txs.settled_next_id(), txs.horizon());
+        txs.status_table().retire(txs.consistent_next_id(), txs.horizon());
         let Some(ended) = self.past(txs) else { return Ok(0) };
         // After that: whoever is among them and aborted came into the map before he had ended.
         let aborted = txs.status_table().aborted().ids();

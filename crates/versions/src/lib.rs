@@ -10,12 +10,12 @@
 //! | `row_undo.rs` | undo through the log (traditional mode) |
 //! | `lost.rs` | earlier versions that a restart has lost, rebuilt from the log (traditional mode) |
 //! | `store.rs` | the off-row version store |
-//! | `page_ids.rs` | when a version page may be freed |
-//! | `ready.rs` | version pages made ready in advance |
-//! | `held.rs` | what keeps versions from being freed |
+//! | `reclaim.rs` | when a version page may be freed |
+//! | `preallocated_pages.rs` | version pages made ready in advance |
+//! | `version_holders.rs` | what keeps versions from being freed |
 //! | `prune.rs` | reverting and stripping the rows of one page |
 //! | `overflow.rs` | values too large for a page |
-//! | `ledger.rs` | storage to be freed once a transaction's outcome is past changing |
+//! | `pending_frees.rs` | storage to be freed once a transaction's outcome is past changing |
 //! | `cleaner.rs` | the sweep over pages with versions |
 //! | `sweep.rs` | the pages of one sweep, handed out to its threads |
 //! | `pace.rs` | how fast a sweep goes |
@@ -28,34 +28,33 @@
 //!    or nothing at all.
 //! 3. An off-row version is freed only when no snapshot and no aborted transaction can
 //!    lead to it: its pusher and all pushers on its page are committed and seen by all, or
-//!    nothing of them is left (`page_ids.rs` says why that suffices).
+//!    nothing of them is left (`reclaim.rs` says why that suffices).
 //! 4. The has-versions mark of a page (in its header and in its PFS byte) is set in the
 //!    same log group as the first version on it.
 
 mod cleaner;
-mod held;
-mod ledger;
 mod lost;
 mod overflow;
 mod pace;
-mod page_ids;
+mod pending_frees;
+mod preallocated_pages;
 mod progress;
 mod prune;
 mod read;
-mod ready;
+mod reclaim;
 mod revert;
 mod row_undo;
 mod store;
 mod sweep;
+mod version_holders;
 mod view;
 mod write;
 
 pub use cleaner::{Cleaner, Sweeping, decode_forget};
-pub use held::held_by;
-pub use ledger::{Ledger, LedgerAction, Settled, Settling};
 pub use lost::{LostReport, rebuild_lost};
 pub use overflow::{OVERFLOW_OBJECT, free_external, read_external, write_external};
 pub use pace::{PaceSettings, Pressure};
+pub use pending_frees::{FreeWork, Freed, PendingFree, PendingFrees};
 pub use progress::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Skipped, SkippedPages, SweepPhase, SweepProgress, SweepReport,
 };
@@ -65,5 +64,6 @@ pub use revert::revert_row;
 pub use row_undo::{RowUndo, UndoAction, undo_one};
 pub use store::{VERSION_OBJECT, VersionStore, VersionStoreConfig, VersionStoreStats};
 pub use sweep::UNIT_PAGES;
+pub use version_holders::version_holders;
 pub use view::View;
 pub use write::{Outcome, RowWriter, VersionCaps, Versioning};

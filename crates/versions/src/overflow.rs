@@ -4,7 +4,7 @@
 //! page in a system transaction and marked potentially unused, with the writer's id in
 //! the page header. If the writer aborts, the sweep frees the pages by that mark; once
 //! the writer is committed for all, the mark goes. A value that a committed version no
-//! longer refers to is freed through the ledger.
+//! longer refers to is freed as a pending free.
 
 use resurgam_base::{Error, ObjectId, PageId, Result, TxId, limits::VALUE_BYTES_MAX};
 use resurgam_buffer::{Access, BufferPool, Mtr};

@@ -40,7 +40,7 @@ impl SkippedPages {
 pub struct Skipped {
     /// The page's content contradicts itself.
     pub damaged: SkippedPages,
-    /// The page (or a space map, or something that the ledger wants freed) cannot be read now: the
+    /// The page (or a space map, or something that a pending free is of) cannot be read now: the
     /// device says so.
     pub unreadable: SkippedPages,
     /// The page must be split for what it gets back, and no file has room for another one. It was tried
@@ -50,8 +50,8 @@ pub struct Skipped {
     pub object_unknown: SkippedPages,
     /// A space map is damaged: which pages of its interval have versions is not known.
     pub damaged_maps: SkippedPages,
-    /// Entries of the ledger that could not be settled for damaged pages (no page is named).
-    pub ledger: SkippedPages,
+    /// Pending frees that could not be carried out for damaged pages (no page is named).
+    pub pending_frees: SkippedPages,
 }
 
 impl Skipped {
@@ -62,7 +62,7 @@ impl Skipped {
             + self.no_room.count
             + self.object_unknown.count
             + self.damaged_maps.count
-            + self.ledger.count
+            + self.pending_frees.count
     }
 }
 
@@ -90,7 +90,7 @@ pub struct SweepReport {
     pub pages_skipped: u64,
     /// The same by cause.
     pub skipped: Skipped,
-    pub ledger_settled: u64,
+    pub pending_frees_done: u64,
 }
 
 impl SweepReport {
@@ -104,13 +104,13 @@ impl SweepReport {
         self.forgotten += o.forgotten;
         self.version_pages_freed += o.version_pages_freed;
         self.value_pages_freed += o.value_pages_freed;
-        self.ledger_settled += o.ledger_settled;
+        self.pending_frees_done += o.pending_frees_done;
         self.skipped.damaged.add(o.skipped.damaged);
         self.skipped.unreadable.add(o.skipped.unreadable);
         self.skipped.no_room.add(o.skipped.no_room);
         self.skipped.object_unknown.add(o.skipped.object_unknown);
         self.skipped.damaged_maps.add(o.skipped.damaged_maps);
-        self.skipped.ledger.add(o.skipped.ledger);
+        self.skipped.pending_frees.add(o.skipped.pending_frees);
         self.pages_skipped = self.skipped.total();
     }
 }
@@ -128,7 +128,7 @@ pub enum SweepPhase {
     /// Visiting pages that received rows of others meanwhile.
     VisitingMoved,
     /// Freeing dropped tables, trees of aborted transactions, large values.
-    Settling,
+    Freeing,
     /// Forgetting the aborted transactions that it began with.
     Forgetting,
     /// Freeing version pages.
@@ -141,7 +141,7 @@ impl SweepPhase {
         Self::Listing,
         Self::Visiting,
         Self::VisitingMoved,
-        Self::Settling,
+        Self::Freeing,
         Self::Forgetting,
         Self::FreeingVersions,
     ];
@@ -152,7 +152,7 @@ impl SweepPhase {
             Self::Listing => "listing",
             Self::Visiting => "visiting",
             Self::VisitingMoved => "visiting moved rows",
-            Self::Settling => "settling",
+            Self::Freeing => "freeing storage",
             Self::Forgetting => "forgetting",
             Self::FreeingVersions => "freeing versions",
         }
@@ -297,11 +297,11 @@ impl Progress {
             SweepPhase::Idle | SweepPhase::Listing => 0.0,
             SweepPhase::Visiting => visited as f64 / total.max(1) as f64,
             // Also before the visits.
-            SweepPhase::Settling if threads == 0 => 0.0,
+            SweepPhase::Freeing if threads == 0 => 0.0,
             _ => 1.0,
         };
         // How many pages are still to be freed is not known.
-        let left = (share > 0.0 && phase != SweepPhase::Settling).then(|| running.mul_f64((1.0 - share) / share));
+        let left = (share > 0.0 && phase != SweepPhase::Freeing).then(|| running.mul_f64((1.0 - share) / share));
         Some(SweepProgress {
             phase,
             began_us,

@@ -3,10 +3,10 @@
 //!
 //! Insertion is partitioned, so that threads fill different pages. A version is pushed in
 //! the log group of the change that pushes it. Pages are freed whole, when none of the
-//! transactions that pushed into them can matter any more (`page_ids.rs`).
+//! transactions that pushed into them can matter any more (`reclaim.rs`).
 //!
 //! Pages are in the version-store file where the database has one, else in the data file;
-//! some are made ready in advance (`ready.rs`). When no page can be had, the write that
+//! some are made ready in advance (`preallocated_pages.rs`). When no page can be had, the write that
 //! needs one fails and changes nothing; nothing else needs one, rolling back least of all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,14 +17,14 @@ use resurgam_buffer::{Access, BufferPool, Mtr, PageRef};
 use resurgam_page::{PageType, VersionPtr, op, space, version};
 use resurgam_txn::{EndedIds, TxIdSet, TxManager};
 
-use crate::page_ids::{PageIds, Past, Unneeded};
-use crate::ready::ReadyPages;
+use crate::preallocated_pages::PreallocatedPages;
+use crate::reclaim::{Past, Pushers, Unneeded};
 
 /// Owner of version pages.
 pub const VERSION_OBJECT: ObjectId = ObjectId(2);
 const PARTITIONS: usize = 8;
 /// Most pages kept ready: 8 MB.
-const READY_MAX: usize = 1024;
+const PREALLOCATED_MAX: usize = 1024;
 /// Pages made ready in one mini-transaction: an extent.
 const BATCH: usize = 8;
 /// Pages that are looked at in one go for who pushed into them: 4 MB.
@@ -65,8 +65,8 @@ pub struct VersionStoreStats {
 pub struct VersionStore {
     current: [Mutex<PageId>; PARTITIONS],
     config: VersionStoreConfig,
-    ready: ReadyPages,
-    pages: Mutex<PageIds>,
+    preallocated: PreallocatedPages,
+    pages: Mutex<Pushers>,
     /// Held while pages are freed, and by who must not be led to a page that is.
     freeing: Mutex<()>,
     /// Pages that nobody but aborted transactions needed when pages were freed last.
@@ -84,10 +84,10 @@ impl VersionStore {
     pub fn new(config: VersionStoreConfig) -> Self {
         // Pages that are ready must not use up a small bound.
         let most = match config.bytes_max {
-            0 => READY_MAX,
-            bytes => READY_MAX.min((bytes / PAGE_SIZE as u64 / 8) as usize),
+            0 => PREALLOCATED_MAX,
+            bytes => PREALLOCATED_MAX.min((bytes / PAGE_SIZE as u64 / 8) as usize),
         };
-        Self { config, ready: ReadyPages::new(config.pages_ready, most), ..Self::default() }
+        Self { config, preallocated: PreallocatedPages::new(config.pages_ready, most), ..Self::default() }
     }
 
     fn partition(&self) -> usize {
@@ -135,7 +135,7 @@ impl VersionStore {
 
     /// A ready page, as part of `mtr`.
     fn take_ready(&self, mtr: &mut Mtr<'_>) -> Result<Option<(PageId, PageRef)>> {
-        while let Some(id) = self.ready.take() {
+        while let Some(id) = self.preallocated.take() {
             match mtr.pool().write(id, Access::Point) {
                 Ok(page) if page.is(PageType::Version) && page.slot_count() == 0 => {
                     return Ok(Some((id, mtr.add(page))));
@@ -143,7 +143,7 @@ impl VersionStore {
                 // A partition that had been given it by a log group that failed fills it already.
                 Ok(_) => {}
                 Err(error) => {
-                    self.ready.put([id]);
+                    self.preallocated.put([id]);
                     return Err(error);
                 }
             }
@@ -175,15 +175,15 @@ impl VersionStore {
     /// # Errors
     /// `DiskFull` when there is no space for one more.
     pub fn make_ready(&self, pool: &BufferPool, highest: TxId) -> Result<usize> {
-        if self.ready.missing() == 0 {
+        if self.preallocated.missing() == 0 {
             return Ok(0);
         }
-        let Some(_one) = self.ready.filling.try_lock() else { return Ok(0) };
+        let Some(_one) = self.preallocated.filling.try_lock() else { return Ok(0) };
         // What is free in the file comes before more of it.
         self.learn_free(pool, highest)?;
         let mut made = 0;
         loop {
-            let count = self.ready.missing().min(BATCH);
+            let count = self.preallocated.missing().min(BATCH);
             if count == 0 {
                 return Ok(made);
             }
@@ -192,7 +192,7 @@ impl VersionStore {
                 other => other?,
             };
             made += batch.len();
-            self.ready.put(batch);
+            self.preallocated.put(batch);
         }
     }
 
@@ -210,7 +210,7 @@ impl VersionStore {
     /// After a push that found no space, before it is tried once more: after an open free pages
     /// may not be known yet. Nothing must be latched.
     pub(crate) fn find_space(&self, pool: &BufferPool, txs: &TxManager) -> Result<()> {
-        let _one = self.ready.filling.lock();
+        let _one = self.preallocated.filling.lock();
         self.learn_free(pool, TxId(txs.next_id().0.saturating_sub(1)))
     }
 
@@ -238,7 +238,7 @@ impl VersionStore {
 
     /// Waits until ready pages run low, or `timeout`. For the thread that makes them.
     pub fn wait_for_work(&self, timeout: std::time::Duration) {
-        self.ready.wait(timeout);
+        self.preallocated.wait(timeout);
     }
 
     fn note(&self, page: PageId, pusher: TxId) {
@@ -268,7 +268,7 @@ impl VersionStore {
 
     /// Frees pages that nobody needs: all of their pushers are among `ended`, a moment that the
     /// horizon has passed, and none is in `aborted`, which was read after that was known (see
-    /// `page_ids.rs`). Returns how many; 0 while somebody holds the pages, or frees them.
+    /// `reclaim.rs`). Returns how many; 0 while somebody holds the pages, or frees them.
     ///
     /// # Errors
     /// Of a page that cannot be read, when the others are done.
@@ -367,8 +367,8 @@ impl VersionStore {
             pushed: self.pushed.load(Ordering::Relaxed),
             pages: self.pages.lock().used(),
             freed: self.freed.load(Ordering::Relaxed),
-            pages_ready: self.ready.len() as u64,
-            found_none: self.ready.found_none(),
+            pages_ready: self.preallocated.len() as u64,
+            found_none: self.preallocated.found_none(),
             held_by_aborted: self.held_by_aborted.load(Ordering::Relaxed),
             file_bytes: 0,
         }

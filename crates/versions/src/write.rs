@@ -18,7 +18,7 @@ use resurgam_btree::Tree;
 use resurgam_buffer::{BufferPool, Mtr, PageRef, WriteGuard};
 use resurgam_log::RecordKind;
 use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, VersionPtr, buf, diff, leaf, op, space, version};
-use resurgam_txn::{ActiveTx, Status, TouchedRow};
+use resurgam_txn::{ActiveTx, Status, WrittenRow};
 
 use crate::prune;
 use crate::read::{self, OwnedEarlier, Seen, Version};
@@ -454,7 +454,7 @@ impl RowWriter<'_> {
         match self.versioning {
             Versioning::Persistent | Versioning::Logged => {
                 let pushed = self.store.push(mtr, tree.object, self.xid, image);
-                pushed.map_err(|e| crate::held::explain(e, self.view.txs))
+                pushed.map_err(|e| crate::version_holders::explain(e, self.view.txs))
             }
             Versioning::Temporary => {
                 let mut bytes = Vec::with_capacity(image.len() + version::OVERHEAD);
@@ -472,8 +472,8 @@ impl RowWriter<'_> {
                 mtr.attribute(at, self.xid, self.tx.last_lsn());
                 let (lsn, end) = mtr.commit()?;
                 self.tx.logged(lsn);
-                let row = TouchedRow { root: tree.root, object: tree.object, key };
-                self.tx.touched.lock().note(row, end.0.saturating_sub(lsn.0));
+                let row = WrittenRow { root: tree.root, object: tree.object, key };
+                self.tx.write_set.lock().note(row, end.0.saturating_sub(lsn.0));
             }
             Versioning::Temporary | Versioning::Logged => {
                 let body = RowUndo { xid: self.xid, tree, key, action: undo }.encode();

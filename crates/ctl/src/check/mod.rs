@@ -6,7 +6,7 @@
 //! | `mod.rs` | control file, boot page, double-write area, catalog; the order of things |
 //! | `log.rs` | the log from the last checkpoint to its end |
 //! | `space.rs` | space maps, and each allocated page on its own |
-//! | `tree.rs` | all trees that the catalog or the ledger leads to, their rows and values |
+//! | `tree.rs` | all trees that the catalog or the pending frees lead to, their rows and values |
 //! | `report.rs` | what was found |
 //!
 //! Pages are judged as an open would make them (see `image.rs`): a page that is stale
@@ -15,7 +15,7 @@
 //! # What counts as damage
 //! Anything that a reader would trip over or that two owners would fight for. Storage that
 //! nothing leads to is a [leak](Severity::Leak): it costs space and nothing else. Storage
-//! that waits for the cleaner (aborted transactions' values, dropped trees in the ledger,
+//! that waits for the cleaner (aborted transactions' values, dropped trees,
 //! versions that nobody needs) is neither.
 
 mod log;
@@ -26,6 +26,7 @@ mod tree;
 use std::io::Write;
 
 use resurgam_base::Result;
+use resurgam_recovery::ControlCopy;
 
 use crate::catalog;
 use crate::control;
@@ -109,7 +110,7 @@ pub fn check(folder: &Folder, progress: &mut dyn FnMut(CheckProgress), out: &mut
 /// One copy of the control file may be torn; what matters is that the other is whole.
 fn control_copies(folder: &Folder, r: &mut Reporter<'_>) -> Result<()> {
     for (i, copy) in control::read(folder)?.iter().flatten().enumerate() {
-        if matches!(copy, control::Copy::Damaged(_)) {
+        if matches!(copy, ControlCopy::Damaged(_)) {
             r.note(format!("control file: copy {i} {copy}; harmless while the other copy is intact"));
         }
     }

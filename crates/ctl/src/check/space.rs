@@ -15,7 +15,7 @@ use crate::image::{Image, Source};
 
 /// The page was reached from its owner.
 pub(super) const REACHED: u8 = 1;
-/// Something leads to the page that need not count: an old version, the ledger.
+/// Something leads to the page that need not count: an old version, a pending free.
 pub(super) const MENTIONED: u8 = 2;
 /// The page could not be read, which was said already.
 const UNREADABLE: u8 = 4;

@@ -1,4 +1,4 @@
-//! All trees that the catalog or the ledger leads to: nodes (by `walk.rs`), rows, index
+//! All trees that the catalog or the pending frees lead to: nodes (by `walk.rs`), rows, index
 //! entries, large values.
 //!
 //! Only the version of a row that counts must be whole, and what it leads to must be its
@@ -8,27 +8,29 @@
 use std::collections::HashSet;
 
 use resurgam_base::{ObjectId, PageId, SlotId, limits::VALUE_BYTES_MAX};
+use resurgam_btree::Tree;
+use resurgam_engine::Index;
+use resurgam_engine::stored::Definition;
 use resurgam_page::key::{self, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{DatumRef, ExternalRef};
 use resurgam_page::version::VersionRecord;
 use resurgam_page::{LeafRecord, PageBuf, PageType, overflow, space as map};
-use resurgam_versions::{LedgerAction, OVERFLOW_OBJECT, VERSION_OBJECT};
+use resurgam_versions::{OVERFLOW_OBJECT, PendingFree, VERSION_OBJECT};
 
 use super::report::Reporter;
 use super::space::{MENTIONED, REACHED, Space};
 use crate::catalog::Catalog;
-use crate::definition::{Definition, Index};
 use crate::image::Image;
 use crate::versions::{Current, current};
-use crate::walk::{From, Tree, Visitor, walk};
+use crate::walk::{From, Visitor, walk};
 
 const PROGRESS_LEAVES: u64 = 1024;
 
 /// What the rows of a tree are.
 enum Kind<'c> {
     Catalog,
-    Ledger,
+    PendingFrees,
     Table(RowLayout, Vec<KeyColumn>),
     Index(&'c Definition, &'c Index),
     /// Dropped or never committed; to be freed by the cleaner, with the large values that its
@@ -36,9 +38,9 @@ enum Kind<'c> {
     Dying(Option<RowLayout>),
 }
 
-/// What the ledger asks the cleaner to look at.
+/// What the pending frees ask the cleaner to look at.
 #[derive(Default)]
-struct LedgerEntries {
+struct PendingEntries {
     trees: Vec<(Tree, Option<RowLayout>)>,
     values: Vec<PageId>,
 }
@@ -62,28 +64,38 @@ impl<'t, 'r> Trees<'t, 'r> {
         let Some(boot) = &self.image.boot else { return };
         let catalog = self.catalog;
         let mut done: HashSet<Tree> = HashSet::new();
-        let mut ledger = LedgerEntries::default();
+        let mut pending_frees = PendingEntries::default();
         let system = [
             (Tree { root: boot.catalog_root, object: boot.catalog_object }, Kind::Catalog, "the catalog"),
-            (Tree { root: boot.ledger_root, object: boot.ledger_object }, Kind::Ledger, "the ledger"),
+            (
+                Tree { root: boot.pending_frees_root, object: boot.pending_frees_object },
+                Kind::PendingFrees,
+                "the pending frees",
+            ),
         ];
         for (tree, kind, label) in system {
-            self.tree(tree, &kind, label.to_owned(), &mut done, &mut ledger);
+            self.tree(tree, &kind, label.to_owned(), &mut done, &mut pending_frees);
         }
         for table in catalog.tables.values() {
             let kind = Kind::Table(RowLayout::new(&table.value_types), table.key_columns());
-            self.tree(table.tree, &kind, format!("table {}", table.full_name()), &mut done, &mut ledger);
+            self.tree(table.tree, &kind, format!("table {}", table.full_name()), &mut done, &mut pending_frees);
             for index in &table.indexes {
                 let label = format!("index {}.{}", table.schema, index.name);
-                self.tree(index.tree, &Kind::Index(table, index), label, &mut done, &mut ledger);
+                self.tree(index.tree, &Kind::Index(table, index), label, &mut done, &mut pending_frees);
             }
         }
-        for (tree, layout) in std::mem::take(&mut ledger.trees) {
+        for (tree, layout) in std::mem::take(&mut pending_frees.trees) {
             if !done.contains(&tree) {
-                self.tree(tree, &Kind::Dying(layout), format!("dropped tree {}", tree.object), &mut done, &mut ledger);
+                self.tree(
+                    tree,
+                    &Kind::Dying(layout),
+                    format!("dropped tree {}", tree.object),
+                    &mut done,
+                    &mut pending_frees,
+                );
             }
         }
-        for page in ledger.values {
+        for page in pending_frees.values {
             self.mention(page);
         }
         self.version_pages();
@@ -95,7 +107,7 @@ impl<'t, 'r> Trees<'t, 'r> {
         kind: &Kind<'_>,
         label: String,
         done: &mut HashSet<Tree>,
-        ledger: &mut LedgerEntries,
+        pending_frees: &mut PendingEntries,
     ) {
         if !done.insert(tree) {
             self.r.page(tree.root, None, format!("{label}: its tree is that of something else as well"));
@@ -103,7 +115,7 @@ impl<'t, 'r> Trees<'t, 'r> {
         }
         self.r.report.counts.trees += 1;
         let (image, dying) = (self.image, matches!(kind, Kind::Dying(_)));
-        let mut visit = TreeVisitor { trees: self, tree, kind, label, ledger };
+        let mut visit = TreeVisitor { trees: self, tree, kind, label, pending_frees };
         walk(image, tree, dying, &mut visit);
     }
 
@@ -216,7 +228,7 @@ struct TreeVisitor<'v, 't, 'r> {
     tree: Tree,
     kind: &'v Kind<'v>,
     label: String,
-    ledger: &'v mut LedgerEntries,
+    pending_frees: &'v mut PendingEntries,
 }
 
 impl Visitor for TreeVisitor<'_, '_, '_> {
@@ -281,7 +293,7 @@ impl TreeVisitor<'_, '_, '_> {
                 self.trees.mention_versions(layout, record);
                 Ok(())
             }
-            Kind::Ledger => self.ledger_entry(record),
+            Kind::PendingFrees => self.pending_free(record),
             Kind::Index(table, index) => {
                 self.trees.r.report.counts.index_entries += 1;
                 current(image, self.tree.object, record)?;
@@ -312,20 +324,19 @@ impl TreeVisitor<'_, '_, '_> {
     }
 
     /// The key is transaction and sequence number.
-    fn ledger_entry(&mut self, record: &LeafRecord<'_>) -> Result<(), String> {
-        let action = match LedgerAction::decode(record.value) {
+    fn pending_free(&mut self, record: &LeafRecord<'_>) -> Result<(), String> {
+        let action = match PendingFree::decode(record.value) {
             Ok(action) if record.key.len() == 16 => action,
-            _ => return Err("a ledger entry that cannot be read".into()),
+            _ => return Err("a pending free that cannot be read".into()),
         };
         match action {
-            LedgerAction::TreeIfCommitted(t) | LedgerAction::TreeIfAborted(t) => {
-                self.ledger.trees.push((Tree { root: t.root, object: t.object }, None));
+            PendingFree::TreeIfCommitted(t) | PendingFree::TreeIfAborted(t) => {
+                self.pending_frees.trees.push((t, None));
             }
-            LedgerAction::RowsIfCommitted(t, widths) => {
-                let tree = Tree { root: t.root, object: t.object };
-                self.ledger.trees.push((tree, Some(LedgerAction::layout(&widths))));
+            PendingFree::RowsIfCommitted(t, widths) => {
+                self.pending_frees.trees.push((t, Some(PendingFree::layout(&widths))));
             }
-            LedgerAction::ValuesIfCommitted(pages) => self.ledger.values.extend(pages),
+            PendingFree::ValuesIfCommitted(pages) => self.pending_frees.values.extend(pages),
         }
         Ok(())
     }

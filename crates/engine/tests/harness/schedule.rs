@@ -559,7 +559,7 @@ impl World {
 
     /// Compares what recovery left with the states that it may leave, and takes the one
     /// that it is. False: power was lost again.
-    fn settle(&mut self, thorough: bool) -> Found<bool> {
+    fn adopt(&mut self, thorough: bool) -> Found<bool> {
         let mut first = None;
         for candidate in self.model.candidates.clone().into_iter().rev() {
             match check_all(&self.db, &candidate, thorough) {
@@ -739,7 +739,7 @@ fn open_again(
                 2 => world.db.write_back().map(|_| ()),
                 3 => world.db.clean().map(|_| ()),
                 4 => world.db.finish_recovery(),
-                _ => match world.settle(false) {
+                _ => match world.adopt(false) {
                     Ok(true) => Ok(()),
                     Ok(false) => {
                         alive = false;
@@ -760,7 +760,7 @@ fn open_again(
         if alive && planted && rng.one_in(2) {
             alive = false;
         }
-        if alive && world.settle(rng.one_in(4))? {
+        if alive && world.adopt(rng.one_in(4))? {
             // What sweeps meet from here on must be explained by the faults of this life.
             world.stop_sweeper()?;
             if !world.vfs.power_lost() {
@@ -902,7 +902,7 @@ fn next_place(options: &mut Options, file: Option<&Path>, vfs: &SimVfs, rng: &mu
 fn finish(world: &mut World) -> Found<()> {
     let failed = |what: &str, error: Error| format!("at last, {what}: {error:?}");
     world.db.finish_recovery().map_err(|e| failed("finishing recovery", e))?;
-    world.settle(true)?;
+    world.adopt(true)?;
     world.verify("at last")?;
     world.resolve_all()?;
     for _ in 0..5 {
@@ -912,7 +912,7 @@ fn finish(world: &mut World) -> Found<()> {
         tx.commit(Durability::Sync).map_err(|e| failed("commit", e))?.wait().map_err(|e| failed("commit", e))?;
     }
     world.verify("after cleaning")?;
-    world.settle(true)?;
+    world.adopt(true)?;
     let stats = world.db.stats();
     if stats.versions.pages != 0 {
         broken!("after cleaning, {} version pages are left", stats.versions.pages);
@@ -920,10 +920,10 @@ fn finish(world: &mut World) -> Found<()> {
     if stats.transactions.aborted_in_map != 0 {
         broken!("after cleaning, {} aborted transactions are not forgotten", stats.transactions.aborted_in_map);
     }
-    // What an entry names counts as owned: one that is never settled is a leak that nothing else shows.
-    let entries = world.db.ledger_len().map_err(|e| failed("reading the ledger", e))?;
+    // What an entry names counts as owned: one that is never carried out is a leak that nothing else shows.
+    let entries = world.db.pending_frees_len().map_err(|e| failed("reading the pending frees", e))?;
     if entries != 0 {
-        broken!("after cleaning, {entries} entries of the ledger are not settled");
+        broken!("after cleaning, {entries} pending frees are left");
     }
     world.db.close().map_err(|e| failed("close", e))?;
     Ok(())

@@ -13,7 +13,7 @@ use clap::Args;
 use super::drive::{Running, Tally, drive, percentile};
 use super::subject::Subject;
 use super::tpcc::TpcC;
-use super::{Mix, check, load, settle};
+use super::{Mix, check, load, quiesce};
 use crate::recovery::workload::{self, Op, left_of_aborted};
 use crate::report::{self, median, table};
 use crate::servers::{Server, Work};
@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut terminals = mix.terminals(options.clients, options.seed);
     let mut rounds = Vec::new();
     for number in 0..options.rounds {
-        settle(&server)?;
+        quiesce(&server)?;
         let ((phases, rollback), tally) =
             drive(server.port, &mix, &mut terminals, |run| course(options, &server, run))?;
         check(&mix, &server, &terminals)?;

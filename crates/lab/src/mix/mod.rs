@@ -69,11 +69,11 @@ pub trait Terminal: Send {
 pub fn load(mix: &dyn Mix, server: &Server) -> Result<()> {
     let mut client = server.client()?;
     mix.load(&mut client)?;
-    settle(server)
+    quiesce(server)
 }
 
 /// Writes everything out, cleans up, so that a run does not pay for what was before it.
-pub fn settle(server: &Server) -> Result<()> {
+pub fn quiesce(server: &Server) -> Result<()> {
     let mut client = server.client()?;
     client.query(if server.kind.is_resurgam() { "vacuum" } else { "vacuum analyze" })?;
     client.query("checkpoint").map(drop)

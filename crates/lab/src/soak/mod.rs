@@ -268,7 +268,7 @@ fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk) -> Result<()> {
 }
 
 /// Fails with what was found, if anything.
-fn settle(found: Vec<String>) -> Result<(), Vec<String>> {
+fn verdict(found: Vec<String>) -> Result<(), Vec<String>> {
     if found.is_empty() { Ok(()) } else { Err(found) }
 }
 
@@ -372,7 +372,7 @@ impl Soak<'_> {
                 found.extend(self.target.complaints(self.target.log_len()));
             }
         }
-        settle(found)
+        verdict(found)
     }
 
     /// The folder of a server that was stopped.
@@ -393,7 +393,7 @@ impl Soak<'_> {
             thread::sleep(Duration::from_micros(self.rng.random_range(0..longest_us)));
             // It may be up already, or have refused to start, which the start below will show.
             let end = if self.disk.can_lose_power() && self.rng.random() { End::PowerLoss } else { End::Kill };
-            settle(end_now(&self.disk, &mut self.target, &mut self.rng, end))?;
+            verdict(end_now(&self.disk, &mut self.target, &mut self.rng, end))?;
             self.sum.in_recovery += 1;
             if end == End::PowerLoss {
                 self.sum.power_losses += 1;
@@ -414,7 +414,7 @@ impl Soak<'_> {
         self.sum.happened += out.happened;
         let mut found = out.violations;
         found.extend(self.target.complaints(self.target.log_len()));
-        settle(found)
+        verdict(found)
     }
 }
 

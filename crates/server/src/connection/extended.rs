@@ -10,7 +10,7 @@ use crate::protocol::frontend::Target;
 impl Connection<'_> {
     /// Answers a step that has no result: its completion, or its error.
     #[inline]
-    pub(super) fn settle(&mut self, result: Result<(), SqlError>, complete: fn(&mut bytes::BytesMut)) {
+    pub(super) fn answer(&mut self, result: Result<(), SqlError>, complete: fn(&mut bytes::BytesMut)) {
         match result {
             Ok(()) => complete(&mut self.channel.output),
             Err(error) => self.fail_until_sync(&error),

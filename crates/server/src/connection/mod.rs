@@ -190,7 +190,7 @@ impl Connection<'_> {
             Frontend::Query(text) => self.query(&text).await,
             Frontend::Parse { name, query, types } => {
                 let result = self.session.parse(&name, &query, &types).await;
-                self.settle(result, backend::parse_complete);
+                self.answer(result, backend::parse_complete);
                 Ok(())
             }
             Frontend::Bind(bind) => {
@@ -198,7 +198,7 @@ impl Connection<'_> {
                     .session
                     .bind(&bind.portal, &bind.statement, bind.params, &bind.param_formats, &bind.result_formats)
                     .await;
-                self.settle(result, backend::bind_complete);
+                self.answer(result, backend::bind_complete);
                 Ok(())
             }
             Frontend::Describe { target, name } => {

@@ -297,7 +297,7 @@ fn cleaner(out: &mut Exposition, db: &Database) {
             (&[("cause", "damaged")], skipped.damaged.count.into()),
             (&[("cause", "object_unknown")], skipped.object_unknown.count.into()),
             (&[("cause", "damaged_map")], skipped.damaged_maps.count.into()),
-            (&[("cause", "ledger")], skipped.ledger.count.into()),
+            (&[("cause", "pending_frees")], skipped.pending_frees.count.into()),
             (&[("cause", "unreadable")], skipped.unreadable.count.into()),
             (&[("cause", "no_room")], skipped.no_room.count.into()),
         ],

@@ -91,7 +91,7 @@ impl Enforcer {
                 match found.presence {
                     Presence::No => break,
                     Presence::Yes => {}
-                    Presence::Unsettled(holder) => {
+                    Presence::Undecided(holder) => {
                         help.waiting.wait(self.txn.wait_for_writer(holder)?).await?;
                         continue;
                     }

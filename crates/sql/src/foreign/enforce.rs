@@ -311,7 +311,7 @@ pub(super) async fn run_check(txn: &Transaction, check: &Check, waiting: &Waitin
             match txn.key_presence(&reference.parent, reference.index, key)? {
                 Presence::Yes => return Ok(()),
                 Presence::No => break,
-                Presence::Unsettled(holder) => waiting.wait(txn.wait_for_writer(holder)?).await?,
+                Presence::Undecided(holder) => waiting.wait(txn.wait_for_writer(holder)?).await?,
             }
         }
     }
@@ -329,7 +329,7 @@ pub(super) async fn run_check(txn: &Transaction, check: &Check, waiting: &Waitin
                 _ if *side == Side::Child && !found.own => break,
                 Presence::No => break,
                 Presence::Yes => return Err(refused(txn, check)),
-                Presence::Unsettled(holder) => waiting.wait(txn.wait_for_writer(holder)?).await?,
+                Presence::Undecided(holder) => waiting.wait(txn.wait_for_writer(holder)?).await?,
             }
         }
     }

@@ -22,7 +22,7 @@ use clap::Args;
 use super::drive::{Running, Tally, drive, percentile};
 use super::subject::Subject;
 use super::tpcc::TpcC;
-use super::{Mix, check, load, settle};
+use super::{Mix, check, load, quiesce};
 use crate::report::{self, table};
 use crate::servers::{Server, Work};
 use crate::setup::Setup;
@@ -45,7 +45,7 @@ pub struct Options {
     minutes: f64,
     /// Most seconds that everything may take to return to its baseline after that
     #[arg(long, default_value_t = 120.0)]
-    settle: f64,
+    quiesce: f64,
     /// Warehouses of the mix
     #[arg(long, default_value_t = 4)]
     warehouses: i64,
@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut mix = TpcC::new(options.warehouses, options.seed);
     if options.quick {
         options.common.buffer_mb = options.common.buffer_mb.min(256);
-        (options.minutes, options.settle, options.rows) = (0.4, 20.0, 20_000);
+        (options.minutes, options.quiesce, options.rows) = (0.4, 20.0, 20_000);
         (options.snapshot, options.warehouses) = (4.0, 2);
         mix = TpcC::small(options.warehouses, options.seed);
     }
@@ -107,7 +107,7 @@ pub fn run(options: &Options) -> Result<()> {
     eprintln!("loading");
     load(&mix, &server)?;
     let beside = Beside::new(&server, options.rows, Duration::from_secs_f64(options.snapshot), options.seed)?;
-    settle(&server)?;
+    quiesce(&server)?;
     let baseline = Probe::new(&server)?.sample()?;
     let mut terminals = mix.terminals(options.clients, options.seed);
     let begun = Instant::now();
@@ -145,7 +145,7 @@ pub fn run(options: &Options) -> Result<()> {
         let last = day.samples.last().map(|(_, sizes)| sizes.above(&day.baseline)).unwrap_or_default();
         return Err(format!(
             "{} s after the load these are not back at their baseline: {}",
-            options.settle,
+            options.quiesce,
             last.join("; ")
         ));
     }
@@ -162,7 +162,7 @@ fn await_baseline(server: &Server, baseline: &Sizes, options: &Options, begun: I
         if probe.sample()?.above(baseline).is_empty() {
             return Ok(Some(begun.elapsed().as_secs_f64()));
         }
-        if waiting.elapsed() > Duration::from_secs_f64(options.settle.max(0.0)) {
+        if waiting.elapsed() > Duration::from_secs_f64(options.quiesce.max(0.0)) {
             return Ok(None);
         }
         std::thread::sleep(EVERY / 4);
@@ -227,7 +227,7 @@ fn report(options: &Options, mix: &dyn Mix, setup: &Setup, day: &Day, tally: &Ta
     text += &setup.text();
     text += &match day.back {
         Some(back) => format!("Everything was back at its baseline {:.0} s after the load.\n\n", back - day.stopped),
-        None => format!("**Not everything was back at its baseline {} s after the load.**\n\n", options.settle),
+        None => format!("**Not everything was back at its baseline {} s after the load.**\n\n", options.quiesce),
     };
     let during = |of: fn(&Sizes) -> f64| {
         let load = day.samples.iter().filter(|(at, _)| *at <= day.stopped);

@@ -28,14 +28,15 @@ use parking_lot::RwLock;
 use resurgam_base::{Result, TxId};
 
 use crate::catalog::Definitions;
-use crate::table::{Parts, Table};
+use crate::definition::Definition;
+use crate::table::Table;
 
 /// A definition of the transaction's own; none: it dropped the table.
 type Own = Option<Arc<Table>>;
 
 /// What a transaction knows of its own changes.
 #[derive(Default)]
-pub(crate) struct OwnCatalog {
+pub(crate) struct CatalogOverlay {
     /// It has written to the catalog.
     pub changed: bool,
     /// How often a definition was changed, or such a change was taken back.
@@ -66,7 +67,7 @@ struct ChangeLog {
 }
 
 struct Change {
-    /// Number of the change, which is never used again; see [`OwnCatalog::changes`].
+    /// Number of the change, which is never used again; see [`CatalogOverlay::changes`].
     number: u64,
     /// The id under which it was made.
     by: TxId,
@@ -143,7 +144,7 @@ impl Overlay {
     }
 }
 
-impl OwnCatalog {
+impl CatalogOverlay {
     /// `xid` stored a definition of a table, or removed it (`None`).
     pub fn note(&mut self, xid: TxId, table: u32, now: Own) {
         self.changes += 1;
@@ -157,7 +158,7 @@ impl OwnCatalog {
             _ if same_id => Replaced::OfSameId,
             None => Replaced::Nothing,
             Some(None) => Replaced::Dropped,
-            Some(Some(had)) => Replaced::Definition(Parts::of(&had).encode().into_boxed_slice()),
+            Some(Some(had)) => Replaced::Definition(Definition::of(&had).encode().into_boxed_slice()),
         };
         log.changes.push(Change { number: self.changes, by: xid, table, generation, before, replaced });
     }
@@ -166,7 +167,7 @@ impl OwnCatalog {
     ///
     /// # Errors
     /// Those of reading what it has kept itself; what it says of its tables is then not right.
-    pub fn back_to(&mut self, mark: TxId, build: impl Fn(Parts) -> Arc<Table>) -> Result<()> {
+    pub fn back_to(&mut self, mark: TxId, build: impl Fn(Definition) -> Arc<Table>) -> Result<()> {
         let Some(log) = &self.log else { return Ok(()) };
         let mut log = log.write();
         while let Some(change) = log.changes.pop_if(|change| change.by > mark) {
@@ -179,7 +180,7 @@ impl OwnCatalog {
                 Replaced::OfSameId => continue,
                 Replaced::Nothing => None,
                 Replaced::Dropped => Some(None),
-                Replaced::Definition(bytes) => Some(Some(build(Parts::decode(&bytes)?))),
+                Replaced::Definition(bytes) => Some(Some(build(Definition::decode(&bytes)?))),
             };
             self.own.set(change.table, to);
         }
@@ -245,8 +246,8 @@ mod tests {
 
     use super::*;
 
-    fn parts(id: u32, name: &str, generation: u64) -> Parts {
-        Parts {
+    fn parts(id: u32, name: &str, generation: u64) -> Definition {
+        Definition {
             id,
             schema: "public".into(),
             name: name.into(),
@@ -266,12 +267,12 @@ mod tests {
         build(parts(id, name, generation))
     }
 
-    fn build(parts: Parts) -> Arc<Table> {
+    fn build(parts: Definition) -> Arc<Table> {
         Arc::new(parts.build(Arc::default(), 0))
     }
 
     /// Names and generations that are seen.
-    fn seen(own: &OwnCatalog, base: &Definitions) -> Vec<(String, u64)> {
+    fn seen(own: &CatalogOverlay, base: &Definitions) -> Vec<(String, u64)> {
         let mut all: Vec<_> = own.tables(base).iter().map(|t| (t.name.clone(), t.generation)).collect();
         all.sort();
         for (name, generation) in &all {
@@ -288,7 +289,7 @@ mod tests {
             base.by_name.insert(("public".into(), name.into()), id);
             base.by_id.insert(id, table(id, name, 1));
         }
-        let mut own = OwnCatalog::default();
+        let mut own = CatalogOverlay::default();
         own.note(TxId(10), 3, Some(table(3, "c", 1)));
         let view = own.so_far().expect("a change");
         let before = seen(&own, &base);

@@ -1,4 +1,4 @@
-//! The ledger: storage that is to be freed once a transaction's outcome is past changing.
+//! Pending frees: storage that is to be freed once a transaction's outcome is past changing.
 //!
 //! A dropped table's pages must stay until its dropper is committed and no snapshot needs
 //! them; a created table's pages must go if its creator aborts; a large value that no
@@ -34,13 +34,13 @@ use crate::store::VersionStore;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LedgerAction {
+pub enum PendingFree {
     /// Free a whole tree if the transaction commits.
     TreeIfCommitted(Tree),
     /// Free a whole tree if the transaction aborts.
     TreeIfAborted(Tree),
     /// Free large values, named by their first pages, if the transaction commits. At most
-    /// [`LedgerAction::VALUES_MAX`].
+    /// [`PendingFree::VALUES_MAX`].
     ValuesIfCommitted(Vec<PageId>),
     /// Free the tree of a table's rows, with the large values that they refer to, if the
     /// transaction commits. The second field has the width in bytes of each column of the
@@ -48,7 +48,7 @@ pub enum LedgerAction {
     RowsIfCommitted(Tree, Vec<u8>),
 }
 
-impl LedgerAction {
+impl PendingFree {
     /// Encoded length of an action on a tree.
     pub const TREE_BYTES: usize = 13;
     /// Most values in one entry: more than any one row refers to.
@@ -90,12 +90,12 @@ impl LedgerAction {
         }
     }
 
-    /// Reads the value of a ledger entry.
+    /// Reads the value of an entry.
     ///
     /// # Errors
     /// `Corrupt`.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        Self::parse(bytes).ok_or_else(|| Error::corrupt("a ledger entry cannot be read"))
+        Self::parse(bytes).ok_or_else(|| Error::corrupt("a pending free cannot be read"))
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
@@ -141,8 +141,8 @@ fn column_of_width(width: u8) -> Option<ColumnType> {
     }
 }
 
-/// What settling works on.
-pub struct Settling<'a> {
+/// What freeing works on.
+pub struct FreeWork<'a> {
     pub pool: &'a BufferPool,
     pub txs: &'a TxManager,
     pub store: &'a VersionStore,
@@ -154,9 +154,9 @@ pub struct Settling<'a> {
     pub tree_freed: &'a dyn Fn(ObjectId),
 }
 
-/// What settling did.
+/// What freeing did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct Freed {
     /// Entries that are done.
     pub entries: u64,
     /// Entries that could not be acted on for damaged pages.
@@ -169,10 +169,10 @@ pub struct Settled {
 const BATCH: usize = 1000;
 
 /// An entry's key, what it asks for, and whether its transaction committed.
-type Due = (Vec<u8>, LedgerAction, bool);
+type Due = (Vec<u8>, PendingFree, bool);
 
 /// See the module.
-pub struct Ledger {
+pub struct PendingFrees {
     tree: Tree,
     sequence: AtomicU64,
     /// The entry of a table's rows that was being acted on when it was told to stop, and the key
@@ -180,8 +180,8 @@ pub struct Ledger {
     left_at: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
 }
 
-impl Ledger {
-    /// The ledger kept in `tree`; `start` is above every sequence number used so far
+impl PendingFrees {
+    /// Those kept in `tree`; `start` is above every sequence number used so far
     /// (the log's end at open will do).
     pub fn new(tree: Tree, start: u64) -> Self {
         Self { tree, sequence: AtomicU64::new(start), left_at: Mutex::default() }
@@ -190,11 +190,11 @@ impl Ledger {
     /// Notes an action for `tx`. Must follow the change that it belongs to.
     /// Returns the record's LSN: the transaction has written, and must not end as one that
     /// has not.
-    pub fn add(&self, pool: &BufferPool, tx: TxId, action: &LedgerAction) -> Result<Lsn> {
+    pub fn add(&self, pool: &BufferPool, tx: TxId, action: &PendingFree) -> Result<Lsn> {
         self.add_with(pool, tx, action.encode().len(), |_| Ok(action.clone()))
     }
 
-    /// As [`Ledger::add`], with a change that must not be without its entry, nor the entry
+    /// As [`PendingFrees::add`], with a change that must not be without its entry, nor the entry
     /// without it: `make` adds the change to the entry's log group and says what is to be
     /// noted, in `len` bytes.
     pub fn add_with(
@@ -202,7 +202,7 @@ impl Ledger {
         pool: &BufferPool,
         tx: TxId,
         len: usize,
-        make: impl FnOnce(&mut Mtr<'_>) -> Result<LedgerAction>,
+        make: impl FnOnce(&mut Mtr<'_>) -> Result<PendingFree>,
     ) -> Result<Lsn> {
         // The entry may be the transaction's first record: it must name it, or analysis
         // would not know of the transaction and take it for committed.
@@ -216,7 +216,7 @@ impl Ledger {
         tx: TxId,
         logged_as: TxId,
         len: usize,
-        make: impl FnOnce(&mut Mtr<'_>) -> Result<LedgerAction>,
+        make: impl FnOnce(&mut Mtr<'_>) -> Result<PendingFree>,
     ) -> Result<(Vec<u8>, Lsn)> {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
         let mut key = tx.0.to_be_bytes().to_vec();
@@ -230,14 +230,14 @@ impl Ledger {
                 continue;
             }
             let Err(slot) = leaf::search(&page, &key) else {
-                return Err(Error::internal("a ledger key is taken"));
+                return Err(Error::internal("the key of a pending free is taken"));
             };
             let mut mtr = Mtr::new(pool);
             let at = mtr.add(page);
             mtr.attribute(at, logged_as, Lsn::NONE);
             let action = make(&mut mtr)?.encode();
             if action.len() > len {
-                return Err(Error::internal("a ledger entry is longer than was said"));
+                return Err(Error::internal("a pending free is longer than was said"));
             }
             op::insert(mtr.ops(at), slot, &LeafBuilder::plain(&key, &action).encode()?);
             let lsn = mtr.commit()?.0;
@@ -251,14 +251,14 @@ impl Ledger {
     }
 
     /// Every entry: whose outcome it waits for, and what is to be done.
-    pub fn entries(&self, pool: &BufferPool) -> Result<Vec<(TxId, LedgerAction)>> {
+    pub fn entries(&self, pool: &BufferPool) -> Result<Vec<(TxId, PendingFree)>> {
         let mut entries = Vec::new();
         let mut walk = LeafWalk::ascending(self.tree, Vec::new());
         while let Some(page) = walk.next(pool)? {
             for s in 0..page.slot_count() {
                 let record = LeafRecord::parse(page.record(SlotId(s))?)?;
                 let Some(id) = record.key.first_chunk::<8>() else { continue };
-                entries.push((TxId(u64::from_be_bytes(*id)), LedgerAction::decode(record.value)?));
+                entries.push((TxId(u64::from_be_bytes(*id)), PendingFree::decode(record.value)?));
             }
         }
         Ok(entries)
@@ -282,10 +282,10 @@ impl Ledger {
             for s in 0..page.slot_count() {
                 let record = LeafRecord::parse(page.record(SlotId(s))?)?;
                 let Some(id) = record.key.first_chunk::<8>() else { continue };
-                let (tree, if_committed) = match LedgerAction::decode(record.value)? {
-                    LedgerAction::TreeIfCommitted(tree) | LedgerAction::RowsIfCommitted(tree, _) => (tree, true),
-                    LedgerAction::TreeIfAborted(tree) => (tree, false),
-                    LedgerAction::ValuesIfCommitted(_) => continue,
+                let (tree, if_committed) = match PendingFree::decode(record.value)? {
+                    PendingFree::TreeIfCommitted(tree) | PendingFree::RowsIfCommitted(tree, _) => (tree, true),
+                    PendingFree::TreeIfAborted(tree) => (tree, false),
+                    PendingFree::ValuesIfCommitted(_) => continue,
                 };
                 match txs.status(TxId(u64::from_be_bytes(*id))) {
                     Status::Committed(ts) if ts <= horizon => {
@@ -309,12 +309,12 @@ impl Ledger {
     /// Acts on every entry whose transaction's outcome is known to all now. It knows of a
     /// thousand entries at a time, however many there are, and ends within a page of being told to;
     /// what it has begun goes on with the next call.
-    pub fn settle(&self, on: &Settling<'_>) -> Result<Settled> {
+    pub fn free_due(&self, on: &FreeWork<'_>) -> Result<Freed> {
         let horizon = on.txs.horizon();
         // Nothing of those that begin from here on is due: the walk has an end whatever they add.
         let end = on.txs.next_id().0.to_be_bytes();
         let mut from = Some(Vec::new());
-        let mut done = Settled::default();
+        let mut done = Freed::default();
         while let Some(first) = from {
             let (due, next) = self.due(on, horizon, &first, &end)?;
             for (key, action, committed) in due {
@@ -322,7 +322,7 @@ impl Ledger {
                     done.stopped = true;
                     return Ok(done);
                 }
-                match self.settle_one(on, &key, action, committed) {
+                match self.free_one(on, &key, action, committed) {
                     Ok(true) => done.entries += 1,
                     Ok(false) => {
                         done.stopped = true;
@@ -341,7 +341,7 @@ impl Ledger {
     /// The next entries that are due, from a key on, and where to go on behind them.
     fn due(
         &self,
-        on: &Settling<'_>,
+        on: &FreeWork<'_>,
         horizon: CommitTs,
         from: &[u8],
         end: &[u8],
@@ -366,32 +366,32 @@ impl Ledger {
                     Status::Aborted => false,
                     _ => continue,
                 };
-                due.push((record.key.to_vec(), LedgerAction::decode(record.value)?, outcome));
+                due.push((record.key.to_vec(), PendingFree::decode(record.value)?, outcome));
             }
         }
         Ok((due, None))
     }
 
     /// False: it was told to stop, and the entry is there still.
-    fn settle_one(&self, on: &Settling<'_>, key: &[u8], action: LedgerAction, committed: bool) -> Result<bool> {
+    fn free_one(&self, on: &FreeWork<'_>, key: &[u8], action: PendingFree, committed: bool) -> Result<bool> {
         match (action, committed) {
-            (LedgerAction::TreeIfCommitted(tree), true) | (LedgerAction::TreeIfAborted(tree), false) => {
+            (PendingFree::TreeIfCommitted(tree), true) | (PendingFree::TreeIfAborted(tree), false) => {
                 self.free_tree(on, key, tree)
             }
-            (LedgerAction::RowsIfCommitted(tree, widths), true) => {
+            (PendingFree::RowsIfCommitted(tree, widths), true) => {
                 if !self.free_values_of(on, key, tree, &widths)? {
                     return Ok(false);
                 }
                 // From here on the tree is not whole, and must not be walked again.
-                self.replace(on.pool, key, &LedgerAction::TreeIfCommitted(tree))?;
+                self.replace(on.pool, key, &PendingFree::TreeIfCommitted(tree))?;
                 self.free_tree(on, key, tree)
             }
-            (LedgerAction::ValuesIfCommitted(pages), true) => self.free_values(on, key, pages),
+            (PendingFree::ValuesIfCommitted(pages), true) => self.free_values(on, key, pages),
             _ => self.remove(on.pool, key).map(|()| true),
         }
     }
 
-    fn free_tree(&self, on: &Settling<'_>, key: &[u8], tree: Tree) -> Result<bool> {
+    fn free_tree(&self, on: &FreeWork<'_>, key: &[u8], tree: Tree) -> Result<bool> {
         while free_tree_step(on.pool, tree)? {
             (on.page_freed)();
             if (on.stop)() {
@@ -404,12 +404,12 @@ impl Ledger {
         Ok(true)
     }
 
-    fn replace(&self, pool: &BufferPool, key: &[u8], action: &LedgerAction) -> Result<()> {
+    fn replace(&self, pool: &BufferPool, key: &[u8], action: &PendingFree) -> Result<()> {
         let page = self.tree.write_leaf(pool, key)?;
         if let Ok(slot) = leaf::search(&page, key) {
             let bytes = LeafBuilder::plain(key, &action.encode()).encode()?;
             if !page.fits_replace(slot, bytes.len()) {
-                return Err(Error::internal("a ledger entry grew"));
+                return Err(Error::internal("a pending free grew"));
             }
             let mut mtr = Mtr::new(pool);
             let at = mtr.add(page);
@@ -422,15 +422,15 @@ impl Ledger {
     /// Frees the large values of the rows of a dropped tree, row by row: the row goes in the
     /// log group that notes its values, so that a crash leaves one of the two. False: it was told
     /// to stop.
-    fn free_values_of(&self, on: &Settling<'_>, key: &[u8], tree: Tree, widths: &[u8]) -> Result<bool> {
-        let Settling { pool, txs, store, .. } = *on;
+    fn free_values_of(&self, on: &FreeWork<'_>, key: &[u8], tree: Tree, widths: &[u8]) -> Result<bool> {
+        let FreeWork { pool, txs, store, .. } = *on;
         let root = pool.read(tree.root, Access::Scan)?;
         if root.object() != tree.object || !matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner)) {
             return Ok(true); // gone, but for its entry
         }
         drop(root);
         let tx = key.first_chunk::<8>().map_or(TxId::NONE, |id| TxId(u64::from_be_bytes(*id)));
-        let layout = LedgerAction::layout(widths);
+        let layout = PendingFree::layout(widths);
         // Rows may have moved to other leaves since; those before the key have no values left.
         let mut from = self.left_at.lock().take_if(|(entry, _)| entry == key).map_or_else(Vec::new, |(_, from)| from);
         let stopped = |from: Vec<u8>| {
@@ -458,7 +458,7 @@ impl Ledger {
             drop(page);
             drop(held);
             for (row, values) in rows {
-                let action = LedgerAction::ValuesIfCommitted(values.clone());
+                let action = PendingFree::ValuesIfCommitted(values.clone());
                 let (entry, _) = self.insert(pool, tx, TxId::NONE, action.encode().len(), |mtr| {
                     let page = tree.write_leaf(mtr.pool(), &row)?;
                     let Ok(slot) = leaf::search(&page, &row) else {
@@ -481,7 +481,7 @@ impl Ledger {
 
     /// Frees values page by page; the entry moves on with each page in one group, so a
     /// crash leaves neither a leak nor a page freed twice. False: it was told to stop.
-    fn free_values(&self, on: &Settling<'_>, key: &[u8], mut left: Vec<PageId>) -> Result<bool> {
+    fn free_values(&self, on: &FreeWork<'_>, key: &[u8], mut left: Vec<PageId>) -> Result<bool> {
         while let Some(first) = left.pop() {
             let leaf_page = self.tree.write_leaf(on.pool, key)?;
             let Ok(slot) = leaf::search(&leaf_page, key) else { return Ok(true) };
@@ -493,7 +493,7 @@ impl Ledger {
             if left.is_empty() {
                 op::remove(mtr.ops(entry), slot);
             } else {
-                let action = LedgerAction::ValuesIfCommitted(left.clone());
+                let action = PendingFree::ValuesIfCommitted(left.clone());
                 op::replace(mtr.ops(entry), slot, &LeafBuilder::plain(key, &action.encode()).encode()?);
             }
             mtr.commit()?;

@@ -186,7 +186,7 @@ fn cleaner(db: &Database, rows: &mut Rows<'_>) {
         ("last_skipped_damaged", of(|r| r.skipped.damaged.count).into()),
         ("last_skipped_object_unknown", of(|r| r.skipped.object_unknown.count).into()),
         ("last_skipped_damaged_maps", of(|r| r.skipped.damaged_maps.count).into()),
-        ("last_skipped_ledger", of(|r| r.skipped.ledger.count).into()),
+        ("last_skipped_pending_frees", of(|r| r.skipped.pending_frees.count).into()),
         ("last_skipped_unreadable", of(|r| r.skipped.unreadable.count).into()),
         ("last_skipped_no_room", of(|r| r.skipped.no_room.count).into()),
         ("last_skipped_example", example.map(|page| page.0).into()),
@@ -198,7 +198,7 @@ fn holders(db: &Database, cx: &dyn PgContext, rows: &mut Rows<'_>) {
     let holders = db.version_store_holders();
     let prepared = db.prepared();
     let activity = cx.activity();
-    let now = crate::shared::now() - EPOCH_US;
+    let now = crate::pg::datetime::now() - EPOCH_US;
     let seconds = |us: i64| (now.saturating_sub(us) as f64 / 1e6).max(0.0);
     if let Some(tx) = holders.transaction
         && !prepared.iter().any(|prepared| prepared.id == tx.id)

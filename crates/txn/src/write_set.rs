@@ -1,7 +1,7 @@
 //! What a transaction did, kept for undoing it.
 //!
 //! With persistent versions every row carries what undoes it, so a short transaction needs to
-//! know only *which* rows it wrote ([`Touched`]): they are reverted when it rolls back, and it
+//! know only *which* rows it wrote ([`WriteSet`]): they are reverted when it rolls back, and it
 //! leaves nothing behind. A long one stops counting and is marked as aborted instead. (The
 //! paper undoes short transactions through the log, section 3.3.3; a list in memory serves the
 //! same purpose without reading the log, and without keeping any of it.)
@@ -12,7 +12,7 @@ use resurgam_base::{Lsn, ObjectId, PageId};
 
 /// A row that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TouchedRow<'a> {
+pub struct WrittenRow<'a> {
     /// Root of its tree.
     pub root: PageId,
     pub object: ObjectId,
@@ -28,7 +28,7 @@ struct Span {
 
 /// The rows that a transaction wrote, as long as it is short.
 #[derive(Default)]
-pub struct Touched {
+pub struct WriteSet {
     rows: Vec<Span>,
     keys: Vec<u8>,
     log_bytes: u64,
@@ -37,13 +37,13 @@ pub struct Touched {
     long: bool,
 }
 
-impl Touched {
+impl WriteSet {
     pub(crate) fn new(rows_max: u64, log_bytes_max: u64) -> Self {
         Self { rows_max, log_bytes_max, long: rows_max == 0 || log_bytes_max == 0, ..Self::default() }
     }
 
     /// Notes a row and the bytes of log that writing it took.
-    pub fn note(&mut self, row: TouchedRow<'_>, log_bytes: u64) {
+    pub fn note(&mut self, row: WrittenRow<'_>, log_bytes: u64) {
         if self.long {
             return;
         }
@@ -69,12 +69,12 @@ impl Touched {
     }
 
     /// The rows noted since `mark`, the newest first; none when the transaction is long.
-    pub fn since(&self, mark: usize) -> Option<impl Iterator<Item = TouchedRow<'_>>> {
+    pub fn since(&self, mark: usize) -> Option<impl Iterator<Item = WrittenRow<'_>>> {
         (!self.long).then(|| {
             (mark..self.rows.len()).rev().map(|at| {
                 let start = if at == 0 { 0 } else { self.rows[at - 1].end };
                 let Span { root, object, end } = self.rows[at];
-                TouchedRow { root, object, key: &self.keys[start as usize..end as usize] }
+                WrittenRow { root, object, key: &self.keys[start as usize..end as usize] }
             })
         })
     }
@@ -127,27 +127,28 @@ mod tests {
 
     #[test]
     fn a_short_list_and_a_long_one() {
-        let row = |key| TouchedRow { root: PageId(9), object: ObjectId(3), key };
-        let mut touched = Touched::new(3, 1000);
-        touched.note(row(b"a"), 10);
-        let mark = touched.mark();
-        touched.note(row(b"bb"), 10);
-        touched.note(row(b""), 10);
-        let keys =
-            |touched: &Touched, mark| touched.since(mark).map(|rows| rows.map(|r| r.key.to_vec()).collect::<Vec<_>>());
-        assert_eq!(keys(&touched, 0), Some(vec![b"".to_vec(), b"bb".to_vec(), b"a".to_vec()]));
-        assert_eq!(keys(&touched, mark), Some(vec![b"".to_vec(), b"bb".to_vec()]));
-        touched.back_to(mark);
-        touched.note(row(b"c"), 10);
-        assert_eq!(keys(&touched, 0), Some(vec![b"c".to_vec(), b"a".to_vec()]));
-        touched.note(row(b"d"), 10);
-        touched.note(row(b"e"), 10);
-        assert_eq!(keys(&touched, 0), None, "too many rows");
-        let mut touched = Touched::new(100, 25);
+        let row = |key| WrittenRow { root: PageId(9), object: ObjectId(3), key };
+        let mut write_set = WriteSet::new(3, 1000);
+        write_set.note(row(b"a"), 10);
+        let mark = write_set.mark();
+        write_set.note(row(b"bb"), 10);
+        write_set.note(row(b""), 10);
+        let keys = |write_set: &WriteSet, mark| {
+            write_set.since(mark).map(|rows| rows.map(|r| r.key.to_vec()).collect::<Vec<_>>())
+        };
+        assert_eq!(keys(&write_set, 0), Some(vec![b"".to_vec(), b"bb".to_vec(), b"a".to_vec()]));
+        assert_eq!(keys(&write_set, mark), Some(vec![b"".to_vec(), b"bb".to_vec()]));
+        write_set.back_to(mark);
+        write_set.note(row(b"c"), 10);
+        assert_eq!(keys(&write_set, 0), Some(vec![b"c".to_vec(), b"a".to_vec()]));
+        write_set.note(row(b"d"), 10);
+        write_set.note(row(b"e"), 10);
+        assert_eq!(keys(&write_set, 0), None, "too many rows");
+        let mut write_set = WriteSet::new(100, 25);
         for _ in 0..3 {
-            touched.note(row(b"a"), 10);
+            write_set.note(row(b"a"), 10);
         }
-        assert_eq!(keys(&touched, 0), None, "too much log");
-        assert_eq!(keys(&Touched::new(0, 100), 0), None, "switched off");
+        assert_eq!(keys(&write_set, 0), None, "too much log");
+        assert_eq!(keys(&WriteSet::new(0, 100), 0), None, "switched off");
     }
 }

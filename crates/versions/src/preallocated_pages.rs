@@ -13,7 +13,7 @@ use resurgam_base::PageId;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct ReadyPages {
+pub(crate) struct PreallocatedPages {
     pages: Mutex<Vec<PageId>>,
     /// How many to keep; none before the store is first used. Doubled, up to `most`, when they
     /// turn out to be too few.
@@ -26,7 +26,7 @@ pub(crate) struct ReadyPages {
     wake: (Mutex<bool>, Condvar),
 }
 
-impl ReadyPages {
+impl PreallocatedPages {
     /// `target` and `most` of the fields.
     pub fn new(target: usize, most: usize) -> Self {
         Self { target: AtomicUsize::new(target.min(most)), most, ..Self::default() }
@@ -34,7 +34,7 @@ impl ReadyPages {
     pub fn len(&self) -> usize {
         self.pages.lock().len()
     }
-    /// Times that [`ReadyPages::take`] found none.
+    /// Times that [`PreallocatedPages::take`] found none.
     pub fn found_none(&self) -> u64 {
         self.found_none.load(Ordering::Relaxed)
     }

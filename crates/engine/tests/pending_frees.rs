@@ -1,5 +1,5 @@
 //! Freeing what was dropped: in parts, so that it can be stopped anywhere, goes on where it was,
-//! and takes as little memory for a million entries of the ledger as for one.
+//! and takes as little memory for a million pending frees as for one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ fn thousands_of_entries() -> Result<()> {
     db.rollback_prepared("not due")?.wait()?;
     commit(&db, |tx| tx.drop_table(&find(tx)?)?.done())?;
     clean(&db)?;
-    // The ledger's tree keeps the pages that its entries were on.
+    // The tree of the pending frees keeps the pages that its entries were on.
     let left = pages_in_use(&db);
     assert!(left <= empty + 40, "{left} pages, {empty} without the table");
     assert_eq!(db.verify()?, Vec::<String>::new());

@@ -6,7 +6,7 @@ use resurgam_txn::TxManager;
 
 /// What holds versions back: long transactions and snapshots, and aborted transactions that
 /// the cleaner has not finished.
-pub fn held_by(txs: &TxManager) -> String {
+pub fn version_holders(txs: &TxManager) -> String {
     let mut parts = Vec::new();
     let (active, _) = txs.active();
     if let Some(tx) = active.iter().min_by_key(|tx| tx.id) {
@@ -37,7 +37,7 @@ pub(crate) fn explain(error: Error, txs: &TxManager) -> Error {
     if error.kind() != ErrorKind::DiskFull {
         return error;
     }
-    error.with_detail(format!("earlier versions are held by {}", held_by(txs))).with_hint(
+    error.with_detail(format!("earlier versions are held by {}", version_holders(txs))).with_hint(
         "Free space on the disk of the version store or raise version_store_bytes_max, end large transactions and \
          old snapshots, then VACUUM. Writes whose earlier version fits in the row go on.",
     )

@@ -58,7 +58,7 @@
 //! one's pusher is the aborted transaction still. An aborted transaction that is overwritten
 //! everywhere, or far away, therefore pins its own pages at most, not those of others.
 //!
-//! Whoever walks versions without holding a snapshot or the leaf of an aborted row (the ledger,
+//! Whoever walks versions without holding a snapshot or the leaf of an aborted row (who frees what is pending,
 //! the checker) keeps pages from being freed meanwhile ([`crate::VersionStore::hold_pages`]).
 //!
 //! # After an open
@@ -133,12 +133,12 @@ struct Extent {
     ranges: Ranges,
     /// Pages in use, and pages made ready in advance, a bit each.
     used: u8,
-    ready: u8,
+    preallocated: u8,
 }
 
 impl Default for Extent {
     fn default() -> Self {
-        Self { ranges: Ranges::Each(Box::default()), used: 0, ready: 0 }
+        Self { ranges: Ranges::Each(Box::default()), used: 0, preallocated: 0 }
     }
 }
 
@@ -153,7 +153,7 @@ impl Extent {
             }
         }
         self.used |= bit;
-        self.ready &= !bit;
+        self.preallocated &= !bit;
     }
     /// The range that stands for the page in place `at`.
     fn range(&self, at: usize) -> Range {
@@ -201,33 +201,33 @@ fn pages(first: u64, bits: u8) -> impl Iterator<Item = PageId> {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct PageIds {
+pub(crate) struct Pushers {
     extents: HashMap<u64, Extent>,
     used: u64,
-    ready: u64,
+    preallocated: u64,
 }
 
-impl PageIds {
+impl Pushers {
     /// `pusher` pushes into `page`.
     pub fn note(&mut self, page: PageId, pusher: TxId) {
         let (first, bit) = split(page);
         let extent = self.extents.entry(first).or_default();
         self.used += u64::from(extent.used & bit == 0);
-        self.ready -= u64::from(extent.ready & bit != 0);
+        self.preallocated -= u64::from(extent.preallocated & bit != 0);
         extent.add(bit, Range { lowest: pusher, highest: pusher });
     }
     /// A page made in advance; it is not freed before it is used.
     pub fn make_ready(&mut self, page: PageId) {
         self.remove(page); // noted by a push that was given up
         let (first, bit) = split(page);
-        self.extents.entry(first).or_default().ready |= bit;
-        self.ready += 1;
+        self.extents.entry(first).or_default().preallocated |= bit;
+        self.preallocated += 1;
     }
     /// A page found after an open: anybody up to `highest` can have pushed into it.
     pub fn adopt(&mut self, page: PageId, highest: TxId) {
         let (first, bit) = split(page);
         let extent = self.extents.entry(first).or_default();
-        if (extent.used | extent.ready) & bit == 0 {
+        if (extent.used | extent.preallocated) & bit == 0 {
             extent.add(bit, Range { lowest: TxId::NONE, highest });
             self.used += 1;
         }
@@ -237,10 +237,10 @@ impl PageIds {
         let (first, bit) = split(page);
         let Some(extent) = self.extents.get_mut(&first) else { return };
         self.used -= u64::from(extent.used & bit != 0);
-        self.ready -= u64::from(extent.ready & bit != 0);
+        self.preallocated -= u64::from(extent.preallocated & bit != 0);
         extent.used &= !bit;
-        extent.ready &= !bit;
-        if extent.used | extent.ready == 0 {
+        extent.preallocated &= !bit;
+        if extent.used | extent.preallocated == 0 {
             self.extents.remove(&first);
         }
     }
@@ -250,11 +250,11 @@ impl PageIds {
     }
     /// How many pages there are, those made ready included.
     pub fn len(&self) -> u64 {
-        self.used + self.ready
+        self.used + self.preallocated
     }
     /// Every page, those made ready included.
     pub fn all(&self) -> impl Iterator<Item = PageId> + '_ {
-        self.extents.iter().flat_map(|(first, extent)| pages(*first, extent.used | extent.ready))
+        self.extents.iter().flat_map(|(first, extent)| pages(*first, extent.used | extent.preallocated))
     }
     /// Pages that nobody needs, and up to `most` of which it should be learned who pushed.
     pub fn unneeded(&mut self, past: &Past<'_>, most: usize) -> Unneeded {
@@ -322,7 +322,7 @@ mod tests {
         EndedIds::new(TxId(next), unfinished.iter().map(|id| (TxId(*id), TxId(*id))).collect(), CommitTs::NONE)
     }
 
-    fn beside(ids: &mut PageIds, next: u64, unfinished: &[u64], aborted: &[u64]) -> (Vec<u64>, u64) {
+    fn beside(ids: &mut Pushers, next: u64, unfinished: &[u64], aborted: &[u64]) -> (Vec<u64>, u64) {
         let (ended, aborted) = (ended(next, unfinished), set(aborted));
         let past = Past { ended: &ended, aborted: &aborted };
         let Unneeded { free, held, .. } = ids.unneeded(&past, 0);
@@ -332,13 +332,13 @@ mod tests {
         (free.iter().map(|page| page.0).collect(), held)
     }
 
-    fn unneeded(ids: &mut PageIds, next: u64, aborted: &[u64]) -> (Vec<u64>, u64) {
+    fn unneeded(ids: &mut Pushers, next: u64, aborted: &[u64]) -> (Vec<u64>, u64) {
         beside(ids, next, &[], aborted)
     }
 
     #[test]
     fn who_has_not_ended_pins_its_own_pages() {
-        let mut ids = PageIds::default();
+        let mut ids = Pushers::default();
         for (page, pusher) in [(9, 10), (17, 20), (25, 30), (33, 40)] {
             ids.note(PageId(page), TxId(pusher));
         }
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn who_pushed_before_an_open_is_learned_when_it_matters() {
-        let mut ids = PageIds::default();
+        let mut ids = Pushers::default();
         (9..17).chain([25]).for_each(|page| ids.adopt(PageId(page), TxId(50)));
         ids.note(PageId(17), TxId(60));
         let (ended, none) = (ended(70, &[20, 60]), TxIdSet::default());
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn pages_are_freed_by_the_ids_that_pushed() {
-        let mut ids = PageIds::default();
+        let mut ids = Pushers::default();
         // Extents begin at 1, 9, 17, ...
         ids.note(PageId(9), TxId(10));
         ids.note(PageId(10), TxId(14));
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn an_extent_whose_pages_agree_has_one_range() {
-        let mut ids = PageIds::default();
+        let mut ids = Pushers::default();
         // Filled one after another by the same few transactions; 25 in the last one only.
         (9..17).for_each(|page| (10..=20).for_each(|id| ids.note(PageId(page), TxId(id))));
         ids.note(PageId(16), TxId(25));
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn ready_and_adopted_pages() {
-        let mut ids = PageIds::default();
+        let mut ids = Pushers::default();
         ids.make_ready(PageId(9));
         ids.adopt(PageId(9), TxId(50));
         assert_eq!((unneeded(&mut ids, 99, &[]), ids.used()), ((vec![], 0), 0), "ready pages stay");

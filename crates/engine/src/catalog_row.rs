@@ -1,0 +1,103 @@
+//! Rows of the catalog's tree: keys, and what stands behind them. They are encoded and decoded here
+//! only: the checker reads them with the same code.
+//!
+//! ```text
+//! 't' table id u32 BE, chunk u16 BE   ->  a chunk of the encoded definition
+//! 'n' schema 0 name 0                 ->  table id u32 LE, 1 = the name is an index's
+//! ```
+
+use resurgam_base::ObjectId;
+
+/// Owner of the catalog's pages.
+pub const CATALOG_OBJECT: ObjectId = ObjectId(4);
+
+/// A key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CatalogKey {
+    /// Of a piece of a table's definition; they are joined in the order of their numbers, from 0.
+    Definition { id: u32, chunk: u16 },
+    /// Of a name that is taken.
+    Name { schema: String, name: String },
+}
+
+impl CatalogKey {
+    /// Reads a key; `None` if it is none.
+    pub fn decode(key: &[u8]) -> Option<Self> {
+        match key {
+            [b't', a, b, c, d, e, f] => {
+                let (id, chunk) = (u32::from_be_bytes([*a, *b, *c, *d]), u16::from_be_bytes([*e, *f]));
+                Some(Self::Definition { id, chunk })
+            }
+            [b'n', name @ ..] => {
+                let mut parts = name.strip_suffix(&[0])?.split(|byte| *byte == 0);
+                let mut text = || String::from_utf8(parts.next()?.to_vec()).ok();
+                let (schema, name) = (text()?, text()?);
+                parts.next().is_none().then_some(Self::Name { schema, name })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The key of a piece of a definition.
+pub(crate) fn definition_key(id: u32, chunk: usize) -> Vec<u8> {
+    let mut key = vec![b't'];
+    key.extend_from_slice(&id.to_be_bytes());
+    key.extend_from_slice(&(chunk as u16).to_be_bytes());
+    key
+}
+
+/// The key of a name.
+pub(crate) fn name_key(schema: &str, name: &str) -> Vec<u8> {
+    let mut key = vec![b'n'];
+    key.extend_from_slice(schema.as_bytes());
+    key.push(0);
+    key.extend_from_slice(name.as_bytes());
+    key.push(0);
+    key
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameOf {
+    pub table: u32,
+    /// The name of an index of that table, its primary key among them.
+    pub is_index: bool,
+}
+
+impl NameOf {
+    /// The row's value.
+    pub fn encode(self) -> Vec<u8> {
+        let mut value = self.table.to_le_bytes().to_vec();
+        value.push(u8::from(self.is_index));
+        value
+    }
+    /// Reads one; `None` if it is none.
+    pub fn decode(value: &[u8]) -> Option<Self> {
+        match value.split_first_chunk::<4>()? {
+            (id, [is_index]) => Some(Self { table: u32::from_le_bytes(*id), is_index: *is_index != 0 }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_come_back() {
+        let (schema, name) = ("public".to_owned(), "a b".to_owned());
+        assert_eq!(CatalogKey::decode(&name_key(&schema, &name)), Some(CatalogKey::Name { schema, name }));
+        assert_eq!(
+            CatalogKey::decode(&definition_key(70_000, 258)),
+            Some(CatalogKey::Definition { id: 70_000, chunk: 258 })
+        );
+        for bad in [&b"x"[..], b"", b"t123", b"t1234567", b"na\0b", b"na\0b\0c\0", b"n\xff\0b\0"] {
+            assert_eq!(CatalogKey::decode(bad), None, "{bad:?}");
+        }
+        let of = NameOf { table: 16_384, is_index: true };
+        assert_eq!(NameOf::decode(&of.encode()), Some(of));
+        assert_eq!((NameOf::decode(&[1, 2, 3, 4]), NameOf::decode(&[1, 2, 3, 4, 0, 0])), (None, None));
+    }
+}

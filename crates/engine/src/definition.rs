@@ -1,0 +1,571 @@
+//! What a table's definition says, and its stored form. It is encoded and decoded here only: the
+//! checker reads definitions with the same code.
+//!
+//! ```text
+//! encoding u8 = 1 to 3 | table id u32 | generation u64
+//! schema, name, primary key name            counted text
+//! tree                                      root page u64, object u32
+//! primary key                               count u16, column positions u16 each
+//! value types                               count u16, column types
+//! columns                                   count u16, each: name, type, flags u8, place u16,
+//!                                           [DEFAULT] SQL text, [missing] counted: a row of
+//!                                           one column
+//! indexes                                   count u16, each: id u32, name, flags u8,
+//!                                           columns (count u16, positions u16), tree
+//! checks (encoding 2, 3)                    count u16, each: id u32, name, SQL text, flags u8,
+//!                                           columns (count u16, positions u16)
+//! foreign keys (encoding 3)                 count u16, each: id u32, name, columns (count u16,
+//!                                           positions u16), referenced table u32, its index u32
+//!                                           (0 = primary key), positions in that key (count u16,
+//!                                           u16 each), ON DELETE u8, ON UPDATE u8, flags u8
+//! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
+//!                                           8 rows stored before it have a value (missing)
+//! check flags                               1 validated
+//! foreign key actions                       0 NO ACTION, 1 RESTRICT, 2 CASCADE, 3 SET NULL, 4 SET DEFAULT
+//! foreign key flags                         1 MATCH FULL, 2 deferrable, 4 initially deferred, 8 validated
+//! index flags                               1 unique, 2 implements a constraint
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result};
+use resurgam_btree::Tree;
+use resurgam_page::codec::{Reader, put_counted};
+use resurgam_page::key::KeyColumn;
+use resurgam_page::row::RowLayout;
+use resurgam_page::types::{ColumnType, Datum, DatumRef};
+
+use crate::table::Table;
+
+/// Newest version of the definition's encoding. A definition is written in the oldest one that
+/// can say all of it.
+const ENCODING: u8 = 3;
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    pub name: String,
+    pub ty: ColumnType,
+    pub nullable: bool,
+    /// The DEFAULT expression as SQL text; its meaning is the SQL layer's.
+    pub default_sql: Option<String>,
+    #[doc(hidden)]
+    pub place: Place,
+    /// What rows have in it that were stored before it was added; NULL if none.
+    #[doc(hidden)]
+    pub missing: Option<Datum>,
+}
+
+/// Where a column is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Position in the key.
+    Key(u16),
+    /// Position in the value.
+    Value(u16),
+}
+
+/// An index of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Index {
+    pub id: u32,
+    pub name: String,
+    /// Positions in [`Table::columns`].
+    pub columns: Vec<usize>,
+    pub unique: bool,
+    /// It implements a UNIQUE constraint of that name.
+    pub constraint: bool,
+    #[doc(hidden)]
+    pub tree: Tree,
+}
+
+/// A CHECK constraint. Its meaning is the SQL layer's: row operations do not evaluate it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    pub id: u32,
+    pub name: String,
+    /// The condition as SQL text.
+    pub sql: String,
+    /// Positions in [`Table::columns`] of the columns that it mentions.
+    pub columns: Vec<usize>,
+    /// Rows that were there before it are known to satisfy it.
+    pub validated: bool,
+}
+
+/// What a foreign key does to the rows that refer to a key that goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReferentialAction {
+    /// They must be none at the end of the statement, or of the transaction.
+    NoAction,
+    /// They must be none at the end of the statement.
+    Restrict,
+    /// They go with it.
+    Cascade,
+    SetNull,
+    SetDefault,
+}
+
+impl ReferentialAction {
+    const ALL: [Self; 5] = [Self::NoAction, Self::Restrict, Self::Cascade, Self::SetNull, Self::SetDefault];
+
+    fn code(self) -> u8 {
+        Self::ALL.iter().position(|one| *one == self).unwrap_or(0) as u8
+    }
+    fn of_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+}
+
+/// A FOREIGN KEY constraint, in the definition of the table that refers. Row operations do not
+/// enforce it: they leave that to their caller, with what `reference.rs` offers.
+///
+/// The referenced key is named by what does not change when either table's columns are dropped
+/// or renamed: an index's id, and positions in that index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForeignKey {
+    pub id: u32,
+    pub name: String,
+    /// Positions in [`Table::columns`].
+    pub columns: Vec<usize>,
+    /// The referenced table; perhaps its own.
+    pub parent: u32,
+    /// Id of that table's unique index; `None` is its primary key.
+    pub index: Option<u32>,
+    /// For each column the position in that key of the one that it refers to: a permutation.
+    pub key: Vec<usize>,
+    pub on_delete: ReferentialAction,
+    pub on_update: ReferentialAction,
+    /// MATCH FULL: either all columns are NULL or none.
+    pub match_full: bool,
+    pub deferrable: bool,
+    /// INITIALLY DEFERRED.
+    pub deferred: bool,
+    /// Rows that were there before it are known to satisfy it.
+    pub validated: bool,
+}
+
+impl ForeignKey {
+    /// Position of the referenced index in `parent` (`None`: the primary key), and for each
+    /// column of the constraint the column of `parent` that it refers to. `None`: `parent` has
+    /// no such key.
+    pub fn referenced(&self, parent: &Table) -> Option<(Option<usize>, Vec<usize>)> {
+        let (at, columns) = match self.index {
+            None => (None, &parent.primary_key),
+            Some(id) => {
+                let at = parent.indexes.iter().position(|index| index.id == id)?;
+                (Some(at), &parent.indexes[at].columns)
+            }
+        };
+        let named = self.key.iter().map(|at| columns.get(*at).copied()).collect::<Option<Vec<_>>>()?;
+        (named.len() == columns.len()).then_some((at, named))
+    }
+}
+
+/// The parts of a definition that are stored.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    pub id: u32,
+    pub schema: String,
+    pub name: String,
+    pub columns: Vec<Column>,
+    pub primary_key: Vec<usize>,
+    pub primary_key_name: String,
+    pub indexes: Vec<Index>,
+    pub checks: Vec<Check>,
+    pub foreign_keys: Vec<ForeignKey>,
+    pub tree: Tree,
+    pub generation: u64,
+    pub value_types: Vec<ColumnType>,
+}
+
+impl Definition {
+    /// Those of a table.
+    pub fn of(table: &Table) -> Self {
+        Self {
+            id: table.id,
+            schema: table.schema.clone(),
+            name: table.name.clone(),
+            columns: table.columns.clone(),
+            primary_key: table.primary_key.clone(),
+            primary_key_name: table.primary_key_name.clone(),
+            indexes: table.indexes.clone(),
+            checks: table.checks.clone(),
+            foreign_keys: table.foreign_keys.clone(),
+            tree: table.tree,
+            generation: table.generation,
+            value_types: table.value_types.clone(),
+        }
+    }
+
+    /// Their stored form.
+    pub fn encode(&self) -> Vec<u8> {
+        let encoding = if !self.foreign_keys.is_empty() {
+            ENCODING
+        } else if !self.checks.is_empty() || self.columns.iter().any(|c| c.missing.is_some()) {
+            2
+        } else {
+            1
+        };
+        let mut out = vec![encoding];
+        out.extend_from_slice(&self.id.to_le_bytes());
+        out.extend_from_slice(&self.generation.to_le_bytes());
+        put_counted(&mut out, self.schema.as_bytes());
+        put_counted(&mut out, self.name.as_bytes());
+        put_counted(&mut out, self.primary_key_name.as_bytes());
+        put_tree(&mut out, self.tree);
+        put_positions(&mut out, &self.primary_key);
+        out.extend_from_slice(&(self.value_types.len() as u16).to_le_bytes());
+        for ty in &self.value_types {
+            ty.encode_into(&mut out);
+        }
+        out.extend_from_slice(&(self.columns.len() as u16).to_le_bytes());
+        for column in &self.columns {
+            put_counted(&mut out, column.name.as_bytes());
+            column.ty.encode_into(&mut out);
+            let (kind, at) = match column.place {
+                Place::Key(at) => (0u8, at),
+                Place::Value(at) => (1, at),
+            };
+            let missing = column.missing.as_ref().and_then(|value| encode_missing(column.ty, value));
+            out.push(
+                kind | u8::from(column.nullable) << 1
+                    | u8::from(column.default_sql.is_some()) << 2
+                    | u8::from(missing.is_some()) << 3,
+            );
+            out.extend_from_slice(&at.to_le_bytes());
+            if let Some(sql) = &column.default_sql {
+                put_counted(&mut out, sql.as_bytes());
+            }
+            if let Some(missing) = &missing {
+                put_counted(&mut out, missing);
+            }
+        }
+        out.extend_from_slice(&(self.indexes.len() as u16).to_le_bytes());
+        for index in &self.indexes {
+            out.extend_from_slice(&index.id.to_le_bytes());
+            put_counted(&mut out, index.name.as_bytes());
+            out.push(u8::from(index.unique) | u8::from(index.constraint) << 1);
+            put_positions(&mut out, &index.columns);
+            put_tree(&mut out, index.tree);
+        }
+        if encoding > 1 {
+            out.extend_from_slice(&(self.checks.len() as u16).to_le_bytes());
+            for check in &self.checks {
+                out.extend_from_slice(&check.id.to_le_bytes());
+                put_counted(&mut out, check.name.as_bytes());
+                put_counted(&mut out, check.sql.as_bytes());
+                out.push(u8::from(check.validated));
+                put_positions(&mut out, &check.columns);
+            }
+        }
+        if encoding > 2 {
+            out.extend_from_slice(&(self.foreign_keys.len() as u16).to_le_bytes());
+            for foreign in &self.foreign_keys {
+                put_foreign(&mut out, foreign);
+            }
+        }
+        out
+    }
+
+    /// Reads what [`Definition::encode`] wrote, and refuses what contradicts itself.
+    ///
+    /// # Errors
+    /// `NewerFormat`, `Corrupt`.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut r = Reader::new(bytes, "table definition");
+        let encoding = r.u8()?;
+        if !(1..=ENCODING).contains(&encoding) {
+            return Err(Error::new(
+                ErrorKind::NewerFormat,
+                format!("a table definition of unknown encoding {encoding}"),
+            ));
+        }
+        let id = r.u32()?;
+        let generation = r.u64()?;
+        let schema = text(&mut r)?;
+        let name = text(&mut r)?;
+        let primary_key_name = text(&mut r)?;
+        let tree = read_tree(&mut r)?;
+        let primary_key = positions(&mut r)?;
+        let mut value_types = Vec::new();
+        for _ in 0..r.u16()? {
+            value_types.push(ColumnType::decode(&mut r)?);
+        }
+        let mut columns = Vec::new();
+        for _ in 0..r.u16()? {
+            let name = text(&mut r)?;
+            let ty = ColumnType::decode(&mut r)?;
+            let flags = r.u8()?;
+            let at = r.u16()?;
+            let place = if flags & 1 == 0 { Place::Key(at) } else { Place::Value(at) };
+            let default_sql = if flags & 4 != 0 { Some(text(&mut r)?) } else { None };
+            let missing = if flags & 8 != 0 { Some(decode_missing(ty, r.counted()?)?) } else { None };
+            columns.push(Column { name, ty, nullable: flags & 2 != 0, default_sql, place, missing });
+        }
+        let mut indexes = Vec::new();
+        for _ in 0..r.u16()? {
+            let id = r.u32()?;
+            let name = text(&mut r)?;
+            let flags = r.u8()?;
+            let columns = positions(&mut r)?;
+            indexes.push(Index {
+                id,
+                name,
+                columns,
+                unique: flags & 1 != 0,
+                constraint: flags & 2 != 0,
+                tree: read_tree(&mut r)?,
+            });
+        }
+        let mut checks = Vec::new();
+        for _ in 0..if encoding > 1 { r.u16()? } else { 0 } {
+            let id = r.u32()?;
+            let (name, sql) = (text(&mut r)?, text(&mut r)?);
+            let validated = r.u8()? & 1 != 0;
+            checks.push(Check { id, name, sql, columns: positions(&mut r)?, validated });
+        }
+        let mut foreign_keys = Vec::new();
+        for _ in 0..if encoding > 2 { r.u16()? } else { 0 } {
+            foreign_keys.push(read_foreign(&mut r)?);
+        }
+        let named = indexes.iter().map(|i| &i.columns).chain(checks.iter().map(|c| &c.columns));
+        let named = named.chain(foreign_keys.iter().map(|f| &f.columns)).flatten();
+        let fine = primary_key.iter().chain(named).all(|c| *c < columns.len())
+            && columns.iter().all(|c| match c.place {
+                Place::Key(at) => (at as usize) < primary_key.len(),
+                Place::Value(at) => value_types.get(at as usize) == Some(&c.ty),
+            });
+        if !fine {
+            return Err(r.bad("a column that does not exist"));
+        }
+        if !r.is_empty() {
+            return Err(r.bad("more than a definition"));
+        }
+        Ok(Self {
+            id,
+            schema,
+            name,
+            columns,
+            primary_key,
+            primary_key_name,
+            indexes,
+            checks,
+            foreign_keys,
+            tree,
+            generation,
+            value_types,
+        })
+    }
+
+    /// Types of the clustered key: the primary key's, or the hidden row id's.
+    pub fn key_columns(&self) -> Vec<KeyColumn> {
+        if self.primary_key.is_empty() {
+            return vec![KeyColumn::ascending(ColumnType::Int8)];
+        }
+        self.columns_of(&self.primary_key)
+    }
+
+    /// Types of the columns at these positions, which [`Definition::decode`] has checked.
+    pub fn columns_of(&self, positions: &[usize]) -> Vec<KeyColumn> {
+        positions.iter().filter_map(|at| self.columns.get(*at)).map(|c| KeyColumn::ascending(c.ty)).collect()
+    }
+
+    /// `schema.name`.
+    pub fn full_name(&self) -> String {
+        format!("{}.{}", self.schema, self.name)
+    }
+
+    /// Completes the definition.
+    pub fn build(self, next_row_id: Arc<AtomicU64>, valid_from: u64) -> Table {
+        let key_columns = self.key_columns();
+        let index_keys = self.indexes.iter().map(|index| self.columns_of(&index.columns)).collect();
+        Table {
+            layout: RowLayout::new(&self.value_types),
+            id: self.id,
+            schema: self.schema,
+            name: self.name,
+            columns: self.columns,
+            primary_key: self.primary_key,
+            primary_key_name: self.primary_key_name,
+            indexes: self.indexes,
+            checks: self.checks,
+            foreign_keys: self.foreign_keys,
+            tree: self.tree,
+            generation: self.generation,
+            valid_from,
+            value_types: self.value_types,
+            key_columns,
+            index_keys,
+            next_row_id,
+        }
+    }
+}
+
+/// A value as a row of one column. `None`: it cannot be stored in the type.
+pub(crate) fn encode_missing(ty: ColumnType, value: &Datum) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    RowLayout::new(&[ty]).encode(&[value.as_ref()], &mut bytes).ok()?;
+    Some(bytes)
+}
+fn decode_missing(ty: ColumnType, bytes: &[u8]) -> Result<Datum> {
+    match RowLayout::new(&[ty]).column(bytes, 0)? {
+        DatumRef::External(_) => Err(Error::corrupt("the value of rows without a column is not in the definition")),
+        datum => Ok(datum.to_owned()),
+    }
+}
+
+fn put_tree(out: &mut Vec<u8>, tree: Tree) {
+    out.extend_from_slice(&tree.root.0.to_le_bytes());
+    out.extend_from_slice(&tree.object.0.to_le_bytes());
+}
+fn read_tree(r: &mut Reader<'_>) -> Result<Tree> {
+    Ok(Tree { root: PageId(r.u64()?), object: ObjectId(r.u32()?) })
+}
+fn put_positions(out: &mut Vec<u8>, positions: &[usize]) {
+    out.extend_from_slice(&(positions.len() as u16).to_le_bytes());
+    for at in positions {
+        out.extend_from_slice(&(*at as u16).to_le_bytes());
+    }
+}
+fn positions(r: &mut Reader<'_>) -> Result<Vec<usize>> {
+    let count = r.u16()?;
+    (0..count).map(|_| r.u16().map(usize::from)).collect()
+}
+fn put_foreign(out: &mut Vec<u8>, foreign: &ForeignKey) {
+    out.extend_from_slice(&foreign.id.to_le_bytes());
+    put_counted(out, foreign.name.as_bytes());
+    put_positions(out, &foreign.columns);
+    out.extend_from_slice(&foreign.parent.to_le_bytes());
+    // Ids of objects begin above 0.
+    out.extend_from_slice(&foreign.index.unwrap_or(0).to_le_bytes());
+    put_positions(out, &foreign.key);
+    out.push(foreign.on_delete.code());
+    out.push(foreign.on_update.code());
+    out.push(
+        u8::from(foreign.match_full)
+            | u8::from(foreign.deferrable) << 1
+            | u8::from(foreign.deferred) << 2
+            | u8::from(foreign.validated) << 3,
+    );
+}
+fn read_foreign(r: &mut Reader<'_>) -> Result<ForeignKey> {
+    let (id, name, columns) = (r.u32()?, text(r)?, positions(r)?);
+    let (parent, index, key) = (r.u32()?, r.u32()?, positions(r)?);
+    let (on_delete, on_update) = (r.u8()?, r.u8()?);
+    let (Some(on_delete), Some(on_update)) =
+        (ReferentialAction::of_code(on_delete), ReferentialAction::of_code(on_update))
+    else {
+        return Err(r.bad("an unknown action of a foreign key"));
+    };
+    let flags = r.u8()?;
+    let permutes = key.len() == columns.len() && (0..key.len()).all(|at| key.contains(&at));
+    if columns.is_empty() || !permutes {
+        return Err(r.bad("a foreign key whose columns are not those of a key"));
+    }
+    Ok(ForeignKey {
+        id,
+        name,
+        columns,
+        parent,
+        index: (index != 0).then_some(index),
+        key,
+        on_delete,
+        on_update,
+        match_full: flags & 1 != 0,
+        deferrable: flags & 2 != 0,
+        deferred: flags & 4 != 0,
+        validated: flags & 8 != 0,
+    })
+}
+fn text(r: &mut Reader<'_>) -> Result<String> {
+    let bytes = r.counted()?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| r.bad("a name that is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A definition with something of everything.
+    fn full() -> Definition {
+        let tree = |n: u32| Tree { root: PageId(u64::from(n) + 7), object: ObjectId(n) };
+        let column = |name: &str, place, missing| Column {
+            name: name.into(),
+            ty: ColumnType::Int8,
+            nullable: true,
+            default_sql: Some("7".into()),
+            place,
+            missing,
+        };
+        let foreign = ForeignKey {
+            id: 24,
+            name: "f".into(),
+            columns: vec![1, 0],
+            parent: 20,
+            index: Some(21),
+            key: vec![1, 0],
+            on_delete: ReferentialAction::SetDefault,
+            on_update: ReferentialAction::Cascade,
+            match_full: true,
+            deferrable: true,
+            deferred: false,
+            validated: true,
+        };
+        Definition {
+            id: 20,
+            schema: "public".into(),
+            name: "t".into(),
+            columns: vec![column("a", Place::Key(0), None), column("b", Place::Value(0), Some(Datum::Int8(9)))],
+            primary_key: vec![0],
+            primary_key_name: "t_pkey".into(),
+            indexes: vec![Index {
+                id: 21,
+                name: "i".into(),
+                columns: vec![1, 0],
+                unique: true,
+                constraint: true,
+                tree: tree(21),
+            }],
+            checks: vec![Check { id: 23, name: "c".into(), sql: "a > 0".into(), columns: vec![0], validated: false }],
+            foreign_keys: vec![foreign],
+            tree: tree(20),
+            generation: 3,
+            value_types: vec![ColumnType::Int8],
+        }
+    }
+
+    #[test]
+    fn a_definition_comes_back_whole_or_not_at_all() {
+        let bytes = full().encode();
+        let again = Definition::decode(&bytes).expect("definition");
+        assert_eq!(format!("{again:?}"), format!("{:?}", full()));
+        for len in 0..bytes.len() {
+            assert!(Definition::decode(&bytes[..len]).is_err(), "{len} bytes of {}", bytes.len());
+        }
+        assert!(Definition::decode(&[bytes.as_slice(), &[0]].concat()).is_err(), "a byte too many");
+        let newer = [&[ENCODING + 1], &bytes[1..]].concat();
+        assert!(Definition::decode(&newer).is_err_and(|error| error.kind() == ErrorKind::NewerFormat));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let refused = |what: &str, spoil: fn(&mut Definition)| {
+            let mut definition = full();
+            spoil(&mut definition);
+            let error = Definition::decode(&definition.encode()).expect_err(what);
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}");
+        };
+        refused("a key of no column", |d| d.primary_key = vec![2]);
+        refused("an index of no column", |d| d.indexes[0].columns = vec![5]);
+        refused("a check of no column", |d| d.checks[0].columns = vec![2]);
+        refused("a place outside the key", |d| d.columns[0].place = Place::Key(1));
+        refused("a place outside the value", |d| d.columns[1].place = Place::Value(1));
+        refused("another type in the value", |d| d.value_types = vec![ColumnType::Int4]);
+        refused("a foreign key of other columns", |d| d.foreign_keys[0].key = vec![0]);
+        refused("a foreign key to one column twice", |d| d.foreign_keys[0].key = vec![0, 0]);
+        refused("a foreign key of no columns", |d| {
+            (d.foreign_keys[0].columns, d.foreign_keys[0].key) = (Vec::new(), Vec::new());
+        });
+    }
+}

@@ -1,0 +1,116 @@
+//! Analysis: one pass over the log from the last checkpoint's begin to the end.
+//!
+//! A transaction is aborted unless its COMMIT is found: ids that were active at the
+//! checkpoint, and ids that any later record carries, minus those that a COMMIT names.
+//! Those that have undo records (traditional mode) are found with the ends of their chains.
+//! A transaction whose PREPARE is found, in the log or in the checkpoint, and no end of it, is
+//! in doubt: it is neither aborted nor undone.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `gather.rs` | what each record says: the cases as a table |
+//! | `conclude.rs` | the checkpoint's state and what was gathered behind it, as one |
+//! | `named.rs` | bounds for ids that are named |
+
+mod conclude;
+mod gather;
+mod named;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_base::{Error, PageId, Result, TxId};
+use resurgam_buffer::PendingRedo;
+use resurgam_log::{LogEnd, LogReader, segment_file_name};
+use resurgam_txn::{AbortedDetails, TxIdSet, UndoChain};
+use resurgam_vfs::Vfs;
+
+use crate::control::Control;
+use crate::prepared::PreparedTx;
+
+/// How far analysis is, for people.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    pub records: u64,
+    pub bytes: u64,
+}
+
+/// A transaction that the crash cut off and that is undone from the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loser {
+    pub chain: UndoChain,
+    /// Its sub-transactions, as inclusive ranges, ascending.
+    pub subs: Vec<(TxId, TxId)>,
+}
+
+impl Loser {
+    fn add_sub(&mut self, first: TxId, last: TxId) {
+        match self.subs.last_mut() {
+            Some((_, end)) if *end >= first && *end <= last => *end = last,
+            Some((_, end)) if end.0 + 1 == first.0 => *end = last,
+            _ => self.subs.push((first, last)),
+        }
+    }
+}
+
+/// What analysis found.
+pub struct Analysis {
+    pub end: LogEnd,
+    pub next_id: TxId,
+    pub high_water: u64,
+    /// The same of the version-store file, its number in the upper bits; none if there never
+    /// was one.
+    pub version_high_water: PageId,
+    pub next_object: u32,
+    /// The aborted-transaction map, transactions cut off by the crash included.
+    pub aborted: TxIdSet,
+    /// What is known of the newest of them.
+    pub aborted_details: AbortedDetails,
+    /// How many of them the crash cut off.
+    pub cut_off: u64,
+    /// Transactions to be undone from the log, by id; they are in no map.
+    pub losers: BTreeMap<TxId, Loser>,
+    /// Transactions in doubt, by id; they are in no map, but for their aborted sub-transactions.
+    pub prepared: Vec<PreparedTx>,
+    pub records: u64,
+    pub bytes: u64,
+    /// In words, what stands at the end of the log.
+    pub end_reason: String,
+}
+
+/// Reads the log from `control.checkpoint`; pages go into `pending`.
+///
+/// # Errors
+/// `Corrupt` when the log, or the checkpoint in it, is not whole; those of reading.
+pub fn analyse(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    control: &Control,
+    pending: &PendingRedo,
+    mut progress: impl FnMut(Progress),
+) -> Result<Analysis> {
+    let mut reader = LogReader::open(Arc::clone(vfs), dir, control.segment_bytes, control.checkpoint, 0)?;
+    let mut found = gather::Gathered::since(control.checkpoint);
+    while let Some(record) = reader.next()? {
+        found.add(&record, pending)?;
+        if found.records.is_multiple_of(65_536) {
+            progress(Progress { records: found.records, bytes: record.lsn.0 - control.checkpoint.0 });
+        }
+    }
+    // A hole in what had been durable is not the end of the log.
+    reader.check_end()?;
+    let end = reader.end();
+    if !found.finished {
+        return Err(Error::corrupt(format!(
+            "the checkpoint at LSN {} is not whole: the log segment \"{}\" is damaged or missing at LSN {} ({:?})",
+            control.checkpoint,
+            dir.join(segment_file_name(end.lsn.0 / control.segment_bytes.max(1))).display(),
+            end.lsn,
+            reader.why_stopped(),
+        ))
+        .with_hint("Restore the data folder from a backup; \"resurgam inspect log\" shows what is there."));
+    }
+    let end_reason = reader.why_stopped().map_or_else(String::new, |why| format!("{why:?}"));
+    found.conclude(end, end_reason, pending)
+}
