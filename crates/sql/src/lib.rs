@@ -10,7 +10,8 @@
 //! | `again` | statements that are run again because a definition changed |
 //! | `lexer`, `cache`, `statement` | literals lifted out of texts; kept statements; parse and plan |
 //! | `coercion` | operands of different types |
-//! | `planner`, `naming`, `scopes`, `params` | names and plans; result column names; parameters of kept plans |
+//! | `planner`, `naming`, `scopes` | names and plans; result column names |
+//! | `params`, `cell`, `any_of` | parameters: placeholders; their values in kept plans; lists of them |
 //! | `table`, `scan`, `range`, `computed` | tables as DataFusion sees them; reading; predicates to key ranges; tables without rows of their own |
 //! | `filter`, `weight` | filters that are bounded by bytes; bytes of rows |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
@@ -28,9 +29,11 @@
 mod again;
 mod alter;
 mod alter_database;
+mod any_of;
 mod apart;
 mod bridge;
 mod cache;
+mod cell;
 mod check;
 mod cleaning;
 mod coercion;
