@@ -12,6 +12,8 @@
 //! | `coercion` | operands of different types |
 //! | `planner`, `naming`, `scopes` | names and plans; result column names |
 //! | `params`, `cell`, `any_of` | parameters: placeholders; their values in kept plans; lists of them |
+//! | `plans` | how often, by what and how long planned statements run; what they weigh |
+//! | `canary` | comparing kept plans with fresh ones, in tests |
 //! | `table`, `scan`, `range`, `computed` | tables as DataFusion sees them; reading; predicates to key ranges; tables without rows of their own |
 //! | `filter`, `weight` | filters that are bounded by bytes; bytes of rows |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
@@ -33,6 +35,7 @@ mod any_of;
 mod apart;
 mod bridge;
 mod cache;
+mod canary;
 mod cell;
 mod check;
 mod cleaning;
@@ -56,6 +59,7 @@ mod params;
 pub mod pg;
 mod planner;
 mod planning;
+mod plans;
 mod range;
 mod retype;
 mod scan;
@@ -76,10 +80,13 @@ mod with_write;
 mod words;
 mod write;
 
+#[doc(hidden)]
+pub use canary::plans_compared;
 pub use copy::{CopyIn, CopyOut};
 pub use database::{CancelHandle, SessionOptions, SqlDatabase};
 pub use embedded::QueryResult;
 pub use planning::Planning;
+pub use plans::PlanTotals;
 pub use session::{Session, SimpleStatement};
 pub use settings::{ServerSetting, SqlSettings};
 pub use stream::RowStream;

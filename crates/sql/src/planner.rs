@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
@@ -29,6 +30,7 @@ use parking_lot::Mutex;
 use resurgam_engine::{Table, Transaction};
 
 use crate::bridge;
+use crate::canary::{self, Canary};
 use crate::cell::{ParamCell, made_without_values};
 use crate::coercion::Coercion;
 use crate::context::StatementContext;
@@ -38,6 +40,7 @@ use crate::params::{bind_to_cell, bind_to_values, must_plan_each_time};
 use crate::pg::context::PgContext;
 use crate::pg::types::PgTypePlanner;
 use crate::planning::Planning;
+use crate::plans::{Counts, RunBy};
 use crate::table::EngineTable;
 use crate::wire::SqlError;
 
@@ -290,6 +293,7 @@ pub(crate) struct Instance {
     plan: Arc<dyn ExecutionPlan>,
     /// What its parameters read; `None` if their values are in the plan, which then serves this run only.
     cell: Option<Arc<ParamCell>>,
+    canary: Mutex<Option<(Canary, Arc<[ScalarValue]>)>>,
 }
 
 /// A planned query that can be run any number of times.
@@ -303,6 +307,7 @@ pub(crate) struct QueryPlan {
     of_session: bool,
     pub(crate) params: Arc<[DataType]>,
     pub(crate) schema: SchemaRef,
+    pub(crate) counts: Arc<Counts>,
     pool: Mutex<VecDeque<Kept>>,
 }
 
@@ -320,27 +325,62 @@ impl QueryPlan {
         // The optimiser can bring parameters into places that need their values.
         let each_time = each_time || must_plan_each_time(&logical);
         let each_time = AtomicBool::new(each_time);
-        Ok(Self { logical, each_time, of_session, params, schema, pool: Mutex::default() })
+        Ok(Self { logical, each_time, of_session, params, schema, counts: Arc::default(), pool: Mutex::default() })
     }
 
     /// A physical plan ready to run with `values`.
     pub(crate) async fn instance(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Instance> {
         let kept = self.pool.lock().pop_front();
         let kept = match kept {
+            Some(kept) => {
+                self.counts.run(RunBy::Hit);
+                Some(kept)
+            }
             None if !self.each_time.load(Ordering::Relaxed) => {
+                let begun = Instant::now();
                 let made = self.without_values(state).await?;
-                if made.is_none() {
-                    self.each_time.store(true, Ordering::Relaxed);
+                self.counts.planned(begun.elapsed());
+                match made {
+                    Some(_) => self.counts.run(RunBy::Miss),
+                    None => self.each_time.store(true, Ordering::Relaxed),
                 }
                 made
             }
-            kept => kept,
+            None => None,
         };
         let Some((plan, cell)) = kept else {
-            return Ok(Instance { plan: self.with_values(state, values).await?, cell: None });
+            let begun = Instant::now();
+            let plan = self.with_values(state, values).await?;
+            self.counts.planned(begun.elapsed());
+            self.counts.run(RunBy::EachTime);
+            return Ok(Instance { plan, cell: None, canary: Mutex::default() });
+        };
+        let canary = match Planning::of(state.config()).canary {
+            true => self.canary(state, values).await,
+            false => None,
         };
         cell.fill(values.into());
-        Ok(Instance { plan, cell: Some(cell) })
+        Ok(Instance { plan, cell: Some(cell), canary: Mutex::new(canary) })
+    }
+
+    /// What a run with these values is compared with.
+    #[cold]
+    async fn canary(&self, state: &SessionState, values: &[ScalarValue]) -> Option<(Canary, Arc<[ScalarValue]>)> {
+        let is_limited = canary::is_comparable(&self.logical)?;
+        let fresh = self.with_values(state, values).await.ok();
+        let other = match canary::other_values(values) {
+            Some(others) => self.with_values(state, &others).await.ok().map(|plan| (others, plan)),
+            None => None,
+        };
+        Some((Canary { fresh, other, is_limited }, values.into()))
+    }
+
+    /// Keeps a plan with values in it, for a test of the canary.
+    #[cfg(test)]
+    pub(crate) async fn plant(&self, state: &SessionState, values: &[ScalarValue]) -> Result<()> {
+        let plan = self.with_values(state, values).await?;
+        self.pool.lock().push_front((plan, Arc::default()));
+        Ok(())
     }
 
     /// A physical plan that reads its parameters from a cell, which is empty; `None` if there is none
@@ -364,7 +404,7 @@ impl QueryPlan {
     /// Gives a physical plan back after its stream ended, without what it held: a join's rows, and
     /// the memory that was reserved for them, would stay as long as the plan is kept.
     pub(crate) fn give_back(&self, instance: Instance) {
-        let Instance { plan, cell: Some(cell) } = instance else { return };
+        let Instance { plan, cell: Some(cell), .. } = instance else { return };
         cell.clear();
         let Ok(plan) = reset_plan_states(plan) else { return };
         let mut pool = self.pool.lock();
@@ -396,6 +436,12 @@ impl QueryPlan {
 
 impl Instance {
     pub(crate) fn start(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let canary = self.canary.lock().take();
+        if let (Some((canary, values)), Some(cell)) = (canary, &self.cell)
+            && StatementContext::of(&task)?.target.is_none()
+        {
+            return Ok(canary.start(Arc::clone(&self.plan), Arc::clone(cell), values, task));
+        }
         execute_stream(Arc::clone(&self.plan), task)
     }
     pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {

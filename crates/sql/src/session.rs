@@ -34,6 +34,7 @@ use crate::pg::decode::decode_param;
 use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors;
 use crate::planner::{self, Names, task_context};
+use crate::plans::RunBy;
 use crate::settings::Variables;
 use crate::shared::{SUPERUSER, SessionShared, now};
 use crate::statement::{self, Kind, Prepared};
@@ -491,16 +492,7 @@ impl Session {
             )
         );
         if !planned {
-            let mut prepared = Prepared {
-                text: Arc::from(text),
-                kind: Kind::Empty,
-                param_oids: Arc::new([]),
-                fields: None,
-                catalog_version: self.db.engine.catalog_version(),
-                settings: None,
-                shareable: false,
-                locks: Vec::new(),
-            };
+            let mut prepared = Prepared::new(text, Kind::Empty, self.db.engine.catalog_version());
             if let Some(statement) = statement {
                 prepared.fields = self.utility_fields(&statement)?;
                 prepared.kind = Kind::Utility(Box::new(statement));
@@ -512,6 +504,7 @@ impl Session {
         let txn = self.transaction().txn.clone();
         let names = Names { state: &state, txn: &txn, cx: &cx };
         let mut tries = 0;
+        let begun = std::time::Instant::now();
         let (version, mut prepared) = loop {
             // Behind that of others in REPEATABLE READ: then the plan is nobody else's.
             let version = txn.catalog_version();
@@ -527,7 +520,11 @@ impl Session {
         if !prepared.shareable {
             prepared.settings = Some(self.shared.variables.lock().planned_with);
         }
+        if let Some(counts) = &prepared.counts {
+            counts.planned(begun.elapsed());
+        }
         let prepared = Arc::new(prepared);
+        self.db.plans.add(&prepared);
         if keep && !txn.has_catalog_changes() && self.db.engine.catalog_version() == version {
             if prepared.shareable {
                 self.db.statements.put(text, declared, &prepared);
@@ -946,7 +943,25 @@ impl Session {
         TextStyle::of(&self.cx)
     }
 
+    /// Runs a statement, and counts how long it takes until its first rows are there.
     pub(crate) async fn run(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        values: &[ScalarValue],
+        formats: &[Format],
+        max_rows: usize,
+        portal: Option<String>,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        let begun = std::time::Instant::now();
+        let result = self.run_uncounted(prepared, values, formats, max_rows, portal, autocommit).await;
+        if let Some(counts) = &prepared.counts {
+            counts.ran(begun.elapsed());
+        }
+        result
+    }
+
+    async fn run_uncounted(
         &mut self,
         prepared: &Arc<Prepared>,
         values: &[ScalarValue],
@@ -970,6 +985,7 @@ impl Session {
                 if let Some(fast) = &query.fast_lock
                     && let Some(chunk) = self.fast_lock(fast, values, formats).await?
                 {
+                    query.plan.counts.run(RunBy::Direct);
                     return self.whole(fields, chunk, autocommit).await;
                 }
                 let locked = self.lock_rows(&prepared.locks, values, &prepared.text).await?;
@@ -979,6 +995,7 @@ impl Session {
                     (None, None) => None,
                 };
                 if let Some(chunk) = short {
+                    query.plan.counts.run(RunBy::Direct);
                     return self.whole(fields, chunk, autocommit).await;
                 }
                 let state = self.state()?;
@@ -1090,6 +1107,7 @@ impl Session {
         if let Some(fast) = &plan.fast
             && let Some(written) = self.fast_write(fast, plan, values, formats).await?
         {
+            plan.source.counts.run(RunBy::Direct);
             self.statement_done(autocommit).await?;
             let tag = write_tag(plan.op, written.rows);
             return Ok(match (written.returned, &plan.returning) {

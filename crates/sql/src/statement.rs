@@ -20,6 +20,7 @@ use crate::params::{inferred_in, inferred_types, placeholder_index};
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::planner::{Names, QueryPlan};
+use crate::plans::{self, Counts};
 use crate::wire::{Field, SqlError};
 use crate::write::{self, WritePlan};
 
@@ -45,6 +46,27 @@ pub(crate) struct Prepared {
     pub shareable: bool,
     /// Its queries with a locking clause, which are run before it.
     pub locks: Vec<LockPlan>,
+    /// Counters of its runs, if it is one that is planned.
+    pub counts: Option<Arc<Counts>>,
+    /// About what it takes in memory.
+    pub bytes: usize,
+}
+
+impl Prepared {
+    pub(crate) fn new(text: &str, kind: Kind, catalog_version: u64) -> Self {
+        Self {
+            text: Arc::from(text),
+            kind,
+            param_oids: Arc::new([]),
+            fields: None,
+            catalog_version,
+            settings: None,
+            shareable: false,
+            locks: Vec::new(),
+            counts: None,
+            bytes: 0,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -283,18 +305,9 @@ pub(crate) fn prepare(
     declared: &[u32],
     catalog_version: u64,
 ) -> Result<Prepared, SqlError> {
-    let text: Arc<str> = Arc::from(text);
+    let mut prepared = Prepared::new(text, Kind::Empty, catalog_version);
+    let text = Arc::clone(&prepared.text);
     let failed = |error| errors::from_datafusion(error, &text);
-    let mut prepared = Prepared {
-        text: Arc::clone(&text),
-        kind: Kind::Empty,
-        param_oids: Arc::new([]),
-        fields: None,
-        catalog_version,
-        settings: None,
-        shareable: false,
-        locks: Vec::new(),
-    };
     let Some(mut statement) = statement else { return Ok(prepared) };
     let mut params = ParamTypes::new(0, declared);
     let mut fast_lock = None;
@@ -328,6 +341,7 @@ pub(crate) fn prepare(
             let fast = Fast::select(names.state, &plan);
             let range = if fast.is_none() { FastRange::select(names.state, &plan) } else { None };
             let schema = Arc::clone(&plan.schema);
+            prepared.counts = Some(Arc::clone(&plan.counts));
             prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast, range, fast_lock }));
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
@@ -339,6 +353,7 @@ pub(crate) fn prepare(
                 && plan.returning.is_none()
                 && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
                 && plan.checks.is_shareable();
+            prepared.counts = Some(Arc::clone(&plan.source.counts));
             prepared.kind = Kind::Write(Box::new(plan));
         }
         Statement::Explain { analyze, verbose, statement, options, format, .. } => {
@@ -375,6 +390,7 @@ pub(crate) fn prepare(
             prepared.kind = Kind::Utility(Box::new(other));
         }
     }
+    prepared.bytes = plans::bytes_of(&prepared);
     Ok(prepared)
 }
 

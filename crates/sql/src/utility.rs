@@ -720,7 +720,13 @@ fn to_parameter(value: ScalarValue, oid: u32, zone: &crate::pg::datetime::Zone) 
     let failed = |error| errors::from_datafusion(error, "");
     let field = crate::pg::types::parameter_field("", oid);
     if value.data_type() == *field.data_type() {
-        return Ok(value);
+        return Ok(match value {
+            // Blanks at its end are no part of a char's value.
+            ScalarValue::Utf8View(Some(text)) if oid == crate::pg::types::oid::BPCHAR => {
+                ScalarValue::Utf8View(Some(text.trim_end_matches(' ').to_owned()))
+            }
+            value => value,
+        });
     }
     let array = value.to_array().map_err(failed)?;
     let cast = crate::pg::arrow::cast_array(&array, field.data_type(), oid, zone)?;

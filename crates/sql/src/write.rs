@@ -510,7 +510,10 @@ fn plan_update(
         })
         .chain([SelectItem::UnnamedExpr(column_ref(&alias, KEY_COLUMN))])
         .collect();
-    let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+    // Others of the statement's parameters get their types from RETURNING.
+    let mentioned = mentioned(&query);
+    let logical =
+        params.resolve_mentioned(&mentioned, |known| names.query((*query).clone(), known, None)).map_err(failed)?;
     let mut exprs = Vec::with_capacity(table.columns.len() + 1);
     for (i, column) in table.columns.iter().enumerate() {
         let from = datafusion::common::Column::from(logical.schema().qualified_field(i));
@@ -566,7 +569,10 @@ fn plan_delete(
         .map(|column| SelectItem::UnnamedExpr(column_ref(&alias, &column.name)))
         .chain([SelectItem::UnnamedExpr(column_ref(&alias, KEY_COLUMN))])
         .collect();
-    let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+    // Others of the statement's parameters get their types from RETURNING.
+    let mentioned = mentioned(&query);
+    let logical =
+        params.resolve_mentioned(&mentioned, |known| names.query((*query).clone(), known, None)).map_err(failed)?;
     let returning = plan_returning(names, &table, Some(&alias), delete.returning, params, text)?;
     let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
     let references = Arc::new(References::of_delete(names.txn, &table)?);
