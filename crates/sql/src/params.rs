@@ -13,7 +13,7 @@ use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, WindowFunctionDefinition};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarUDF, WindowFunctionDefinition};
 
 use crate::any_of;
 use crate::cell::{ParamCell, ParamFunction};
@@ -267,6 +267,72 @@ fn wants_constant(expr: &Expr) -> bool {
             let computed = usize::from(matches!(call.fun, WindowFunctionDefinition::AggregateUDF(_)));
             call.params.args.iter().skip(computed).any(contains_placeholder)
         }
+        _ => false,
+    }
+}
+
+/// Whether the type of a call in `plan` would be another one were its parameters literals (the digits that
+/// `trunc(n, 2)` keeps): then literals in their places are not to be lifted.
+pub(crate) fn is_typed_by_literals(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let _ = plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            found |= contains_placeholder(expr) && is_typed_by_literal(expr, &schema);
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    });
+    found
+}
+
+/// The same of an expression over `schema`.
+pub(crate) fn is_typed_by_literal(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.exists(|expr| {
+        let Expr::ScalarFunction(call) = expr else { return Ok(false) };
+        if !call.args.iter().any(is_parameter) {
+            return Ok(false);
+        }
+        let Ok(fields) = call.args.iter().map(|arg| Ok(arg.to_field(schema)?.1)).collect::<Result<Vec<_>>>() else {
+            return Ok(false);
+        };
+        let gives = |probe: Option<usize>| {
+            let values: Vec<Option<ScalarValue>> = call
+                .args
+                .iter()
+                .zip(&fields)
+                .map(|(arg, field)| match (arg, probe) {
+                    (Expr::Literal(value, _), _) => Some(value.clone()),
+                    (arg, Some(probe)) if is_parameter(arg) => a_value(field.data_type(), probe),
+                    _ => None,
+                })
+                .collect();
+            let values: Vec<Option<&ScalarValue>> = values.iter().map(Option::as_ref).collect();
+            let args = ReturnFieldArgs { arg_fields: &fields, scalar_arguments: &values };
+            call.func.return_field_from_args(args).map(|field| field.data_type().clone()).ok()
+        };
+        let without = gives(None);
+        Ok((0..PROBES).any(|probe| gives(Some(probe)) != without))
+    })
+    .unwrap_or(true)
+}
+
+/// Values that a function is tried with.
+const PROBES: usize = 3;
+
+fn a_value(ty: &DataType, probe: usize) -> Option<ScalarValue> {
+    let text = ["year", "epoch", "2"][probe % PROBES];
+    match ty {
+        ty if ty.is_integer() => ScalarValue::Int64(Some([0, 1, 7][probe % PROBES])).cast_to(ty).ok(),
+        ty if ty.is_string() => ScalarValue::Utf8(Some(text.to_owned())).cast_to(ty).ok(),
+        _ => None,
+    }
+}
+
+/// A placeholder, maybe brought to another type.
+fn is_parameter(expr: &Expr) -> bool {
+    match expr {
+        Expr::Placeholder(_) => true,
+        Expr::Cast(cast) => is_parameter(&cast.expr),
         _ => false,
     }
 }

@@ -36,7 +36,7 @@ use crate::coercion::Coercion;
 use crate::context::StatementContext;
 use crate::filter::ByteFilters;
 use crate::key_order::KeyOrder;
-use crate::params::{bind_to_cell, bind_to_values, must_plan_each_time};
+use crate::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::pg::context::PgContext;
 use crate::pg::types::PgTypePlanner;
 use crate::planning::Planning;
@@ -303,6 +303,8 @@ pub(crate) struct QueryPlan {
     pub(crate) logical: LogicalPlan,
     /// No physical plan of it can be kept.
     each_time: AtomicBool,
+    /// With literals for its parameters some of its types would be others.
+    pub(crate) typed_by_literals: bool,
     /// It has a value in it, maybe folded to a constant, that depends on the session.
     of_session: bool,
     pub(crate) params: Arc<[DataType]>,
@@ -320,12 +322,14 @@ impl QueryPlan {
         let analyzed = state.analyzer().execute_and_check(logical.clone(), state.config_options(), |_, _| {})?;
         let schema = settled_schema(logical.schema(), analyzed.schema());
         let of_session = has_session_values(state, &analyzed);
+        let typed_by_literals = is_typed_by_literals(&analyzed);
         let each_time = must_plan_each_time(&logical);
         let logical = if each_time { logical } else { state.optimizer().optimize(analyzed, state, |_, _| {})? };
         // The optimiser can bring parameters into places that need their values.
         let each_time = each_time || must_plan_each_time(&logical);
         let each_time = AtomicBool::new(each_time);
-        Ok(Self { logical, each_time, of_session, params, schema, counts: Arc::default(), pool: Mutex::default() })
+        let (counts, pool) = (Arc::default(), Mutex::default());
+        Ok(Self { logical, each_time, typed_by_literals, of_session, params, schema, counts, pool })
     }
 
     /// A physical plan ready to run with `values`.

@@ -585,7 +585,8 @@ impl Session {
     pub fn split(&mut self, sql: &str) -> Result<Vec<SimpleStatement>, SqlError> {
         let lifted = lexer::lift(sql).filter(|lifted| !lifted.literals.is_empty());
         if let Some(lifted) = lifted {
-            if let Some(prepared) = self.kept(&lifted.text, &lifted.oids) {
+            let kept = self.kept(&lifted.text, &lifted.oids);
+            if let Some(prepared) = kept.filter(|prepared| !prepared.typed_by_literals) {
                 return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: lifted.literals })]);
             }
             if let Some(prepared) = self.kept(sql, &[]) {
@@ -641,7 +642,9 @@ impl Session {
         let (prepared, literals): (_, &[Literal]) = match simple {
             Simple::Ready { prepared, literals } => (Arc::clone(prepared), literals),
             Simple::Lifted { text, oids, literals, original } => match self.prepare_text(text, oids) {
-                Ok(prepared) if prepared.param_oids.len() == literals.len() => (prepared, literals),
+                Ok(prepared) if prepared.param_oids.len() == literals.len() && !prepared.typed_by_literals => {
+                    (prepared, literals)
+                }
                 _ => {
                     // Any failure is told in terms of the text that the user wrote.
                     let statement = statement::parse(original)?;

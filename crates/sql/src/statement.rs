@@ -46,6 +46,9 @@ pub(crate) struct Prepared {
     pub shareable: bool,
     /// Its queries with a locking clause, which are run before it.
     pub locks: Vec<LockPlan>,
+    /// With literals for its parameters some of its types would be others: it stands for no text that
+    /// has them.
+    pub typed_by_literals: bool,
     /// Counters of its runs, if it is one that is planned.
     pub counts: Option<Arc<Counts>>,
     /// About what it takes in memory.
@@ -63,6 +66,7 @@ impl Prepared {
             settings: None,
             shareable: false,
             locks: Vec::new(),
+            typed_by_literals: false,
             counts: None,
             bytes: 0,
         }
@@ -341,6 +345,7 @@ pub(crate) fn prepare(
             let fast = Fast::select(names.state, &plan);
             let range = if fast.is_none() { FastRange::select(names.state, &plan) } else { None };
             let schema = Arc::clone(&plan.schema);
+            prepared.typed_by_literals = plan.typed_by_literals;
             prepared.counts = Some(Arc::clone(&plan.counts));
             prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast, range, fast_lock }));
         }
@@ -353,6 +358,8 @@ pub(crate) fn prepare(
                 && plan.returning.is_none()
                 && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
                 && plan.checks.is_shareable();
+            let returning = plan.returning.as_ref().is_some_and(|returning| returning.typed_by_literals);
+            prepared.typed_by_literals = plan.source.typed_by_literals || returning;
             prepared.counts = Some(Arc::clone(&plan.source.counts));
             prepared.kind = Kind::Write(Box::new(plan));
         }

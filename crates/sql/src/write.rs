@@ -37,7 +37,7 @@ use crate::fast::{FastWrite, Output, Resolution};
 use crate::foreign::{Deferred, Enforcer, Help, References};
 use crate::locking::Locked;
 use crate::naming;
-use crate::params::contains_placeholder;
+use crate::params::{contains_placeholder, is_typed_by_literal};
 use crate::pg::arrow::{DatumColumn, assignment_cast};
 use crate::pg::context::PgContext;
 use crate::pg::datetime::Zone;
@@ -80,6 +80,8 @@ pub(crate) struct WritePlan {
 pub(crate) struct Returning {
     pub fields: Arc<[Field]>,
     pub schema: Arc<Schema>,
+    /// With literals for parameters some of its types would be others.
+    pub typed_by_literals: bool,
     exprs: Arc<KeptExprs>,
     input: Arc<Schema>,
     /// The same for the short path, if that can do it.
@@ -626,9 +628,11 @@ fn plan_returning(
         });
         coerced.push(expr);
     }
+    let typed_by_literals = coerced.iter().any(|expr| is_typed_by_literal(expr, input));
     let schema = Arc::new(Schema::new(fields));
     Ok(Some(Returning {
         fields: crate::statement::result_fields(&schema),
+        typed_by_literals,
         input: Arc::clone(input.inner()),
         short: Output::new(&coerced, schema.fields(), table, input),
         exprs: KeptExprs::new(coerced, Arc::clone(input), params.data_types()).map_err(failed)?,
