@@ -49,6 +49,25 @@ pub struct Activity {
     pub snapshot: Option<u64>,
 }
 
+/// One row of `resurgam_plans`. Times are milliseconds.
+#[derive(Clone, Debug, Default)]
+pub struct PlanRow {
+    pub query: String,
+    /// What it is planned for, for instance `one row`, `range`, `query`.
+    pub shape: String,
+    /// All sessions use it.
+    pub is_shared: bool,
+    /// Runs without a physical plan, with one that was there, with one that was made and kept, with one
+    /// that cannot be kept.
+    pub direct: u64,
+    pub hits: u64,
+    pub misses: u64,
+    pub each_time: u64,
+    pub plan_ms: f64,
+    pub run_ms: f64,
+    pub bytes: u64,
+}
+
 /// What is known about the session and the database; every method is cheap.
 pub trait PgContext: Debug + Send + Sync {
     /// Name of the database that the session is connected to.
@@ -92,6 +111,10 @@ pub trait PgContext: Debug + Send + Sync {
     /// The engine behind the session.
     fn engine(&self) -> Option<resurgam_engine::Database> {
         None
+    }
+    /// The planned statements of all sessions.
+    fn plans(&self) -> Vec<PlanRow> {
+        Vec::new()
     }
     /// Cancels (`terminate` = false) or ends the session with that pid; whether it was found.
     fn signal_backend(&self, pid: i32, terminate: bool) -> bool;

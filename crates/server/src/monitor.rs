@@ -6,10 +6,11 @@
 //! ```
 //! Contract: every method returns at once; nothing here waits for the database.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use resurgam_engine::Database;
+use resurgam_sql::{PlanTotals, SqlDatabase};
 
 use crate::registry::Registry;
 
@@ -31,12 +32,14 @@ pub struct Monitor {
     registry: Arc<Registry>,
     started: SystemTime,
     state: Mutex<(Phase, Option<Database>)>,
+    /// The SQL layer, while clients are served.
+    sql: OnceLock<Weak<SqlDatabase>>,
 }
 
 impl Monitor {
     /// For a process that has just started.
     pub fn new(registry: Arc<Registry>) -> Arc<Self> {
-        Arc::new(Self { registry, started: SystemTime::now(), state: Mutex::new((Phase::Opening, None)) })
+        Arc::new(Self { registry, started: SystemTime::now(), state: Mutex::new((Phase::Opening, None)), sql: OnceLock::new() })
     }
 
     /// Each change of the pair is one assignment, so a panic elsewhere leaves it whole.
@@ -52,6 +55,16 @@ impl Monitor {
     /// The database is open and clients are served.
     pub fn serving(&self, database: Database) {
         *self.state() = (Phase::Serving, Some(database));
+    }
+
+    /// The SQL layer over it.
+    pub fn plans_of(&self, sql: &Arc<SqlDatabase>) {
+        let _ = self.sql.set(Arc::downgrade(sql));
+    }
+
+    /// How statements were planned and run; none before clients are served, nor when they are gone.
+    pub fn plans(&self) -> Option<PlanTotals> {
+        self.sql.get().and_then(Weak::upgrade).map(|sql| sql.plan_totals())
     }
 
     /// No new statement is accepted any more. The numbers stay readable.

@@ -107,6 +107,7 @@ impl Server {
     /// its statement for `shutdown_timeout`, then it is cancelled, then dropped.
     pub async fn run(self, database: Arc<SqlDatabase>, mut stopped: watch::Receiver<bool>) {
         let registry = self.registry;
+        self.monitor.plans_of(&database);
         self.monitor.serving(database.engine().clone());
         let shared = Arc::new(Shared {
             database,

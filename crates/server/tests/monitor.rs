@@ -73,6 +73,10 @@ fn values_move_with_the_work() {
     assert!(grew("resurgam_log_syncs_total") >= 1.0);
     assert!(grew("resurgam_log_sync_seconds_total") > 0.0);
     assert!(grew("resurgam_checkpoints_total") >= 1.0);
+    assert!(grew("resurgam_plan_runs_total{by=\"direct\"}") > 0.0);
+    assert!(grew("resurgam_planning_seconds_total") > 0.0 && grew("resurgam_running_seconds_total") > 0.0);
+    assert!(after.value("resurgam_statements_kept") > 0.0 && after.value("resurgam_statements_kept_bytes") > 4096.0);
+    assert!(grew("resurgam_statement_lookups_total{result=\"miss\"}") > 0.0);
     assert!(grew("resurgam_buffer_hits_total") > 0.0);
     assert_eq!(after.value("resurgam_buffer_bytes"), 64.0 * 1024.0 * 1024.0);
     client.query("commit");

@@ -12,6 +12,7 @@ use resurgam_engine::{Database, Options};
 use crate::cache::StatementCache;
 use crate::context::{StopFlag, StopReason};
 use crate::planner;
+use crate::plans::{PlanTotals, Plans};
 use crate::session::Session;
 use crate::settings::SqlSettings;
 use crate::shared::SessionShared;
@@ -50,6 +51,7 @@ pub struct SqlDatabase {
     pub(crate) settings: SqlSettings,
     pub(crate) runtime: Arc<RuntimeEnv>,
     pub(crate) statements: StatementCache,
+    pub(crate) plans: Plans,
     pub(crate) sessions: Mutex<HashMap<i32, Weak<SessionShared>>>,
     next_pid: AtomicI32,
     pub(crate) started: i64,
@@ -64,6 +66,7 @@ impl SqlDatabase {
             runtime,
             settings,
             statements: StatementCache::new(),
+            plans: Plans::default(),
             sessions: Mutex::default(),
             next_pid: AtomicI32::new(1 << 20),
             started: crate::shared::now(),
@@ -81,6 +84,11 @@ impl SqlDatabase {
     /// The engine below.
     pub fn engine(&self) -> &Database {
         &self.engine
+    }
+
+    /// How statements were planned and run since the start.
+    pub fn plan_totals(&self) -> PlanTotals {
+        self.statements.totals(self.plans.totals())
     }
 
     /// Begins a session.

@@ -11,8 +11,12 @@
 //! | `again` | statements that are run again because a definition changed |
 //! | `lexer`, `cache`, `statement` | literals lifted out of texts; kept statements; parse and plan |
 //! | `coercion` | operands of different types |
-//! | `planner`, `scopes`, `params` | names and plans; parameters of kept plans |
 //! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
+//! | `analyze` | names, operators, functions and casts resolved by PostgreSQL's rules |
+//! | `planner`, `scopes` | names and plans |
+//! | `params`, `cell`, `any_of` | parameters: placeholders; their values in kept plans; lists of them |
+//! | `plans` | how often, by what and how long planned statements run; what they weigh |
+//! | `canary` | comparing kept plans with fresh ones, in tests |
 //! | `filter`, `weight` | filters that are bounded by bytes; bytes of rows |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
@@ -29,9 +33,12 @@ mod again;
 mod analyze;
 mod alter;
 mod alter_database;
+mod any_of;
 mod apart;
 mod bridge;
 mod cache;
+mod canary;
+mod cell;
 mod check;
 mod clean_function;
 mod cleaning;
@@ -53,6 +60,7 @@ mod lookup_join;
 mod params;
 mod planner;
 mod planning;
+mod plans;
 mod range;
 mod retype;
 mod scan;
@@ -82,10 +90,13 @@ pub mod wire {
     pub use crate::execution::Execution;
 }
 
+#[doc(hidden)]
+pub use canary::plans_compared;
 pub use copy::{CopyIn, CopyOut};
 pub use database::{CancelHandle, SessionOptions, SqlDatabase};
 pub use embedded::QueryResult;
 pub use planning::Planning;
+pub use plans::PlanTotals;
 pub use session::{Session, SimpleStatement};
 pub use settings::{ServerSetting, SqlSettings};
 pub use stream::RowStream;

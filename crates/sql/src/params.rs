@@ -1,92 +1,24 @@
-//! Parameters of kept plans.
+//! Placeholders in logical plans: which types they get, and what takes their place.
 //!
 //! A statement is optimised with its parameters as placeholders. When a physical plan
-//! is made, each placeholder becomes a call of a function without arguments that reads
-//! the plan's own [`ParamCell`]; running the plan again means filling the cell.
-//!
-//! Invariants:
-//! 1. A cell belongs to one physical plan, and a physical plan runs for one statement at a time.
-//! 2. The function is volatile in DataFusion's sense, so no pass after this folds it.
+//! is made to be kept, each placeholder becomes a call of a function without arguments that reads
+//! the plan's own [`ParamCell`]; running the plan again means filling the cell. See
+//! [`cell`](crate::cell) for what keeps values out of such plans.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, internal_err};
+use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
-};
-use parking_lot::RwLock;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarUDF, WindowFunctionDefinition};
 
+use crate::any_of;
+use crate::cell::{ParamCell, ParamFunction};
 use crate::coercion::{takes_one_type, text};
 use crate::pg::types::{NUMERIC_PRECISION, NUMERIC_SCALE};
-
-/// The values of the present execution.
-#[derive(Debug, Default)]
-pub(crate) struct ParamCell(RwLock<Vec<ScalarValue>>);
-
-impl ParamCell {
-    pub(crate) fn set(&self, values: Vec<ScalarValue>) {
-        *self.0.write() = values;
-    }
-    pub(crate) fn get(&self, index: usize) -> Result<ScalarValue> {
-        self.0
-            .read()
-            .get(index)
-            .cloned()
-            .ok_or_else(|| DataFusionError::Internal(format!("no value for parameter ${}", index + 1)))
-    }
-}
-
-/// Reads parameter `index` of `cell`.
-#[derive(Debug)]
-pub(crate) struct ParamFunction {
-    pub(crate) index: usize,
-    field: FieldRef,
-    cell: Arc<ParamCell>,
-    signature: Signature,
-}
-
-impl PartialEq for ParamFunction {
-    fn eq(&self, other: &Self) -> bool {
-        self.index == other.index && Arc::ptr_eq(&self.cell, &other.cell)
-    }
-}
-impl Eq for ParamFunction {}
-impl Hash for ParamFunction {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.index.hash(state);
-    }
-}
-
-impl ScalarUDFImpl for ParamFunction {
-    fn name(&self) -> &str {
-        "$"
-    }
-    fn display_name(&self, _: &[Expr]) -> Result<String> {
-        Ok(format!("${}", self.index + 1))
-    }
-    fn schema_name(&self, _: &[Expr]) -> Result<String> {
-        Ok(format!("${}", self.index + 1))
-    }
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.field.data_type().clone())
-    }
-    fn return_field_from_args(&self, _: ReturnFieldArgs) -> Result<FieldRef> {
-        Ok(Arc::clone(&self.field))
-    }
-    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Ok(ColumnarValue::Scalar(self.cell.get(self.index)?))
-    }
-}
 
 /// Index of a placeholder such as `$3` (then 2).
 pub(crate) fn placeholder_index(id: &str) -> Option<usize> {
@@ -277,20 +209,16 @@ fn is_better(new: &DataType, before: &DataType) -> bool {
 
 /// `plan` with each placeholder replaced by a reader of `cell`.
 pub(crate) fn bind_to_cell(plan: LogicalPlan, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<LogicalPlan> {
-    map_placeholders(plan, &mut |placeholder| param_call(placeholder, cell, types))
+    map_expressions(plan, &mut |expr| bind_expr_to_cell(expr, cell, types))
 }
 
 /// `plan` with each placeholder replaced by its value.
 pub(crate) fn bind_to_values(plan: LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan> {
-    map_placeholders(plan, &mut |placeholder| match placeholder_index(&placeholder.id)
-        .and_then(|index| values.get(index))
-    {
-        Some(value) => Ok(Expr::Literal(value.clone(), None)),
-        None => internal_err!("no value for parameter {}", placeholder.id),
-    })
+    map_expressions(plan, &mut |expr| bind_expr_to_values(expr, values))
 }
 
-fn map_placeholders(plan: LogicalPlan, replace: &mut dyn FnMut(&Placeholder) -> Result<Expr>) -> Result<LogicalPlan> {
+/// Maps the expressions of a plan that have placeholders; columns keep their names.
+fn map_expressions(plan: LogicalPlan, bind: &mut dyn FnMut(Expr) -> Result<Expr>) -> Result<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
         let names = NamePreserver::new(&node);
         node.map_expressions(|expr| {
@@ -298,13 +226,7 @@ fn map_placeholders(plan: LogicalPlan, replace: &mut dyn FnMut(&Placeholder) -> 
                 return Ok(Transformed::no(expr));
             }
             let name = names.save(&expr);
-            let expr = expr
-                .transform_up(|expr| match &expr {
-                    Expr::Placeholder(placeholder) => Ok(Transformed::yes(replace(placeholder)?)),
-                    _ => Ok(Transformed::no(expr)),
-                })
-                .data()?;
-            Ok(Transformed::yes(name.restore(expr)))
+            Ok(Transformed::yes(name.restore(bind(expr)?)))
         })?
         .map_data(|node| node.recompute_schema())
     })
@@ -316,8 +238,9 @@ pub(crate) fn contains_placeholder(expr: &Expr) -> bool {
     expr.exists(|e| Ok(matches!(e, Expr::Placeholder(_)))).unwrap_or(true)
 }
 
-/// Whether a kept physical plan cannot serve `plan`, because planning itself reads the values
-/// (LIMIT, VALUES) or the plan cannot be started twice (recursion).
+/// Whether a kept physical plan cannot serve `plan`, because planning itself reads the values or the
+/// plan cannot be started twice (recursion). What this does not know of comes out when the plan is
+/// made ([`made_without_values`](crate::cell::made_without_values)).
 pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
     let mut found = false;
     let _ = plan.apply_with_subqueries(|node| {
@@ -325,6 +248,9 @@ pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
             LogicalPlan::Limit(limit) => limit.skip.iter().chain(limit.fetch.iter()).any(|e| contains_placeholder(e)),
             LogicalPlan::Values(values) => values.values.iter().flatten().any(contains_placeholder),
             LogicalPlan::RecursiveQuery(_) | LogicalPlan::Extension(_) => true,
+            LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
+                node.expressions().iter().any(|expr| expr.exists(|e| Ok(wants_constant(e))).unwrap_or(true))
+            }
             _ => false,
         };
         Ok(TreeNodeRecursion::Continue)
@@ -332,11 +258,107 @@ pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
     found
 }
 
-/// `expr` with each placeholder replaced by a reader of `cell`.
+/// Whether a call has a parameter where aggregates and window functions want a literal: they look
+/// for one when they begin, and take something else or fail if there is none.
+fn wants_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::AggregateFunction(call) => call.params.args.iter().skip(1).any(contains_placeholder),
+        Expr::WindowFunction(call) => {
+            let computed = usize::from(matches!(call.fun, WindowFunctionDefinition::AggregateUDF(_)));
+            call.params.args.iter().skip(computed).any(contains_placeholder)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the type of a call in `plan` would be another one were its parameters literals (the digits that
+/// `trunc(n, 2)` keeps): then literals in their places are not to be lifted.
+pub(crate) fn is_typed_by_literals(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let _ = plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            found |= contains_placeholder(expr) && is_typed_by_literal(expr, &schema);
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    });
+    found
+}
+
+/// The same of an expression over `schema`.
+pub(crate) fn is_typed_by_literal(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.exists(|expr| {
+        let Expr::ScalarFunction(call) = expr else { return Ok(false) };
+        if !call.args.iter().any(is_parameter) {
+            return Ok(false);
+        }
+        let Ok(fields) = call.args.iter().map(|arg| Ok(arg.to_field(schema)?.1)).collect::<Result<Vec<_>>>() else {
+            return Ok(false);
+        };
+        let gives = |probe: Option<usize>| {
+            let values: Vec<Option<ScalarValue>> = call
+                .args
+                .iter()
+                .zip(&fields)
+                .map(|(arg, field)| match (arg, probe) {
+                    (Expr::Literal(value, _), _) => Some(value.clone()),
+                    (arg, Some(probe)) if is_parameter(arg) => a_value(field.data_type(), probe),
+                    _ => None,
+                })
+                .collect();
+            let values: Vec<Option<&ScalarValue>> = values.iter().map(Option::as_ref).collect();
+            let args = ReturnFieldArgs { arg_fields: &fields, scalar_arguments: &values };
+            call.func.return_field_from_args(args).map(|field| field.data_type().clone()).ok()
+        };
+        let without = gives(None);
+        Ok((0..PROBES).any(|probe| gives(Some(probe)) != without))
+    })
+    .unwrap_or(true)
+}
+
+/// Values that a function is tried with.
+const PROBES: usize = 3;
+
+fn a_value(ty: &DataType, probe: usize) -> Option<ScalarValue> {
+    let text = ["year", "epoch", "2"][probe % PROBES];
+    match ty {
+        ty if ty.is_integer() => ScalarValue::Int64(Some([0, 1, 7][probe % PROBES])).cast_to(ty).ok(),
+        ty if ty.is_string() => ScalarValue::Utf8(Some(text.to_owned())).cast_to(ty).ok(),
+        _ => None,
+    }
+}
+
+/// A placeholder, maybe brought to another type.
+fn is_parameter(expr: &Expr) -> bool {
+    match expr {
+        Expr::Placeholder(_) => true,
+        Expr::Cast(cast) => is_parameter(&cast.expr),
+        _ => false,
+    }
+}
+
+/// `expr` with each placeholder replaced by a reader of `cell`, and lists of them by what builds its set in
+/// each run.
 pub(crate) fn bind_expr_to_cell(expr: Expr, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<Expr> {
     expr.transform_up(|expr| match &expr {
         Expr::Placeholder(placeholder) => Ok(Transformed::yes(param_call(placeholder, cell, types)?)),
+        Expr::InList(_) | Expr::ScalarFunction(_) => Ok(match any_of::in_place_of(&expr, cell)? {
+            Some(other) => Transformed::yes(other),
+            None => Transformed::no(expr),
+        }),
         _ => Ok(Transformed::no(expr)),
+    })
+    .data()
+}
+
+/// `expr` with each placeholder replaced by its value.
+pub(crate) fn bind_expr_to_values(expr: Expr, values: &[ScalarValue]) -> Result<Expr> {
+    expr.transform_up(|expr| {
+        let Expr::Placeholder(placeholder) = &expr else { return Ok(Transformed::no(expr)) };
+        match placeholder_index(&placeholder.id).and_then(|index| values.get(index)) {
+            Some(value) => Ok(Transformed::yes(Expr::Literal(value.clone(), None))),
+            None => internal_err!("no value for parameter {}", placeholder.id),
+        }
     })
     .data()
 }
@@ -346,11 +368,7 @@ fn param_call(placeholder: &Placeholder, cell: &Arc<ParamCell>, types: &[DataTyp
         return internal_err!("unknown parameter {}", placeholder.id);
     };
     let Some(ty) = types.get(index) else { return internal_err!("no type for parameter {}", placeholder.id) };
-    let function = ParamFunction {
-        index,
-        field: Arc::new(Field::new(&placeholder.id, ty.clone(), true)),
-        cell: Arc::clone(cell),
-        signature: Signature::nullary(Volatility::Volatile),
-    };
-    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(ScalarUDF::new_from_impl(function)), vec![])))
+    let field = Arc::new(Field::new(&placeholder.id, ty.clone(), true));
+    let function = ScalarUDF::new_from_impl(ParamFunction::new(index, field, Arc::clone(cell)));
+    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![])))
 }

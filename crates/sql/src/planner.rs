@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
@@ -29,14 +31,17 @@ use resurgam_engine::{Table, Transaction};
 
 use crate::analyze::Analyzed;
 use crate::bridge;
+use crate::canary::{self, Canary};
+use crate::cell::{ParamCell, made_without_values};
 use crate::coercion::Coercion;
 use crate::context::StatementContext;
 use crate::filter::ByteFilters;
 use crate::key_order::KeyOrder;
-use crate::params::{ParamCell, bind_to_cell, bind_to_values, must_plan_each_time};
+use crate::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::pg::context::PgContext;
 use crate::pg::types::PgTypePlanner;
 use crate::planning::Planning;
+use crate::plans::{Counts, RunBy};
 use crate::table::EngineTable;
 use crate::wire::SqlError;
 
@@ -60,7 +65,12 @@ fn config() -> SessionConfig {
     options.execution.target_partitions = 1;
     options.execution.collect_statistics = false;
     options.execution.time_zone = Some("UTC".to_owned());
+    // A filter that an operator fills while it runs, in another operator of a plan that is kept, would
+    // go into the next run. Each has a switch of its own, which the common one is no master of here.
     options.optimizer.enable_dynamic_filter_pushdown = false;
+    options.optimizer.enable_topk_dynamic_filter_pushdown = false;
+    options.optimizer.enable_join_dynamic_filter_pushdown = false;
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
     options.optimizer.repartition_joins = false;
     options.optimizer.repartition_aggregations = false;
     options.optimizer.repartition_windows = false;
@@ -278,11 +288,13 @@ pub(crate) fn simplified(state: &SessionState, expr: Expr, schema: &DFSchema) ->
     ExprSimplifier::new(context).simplify(expr)
 }
 
-/// A physical plan with the cell that its parameters read.
+/// A physical plan for one run.
 #[derive(Debug)]
 pub(crate) struct Instance {
     plan: Arc<dyn ExecutionPlan>,
-    cell: Arc<ParamCell>,
+    /// What its parameters read; `None` if their values are in the plan, which then serves this run only.
+    cell: Option<Arc<ParamCell>>,
+    canary: Mutex<Option<(Canary, Arc<[ScalarValue]>)>>,
 }
 
 /// A planned query that can be run any number of times.
@@ -290,13 +302,20 @@ pub(crate) struct Instance {
 pub(crate) struct QueryPlan {
     /// Optimised, with placeholders; or as planned, when every execution plans anew.
     pub(crate) logical: LogicalPlan,
-    each_time: bool,
+    /// No physical plan of it can be kept.
+    each_time: AtomicBool,
+    /// With literals for its parameters some of its types would be others.
+    pub(crate) typed_by_literals: bool,
     /// It has a value in it, maybe folded to a constant, that depends on the session.
     of_session: bool,
     pub(crate) params: Arc<[DataType]>,
     pub(crate) schema: SchemaRef,
-    pool: Mutex<VecDeque<Instance>>,
+    pub(crate) counts: Arc<Counts>,
+    pool: Mutex<VecDeque<Kept>>,
 }
+
+/// A physical plan that is not running, and its cell, which is empty.
+type Kept = (Arc<dyn ExecutionPlan>, Arc<ParamCell>);
 
 impl QueryPlan {
     /// Optimises `logical`; `params` are the types of all parameters.
@@ -304,11 +323,14 @@ impl QueryPlan {
         let analyzed = state.analyzer().execute_and_check(logical.clone(), state.config_options(), |_, _| {})?;
         let schema = settled_schema(logical.schema(), analyzed.schema());
         let of_session = has_session_values(state, &analyzed);
+        let typed_by_literals = is_typed_by_literals(&analyzed);
         let each_time = must_plan_each_time(&logical);
         let logical = if each_time { logical } else { state.optimizer().optimize(analyzed, state, |_, _| {})? };
         // The optimiser can bring parameters into places that need their values.
         let each_time = each_time || must_plan_each_time(&logical);
-        Ok(Self { logical, each_time, of_session, params, schema, pool: Mutex::default() })
+        let each_time = AtomicBool::new(each_time);
+        let (counts, pool) = (Arc::default(), Mutex::default());
+        Ok(Self { logical, each_time, typed_by_literals, of_session, params, schema, counts, pool })
     }
 
     /// The same of an analysed query, which says what its columns are.
@@ -324,40 +346,86 @@ impl QueryPlan {
 
     /// A physical plan ready to run with `values`.
     pub(crate) async fn instance(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Instance> {
-        if self.each_time {
-            let bound = bind_to_values(self.logical.clone(), values)?;
-            let bound = state.optimize(&bound)?;
-            let plan = state.query_planner().create_physical_plan(&bound, state).await?;
-            return Ok(Instance { plan, cell: Arc::default() });
-        }
         let kept = self.pool.lock().pop_front();
-        let instance = match kept {
-            Some(kept) => kept,
-            None => {
-                let cell = Arc::<ParamCell>::default();
-                // Values are needed already while planning: constants may be looked at.
-                cell.set(values.to_vec());
-                let bound = bind_to_cell(self.logical.clone(), &cell, &self.params)?;
-                let plan = state.query_planner().create_physical_plan(&bound, state).await?;
-                Instance { plan, cell }
+        let kept = match kept {
+            Some(kept) => {
+                self.counts.run(RunBy::Hit);
+                Some(kept)
             }
+            None if !self.each_time.load(Ordering::Relaxed) => {
+                let begun = Instant::now();
+                let made = self.without_values(state).await?;
+                self.counts.planned(begun.elapsed());
+                match made {
+                    Some(_) => self.counts.run(RunBy::Miss),
+                    None => self.each_time.store(true, Ordering::Relaxed),
+                }
+                made
+            }
+            None => None,
         };
-        instance.cell.set(values.to_vec());
-        Ok(instance)
+        let Some((plan, cell)) = kept else {
+            let begun = Instant::now();
+            let plan = self.with_values(state, values).await?;
+            self.counts.planned(begun.elapsed());
+            self.counts.run(RunBy::EachTime);
+            return Ok(Instance { plan, cell: None, canary: Mutex::default() });
+        };
+        let canary = match Planning::of(state.config()).canary {
+            true => self.canary(state, values).await,
+            false => None,
+        };
+        cell.fill(values.into());
+        Ok(Instance { plan, cell: Some(cell), canary: Mutex::new(canary) })
+    }
+
+    /// What a run with these values is compared with.
+    #[cold]
+    async fn canary(&self, state: &SessionState, values: &[ScalarValue]) -> Option<(Canary, Arc<[ScalarValue]>)> {
+        let is_limited = canary::is_comparable(&self.logical)?;
+        let fresh = self.with_values(state, values).await.ok();
+        let other = match canary::other_values(values) {
+            Some(others) => self.with_values(state, &others).await.ok().map(|plan| (others, plan)),
+            None => None,
+        };
+        Some((Canary { fresh, other, is_limited }, values.into()))
+    }
+
+    /// Keeps a plan with values in it, for a test of the canary.
+    #[cfg(test)]
+    pub(crate) async fn plant(&self, state: &SessionState, values: &[ScalarValue]) -> Result<()> {
+        let plan = self.with_values(state, values).await?;
+        self.pool.lock().push_front((plan, Arc::default()));
+        Ok(())
+    }
+
+    /// A physical plan that reads its parameters from a cell, which is empty; `None` if there is none
+    /// that could be kept.
+    async fn without_values(&self, state: &SessionState) -> Result<Option<Kept>> {
+        let cell = Arc::<ParamCell>::default();
+        let made = match bind_to_cell(self.logical.clone(), &cell, &self.params) {
+            Ok(bound) => state.query_planner().create_physical_plan(&bound, state).await,
+            Err(error) => Err(error),
+        };
+        Ok(made_without_values(&cell, made)?.map(|plan| (plan, cell)))
+    }
+
+    /// A physical plan for these values alone.
+    async fn with_values(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Arc<dyn ExecutionPlan>> {
+        let bound = bind_to_values(self.logical.clone(), values)?;
+        let bound = state.optimize(&bound)?;
+        state.query_planner().create_physical_plan(&bound, state).await
     }
 
     /// Gives a physical plan back after its stream ended, without what it held: a join's rows, and
     /// the memory that was reserved for them, would stay as long as the plan is kept.
     pub(crate) fn give_back(&self, instance: Instance) {
-        if self.each_time {
-            return;
-        }
-        instance.cell.set(Vec::new());
-        let Ok(plan) = reset_plan_states(instance.plan) else { return };
-        let instance = Instance { plan, cell: instance.cell };
+        let Instance { plan, cell: Some(cell), .. } = instance else { return };
+        cell.clear();
+        let Ok(plan) = reset_plan_states(plan) else { return };
         let mut pool = self.pool.lock();
         if pool.len() < INSTANCES_MAX {
-            pool.push_back(instance);
+            pool.push_back((plan, cell));
         }
     }
 
@@ -384,6 +452,12 @@ impl QueryPlan {
 
 impl Instance {
     pub(crate) fn start(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let canary = self.canary.lock().take();
+        if let (Some((canary, values)), Some(cell)) = (canary, &self.cell)
+            && StatementContext::of(&task)?.target.is_none()
+        {
+            return Ok(canary.start(Arc::clone(&self.plan), Arc::clone(cell), values, task));
+        }
         execute_stream(Arc::clone(&self.plan), task)
     }
     pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {

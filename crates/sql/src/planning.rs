@@ -2,6 +2,8 @@
 
 use datafusion::prelude::SessionConfig;
 
+use crate::canary;
+
 /// See the module's head. Answers are the same whatever is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planning {
@@ -14,17 +16,20 @@ pub struct Planning {
     pub read_small_tables: bool,
     /// Statements about one row, or about rows in the order of a key, take the short path.
     pub short_path: bool,
+    /// Each run of a kept plan is compared with fresh plans; see `canary.rs`.
+    pub canary: bool,
 }
 
 impl Default for Planning {
     fn default() -> Self {
-        Self { key_order: true, lookup_rows: 4096, read_small_tables: true, short_path: true }
+        Self { key_order: true, lookup_rows: 4096, read_small_tables: true, short_path: true, canary: canary::is_wanted() }
     }
 }
 
 impl Planning {
     /// Nothing of it: DataFusion's plans as they are.
-    pub const OFF: Self = Self { key_order: false, lookup_rows: 0, read_small_tables: false, short_path: false };
+    pub const OFF: Self =
+        Self { key_order: false, lookup_rows: 0, read_small_tables: false, short_path: false, canary: false };
 
     /// What is set for whoever plans with `config`.
     pub(crate) fn of(config: &SessionConfig) -> Self {

@@ -10,7 +10,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::execution_props::ExecutionProps;
@@ -20,10 +20,13 @@ use datafusion::logical_expr::{BinaryExpr, ColumnarValue, Expr, Operator};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use resurgam_engine::{ColumnType, Datum, DatumRef, KeyRange, Table};
 
+use crate::any_of;
 use crate::bridge::{self, KeyValue};
 
-/// Most ranges that an IN list may become.
-const RANGES_MAX: usize = 1000;
+/// Most ranges that an IN list may become: as many as there can be parameters.
+const RANGES_MAX: usize = 65_536;
+/// Beyond so many ranges it is asked whether the table has more rows than that.
+const RANGES_FEW: usize = 64;
 
 /// `column op value` with `value` independent of the row.
 #[derive(Clone, Debug)]
@@ -36,6 +39,8 @@ pub(crate) struct Probe {
 pub(crate) enum ProbeKind {
     /// Equal to one of these.
     In(Vec<Expr>),
+    /// Equal to an element of this array.
+    InArray(Expr),
     Above {
         value: Expr,
         inclusive: bool,
@@ -97,6 +102,16 @@ fn collect(table: &Table, expr: &Expr, out: &mut Vec<Probe>) {
                 out.push(Probe { column, kind: ProbeKind::In(list.clone()) });
             }
         }
+        Expr::ScalarFunction(_) => {
+            let Some((value, values)) = any_of::membership(expr) else { return };
+            let Some(column) = probe_column(table, value) else { return };
+            let kind = match values {
+                any_of::Values::Elements(list) => ProbeKind::In(list.into_iter().cloned().collect()),
+                any_of::Values::Array(array) if is_constant(array) => ProbeKind::InArray(array.clone()),
+                any_of::Values::Array(_) => return,
+            };
+            out.push(Probe { column, kind });
+        }
         _ => {}
     }
 }
@@ -125,7 +140,7 @@ fn alternatives(table: &Table, expr: &Expr, column: &mut Option<usize>, values: 
 
 /// Whether the whole of `expr` is the equality that `collect` found in it.
 fn covers(_: &Table, expr: &Expr) -> bool {
-    matches!(expr, Expr::InList(_) | Expr::BinaryExpr(BinaryExpr { op: Operator::Eq, .. }))
+    matches!(expr, Expr::InList(_) | Expr::BinaryExpr(BinaryExpr { op: Operator::Eq, .. }) | Expr::ScalarFunction(_))
 }
 
 fn push(out: &mut Vec<Probe>, column: usize, op: Operator, value: &Expr) {
@@ -225,10 +240,49 @@ pub(crate) struct Access {
     /// Position in the table's indexes; `None` is the clustered tree.
     pub index: Option<usize>,
     /// For each leading key column the values that it may equal.
-    pub equal: Vec<Vec<Arc<dyn PhysicalExpr>>>,
+    pub equal: Vec<KeyValues>,
     /// Bounds of the key column after those.
     pub low: Option<(Arc<dyn PhysicalExpr>, bool)>,
     pub high: Option<(Arc<dyn PhysicalExpr>, bool)>,
+}
+
+/// The values that a key column may equal.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyValues {
+    Each(Vec<Arc<dyn PhysicalExpr>>),
+    /// The elements of an array.
+    Array(Arc<dyn PhysicalExpr>),
+}
+
+impl KeyValues {
+    /// The expressions as they are.
+    pub(crate) fn exprs(&self) -> &[Arc<dyn PhysicalExpr>] {
+        match self {
+            Self::Each(exprs) => exprs,
+            Self::Array(expr) => std::slice::from_ref(expr),
+        }
+    }
+
+    /// The value, if it is known that there is one only.
+    pub(crate) fn single(&self) -> Option<&Arc<dyn PhysicalExpr>> {
+        match self {
+            Self::Each(exprs) => match exprs.as_slice() {
+                [one] => Some(one),
+                _ => None,
+            },
+            Self::Array(_) => None,
+        }
+    }
+
+    fn evaluate(&self) -> Result<Vec<ScalarValue>> {
+        match self {
+            Self::Each(exprs) => exprs.iter().map(evaluate_constant).collect(),
+            Self::Array(expr) => match any_of::array_elements(&evaluate_constant(expr)?)? {
+                Some(elements) => (0..elements.len()).map(|at| ScalarValue::try_from_array(&elements, at)).collect(),
+                None => Ok(Vec::new()),
+            },
+        }
+    }
 }
 
 /// A physical expression for something that reads no column.
@@ -272,7 +326,7 @@ impl Access {
     /// Columns that have one value in all rows that satisfy the probes.
     pub(crate) fn pinned<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = usize> + 'a {
         let key = self.key_columns(table).iter();
-        key.zip(&self.equal).filter(|(_, values)| values.len() == 1).map(|(&column, _)| column)
+        key.zip(&self.equal).filter(|(_, values)| values.single().is_some()).map(|(&column, _)| column)
     }
 
     fn with(index: Option<usize>, columns: &[usize], unique: bool, probes: &[Probe]) -> Result<(usize, Self)> {
@@ -292,7 +346,16 @@ impl Access {
                 && product.saturating_mul(values.len()) <= RANGES_MAX
             {
                 product *= values.len();
-                access.equal.push(values.iter().map(constant).collect::<Result<_>>()?);
+                access.equal.push(KeyValues::Each(values.iter().map(constant).collect::<Result<_>>()?));
+                score += 4;
+                continue;
+            }
+            let array = probes.iter().filter(|p| p.column == column).find_map(|probe| match &probe.kind {
+                ProbeKind::InArray(array) => Some(array),
+                _ => None,
+            });
+            if let Some(array) = array {
+                access.equal.push(KeyValues::Array(constant(array)?));
                 score += 4;
                 continue;
             }
@@ -333,9 +396,10 @@ impl Access {
         let mut prefixes: Vec<Vec<Datum>> = vec![Vec::new()];
         let mut complete = true;
         for (values, &column) in self.equal.iter().zip(columns) {
+            let values = values.evaluate()?;
             let mut known = Vec::with_capacity(values.len());
-            for value in values {
-                match bridge::key_value(&evaluate_constant(value)?, &table.columns[column].ty)? {
+            for value in &values {
+                match bridge::key_value(value, &table.columns[column].ty)? {
                     KeyValue::Exact(datum) => known.push(datum),
                     KeyValue::Null | KeyValue::BelowAll | KeyValue::AboveAll => {}
                     KeyValue::Unknown => {
@@ -344,6 +408,7 @@ impl Access {
                     }
                 }
             }
+            complete &= prefixes.len().saturating_mul(known.len()) <= RANGES_MAX;
             if !complete {
                 break;
             }
@@ -419,6 +484,17 @@ impl Access {
             out.push(range);
         }
         Ok(out)
+    }
+
+    /// As [`Access::ranges`]; one that spans all of them where they are so many that going from one to
+    /// the next takes longer than reading what is between, of a table of `rows` rows.
+    pub(crate) fn ranges_worth(&self, table: &Table, rows: impl FnOnce() -> u64) -> Result<Vec<KeyRange>> {
+        let ranges = self.ranges(table)?;
+        if ranges.len() <= RANGES_FEW || ranges.len() as u64 * 4 <= rows() {
+            return Ok(ranges);
+        }
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return Ok(ranges) };
+        Ok(vec![KeyRange { low: first.low.clone(), high: last.high.clone() }])
     }
 
     fn encode(&self, table: &Table, prefix: &[Datum], last: Option<&Datum>) -> Result<Vec<u8>> {

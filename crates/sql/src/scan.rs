@@ -36,7 +36,8 @@ use resurgam_engine::{Cursor, Direction, KeyRange, ReadView, RowBatch, Table};
 
 use crate::bridge::{self, RowColumns};
 use crate::context::StatementContext;
-use crate::range::{Access, Probe, ProbeKind, constant};
+use crate::planning::Planning;
+use crate::range::{Access, KeyValues, Probe, ProbeKind, constant};
 
 /// Rows of the first batch, unless fewer are wanted.
 const FIRST_ROWS: usize = 64;
@@ -220,9 +221,10 @@ impl DisplayAs for ScanExec {
         let name = |i: usize| key.get(i).map_or("?", |&c| self.table.columns[c].name.as_str());
         let mut conditions: Vec<String> = Vec::new();
         for (i, values) in self.access.equal.iter().enumerate() {
-            match values.as_slice() {
-                [one] => conditions.push(format!("{} = {one}", name(i))),
-                many => conditions.push(format!("{} IN ({} values)", name(i), many.len())),
+            match (values.single(), values) {
+                (Some(one), _) => conditions.push(format!("{} = {one}", name(i))),
+                (None, KeyValues::Each(many)) => conditions.push(format!("{} IN ({} values)", name(i), many.len())),
+                (None, KeyValues::Array(array)) => conditions.push(format!("{} = ANY ({array})", name(i))),
             }
         }
         let next = name(self.access.equal.len());
@@ -257,7 +259,7 @@ impl ExecutionPlan for ScanExec {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         let bounds = self.access.low.iter().chain(&self.access.high).map(|(value, _)| value);
-        for expr in self.access.equal.iter().flatten().chain(bounds) {
+        for expr in self.access.equal.iter().flat_map(|values| values.exprs()).chain(bounds) {
             if f(expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
             }
@@ -298,6 +300,9 @@ impl ExecutionPlan for ScanExec {
         let statement = StatementContext::of(&task)?;
         let mut ranges = match &self.given {
             Some(given) => given.to_vec(),
+            None if Planning::of(task.session_config()).read_small_tables => {
+                self.access.ranges_worth(&self.table, || statement.view.row_count_estimate(&self.table))?
+            }
             None => self.access.ranges(&self.table)?,
         };
         if !self.backward {

@@ -34,6 +34,7 @@ use crate::pg::decode::decode_param;
 use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors;
 use crate::planner::{self, Names, task_context};
+use crate::plans::RunBy;
 use crate::settings::Variables;
 use crate::shared::{SUPERUSER, SessionShared, now};
 use crate::statement::{self, Kind, Prepared};
@@ -491,16 +492,7 @@ impl Session {
             )
         );
         if !planned {
-            let mut prepared = Prepared {
-                text: Arc::from(text),
-                kind: Kind::Empty,
-                param_oids: Arc::new([]),
-                fields: None,
-                catalog_version: self.db.engine.catalog_version(),
-                settings: None,
-                shareable: false,
-                locks: Vec::new(),
-            };
+            let mut prepared = Prepared::new(text, Kind::Empty, self.db.engine.catalog_version());
             if let Some(statement) = statement {
                 prepared.fields = self.utility_fields(&statement)?;
                 prepared.kind = Kind::Utility(Box::new(statement));
@@ -512,6 +504,7 @@ impl Session {
         let txn = self.transaction().txn.clone();
         let names = Names { state: &state, txn: &txn, cx: &cx };
         let mut tries = 0;
+        let begun = std::time::Instant::now();
         let (version, mut prepared) = loop {
             // Behind that of others in REPEATABLE READ: then the plan is nobody else's.
             let version = txn.catalog_version();
@@ -527,7 +520,11 @@ impl Session {
         if !prepared.shareable {
             prepared.settings = Some(self.shared.variables.lock().planned_with);
         }
+        if let Some(counts) = &prepared.counts {
+            counts.planned(begun.elapsed());
+        }
         let prepared = Arc::new(prepared);
+        self.db.plans.add(&prepared);
         if keep && !txn.has_catalog_changes() && self.db.engine.catalog_version() == version {
             if prepared.shareable {
                 self.db.statements.put(text, declared, &prepared);
@@ -588,7 +585,8 @@ impl Session {
     pub fn split(&mut self, sql: &str) -> Result<Vec<SimpleStatement>, SqlError> {
         let lifted = lexer::lift(sql).filter(|lifted| !lifted.literals.is_empty());
         if let Some(lifted) = lifted {
-            if let Some(prepared) = self.kept(&lifted.text, &lifted.oids) {
+            let kept = self.kept(&lifted.text, &lifted.oids);
+            if let Some(prepared) = kept.filter(|prepared| !prepared.typed_by_literals) {
                 return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: lifted.literals })]);
             }
             if let Some(prepared) = self.kept(sql, &[]) {
@@ -644,7 +642,9 @@ impl Session {
         let (prepared, literals): (_, &[Literal]) = match simple {
             Simple::Ready { prepared, literals } => (Arc::clone(prepared), literals),
             Simple::Lifted { text, oids, literals, original } => match self.prepare_text(text, oids) {
-                Ok(prepared) if prepared.param_oids.len() == literals.len() => (prepared, literals),
+                Ok(prepared) if prepared.param_oids.len() == literals.len() && !prepared.typed_by_literals => {
+                    (prepared, literals)
+                }
                 _ => {
                     // Any failure is told in terms of the text that the user wrote.
                     let statement = statement::parse(original)?;
@@ -946,7 +946,25 @@ impl Session {
         TextStyle::of(&self.cx)
     }
 
+    /// Runs a statement, and counts how long it takes until its first rows are there.
     pub(crate) async fn run(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        values: &[ScalarValue],
+        formats: &[Format],
+        max_rows: usize,
+        portal: Option<String>,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        let begun = std::time::Instant::now();
+        let result = self.run_uncounted(prepared, values, formats, max_rows, portal, autocommit).await;
+        if let Some(counts) = &prepared.counts {
+            counts.ran(begun.elapsed());
+        }
+        result
+    }
+
+    async fn run_uncounted(
         &mut self,
         prepared: &Arc<Prepared>,
         values: &[ScalarValue],
@@ -970,6 +988,7 @@ impl Session {
                 if let Some(fast) = &query.fast_lock
                     && let Some(chunk) = self.fast_lock(fast, values, formats).await?
                 {
+                    query.plan.counts.run(RunBy::Direct);
                     return self.whole(fields, chunk, autocommit).await;
                 }
                 let locked = self.lock_rows(&prepared.locks, values, &prepared.text).await?;
@@ -979,6 +998,7 @@ impl Session {
                     (None, None) => None,
                 };
                 if let Some(chunk) = short {
+                    query.plan.counts.run(RunBy::Direct);
                     return self.whole(fields, chunk, autocommit).await;
                 }
                 let state = self.state()?;
@@ -1090,6 +1110,7 @@ impl Session {
         if let Some(fast) = &plan.fast
             && let Some(written) = self.fast_write(fast, plan, values, formats).await?
         {
+            plan.source.counts.run(RunBy::Direct);
             self.statement_done(autocommit).await?;
             let tag = write_tag(plan.op, written.rows);
             return Ok(match (written.returned, &plan.returning) {

@@ -10,7 +10,7 @@ use resurgam_engine::{Table, Transaction};
 use crate::alter_database;
 use crate::context::StopFlag;
 use crate::database::SqlDatabase;
-use crate::pg::context::{Activity, PgContext, Setting};
+use crate::pg::context::{Activity, PgContext, PlanRow, Setting};
 use crate::pg::datetime::Zone;
 use crate::settings::Variables;
 use crate::wire::SqlError;
@@ -104,6 +104,9 @@ impl PgContext for SessionShared {
     }
     fn engine(&self) -> Option<resurgam_engine::Database> {
         self.database.upgrade().map(|database| database.engine().clone())
+    }
+    fn plans(&self) -> Vec<PlanRow> {
+        self.database.upgrade().map(|database| database.plans.rows()).unwrap_or_default()
     }
     fn server_start(&self) -> i64 {
         self.database.upgrade().map_or(0, |database| database.started)

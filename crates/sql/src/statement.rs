@@ -21,6 +21,7 @@ use crate::pg::definition::NESTING_MAX;
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::planner::{Names, QueryPlan};
+use crate::plans::{self, Counts};
 use crate::wire::{Field, SqlError};
 use crate::write::{self, WritePlan};
 
@@ -46,6 +47,31 @@ pub(crate) struct Prepared {
     pub shareable: bool,
     /// Its queries with a locking clause, which are run before it.
     pub locks: Vec<LockPlan>,
+    /// With literals for its parameters some of its types would be others: it stands for no text that
+    /// has them.
+    pub typed_by_literals: bool,
+    /// Counters of its runs, if it is one that is planned.
+    pub counts: Option<Arc<Counts>>,
+    /// About what it takes in memory.
+    pub bytes: usize,
+}
+
+impl Prepared {
+    pub(crate) fn new(text: &str, kind: Kind, catalog_version: u64) -> Self {
+        Self {
+            text: Arc::from(text),
+            kind,
+            param_oids: Arc::new([]),
+            fields: None,
+            catalog_version,
+            settings: None,
+            shareable: false,
+            locks: Vec::new(),
+            typed_by_literals: false,
+            counts: None,
+            bytes: 0,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -296,18 +322,9 @@ pub(crate) fn prepare(
     declared: &[u32],
     catalog_version: u64,
 ) -> Result<Prepared, SqlError> {
-    let text: Arc<str> = Arc::from(text);
+    let mut prepared = Prepared::new(text, Kind::Empty, catalog_version);
+    let text = Arc::clone(&prepared.text);
     let failed = |error| errors::from_datafusion(error, &text);
-    let mut prepared = Prepared {
-        text: Arc::clone(&text),
-        kind: Kind::Empty,
-        param_oids: Arc::new([]),
-        fields: None,
-        catalog_version,
-        settings: None,
-        shareable: false,
-        locks: Vec::new(),
-    };
     let Some(mut statement) = statement else { return Ok(prepared) };
     let mut params = ParamTypes::new(0, declared);
     let mut fast_lock = None;
@@ -343,6 +360,8 @@ pub(crate) fn prepare(
             if let Some(analyzed) = analyzed {
                 let plan = QueryPlan::analyzed(names.state, analyzed, params.data_types()).map_err(failed)?;
                 prepared.param_oids = params.oids();
+                prepared.typed_by_literals = plan.typed_by_literals;
+                prepared.counts = Some(Arc::clone(&plan.counts));
                 prepared.kind = Kind::Query(query_kind(names, plan, fast_lock));
                 if let Kind::Query(query) = &prepared.kind {
                     prepared.fields = Some(result_fields(&query.schema));
@@ -357,6 +376,8 @@ pub(crate) fn prepare(
             let plan = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
             prepared.fields = Some(result_fields(&plan.schema));
             prepared.shareable = plan.is_shareable(names.state) && prepared.locks.is_empty();
+            prepared.typed_by_literals = plan.typed_by_literals;
+            prepared.counts = Some(Arc::clone(&plan.counts));
             prepared.kind = Kind::Query(query_kind(names, plan, fast_lock));
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
@@ -368,6 +389,9 @@ pub(crate) fn prepare(
                 && plan.returning.is_none()
                 && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
                 && plan.checks.is_shareable();
+            let returning = plan.returning.as_ref().is_some_and(|returning| returning.typed_by_literals);
+            prepared.typed_by_literals = plan.source.typed_by_literals || returning;
+            prepared.counts = Some(Arc::clone(&plan.source.counts));
             prepared.kind = Kind::Write(Box::new(plan));
         }
         Statement::Explain { analyze, verbose, statement, options, format, .. } => {
@@ -404,6 +428,7 @@ pub(crate) fn prepare(
             prepared.kind = Kind::Utility(Box::new(other));
         }
     }
+    prepared.bytes = plans::bytes_of(&prepared);
     Ok(prepared)
 }
 

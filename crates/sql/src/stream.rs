@@ -144,7 +144,12 @@ impl RowStream {
             return Ok(None);
         }
         let mut chunk = RowChunk::default();
-        let more = match active.fill(&mut chunk, self.left).await {
+        let (begun, counts) = (std::time::Instant::now(), active.prepared.counts.clone());
+        let filled = active.fill(&mut chunk, self.left).await;
+        if let Some(counts) = counts {
+            counts.ran(begun.elapsed());
+        }
+        let more = match filled {
             Ok(more) => more,
             Err(error) => {
                 self.active = None;

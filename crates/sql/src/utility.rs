@@ -713,12 +713,20 @@ impl Session {
 fn to_parameter(value: ScalarValue, oid: u32, zone: &crate::pg::datetime::Zone) -> Result<ScalarValue, SqlError> {
     let failed = |error| errors::from_datafusion(error, "");
     let field = crate::pg::types::parameter_field("", oid);
-    if value.data_type() == *field.data_type() {
-        return Ok(value);
-    }
-    let array = value.to_array().map_err(failed)?;
-    let cast = crate::pg::arrow::cast_array(&array, field.data_type(), oid, zone)?;
-    ScalarValue::try_from_array(&cast, 0).map_err(failed)
+    let value = if value.data_type() == *field.data_type() {
+        value
+    } else {
+        let array = value.to_array().map_err(failed)?;
+        let cast = crate::pg::arrow::cast_array(&array, field.data_type(), oid, zone)?;
+        ScalarValue::try_from_array(&cast, 0).map_err(failed)?
+    };
+    Ok(match value {
+        // Blanks at its end are no part of a char's value.
+        ScalarValue::Utf8View(Some(text)) if oid == crate::pg::types::oid::BPCHAR => {
+            ScalarValue::Utf8View(Some(text.trim_end_matches(' ').to_owned()))
+        }
+        value => value,
+    })
 }
 
 fn apply_modes(modes: &[TransactionMode], isolation: &mut Isolation, read_only: &mut bool) -> Result<(), SqlError> {

@@ -17,9 +17,8 @@ use datafusion::arrow::array::{Array, BinaryArray, RecordBatch, RecordBatchOptio
 use datafusion::arrow::datatypes::{DataType, Field as ArrowField, Schema};
 use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, FromTable, Ident, OnConflictAction, OnInsert, SelectItem, SetExpr,
     Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, VisitorMut,
@@ -31,13 +30,14 @@ use resurgam_engine::{
 };
 
 use crate::bridge;
+use crate::cell::{KeptExprs, RunningExprs};
 use crate::check::Checks;
 use crate::context::{StatementContext, StopFlag, TargetRow};
 use crate::fast::{FastWrite, Output, Resolution};
 use crate::foreign::{Deferred, Enforcer, Help, References};
 use crate::locking::Locked;
 use crate::naming;
-use crate::params::{ParamCell, bind_expr_to_cell, contains_placeholder};
+use crate::params::{contains_placeholder, is_typed_by_literal};
 use crate::pg::arrow::{DatumColumn, assignment_cast};
 use crate::pg::context::PgContext;
 use crate::pg::datetime::Zone;
@@ -80,8 +80,9 @@ pub(crate) struct WritePlan {
 pub(crate) struct Returning {
     pub fields: Arc<[Field]>,
     pub schema: Arc<Schema>,
-    exprs: Vec<Arc<dyn PhysicalExpr>>,
-    cell: Arc<ParamCell>,
+    /// With literals for parameters some of its types would be others.
+    pub typed_by_literals: bool,
+    exprs: Arc<KeptExprs>,
     input: Arc<Schema>,
     /// The same for the short path, if that can do it.
     pub short: Option<Output>,
@@ -103,10 +104,10 @@ pub(crate) struct Conflict {
 /// Expressions over the existing row followed by the proposed one.
 #[derive(Debug)]
 struct ConflictUpdate {
-    /// Column and value.
-    set: Vec<(usize, Arc<dyn PhysicalExpr>)>,
-    condition: Option<Arc<dyn PhysicalExpr>>,
-    cell: Arc<ParamCell>,
+    /// Columns that get new values.
+    set: Vec<usize>,
+    /// These values, and the condition behind them if there is one.
+    exprs: Arc<KeptExprs>,
     input: Arc<Schema>,
 }
 
@@ -309,7 +310,7 @@ fn plan_insert(
     let returning = plan_returning(names, &table, alias.as_deref(), insert.returning, params, text)?;
     let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
     let updated = conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
-    let updated: Vec<usize> = updated.iter().flat_map(|update| update.set.iter().map(|(column, _)| *column)).collect();
+    let updated: Vec<usize> = updated.iter().flat_map(|update| update.set.iter().copied()).collect();
     let references = Arc::new(References::of_insert(names.txn, &table, &updated)?);
     Ok(WritePlan {
         op: Op::Insert,
@@ -511,7 +512,10 @@ fn plan_update(
         })
         .chain([SelectItem::UnnamedExpr(column_ref(&alias, KEY_COLUMN))])
         .collect();
-    let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+    // Others of the statement's parameters get their types from RETURNING.
+    let mentioned = mentioned(&query);
+    let logical =
+        params.resolve_mentioned(&mentioned, |known| names.query((*query).clone(), known, None)).map_err(failed)?;
     let mut exprs = Vec::with_capacity(table.columns.len() + 1);
     for (i, column) in table.columns.iter().enumerate() {
         let from = datafusion::common::Column::from(logical.schema().qualified_field(i));
@@ -567,7 +571,10 @@ fn plan_delete(
         .map(|column| SelectItem::UnnamedExpr(column_ref(&alias, &column.name)))
         .chain([SelectItem::UnnamedExpr(column_ref(&alias, KEY_COLUMN))])
         .collect();
-    let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+    // Others of the statement's parameters get their types from RETURNING.
+    let mentioned = mentioned(&query);
+    let logical =
+        params.resolve_mentioned(&mentioned, |known| names.query((*query).clone(), known, None)).map_err(failed)?;
     let returning = plan_returning(names, &table, Some(&alias), delete.returning, params, text)?;
     let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
     let references = Arc::new(References::of_delete(names.txn, &table)?);
@@ -609,9 +616,6 @@ fn plan_returning(
     if !matches!(projection.input.as_ref(), LogicalPlan::SubqueryAlias(_) | LogicalPlan::TableScan(_)) {
         return Err(SqlError::unsupported("subqueries and aggregates in RETURNING are not supported"));
     }
-    let cell = Arc::<ParamCell>::default();
-    let data_types = params.data_types();
-    let mut exprs = Vec::with_capacity(projection.expr.len());
     let mut coerced = Vec::with_capacity(projection.expr.len());
     let mut fields = Vec::with_capacity(projection.expr.len());
     for (expr, field) in projection.expr.iter().zip(logical.schema().fields()) {
@@ -622,17 +626,16 @@ fn plan_returning(
             true => Arc::clone(field),
             false => Arc::new(ArrowField::new(field.name(), ty, true)),
         });
-        coerced.push(expr.clone());
-        let expr = bind_expr_to_cell(expr, &cell, &data_types).map_err(failed)?;
-        exprs.push(create_physical_expr(&expr, input, &ExecutionProps::new(), &Default::default()).map_err(failed)?);
+        coerced.push(expr);
     }
+    let typed_by_literals = coerced.iter().any(|expr| is_typed_by_literal(expr, input));
     let schema = Arc::new(Schema::new(fields));
     Ok(Some(Returning {
         fields: crate::statement::result_fields(&schema),
-        exprs,
-        cell,
+        typed_by_literals,
         input: Arc::clone(input.inner()),
         short: Output::new(&coerced, schema.fields(), table, input),
+        exprs: KeptExprs::new(coerced, Arc::clone(input), params.data_types()).map_err(failed)?,
         schema,
     }))
 }
@@ -708,7 +711,6 @@ fn plan_conflict(
             let proposed =
                 DFSchema::try_from_qualified_schema(TableReference::bare("excluded"), &schema).map_err(failed)?;
             let joined = existing.join(&proposed).map_err(failed)?;
-            let cell = Arc::<ParamCell>::default();
             let mut assignments = Vec::new();
             for assignment in action.assignments {
                 let AssignmentTarget::ColumnName(name) = &assignment.target else {
@@ -739,22 +741,17 @@ fn plan_conflict(
                 of_session.set(of_session.get() || bound);
                 simplified(names.state, expr, &joined).map_err(failed)
             };
-            let physical = |expr: Expr| -> Result<Arc<dyn PhysicalExpr>, SqlError> {
-                let expr = bind_expr_to_cell(expr, &cell, &data_types).map_err(failed)?;
-                create_physical_expr(&expr, &joined, &ExecutionProps::new(), &Default::default()).map_err(failed)
-            };
             let mut values = Vec::new();
             for (column, value) in assignments {
                 values.push((column, plan_expr(value)?));
             }
             let condition = condition.map(plan_expr).transpose()?;
             short = Resolution::update(&values, condition.as_ref(), &joined);
-            let mut set = Vec::new();
-            for (column, value) in values {
-                set.push((column, physical(value)?));
-            }
-            let condition = condition.map(physical).transpose()?;
-            Some(ConflictUpdate { set, condition, cell, input: Arc::clone(joined.inner()) })
+            let input = Arc::clone(joined.inner());
+            let set = values.iter().map(|(column, _)| *column).collect();
+            let exprs = values.into_iter().map(|(_, value)| value).chain(condition).collect();
+            let exprs = KeptExprs::new(exprs, Arc::new(joined), data_types).map_err(failed)?;
+            Some(ConflictUpdate { set, exprs, input })
         }
     };
     Ok(Conflict { keys, update, of_session: of_session.get(), short })
@@ -785,6 +782,9 @@ pub(crate) struct Written {
     pub returned: Vec<RecordBatch>,
     /// Looks after foreign keys, if any.
     foreign: Option<Enforcer>,
+    /// The expressions of RETURNING and ON CONFLICT with the values of this run.
+    returning: Option<RunningExprs>,
+    conflict: Option<RunningExprs>,
 }
 
 impl Written {
@@ -851,13 +851,11 @@ impl WriteRun<'_> {
     /// Runs the statement to its end.
     pub(crate) async fn run(&self) -> DfResult<Written> {
         let view = self.txn.statement(StatementKind::BulkWrite).map_err(bridge::storage)?;
-        if let Some(returning) = &self.plan.returning {
-            returning.cell.set(self.values.to_vec());
-        }
-        if let Some(update) = self.plan.conflict.as_ref().and_then(|c| c.update.as_ref()) {
-            update.cell.set(self.values.to_vec());
-        }
-        let mut out = Written { rows: 0, returned: Vec::new(), foreign: None };
+        let running = |exprs: &Arc<KeptExprs>| exprs.with(self.values);
+        let returning = self.plan.returning.as_ref().map(|returning| running(&returning.exprs)).transpose()?;
+        let update = self.plan.conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
+        let conflict = update.map(|update| running(&update.exprs)).transpose()?;
+        let mut out = Written { rows: 0, returned: Vec::new(), foreign: None, returning, conflict };
         if !self.plan.references.is_empty() {
             let begun = Enforcer::begin(self.txn, &self.plan.references, self.deferred, &self.waiting).await;
             out.foreign = Some(begun.map_err(bridge::failure)?);
@@ -937,7 +935,8 @@ impl WriteRun<'_> {
                             Some(updated) => {
                                 if let Some(returning) = &self.plan.returning {
                                     self.flush_returning(returning, batch, &mut kept, out)?;
-                                    out.returned.push(returning.evaluate(&updated)?);
+                                    let updated = returning.evaluate(out.returning.as_deref(), &updated)?;
+                                    out.returned.push(updated);
                                 }
                             }
                         }
@@ -963,7 +962,8 @@ impl WriteRun<'_> {
             return Ok(());
         }
         let rows = datafusion::arrow::compute::take_record_batch(batch, &UInt32Array::from(std::mem::take(kept)))?;
-        out.returned.push(returning.evaluate(&rows)?);
+        let rows = returning.evaluate(out.returning.as_deref(), &rows)?;
+        out.returned.push(rows);
         Ok(())
     }
 
@@ -985,7 +985,10 @@ impl WriteRun<'_> {
                 let Some(update) = &conflict.update else { return Ok(None) };
                 // Not a statement of its own: rows that this one wrote must stay known as such.
                 let view = self.txn.view().map_err(bridge::storage)?;
-                let Some(updated) = update.evaluate(table, &view, &existing, batch, row)? else { return Ok(None) };
+                let exprs = out.conflict.as_deref().unwrap_or_default();
+                let Some(updated) = update.evaluate(exprs, table, &view, &existing, batch, row)? else {
+                    return Ok(None);
+                };
                 let updated = typed(table, &updated, &self.zone)?;
                 let readers = readers(table, &updated)?;
                 let new = self::datums(&readers, 0)?;
@@ -1073,7 +1076,8 @@ impl WriteRun<'_> {
                         out.rows += 1;
                         if let Some(returning) = &self.plan.returning {
                             self.flush_returning(returning, batch, &mut kept, out)?;
-                            out.returned.push(returning.evaluate(&rechecked)?);
+                            let rechecked = returning.evaluate(out.returning.as_deref(), &rechecked)?;
+                            out.returned.push(rechecked);
                         }
                     }
                 }
@@ -1191,12 +1195,12 @@ pub(crate) fn conflicting(
 }
 
 impl Returning {
-    fn evaluate(&self, rows: &RecordBatch) -> DfResult<RecordBatch> {
+    fn evaluate(&self, exprs: Option<&[Arc<dyn PhysicalExpr>]>, rows: &RecordBatch) -> DfResult<RecordBatch> {
         let columns = rows.columns()[..self.input.fields().len()].to_vec();
         let fields: Vec<_> = self.input.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
         let input = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?;
-        let arrays = self
-            .exprs
+        let arrays = exprs
+            .unwrap_or_default()
             .iter()
             .map(|expr| expr.evaluate(&input)?.into_array(input.num_rows()))
             .collect::<DfResult<Vec<_>>>()?;
@@ -1215,6 +1219,7 @@ impl ConflictUpdate {
     /// The row after the update; `None` if the condition does not hold.
     fn evaluate(
         &self,
+        exprs: &[Arc<dyn PhysicalExpr>],
         table: &Arc<Table>,
         view: &ReadView,
         existing: &RowBuf,
@@ -1231,13 +1236,13 @@ impl ConflictUpdate {
         arrays.extend(proposed.columns().iter().cloned());
         let fields: Vec<_> = self.input.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect();
         let input = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
-        if let Some(condition) = &self.condition {
+        if let Some(condition) = exprs.get(self.set.len()) {
             let holds = condition.evaluate(&input)?.into_array(1)?;
             if ScalarValue::try_from_array(&holds, 0)? != ScalarValue::Boolean(Some(true)) {
                 return Ok(None);
             }
         }
-        for (column, expr) in &self.set {
+        for (column, expr) in self.set.iter().zip(exprs) {
             result[*column] = expr.evaluate(&input)?.into_array(1)?;
         }
         let fields: Vec<_> = table

@@ -11,6 +11,24 @@ fn lsn(lsn: resurgam_engine::Lsn) -> V {
     if lsn.is_some() { lsn.0.into() } else { V::Null }
 }
 
+fn plans(cx: &dyn PgContext, rows: &mut Rows<'_>) {
+    for plan in cx.plans() {
+        let query = if cx.is_superuser() { plan.query } else { "<insufficient privilege>".to_owned() };
+        rows.add([
+            ("query", query.into()),
+            ("shape", plan.shape.into()),
+            ("shared", plan.is_shared.into()),
+            ("direct", plan.direct.into()),
+            ("hits", plan.hits.into()),
+            ("misses", plan.misses.into()),
+            ("planned_each_time", plan.each_time.into()),
+            ("plan_ms", plan.plan_ms.into()),
+            ("run_ms", plan.run_ms.into()),
+            ("bytes", plan.bytes.into()),
+        ]);
+    }
+}
+
 /// Fills a view; false if it is not one of these.
 pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool {
     if !name.starts_with("resurgam_") {
@@ -71,6 +89,7 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ("segments_recycled", log.segments_recycled.into()),
             ]);
         }
+        "resurgam_plans" => plans(cx, rows),
         "resurgam_recovery" => {
             let (report, stats) = (db.recovery(), db.stats());
             let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;

@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use resurgam_engine::limits::PAGE_SIZE;
 use resurgam_engine::{CheckpointStats, Database, LogStats, LogStatus, PaceReason, Stats};
+use resurgam_sql::PlanTotals;
 
 pub use exposition::{Exposition, Kind, Value};
 
@@ -39,6 +40,9 @@ pub fn gather(monitor: &Monitor) -> String {
         log(&mut out, &log_status, &stats.log);
         checkpoints(&mut out, &log_status, &stats.checkpoints);
         buffers(&mut out, &stats);
+    }
+    if let Some(totals) = monitor.plans() {
+        plans(&mut out, &totals);
     }
     out.finish()
 }
@@ -115,6 +119,32 @@ fn prepared(out: &mut Exposition, db: &Database, stats: &Stats) {
         "Time since the oldest of those not yet resolved was prepared; 0 if there is none.",
         oldest.map_or(0.0, |us| (now_seconds() - (us as f64 / 1e6 + SECONDS_TO_2000)).max(0.0)),
     );
+}
+
+fn plans(out: &mut Exposition, totals: &PlanTotals) {
+    out.family(
+        Kind::Counter,
+        "resurgam_plan_runs_total",
+        "Runs of planned statements: without a physical plan, with one that was kept, with one made to be kept, with one made for that run alone.",
+        &[
+            (&[("by", "direct")], totals.direct.into()),
+            (&[("by", "hit")], totals.hits.into()),
+            (&[("by", "miss")], totals.misses.into()),
+            (&[("by", "each_time")], totals.each_time.into()),
+        ],
+    );
+    out.counter("resurgam_planning_seconds_total", "Time spent planning statements.", totals.planning);
+    out.counter("resurgam_running_seconds_total", "Time spent running planned statements.", totals.running);
+    out.family(
+        Kind::Counter,
+        "resurgam_statement_lookups_total",
+        "Statements looked for among those that are kept for all sessions.",
+        &[(&[("result", "hit")], totals.found.into()), (&[("result", "miss")], totals.not_found.into())],
+    );
+    out.gauge("resurgam_statements_kept", "Statements kept for all sessions.", totals.kept);
+    out.gauge("resurgam_statements_kept_bytes", "About what these take in memory.", totals.kept_bytes);
+    out.gauge("resurgam_statements_kept_max_bytes", "What they may take.", totals.kept_bytes_max);
+    out.counter("resurgam_statements_evicted_total", "Kept statements that went to make room.", totals.evicted);
 }
 
 fn recovery(out: &mut Exposition, db: &Database, stats: &Stats) {

@@ -1,0 +1,234 @@
+//! The values of a kept plan's parameters: there while it runs, and at no other time.
+//!
+//! A plan that is kept is made once and run with other values each time, so no value may get into
+//! it. Where DataFusion evaluates, simplifies, prunes or caches by a constant when it makes a plan
+//! is listed in `docs/parameters.md`; a list of such places is never complete. Here the class of
+//! fault is made impossible instead:
+//!
+//! 1. A [`ParamCell`] belongs to one physical plan (or one list of expressions) and a run of it has
+//!    it to itself. It is **empty** while the plan is made and between its runs. Whoever asks
+//!    an empty cell gets an error, and the cell remembers that it was asked.
+//! 2. A plan whose cell was asked while it was made is not kept ([`made_without_values`]): whether
+//!    the error was passed on or swallowed, the statement is planned for each run with its values in
+//!    place. So a value that planning has to know makes a statement slow, never wrong.
+//! 3. The readers ([`ParamFunction`], [`AnyOf`](crate::any_of::AnyOf)) are volatile in DataFusion's
+//!    sense, so that well-behaved rules do not even ask.
+//! 4. What a reader keeps from one batch to the next is kept with the number of the run
+//!    ([`ParamCell::run`]) and made anew in the next.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{DFSchemaRef, DataFusionError, Result, ScalarValue};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use parking_lot::{Mutex, RwLock};
+
+use crate::params::{bind_expr_to_cell, bind_expr_to_values};
+
+/// The values of the present run; see the module's head.
+#[derive(Debug, Default)]
+pub(crate) struct ParamCell {
+    values: RwLock<Option<Arc<[ScalarValue]>>>,
+    /// Runs so far.
+    run: AtomicU64,
+    /// Somebody wanted a value when there was none.
+    asked_early: AtomicBool,
+}
+
+impl ParamCell {
+    /// A run begins.
+    pub(crate) fn fill(&self, values: Arc<[ScalarValue]>) {
+        self.run.fetch_add(1, Ordering::Relaxed);
+        *self.values.write() = Some(values);
+    }
+
+    /// The run has ended.
+    pub(crate) fn clear(&self) {
+        *self.values.write() = None;
+    }
+
+    /// The number of the present run.
+    pub(crate) fn run(&self) -> u64 {
+        self.run.load(Ordering::Relaxed)
+    }
+
+    /// The value of a parameter.
+    ///
+    /// # Errors
+    /// No run is under way.
+    pub(crate) fn get(&self, index: usize) -> Result<ScalarValue> {
+        match self.values.read().as_ref() {
+            Some(values) => values.get(index).cloned().ok_or_else(|| no_value(index)),
+            None => {
+                self.asked_early.store(true, Ordering::Relaxed);
+                Err(DataFusionError::Internal(format!("parameter ${} is asked for before it has a value", index + 1)))
+            }
+        }
+    }
+
+    fn was_asked_early(&self) -> bool {
+        self.asked_early.load(Ordering::Relaxed)
+    }
+}
+
+#[cold]
+fn no_value(index: usize) -> DataFusionError {
+    DataFusionError::Internal(format!("no value for parameter ${}", index + 1))
+}
+
+/// What was made with an empty cell, if making it asked for no value; `None`: it cannot be kept.
+/// An error that came of asking is not the statement's, so it does not come out here.
+pub(crate) fn made_without_values<T>(cell: &ParamCell, made: Result<T>) -> Result<Option<T>> {
+    match made {
+        _ if cell.was_asked_early() => Ok(None),
+        made => made.map(Some),
+    }
+}
+
+/// Reads parameter `index` of `cell`.
+#[derive(Debug)]
+pub(crate) struct ParamFunction {
+    pub(crate) index: usize,
+    field: FieldRef,
+    cell: Arc<ParamCell>,
+    signature: Signature,
+}
+
+impl ParamFunction {
+    pub(crate) fn new(index: usize, field: FieldRef, cell: Arc<ParamCell>) -> Self {
+        Self { index, field, cell, signature: Signature::nullary(Volatility::Volatile) }
+    }
+}
+
+impl PartialEq for ParamFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index && Arc::ptr_eq(&self.cell, &other.cell)
+    }
+}
+impl Eq for ParamFunction {}
+impl Hash for ParamFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.index.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for ParamFunction {
+    fn name(&self) -> &str {
+        "$"
+    }
+    fn schema_name(&self, _: &[Expr]) -> Result<String> {
+        Ok(format!("${}", self.index + 1))
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.field.data_type().clone())
+    }
+    fn return_field_from_args(&self, _: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(Arc::clone(&self.field))
+    }
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(self.cell.get(self.index)?))
+    }
+}
+
+/// Expressions over the rows of one schema, made once and run with other parameters each time: those
+/// of RETURNING and of ON CONFLICT.
+#[derive(Debug)]
+pub(crate) struct KeptExprs {
+    exprs: Vec<Expr>,
+    schema: DFSchemaRef,
+    params: Arc<[DataType]>,
+    /// Making them asks for values: they are made for each run.
+    each_time: bool,
+    idle: Mutex<Vec<Made>>,
+}
+
+#[derive(Debug)]
+struct Made {
+    exprs: Vec<Arc<dyn PhysicalExpr>>,
+    cell: Arc<ParamCell>,
+}
+
+/// As many runs at once find theirs made.
+const IDLE_MAX: usize = 16;
+
+impl KeptExprs {
+    /// `exprs` have placeholders for parameters, of these types.
+    pub(crate) fn new(exprs: Vec<Expr>, schema: DFSchemaRef, params: Arc<[DataType]>) -> Result<Arc<Self>> {
+        let mut kept = Self { exprs, schema, params, each_time: false, idle: Mutex::default() };
+        match kept.make()? {
+            Some(made) => kept.idle.lock().push(made),
+            None => kept.each_time = true,
+        }
+        Ok(Arc::new(kept))
+    }
+
+    fn physical(&self, expr: &Expr) -> Result<Arc<dyn PhysicalExpr>> {
+        create_physical_expr(expr, &self.schema, &ExecutionProps::new(), &Default::default())
+    }
+
+    fn make(&self) -> Result<Option<Made>> {
+        let cell = Arc::<ParamCell>::default();
+        let bound = |expr: &Expr| self.physical(&bind_expr_to_cell(expr.clone(), &cell, &self.params)?);
+        let exprs = made_without_values(&cell, self.exprs.iter().map(bound).collect())?;
+        Ok(exprs.map(|exprs| Made { exprs, cell }))
+    }
+
+    /// The expressions with these values, for one run.
+    pub(crate) fn with(self: &Arc<Self>, values: &[ScalarValue]) -> Result<RunningExprs> {
+        let idle = self.idle.lock().pop();
+        let made = match idle {
+            Some(made) => Some(made),
+            None if self.each_time => None,
+            None => self.make()?,
+        };
+        let made = match made {
+            Some(made) => {
+                made.cell.fill(values.into());
+                made
+            }
+            None => {
+                let bound = |expr: &Expr| self.physical(&bind_expr_to_values(expr.clone(), values)?);
+                let exprs = self.exprs.iter().map(bound).collect::<Result<_>>()?;
+                Made { exprs, cell: Arc::default() }
+            }
+        };
+        Ok(RunningExprs { kept: Arc::clone(self), made })
+    }
+}
+
+/// The expressions of one run; see [`KeptExprs`].
+#[derive(Debug)]
+pub(crate) struct RunningExprs {
+    kept: Arc<KeptExprs>,
+    made: Made,
+}
+
+impl Deref for RunningExprs {
+    type Target = [Arc<dyn PhysicalExpr>];
+    fn deref(&self) -> &Self::Target {
+        &self.made.exprs
+    }
+}
+
+impl Drop for RunningExprs {
+    fn drop(&mut self) {
+        if self.kept.each_time {
+            return;
+        }
+        self.made.cell.clear();
+        let mut idle = self.kept.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(Made { exprs: std::mem::take(&mut self.made.exprs), cell: Arc::clone(&self.made.cell) });
+        }
+    }
+}
