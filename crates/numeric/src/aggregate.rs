@@ -111,6 +111,13 @@ impl Moments {
         self.change(&Coef::Small(value), scale, 1);
     }
 
+    /// Adds `count` values, none of which has to be known, with the sum `sum` / 10^`scale`: not for variances,
+    /// and not where values can go.
+    pub fn add_sum(&mut self, sum: i128, scale: i32, count: u64) {
+        self.change(&Coef::Small(sum), scale, 1);
+        self.count = self.count - 1 + count;
+    }
+
     /// Takes a value away that was added.
     pub fn remove(&mut self, value: &Numeric) {
         match value {

@@ -11,6 +11,7 @@ use crate::pg::datetime::Zone;
 use crate::pg::decode;
 use crate::pg::encode::uuid_text;
 use crate::pg::errors::from_arrow;
+use crate::pg::functions::numeric;
 use crate::pg::types::{arrow_oid, arrow_type, column_oid, column_typmod, format_type, oid};
 use crate::wire::SqlError;
 
@@ -101,6 +102,9 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
     }
     if source == target {
         return Ok(array.clone());
+    }
+    if let Some(done) = cast_dynamic(array, target)? {
+        return Ok(done);
     }
     match (source, target) {
         (DataType::Float16 | DataType::Float32 | DataType::Float64, t) if t.is_integer() => {
@@ -221,6 +225,26 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
     }
 }
 
+/// Casts from and to numerics of the dynamic form; `None` for others, and to text.
+fn cast_dynamic(array: &ArrayRef, target: &DataType) -> Result<Option<ArrayRef>, SqlError> {
+    let (source, dynamic) = (array.data_type(), &numeric::DYNAMIC);
+    let is_number = |ty: &DataType| ty.is_numeric() || ty == dynamic;
+    if (source != dynamic && target != dynamic) || !is_number(source) || !is_number(target) {
+        return Ok(None);
+    }
+    let function = match target {
+        DataType::LargeBinary => return numeric::to_dynamic(array).map(Some),
+        DataType::Decimal128(precision, scale) => return numeric::to_fixed(array, *precision, *scale).map(Some),
+        DataType::Int16 => "numeric_int2",
+        DataType::Int32 => "numeric_int4",
+        DataType::Int64 => "numeric_int8",
+        DataType::Float32 => "numeric_float4",
+        DataType::Float64 => "numeric_float8",
+        _ => return Ok(None),
+    };
+    numeric::apply(function, std::slice::from_ref(array)).map(Some)
+}
+
 fn castable(from: &DataType, to: &DataType) -> bool {
     use DataType as D;
     let number = |t: &DataType| t.is_numeric();
@@ -335,6 +359,7 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
                 .collect::<Result<_, SqlError>>()?;
             Arc::new(out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?)
         }
+        DataType::LargeBinary if ty == oid::NUMERIC => numeric::to_dynamic(&views)?,
         DataType::Date32 => parse_each!(texts, Date32Array, |text: &str| decode::parse_date(text, zone)),
         DataType::Time64(TimeUnit::Microsecond) => {
             parse_each!(texts, Time64MicrosecondArray, decode::parse_time)

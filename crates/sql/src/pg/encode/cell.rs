@@ -12,6 +12,7 @@ use super::array::{ListCells, put_list_binary, put_list_text};
 use super::binary::put_numeric_binary;
 use super::text::*;
 use crate::pg::datetime::{Zone, days_to_engine, us_to_engine};
+use crate::pg::functions::numeric::column::numeric_error;
 use crate::pg::types::{NUMERIC_PRECISION, NUMERIC_SCALE, oid};
 use crate::wire::SqlError;
 
@@ -55,7 +56,8 @@ pub(super) enum Data<'a> {
     LargeText(&'a LargeStringArray, TextKind),
     TextView(&'a StringViewArray, TextKind),
     Bytes(&'a BinaryArray),
-    LargeBytes(&'a LargeBinaryArray),
+    /// Dynamic numerics.
+    Numeric(&'a LargeBinaryArray),
     BytesView(&'a BinaryViewArray),
     FixedBytes(&'a FixedSizeBinaryArray),
     Date(&'a Date32Array),
@@ -152,7 +154,7 @@ impl<'a> Cell<'a> {
             DataType::LargeUtf8 => Data::LargeText(down(array)?, text),
             DataType::Utf8View => Data::TextView(down(array)?, text),
             DataType::Binary => Data::Bytes(down(array)?),
-            DataType::LargeBinary => Data::LargeBytes(down(array)?),
+            DataType::LargeBinary => Data::Numeric(down(array)?),
             DataType::BinaryView => Data::BytesView(down(array)?),
             DataType::FixedSizeBinary(_) => Data::FixedBytes(down(array)?),
             DataType::Date32 => Data::Date(down(array)?),
@@ -254,7 +256,7 @@ impl<'a> Cell<'a> {
             Data::LargeText(array, kind) => put_str(out, array.value(row), *kind),
             Data::TextView(array, kind) => put_str(out, array.value(row), *kind),
             Data::Bytes(array) => put_bytea(out, array.value(row)),
-            Data::LargeBytes(array) => put_bytea(out, array.value(row)),
+            Data::Numeric(array) => put_dynamic(out, array.value(row))?,
             Data::BytesView(array) => put_bytea(out, array.value(row)),
             Data::FixedBytes(array) => put_bytea(out, array.value(row)),
             Data::Date(array) => put_date(out, array.value(row)),
@@ -310,7 +312,7 @@ impl<'a> Cell<'a> {
             Data::LargeText(array, kind) => put_str_binary(out, array.value(row), *kind)?,
             Data::TextView(array, kind) => put_str_binary(out, array.value(row), *kind)?,
             Data::Bytes(array) => out.put_slice(array.value(row)),
-            Data::LargeBytes(array) => out.put_slice(array.value(row)),
+            Data::Numeric(array) => put_dynamic_binary(out, array.value(row))?,
             Data::BytesView(array) => out.put_slice(array.value(row)),
             Data::FixedBytes(array) => out.put_slice(array.value(row)),
             Data::Date(array) => out.put_i32(days_to_engine(array.value(row))),
@@ -344,6 +346,21 @@ impl<'a> Cell<'a> {
         }
         Ok(())
     }
+}
+
+/// The text of an encoded numeric.
+fn put_dynamic(out: &mut BytesMut, encoded: &[u8]) -> Result<(), SqlError> {
+    let mut text = String::with_capacity(24);
+    resurgam_numeric::Numeric::decode(encoded).map_err(numeric_error)?.write_text(&mut text);
+    out.put_slice(text.as_bytes());
+    Ok(())
+}
+
+fn put_dynamic_binary(out: &mut BytesMut, encoded: &[u8]) -> Result<(), SqlError> {
+    let mut bytes = Vec::with_capacity(24);
+    resurgam_numeric::Numeric::decode(encoded).map_err(numeric_error)?.write_wire(&mut bytes);
+    out.put_slice(&bytes);
+    Ok(())
 }
 
 fn signed(value: u64) -> Result<i64, SqlError> {

@@ -31,7 +31,6 @@ pub(super) const NAMES: &[&str] = &[
     "pg_size_pretty",
     "pg_relation_size",
     "pg_database_size",
-    "has_table_privilege",
     "to_regclass",
     "pg_table_size",
     "pg_total_relation_size",
@@ -271,26 +270,6 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         }
         call.ints(|_| Ok(Some(bytes)))
     }));
-    // the one user may do everything
-    let mut may = add!("has_table_privilege", &[P::Any, P::Any, P::Any, P::Any], t::BOOL, |_cx, call| {
-        call.bools(|_| Ok(Some(true)))
-    })
-    .required(2);
-    for alias in [
-        "has_schema_privilege",
-        "has_database_privilege",
-        "has_column_privilege",
-        "has_any_column_privilege",
-        "has_function_privilege",
-        "has_sequence_privilege",
-        "has_tablespace_privilege",
-        "has_type_privilege",
-        "has_language_privilege",
-        "pg_has_role",
-    ] {
-        may = may.alias(alias);
-    }
-    out.push(may);
     out.push(add!("to_regclass", &[P::Text], t::REGCLASS, |cx, call| {
         let model = Model::load(cx)?;
         call.oids(|row| Ok(call.text(0, row).and_then(|name| model.find(name)).map(|relation| relation.oid)))

@@ -110,6 +110,10 @@ impl PgFunction {
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
+    /// The name under which it is registered.
+    pub(super) fn proc_name(&self) -> &'static str {
+        self.name
+    }
     /// The result changes from call to call or session to session: never folded.
     pub(super) fn volatile(mut self) -> Self {
         self.signature.volatility = Volatility::Volatile;

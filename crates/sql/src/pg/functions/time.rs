@@ -33,6 +33,8 @@ pub(super) const SESSION_NAMES: &[&str] = &[
     "timezone",
     "age",
     "date_part",
+    "extract",
+    "pg_extract",
     "date_trunc",
 ];
 
