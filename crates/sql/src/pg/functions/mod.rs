@@ -14,6 +14,7 @@
 //! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
 //! - `aggregate`: `pg_single`
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
+//! - `percentile`: `percentile_cont`, `percentile_disc`
 //! - `planner`: operators on lists, dates, intervals, numerics
 //! - `series`: `generate_series` in FROM
 //! - `clean`: `resurgam_clean()` in FROM
@@ -33,6 +34,7 @@ mod extract;
 mod fields;
 mod math;
 pub mod numeric;
+mod percentile;
 mod planner;
 mod privileges;
 mod series;
@@ -99,6 +101,9 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
         if let Some(udaf) = numeric::aggregate_by_name(name) {
             state.register_udaf(udaf)?;
         }
+    }
+    for udaf in percentile::all() {
+        state.register_udaf(Arc::new(udaf))?;
     }
     for overloaded in numeric::overloads(|name| state.udf(name).ok()) {
         state.register_udf(Arc::new(overloaded))?;
