@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use resurgam_engine::Table;
 
-use crate::pg::datetime::Zone;
+use crate::datetime::Zone;
 use crate::wire::SqlError;
 
 /// One row of `pg_settings`.

@@ -10,7 +10,7 @@ use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::datatypes::TimestampMicrosecondType;
 use datafusion::arrow::temporal_conversions::as_datetime_with_timezone;
 
-use crate::pg::types::{EPOCH_DAYS, EPOCH_US};
+use crate::types::{EPOCH_DAYS, EPOCH_US};
 
 /// Microseconds of a second.
 pub const SECOND_US: i64 = 1_000_000;

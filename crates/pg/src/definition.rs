@@ -9,8 +9,8 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_ast::AstWalkMut;
 
-use crate::pg::errors;
-use crate::pg::types;
+use crate::errors;
+use crate::types;
 use crate::wire::SqlError;
 
 /// Deepest nesting that the parser follows.
@@ -98,7 +98,7 @@ pub fn shown(expr: &ast::Expr) -> String {
                     .collect(),
                 _ => None,
             };
-            match (args, crate::pg::rewrite::cast_function_oid(&name)) {
+            match (args, crate::rewrite::cast_function_oid(&name)) {
                 (Some(args), Some(oid)) if !args.is_empty() => {
                     let typmod = args.get(1).and_then(|typmod| typmod.parse().ok());
                     format!("({})::{}", args[0], types::format_type(oid, typmod))

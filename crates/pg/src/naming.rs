@@ -145,5 +145,5 @@ pub(crate) fn column_name(expr: &Expr) -> Option<String> {
 
 fn type_name(written: &str) -> String {
     let bare = written.split('(').next().unwrap_or(written).trim().to_ascii_lowercase();
-    crate::pg::types::type_by_name(&bare).map_or(bare, |ty| ty.name.to_owned())
+    crate::types::type_by_name(&bare).map_or(bare, |ty| ty.name.to_owned())
 }

@@ -14,11 +14,11 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use resurgam_engine::{ColumnSpec, ColumnType, Database, Isolation, Options, Table, TableSpec};
 
-use crate::pg::catalog::{self, relation_oid, tests::TestContext};
-use crate::pg::context::PgContext;
-use crate::pg::encode::{RowEncoder, TextStyle};
-use crate::pg::types::PgTypePlanner;
-use crate::pg::{errors, functions, rewrite};
+use crate::catalog::{self, relation_oid, tests::TestContext};
+use crate::context::PgContext;
+use crate::encode::{RowEncoder, TextStyle};
+use crate::types::PgTypePlanner;
+use crate::{errors, functions, rewrite};
 use crate::wire::SqlError;
 
 #[derive(Debug)]

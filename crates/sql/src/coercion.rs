@@ -6,6 +6,7 @@
 //! | `timestamptz` and `timestamp` or `date` | `timestamptz`, by the session's zone | by UTC, or without a zone |
 //! | `timestamp` and `date` | `timestamp` | nanoseconds, which end in 2262 |
 //! | `double precision` or `real` and `numeric` | `double precision` | `numeric`, which has no infinity |
+//! | `numeric` whose digits are its own and other exact numbers | `numeric` | nothing |
 //! | numbers and an untyped text in CASE, coalesce and their like | the number's type | text |
 //!
 //! [`Coercion`] stands in the place of DataFusion's rule of that name and calls it, for each
@@ -35,7 +36,7 @@ use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 
 use crate::pg::context::PgContext;
-use crate::pg::functions::{cast_function, timestamp_of_date};
+use crate::pg::functions::{cast_function, numeric, timestamp_of_date};
 use crate::pg::types::{arrow_oid, oid, timestamptz};
 
 /// Types that something is cast to here.
@@ -108,6 +109,8 @@ impl Coercion {
         match (from, to) {
             (D::Timestamp(_, None) | D::Date32, D::Timestamp(_, Some(_))) => self.call(oid::TIMESTAMPTZ, expr),
             (D::Date32, D::Timestamp(_, None)) => self.timestamp_of_date.call(vec![expr]),
+            (from, D::LargeBinary) if numeric::is_exact_number(from) => proc("numeric_dynamic", expr),
+            (D::LargeBinary, D::Float64) => proc("numeric_float8", expr),
             (D::Decimal128(..) | D::Decimal256(..), D::Float64) => {
                 match digits(&expr).and_then(|digits| digits.parse::<f64>().ok()) {
                     Some(value) => lit(value),
@@ -115,7 +118,8 @@ impl Coercion {
                 }
             }
             _ => match text(&expr) {
-                Some(text) if matches!(to, D::Decimal128(..)) => numeric(text).map_or(expr, lit),
+                Some(text) if matches!(to, D::Decimal128(..)) => numeric_literal(text).map_or(expr, lit),
+                Some(_) if matches!(to, D::LargeBinary) => proc("numeric_in", expr),
                 Some(_) => self.call(arrow_oid(to), expr),
                 None => expr,
             },
@@ -293,6 +297,14 @@ impl Coercion {
     }
 }
 
+/// A call of a function of numerics.
+fn proc(name: &str, expr: Expr) -> Expr {
+    match numeric::by_proc_name(name) {
+        Some(function) => function.call(vec![expr]),
+        None => expr,
+    }
+}
+
 fn timestamp() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, None)
 }
@@ -309,7 +321,8 @@ fn schema_of(plan: &LogicalPlan) -> Result<DFSchema> {
 /// The type as which values of these types are taken together, where that is decided here.
 fn together<'a>(types: impl Iterator<Item = &'a DataType>) -> Option<DataType> {
     use DataType as D;
-    let (mut zoned, mut local, mut date, mut float, mut exact) = (false, false, false, false, false);
+    let (mut zoned, mut local, mut date, mut float, mut exact, mut dynamic) =
+        (false, false, false, false, false, false);
     for ty in types {
         match ty {
             D::Timestamp(_, Some(_)) => zoned = true,
@@ -317,8 +330,12 @@ fn together<'a>(types: impl Iterator<Item = &'a DataType>) -> Option<DataType> {
             D::Date32 => date = true,
             D::Float32 | D::Float64 => float = true,
             D::Decimal128(..) | D::Decimal256(..) => exact = true,
+            D::LargeBinary => dynamic = true,
             _ => {}
         }
+    }
+    if dynamic {
+        return Some(if float { D::Float64 } else { D::LargeBinary });
     }
     if zoned && (local || date) {
         Some(timestamptz())
@@ -337,6 +354,7 @@ fn number(types: &[&DataType]) -> Option<DataType> {
         DataType::Int32 => Some(1),
         DataType::Int64 => Some(2),
         DataType::Decimal128(..) => Some(3),
+        DataType::LargeBinary => Some(3),
         DataType::Float32 => Some(4),
         DataType::Float64 => Some(5),
         _ => None,
@@ -349,6 +367,9 @@ fn number(types: &[&DataType]) -> Option<DataType> {
     let ranks = types.iter().map(|ty| rank(ty)).collect::<Option<Vec<_>>>()?;
     if ranks.contains(&3) && ranks.iter().any(|rank| *rank > 3) {
         return Some(DataType::Float64);
+    }
+    if types.contains(&&DataType::LargeBinary) {
+        return Some(DataType::LargeBinary);
     }
     types.iter().zip(ranks).max_by_key(|(_, rank)| *rank).map(|(ty, _)| (*ty).clone())
 }
@@ -394,7 +415,7 @@ fn digits(expr: &Expr) -> Option<String> {
 }
 
 /// A number with the digits that are written; `None` if that is not all that the text is.
-fn numeric(text: &str) -> Option<ScalarValue> {
+fn numeric_literal(text: &str) -> Option<ScalarValue> {
     let text = text.trim();
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
@@ -501,15 +522,16 @@ mod tests {
         assert_eq!(of(&[D::Boolean, D::Boolean]), Some(D::Boolean));
         assert_eq!(of(&[D::Int32, D::Utf8View]), None);
         assert_eq!(of(&[]), None);
-        assert_eq!(numeric("-12.50"), Some(ScalarValue::Decimal128(Some(-1250), 4, 2)));
-        assert_eq!(numeric(" 7"), Some(ScalarValue::Decimal128(Some(7), 1, 0)));
-        assert_eq!(numeric("1e5"), None);
-        assert_eq!(numeric("-"), None);
+        assert_eq!(numeric_literal("-12.50"), Some(ScalarValue::Decimal128(Some(-1250), 4, 2)));
+        assert_eq!(numeric_literal(" 7"), Some(ScalarValue::Decimal128(Some(7), 1, 0)));
+        assert_eq!(numeric_literal("1e5"), None);
+        assert_eq!(numeric_literal("-"), None);
     }
 
     #[test]
     fn constants_are_rounded_once() {
-        let one = |text: &str| digits(&lit(numeric(text).expect("number"))).and_then(|text| text.parse::<f64>().ok());
+        let one =
+            |text: &str| digits(&lit(numeric_literal(text).expect("number"))).and_then(|text| text.parse::<f64>().ok());
         assert_eq!(one("0.12345678901234567"), Some(0.12345678901234567));
         assert_eq!(one("9007199254740993.5"), Some(9007199254740993.5));
     }

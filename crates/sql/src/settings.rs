@@ -127,7 +127,7 @@ static DEFINITIONS: &[Definition] = &[
     def("idle_session_timeout", "0", Kind::Duration, false, "Accepted for compatibility."),
     def("in_hot_standby", "off", Kind::Fixed, true, "Whether the server is a standby."),
     def("integer_datetimes", "on", Kind::Fixed, true, "Datetimes are 64-bit integers."),
-    def("IntervalStyle", "postgres", Kind::Enum(&["postgres"]), true, "Display format of intervals."),
+    def("IntervalStyle", "postgres", Kind::Text, true, "Display format of intervals; postgres is the one supported."),
     def("is_superuser", "on", Kind::Fixed, true, "Whether the user is a superuser."),
     def("jit", "off", Kind::Bool, false, "Accepted for compatibility."),
     def("lc_collate", "C", Kind::Fixed, false, "Order of text: by its bytes."),
@@ -467,15 +467,28 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
                 }
             },
             "DateStyle" => {
-                if lower.split([',', ' ']).any(|w| matches!(w, "german" | "sql" | "postgres")) {
-                    return Err(SqlError::unsupported("only the ISO date style is supported"));
-                }
-                if lower.split([',', ' ']).any(|w| matches!(w, "dmy" | "ymd" | "euro" | "european")) {
-                    return Err(SqlError::unsupported("only the order MDY of dates is supported")
-                        .with_hint("Dates as 2024-12-31 are read alike in every order."));
+                for word in lower.split([',', ' ', '\t', '\'']).filter(|word| !word.is_empty()) {
+                    match word {
+                        "iso" | "mdy" | "us" | "noneuro" | "noneuropean" | "default" => {}
+                        "german" | "sql" | "postgres" => {
+                            return Err(SqlError::unsupported("only the ISO date style is supported"));
+                        }
+                        "dmy" | "ymd" | "euro" | "european" => {
+                            return Err(SqlError::unsupported("only the order MDY of dates is supported")
+                                .with_hint("Dates as 2024-12-31 are read alike in every order."));
+                        }
+                        _ => return Err(invalid(definition, value)),
+                    }
                 }
                 "ISO, MDY".to_owned()
             }
+            "IntervalStyle" => match lower.trim_matches('\'') {
+                "postgres" => "postgres".to_owned(),
+                "postgres_verbose" | "sql_standard" | "iso_8601" => {
+                    return Err(SqlError::unsupported("only the interval style postgres is supported"));
+                }
+                _ => return Err(invalid(definition, value)),
+            },
             "TimeZone" => {
                 let zone = trimmed.trim_matches('\'');
                 if Zone::parse(zone).is_none() {

@@ -7,11 +7,12 @@ use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::*;
 use resurgam_engine::ColumnType;
 
-use crate::pg::datetime::Zone;
-use crate::pg::decode;
-use crate::pg::encode::uuid_text;
-use crate::pg::errors::from_arrow;
-use crate::pg::types::{arrow_oid, arrow_type, column_oid, column_typmod, format_type, oid};
+use crate::datetime::Zone;
+use crate::decode;
+use crate::encode::uuid_text;
+use crate::errors::from_arrow;
+use crate::functions::numeric;
+use crate::types::{arrow_oid, arrow_type, column_oid, column_typmod, format_type, oid};
 use crate::wire::SqlError;
 
 /// An expression's result brought to the Arrow type of the column that it is assigned to.
@@ -59,7 +60,7 @@ fn fit_array(array: &ArrayRef, ty: &ColumnType, explicit: bool) -> Result<ArrayR
 
 /// A text cut or refused by the length of its type. Blanks beyond the length are cut
 /// silently; other characters are an error unless the cast is explicit. `char(n)` loses
-/// its blanks at the end, see [`crate::pg::types`].
+/// its blanks at the end, see [`crate::types`].
 ///
 /// # Errors
 /// `22001`: value too long.
@@ -101,6 +102,9 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
     }
     if source == target {
         return Ok(array.clone());
+    }
+    if let Some(done) = cast_dynamic(array, target)? {
+        return Ok(done);
     }
     match (source, target) {
         (DataType::Float16 | DataType::Float32 | DataType::Float64, t) if t.is_integer() => {
@@ -175,10 +179,10 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
             Ok(Arc::new(out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?))
         }
         (DataType::Timestamp(_, Some(_)), DataType::Timestamp(_, None)) => {
-            let wide = plain_cast(array, &crate::pg::types::timestamptz())?;
+            let wide = plain_cast(array, &crate::types::timestamptz())?;
             let local: TimestampMicrosecondArray = wide
                 .as_primitive::<TimestampMicrosecondType>()
-                .unary(|us| us.saturating_add(i64::from(zone.offset_at(us)) * crate::pg::datetime::SECOND_US));
+                .unary(|us| us.saturating_add(i64::from(zone.offset_at(us)) * crate::datetime::SECOND_US));
             plain_cast(&(Arc::new(local) as ArrayRef), target)
         }
         (DataType::Date32, DataType::Timestamp(TimeUnit::Microsecond, None)) => {
@@ -188,7 +192,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                     i32::MAX => Ok(i64::MAX),
                     i32::MIN => Ok(i64::MIN),
                     days => i64::from(days)
-                        .checked_mul(crate::pg::datetime::DAY_US)
+                        .checked_mul(crate::datetime::DAY_US)
                         .ok_or_else(|| SqlError::new("22008", "date out of range for timestamp")),
                 })?;
             Ok(Arc::new(out))
@@ -197,7 +201,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
             let out: Date32Array = array.as_primitive::<TimestampMicrosecondType>().unary(|us| match us {
                 i64::MAX => i32::MAX,
                 i64::MIN => i32::MIN,
-                us => us.div_euclid(crate::pg::datetime::DAY_US) as i32,
+                us => us.div_euclid(crate::datetime::DAY_US) as i32,
             });
             Ok(Arc::new(out))
         }
@@ -206,7 +210,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                 cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None), oid::TIMESTAMP, &Zone::Utc)?;
             let utc: TimestampMicrosecondArray =
                 wide.as_primitive::<TimestampMicrosecondType>().unary(|us| zone.local_to_utc(us));
-            plain_cast(&(Arc::new(utc.with_timezone(crate::pg::types::UTC)) as ArrayRef), target)
+            plain_cast(&(Arc::new(utc.with_timezone(crate::types::UTC)) as ArrayRef), target)
         }
         (DataType::Timestamp(_, Some(_)), DataType::Date32 | DataType::Time64(_)) => {
             let local = cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None), oid::TIMESTAMP, zone)?;
@@ -219,6 +223,26 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         )),
         _ => plain_cast(array, target),
     }
+}
+
+/// Casts from and to numerics of the dynamic form; `None` for others, and to text.
+fn cast_dynamic(array: &ArrayRef, target: &DataType) -> Result<Option<ArrayRef>, SqlError> {
+    let (source, dynamic) = (array.data_type(), &numeric::DYNAMIC);
+    let is_number = |ty: &DataType| ty.is_numeric() || ty == dynamic;
+    if (source != dynamic && target != dynamic) || !is_number(source) || !is_number(target) {
+        return Ok(None);
+    }
+    let function = match target {
+        DataType::LargeBinary => return numeric::to_dynamic(array).map(Some),
+        DataType::Decimal128(precision, scale) => return numeric::to_fixed(array, *precision, *scale).map(Some),
+        DataType::Int16 => "numeric_int2",
+        DataType::Int32 => "numeric_int4",
+        DataType::Int64 => "numeric_int8",
+        DataType::Float32 => "numeric_float4",
+        DataType::Float64 => "numeric_float8",
+        _ => return Ok(None),
+    };
+    numeric::apply(function, std::slice::from_ref(array)).map(Some)
 }
 
 fn castable(from: &DataType, to: &DataType) -> bool {
@@ -335,6 +359,7 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
                 .collect::<Result<_, SqlError>>()?;
             Arc::new(out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?)
         }
+        DataType::LargeBinary if ty == oid::NUMERIC => numeric::to_dynamic(&views)?,
         DataType::Date32 => parse_each!(texts, Date32Array, |text: &str| decode::parse_date(text, zone)),
         DataType::Time64(TimeUnit::Microsecond) => {
             parse_each!(texts, Time64MicrosecondArray, decode::parse_time)
@@ -372,7 +397,7 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
                 return Ok(new_empty_array(target));
             }
             datafusion::common::ScalarValue::iter_to_array(lists)
-                .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?
+                .map_err(|error| crate::errors::from_datafusion(error, ""))?
         }
         other => plain_cast(&views, other)?,
     })
@@ -382,8 +407,8 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
 fn to_text(array: &ArrayRef, target: &DataType, zone: &Zone) -> Result<ArrayRef, SqlError> {
     let field = Field::new("", array.data_type().clone(), true);
     let fields = Fields::from(vec![field]);
-    let style = crate::pg::encode::TextStyle { zone: *zone, names: None };
-    let encoder = crate::pg::encode::RowEncoder::new(&fields, &[], &style)?;
+    let style = crate::encode::TextStyle { zone: *zone, names: None };
+    let encoder = crate::encode::RowEncoder::new(&fields, &[], &style)?;
     let batch =
         RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![array.clone()]).map_err(|error| from_arrow(&error))?;
     let cells = encoder.cells(&batch)?;

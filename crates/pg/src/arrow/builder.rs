@@ -5,9 +5,9 @@ use std::sync::Arc;
 use datafusion::arrow::array::*;
 use resurgam_engine::{ColumnType, DatumRef};
 
-use crate::pg::datetime::{days_from_engine, us_from_engine};
-use crate::pg::encode::uuid_bytes;
-use crate::pg::types::UTC;
+use crate::datetime::{days_from_engine, us_from_engine};
+use crate::encode::uuid_bytes;
+use crate::types::UTC;
 use crate::wire::SqlError;
 
 /// Collects the values of one column.
@@ -43,7 +43,7 @@ impl ColumnBuilder {
             ColumnType::Float4 => Inner::Float4(Float32Builder::with_capacity(capacity)),
             ColumnType::Float8 => Inner::Float8(Float64Builder::with_capacity(capacity)),
             ColumnType::Numeric { .. } => {
-                let ty = crate::pg::types::arrow_type(ty);
+                let ty = crate::types::arrow_type(ty);
                 Inner::Numeric(Decimal128Builder::with_capacity(capacity).with_data_type(ty))
             }
             ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Json | ColumnType::Uuid => {

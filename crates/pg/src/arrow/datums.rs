@@ -8,10 +8,10 @@ use datafusion::common::ScalarValue;
 use resurgam_engine::{ColumnType, Datum, DatumRef};
 
 use super::assign::assignment_cast;
-use crate::pg::datetime::{Zone, days_from_engine, days_to_engine, us_from_engine, us_to_engine};
-use crate::pg::decode::parse_uuid;
-use crate::pg::encode::uuid_text;
-use crate::pg::types::{UTC, arrow_type};
+use crate::datetime::{Zone, days_from_engine, days_to_engine, us_from_engine, us_to_engine};
+use crate::decode::parse_uuid;
+use crate::encode::uuid_text;
+use crate::types::{UTC, arrow_type};
 use crate::wire::SqlError;
 
 /// A column that [`assignment_cast`] made, read as datums without copying.
@@ -118,7 +118,7 @@ pub fn datum_of_scalar(value: &ScalarValue, ty: &ColumnType, zone: &Zone) -> Res
         }
         _ => {}
     }
-    let array = value.to_array().map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
+    let array = value.to_array().map_err(|error| crate::errors::from_datafusion(error, ""))?;
     let array = assignment_cast(&array, ty, zone)?;
     let column = DatumColumn::new(array.as_ref(), ty)?;
     Ok(match column.get(0)? {
@@ -148,7 +148,7 @@ pub fn datum_of_scalar(value: &ScalarValue, ty: &ColumnType, zone: &Zone) -> Res
 pub fn scalar_of_datum(datum: DatumRef<'_>, ty: &ColumnType) -> Result<ScalarValue, SqlError> {
     Ok(match datum {
         DatumRef::Null => {
-            ScalarValue::try_from(&arrow_type(ty)).map_err(|error| crate::pg::errors::from_datafusion(error, ""))?
+            ScalarValue::try_from(&arrow_type(ty)).map_err(|error| crate::errors::from_datafusion(error, ""))?
         }
         DatumRef::Bool(v) => ScalarValue::Boolean(Some(v)),
         DatumRef::Int2(v) => ScalarValue::Int16(Some(v)),
@@ -176,7 +176,7 @@ pub fn scalar_of_datum(datum: DatumRef<'_>, ty: &ColumnType) -> Result<ScalarVal
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pg::arrow::ColumnBuilder;
+    use crate::arrow::ColumnBuilder;
 
     #[test]
     fn builder_and_reader_are_inverse() {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 
-use crate::pg::types::{TEXT, field_of_oid, oid, type_by_name, with_pg_type};
+use crate::types::{TEXT, field_of_oid, oid, type_by_name, with_pg_type};
 
 /// A column of a system relation.
 #[derive(Debug)]

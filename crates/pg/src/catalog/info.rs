@@ -5,8 +5,8 @@ use resurgam_engine::ColumnType;
 use super::defs::system_relations;
 use super::model::{Model, RelationKind};
 use super::rows::{Rows, V};
-use crate::pg::context::PgContext;
-use crate::pg::types::{column_oid, format_type, type_by_oid};
+use crate::context::PgContext;
+use crate::types::{column_oid, format_type, type_by_oid};
 use crate::wire::SqlError;
 
 /// Fills a view; false if it is not one of these.
@@ -209,7 +209,7 @@ fn precision(ty: &ColumnType) -> (Option<i64>, Option<i64>, Option<i64>, Option<
         ColumnType::Int8 => (Some(64), Some(2), Some(0), None),
         ColumnType::Float4 => (Some(24), Some(2), None, None),
         ColumnType::Float8 => (Some(53), Some(2), None, None),
-        ColumnType::Numeric { precision, scale } if crate::pg::types::column_typmod(ty) >= 0 => {
+        ColumnType::Numeric { precision, scale } if crate::types::column_typmod(ty) >= 0 => {
             (Some(precision.into()), Some(10), Some(scale.into()), None)
         }
         ColumnType::Numeric { .. } => (None, Some(10), None, None),

@@ -33,7 +33,7 @@ pub use model::{
     schema_oid,
 };
 
-use crate::pg::context::PgContext;
+use crate::context::PgContext;
 
 /// Oid of the first user, who owns everything.
 pub const SUPERUSER_OID: u32 = 10;
@@ -60,8 +60,8 @@ pub fn table(cx: &Arc<dyn PgContext>, schema: &str, name: &str) -> Option<Arc<dy
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::pg::context::{Activity, Setting};
-    use crate::pg::datetime::Zone;
+    use crate::context::{Activity, Setting};
+    use crate::datetime::Zone;
     use crate::wire::SqlError;
     use resurgam_engine::Table;
 

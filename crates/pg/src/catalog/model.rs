@@ -5,8 +5,8 @@ use std::sync::Arc;
 use resurgam_engine::{ForeignKey, ReferentialAction, Table};
 
 use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, system_relations};
-use crate::pg::context::PgContext;
-use crate::pg::functions::quote_ident;
+use crate::context::PgContext;
+use crate::functions::quote_ident;
 use crate::wire::SqlError;
 
 /// First oid of what users make.

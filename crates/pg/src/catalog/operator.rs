@@ -4,8 +4,8 @@
 use resurgam_engine::{Database, SweepPhase, SweepReport};
 
 use super::rows::{Rows, V};
-use crate::pg::context::PgContext;
-use crate::pg::types::EPOCH_US;
+use crate::context::PgContext;
+use crate::types::EPOCH_US;
 
 fn lsn(lsn: resurgam_engine::Lsn) -> V {
     if lsn.is_some() { lsn.0.into() } else { V::Null }
@@ -217,7 +217,7 @@ fn holders(db: &Database, cx: &dyn PgContext, rows: &mut Rows<'_>) {
     let holders = db.version_store_holders();
     let prepared = db.prepared();
     let activity = cx.activity();
-    let now = crate::pg::datetime::now() - EPOCH_US;
+    let now = crate::datetime::now() - EPOCH_US;
     let seconds = |us: i64| (now.saturating_sub(us) as f64 / 1e6).max(0.0);
     if let Some(tx) = holders.transaction
         && !prepared.iter().any(|prepared| prepared.id == tx.id)

@@ -12,8 +12,8 @@ use super::model::Model;
 use super::rows::Rows;
 use super::{info, operator, relations, server, sys, types};
 use crate::computed::ComputedTable;
-use crate::pg::context::PgContext;
-use crate::pg::errors::to_datafusion;
+use crate::context::PgContext;
+use crate::errors::to_datafusion;
 use crate::wire::SqlError;
 
 /// All rows of a system relation.

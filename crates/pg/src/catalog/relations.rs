@@ -4,8 +4,8 @@ use super::defs::system_relations;
 use super::model::{Model, RelationKind, relation_oid, schema_oid};
 use super::rows::{Rows, V};
 use super::{BTREE_AM_OID, DATABASE_OID, HEAP_AM_OID, SUPERUSER_OID};
-use crate::pg::context::PgContext;
-use crate::pg::types::{column_oid, column_typmod, oid, type_by_oid};
+use crate::context::PgContext;
+use crate::types::{column_oid, column_typmod, oid, type_by_oid};
 use crate::wire::SqlError;
 
 /// Fills a relation; false if it is not one of these.

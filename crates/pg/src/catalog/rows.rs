@@ -7,8 +7,8 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::DataType;
 
 use super::defs::SystemRelation;
-use crate::pg::errors::from_arrow;
-use crate::pg::types::UTC;
+use crate::errors::from_arrow;
+use crate::types::UTC;
 use crate::wire::SqlError;
 
 /// A value of a system relation.

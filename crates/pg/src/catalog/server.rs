@@ -5,8 +5,8 @@ use resurgam_engine::Database;
 use super::model::relation_oid;
 use super::rows::{Rows, V};
 use super::{DATABASE_OID, SUPERUSER_OID};
-use crate::pg::context::PgContext;
-use crate::pg::types::EPOCH_US;
+use crate::context::PgContext;
+use crate::types::EPOCH_US;
 
 fn time(us: Option<i64>) -> V {
     us.map_or(V::Null, V::Time)

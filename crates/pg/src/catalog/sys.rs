@@ -7,8 +7,8 @@ use resurgam_engine::{Database, limits::PAGE_SIZE};
 
 use super::DATABASE_OID;
 use super::rows::{Rows, V};
-use crate::pg::context::PgContext;
-use crate::pg::types::EPOCH_US;
+use crate::context::PgContext;
+use crate::types::EPOCH_US;
 
 /// Microseconds since 2000 as a time; 0 is unknown.
 fn time(us: i64) -> V {

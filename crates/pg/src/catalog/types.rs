@@ -2,7 +2,7 @@
 
 use super::rows::Rows;
 use super::{BTREE_AM_OID, HEAP_AM_OID, PG_CATALOG_OID, SUPERUSER_OID};
-use crate::pg::types::{PgType, TYPES, oid};
+use crate::types::{PgType, TYPES, oid};
 
 /// Fills a relation; false if it is not one of these.
 pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {

@@ -9,8 +9,8 @@ use std::ops::Range;
 use resurgam_engine::{ColumnType, DatumRef};
 
 use super::options::{CopyFormat, CopyOptions};
-use crate::pg::datetime::Zone;
-use crate::pg::decode::{parse_datum, utf8};
+use crate::datetime::Zone;
+use crate::decode::{parse_datum, utf8};
 use crate::wire::SqlError;
 
 /// Longest record, in bytes.

@@ -6,7 +6,7 @@ use bytes::{BufMut, BytesMut};
 use datafusion::arrow::array::RecordBatch;
 
 use super::options::{CopyFormat, CopyOptions};
-use crate::pg::encode::RowEncoder;
+use crate::encode::RowEncoder;
 use crate::wire::SqlError;
 
 /// Writes COPY data: text that [`super::CopyReader`] reads back.
@@ -46,7 +46,7 @@ impl CopyWriter {
     /// Appends rows of a batch; `encoder` was made for its fields, in text format.
     ///
     /// # Errors
-    /// As [`crate::pg::encode::Cell::put_text`].
+    /// As [`crate::encode::Cell::put_text`].
     pub fn rows(
         &mut self,
         encoder: &RowEncoder,
@@ -131,7 +131,7 @@ mod tests {
 
     use super::super::CopyReader;
     use super::*;
-    use crate::pg::encode::TextStyle;
+    use crate::encode::TextStyle;
 
     fn written(options: &CopyOptions, values: &[Option<&str>]) -> String {
         let array: ArrayRef = Arc::new(StringArray::from(values.to_vec()));

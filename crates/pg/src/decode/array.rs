@@ -6,7 +6,7 @@ use datafusion::arrow::array::{ArrayRef, ListArray, new_empty_array};
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::common::ScalarValue;
 
-use crate::pg::types::field_of_oid;
+use crate::types::field_of_oid;
 use crate::wire::SqlError;
 
 #[cold]
@@ -100,10 +100,10 @@ pub(super) fn list_scalar(element: u32, values: Vec<Option<ScalarValue>>) -> Res
         new_empty_array(field.data_type())
     } else {
         ScalarValue::iter_to_array(values.into_iter().map(|value| value.unwrap_or_else(|| null.clone())))
-            .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?
+            .map_err(|error| crate::errors::from_datafusion(error, ""))?
     };
     let list = ListArray::try_new(Arc::new(field), OffsetBuffer::from_lengths([length]), array, None)
-        .map_err(|error| crate::pg::errors::from_arrow(&error))?;
+        .map_err(|error| crate::errors::from_arrow(&error))?;
     Ok(ScalarValue::List(Arc::new(list)))
 }
 

@@ -6,9 +6,9 @@ use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::ScalarValue;
 
 use super::{parse_array, utf8};
-use crate::pg::datetime::{DAY_US, days_from_engine, us_from_engine};
-use crate::pg::encode::uuid_text;
-use crate::pg::types::{NUMERIC_PRECISION, NUMERIC_SCALE, UTC, field_of_oid, oid, type_by_oid};
+use crate::datetime::{DAY_US, days_from_engine, us_from_engine};
+use crate::encode::uuid_text;
+use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, UTC, field_of_oid, oid, type_by_oid};
 use crate::wire::SqlError;
 
 #[cold]
@@ -185,7 +185,7 @@ pub(super) fn null_of(ty: u32) -> ScalarValue {
 }
 
 /// An array in text form.
-pub(super) fn text_array(ty: u32, text: &str, zone: &crate::pg::datetime::Zone) -> Result<ScalarValue, SqlError> {
+pub(super) fn text_array(ty: u32, text: &str, zone: &crate::datetime::Zone) -> Result<ScalarValue, SqlError> {
     let element = match type_by_oid(ty) {
         Some(row) if row.elem != 0 => row.elem,
         _ => return Err(SqlError::unsupported(format!("parameters of type {ty} are not supported"))),
@@ -205,7 +205,7 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
-    use crate::pg::encode::put_numeric_binary;
+    use crate::encode::put_numeric_binary;
 
     #[test]
     fn numerics_round_trip() {

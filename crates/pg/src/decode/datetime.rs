@@ -5,7 +5,7 @@
 //! `tomorrow`, `yesterday`, `epoch`, `infinity`. Results count from 1970 (Arrow's
 //! epoch); the caller moves them to the engine's.
 
-use crate::pg::datetime::{DAY_US, SECOND_US, Zone, clock_us, days_from_civil, month_days};
+use crate::datetime::{DAY_US, SECOND_US, Zone, clock_us, days_from_civil, month_days};
 use crate::wire::SqlError;
 
 /// Earliest and latest day PostgreSQL keeps in a timestamp: 4713 BC, 294276.
@@ -76,7 +76,7 @@ pub fn parse_date(text: &str, zone: &Zone) -> Result<i32, SqlError> {
         None => {}
     }
     let (year, month, day) = parts.date.ok_or_else(|| bad("date", text))?;
-    if !(YEAR_MIN..=DATE_YEAR_MAX).contains(&year) {
+    if !(YEAR_MIN..=DATE_YEAR_MAX).contains(&year) || days_from_civil(year, month, day) < FIRST_DAY {
         return Err(SqlError::new("22008", format!("date out of range: \"{text}\"")));
     }
     Ok(days_from_civil(year, month, day) as i32)
@@ -125,18 +125,32 @@ pub fn parse_timestamptz(text: &str, zone: &Zone) -> Result<i64, SqlError> {
     }
     let local = local(&parts, text, "timestamp with time zone")?;
     Ok(match parts.zone {
-        Some(ZonePart::Offset(seconds)) => local - i64::from(seconds) * SECOND_US,
+        Some(ZonePart::Offset(seconds)) => local
+            .checked_sub(i64::from(seconds) * SECOND_US)
+            .filter(|us| *us != i64::MAX && *us >= FIRST_DAY * DAY_US)
+            .ok_or_else(|| timestamp_range(text))?,
         Some(ZonePart::Named(named)) => named.local_to_utc(local),
         None => zone.local_to_utc(local),
     })
 }
 
+/// Julian day 0, 4714-11-24 BC: what PostgreSQL's dates and timestamps begin with.
+const FIRST_DAY: i64 = -2_440_588;
+
+/// Counting from 1970, 64 bits end in the year 294247; PostgreSQL's count from 2000 and reach 294276.
 fn local(parts: &Parts, text: &str, ty: &str) -> Result<i64, SqlError> {
     let (year, month, day) = parts.date.ok_or_else(|| bad(ty, text))?;
-    if !(YEAR_MIN..=TIMESTAMP_YEAR_MAX).contains(&year) {
-        return Err(SqlError::new("22008", format!("timestamp out of range: \"{text}\"")));
+    let days = days_from_civil(year.clamp(YEAR_MIN - 1, TIMESTAMP_YEAR_MAX + 1), month, day);
+    let us = days.checked_mul(DAY_US).and_then(|us| us.checked_add(parts.time.unwrap_or(0)));
+    match us {
+        Some(us) if days >= FIRST_DAY && year <= TIMESTAMP_YEAR_MAX && us != i64::MAX => Ok(us),
+        _ => Err(timestamp_range(text)),
     }
-    Ok(days_from_civil(year, month, day) * DAY_US + parts.time.unwrap_or(0))
+}
+
+#[cold]
+fn timestamp_range(text: &str) -> SqlError {
+    SqlError::new("22008", format!("timestamp out of range: \"{text}\""))
 }
 
 fn today(zone: &Zone) -> i64 {
@@ -415,7 +429,7 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
-    use crate::pg::encode::{put_date, put_time, put_timestamp, put_timestamptz};
+    use crate::encode::{put_date, put_time, put_timestamp, put_timestamptz};
 
     fn show(put: impl FnOnce(&mut BytesMut)) -> String {
         let mut out = BytesMut::new();
@@ -502,6 +516,9 @@ mod tests {
             ("hello", "22007"),
             ("2024-01-02 03:04:05 Nowhere", "22007"),
             ("300000-01-01", "22008"),
+            ("294276-12-31 23:59:59", "22008"),
+            ("294277-01-01", "22008"),
+            ("4714-11-23 23:59:59 BC", "22008"),
         ] {
             assert_eq!(parse_timestamp(bad, &Zone::Utc).unwrap_err().sqlstate, state, "{bad}");
         }

@@ -1,7 +1,7 @@
 //! Intervals from text: PostgreSQL's own form, ISO 8601 durations, and the SQL standard's.
 
 use super::datetime::{bad, fraction_us};
-use crate::pg::datetime::{DAY_US, SECOND_US};
+use crate::datetime::{DAY_US, SECOND_US};
 use crate::wire::SqlError;
 
 /// An interval: months, days and microseconds, kept apart.
@@ -192,7 +192,7 @@ mod tests {
     use bytes::BytesMut;
 
     use super::*;
-    use crate::pg::encode::put_interval;
+    use crate::encode::put_interval;
 
     fn show(put: impl FnOnce(&mut BytesMut)) -> String {
         let mut out = BytesMut::new();

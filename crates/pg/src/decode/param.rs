@@ -10,14 +10,14 @@ use super::datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz
 use super::interval::parse_interval;
 use super::numbers::{parse_bool, parse_float4, parse_float8, parse_int, parse_numeric, parse_oid};
 use super::{bad_text, binary, check_json, parse_bytea, parse_uuid, utf8};
-use crate::pg::arrow::{datum_of_scalar, fit_text};
-use crate::pg::datetime::{Zone, days_to_engine, us_to_engine};
-use crate::pg::encode::{TextStyle, uuid_text};
-use crate::pg::types::{NUMERIC_PRECISION, NUMERIC_SCALE, UTC, oid, type_by_name};
+use crate::arrow::{datum_of_scalar, fit_text};
+use crate::datetime::{Zone, days_to_engine, us_to_engine};
+use crate::encode::{TextStyle, uuid_text};
+use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, UTC, oid, type_by_name};
 use crate::wire::{Format, SqlError};
 
 /// A parameter as the scalar in which its type is computed (see
-/// [`crate::pg::types::arrow_type_of_oid`]); `None` bytes are null. `ty` 0 is text.
+/// [`crate::types::arrow_type_of_oid`]); `None` bytes are null. `ty` 0 is text.
 ///
 /// # Errors
 /// `22P02`, `22007`, `22008`, `22003`, `22P03`, `22021` as the value deserves.
@@ -42,7 +42,7 @@ pub fn infer_param(
     if &value.data_type() == want {
         return Ok(value);
     }
-    value.cast_to(want).map_err(|error| crate::pg::errors::from_datafusion(error, ""))
+    value.cast_to(want).map_err(|error| crate::errors::from_datafusion(error, ""))
 }
 
 pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValue, SqlError> {
@@ -128,7 +128,7 @@ pub fn decode_datum(
                 return Ok(Datum::Int8(i64::from_be_bytes(raw)));
             }
         }
-        (_, _, Format::Text) if ty == crate::pg::types::column_oid(column) || ty == 0 => {
+        (_, _, Format::Text) if ty == crate::types::column_oid(column) || ty == 0 => {
             let mut scratch = Vec::new();
             return Ok(owned(parse_datum(column, utf8(bytes)?, zone, &mut scratch)?));
         }
@@ -200,13 +200,13 @@ pub fn scalar_text(value: &ScalarValue, style: &TextStyle) -> Result<Option<Stri
     if value.is_null() {
         return Ok(None);
     }
-    let array = value.to_array().map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
+    let array = value.to_array().map_err(|error| crate::errors::from_datafusion(error, ""))?;
     let field = datafusion::arrow::datatypes::Field::new("", array.data_type().clone(), true);
     let fields = datafusion::arrow::datatypes::Fields::from(vec![field]);
-    let encoder = crate::pg::encode::RowEncoder::new(&fields, &[], style)?;
+    let encoder = crate::encode::RowEncoder::new(&fields, &[], style)?;
     let schema = Arc::new(datafusion::arrow::datatypes::Schema::new(fields));
     let batch = datafusion::arrow::array::RecordBatch::try_new(schema, vec![array])
-        .map_err(|error| crate::pg::errors::from_arrow(&error))?;
+        .map_err(|error| crate::errors::from_arrow(&error))?;
     let cells = encoder.cells(&batch)?;
     let mut out = bytes::BytesMut::new();
     cells[0].put_text(0, &mut out)?;

@@ -5,7 +5,7 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::DataType;
 
 use super::cell::{Cell, Look};
-use crate::pg::types::{arrow_oid, field_oid, oid, type_by_oid};
+use crate::types::{arrow_oid, field_oid, oid, type_by_oid};
 use crate::wire::SqlError;
 
 /// A list column: where each row's elements are, and the elements.

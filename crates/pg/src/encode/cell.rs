@@ -11,8 +11,9 @@ use datafusion::arrow::temporal_conversions::MILLISECONDS_IN_DAY;
 use super::array::{ListCells, put_list_binary, put_list_text};
 use super::binary::put_numeric_binary;
 use super::text::*;
-use crate::pg::datetime::{Zone, days_to_engine, us_to_engine};
-use crate::pg::types::{NUMERIC_PRECISION, NUMERIC_SCALE, oid};
+use crate::datetime::{Zone, days_to_engine, us_to_engine};
+use crate::functions::numeric::column::numeric_error;
+use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, oid};
 use crate::wire::SqlError;
 
 /// Names of `reg…` values by oid.
@@ -55,7 +56,8 @@ pub(super) enum Data<'a> {
     LargeText(&'a LargeStringArray, TextKind),
     TextView(&'a StringViewArray, TextKind),
     Bytes(&'a BinaryArray),
-    LargeBytes(&'a LargeBinaryArray),
+    /// Dynamic numerics.
+    Numeric(&'a LargeBinaryArray),
     BytesView(&'a BinaryViewArray),
     FixedBytes(&'a FixedSizeBinaryArray),
     Date(&'a Date32Array),
@@ -152,7 +154,7 @@ impl<'a> Cell<'a> {
             DataType::LargeUtf8 => Data::LargeText(down(array)?, text),
             DataType::Utf8View => Data::TextView(down(array)?, text),
             DataType::Binary => Data::Bytes(down(array)?),
-            DataType::LargeBinary => Data::LargeBytes(down(array)?),
+            DataType::LargeBinary => Data::Numeric(down(array)?),
             DataType::BinaryView => Data::BytesView(down(array)?),
             DataType::FixedSizeBinary(_) => Data::FixedBytes(down(array)?),
             DataType::Date32 => Data::Date(down(array)?),
@@ -205,7 +207,7 @@ impl<'a> Cell<'a> {
                     array,
                     &datafusion::arrow::util::display::FormatOptions::default(),
                 )
-                .map_err(|error| crate::pg::errors::from_arrow(&error))?;
+                .map_err(|error| crate::errors::from_arrow(&error))?;
                 Data::Other((0..array.len()).map(|row| Some(formatter.value(row).to_string())).collect())
             }
         };
@@ -254,7 +256,7 @@ impl<'a> Cell<'a> {
             Data::LargeText(array, kind) => put_str(out, array.value(row), *kind),
             Data::TextView(array, kind) => put_str(out, array.value(row), *kind),
             Data::Bytes(array) => put_bytea(out, array.value(row)),
-            Data::LargeBytes(array) => put_bytea(out, array.value(row)),
+            Data::Numeric(array) => put_dynamic(out, array.value(row))?,
             Data::BytesView(array) => put_bytea(out, array.value(row)),
             Data::FixedBytes(array) => put_bytea(out, array.value(row)),
             Data::Date(array) => put_date(out, array.value(row)),
@@ -310,7 +312,7 @@ impl<'a> Cell<'a> {
             Data::LargeText(array, kind) => put_str_binary(out, array.value(row), *kind)?,
             Data::TextView(array, kind) => put_str_binary(out, array.value(row), *kind)?,
             Data::Bytes(array) => out.put_slice(array.value(row)),
-            Data::LargeBytes(array) => out.put_slice(array.value(row)),
+            Data::Numeric(array) => put_dynamic_binary(out, array.value(row))?,
             Data::BytesView(array) => out.put_slice(array.value(row)),
             Data::FixedBytes(array) => out.put_slice(array.value(row)),
             Data::Date(array) => out.put_i32(days_to_engine(array.value(row))),
@@ -346,6 +348,21 @@ impl<'a> Cell<'a> {
     }
 }
 
+/// The text of an encoded numeric.
+fn put_dynamic(out: &mut BytesMut, encoded: &[u8]) -> Result<(), SqlError> {
+    let mut text = String::with_capacity(24);
+    resurgam_numeric::Numeric::decode(encoded).map_err(numeric_error)?.write_text(&mut text);
+    out.put_slice(text.as_bytes());
+    Ok(())
+}
+
+fn put_dynamic_binary(out: &mut BytesMut, encoded: &[u8]) -> Result<(), SqlError> {
+    let mut bytes = Vec::with_capacity(24);
+    resurgam_numeric::Numeric::decode(encoded).map_err(numeric_error)?.write_wire(&mut bytes);
+    out.put_slice(&bytes);
+    Ok(())
+}
+
 fn signed(value: u64) -> Result<i64, SqlError> {
     i64::try_from(value).map_err(|_| SqlError::new("22003", "bigint out of range"))
 }
@@ -356,8 +373,8 @@ fn date64(ms: i64) -> i32 {
 
 /// The difference of two timestamps has whole days apart from the time.
 fn split_days(us: i64) -> (i32, i64) {
-    let days = us / crate::pg::datetime::DAY_US;
-    (days.clamp(i32::MIN.into(), i32::MAX.into()) as i32, us % crate::pg::datetime::DAY_US)
+    let days = us / crate::datetime::DAY_US;
+    (days.clamp(i32::MIN.into(), i32::MAX.into()) as i32, us % crate::datetime::DAY_US)
 }
 
 fn put_duration(out: &mut BytesMut, us: i64) {
@@ -384,7 +401,7 @@ pub(super) fn put_str(out: &mut BytesMut, value: &str, kind: TextKind) {
 pub(super) fn put_str_binary(out: &mut BytesMut, value: &str, kind: TextKind) -> Result<(), SqlError> {
     match kind {
         TextKind::Plain | TextKind::Padded(_) => put_str(out, value, kind),
-        TextKind::Uuid => out.put_slice(&crate::pg::decode::parse_uuid(value)?),
+        TextKind::Uuid => out.put_slice(&crate::decode::parse_uuid(value)?),
         TextKind::Jsonb => {
             out.put_u8(1);
             out.put_slice(value.as_bytes());

@@ -6,8 +6,8 @@ use resurgam_engine::{ColumnType, DatumRef};
 use super::binary::put_numeric_binary;
 use super::cell::{TextKind, put_str, put_str_binary};
 use super::text::*;
-use crate::pg::datetime::{Zone, days_from_engine, us_from_engine};
-use crate::pg::types::{NUMERIC_PRECISION, NUMERIC_SCALE};
+use crate::datetime::{Zone, days_from_engine, us_from_engine};
+use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE};
 use crate::wire::{Format, SqlError};
 
 /// Appends a field: length (-1 for null) and bytes.

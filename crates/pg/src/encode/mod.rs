@@ -26,8 +26,8 @@ pub use text::{
     put_timestamptz, put_uint, put_uuid, uuid_text,
 };
 
-use crate::pg::context::PgContext;
-use crate::pg::datetime::Zone;
+use crate::context::PgContext;
+use crate::datetime::Zone;
 
 /// What the text format depends on.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::Fields;
 
 use super::TextStyle;
 use super::cell::{Cell, Look, Names};
-use crate::pg::types::{field_oid, field_typmod, oid, type_by_oid};
+use crate::types::{field_oid, field_typmod, oid, type_by_oid};
 use crate::wire::{Format, RowChunk, SqlError};
 
 /// Encodes the rows of batches of one schema. Made once for a result.
@@ -115,22 +115,22 @@ pub(super) fn reg_names(ty: u32, style: &TextStyle) -> Option<Names> {
     let mut names = HashMap::new();
     match ty {
         oid::REGCLASS => {
-            for row in crate::pg::catalog::relations(cx.as_ref()).ok()? {
+            for row in crate::catalog::relations(cx.as_ref()).ok()? {
                 names.insert(row.oid, row.visible_name());
             }
         }
         oid::REGTYPE => {
-            for row in crate::pg::types::TYPES {
+            for row in crate::types::TYPES {
                 names.insert(row.oid, row.sql_name.to_owned());
             }
         }
         oid::REGNAMESPACE => {
-            for (oid, name) in crate::pg::catalog::namespaces(cx.as_ref()).ok()? {
+            for (oid, name) in crate::catalog::namespaces(cx.as_ref()).ok()? {
                 names.insert(oid, name);
             }
         }
         oid::REGROLE => {
-            names.insert(crate::pg::catalog::SUPERUSER_OID, cx.user());
+            names.insert(crate::catalog::SUPERUSER_OID, cx.user());
         }
         _ => {
             let element = type_by_oid(ty)?.elem;
@@ -146,7 +146,7 @@ mod tests {
     use datafusion::arrow::datatypes::{DataType, Field, Int32Type, Schema};
 
     use super::*;
-    use crate::pg::types::with_pg_type;
+    use crate::types::with_pg_type;
 
     fn rows(batch: &RecordBatch, format: Format) -> Vec<Vec<Option<Vec<u8>>>> {
         let encoder = RowEncoder::new(batch.schema().fields(), &[format], &TextStyle::default()).expect("encoder");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use bytes::{BufMut, BytesMut};
 
-use crate::pg::datetime::{DAY_US, SECOND_US, Zone, civil_from_days};
+use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days};
 
 const DIGITS: &[u8; 200] = b"0001020304050607080910111213141516171819\
 2021222324252627282930313233343536373839\
@@ -380,7 +380,7 @@ pub(crate) fn uuid_bytes(uuid: &[u8; 16]) -> [u8; 36] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pg::datetime::days_from_civil;
+    use crate::datetime::days_from_civil;
 
     fn text(put: impl FnOnce(&mut BytesMut)) -> String {
         let mut out = BytesMut::new();

@@ -6,7 +6,7 @@ use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 
-use crate::pg::errors::to_datafusion;
+use crate::errors::to_datafusion;
 use crate::wire::SqlError;
 
 /// The aggregate.

@@ -7,8 +7,8 @@ use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::datatypes::{DataType, Field};
 
 use super::define::{Call, P, PgFunction, Returns, f, oid};
-use crate::pg::errors::from_arrow;
-use crate::pg::types::oid as t;
+use crate::errors::from_arrow;
+use crate::types::oid as t;
 use crate::wire::SqlError;
 
 /// Number of elements of each row's list; `None` where null or not a list.

@@ -15,12 +15,12 @@ use datafusion::logical_expr::{
 };
 use resurgam_engine::ColumnType;
 
-use crate::pg::arrow::{cast_array, fit_text};
-use crate::pg::catalog::{Model, SUPERUSER_OID};
-use crate::pg::context::PgContext;
-use crate::pg::encode::{RowEncoder, TextStyle};
-use crate::pg::errors::{from_arrow, to_datafusion};
-use crate::pg::types::{
+use crate::arrow::{cast_array, fit_text};
+use crate::catalog::{Model, SUPERUSER_OID};
+use crate::context::PgContext;
+use crate::encode::{RowEncoder, TextStyle};
+use crate::errors::{from_arrow, to_datafusion};
+use crate::types::{
     TEXT, TYPES, arrow_type_of_oid, field_of_oid, field_oid, oid, type_by_name, type_by_oid, with_pg_type,
 };
 use crate::wire::SqlError;
@@ -81,9 +81,22 @@ impl PgCast {
             .unwrap_or_else(|| with_pg_type(Field::new(&self.name, TEXT, true), self.oid, typmod))
     }
 
+    /// The result of casting a value of a type. A `numeric` without limits has the digits that the value has.
+    fn field_from(&self, from: &DataType, typmod: i32) -> Field {
+        let digits = match from {
+            _ if self.oid != oid::NUMERIC || typmod >= 4 => return self.field(typmod),
+            DataType::Int16 => DataType::Decimal128(5, 0),
+            DataType::Int32 => DataType::Decimal128(10, 0),
+            DataType::Int64 => DataType::Decimal128(19, 0),
+            DataType::Decimal128(..) => from.clone(),
+            _ => super::numeric::DYNAMIC,
+        };
+        Field::new(&self.name, digits, true)
+    }
+
     /// Whether DataFusion's cast from a type means the same.
     fn plain(&self, from: &Field, typmod: i32) -> bool {
-        let target = self.field(typmod);
+        let target = self.field_from(from.data_type(), typmod);
         let (from_oid, from) = (field_oid(from), from.data_type());
         if typmod >= 0 && self.oid != oid::NUMERIC {
             return false;
@@ -110,7 +123,7 @@ impl PgCast {
     fn cast(&self, array: &ArrayRef, from: &Field, typmod: i32) -> Result<ArrayRef, SqlError> {
         let zone = self.cx.zone();
         let from_oid = field_oid(from);
-        let target = self.field(typmod);
+        let target = self.field_from(from.data_type(), typmod);
         let target = target.data_type();
         if matches!(array.data_type(), DataType::Null) {
             return Ok(new_null_array(target, array.len()));
@@ -171,7 +184,7 @@ impl PgCast {
                 return Ok(0);
             }
             if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
-                return crate::pg::decode::parse_oid(name);
+                return crate::decode::parse_oid(name);
             }
             match (self.oid, &model) {
                 (oid::REGCLASS, Some(model)) => model
@@ -211,7 +224,7 @@ impl PgCast {
             }
             let mut text = bytes::BytesMut::new();
             cells[0].put_text(row, &mut text)?;
-            builder.append_value(crate::pg::decode::utf8(&text)?);
+            builder.append_value(crate::decode::utf8(&text)?);
         }
         Ok(Arc::new(builder.finish()))
     }
@@ -251,11 +264,13 @@ impl ScalarUDFImpl for PgCast {
             _ => Err(to_datafusion(SqlError::new("42883", format!("function {} does not exist", self.name)))),
         }
     }
-    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
-        Ok(self.field(-1).data_type().clone())
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        Ok(self.field_from(types.first().unwrap_or(&DataType::Null), -1).data_type().clone())
     }
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DfResult<FieldRef> {
-        Ok(Arc::new(self.field(typmod_of(args.scalar_arguments.get(1).copied().flatten()))))
+        let typmod = typmod_of(args.scalar_arguments.get(1).copied().flatten());
+        let from = args.arg_fields.first().map_or(&DataType::Null, |field| field.data_type());
+        Ok(Arc::new(self.field_from(from, typmod)))
     }
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> DfResult<ExprSimplifyResult> {
         use datafusion::logical_expr::ExprSchemable;
@@ -271,7 +286,7 @@ impl ScalarUDFImpl for PgCast {
         if !self.plain(&from, typmod) {
             return Ok(ExprSimplifyResult::Original(args));
         }
-        let target = self.field(typmod);
+        let target = self.field_from(from.data_type(), typmod);
         let value = args.into_iter().next().unwrap_or_else(|| Expr::Literal(ScalarValue::Null, None));
         match (from.data_type(), target.data_type()) {
             (DataType::Date32, DataType::Timestamp(..)) => {

@@ -6,9 +6,9 @@ use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
 
 use super::define::{Call, P, PgFunction, f, oid};
-use crate::pg::catalog::{Model, SUPERUSER_OID};
-use crate::pg::context::PgContext;
-use crate::pg::types::{self, oid as t};
+use crate::catalog::{Model, SUPERUSER_OID};
+use crate::context::PgContext;
+use crate::types::{self, oid as t};
 use crate::wire::SqlError;
 
 /// Every function here.
@@ -31,7 +31,6 @@ pub(super) const NAMES: &[&str] = &[
     "pg_size_pretty",
     "pg_relation_size",
     "pg_database_size",
-    "has_table_privilege",
     "to_regclass",
     "pg_table_size",
     "pg_total_relation_size",
@@ -87,7 +86,7 @@ fn relation_argument(call: &Call<'_>, model: &Model, row: usize) -> Result<Optio
     if array.is_null(row) {
         return Ok(None);
     }
-    let value = ScalarValue::try_from_array(array, row).map_err(|e| crate::pg::errors::from_datafusion(e, ""))?;
+    let value = ScalarValue::try_from_array(array, row).map_err(|e| crate::errors::from_datafusion(e, ""))?;
     Ok(match value {
         ScalarValue::UInt32(v) => v,
         ScalarValue::Int64(v) => v.and_then(|v| u32::try_from(v).ok()),
@@ -266,31 +265,11 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         let model = Model::load(cx)?;
         let mut bytes = 0i64;
         for table in &model.tables {
-            let oid = crate::pg::catalog::relation_oid(table.id);
+            let oid = crate::catalog::relation_oid(table.id);
             bytes = bytes.saturating_add(relation_bytes(cx, &model, oid, true).unwrap_or(0));
         }
         call.ints(|_| Ok(Some(bytes)))
     }));
-    // the one user may do everything
-    let mut may = add!("has_table_privilege", &[P::Any, P::Any, P::Any, P::Any], t::BOOL, |_cx, call| {
-        call.bools(|_| Ok(Some(true)))
-    })
-    .required(2);
-    for alias in [
-        "has_schema_privilege",
-        "has_database_privilege",
-        "has_column_privilege",
-        "has_any_column_privilege",
-        "has_function_privilege",
-        "has_sequence_privilege",
-        "has_tablespace_privilege",
-        "has_type_privilege",
-        "has_language_privilege",
-        "pg_has_role",
-    ] {
-        may = may.alias(alias);
-    }
-    out.push(may);
     out.push(add!("to_regclass", &[P::Text], t::REGCLASS, |cx, call| {
         let model = Model::load(cx)?;
         call.oids(|row| Ok(call.text(0, row).and_then(|name| model.find(name)).map(|relation| relation.oid)))
@@ -298,7 +277,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(add!("to_regtype", &[P::Text], t::REGTYPE, |_cx, call| call
         .oids(|row| Ok(call.text(0, row).and_then(types::type_by_name).map(|ty| ty.oid)))));
     out.push(add!("to_regnamespace", &[P::Text], t::REGNAMESPACE, |cx, call| {
-        let all = crate::pg::catalog::namespaces(cx)?;
+        let all = crate::catalog::namespaces(cx)?;
         call.oids(|row| Ok(call.text(0, row).and_then(|name| all.iter().find(|(_, n)| n == name)).map(|(oid, _)| *oid)))
     }));
     out.push(add!("pg_relation_is_publishable", &[P::Any], t::BOOL, |_cx, call| call.bools(|_| Ok(Some(true)))));

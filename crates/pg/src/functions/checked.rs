@@ -22,7 +22,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 use datafusion::optimizer::AnalyzerRule;
 
 use super::define::{P, PgFunction, Returns, f};
-use crate::pg::types::{arrow_oid, format_type};
+use super::numeric::keys::NumericKeys;
+use crate::types::{arrow_oid, format_type};
 use crate::wire::SqlError;
 
 type Kernel = fn(&dyn Datum, &dyn Datum) -> Result<ArrayRef, ArrowError>;
@@ -34,7 +35,7 @@ fn checked(name: &'static str, kernel: Kernel) -> PgFunction {
                 "22003",
                 format!("{} out of range", format_type(arrow_oid(call.returns.data_type()), None)),
             ),
-            other => crate::pg::errors::from_arrow(&other),
+            other => crate::errors::from_arrow(&other),
         })
     })
 }
@@ -69,13 +70,18 @@ fn inside(expr: Expr) -> Expr {
     }
 }
 
-/// What the rule makes of an expression over `schema`.
+/// What the rule, and that about keys of numerics, make of an expression over `schema`.
 ///
 /// # Errors
 /// None of its own.
 pub fn checked_arithmetic(expr: Expr, schema: &DFSchema) -> DfResult<Expr> {
     static RULE: LazyLock<CheckedArithmetic> = LazyLock::new(CheckedArithmetic::new);
-    Ok(RULE.rewrite(expr, schema)?.data)
+    static KEYS: LazyLock<Option<NumericKeys>> = LazyLock::new(NumericKeys::new);
+    let expr = RULE.rewrite(expr, schema)?.data;
+    match KEYS.as_ref() {
+        Some(keys) => keys.settle(expr, schema),
+        None => Ok(expr),
+    }
 }
 
 /// The rule.

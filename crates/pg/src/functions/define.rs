@@ -18,8 +18,8 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use crate::pg::errors::{from_datafusion, to_datafusion};
-use crate::pg::types::{field_of_oid, format_type};
+use crate::errors::{from_datafusion, to_datafusion};
+use crate::types::{field_of_oid, format_type};
 use crate::wire::SqlError;
 
 /// Type of a parameter.
@@ -110,6 +110,10 @@ impl PgFunction {
     pub(super) fn name(&self) -> &'static str {
         self.name
     }
+    /// The name under which it is registered.
+    pub(super) fn proc_name(&self) -> &'static str {
+        self.name
+    }
     /// The result changes from call to call or session to session: never folded.
     pub(super) fn volatile(mut self) -> Self {
         self.signature.volatility = Volatility::Volatile;
@@ -155,7 +159,7 @@ impl Hash for PgFunction {
 
 /// `42883`
 fn no_function(name: &str, types: &[DataType]) -> DataFusionError {
-    let types: Vec<String> = types.iter().map(|ty| format_type(crate::pg::types::arrow_oid(ty), None)).collect();
+    let types: Vec<String> = types.iter().map(|ty| format_type(crate::types::arrow_oid(ty), None)).collect();
     to_datafusion(
         SqlError::new("42883", format!("function {name}({}) does not exist", types.join(", "))).with_hint(
             "No function matches the given name and argument types. You might need to add explicit type casts.",

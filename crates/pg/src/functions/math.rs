@@ -6,9 +6,9 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 
 use super::define::{Call, P, PgFunction, Returns, f, oid};
-use crate::pg::arrow::cast_array;
-use crate::pg::datetime::Zone;
-use crate::pg::types::{NUMERIC_PRECISION, NUMERIC_SCALE, oid as t};
+use crate::arrow::cast_array;
+use crate::datetime::Zone;
+use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, oid as t};
 use crate::wire::SqlError;
 
 fn division_by_zero() -> SqlError {
@@ -67,7 +67,7 @@ fn both(
         .collect::<Result<_, SqlError>>()?;
     Ok(Arc::new(
         out.with_precision_and_scale(NUMERIC_PRECISION, NUMERIC_SCALE as i8)
-            .map_err(|error| crate::pg::errors::from_arrow(&error))?,
+            .map_err(|error| crate::errors::from_arrow(&error))?,
     ))
 }
 
@@ -153,12 +153,12 @@ fn rounding(name: &'static str, mode: Mode) -> PgFunction {
                 let places = places.clamp(-38, 38) as i32;
                 let kept = round_decimal(values.value(row), scale.into(), places, mode)
                     .ok_or_else(|| SqlError::new("22003", "numeric field overflow"))?;
-                crate::pg::decode::rescale(kept, scale.into(), *precision, *target_scale).map(Some)
+                crate::decode::rescale(kept, scale.into(), *precision, *target_scale).map(Some)
             })
             .collect::<Result<_, SqlError>>()?;
         Ok(Arc::new(
             out.with_precision_and_scale(*precision, *target_scale)
-                .map_err(|error| crate::pg::errors::from_arrow(&error))?,
+                .map_err(|error| crate::errors::from_arrow(&error))?,
         ))
     })
     .required(1)
@@ -220,7 +220,7 @@ fn random_uuid() -> String {
     let half = |keys: &RandomState| {
         let mut hasher = keys.build_hasher();
         hasher.write_u64(count);
-        hasher.write_i64(crate::pg::datetime::clock_us());
+        hasher.write_i64(crate::datetime::clock_us());
         hasher.finish()
     };
     let mut bytes = [0u8; 16];
@@ -228,7 +228,7 @@ fn random_uuid() -> String {
     bytes[8..].copy_from_slice(&half(low).to_be_bytes());
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    crate::pg::encode::uuid_text(&bytes)
+    crate::encode::uuid_text(&bytes)
 }
 
 #[cfg(test)]
@@ -255,6 +255,6 @@ mod tests {
         let (a, b) = (random_uuid(), random_uuid());
         assert_ne!(a, b);
         assert_eq!(a.as_bytes()[14], b'4');
-        assert!(crate::pg::decode::parse_uuid(&a).is_ok());
+        assert!(crate::decode::parse_uuid(&a).is_ok());
     }
 }

@@ -2,15 +2,19 @@
 //!
 //! - [`define`]: how a function is written down here
 //! - `session`: who, where, when; settings
-//! - `catalog`: `pg_get_…`, `pg_…_is_visible`, sizes, privileges
+//! - `catalog`: `pg_get_…`, `pg_…_is_visible`, sizes
+//! - `privileges`: `has_…_privilege`
 //! - `cast`: `pg_cast_TYPE`, which casts are rewritten to
 //! - `text`: quoting, patterns, `format`
 //! - `time`: `now()` and its kin, `age`, `timezone`
-//! - `fields`: `date_part`, `date_trunc`
+//! - `extract`: `extract`, `date_part`
+//! - `fields`: `date_trunc`
 //! - `to_char`: `to_char`, `to_date`, `to_timestamp`
 //! - `arrays`, `math`: what their names say
 //! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
 //! - `aggregate`: `pg_single`
+//! - `numeric`: `numeric` of any digits, and aggregates of numbers
+//! - `percentile`: `percentile_cont`, `percentile_disc`
 //! - `planner`: operators on lists, dates, intervals, numerics
 //! - `series`: `generate_series` in FROM
 //!
@@ -24,9 +28,13 @@ mod cast;
 mod catalog;
 mod checked;
 mod define;
+mod extract;
 mod fields;
 mod math;
+pub mod numeric;
+mod percentile;
 mod planner;
+mod privileges;
 mod series;
 mod session;
 mod text;
@@ -41,10 +49,11 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::ScalarUDF;
 
 pub use checked::checked_arithmetic;
+pub use series::as_written;
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
 
-use crate::pg::context::PgContext;
+use crate::context::PgContext;
 
 /// Adds everything to a session's state.
 ///
@@ -68,6 +77,9 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     for udf in time::special(cx) {
         state.register_udf(Arc::new(udf))?;
     }
+    for function in numeric::functions() {
+        state.register_udf(function)?;
+    }
     state.register_udaf(Arc::new(aggregate::pg_single()))?;
     // names that only differ
     for (alias, name) in [("sign", "signum"), ("pow", "power"), ("char_length", "character_length")] {
@@ -83,9 +95,21 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
             state.register_udaf(Arc::new(udaf.as_ref().clone().with_aliases([alias])))?;
         }
     }
-    if let Some(function) = state.table_functions().get("generate_series").cloned() {
-        state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(function)));
+    for name in ["sum", "avg", "var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev"] {
+        if let Some(udaf) = numeric::aggregate_by_name(name) {
+            state.register_udaf(udaf)?;
+        }
     }
+    for udaf in percentile::all() {
+        state.register_udaf(Arc::new(udaf))?;
+    }
+    for overloaded in numeric::overloads(|name| state.udf(name).ok()) {
+        state.register_udf(Arc::new(overloaded))?;
+    }
+    if let Some(keys) = numeric::keys::NumericKeys::new() {
+        state.add_analyzer_rule(Arc::new(keys));
+    }
+    state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(cx.clone())));
     Ok(())
 }
 
@@ -99,6 +123,7 @@ pub fn cast_function(cx: &Arc<dyn PgContext>, ty: u32) -> Option<ScalarUDF> {
 pub fn is_session_function(name: &str) -> bool {
     session::NAMES.contains(&name)
         || catalog::NAMES.contains(&name)
+        || privileges::NAMES.contains(&name)
         || time::SESSION_NAMES.contains(&name)
         || name.starts_with("pg_cast_")
         || name == "to_char"
@@ -109,8 +134,10 @@ pub fn is_session_function(name: &str) -> bool {
 fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     let mut out = session::all(cx);
     out.extend(catalog::all(cx));
+    out.extend(privileges::all(cx));
     out.extend(text::all());
     out.extend(time::all(cx));
+    out.extend(extract::all(cx));
     out.extend(to_char::all(cx));
     out.extend(arrays::all());
     out.extend(math::all());
@@ -120,12 +147,12 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pg::catalog::tests::TestContext;
+    use crate::catalog::tests::TestContext;
 
     #[test]
     fn session_functions_are_known_as_such() {
         let cx: Arc<dyn PgContext> = Arc::new(TestContext::default());
-        for function in session::all(&cx).into_iter().chain(catalog::all(&cx)) {
+        for function in session::all(&cx).into_iter().chain(catalog::all(&cx)).chain(privileges::all(&cx)) {
             assert!(is_session_function(function.name()), "{}", function.name());
         }
     }

@@ -8,17 +8,18 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use crate::pg::context::PgContext;
-use crate::pg::datetime::Zone;
-use crate::pg::decode::decode_param;
-use crate::pg::errors::to_datafusion;
-use crate::pg::types::{arrow_oid, field_oid, oid};
+use crate::context::PgContext;
+use crate::datetime::Zone;
+use crate::decode::decode_param;
+use crate::errors::to_datafusion;
+use crate::functions::numeric;
+use crate::types::{arrow_oid, field_oid, oid};
 use crate::wire::Format;
 
 /// - list `=` `'{…}'`: the literal becomes a list
 /// - `date + integer`, `date - integer`, `date - date`, `date + interval`
 /// - `interval * number`, `interval / number`
-/// - `numeric / number`: at least 16 digits behind the point, as PostgreSQL has
+/// - numerics whose digits their types do not say
 /// - an untyped literal next to a typed value is read as PostgreSQL reads that type
 #[derive(Debug)]
 pub(super) struct PgExprPlanner {
@@ -112,6 +113,47 @@ fn scale_interval(interval: Expr, factor: Expr) -> Expr {
     super::time::interval_scale().call(vec![interval, factor])
 }
 
+/// An operation on numerics whose digits the operands' types do not say; `None` for others.
+fn numeric_operation(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option<Expr> {
+    let (op, sign, name) = match expr.op {
+        BinaryOperator::Plus => (Operator::Plus, '+', "numeric_add"),
+        BinaryOperator::Minus => (Operator::Minus, '-', "numeric_sub"),
+        BinaryOperator::Multiply => (Operator::Multiply, '*', "numeric_mul"),
+        BinaryOperator::Divide => (Operator::Divide, '/', "numeric_div"),
+        BinaryOperator::Modulo => (Operator::Modulo, '%', "numeric_mod"),
+        BinaryOperator::Eq => (Operator::Eq, '=', "numeric_eq"),
+        BinaryOperator::NotEq => (Operator::NotEq, '=', "numeric_ne"),
+        BinaryOperator::Lt => (Operator::Lt, '=', "numeric_lt"),
+        BinaryOperator::LtEq => (Operator::LtEq, '=', "numeric_le"),
+        BinaryOperator::Gt => (Operator::Gt, '=', "numeric_gt"),
+        BinaryOperator::GtEq => (Operator::GtEq, '=', "numeric_ge"),
+        _ => return None,
+    };
+    let dynamic = [left, right].contains(&&numeric::DYNAMIC);
+    let decimal = |ty: &DataType| matches!(ty, DataType::Decimal128(..));
+    let number = |ty: &DataType, expr: &Expr| numeric::is_exact_number(ty) || literal(expr).is_some() || ty.is_null();
+    if dynamic && (left.is_floating() || right.is_floating()) {
+        // As PostgreSQL does, in the type that has infinities.
+        let float = |ty: &DataType, expr: &Expr| match numeric::by_proc_name("numeric_float8") {
+            Some(function) if ty == &numeric::DYNAMIC => function.call(vec![expr.clone()]),
+            _ => expr.clone(),
+        };
+        return Some(binary(float(left, &expr.left), op, float(right, &expr.right)));
+    }
+    if !number(left, &expr.left) || !number(right, &expr.right) {
+        return None;
+    }
+    let by_digits = match sign {
+        '=' | '%' => dynamic,
+        sign => dynamic || ((decimal(left) || decimal(right)) && numeric::is_dynamic_result(left, sign, right)),
+    };
+    if !by_digits {
+        return None;
+    }
+    numeric::by_proc_name(name)
+        .map(|function| function.call(vec![as_text(expr.left.clone()), as_text(expr.right.clone())]))
+}
+
 impl ExprPlanner for PgExprPlanner {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> DfResult<PlannerResult<RawBinaryExpr>> {
         if matches!(
@@ -137,7 +179,11 @@ impl ExprPlanner for PgExprPlanner {
         );
         let arithmetic = matches!(
             expr.op,
-            BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide
+            BinaryOperator::Plus
+                | BinaryOperator::Minus
+                | BinaryOperator::Multiply
+                | BinaryOperator::Divide
+                | BinaryOperator::Modulo
         );
         if !comparison && !arithmetic {
             return Ok(PlannerResult::Original(expr));
@@ -145,6 +191,9 @@ impl ExprPlanner for PgExprPlanner {
         let (Ok(left), Ok(right)) = (expr.left.get_type(schema), expr.right.get_type(schema)) else {
             return Ok(PlannerResult::Original(expr));
         };
+        if let Some(planned) = numeric_operation(&expr, &left, &right) {
+            return Ok(PlannerResult::Planned(planned));
+        }
         if comparison {
             let mut expr = expr;
             if matches!(left, DataType::List(_))
@@ -207,25 +256,6 @@ impl ExprPlanner for PgExprPlanner {
             (DataType::Interval(_), BinaryOperator::Divide, ty) if ty.is_numeric() => {
                 let factor = binary(lit(1.0f64), Operator::Divide, cast(expr.right, DataType::Float64));
                 Ok(PlannerResult::Planned(scale_interval(expr.left, factor)))
-            }
-            (left, BinaryOperator::Divide, right)
-                if matches!((left, right), (DataType::Decimal128(..), _) | (_, DataType::Decimal128(..)))
-                    && !left.is_floating()
-                    && !right.is_floating() =>
-            {
-                // the quotient gets four digits more than the dividend
-                let whole = match left {
-                    DataType::Decimal128(precision, scale) if *scale < 12 => {
-                        u32::from(*precision).saturating_sub((*scale).max(0) as u32)
-                    }
-                    ty if ty.is_integer() => 19,
-                    _ => return Ok(PlannerResult::Original(expr)),
-                };
-                if whole > 26 && !matches!(left, DataType::Decimal128(38, 10)) {
-                    return Ok(PlannerResult::Original(expr));
-                }
-                let dividend = cast(expr.left, DataType::Decimal128(38, 12));
-                Ok(PlannerResult::Planned(binary(dividend, Operator::Divide, expr.right)))
             }
             (ty, BinaryOperator::Plus, DataType::Date32) if ty.is_integer() => {
                 let days = binary(day_number(expr.left), Operator::Plus, day_number(expr.right));

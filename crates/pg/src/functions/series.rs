@@ -1,66 +1,404 @@
-//! `generate_series` in FROM: DataFusion's, for arguments as PostgreSQL's types have them.
+//! `generate_series` in FROM: of `integer`, `bigint`, `numeric`, `timestamp` or `timestamptz`, as its arguments are.
+//!
+//! Rows are made as they are asked for, so a series without an end can be cut by LIMIT or a cancel. A `date` is taken
+//! for a `timestamptz`, as PostgreSQL prefers. A null argument gives no rows.
 
+use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::IntervalMonthDayNano;
-use datafusion::catalog::{TableFunction, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::arrow::array::*;
+use datafusion::arrow::datatypes::{DataType, Field, IntervalMonthDayNano, Schema, SchemaRef, TimeUnit};
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result as DfResult, ScalarValue};
+use datafusion::datasource::TableType;
 use datafusion::logical_expr::Expr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::memory::{LazyBatchGenerator, LazyMemoryExec};
+use parking_lot::RwLock;
+use resurgam_numeric::Numeric;
 
-use crate::pg::errors::to_datafusion;
+use super::numeric::column::{Numbers, NumericBuilder, numeric_error};
+use crate::context::PgContext;
+use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil, month_days};
+use crate::errors::{from_datafusion, to_datafusion};
+use crate::types::{UTC, arrow_oid, format_type, timestamptz};
 use crate::wire::SqlError;
 
-/// DataFusion's function, behind a translation of constants.
-#[derive(Debug)]
-pub(super) struct PgGenerateSeries(pub Arc<TableFunction>);
+/// Rows of a batch.
+const ROWS: usize = 1024;
 
-impl TableFunctionImpl for PgGenerateSeries {
-    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> DfResult<Arc<dyn TableProvider>> {
-        let exprs = args.exprs().iter().map(translate).collect::<DfResult<Vec<_>>>()?;
-        if let Some(Expr::Literal(step, _)) = exprs.get(2)
-            && matches!(step, ScalarValue::Int64(Some(0)))
-        {
-            return Err(to_datafusion(SqlError::new("22023", "step size cannot equal zero")));
+fn invalid(message: &str) -> SqlError {
+    SqlError::new("22023", message)
+}
+
+fn out_of_range() -> SqlError {
+    SqlError::new("22008", "timestamp out of range")
+}
+
+/// What is counted: the next value, the last one that may come, and the step.
+#[derive(Clone, Debug)]
+enum Series {
+    Empty(DataType),
+    Int {
+        next: Option<i64>,
+        stop: i64,
+        step: i64,
+        wide: bool,
+    },
+    Numeric {
+        next: Numeric,
+        stop: Numeric,
+        step: Numeric,
+    },
+    Time {
+        next: i64,
+        stop: i64,
+        step: IntervalMonthDayNano,
+        forward: bool,
+        /// Of `timestamptz`.
+        zone: Option<Zone>,
+    },
+}
+
+/// A time and an interval: months in the calendar, then days, then the rest; `zone` of a `timestamptz`.
+fn plus(us: i64, step: IntervalMonthDayNano, zone: Option<Zone>) -> Option<i64> {
+    if us == i64::MAX || us == i64::MIN {
+        return Some(us);
+    }
+    let mut us = us;
+    if step.months != 0 || step.days != 0 {
+        let mut local = us.checked_add(zone.map_or(0, |zone| i64::from(zone.offset_at(us)) * SECOND_US))?;
+        if step.months != 0 {
+            let (year, month, day) = civil_from_days(local.div_euclid(DAY_US));
+            let months = year * 12 + i64::from(month) - 1 + i64::from(step.months);
+            let (year, month) = (months.div_euclid(12), months.rem_euclid(12) as u32 + 1);
+            let days = days_from_civil(year, month, day.min(month_days(year, month)));
+            local = days.checked_mul(DAY_US)?.checked_add(local.rem_euclid(DAY_US))?;
         }
-        self.0.create_table_provider_with_args(TableFunctionArgs::new(&exprs, args.session()))
+        local = local.checked_add(i64::from(step.days).checked_mul(DAY_US)?)?;
+        us = zone.map_or(local, |zone| zone.local_to_utc(local));
+    }
+    us.checked_add(step.nanoseconds / 1000).filter(|us| *us != i64::MAX && *us >= -2_440_588 * DAY_US)
+}
+
+impl Series {
+    fn ty(&self) -> DataType {
+        match self {
+            Self::Empty(ty) => ty.clone(),
+            Self::Int { wide: false, .. } => DataType::Int32,
+            Self::Int { .. } => DataType::Int64,
+            Self::Numeric { .. } => super::numeric::DYNAMIC,
+            Self::Time { zone: None, .. } => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::Time { .. } => timestamptz(),
+        }
+    }
+
+    fn ints(args: &[i64], wide: bool) -> Result<Self, SqlError> {
+        let step = args.get(2).copied().unwrap_or(1);
+        if step == 0 {
+            return Err(invalid("step size cannot equal zero"));
+        }
+        Ok(Self::Int { next: Some(args[0]), stop: args[1], step, wide })
+    }
+
+    fn numerics(mut args: Vec<Numeric>) -> Result<Self, SqlError> {
+        for (value, what) in args.iter().zip(["start value", "stop value", "step size"]) {
+            if value.is_nan() {
+                return Err(invalid(&format!("{what} cannot be NaN")));
+            }
+            if value.is_infinite() {
+                return Err(invalid(&format!("{what} cannot be infinity")));
+            }
+        }
+        let step = if args.len() > 2 { args.remove(2) } else { Numeric::ONE };
+        if step.signum() == Some(0) {
+            return Err(invalid("step size cannot equal zero"));
+        }
+        let stop = args.remove(1);
+        Ok(Self::Numeric { next: args.remove(0), stop, step })
+    }
+
+    fn times(next: i64, stop: i64, step: IntervalMonthDayNano, zone: Option<Zone>) -> Result<Self, SqlError> {
+        // As intervals compare: a month has 30 days there.
+        let days = i128::from(step.months) * 30 + i128::from(step.days);
+        let sign = (days * i128::from(DAY_US) + i128::from(step.nanoseconds / 1000)).signum();
+        if sign == 0 {
+            return Err(invalid("step size cannot equal zero"));
+        }
+        Ok(Self::Time { next, stop, step, forward: sign > 0, zone })
+    }
+
+    /// Some more rows; `None` at the end.
+    fn batch(&mut self) -> Result<Option<ArrayRef>, SqlError> {
+        match self {
+            Self::Empty(_) => Ok(None),
+            Self::Int { next, stop, step, wide } => {
+                let mut values = Vec::with_capacity(ROWS);
+                while values.len() < ROWS
+                    && let Some(value) = *next
+                    && (if *step > 0 { value <= *stop } else { value >= *stop })
+                {
+                    values.push(value);
+                    // A series that would leave the type's range ends.
+                    *next = value.checked_add(*step).filter(|next| *wide || i32::try_from(*next).is_ok());
+                }
+                Ok(match (values.is_empty(), *wide) {
+                    (true, _) => None,
+                    (_, true) => Some(Arc::new(Int64Array::from(values))),
+                    (_, false) => {
+                        Some(Arc::new(values.iter().map(|value| Some(*value as i32)).collect::<Int32Array>()))
+                    }
+                })
+            }
+            Self::Numeric { next, stop, step } => {
+                let mut builder = NumericBuilder::new(ROWS);
+                let mut rows = 0;
+                while rows < ROWS && (if step.signum() > Some(0) { *next <= *stop } else { *next >= *stop }) {
+                    builder.push(Some(next));
+                    *next = next.add(step).map_err(numeric_error)?;
+                    rows += 1;
+                }
+                Ok((rows > 0).then(|| builder.finish()))
+            }
+            Self::Time { next, stop, step, forward, zone } => {
+                let mut values = Vec::with_capacity(ROWS);
+                while values.len() < ROWS && (if *forward { *next <= *stop } else { *next >= *stop }) {
+                    values.push(*next);
+                    match plus(*next, *step, *zone) {
+                        Some(more) => *next = more,
+                        // The rows before the error are not seen: the statement fails.
+                        None => return Err(out_of_range()),
+                    }
+                }
+                let array = TimestampMicrosecondArray::from(values);
+                Ok((!array.is_empty()).then(|| match zone {
+                    Some(_) => Arc::new(array.with_timezone(UTC)) as ArrayRef,
+                    None => Arc::new(array),
+                }))
+            }
+        }
     }
 }
 
-/// Timestamps count nanoseconds there, and numbers are `bigint`.
-fn translate(expr: &Expr) -> DfResult<Expr> {
-    let Expr::Literal(value, metadata) = expr else { return Ok(expr.clone()) };
-    let too_far = || to_datafusion(SqlError::new("22008", "timestamp out of range"));
-    let value = match value {
-        ScalarValue::TimestampMicrosecond(Some(us), zone) => {
-            ScalarValue::TimestampNanosecond(Some(us.checked_mul(1000).ok_or_else(too_far)?), zone.clone())
+/// Rows of a series, from its begin.
+#[derive(Debug)]
+struct Generator {
+    start: Series,
+    now: Series,
+    schema: SchemaRef,
+}
+
+impl fmt::Display for Generator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("generate_series")
+    }
+}
+
+impl LazyBatchGenerator for Generator {
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+    fn generate_next_batch(&mut self) -> DfResult<Option<RecordBatch>> {
+        match self.now.batch().map_err(to_datafusion)? {
+            Some(array) => Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), vec![array])?)),
+            None => Ok(None),
         }
-        ScalarValue::Date32(Some(days)) => ScalarValue::TimestampNanosecond(
-            Some(i64::from(*days).checked_mul(86_400_000_000_000).ok_or_else(too_far)?),
-            None,
-        ),
-        ScalarValue::Int8(Some(v)) => ScalarValue::Int64(Some((*v).into())),
-        ScalarValue::Int16(Some(v)) => ScalarValue::Int64(Some((*v).into())),
-        ScalarValue::Int32(Some(v)) => ScalarValue::Int64(Some((*v).into())),
-        ScalarValue::UInt32(Some(v)) => ScalarValue::Int64(Some((*v).into())),
-        ScalarValue::Decimal128(Some(v), _, scale) => {
-            let whole = crate::pg::decode::rescale(*v, (*scale).into(), 38, 0).map_err(to_datafusion)?;
-            let back = whole.checked_mul(10i128.pow((*scale).max(0) as u32));
-            match (back == Some(*v), i64::try_from(whole)) {
-                (true, Ok(whole)) => ScalarValue::Int64(Some(whole)),
-                _ => {
-                    return Err(to_datafusion(SqlError::unsupported(
-                        "generate_series over fractional numbers is not supported",
-                    )));
+    }
+    fn reset_state(&self) -> Arc<RwLock<dyn LazyBatchGenerator>> {
+        let (start, now) = (self.start.clone(), self.start.clone());
+        Arc::new(RwLock::new(Self { start, now, schema: Arc::clone(&self.schema) }))
+    }
+}
+
+#[derive(Debug)]
+struct SeriesTable {
+    series: Series,
+    schema: SchemaRef,
+}
+
+#[async_trait::async_trait]
+impl TableProvider for SeriesTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let (start, now) = (self.series.clone(), self.series.clone());
+        let generator = Generator { start, now, schema: Arc::clone(&self.schema) };
+        let exec = LazyMemoryExec::try_new(Arc::clone(&self.schema), vec![Arc::new(RwLock::new(generator))])?;
+        Ok(Arc::new(exec.with_projection(projection.cloned())))
+    }
+}
+
+/// The function.
+pub(super) struct PgGenerateSeries(pub Arc<dyn PgContext>);
+
+impl fmt::Debug for PgGenerateSeries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("generate_series")
+    }
+}
+
+/// Constants that are written as integers are `integer` where they fit: DataFusion takes them for `bigint`.
+pub fn as_written(expr: Expr) -> DfResult<Expr> {
+    use datafusion::common::tree_node::{Transformed, TreeNode};
+    Ok(expr
+        .transform(|expr| {
+            Ok(match expr {
+                Expr::Literal(ScalarValue::Int64(Some(value)), metadata) if i32::try_from(value).is_ok() => {
+                    Transformed::yes(Expr::Literal(ScalarValue::Int32(Some(value as i32)), metadata))
+                }
+                other => Transformed::no(other),
+            })
+        })?
+        .data)
+}
+
+fn no_function(values: &[&ScalarValue]) -> SqlError {
+    let types: Vec<String> = values.iter().map(|value| format_type(arrow_oid(&value.data_type()), None)).collect();
+    SqlError::new("42883", format!("function generate_series({}) does not exist", types.join(", ")))
+        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+}
+
+impl PgGenerateSeries {
+    fn series(&self, values: &[&ScalarValue]) -> Result<Series, SqlError> {
+        if !(2..=3).contains(&values.len()) {
+            return Err(no_function(values));
+        }
+        let types: Vec<DataType> = values.iter().map(|value| value.data_type()).collect();
+        let bounds = &types[..2];
+        if bounds.iter().any(|ty| matches!(ty, DataType::Timestamp(..) | DataType::Date32)) {
+            return self.times(values, bounds);
+        }
+        let exact = |ty: &DataType| {
+            ty.is_null() || ty.is_string() || matches!(ty, DataType::UInt32) || super::numeric::is_exact_number(ty)
+        };
+        if !types.iter().all(exact) {
+            return Err(no_function(values));
+        }
+        let numeric = types.iter().any(|ty| matches!(ty, DataType::Decimal128(..) | DataType::LargeBinary));
+        let wide = types.iter().any(|ty| matches!(ty, DataType::Int64 | DataType::UInt64 | DataType::UInt32));
+        let mut numbers = Vec::new();
+        for value in values {
+            let array = value.to_array().map_err(|error| from_datafusion(error, ""))?;
+            let array = match array.data_type().is_string() {
+                true => datafusion::arrow::compute::cast(&array, &DataType::Utf8View)
+                    .map_err(|error| crate::errors::from_arrow(&error))?,
+                false => array,
+            };
+            match Numbers::of(array.as_ref())?.get(0)? {
+                Some(number) => numbers.push(number),
+                None => {
+                    return Ok(Series::Empty(match (numeric, wide) {
+                        (true, _) => super::numeric::DYNAMIC,
+                        (_, true) => DataType::Int64,
+                        _ => DataType::Int32,
+                    }));
                 }
             }
         }
-        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
-            // an untyped literal, as in generate_series(timestamp '…', timestamp '…', '1 day')
-            let interval = crate::pg::decode::parse_interval(text).map_err(to_datafusion)?;
-            let nanos = interval.us.checked_mul(1000).ok_or_else(too_far)?;
-            ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(interval.months, interval.days, nanos)))
+        if numeric {
+            return Series::numerics(numbers);
         }
-        other => other.clone(),
-    };
-    Ok(Expr::Literal(value, metadata.clone()))
+        let integers: Result<Vec<i64>, SqlError> = numbers
+            .iter()
+            .map(|number| if wide { number.to_i64() } else { number.to_i32().map(i64::from) }.map_err(numeric_error))
+            .collect();
+        Series::ints(&integers?, wide)
+    }
+
+    fn times(&self, values: &[&ScalarValue], bounds: &[DataType]) -> Result<Series, SqlError> {
+        let session = self.0.zone();
+        let zoned = bounds.iter().any(|ty| matches!(ty, DataType::Timestamp(_, Some(_))))
+            || !bounds.iter().any(|ty| matches!(ty, DataType::Timestamp(_, None)));
+        let (wanted, oid) = match zoned {
+            true => (timestamptz(), crate::types::oid::TIMESTAMPTZ),
+            false => (DataType::Timestamp(TimeUnit::Microsecond, None), crate::types::oid::TIMESTAMP),
+        };
+        if values.len() != 3 {
+            return Err(no_function(values));
+        }
+        let time = |value: &ScalarValue| -> Result<Option<i64>, SqlError> {
+            let array = value.to_array().map_err(|error| from_datafusion(error, ""))?;
+            let array = crate::arrow::cast_array(&array, &wanted, oid, &session)?;
+            let array = array.as_primitive::<datafusion::arrow::datatypes::TimestampMicrosecondType>();
+            Ok(array.is_valid(0).then(|| array.value(0)))
+        };
+        let step = match values[2] {
+            ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
+                let interval = crate::decode::parse_interval(text)?;
+                let nanos =
+                    interval.us.checked_mul(1000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
+                Some(IntervalMonthDayNano::new(interval.months, interval.days, nanos))
+            }
+            ScalarValue::IntervalMonthDayNano(step) => *step,
+            value if value.is_null() => None,
+            _ => return Err(no_function(values)),
+        };
+        match (time(values[0])?, time(values[1])?, step) {
+            (Some(start), Some(stop), Some(step)) => Series::times(start, stop, step, zoned.then_some(session)),
+            _ => Ok(Series::Empty(wanted)),
+        }
+    }
+}
+
+impl TableFunctionImpl for PgGenerateSeries {
+    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> DfResult<Arc<dyn TableProvider>> {
+        let values = args.exprs().iter().map(|expr| match expr {
+            Expr::Literal(value, _) => Ok(value),
+            _ => Err(to_datafusion(SqlError::unsupported("generate_series of columns in FROM is not supported"))),
+        });
+        let series = self.series(&values.collect::<DfResult<Vec<_>>>()?).map_err(to_datafusion)?;
+        let schema = Arc::new(Schema::new(vec![Field::new("value", series.ty(), true)]));
+        Ok(Arc::new(SeriesTable { series, schema }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(mut series: Series, most: usize) -> usize {
+        let mut rows = 0;
+        while rows < most
+            && let Some(batch) = series.batch().expect("batch")
+        {
+            rows += batch.len();
+        }
+        rows
+    }
+
+    #[test]
+    fn series_end_where_postgresqls_do() {
+        assert_eq!(rows(Series::ints(&[1, 3], false).expect("series"), 10), 3);
+        assert_eq!(rows(Series::ints(&[3, 1], false).expect("series"), 10), 0);
+        assert_eq!(rows(Series::ints(&[3, 1, -1], false).expect("series"), 10), 3);
+        assert_eq!(rows(Series::ints(&[2_147_483_646, 2_147_483_647], false).expect("series"), 10), 2);
+        assert_eq!(rows(Series::ints(&[i64::MAX - 1, i64::MAX], true).expect("series"), 10), 2);
+        assert!(Series::ints(&[1, 2, 0], false).is_err());
+        let day = IntervalMonthDayNano::new(0, 1, 0);
+        assert!(rows(Series::times(0, i64::MAX, day, None).expect("series"), 5000) >= 5000);
+        assert!(Series::times(0, 1, IntervalMonthDayNano::new(1, -30, 0), None).is_err());
+    }
+
+    #[test]
+    fn months_keep_to_the_calendar() {
+        let jan31 = days_from_civil(2024, 1, 31) * DAY_US;
+        let month = IntervalMonthDayNano::new(1, 0, 0);
+        assert_eq!(plus(jan31, month, None), Some(days_from_civil(2024, 2, 29) * DAY_US));
+        // A day over the change to summer time has 23 hours.
+        let berlin = Zone::parse("Europe/Berlin").expect("zone");
+        let before = berlin.local_to_utc(days_from_civil(2024, 3, 31) * DAY_US);
+        let day = IntervalMonthDayNano::new(0, 1, 0);
+        assert_eq!(plus(before, day, Some(berlin)), Some(before + 23 * 3600 * SECOND_US));
+        assert_eq!(plus(i64::MAX - 5, day, None), None);
+    }
 }

@@ -7,8 +7,8 @@ use datafusion::arrow::array::*;
 use datafusion::common::ScalarValue;
 
 use super::define::{P, PgFunction, f, oid};
-use crate::pg::context::PgContext;
-use crate::pg::types::oid as t;
+use crate::context::PgContext;
+use crate::types::oid as t;
 use crate::wire::SqlError;
 
 /// Every function here.

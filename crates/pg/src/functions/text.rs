@@ -4,9 +4,9 @@ use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::DataType;
 
 use super::define::{Call, P, PgFunction, f, oid};
-use crate::pg::arrow::cast_array;
-use crate::pg::datetime::Zone;
-use crate::pg::types::{field_oid, format_type, oid as t};
+use crate::arrow::cast_array;
+use crate::datetime::Zone;
+use crate::types::{field_oid, format_type, oid as t};
 use crate::wire::SqlError;
 
 /// Words that PostgreSQL reserves, so that identifiers spelled like them need quotes.
@@ -297,8 +297,8 @@ fn any_text(call: &Call<'_>, at: usize, row: usize) -> Result<Option<String>, Sq
         return Ok(None);
     }
     let value = datafusion::common::ScalarValue::try_from_array(array, row)
-        .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
-    crate::pg::decode::scalar_text(&value, &crate::pg::encode::TextStyle::default())
+        .map_err(|error| crate::errors::from_datafusion(error, ""))?;
+    crate::decode::scalar_text(&value, &crate::encode::TextStyle::default())
 }
 
 pub(super) fn all() -> Vec<PgFunction> {
@@ -330,7 +330,7 @@ pub(super) fn all() -> Vec<PgFunction> {
             let array = &call.arrays[0];
             if array.data_type().is_binary() {
                 let bytes = datafusion::arrow::compute::cast(array, &DataType::BinaryView)
-                    .map_err(|error| crate::pg::errors::from_arrow(&error))?;
+                    .map_err(|error| crate::errors::from_arrow(&error))?;
                 let bytes = bytes.as_binary_view();
                 return call.int4s(|row| Ok((!bytes.is_null(row)).then(|| bytes.value(row).len() as i32)));
             }

@@ -13,11 +13,11 @@ use datafusion::logical_expr::{
 };
 
 use super::define::{P, PgFunction, f, oid};
-use crate::pg::arrow::cast_array;
-use crate::pg::context::PgContext;
-use crate::pg::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, clock_us, days_from_civil, month_days};
-use crate::pg::errors::to_datafusion;
-use crate::pg::types::{UTC, oid as t, timestamptz};
+use crate::arrow::cast_array;
+use crate::context::PgContext;
+use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, clock_us, days_from_civil, month_days};
+use crate::errors::to_datafusion;
+use crate::types::{UTC, oid as t, timestamptz};
 use crate::wire::SqlError;
 
 /// Functions here that are bound to a session.
@@ -33,6 +33,8 @@ pub(super) const SESSION_NAMES: &[&str] = &[
     "timezone",
     "age",
     "date_part",
+    "extract",
+    "pg_extract",
     "date_trunc",
 ];
 
@@ -110,7 +112,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         f("timeofday", &[], oid(t::TEXT), |call| {
             call.texts(|_| {
                 let mut text = bytes::BytesMut::new();
-                crate::pg::encode::put_timestamptz(&mut text, clock_us(), &Zone::Utc);
+                crate::encode::put_timestamptz(&mut text, clock_us(), &Zone::Utc);
                 Ok(Some(String::from_utf8_lossy(&text).into_owned()))
             })
         })

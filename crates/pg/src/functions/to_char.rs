@@ -6,10 +6,10 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, TimeUnit, TimestampMicrosecondType};
 
 use super::define::{P, PgFunction, f, oid};
-use crate::pg::arrow::cast_array;
-use crate::pg::context::PgContext;
-use crate::pg::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil, month_days};
-use crate::pg::types::oid as t;
+use crate::arrow::cast_array;
+use crate::context::PgContext;
+use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil, month_days};
+use crate::types::oid as t;
 use crate::wire::SqlError;
 
 const MONTHS: [&str; 12] = [
@@ -346,7 +346,7 @@ fn format_number(value: i128, scale: i32, template: &str) -> Result<String, SqlE
         None => (body.as_str(), None),
     };
     let places = fraction.map_or(0, |f| f.bytes().filter(|b| matches!(b, b'9' | b'0')).count());
-    let rounded = crate::pg::decode::rescale(value, scale, 38, places as i8)?;
+    let rounded = crate::decode::rescale(value, scale, 38, places as i8)?;
     let negative = rounded < 0;
     let digits = format!("{:0width$}", rounded.unsigned_abs(), width = places + 1);
     let (int_digits, fraction_digits) = digits.split_at(digits.len() - places);
@@ -509,7 +509,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     })
                     .collect::<Result<_, SqlError>>()?
             };
-            Ok(Arc::new(out.with_timezone(crate::pg::types::UTC)) as ArrayRef)
+            Ok(Arc::new(out.with_timezone(crate::types::UTC)) as ArrayRef)
         })
         .required(1)
         .volatile(),

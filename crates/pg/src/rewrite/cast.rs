@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{DataType, Expr, Value};
 use resurgam_engine::ColumnType;
 
 use super::{bare, call, number, take};
-use crate::pg::types::{arrow_field_from_sql, column_oid, column_typmod, field_oid, field_typmod, oid, type_by_oid};
+use crate::types::{arrow_field_from_sql, column_oid, column_typmod, field_oid, field_typmod, oid, type_by_oid};
 use crate::wire::SqlError;
 
 /// Types to which DataFusion casts as PostgreSQL does when the source is a parameter of that
@@ -34,7 +34,7 @@ fn plain_for_parameters(ty: u32) -> bool {
 /// The oid that `pg_cast_NAME` casts to; `None` for other functions.
 pub fn cast_function_oid(function: &str) -> Option<u32> {
     let name = function.strip_prefix("pg_cast_")?;
-    crate::pg::types::TYPES.iter().find(|row| row.name == name).map(|row| row.oid)
+    crate::types::TYPES.iter().find(|row| row.name == name).map(|row| row.oid)
 }
 
 /// Puts a cast to a column's type around an expression. Lengths of texts are left for the assignment to

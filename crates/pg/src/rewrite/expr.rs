@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, CastKind, Expr, Fun
 
 use super::cast::rewrite_cast;
 use super::{bare, call, correlate, last_name, literal_text, rows, string, subquery, take};
-use crate::pg::decode::parse_array;
+use crate::decode::parse_array;
 use crate::wire::SqlError;
 
 pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
@@ -102,7 +102,7 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
         }
         Expr::Extract { field, expr: inner, .. } => {
             let name = field.to_string().to_ascii_lowercase();
-            *expr = call("date_part", vec![string(name.trim_matches('\'')), take(inner)]);
+            *expr = call("pg_extract", vec![string(name.trim_matches('\'')), take(inner)]);
         }
         Expr::Identifier(ident) if ident.quote_style.is_none() => {
             let lower = ident.value.to_ascii_lowercase();

@@ -2,7 +2,7 @@
 //!
 //! Contract: [`rewrite_statement`] changes how a statement is written, never what it
 //! means. It knows no tables and no types; what needs them happens in the helper
-//! functions that it calls into the statement (see [`crate::pg::functions`]), whose
+//! functions that it calls into the statement (see [`crate::functions`]), whose
 //! names begin with `pg_cast_` and the like. Result columns are named before, so that
 //! helpers never show in a column's name. Rewriting a rewritten statement changes nothing.
 //!

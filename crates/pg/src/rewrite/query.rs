@@ -70,7 +70,7 @@ fn table_oids(select: &mut Select) {
     for table in &select.from {
         for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
             if let TableFactor::Table { name, alias, args: None, .. } = factor
-                && let Some(system) = crate::pg::catalog::system_relation("pg_catalog", &last_name(name))
+                && let Some(system) = crate::catalog::system_relation("pg_catalog", &last_name(name))
             {
                 let alias = alias.as_ref().map_or_else(|| last_name(name), |alias| alias.name.value.clone());
                 known.push((alias, system.oid));

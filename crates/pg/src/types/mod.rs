@@ -252,7 +252,9 @@ pub fn arrow_oid(ty: &DataType) -> u32 {
         DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..) | DataType::Decimal256(..) => {
             oid::NUMERIC
         }
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => oid::BYTEA,
+        // Nothing else is kept so; see `functions::numeric`.
+        DataType::LargeBinary => oid::NUMERIC,
+        DataType::Binary | DataType::BinaryView | DataType::FixedSizeBinary(_) => oid::BYTEA,
         DataType::Date32 | DataType::Date64 => oid::DATE,
         DataType::Time32(_) | DataType::Time64(_) => oid::TIME,
         DataType::Timestamp(_, None) => oid::TIMESTAMP,

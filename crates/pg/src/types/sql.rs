@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use resurgam_engine::ColumnType;
 
 use super::{arrow_field, field_of_oid, numeric_typmod, oid, type_by_name};
-use crate::pg::errors::to_datafusion;
+use crate::errors::to_datafusion;
 use crate::wire::SqlError;
 
 /// Longest `varchar(n)` and `char(n)`, in characters, as in PostgreSQL.
