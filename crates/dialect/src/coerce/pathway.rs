@@ -52,7 +52,7 @@ impl Catalog {
 
     /// Whether values of the `source` types can be given where the `target` types are wanted, in order:
     /// the arguments of a function against its declared types. Polymorphic targets are checked
-    /// together. An unknown literal goes everywhere.
+    /// together. An unknown literal goes everywhere but to `internal`.
     pub fn can_coerce(&self, source: &[TypeId], target: &[TypeId], context: CastContext) -> bool {
         let mut generic = false;
         for (&source, &target) in source.iter().zip(target) {
@@ -62,6 +62,10 @@ impl Catalog {
             if target.is_polymorphic() {
                 generic = true;
                 continue;
+            }
+            // No literal is a value of internal: nothing in SQL may make one.
+            if source.is_unknown() && target == TypeId::INTERNAL {
+                return false;
             }
             if source.is_unknown() || self.find_pathway(source, target, context) != Pathway::None {
                 continue;
