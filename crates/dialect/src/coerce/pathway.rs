@@ -27,6 +27,10 @@ impl Catalog {
         if source == target {
             return Pathway::Relabel;
         }
+        // Nothing in SQL may make such a value.
+        if target == TypeId::INTERNAL {
+            return Pathway::None;
+        }
         if let Some(cast) = self.cast_entry(source, target) {
             return match cast.method {
                 _ if context < cast.context => Pathway::None,
@@ -63,7 +67,6 @@ impl Catalog {
                 generic = true;
                 continue;
             }
-            // No literal is a value of internal: nothing in SQL may make one.
             if source.is_unknown() && target == TypeId::INTERNAL {
                 return false;
             }
