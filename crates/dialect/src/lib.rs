@@ -39,7 +39,7 @@ pub use catalog::{
     Aggregate, AggregateKind, ArgMode, Cast, CastContext, CastMethod, Catalog, Default, Function, FunctionKind,
     NewFunction, Operator, OperatorClass, Parallel, Schema, Type, TypeKind, Volatility,
 };
-pub use coerce::{CastPlan, CastStep, Pathway, common_typmod, same_typmod};
+pub use coerce::{ArrayType, CastPlan, CastStep, Pathway, common_typmod, same_typmod};
 pub use error::{ResolveError, Result};
 pub use resolve::{Call, CallKind, ResolvedArrayOperator, ResolvedFunction, ResolvedOperator, SortOperators, Variadic};
 pub use types::{TypeId, quote_identifier, typmod};

@@ -53,8 +53,7 @@ pub struct Type {
 }
 
 impl Type {
-    /// An array in the sense of SQL: not `oidvector`, `int2vector`, `name` or `point`, which can only
-    /// be subscripted.
+    /// An array, of any kind: not `name` or `point`, which can only be subscripted.
     pub fn is_true_array(&self) -> bool {
         self.element.is_some() && self.subscript == "array_subscript_handler"
     }

@@ -16,7 +16,8 @@ fn the_tables_are_whole() {
     }
     for f in c.functions() {
         assert!(f.args.iter().chain(&f.all_args).chain([&f.result]).all(|t| c.type_of(*t).is_some()), "{}", f.name);
-        assert!(f.modes.is_empty() || f.modes.len() == f.all_args.len(), "{}", f.name);
+        // satisfies_hash_partition has a mode without an entry in proallargtypes.
+        assert!(f.modes.len() == f.all_args.len() || f.all_args.is_empty(), "{}", f.name);
         assert_eq!(f.kind == FunctionKind::Aggregate, c.aggregate(f.oid).is_some(), "{}", f.name);
     }
     for cast in c.casts() {

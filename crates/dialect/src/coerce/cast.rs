@@ -120,10 +120,22 @@ impl Catalog {
         target_typmod: i32,
         context: CastContext,
     ) -> Option<CastPlan> {
-        let mut steps = Vec::new();
         if !self.can_coerce_one(source, target, context) {
             return None;
         }
+        self.coerce_unchecked(source, source_typmod, target, target_typmod, context)
+    }
+
+    /// The same, for what a caller has found to be possible: polymorphic types are not looked at.
+    pub(crate) fn coerce_unchecked(
+        &self,
+        source: TypeId,
+        source_typmod: i32,
+        target: TypeId,
+        target_typmod: i32,
+        context: CastContext,
+    ) -> Option<CastPlan> {
+        let mut steps = Vec::new();
         let mut ty = target;
         let any = matches!(
             target,

@@ -27,6 +27,10 @@ impl Catalog {
         if source == target {
             return Pathway::Relabel;
         }
+        // Nothing in SQL may make such a value.
+        if target == TypeId::INTERNAL {
+            return Pathway::None;
+        }
         if let Some(cast) = self.cast_entry(source, target) {
             return match cast.method {
                 _ if context < cast.context => Pathway::None,
@@ -52,7 +56,7 @@ impl Catalog {
 
     /// Whether values of the `source` types can be given where the `target` types are wanted, in order:
     /// the arguments of a function against its declared types. Polymorphic targets are checked
-    /// together. An unknown literal goes everywhere.
+    /// together. An unknown literal goes everywhere but to `internal`.
     pub fn can_coerce(&self, source: &[TypeId], target: &[TypeId], context: CastContext) -> bool {
         let mut generic = false;
         for (&source, &target) in source.iter().zip(target) {
@@ -62,6 +66,9 @@ impl Catalog {
             if target.is_polymorphic() {
                 generic = true;
                 continue;
+            }
+            if source.is_unknown() && target == TypeId::INTERNAL {
+                return false;
             }
             if source.is_unknown() || self.find_pathway(source, target, context) != Pathway::None {
                 continue;

@@ -157,6 +157,10 @@ impl Catalog {
         let result = self.enforce_generic(&actual, &mut declared, function.result)?;
         let args: Vec<TypeId> =
             actual[..given].iter().zip(&declared).map(|(&actual, &declared)| self.argument(actual, declared)).collect();
+        if function.result == TypeId::INTERNAL {
+            let message = "functions returning type \"internal\" cannot be called explicitly";
+            return Err(ResolveError::not_supported(message));
+        }
         let variadic = self.variadic(call, function, matched.variadic, &args)?;
         self.check_result(call, function)?;
         let kind = match function.kind {
@@ -227,7 +231,7 @@ impl Catalog {
                 Pathway::None | Pathway::Function(_) | Pathway::Array => return None,
             }
         }
-        self.coerce(source, typmod::NONE, target.oid, typmod::NONE, CastContext::Explicit)
+        self.coerce_unchecked(source, typmod::NONE, target.oid, typmod::NONE, CastContext::Explicit)
     }
 
     fn variadic(

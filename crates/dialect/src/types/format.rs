@@ -33,7 +33,8 @@ impl Catalog {
             return if ty.0 == 0 { "-" } else { "???" }.to_string();
         };
         let (element, array) = match entry.element {
-            Some(element) if entry.is_true_array() => (element, true),
+            // int2vector and oidvector are arrays by their own names.
+            Some(element) if entry.is_true_array() && entry.storage != 'p' => (element, true),
             _ => (ty, false),
         };
         let Some(entry) = self.type_of(element) else {

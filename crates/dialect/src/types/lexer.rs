@@ -115,7 +115,9 @@ fn quoted(text: &str, start: usize, chars: &mut Peekable<CharIndices<'_>>) -> Re
     while let Some((_, c)) = chars.next() {
         match c {
             '"' if chars.next_if(|(_, c)| *c == '"').is_some() => name.push('"'),
-            '"' if name.is_empty() => return Err(ResolveError::new("42601", "zero-length delimited identifier")),
+            '"' if name.is_empty() => {
+                return Err(ResolveError::new("42601", "zero-length delimited identifier at or near \"\"\"\""));
+            }
             '"' => return Ok(name),
             c => name.push(c),
         }

@@ -21,17 +21,19 @@ impl Catalog {
     /// 42704: no such type; 22023: a modifier that the type does not take; 42601: not a type's name.
     pub fn parse_type(&self, text: &str) -> Result<(TypeId, i32)> {
         let mut parser = Parser { catalog: self, tokens: tokens(text)?.into_iter().peekable() };
-        let (ty, typmod) = parser.simple()?;
+        let simple = parser.simple()?;
         let array = parser.array_bounds()?;
         if let Some(rest) = parser.tokens.peek() {
             return Err(syntax_error(Some(rest)));
         }
+        let (ty, typmod) = match simple {
+            Simple::Known(ty, typmod) => (ty, typmod),
+            Simple::Named(names, modifiers) => parser.named(names, &modifiers, array)?,
+        };
         if !array {
             return Ok((ty, typmod));
         }
-        // An array of an array is the same array type with more dimensions.
-        let array = if self.is_array(ty) { Some(ty) } else { self.array_type(ty) };
-        let array = array.ok_or_else(|| {
+        let array = self.array_type(ty).ok_or_else(|| {
             let name = self.type_of(ty).map_or("???", |t| t.name);
             ResolveError::new("42704", format!("type \"{name}[]\" does not exist"))
         })?;
@@ -92,6 +94,11 @@ impl Parser<'_> {
         loop {
             let negative = self.sign('-');
             match self.tokens.next() {
+                Some(Token::Number(n)) if self.sign('.') => {
+                    let fraction = self.digits_after_point();
+                    let message = format!("invalid input syntax for type integer: \"{n}.{fraction}\"");
+                    return Err(ResolveError::new("22P02", message));
+                }
                 Some(Token::Number(n)) => all.push(if negative { -n } else { n }),
                 Some(Token::Word(w) | Token::Quoted(w)) if !negative => {
                     let message = format!("invalid input syntax for type integer: \"{w}\"");
@@ -106,12 +113,20 @@ impl Parser<'_> {
         }
     }
 
+    fn digits_after_point(&mut self) -> String {
+        match self.tokens.peek() {
+            Some(Token::Number(n)) => n.to_string(),
+            _ => String::new(),
+        }
+    }
+
     /// One number in parentheses, where the grammar has no sign.
     fn digits(&mut self) -> Result<Option<i64>> {
         if !self.sign('(') {
             return Ok(None);
         }
-        let Some(Token::Number(n)) = self.tokens.next() else { return self.error() };
+        let Some(&Token::Number(n)) = self.tokens.peek() else { return self.error() };
+        self.tokens.next();
         self.expect_sign(')')?;
         Ok(Some(n))
     }
@@ -120,7 +135,7 @@ impl Parser<'_> {
         let mut any = false;
         if self.word("array") {
             if self.sign('[') {
-                if !matches!(self.tokens.next(), Some(Token::Number(_))) {
+                if self.tokens.next_if(|t| matches!(t, Token::Number(_))).is_none() {
                     return self.error();
                 }
                 self.expect_sign(']')?;
@@ -135,11 +150,11 @@ impl Parser<'_> {
         Ok(any)
     }
 
-    fn simple(&mut self) -> Result<(TypeId, i32)> {
-        let plain = |ty| Ok((ty, typmod::NONE));
+    fn simple(&mut self) -> Result<Simple> {
+        let plain = |ty| Ok(Simple::Known(ty, typmod::NONE));
         let word = match self.tokens.next() {
             Some(Token::Word(word)) => word,
-            Some(Token::Quoted(name)) => return self.named(name),
+            Some(Token::Quoted(name)) => return self.names(name),
             other => return Err(syntax_error(other.as_ref())),
         };
         match word.as_str() {
@@ -163,26 +178,26 @@ impl Parser<'_> {
             "time" => self.time(TypeId::TIME, TypeId::TIMETZ),
             "interval" => self.interval(),
             _ if is_keyword(&word) => Err(syntax_error(Some(&Token::Word(word)))),
-            _ => self.named(word),
+            _ => self.names(word),
         }
     }
 
-    fn modified(&mut self, ty: TypeId, default: &[i64]) -> Result<(TypeId, i32)> {
+    fn modified(&mut self, ty: TypeId, default: &[i64]) -> Result<Simple> {
         let modifiers = self.modifiers()?;
         let modifiers = if modifiers.is_empty() { default } else { &modifiers };
-        Ok((ty, self.catalog.typmod_in(ty, modifiers)?))
+        Ok(Simple::Known(ty, self.catalog.typmod_in(ty, modifiers)?))
     }
 
-    fn length(&mut self, ty: TypeId, default: Option<i64>) -> Result<(TypeId, i32)> {
+    fn length(&mut self, ty: TypeId, default: Option<i64>) -> Result<Simple> {
         let modifier = self.digits()?.or(default);
-        Ok((ty, self.catalog.typmod_in(ty, modifier.as_slice())?))
+        Ok(Simple::Known(ty, self.catalog.typmod_in(ty, modifier.as_slice())?))
     }
 
-    fn character(&mut self) -> Result<(TypeId, i32)> {
+    fn character(&mut self) -> Result<Simple> {
         if self.word("varying") { self.length(TypeId::VARCHAR, None) } else { self.length(TypeId::BPCHAR, Some(1)) }
     }
 
-    fn float(&mut self) -> Result<(TypeId, i32)> {
+    fn float(&mut self) -> Result<Simple> {
         let ty = match self.digits()? {
             None => TypeId::FLOAT8,
             Some(..1) => {
@@ -196,30 +211,33 @@ impl Parser<'_> {
                 return Err(ResolveError::invalid_parameter(message));
             }
         };
-        Ok((ty, typmod::NONE))
+        Ok(Simple::Known(ty, typmod::NONE))
     }
 
-    fn time(&mut self, without: TypeId, with: TypeId) -> Result<(TypeId, i32)> {
+    fn time(&mut self, without: TypeId, with: TypeId) -> Result<Simple> {
         let modifier = self.digits()?;
         let zoned = self.word("with");
         if zoned || self.word("without") {
-            self.expect_word("time")?;
+            let word = Token::Word(if zoned { "with" } else { "without" }.to_string());
+            if !self.word("time") {
+                return Err(syntax_error(Some(&word)));
+            }
             self.expect_word("zone")?;
         }
         let ty = if zoned { with } else { without };
-        Ok((ty, self.catalog.typmod_in(ty, modifier.as_slice())?))
+        Ok(Simple::Known(ty, self.catalog.typmod_in(ty, modifier.as_slice())?))
     }
 
-    fn interval(&mut self) -> Result<(TypeId, i32)> {
+    fn interval(&mut self) -> Result<Simple> {
         use field::*;
         if let Some(precision) = self.digits()? {
-            return Ok((TypeId::INTERVAL, typmod::interval_fields(None, Some(precision))?));
+            return Ok(Simple::Known(TypeId::INTERVAL, typmod::interval_fields(None, Some(precision))?));
         }
         // From the largest to the smallest: what lies between two named fields is kept as well.
         let fields = [("year", YEAR), ("month", MONTH), ("day", DAY), ("hour", HOUR), ("minute", MINUTE)];
         let fields: Vec<_> = fields.into_iter().chain([("second", SECOND)]).collect();
         let Some(first) = fields.iter().position(|(name, _)| self.word(name)) else {
-            return Ok((TypeId::INTERVAL, typmod::NONE));
+            return Ok(Simple::Known(TypeId::INTERVAL, typmod::NONE));
         };
         let mut last = first;
         if self.word("to") {
@@ -228,32 +246,54 @@ impl Parser<'_> {
             let to = (first + 1..until).find(|&at| self.word(fields[at].0));
             last = match to {
                 Some(to) => to,
+                None if until <= first + 1 => return Err(syntax_error(Some(&Token::Word("to".to_string())))),
                 None => return self.error(),
             };
         }
         let precision = if fields[last].1 == SECOND { self.digits()? } else { None };
         let kept = fields[first..=last].iter().fold(0, |kept, (_, bit)| kept | bit);
-        Ok((TypeId::INTERVAL, typmod::interval_fields(Some(kept), precision)?))
+        Ok(Simple::Known(TypeId::INTERVAL, typmod::interval_fields(Some(kept), precision)?))
     }
 
-    fn named(&mut self, first: String) -> Result<(TypeId, i32)> {
-        let mut parts = vec![first];
+    /// A catalog name; only the whole type's text says whether it is right.
+    fn names(&mut self, first: String) -> Result<Simple> {
+        let mut names = vec![first];
         while self.sign('.') {
             match self.tokens.next() {
-                Some(Token::Word(word) | Token::Quoted(word)) => parts.push(word),
+                Some(Token::Word(word) | Token::Quoted(word)) => names.push(word),
                 other => return Err(syntax_error(other.as_ref())),
             }
         }
-        let ty = match parts.as_slice() {
-            [name] => self.catalog.lookup_type(None, name)?,
-            [schema, name] => self.catalog.lookup_type(Some(schema), name)?,
-            _ => {
-                let message = format!("cross-database references are not implemented: {}", parts.join("."));
+        Ok(Simple::Named(names, self.modifiers()?))
+    }
+
+    fn named(&self, names: Vec<String>, modifiers: &[i64], array: bool) -> Result<(TypeId, i32)> {
+        let missing = |mut error: ResolveError| {
+            if array {
+                error.message = format!("type \"{}[]\" does not exist", names.join("."));
+            }
+            error
+        };
+        let ty = match names.as_slice() {
+            [name] => self.catalog.lookup_type(None, name).map_err(missing)?,
+            [schema, name] => self.catalog.lookup_type(Some(schema), name).map_err(missing)?,
+            [_, _, _] => {
+                let message = format!("cross-database references are not implemented: {}", names.join("."));
                 return Err(ResolveError::not_supported(message));
             }
+            _ => {
+                let message = format!("improper qualified name (too many dotted names): {}", names.join("."));
+                return Err(ResolveError::new("42601", message));
+            }
         };
-        self.modified(ty, &[])
+        Ok((ty, self.catalog.typmod_in(ty, modifiers)?))
     }
+}
+
+/// A type without its array bounds.
+enum Simple {
+    Known(TypeId, i32),
+    Named(Vec<String>, Vec<i64>),
 }
 
 #[cfg(test)]

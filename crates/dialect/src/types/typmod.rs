@@ -128,6 +128,21 @@ fn numeric_in(modifiers: &[i64]) -> Result<i32> {
     Ok(numeric(precision as i32, scale as i32))
 }
 
+/// The grammar makes the first number of the fields' names.
+fn interval_in(modifiers: &[i64]) -> Result<i32> {
+    let (fields, precision) = match *modifiers {
+        [fields] => (fields, None),
+        [fields, precision] => (fields, Some(precision)),
+        _ => return Err(ResolveError::invalid_parameter("invalid INTERVAL type modifier")),
+    };
+    let fields = i32::try_from(fields).unwrap_or(0);
+    match fields {
+        FULL_RANGE => interval_fields(None, precision),
+        _ if interval_name(fields).is_empty() => Err(ResolveError::invalid_parameter("invalid INTERVAL type modifier")),
+        _ => interval_fields(Some(fields), precision),
+    }
+}
+
 /// The modifier that numbers behind a type's name make; the element type's for an array.
 /// `None`: the type takes no modifiers.
 ///
@@ -143,11 +158,7 @@ pub(crate) fn read(element: TypeId, modifiers: &[i64]) -> Option<Result<i32>> {
         TypeId::TIMESTAMPTZ => seconds("TIMESTAMP", " WITH TIME ZONE", modifiers),
         TypeId::TIME => seconds("TIME", "", modifiers),
         TypeId::TIMETZ => seconds("TIME", " WITH TIME ZONE", modifiers),
-        // Fields are words in SQL; numbers alone are digits of the second.
-        TypeId::INTERVAL => match modifiers {
-            [n] => interval_fields(None, Some(*n)),
-            _ => Err(ResolveError::invalid_parameter("invalid INTERVAL type modifier")),
-        },
+        TypeId::INTERVAL => interval_in(modifiers),
         _ => return None,
     })
 }
