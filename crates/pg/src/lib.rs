@@ -39,7 +39,6 @@ pub mod types;
 pub mod wire;
 
 // Paths from when this was a module of the SQL crate.
-pub(crate) use crate as pg;
 
 #[cfg(test)]
 mod psql_tests;

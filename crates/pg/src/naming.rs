@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{Expr, FunctionArguments, Ident, Query, Sel
 use resurgam_ast::AstWalkMut;
 
 /// Between a repeated name and its number; cannot occur in an identifier that a user writes by hand.
-pub(crate) const MARK: char = '\u{1}';
+pub const MARK: char = '\u{1}';
 
 /// Cuts the number off a repeated name.
 pub fn shown(name: &mut String) {
@@ -89,7 +89,7 @@ fn folded(ident: &Ident) -> String {
 }
 
 /// PostgreSQL's `FigureColname`.
-pub(crate) fn column_name(expr: &Expr) -> Option<String> {
+pub fn column_name(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Identifier(ident) => Some(folded(ident)),
         Expr::CompoundIdentifier(parts) => parts.last().map(folded),

@@ -210,7 +210,8 @@ impl ScalarUDFImpl for PgFunction {
             Returns::By(by) => by(args.arg_fields).as_ref().clone(),
             Returns::Args(by) => by(args.arg_fields, args.scalar_arguments).as_ref().clone(),
         };
-        Ok(Arc::new(field.with_name(self.name)))
+        // SQL promises nothing about nulls: a promise made here would be one that simplification builds on.
+        Ok(Arc::new(field.with_name(self.name).with_nullable(true)))
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let constant = !self.each_row && args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));

@@ -13,11 +13,12 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use resurgam_dialect::{Call, CallKind, FunctionKind, Schema, TypeId};
 
 use super::bound::{Bound, Type};
-use super::coerce::catalog;
+use super::coerce::{catalog, sql_error};
 use super::expr::Clause;
 use super::scope::Scope;
 use super::sort::direction;
 use super::{Analyzer, Result, unknown};
+use crate::pg::functions::numeric;
 use crate::pg::types::oid;
 use crate::wire::SqlError;
 
@@ -95,7 +96,7 @@ impl Analyzer<'_> {
         let call = Call { star, distinct, order_by: order.len(), filter: function.filter.is_some(), over: function.over.is_some(), ..Call::new(name, &types) };
         let resolved = match catalog().resolve_function(&call) {
             Ok(resolved) => resolved,
-            Err(error) => return Err(self.at(error.into(), span)),
+            Err(error) => return Err(self.at(sql_error(error), span)),
         };
         let CallKind::Aggregate(entry, _) = &resolved.kind else { return unknown(format!("{name} as an aggregate")) };
         let source = (entry.name, entry.args.clone());
@@ -149,27 +150,16 @@ impl Analyzer<'_> {
             }
             other => other,
         };
-        let mut args = args;
-        match (known, first) {
-            ("sum", Some(oid::INT8)) => {
-                // Sums of bigints are numeric: no number of rows makes them overflow.
-                let arg = args.remove(0);
-                let data = DataType::Decimal128(28, 0);
-                args = vec![Bound::with_data(cast(arg.expr, data.clone()), Type::of(oid::NUMERIC), data)];
-            }
-            ("avg" | "stddev_samp" | "stddev_pop" | "var_samp" | "var_pop", Some(oid::INT2 | oid::INT4 | oid::INT8 | oid::NUMERIC)) => {
-                return unknown(format!("{name} of exact numbers"));
-            }
-            ("avg" | "stddev_samp" | "stddev_pop" | "var_samp" | "var_pop", Some(oid::FLOAT4)) => {
-                let arg = args.remove(0);
-                args = vec![self.converted(arg, Type::of(oid::FLOAT8))?];
-            }
-            ("sum" | "avg", Some(oid::INTERVAL)) | ("min" | "max", Some(oid::INTERVAL)) => {
-                return unknown(format!("{name} of intervals"));
-            }
-            _ => {}
+        if matches!(known, "sum" | "avg" | "min" | "max") && first == Some(oid::INTERVAL) {
+            return unknown(format!("{name} of intervals"));
         }
         let registered = self.names.state.aggregate_functions();
+        let numerics = matches!((known, first), ("min" | "max", Some(oid::NUMERIC)))
+            && args.first().is_some_and(|arg| arg.data == numeric::DYNAMIC);
+        if numerics && let Some(function) = numeric::aggregate_by_name(known) {
+            let exprs = args.into_iter().map(|arg| arg.expr).collect();
+            return Ok((function, exprs, numeric::DYNAMIC));
+        }
         let found = registered.get(known).or_else(|| match known {
             "var_samp" => registered.get("var"),
             "stddev_samp" => registered.get("stddev"),

@@ -16,15 +16,15 @@ use super::{Analyzer, Result, unknown};
 use crate::params::placeholder_index;
 use crate::pg::datetime::Zone;
 use crate::pg::decode::decode_param;
+use crate::pg::functions::numeric;
 use crate::pg::types::{self, TEXT, oid};
 use crate::wire::{Format, SqlError};
 
-impl From<ResolveError> for SqlError {
-    fn from(error: ResolveError) -> Self {
-        let mut out = Self::new(error.sqlstate, error.message);
-        (out.detail, out.hint) = (error.detail, error.hint);
-        out
-    }
+/// The dialect's error as one of ours.
+pub(super) fn sql_error(error: ResolveError) -> SqlError {
+    let mut out = SqlError::new(error.sqlstate, error.message);
+    (out.detail, out.hint) = (error.detail, error.hint);
+    out
 }
 
 /// The tables of the dialect.
@@ -51,7 +51,7 @@ impl Analyzer<'_> {
         let plan = catalog().cast(bound.ty.id(), bound.ty.typmod, to.id(), to.typmod, context);
         match plan {
             Ok(plan) => self.steps(bound, plan),
-            Err(error) => Err(self.at(error.into(), span)),
+            Err(error) => Err(self.at(sql_error(error), span)),
         }
     }
 
@@ -146,7 +146,7 @@ impl Analyzer<'_> {
             oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::REGPROC | oid::REGPROCEDURE => true,
             _ => false,
         };
-        if matches!(to.oid, oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::UNKNOWN) && to.typmod < 0 {
+        if matches!(to.oid, oid::TEXT | oid::VARCHAR | oid::UNKNOWN) && to.typmod < 0 {
             return Ok(Bound { ty: to, ..bound });
         }
         if by_session {
@@ -161,7 +161,11 @@ impl Analyzer<'_> {
             // The digits that are written.
             return Ok(Bound::literal(value, Type::of(oid::NUMERIC)).at(span));
         }
-        if matches!(to.oid, oid::NAME | oid::CHAR | oid::JSON | oid::JSONB | oid::BPCHAR | oid::INTERVAL) || to.typmod >= 0 {
+        if to.oid == oid::NUMERIC && to.typmod < 0 {
+            let args = vec![Bound { ty: Type::TEXT, ..bound }, Bound::new(lit(-1i32), Type::INT4)];
+            return Ok(self.numeric_call("numeric_in", args, to)?.at(span));
+        }
+        if matches!(to.oid, oid::NAME | oid::CHAR | oid::JSON | oid::JSONB | oid::INTERVAL) || to.typmod >= 0 {
             return self.call_cast(Bound { ty: Type::TEXT, ..bound }, to);
         }
         match decode_param(to.oid, Format::Text, Some(text.as_bytes()), &self.names.cx.zone()) {
@@ -187,10 +191,18 @@ impl Analyzer<'_> {
             return Err(SqlError::new("42P02", format!("there is no parameter {id}")).into());
         };
         let to = Type::of(to.oid);
+        // Names of tables and the like are looked up when the statement runs.
+        let by_name = matches!(
+            to.oid,
+            oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::REGPROC | oid::REGPROCEDURE
+        );
         if slot.is_none() {
-            *slot = Some(types::parameter_field(id, to.oid));
+            *slot = Some(types::parameter_field(id, if by_name { oid::TEXT } else { to.oid }));
         }
         let bound = self.parameter(id)?;
+        if by_name && bound.ty.oid == oid::TEXT {
+            return self.call_cast(bound, to);
+        }
         match bound.ty.oid == to.oid {
             true => Ok(bound),
             false => {
@@ -296,7 +308,7 @@ impl Analyzer<'_> {
                     !bound.ty.is_unknown() && first.is_some_and(|first| category(first) != category(bound))
                 });
                 let span = odd.or(first).map_or_else(datafusion::sql::sqlparser::tokenizer::Span::empty, |b| b.span);
-                Err(self.at(error.into(), span))
+                Err(self.at(sql_error(error), span))
             }
         }
     }
@@ -314,17 +326,21 @@ impl Analyzer<'_> {
         if ty.oid != oid::NUMERIC {
             return Ok(values);
         }
-        let form = decimal_form(values.iter().map(|bound| &bound.data));
-        Ok(values
-            .into_iter()
-            .map(|bound| match bound.data == form {
-                true => bound,
-                false => {
-                    let expr = self.folded(cast(bound.expr, form.clone()));
-                    Bound::with_data(expr, bound.ty, form.clone()).at(bound.span)
-                }
-            })
-            .collect())
+        let form = numeric_form(values.iter().map(|bound| &bound.data));
+        values.into_iter().map(|bound| self.in_form(bound, &form)).collect()
+    }
+
+    /// A value in an Arrow form of its type.
+    fn in_form(&mut self, bound: Bound, form: &DataType) -> Result<Bound> {
+        if &bound.data == form {
+            return Ok(bound);
+        }
+        if bound.ty.oid == oid::NUMERIC && form == &numeric::DYNAMIC {
+            let span = bound.span;
+            return Ok(self.numeric_call("numeric_dynamic", vec![bound], Type::of(oid::NUMERIC))?.at(span));
+        }
+        let expr = self.folded(cast(bound.expr, form.clone()));
+        Ok(Bound::with_data(expr, bound.ty, form.clone()).at(bound.span))
     }
 
     /// Two relations of the same types, their numerics of the same forms.
@@ -333,43 +349,40 @@ impl Analyzer<'_> {
         for (x, y) in a.columns.iter().zip(&b.columns) {
             forms.push(match x.bound.data == y.bound.data {
                 true => None,
-                false if x.bound.ty.oid == oid::NUMERIC => Some(decimal_form([&x.bound.data, &y.bound.data].into_iter())),
+                false if x.bound.ty.oid == oid::NUMERIC => Some(numeric_form([&x.bound.data, &y.bound.data].into_iter())),
                 false => Some(x.bound.ty.data()),
             });
         }
-        let bring = |relation: Relation| -> Result<Relation> {
+        let mut bring = |relation: Relation| -> Result<Relation> {
             if forms.iter().zip(&relation.columns).all(|(form, c)| form.as_ref().is_none_or(|f| f == &c.bound.data)) {
                 return Ok(relation);
             }
-            let targets: Vec<Target> = relation
-                .columns
-                .into_iter()
-                .zip(&forms)
-                .map(|(column, form)| {
-                    let bound = match form {
-                        Some(form) if form != &column.bound.data => {
-                            Bound::with_data(cast(column.bound.expr, form.clone()), column.bound.ty, form.clone())
-                        }
-                        _ => column.bound,
-                    };
-                    Target { name: column.name, bound, is_hidden: false }
-                })
-                .collect();
+            let mut targets = Vec::with_capacity(forms.len());
+            for (column, form) in relation.columns.into_iter().zip(&forms) {
+                let bound = match form {
+                    Some(form) => self.in_form(column.bound, form)?,
+                    None => column.bound,
+                };
+                targets.push(Target { name: column.name, bound, is_hidden: false });
+            }
             project(relation.plan, &targets)
         };
         Ok((bring(a)?, bring(b)?))
     }
 }
 
-/// The decimal type that holds values of all of these.
-fn decimal_form<'d>(types: impl Iterator<Item = &'d DataType>) -> DataType {
-    let (mut whole, mut scale) = (1i16, 0i16);
+/// The form of numerics that holds values of all of these. Decimals of one scale stay so; of several, each
+/// value keeps the digits that it shows.
+fn numeric_form<'d>(types: impl Iterator<Item = &'d DataType>) -> DataType {
+    let (mut precision, mut scale) = (1, None);
     for ty in types {
-        if let DataType::Decimal128(p, s) = ty {
-            whole = whole.max(i16::from(*p) - i16::from(*s));
-            scale = scale.max(i16::from(*s));
+        match ty {
+            DataType::Decimal128(p, s) if scale.is_none_or(|scale| scale == *s) => {
+                precision = precision.max(*p);
+                scale = Some(*s);
+            }
+            _ => return numeric::DYNAMIC,
         }
     }
-    let precision = (whole + scale).clamp(1, 38);
-    DataType::Decimal128(precision as u8, scale.min(38) as i8)
+    DataType::Decimal128(precision, scale.unwrap_or(0))
 }

@@ -1,8 +1,8 @@
 //! Expressions.
 
 use datafusion::common::Spans;
-use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder, Operator, Subquery, cast, lit};
+use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison, SetQuantifier, Sort};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, cast, lit};
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, BinaryOperator, CastKind, FunctionArgumentList, FunctionArguments, Spanned, Subscript,
     UnaryOperator, Value,
@@ -635,8 +635,11 @@ impl Analyzer<'_> {
         ) else {
             return unknown("ARRAY of a subquery");
         };
-        let plan = LogicalPlanBuilder::from(relation.plan)
-            .aggregate(Vec::<Expr>::new(), vec![array_agg.call(vec![column.expr])])?
+        // The elements come in the order of the subquery.
+        let (input, order) = sorted_input(relation.plan);
+        let call = AggregateFunction::new_udf(array_agg, vec![column.expr], false, None, order, None);
+        let plan = LogicalPlanBuilder::from(input)
+            .aggregate(Vec::<Expr>::new(), vec![Expr::AggregateFunction(call)])?
             .build()?;
         let data = plan.schema().field(0).data_type().clone();
         let name = relation.columns[0].name.clone();
@@ -656,6 +659,21 @@ impl Analyzer<'_> {
     ) -> Result<Bound> {
         let args = args.iter().map(|arg| self.expr(arg, scope, clause)).collect::<Result<Vec<_>>>()?;
         self.call(name, args, span)
+    }
+}
+
+/// A plan whose order matters, without its sort, and the sort.
+fn sorted_input(plan: LogicalPlan) -> (LogicalPlan, Vec<Sort>) {
+    match plan {
+        LogicalPlan::Sort(sort) if sort.fetch.is_none() => (sort.input.as_ref().clone(), sort.expr),
+        // What is sorted by is not selected.
+        LogicalPlan::Projection(projection) if projection.expr.iter().all(|expr| matches!(expr, Expr::Column(_))) => {
+            match projection.input.as_ref() {
+                LogicalPlan::Sort(sort) if sort.fetch.is_none() => (sort.input.as_ref().clone(), sort.expr.clone()),
+                _ => (LogicalPlan::Projection(projection), Vec::new()),
+            }
+        }
+        other => (other, Vec::new()),
     }
 }
 

@@ -15,10 +15,11 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use resurgam_dialect::{Call, CallKind, CastContext, TypeId, Variadic};
 
 use super::bound::{Bound, Type};
-use super::coerce::catalog;
+use super::coerce::{catalog, sql_error};
 use super::expr::{Clause, arguments, function_name, plain_args};
 use super::scope::Scope;
 use super::{Analyzer, Result, unknown};
+use crate::pg::functions::numeric;
 use crate::pg::rewrite::cast_function_oid;
 use crate::pg::types::{self, oid};
 use crate::wire::SqlError;
@@ -200,7 +201,7 @@ impl Analyzer<'_> {
         let resolved = catalog().resolve_function(&Call { is_parameter, ..Call::new(name, &types) });
         let resolved = match resolved {
             Ok(resolved) => resolved,
-            Err(error) => return Err(self.at(error.into(), span)),
+            Err(error) => return Err(self.at(sql_error(error), span)),
         };
         let function = match &resolved.kind {
             CallKind::Function(function) => *function,
@@ -270,27 +271,13 @@ impl Analyzer<'_> {
                 _ => unknown(format!("the set-returning function {name}")),
             };
         }
-        match (name, args.as_slice()) {
-            // Names under which the session has them otherwise.
-            ("extract", _) => return unknown("extract"),
-            ("round" | "trunc", [value, ..]) if value.ty.oid == oid::NUMERIC => return unknown(format!("{name} of numeric")),
-            ("ceil" | "ceiling" | "floor", [value]) if value.ty.oid == oid::NUMERIC => {
-                return unknown(format!("{name} of numeric"));
-            }
-            ("sqrt" | "exp" | "ln" | "log" | "log10" | "power" | "pow" | "div" | "mod" | "abs" | "sign" | "width_bucket", [value, ..])
-                if value.ty.oid == oid::NUMERIC =>
-            {
-                return unknown(format!("{name} of numeric"));
-            }
-            ("random", []) => {}
-            _ => {}
-        }
         let known = match name {
             "position" => "strpos",
             "char_length" | "character_length" if source == "textlen" => "character_length",
             other => other,
         };
-        let Some(function) = self.names.state.scalar_functions().get(known).cloned() else {
+        let registered = self.names.state.scalar_functions().get(known).cloned();
+        let Some(function) = registered.or_else(|| numeric::by_proc_name(source)) else {
             let message = format!("function {name}({}) is not supported", 
                 args.iter().map(|arg| arg.ty.name()).collect::<Vec<_>>().join(", "));
             return unknown(message);
@@ -305,7 +292,17 @@ impl Analyzer<'_> {
             return unknown(format!("the function {name}"));
         };
         let args = match name {
-            "generate_series" => self.series_args(args)?.0,
+            "generate_series" => {
+                let mut wide = Vec::with_capacity(args.len());
+                for arg in self.series_args(args)?.0 {
+                    wide.push(match arg.data {
+                        DataType::Int32 => self.converted(arg, Type::INT8)?,
+                        DataType::Int64 => arg,
+                        _ => return unknown("generate_series of this type in a select list"),
+                    });
+                }
+                wide
+            }
             _ => args,
         };
         let (expr, data) = self.call_udf(&function, args)?;
@@ -317,7 +314,7 @@ impl Analyzer<'_> {
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let resolved = match catalog().resolve_function(&Call::new("generate_series", &types)) {
             Ok(resolved) => resolved,
-            Err(error) => return Err(SqlError::from(error).into()),
+            Err(error) => return Err(sql_error(error).into()),
         };
         let result = Type::of(resolved.result.0);
         let mut out = Vec::with_capacity(args.len());
@@ -325,11 +322,6 @@ impl Analyzer<'_> {
             let arg = match arg.ty.oid == to.0 {
                 true => arg,
                 false => self.implicit(arg, Type::of(to.0))?,
-            };
-            let arg = match arg.data {
-                DataType::Int32 => Bound { expr: self.folded(cast(arg.expr, DataType::Int64)), data: DataType::Int64, ..arg },
-                DataType::Decimal128(..) => return unknown("generate_series of numerics"),
-                _ => arg,
             };
             out.push(arg);
         }

@@ -212,7 +212,7 @@ impl Analyzer<'_> {
         let rebase = Rebase::over(&all, &plan)?;
         for expr in &mut exprs {
             rebase.apply(expr)?;
-            self.check_grouped(expr, &input, &plan)?;
+            self.check_grouped(expr, &input, &plan, scope)?;
         }
         Ok(plan)
     }
@@ -276,6 +276,7 @@ impl Analyzer<'_> {
         expr: &Expr,
         input: &datafusion::common::DFSchema,
         grouped: &LogicalPlan,
+        scope: &Scope<'_>,
     ) -> Result<()> {
         let mut ungrouped: Option<(PlanColumn, bool)> = None;
         expr.apply(|expr| {
@@ -300,10 +301,18 @@ impl Analyzer<'_> {
             Ok(TreeNodeRecursion::Continue)
         })?;
         let Some((column, in_subquery)) = ungrouped else { return Ok(()) };
-        let mut name = column.name.clone();
-        crate::naming::shown(&mut name);
-        let shown = match &column.relation {
-            Some(relation) => format!("{}.{name}", relation.table()),
+        let wanted = Expr::Column(column.clone());
+        let found = scope.items.iter().find_map(|item| {
+            let column = item.columns.iter().find(|column| column.bound.expr == wanted)?;
+            Some((item.name.clone(), column.name.clone()))
+        });
+        let (relation, name) = found.unwrap_or_else(|| {
+            let mut name = column.name.clone();
+            crate::naming::shown(&mut name);
+            (column.relation.as_ref().map(|relation| relation.table().to_owned()), name)
+        });
+        let shown = match relation {
+            Some(relation) => format!("{relation}.{name}"),
             None => name.clone(),
         };
         let message = match in_subquery {

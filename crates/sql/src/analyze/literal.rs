@@ -54,7 +54,10 @@ impl Analyzer<'_> {
                 } else {
                     match decimal(&signed) {
                         Some(value) => Bound::literal(value, Type::of(oid::NUMERIC)),
-                        None => return unknown("a numeric constant of more than 38 digits"),
+                        None => {
+                            let text = self.text_constant(&signed).at(span);
+                            self.read(text, Type::of(oid::NUMERIC))?
+                        }
                     }
                 }
             }

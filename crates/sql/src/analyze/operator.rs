@@ -9,8 +9,9 @@ use datafusion::logical_expr::{Expr, Like, Operator, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::bound::{Bound, Type};
-use super::coerce::catalog;
+use super::coerce::{catalog, sql_error};
 use super::{Analyzer, Result, unknown};
+use crate::pg::functions::numeric;
 use crate::pg::types::oid;
 use crate::wire::SqlError;
 
@@ -74,7 +75,7 @@ impl Analyzer<'_> {
     pub(super) fn operands(&mut self, name: &str, left: Bound, right: Bound, span: Span) -> Result<(Bound, Bound)> {
         let resolved = match catalog().resolve_operator(name, Some(left.ty.id()), right.ty.id()) {
             Ok(resolved) => resolved,
-            Err(error) => return Err(self.at(error.into(), span)),
+            Err(error) => return Err(self.at(sql_error(error), span)),
         };
         let to_left = Type::of(resolved.left.map_or(left.ty.oid, |ty| ty.0));
         let to_right = Type::of(resolved.right.0);
@@ -137,7 +138,7 @@ impl Analyzer<'_> {
     pub(super) fn binary(&mut self, name: &str, left: Bound, right: Bound, span: Span) -> Result<Bound> {
         let resolved = match catalog().resolve_operator(name, Some(left.ty.id()), right.ty.id()) {
             Ok(resolved) => resolved,
-            Err(error) => return Err(self.at(error.into(), span)),
+            Err(error) => return Err(self.at(sql_error(error), span)),
         };
         let result = Type::of(resolved.result.0);
         let code = catalog().function(resolved.function).map_or("", |function| function.source);
@@ -145,6 +146,18 @@ impl Analyzer<'_> {
         let to_right = Type::of(resolved.right.0);
         let (left, right) = (self.operand(left, to_left)?, self.operand(right, to_right)?);
         if let Some(op) = comparison(name) {
+            let dynamic = [&left.data, &right.data].contains(&&numeric::DYNAMIC);
+            if dynamic && left.ty.oid == oid::NUMERIC && right.ty.oid == oid::NUMERIC {
+                let function = match name {
+                    "=" => "numeric_eq",
+                    "<>" => "numeric_ne",
+                    "<" => "numeric_lt",
+                    "<=" => "numeric_le",
+                    ">" => "numeric_gt",
+                    _ => "numeric_ge",
+                };
+                return Ok(self.numeric_call(function, vec![left, right], Type::BOOL)?.at(span));
+            }
             if !is_plain(left.ty) && !(is_array(left.ty) && is_array(right.ty)) && left.ty.oid != oid::INTERVAL {
                 return unknown(format!("comparing values of type {}", left.ty.name()));
             }
@@ -219,7 +232,7 @@ impl Analyzer<'_> {
                 return Ok(Bound::new(binary_expr(left.expr, Operator::StringConcat, right.expr), text));
             }
             ("^", "dpow") => return self.call_named("power", vec![left, right], result),
-            ("^", "numeric_power") => return self.call_named("numeric_power", vec![left, right], result),
+            ("^", "numeric_power") => return self.numeric_call("numeric_power", vec![left, right], result),
             ("||", "array_append" | "array_prepend" | "array_cat") => {
                 let function = if code == "array_cat" { "array_concat" } else { code };
                 return self.call_named(function, vec![left, right], result);
@@ -260,30 +273,25 @@ impl Analyzer<'_> {
     /// Arithmetic of numerics.
     fn numeric(&mut self, op: Operator, left: Bound, right: Bound) -> Result<Bound> {
         let ty = Type::of(oid::NUMERIC);
-        let scale = |data: &DataType| match data {
-            DataType::Decimal128(p, s) => Some((i32::from(*p), i32::from(*s))),
-            _ => None,
+        let (sign, function) = match op {
+            Operator::Plus => ('+', "numeric_add"),
+            Operator::Minus => ('-', "numeric_sub"),
+            Operator::Multiply => ('*', "numeric_mul"),
+            Operator::Divide => ('/', "numeric_div"),
+            _ => ('%', "numeric_mod"),
         };
-        let (Some((lp, ls)), Some((rp, rs))) = (scale(&left.data), scale(&right.data)) else {
-            return unknown("arithmetic of numerics of this form");
-        };
-        if op == Operator::Divide {
-            // The quotient gets more digits than the dividend; see the known issues.
-            let dividend = if ls < 12 && (lp - ls <= 26 || (lp, ls) == (38, 10)) {
-                Bound::with_data(cast(left.expr, DataType::Decimal128(38, 12)), ty, DataType::Decimal128(38, 12))
-            } else {
-                left
-            };
-            return self.coerced_binary(dividend, op, right, ty);
+        let dynamic = [&left.data, &right.data].contains(&&numeric::DYNAMIC);
+        if dynamic || numeric::is_dynamic_result(&left.data, sign, &right.data) {
+            return self.numeric_call(function, vec![left, right], ty);
         }
-        let whole = (lp - ls).max(rp - rs);
-        let fits = match op {
-            Operator::Plus | Operator::Minus | Operator::Modulo => whole + 1 + ls.max(rs) <= 38,
-            Operator::Multiply => lp + rp + 1 <= 38,
-            _ => true,
-        };
-        let _ = fits;
         self.coerced_binary(left, op, right, ty)
+    }
+
+    /// A function of numerics, by PostgreSQL's name of what computes it.
+    pub(super) fn numeric_call(&mut self, name: &str, args: Vec<Bound>, result: Type) -> Result<Bound> {
+        let Some(function) = numeric::by_proc_name(name) else { return unknown(format!("the function {name}")) };
+        let (expr, data) = self.call_udf(&function, args)?;
+        self.of_type(expr, data, result)
     }
 
     /// An operator whose result DataFusion's own rules for these operands say.
@@ -329,7 +337,7 @@ impl Analyzer<'_> {
     pub(super) fn unary(&mut self, name: &str, operand: Bound, span: Span) -> Result<Bound> {
         let resolved = match catalog().resolve_operator(name, None, operand.ty.id()) {
             Ok(resolved) => resolved,
-            Err(error) => return Err(self.at(error.into(), span)),
+            Err(error) => return Err(self.at(sql_error(error), span)),
         };
         let result = Type::of(resolved.result.0);
         let operand = self.operand(operand, Type::of(resolved.right.0))?;
@@ -341,6 +349,7 @@ impl Analyzer<'_> {
                 let zero = datafusion::common::ScalarValue::new_zero(&data)?;
                 Bound::with_data(binary_expr(lit(zero), Operator::Minus, operand.expr), result, data)
             }
+            "-" if data == numeric::DYNAMIC => self.numeric_call("numeric_uminus", vec![operand], result)?,
             "-" => Bound::with_data(Expr::Negative(Box::new(operand.expr)), result, data),
             "@" => self.call_named("abs", vec![operand], result)?,
             "|/" => self.call_named("sqrt", vec![operand], result)?,
@@ -365,7 +374,7 @@ impl Analyzer<'_> {
     ) -> Result<Bound> {
         let resolved = match catalog().resolve_array_operator(name, left.ty.id(), array.ty.id()) {
             Ok(resolved) => resolved,
-            Err(error) => return Err(self.at(error.into(), span)),
+            Err(error) => return Err(self.at(sql_error(error), span)),
         };
         let element_type = Type::of(resolved.operator.right.0);
         let to_left = Type::of(resolved.operator.left.map_or(left.ty.oid, |ty| ty.0));

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use resurgam_dialect::{Call, CallKind, TypeId};
 
 use super::bound::{Bound, Type};
-use super::coerce::catalog;
+use super::coerce::{catalog, sql_error};
 use super::expr::{Clause, plain_args};
 use super::scope::{Scope, folded};
 use super::sort::direction;
@@ -110,7 +110,7 @@ impl Analyzer<'_> {
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let resolved = match catalog().resolve_function(&Call { over: true, ..Call::new(name, &types) }) {
             Ok(resolved) => resolved,
-            Err(error) => return Err(self.at(error.into(), span)),
+            Err(error) => return Err(self.at(sql_error(error), span)),
         };
         if !matches!(resolved.kind, CallKind::Window(_)) {
             let message = format!("OVER specified, but {name} is not a window function nor an aggregate function");
