@@ -10,12 +10,14 @@
 //! | `again` | statements that are run again because a definition changed |
 //! | `lexer`, `cache`, `statement` | literals lifted out of texts; kept statements; parse and plan |
 //! | `coercion` | operands of different types |
+//! | `apply` | subqueries that are run for the rows around them |
 //! | `planner`, `naming`, `scopes`, `params` | names and plans; result column names; parameters of kept plans |
 //! | `table`, `scan`, `range`, `computed` | tables as DataFusion sees them; reading; predicates to key ranges; tables without rows of their own |
 //! | `filter`, `weight` | filters that are bounded by bytes; bytes of rows |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
 //! | `locking`, `with_write` | SELECT … FOR UPDATE; WITH before INSERT, UPDATE, DELETE |
+//! | `with_recursive`, `symmetric` | what WITH RECURSIVE may say; BETWEEN SYMMETRIC |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
 //! | `foreign` | FOREIGN KEY constraints |
 //! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
@@ -29,6 +31,7 @@ mod again;
 mod alter;
 mod alter_database;
 mod apart;
+mod apply;
 mod bridge;
 mod cache;
 mod check;
@@ -63,12 +66,14 @@ mod settings;
 mod shared;
 mod statement;
 mod stream;
+mod symmetric;
 mod table;
 mod two_phase;
 mod utility;
 mod wait;
 mod weight;
 pub mod wire;
+mod with_recursive;
 mod with_write;
 mod words;
 mod write;

@@ -27,6 +27,7 @@ use datafusion::sql::sqlparser::ast::{self, Statement};
 use parking_lot::Mutex;
 use resurgam_engine::{Table, Transaction};
 
+use crate::apply;
 use crate::bridge;
 use crate::coercion::Coercion;
 use crate::context::StatementContext;
@@ -82,10 +83,11 @@ pub(crate) fn session_state(
 ) -> Result<SessionState> {
     let coercion = Coercion::new(cx);
     let mut builder = SessionStateBuilder::new()
-        .with_analyzer_rules(coercion.rules())
+        .with_analyzer_rules(coercion.rules().into_iter().chain([Arc::new(apply::Extract) as _]).collect())
         .with_config(config().with_extension(Arc::new(planning)).with_extension(Arc::new(coercion)))
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
+        .with_query_planner(Arc::new(apply::Planner))
         .with_type_planner(Arc::new(PgTypePlanner));
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
@@ -224,6 +226,9 @@ impl Names<'_> {
             let error = SqlError::unsupported("FOR UPDATE/SHARE is not supported in this statement");
             return Err(bridge::failure(error));
         }
+        let is_aggregate = |name: &str| self.state.aggregate_functions().contains_key(name);
+        crate::with_recursive::check(&query, &is_aggregate).map_err(bridge::failure)?;
+        apply::compare_rows(&mut query).map_err(bridge::failure)?;
         crate::scopes::qualify_outer(&mut query);
         let planner = SqlToRel::new_with_options(self, Self::parser_options());
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
@@ -282,6 +287,7 @@ pub(crate) fn simplified(state: &SessionState, expr: Expr, schema: &DFSchema) ->
 pub(crate) struct Instance {
     plan: Arc<dyn ExecutionPlan>,
     cell: Arc<ParamCell>,
+    subqueries: apply::Run,
 }
 
 /// A planned query that can be run any number of times.
@@ -304,7 +310,7 @@ impl QueryPlan {
         let schema = settled_schema(logical.schema(), analyzed.schema());
         let of_session = has_session_values(state, &analyzed);
         let each_time = must_plan_each_time(&logical);
-        let logical = if each_time { logical } else { state.optimizer().optimize(analyzed, state, |_, _| {})? };
+        let logical = if each_time { logical } else { apply::optimize(state, analyzed)? };
         // The optimiser can bring parameters into places that need their values.
         let each_time = each_time || must_plan_each_time(&logical);
         Ok(Self { logical, each_time, of_session, params, schema, pool: Mutex::default() })
@@ -314,9 +320,11 @@ impl QueryPlan {
     pub(crate) async fn instance(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Instance> {
         if self.each_time {
             let bound = bind_to_values(self.logical.clone(), values)?;
-            let bound = state.optimize(&bound)?;
+            let analyzed = state.analyzer().execute_and_check(bound, state.config_options(), |_, _| {})?;
+            let bound = apply::optimize(state, analyzed)?;
+            let (bound, subqueries) = apply::physical(bound, state, &Ok).await?;
             let plan = state.query_planner().create_physical_plan(&bound, state).await?;
-            return Ok(Instance { plan, cell: Arc::default() });
+            return Ok(Instance { plan, cell: Arc::default(), subqueries });
         }
         let kept = self.pool.lock().pop_front();
         let instance = match kept {
@@ -326,8 +334,10 @@ impl QueryPlan {
                 // Values are needed already while planning: constants may be looked at.
                 cell.set(values.to_vec());
                 let bound = bind_to_cell(self.logical.clone(), &cell, &self.params)?;
+                let bind = |plan| bind_to_cell(plan, &cell, &self.params);
+                let (bound, subqueries) = apply::physical(bound, state, &bind).await?;
                 let plan = state.query_planner().create_physical_plan(&bound, state).await?;
-                Instance { plan, cell }
+                Instance { plan, cell, subqueries }
             }
         };
         instance.cell.set(values.to_vec());
@@ -341,8 +351,9 @@ impl QueryPlan {
             return;
         }
         instance.cell.set(Vec::new());
+        instance.subqueries.end();
         let Ok(plan) = reset_plan_states(instance.plan) else { return };
-        let instance = Instance { plan, cell: instance.cell };
+        let instance = Instance { plan, ..instance };
         let mut pool = self.pool.lock();
         if pool.len() < INSTANCES_MAX {
             pool.push_back(instance);
@@ -352,7 +363,7 @@ impl QueryPlan {
     /// Whether the plan has no state of a session in it: then all sessions may share it.
     pub(crate) fn is_shareable(&self, state: &SessionState) -> bool {
         let mut shareable = !self.of_session;
-        let _ = self.logical.apply_with_subqueries(|node| {
+        let _ = apply::walk(&self.logical, &mut |node| {
             if let LogicalPlan::TableScan(scan) = node {
                 shareable &= engine_table(&scan.source).is_some();
             }
@@ -372,10 +383,15 @@ impl QueryPlan {
 
 impl Instance {
     pub(crate) fn start(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.subqueries.begin(&task);
         execute_stream(Arc::clone(&self.plan), task)
     }
     pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
+    }
+    /// Its subqueries' plans, as EXPLAIN shows them.
+    pub(crate) fn shown_subqueries(&self, verbose: bool) -> Vec<String> {
+        self.subqueries.shown(verbose)
     }
 }
 
@@ -399,7 +415,7 @@ fn settled_schema(planned: &DFSchema, settled: &DFSchema) -> SchemaRef {
 
 fn has_session_values(state: &SessionState, plan: &LogicalPlan) -> bool {
     let mut found = false;
-    let _ = plan.apply_with_subqueries(|node| {
+    let _ = apply::walk(plan, &mut |node| {
         node.apply_expressions(|expr| {
             found |= bridge::is_of_session(state, expr);
             Ok(TreeNodeRecursion::Continue)
