@@ -14,6 +14,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
 use resurgam_engine::{ReadView, RowBuf};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::wire::SqlError;
 
@@ -30,12 +31,15 @@ pub(crate) struct StopFlag {
     reason: AtomicU8,
     /// A statement is running: a cancel that comes between statements is forgotten.
     running: AtomicBool,
+    /// When the statement is out of time, for what does not return to whoever waits for it.
+    deadline: Mutex<Option<Instant>>,
     bell: Notify,
 }
 
 impl StopFlag {
     pub(crate) fn begin(&self) {
         self.reason.store(0, Ordering::Relaxed);
+        *self.deadline.lock() = None;
         self.running.store(true, Ordering::Release);
     }
     pub(crate) fn end(&self) {
@@ -47,6 +51,13 @@ impl StopFlag {
             self.bell.notify_waiters();
             self.bell.notify_one();
         }
+    }
+    /// When the statement has to end, if it has a timeout.
+    pub(crate) fn set_deadline(&self, deadline: Instant) {
+        *self.deadline.lock() = Some(deadline);
+    }
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        *self.deadline.lock()
     }
     /// Whether a statement is running.
     pub(crate) fn is_running(&self) -> bool {

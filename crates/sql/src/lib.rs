@@ -11,9 +11,10 @@
 //! | `again` | statements that are run again because a definition changed |
 //! | `lexer`, `cache`, `statement` | literals lifted out of texts; kept statements; parse and plan |
 //! | `coercion` | operands of different types |
-//! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
 //! | `analyze` | names, operators, functions and casts resolved by PostgreSQL's rules |
+//! | `apply` | subqueries that are run for the rows around them |
 //! | `planner`, `scopes` | names and plans |
+//! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
 //! | `params`, `cell`, `any_of` | parameters: placeholders; their values in kept plans; lists of them |
 //! | `plans` | how often, by what and how long planned statements run; what they weigh |
 //! | `canary` | comparing kept plans with fresh ones, in tests |
@@ -21,6 +22,7 @@
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
 //! | `locking`, `with_write` | SELECT … FOR UPDATE; WITH before INSERT, UPDATE, DELETE |
+//! | `with_recursive`, `symmetric` | what WITH RECURSIVE may say; BETWEEN SYMMETRIC |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
 //! | `foreign` | FOREIGN KEY constraints |
 //! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
@@ -35,6 +37,7 @@ mod alter;
 mod alter_database;
 mod any_of;
 mod apart;
+mod apply;
 mod bridge;
 mod cache;
 mod canary;
@@ -71,11 +74,13 @@ mod settings;
 mod shared;
 mod statement;
 mod stream;
+mod symmetric;
 mod table;
 mod two_phase;
 mod utility;
 mod wait;
 mod weight;
+mod with_recursive;
 mod with_write;
 mod words;
 mod write;

@@ -243,11 +243,12 @@ pub(crate) fn contains_placeholder(expr: &Expr) -> bool {
 /// made ([`made_without_values`](crate::cell::made_without_values)).
 pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
     let mut found = false;
-    let _ = plan.apply_with_subqueries(|node| {
+    let _ = crate::apply::walk(plan, &mut |node| {
         found |= match node {
             LogicalPlan::Limit(limit) => limit.skip.iter().chain(limit.fetch.iter()).any(|e| contains_placeholder(e)),
             LogicalPlan::Values(values) => values.values.iter().flatten().any(contains_placeholder),
-            LogicalPlan::RecursiveQuery(_) | LogicalPlan::Extension(_) => true,
+            LogicalPlan::RecursiveQuery(_) => true,
+            LogicalPlan::Extension(extension) => !crate::apply::is_lateral(extension),
             LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
                 node.expressions().iter().any(|expr| expr.exists(|e| Ok(wants_constant(e))).unwrap_or(true))
             }

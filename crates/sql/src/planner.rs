@@ -30,6 +30,7 @@ use parking_lot::Mutex;
 use resurgam_engine::{Table, Transaction};
 
 use crate::analyze::Analyzed;
+use crate::apply;
 use crate::bridge;
 use crate::canary::{self, Canary};
 use crate::cell::{ParamCell, made_without_values};
@@ -93,10 +94,11 @@ pub(crate) fn session_state(
 ) -> Result<SessionState> {
     let coercion = Coercion::new(cx);
     let mut builder = SessionStateBuilder::new()
-        .with_analyzer_rules(coercion.rules())
+        .with_analyzer_rules(coercion.rules().into_iter().chain([Arc::new(apply::Extract) as _]).collect())
         .with_config(config().with_extension(Arc::new(planning)).with_extension(Arc::new(coercion)))
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
+        .with_query_planner(Arc::new(apply::Planner))
         .with_type_planner(Arc::new(PgTypePlanner));
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
@@ -236,6 +238,9 @@ impl Names<'_> {
             let error = SqlError::unsupported("FOR UPDATE/SHARE is not supported in this statement");
             return Err(bridge::failure(error));
         }
+        let is_aggregate = |name: &str| self.state.aggregate_functions().contains_key(name);
+        crate::with_recursive::check(&query, &is_aggregate).map_err(bridge::failure)?;
+        apply::compare_rows(&mut query).map_err(bridge::failure)?;
         crate::scopes::qualify_outer(&mut query);
         let planner = SqlToRel::new_with_options(self, Self::parser_options());
         let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
@@ -293,6 +298,7 @@ pub(crate) fn simplified(state: &SessionState, expr: Expr, schema: &DFSchema) ->
 #[derive(Debug)]
 pub(crate) struct Instance {
     plan: Arc<dyn ExecutionPlan>,
+    subqueries: apply::Run,
     /// What its parameters read; `None` if their values are in the plan, which then serves this run only.
     cell: Option<Arc<ParamCell>>,
     canary: Mutex<Option<(Canary, Arc<[ScalarValue]>)>>,
@@ -315,8 +321,19 @@ pub(crate) struct QueryPlan {
     pool: Mutex<VecDeque<Kept>>,
 }
 
-/// A physical plan that is not running, and its cell, which is empty.
-type Kept = (Arc<dyn ExecutionPlan>, Arc<ParamCell>);
+/// A physical plan that is not running, with its cell, which is empty.
+#[derive(Debug)]
+struct Kept {
+    made: Made,
+    cell: Arc<ParamCell>,
+}
+
+/// A physical plan and the subqueries that it runs itself.
+#[derive(Debug)]
+struct Made {
+    plan: Arc<dyn ExecutionPlan>,
+    subqueries: apply::Run,
+}
 
 impl QueryPlan {
     /// Optimises `logical`; `params` are the types of all parameters.
@@ -326,7 +343,7 @@ impl QueryPlan {
         let of_session = has_session_values(state, &analyzed);
         let typed_by_literals = is_typed_by_literals(&analyzed);
         let each_time = must_plan_each_time(&logical);
-        let logical = if each_time { logical } else { state.optimizer().optimize(analyzed, state, |_, _| {})? };
+        let logical = if each_time { logical } else { apply::optimize(state, analyzed)? };
         // The optimiser can bring parameters into places that need their values.
         let each_time = each_time || must_plan_each_time(&logical);
         let each_time = AtomicBool::new(each_time);
@@ -365,28 +382,30 @@ impl QueryPlan {
             }
             None => None,
         };
-        let Some((plan, cell)) = kept else {
+        let Some(Kept { made, cell }) = kept else {
             let begun = Instant::now();
-            let plan = self.with_values(state, values).await?;
+            let Made { plan, subqueries } = self.with_values(state, values).await?;
             self.counts.planned(begun.elapsed());
             self.counts.run(RunBy::EachTime);
-            return Ok(Instance { plan, cell: None, canary: Mutex::default() });
+            return Ok(Instance { plan, subqueries, cell: None, canary: Mutex::default() });
         };
-        let canary = match Planning::of(state.config()).canary {
+        let Made { plan, subqueries } = made;
+        // Plans that run subqueries themselves are compared by the tests of these.
+        let canary = match Planning::of(state.config()).canary && subqueries.is_empty() {
             true => self.canary(state, values).await,
             false => None,
         };
         cell.fill(values.into());
-        Ok(Instance { plan, cell: Some(cell), canary: Mutex::new(canary) })
+        Ok(Instance { plan, subqueries, cell: Some(cell), canary: Mutex::new(canary) })
     }
 
     /// What a run with these values is compared with.
     #[cold]
     async fn canary(&self, state: &SessionState, values: &[ScalarValue]) -> Option<(Canary, Arc<[ScalarValue]>)> {
         let is_limited = canary::is_comparable(&self.logical)?;
-        let fresh = self.with_values(state, values).await.ok();
+        let fresh = self.with_values(state, values).await.ok().map(|made| made.plan);
         let other = match canary::other_values(values) {
-            Some(others) => self.with_values(state, &others).await.ok().map(|plan| (others, plan)),
+            Some(others) => self.with_values(state, &others).await.ok().map(|made| (others, made.plan)),
             None => None,
         };
         Some((Canary { fresh, other, is_limited }, values.into()))
@@ -395,8 +414,8 @@ impl QueryPlan {
     /// Keeps a plan with values in it, for a test of the canary.
     #[cfg(test)]
     pub(crate) async fn plant(&self, state: &SessionState, values: &[ScalarValue]) -> Result<()> {
-        let plan = self.with_values(state, values).await?;
-        self.pool.lock().push_front((plan, Arc::default()));
+        let made = self.with_values(state, values).await?;
+        self.pool.lock().push_front(Kept { made, cell: Arc::default() });
         Ok(())
     }
 
@@ -404,36 +423,45 @@ impl QueryPlan {
     /// that could be kept.
     async fn without_values(&self, state: &SessionState) -> Result<Option<Kept>> {
         let cell = Arc::<ParamCell>::default();
-        let made = match bind_to_cell(self.logical.clone(), &cell, &self.params) {
-            Ok(bound) => state.query_planner().create_physical_plan(&bound, state).await,
+        let bind = |plan| bind_to_cell(plan, &cell, &self.params);
+        let made = match bind(self.logical.clone()) {
+            Ok(bound) => Self::physical(bound, state, &bind).await,
             Err(error) => Err(error),
         };
-        Ok(made_without_values(&cell, made)?.map(|plan| (plan, cell)))
+        Ok(made_without_values(&cell, made)?.map(|made| Kept { made, cell }))
     }
 
     /// A physical plan for these values alone.
-    async fn with_values(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Arc<dyn ExecutionPlan>> {
+    async fn with_values(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Made> {
         let bound = bind_to_values(self.logical.clone(), values)?;
-        let bound = state.optimize(&bound)?;
-        state.query_planner().create_physical_plan(&bound, state).await
+        let analyzed = state.analyzer().execute_and_check(bound, state.config_options(), |_, _| {})?;
+        let bound = apply::optimize(state, analyzed)?;
+        Self::physical(bound, state, &|plan| bind_to_values(plan, values)).await
+    }
+
+    async fn physical(bound: LogicalPlan, state: &SessionState, bind: apply::Bind<'_>) -> Result<Made> {
+        let (bound, subqueries) = apply::physical(bound, state, bind).await?;
+        let plan = state.query_planner().create_physical_plan(&bound, state).await?;
+        Ok(Made { plan, subqueries })
     }
 
     /// Gives a physical plan back after its stream ended, without what it held: a join's rows, and
     /// the memory that was reserved for them, would stay as long as the plan is kept.
     pub(crate) fn give_back(&self, instance: Instance) {
-        let Instance { plan, cell: Some(cell), .. } = instance else { return };
+        let Instance { plan, subqueries, cell: Some(cell), .. } = instance else { return };
         cell.clear();
+        subqueries.end();
         let Ok(plan) = reset_plan_states(plan) else { return };
         let mut pool = self.pool.lock();
         if pool.len() < INSTANCES_MAX {
-            pool.push_back((plan, cell));
+            pool.push_back(Kept { made: Made { plan, subqueries }, cell });
         }
     }
 
     /// Whether the plan has no state of a session in it: then all sessions may share it.
     pub(crate) fn is_shareable(&self, state: &SessionState) -> bool {
         let mut shareable = !self.of_session;
-        let _ = self.logical.apply_with_subqueries(|node| {
+        let _ = apply::walk(&self.logical, &mut |node| {
             if let LogicalPlan::TableScan(scan) = node {
                 shareable &= engine_table(&scan.source).is_some();
             }
@@ -453,6 +481,7 @@ impl QueryPlan {
 
 impl Instance {
     pub(crate) fn start(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.subqueries.begin(&task);
         let canary = self.canary.lock().take();
         if let (Some((canary, values)), Some(cell)) = (canary, &self.cell)
             && StatementContext::of(&task)?.target.is_none()
@@ -463,6 +492,10 @@ impl Instance {
     }
     pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
+    }
+    /// Its subqueries' plans, as EXPLAIN shows them.
+    pub(crate) fn shown_subqueries(&self, verbose: bool) -> Vec<String> {
+        self.subqueries.shown(verbose)
     }
 }
 
@@ -486,7 +519,7 @@ fn settled_schema(planned: &DFSchema, settled: &DFSchema) -> SchemaRef {
 
 fn has_session_values(state: &SessionState, plan: &LogicalPlan) -> bool {
     let mut found = false;
-    let _ = plan.apply_with_subqueries(|node| {
+    let _ = apply::walk(plan, &mut |node| {
         node.apply_expressions(|expr| {
             found |= bridge::is_of_session(state, expr);
             Ok(TreeNodeRecursion::Continue)

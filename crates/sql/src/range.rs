@@ -197,6 +197,7 @@ pub(crate) fn is_constant(expr: &Expr) -> bool {
                 | Expr::ScalarSubquery(_)
                 | Expr::Exists(_)
                 | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
                 | Expr::AggregateFunction(_)
                 | Expr::WindowFunction(_) => true,
                 Expr::ScalarFunction(f) => {
@@ -220,9 +221,10 @@ pub(crate) fn is_row_wise(expr: &Expr) -> bool {
                     | Expr::ScalarSubquery(_)
                     | Expr::Exists(_)
                     | Expr::InSubquery(_)
+                    | Expr::SetComparison(_)
                     | Expr::AggregateFunction(_)
                     | Expr::WindowFunction(_)
-            ))
+            ) || crate::apply::is_call(e))
         })
         .unwrap_or(true)
 }

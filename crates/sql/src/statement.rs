@@ -122,7 +122,8 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
         Ok(statements)
     };
     let parser = || Parser::new(&PostgreSqlDialect {}).with_recursion_limit(NESTING_MAX);
-    let plainly = || match crate::words::with_signs_apart(text) {
+    let symmetric = crate::symmetric::tokens(text);
+    let plainly = || match symmetric.clone().or_else(|| crate::words::with_signs_apart(text)) {
         Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
         None => parser().try_with_sql(text).and_then(read),
     };
@@ -133,6 +134,9 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
         })
         .map_err(|error| failed(&error))?;
     for statement in &mut statements {
+        if symmetric.is_some() {
+            crate::symmetric::expand(statement);
+        }
         crate::with_write::inline(statement)?;
         if !is_analyzed(statement) {
             crate::bridge::rewrite(statement)?;

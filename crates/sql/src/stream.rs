@@ -40,6 +40,9 @@ pub(crate) async fn guarded<T>(
     deadline: Option<Instant>,
     work: impl Future<Output = Result<T, SqlError>>,
 ) -> Result<T, SqlError> {
+    if let Some(deadline) = deadline {
+        stop.set_deadline(deadline);
+    }
     let limit = async {
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline).await,

@@ -693,6 +693,7 @@ impl Session {
             displayable(instance.plan().as_ref()).indent(verbose).to_string()
         };
         lines.extend(shown.lines().map(|line| format!("{indent}{line}")));
+        lines.extend(instance.shown_subqueries(verbose).iter().map(|line| format!("{indent}{line}")));
         for (number, locking) in inner.locks.iter().enumerate() {
             let locking = locking.source();
             let instance = locking.instance(&state, values).await.map_err(failed)?;

@@ -25,7 +25,7 @@ pub(super) fn plan(message: &str, sql: &str) -> SqlError {
     if let Some(name) = between(message, "There is no window function named ", "") {
         return undefined_function(name.trim(), sql);
     }
-    if message.contains("Scalar subquery should only return one column")
+    if message.contains("subquery should only return one column")
         || message.contains("subquery must return exactly one column")
         || message.contains("should only return one column, but found")
     {

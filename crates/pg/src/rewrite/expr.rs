@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, CastKind, Expr, FunctionArguments, UnaryOperator, Value};
 
 use super::cast::rewrite_cast;
-use super::{bare, call, correlate, last_name, literal_text, rows, string, subquery, take};
+use super::{bare, call, last_name, literal_text, rows, string, subquery, take};
 use crate::decode::parse_array;
 use crate::wire::SqlError;
 
@@ -160,12 +160,6 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
                 _ => return Ok(()),
             };
             *expr = call(name, vec![take(inner)]);
-        }
-        Expr::Subquery(query) => {
-            subquery::single(query);
-            if let Some(condition) = correlate::simplify(query) {
-                *expr = correlate::guarded(condition, take(expr));
-            }
         }
         Expr::Case { operand: None, conditions, .. }
             if matches!(conditions.as_slice(), [when]

@@ -13,9 +13,6 @@
 //! | `COLLATE …` | dropped |
 //! | `x = ANY ('{…}')`, `= ANY (ARRAY[…])` | `x IN (…)` |
 //! | `ARRAY(SELECT …)` | a subquery with `array_agg` |
-//! | `(SELECT x FROM …)` as a value | one with an aggregate that refuses a second row |
-//! | `EXISTS (…)` in a select list | a comparison of a count |
-//! | conditions of correlated subqueries | see [`correlate`] |
 //! | `(SELECT x FROM …, pg_partition_ancestors(…))` as a value | NULL: there are no partitions |
 //! | `t.tableoid` of a system table | its oid |
 //! | `(a, b) < (c, d)` | the comparisons it stands for |
@@ -24,7 +21,6 @@
 //! | `SIMILAR TO`, `substring(x from 'regex')`, `AT TIME ZONE` | functions |
 
 mod cast;
-mod correlate;
 mod expr;
 mod query;
 mod rows;
@@ -204,10 +200,6 @@ mod tests {
             ("SELECT a FROM t WHERE a SIMILAR TO 'x%'", "SELECT a FROM t WHERE a ~ similar_to_escape('x%')"),
             ("SELECT a AT TIME ZONE 'UTC' AS a FROM t", "SELECT timezone('UTC', a) AS a FROM t"),
             ("SELECT current_schema AS s", "SELECT current_schema() AS s"),
-            (
-                "SELECT (SELECT b FROM u WHERE u.a = t.a) AS b FROM t",
-                "SELECT (SELECT pg_single(b) AS b FROM u WHERE u.a = t.a) AS b FROM t",
-            ),
             ("SELECT (SELECT count(*) FROM u) AS b FROM t", "SELECT (SELECT count(*) AS \"count\" FROM u) AS b FROM t"),
             ("SELECT (SELECT b FROM u LIMIT 1) AS b FROM t", "SELECT (SELECT b FROM u LIMIT 1) AS b FROM t"),
         ] {

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_ast::AstWalkMut;
 
-use super::{call, correlate, last_name, number, take};
+use super::{call, last_name, number, take};
 use crate::wire::SqlError;
 
 /// Before the parts of a query: `FETCH FIRST` to `LIMIT`.
@@ -40,7 +40,6 @@ fn returns_set(function: &Function) -> bool {
 pub(super) fn select(select: &mut Select) {
     table_oids(select);
     for item in &mut select.projection {
-        correlate::count_exists(item);
         let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
         if let Expr::Function(function) = expr
             && returns_set(function)

@@ -157,46 +157,6 @@ fn only_item(select: &mut Select) -> Option<&mut Expr> {
     }
 }
 
-/// A scalar subquery that may find several rows gets an aggregate that refuses them:
-/// DataFusion plans correlated ones only with an aggregate.
-pub(super) fn single(query: &mut Query) {
-    let Some(select) = plain_select(query) else { return };
-    if select.from.is_empty() {
-        return;
-    }
-    let Some(expr) = only_item(select) else { return };
-    if aggregates(expr) || matches!(expr, Expr::Function(f) if last_name(&f.name) == "unnest") {
-        return;
-    }
-    *expr = call("pg_single", vec![take(expr)]);
-    query.order_by = None;
-}
-
-/// The number of rows of a subquery, as an expression; `None` if its rows cannot just be counted.
-pub(super) fn counted(query: &mut Query) -> Option<Expr> {
-    let mut query = query.clone();
-    query.order_by = None;
-    let select = plain_select(&mut query)?;
-    for item in &select.projection {
-        if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
-            && aggregates(expr)
-        {
-            return None;
-        }
-    }
-    let mut function = call_function("count", vec![]);
-    if let FunctionArguments::List(list) = &mut function.args {
-        list.args = vec![datafusion::sql::sqlparser::ast::FunctionArg::Unnamed(
-            datafusion::sql::sqlparser::ast::FunctionArgExpr::Wildcard,
-        )];
-    }
-    select.projection = vec![SelectItem::ExprWithAlias {
-        expr: Expr::Function(function),
-        alias: datafusion::sql::sqlparser::ast::Ident::new("count"),
-    }];
-    Some(Expr::Subquery(Box::new(query)))
-}
-
 /// The argument of `unnest(…)` in FROM, if `query` selects nothing but its elements.
 fn unnested(query: &Query) -> Option<Expr> {
     let SetExpr::Select(select) = query.body.as_ref() else { return None };
