@@ -30,13 +30,13 @@ pub(crate) struct EngineTable {
 
 /// Arrow schema of a table's rows.
 pub(crate) fn table_schema(table: &Table) -> Schema {
-    Schema::new(table.columns.iter().map(|c| types::arrow_field(&c.name, &c.ty, true)).collect::<Vec<_>>())
+    Schema::new(table.columns.iter().map(|c| types::arrow_field(&c.name, &c.ty, c.nullable)).collect::<Vec<_>>())
 }
 
 impl EngineTable {
     pub(crate) fn new(table: Arc<Table>, target: bool) -> Self {
         let mut fields: Vec<Field> =
-            table.columns.iter().map(|c| types::arrow_field(&c.name, &c.ty, true)).collect();
+            table.columns.iter().map(|c| types::arrow_field(&c.name, &c.ty, c.nullable)).collect();
         if target {
             fields.push(Field::new(KEY_COLUMN, DataType::Binary, false));
         }

@@ -13,6 +13,7 @@
 //! - `arrays`, `math`: what their names say
 //! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
 //! - `aggregate`: `pg_single`
+//! - `nullable`: `pg_nullable`
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
 //! - `percentile`: `percentile_cont`, `percentile_disc`
 //! - `planner`: operators on lists, dates, intervals, numerics
@@ -31,6 +32,7 @@ mod define;
 mod extract;
 mod fields;
 mod math;
+mod nullable;
 pub mod numeric;
 mod percentile;
 mod planner;
@@ -141,6 +143,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(to_char::all(cx));
     out.extend(arrays::all());
     out.extend(math::all());
+    out.extend(nullable::all());
     out
 }
 

@@ -133,16 +133,22 @@ impl Analyzer<'_> {
             .enumerate()
             .map(|(at, column)| cte.alias.columns.get(at).map_or_else(|| column.name.clone(), |c| folded(&c.name)))
             .collect();
-        let rename = |relation: Relation| -> Result<Relation> {
-            let targets: Vec<Target> = relation
-                .columns
-                .into_iter()
-                .zip(&names)
-                .map(|(column, name)| Target { name: name.clone(), bound: column.bound, is_hidden: false })
-                .collect();
+        let rename = |relation: Relation, nullable: Option<&mut Self>| -> Result<Relation> {
+            let mut targets = Vec::with_capacity(names.len());
+            let mut nullable = nullable;
+            for (column, name) in relation.columns.into_iter().zip(&names) {
+                let bound = match &mut nullable {
+                    Some(this) => {
+                        let ty = column.bound.ty;
+                        this.call_named("pg_nullable", vec![column.bound], ty)?
+                    }
+                    None => column.bound,
+                };
+                targets.push(Target { name: name.clone(), bound, is_hidden: false });
+            }
             project(relation.plan, &targets)
         };
-        start = rename(start)?;
+        start = rename(start, Some(self))?;
         let work_name = self.qualifier(name);
         let schema = Arc::new(start.plan.schema().as_arrow().clone());
         let source = provider_as_source(Arc::new(CteWorkTable::new(&work_name, schema)));
@@ -176,7 +182,7 @@ impl Analyzer<'_> {
             }
         }
         let step = self.coerce_columns(step, &start.columns.iter().map(|c| c.bound.ty).collect::<Vec<_>>())?;
-        let step = rename(step)?;
+        let step = rename(step, None)?;
         let columns: Vec<(String, Type)> =
             start.columns.iter().map(|column| (column.name.clone(), column.bound.ty)).collect();
         let plan = LogicalPlanBuilder::from(start.plan).to_recursive_query(work_name, step.plan, distinct)?.build()?;

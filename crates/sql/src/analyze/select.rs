@@ -51,7 +51,7 @@ pub(super) fn project(plan: LogicalPlan, targets: &[Target]) -> Result<Relation>
         .map(|target| {
             let name = names.name(&target.name);
             match &target.bound.expr {
-                Expr::Column(column) if column.relation.is_none() && column.name == name => target.bound.expr.clone(),
+                Expr::Column(column) if column.name == name => target.bound.expr.clone(),
                 expr => expr.clone().alias(name),
             }
         })
