@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use resurgam_dialect::{Call, CallKind, CastContext, CastPlan, CastStep, Catalog, ResolveError, Schema, TypeId};
+use resurgam_dialect::{
+    Call, CallKind, CastContext, CastPlan, CastStep, Catalog, ResolveError, Schema, TypeId, same_typmod,
+};
 
 fn read(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
@@ -407,4 +409,75 @@ fn names_of_types() {
         }
     }
     assert!(differences.is_empty(), "{differences}");
+}
+
+#[test]
+fn sorting() {
+    let mut differences = String::new();
+    for line in read("sorting.txt").lines() {
+        let (name, theirs) = line.split_once(' ').unwrap();
+        let found = catalog().sort_operators(ty(name));
+        let ours = match found.equal {
+            None => "42883".to_string(),
+            Some(equal) => {
+                let greater = found.greater.map(|oid| format!(" {oid}")).unwrap_or_default();
+                format!("{equal} {} {}{greater}", found.less.unwrap_or(0), found.hashable)
+            }
+        };
+        assert_eq!(found.equal.is_none(), catalog().equality_operator(ty(name)).is_err());
+        assert_eq!(found.less.is_none(), catalog().ordering_operators(ty(name)).is_err());
+        if ours != theirs {
+            let _ = writeln!(differences, "{name}: PostgreSQL {theirs}, ours {ours}");
+        }
+    }
+    assert!(differences.is_empty(), "{differences}");
+}
+
+/// The modifiers of expressions whose members keep theirs only if they agree.
+#[test]
+fn modifiers() {
+    let file = read("modifiers.txt");
+    let theirs = |expr: &str| {
+        let found = file.lines().find_map(|line| line.strip_prefix(expr)?.strip_prefix(" : "));
+        found.unwrap_or_else(|| panic!("{expr}")).to_string()
+    };
+    let parsed = |name: &str| catalog().parse_type(name).unwrap();
+    let (v3, v5, n52) = (parsed("varchar(3)"), parsed("varchar(5)"), parsed("numeric(5,2)"));
+    let (text, int, a3) = (parsed("text"), parsed("int"), parsed("varchar(3)[]"));
+    let unknown = (TypeId::UNKNOWN, -1);
+    // Members as they are after the cast to the common type.
+    let member = |common: TypeId, value: (TypeId, i32)| {
+        let plan = catalog().coerce(value.0, value.1, common, -1, CastContext::Implicit).unwrap();
+        (plan.ty, plan.typmod)
+    };
+    let joined = |common: TypeId, values: &[(TypeId, i32)]| {
+        let members: Vec<_> = values.iter().map(|value| member(common, *value)).collect();
+        format!("{common} {}", same_typmod(common, &members))
+    };
+    let check = |expr: &str, values: &[(TypeId, i32)]| {
+        let types: Vec<TypeId> = values.iter().map(|v| v.0).collect();
+        let common = catalog().common_type("CASE", &types).unwrap();
+        assert_eq!(joined(common, values), theirs(expr), "{expr}");
+    };
+    check("case when true then v3 else v3b end", &[v3, v3]);
+    check("case when true then v3 else v5 end", &[v5, v3]);
+    check("case when true then v3 end", &[unknown, v3]);
+    check("case when true then v3 else t end", &[text, v3]);
+    check("case when true then n52 else n52b end", &[n52, n52]);
+    check("case when true then n52 else i end", &[int, n52]);
+    check("coalesce(v3, v3b)", &[v3, v3]);
+    check("coalesce(v3, v5)", &[v3, v5]);
+    check("coalesce(v3, 'a')", &[v3, unknown]);
+    check("coalesce(n52, i)", &[n52, int]);
+    check("greatest(n52, n52b)", &[n52, n52]);
+    check("least(n52, n)", &[n52, (TypeId::NUMERIC, -1)]);
+    let array = |expr: &str, values: &[(TypeId, i32)]| {
+        let types: Vec<TypeId> = values.iter().map(|v| v.0).collect();
+        let of = catalog().array_type_of(&types).unwrap();
+        let members: Vec<_> = values.iter().map(|value| member(of.member, *value)).collect();
+        assert_eq!(format!("{} {}", of.array, same_typmod(of.member, &members)), theirs(expr), "{expr}");
+    };
+    array("array[v3, v3b]", &[v3, v3]);
+    array("array[v3, v5]", &[v3, v5]);
+    array("array[a3, a3]", &[a3, a3]);
 }

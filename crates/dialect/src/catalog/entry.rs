@@ -36,6 +36,7 @@ pub struct Type {
     pub send: u32,
     pub typmod_in: u32,
     pub typmod_out: u32,
+    pub analyze: u32,
     pub align: char,
     pub storage: char,
     pub not_null: bool,
@@ -157,7 +158,8 @@ pub struct Cast {
     pub method: CastMethod,
 }
 
-/// An entry of `pg_aggregate`, as far as callers see it.
+/// An entry of `pg_aggregate`. Functions are oids, 0 for none; those with `moving` serve frames whose
+/// begin moves.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
     /// Oid of its entry among the functions.
@@ -169,11 +171,27 @@ pub struct Aggregate {
     /// 0: the result is the last state.
     pub last: u32,
     pub combine: u32,
+    pub serialize: u32,
+    pub deserialize: u32,
+    pub moving_transition: u32,
+    pub moving_inverse: u32,
+    pub moving_last: u32,
+    pub last_extra: bool,
+    pub moving_last_extra: bool,
+    /// `r`: the last function leaves the state as it is; `s`: shareable; `w`: it writes to it.
+    pub last_modify: char,
+    pub moving_last_modify: char,
     /// For `min` and `max`: the operator by which the first row of an index is the answer; else 0.
     pub sort_operator: u32,
     pub state: TypeId,
-    /// Text of the first state; empty for NULL.
-    pub initial: &'static str,
+    /// Bytes of a state; 0: as its type says.
+    pub state_space: i32,
+    /// `None` without a moving transition.
+    pub moving_state: Option<TypeId>,
+    pub moving_state_space: i32,
+    /// Text of the first state; `None` for NULL.
+    pub initial: Option<&'static str>,
+    pub moving_initial: Option<&'static str>,
 }
 
 /// A type's default operator classes: what sorts and groups it. 0 where there is none.

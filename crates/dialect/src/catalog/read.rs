@@ -50,6 +50,11 @@ impl Fields {
         text.split_ascii_whitespace().map(one).collect()
     }
 
+    /// No field of the tables is an empty text.
+    fn nullable(&mut self) -> Option<&'static str> {
+        Some(self.text()).filter(|text| !text.is_empty())
+    }
+
     fn schema(&mut self) -> Schema {
         let name = self.text();
         Schema::from_name(name).unwrap_or_else(|| panic!("schema {name}"))
@@ -84,6 +89,7 @@ pub(super) fn types() -> Vec<Type> {
         send: f.get(),
         typmod_in: f.get(),
         typmod_out: f.get(),
+        analyze: f.get(),
         align: f.letter(),
         storage: f.letter(),
         not_null: f.bool(),
@@ -190,9 +196,22 @@ pub(super) fn aggregates() -> HashMap<u32, Aggregate> {
         transition: f.get(),
         last: f.get(),
         combine: f.get(),
+        serialize: f.get(),
+        deserialize: f.get(),
+        moving_transition: f.get(),
+        moving_inverse: f.get(),
+        moving_last: f.get(),
+        last_extra: f.bool(),
+        moving_last_extra: f.bool(),
+        last_modify: f.letter(),
+        moving_last_modify: f.letter(),
         sort_operator: f.get(),
         state: f.ty(),
-        initial: f.text(),
+        state_space: f.get(),
+        moving_state: f.optional(),
+        moving_state_space: f.get(),
+        initial: f.nullable(),
+        moving_initial: f.nullable(),
     });
     all.into_iter().map(|a| (a.function, a)).collect()
 }

@@ -273,6 +273,3 @@ impl Catalog {
         plan.steps.push(step);
     }
 }
-
-#[cfg(test)]
-mod tests;

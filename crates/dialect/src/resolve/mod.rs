@@ -12,3 +12,6 @@ pub use array_operator::ResolvedArrayOperator;
 pub use function::{Call, CallKind, ResolvedFunction, Variadic};
 pub use operator::ResolvedOperator;
 pub use sort::SortOperators;
+
+#[cfg(test)]
+mod tests;

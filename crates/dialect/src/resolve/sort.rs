@@ -35,6 +35,8 @@ impl Catalog {
             (None, Some(hash)) => SortOperators { equal: oid(hash.hash_equal), hashable: true, ..NONE },
             (None, None) => NONE,
         };
+        // Not every row can be hashed, and its fields are not known here.
+        found.hashable &= base != TypeId::RECORD;
         // The operators of arrays and ranges ask those of the elements.
         let inner =
             self.element_type(base).or_else(|| self.range_subtype(base)).or_else(|| self.multirange_range(base));

@@ -295,6 +295,3 @@ enum Simple {
     Known(TypeId, i32),
     Named(Vec<String>, Vec<i64>),
 }
-
-#[cfg(test)]
-mod tests;

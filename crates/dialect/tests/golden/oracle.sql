@@ -239,6 +239,40 @@ create table o.sized (ord serial, name text);
 insert into o.sized (name) select unnest('{varchar,varchar(3),varchar(5),bpchar,char(3),char(5),text,name,int4,int8,numeric,"numeric(5,2)","numeric(7,2)",timestamp,timestamp(3),timestamptz(3),timestamptz,date,time(2),timetz(2),interval,interval(2),interval day to second(3),bit(3),varbit(3),bit(5),varbit,varchar(3)[],varchar[],text[],"numeric(5,2)[]",int4[],information_schema.yes_or_no,information_schema.time_stamp,jsonb,float8,oid}'::text[]);
 select s.name || ' -> ' || t.name || ' : ' || o.lengths(s.name, t.name) from o.sized s, o.sized t order by s.ord, t.ord;
 
+-- What groups and sorts each type: its =, <, whether it is hashed, and its >.
+\o sorting.txt
+create function o.sorting(expr text) returns text language plpgsql as $$
+declare t record; hit text[];
+begin
+  t := o.tree('1 as x from (select ' || expr || ' as y) s group by s.y', false);
+  if t.error is not null then return t.error; end if;
+  hit := regexp_match(t.tree, ':groupClause \(\{SORTGROUPCLAUSE :tleSortGroupRef \d+ :eqop (\d+) :sortop (\d+) :nulls_first \w+ :hashable (true|false)');
+  t := o.tree('1 as x from (select ' || expr || ' as y) s order by s.y desc', false);
+  if t.error is null then
+    hit := hit || regexp_match(t.tree, ':sortClause \(\{SORTGROUPCLAUSE :tleSortGroupRef \d+ :eqop \d+ :sortop (\d+)');
+  end if;
+  return array_to_string(hit, ' ');
+end $$;
+select tyname, o.sorting(expr) from o.named where ty <> 'unknown'::regtype order by ord;
+
+-- The modifier of an expression, from columns of several types.
+\o modifiers.txt
+create table o.modified (v3 varchar(3), v3b varchar(3), v5 varchar(5), v varchar, t text, c3 char(3), n52 numeric(5, 2), n52b numeric(5, 2), n numeric, i int, ts3 timestamp(3), a3 varchar(3)[]);
+create function o.modifier(expr text) returns text language plpgsql as $$
+declare found text; state text;
+begin
+  execute 'create temp view probe as select ' || expr || ' as x from o.modified';
+  select atttypid || ' ' || atttypmod into found from pg_attribute where attrelid = 'pg_temp.probe'::regclass and attnum = 1;
+  raise exception using errcode = 'P0R00', message = found;
+exception
+  when sqlstate 'P0R00' then get stacked diagnostics found = message_text; return found;
+  when others then get stacked diagnostics state = returned_sqlstate; return state;
+end $$;
+select expr || ' : ' || o.modifier(expr) from unnest(array[
+  'case when true then v3 else v3b end', 'case when true then v3 else v5 end', 'case when true then v3 end', 'case when true then v3 else t end', 'case when true then n52 else n52b end', 'case when true then n52 else i end',
+  'coalesce(v3, v3b)', 'coalesce(v3, v5)', 'coalesce(v3, ''a'')', 'coalesce(n52, i)', 'greatest(n52, n52b)', 'least(n52, n)', 'array[v3, v3b]', 'array[v3, v5]', 'array[a3, a3]', 'nullif(v3, ''a'')',
+  'v3 || v3', 'n52 + n52', 'v3::varchar', 'v3::varchar(3)', 'lower(v3)', 'ts3::timestamp', 'a3[1]', 'max(v3)', 'c3::text']) expr;
+
 -- Whole expressions, with all that an error says.
 \o expressions.txt
 select expr || E'\t' || o.probe(expr, true) from (values
