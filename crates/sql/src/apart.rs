@@ -8,31 +8,13 @@
 //!    statement.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use resurgam_engine::{Database, ErrorKind};
 
+use crate::context::Dropped;
 use crate::session::Session;
 use crate::stream::guarded;
 use crate::wire::SqlError;
-
-/// Raises a flag when it is dropped: the statement ended, perhaps by being cancelled.
-#[derive(Default)]
-pub(crate) struct Dropped(Arc<AtomicBool>);
-
-impl Dropped {
-    /// Whether it was dropped, as a question for the work.
-    pub fn question(&self) -> impl Fn() -> bool + Send + Sync + 'static {
-        let flag = Arc::clone(&self.0);
-        move || flag.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Dropped {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 /// What a statement that is to stop does about its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

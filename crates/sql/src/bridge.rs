@@ -14,6 +14,7 @@ use datafusion::logical_expr::{Expr, Volatility};
 use datafusion::sql::sqlparser::ast::Statement;
 use resurgam_engine::{ColumnType, Datum, DatumRef, ExternalRef, RawRow, ReadView, Table};
 
+use crate::clean_function::PgClean;
 use crate::pg::arrow::ColumnBuilder;
 use crate::pg::context::PgContext;
 use crate::pg::datetime::Zone;
@@ -301,7 +302,9 @@ pub(crate) fn shown_whole(datum: &DatumRef<'_>, ty: &ColumnType) -> String {
 
 /// Adds PostgreSQL's functions to a session's state.
 pub(crate) fn register_functions(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> Result<()> {
-    crate::pg::functions::register(state, cx)
+    crate::pg::functions::register(state, cx)?;
+    state.register_udtf("resurgam_clean", Arc::new(PgClean(Arc::clone(cx))));
+    Ok(())
 }
 
 /// What the analyzer makes of arithmetic, for an expression that is in no plan.

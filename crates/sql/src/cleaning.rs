@@ -1,11 +1,12 @@
 //! Cleaning up now: VACUUM, and what SQL Server's users call for the same
-//! (`EXEC sys.sp_persistent_version_cleanup`). `resurgam_clean()` is in `pg/functions/clean.rs`.
+//! (`EXEC sys.sp_persistent_version_cleanup`). `resurgam_clean()` is in `clean_function.rs`.
 
 use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::SweepReport;
 
 use crate::apart::Ending;
+use crate::clean_function::denied;
 use crate::session::Session;
 use crate::utility::{command, marker};
 use crate::wire::{Execution, SqlError};
@@ -105,11 +106,6 @@ fn identifier(words: &mut Words<'_>) -> Option<String> {
     let name = word.value.clone();
     words.next();
     (!bracketed || words.take(&Token::RBracket)).then_some(name)
-}
-
-/// Who may not clean up.
-pub(crate) fn denied() -> SqlError {
-    SqlError::new("42501", "permission denied to clean up row versions").with_hint("Must be superuser.")
 }
 
 /// A sweep's report in a sentence.

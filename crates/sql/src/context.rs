@@ -5,15 +5,16 @@
 //! physical plan serves any transaction.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use datafusion::arrow::array::RecordBatch;
 use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
 use resurgam_engine::{ReadView, RowBuf};
 use tokio::sync::Notify;
 
-use crate::locking::Locked;
 use crate::wire::SqlError;
 
 /// Why a statement has to stop.
@@ -28,7 +29,7 @@ pub(crate) enum StopReason {
 pub(crate) struct StopFlag {
     reason: AtomicU8,
     /// A statement is running: a cancel that comes between statements is forgotten.
-    running: std::sync::atomic::AtomicBool,
+    running: AtomicBool,
     bell: Notify,
 }
 
@@ -70,6 +71,24 @@ impl StopFlag {
     }
 }
 
+/// Raises a flag when it is dropped: the statement ended, perhaps by being cancelled.
+#[derive(Default)]
+pub(crate) struct Dropped(Arc<AtomicBool>);
+
+impl Dropped {
+    /// Whether it was dropped, as a question for the work.
+    pub(crate) fn question(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+        let flag = Arc::clone(&self.0);
+        move || flag.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The newest version of one row, in place of the target table's scan: a statement
 /// of a READ COMMITTED transaction is run again on it after a concurrent change.
 #[derive(Debug)]
@@ -87,6 +106,21 @@ impl TargetRow {
     /// That of a table, if it is a target.
     pub(crate) fn of(&self, table: u32) -> Option<&Self> {
         if self.table == table { Some(self) } else { self.others.iter().find(|other| other.table == table) }
+    }
+}
+
+/// The rows that a statement's queries with a locking clause gave, in their order; see `locking`.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    pub rows: Vec<Vec<RecordBatch>>,
+    /// Counts them against the memory of queries.
+    pub memory: Vec<MemoryReservation>,
+}
+
+impl Locked {
+    /// Rows of the query of that number.
+    pub(crate) fn get(&self, number: usize) -> Option<&[RecordBatch]> {
+        self.rows.get(number).map(Vec::as_slice)
     }
 }
 

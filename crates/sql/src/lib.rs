@@ -2,7 +2,8 @@
 //!
 //! A [`SqlDatabase`] wraps an engine database; a [`Session`] of it parses, plans and runs
 //! statements, keeps transaction state as PostgreSQL does, and hands out encoded rows
-//! (see [`wire`]).
+//! (see [`wire`]). PostgreSQL's types, formats, catalogs, functions and errors are a crate of
+//! their own below, [`pg`].
 //!
 //! | module | concept |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! | `again` | statements that are run again because a definition changed |
 //! | `lexer`, `cache`, `statement` | literals lifted out of texts; kept statements; parse and plan |
 //! | `coercion` | operands of different types |
-//! | `planner`, `naming`, `scopes`, `params` | names and plans; result column names; parameters of kept plans |
-//! | `table`, `scan`, `range`, `computed` | tables as DataFusion sees them; reading; predicates to key ranges; tables without rows of their own |
+//! | `planner`, `scopes`, `params` | names and plans; parameters of kept plans |
+//! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
 //! | `filter`, `weight` | filters that are bounded by bytes; bytes of rows |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
@@ -21,9 +22,8 @@
 //! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
 //! | `utility`, `copy` | everything else that is not planned |
 //! | `words`, `script` | statements that the parser does not know: their tokens; strings that have some |
-//! | `alter_database`, `two_phase`, `cleaning`, `apart` | such statements; their long work and its end |
-//! | `stream`, `wait`, `context` | results; waiting for locks; what a running statement carries |
-//! | `pg` | PostgreSQL's types, formats, catalogs, functions, errors |
+//! | `alter_database`, `two_phase`, `cleaning`, `clean_function`, `apart` | such statements; their long work and its end |
+//! | `execution`, `stream`, `wait`, `context` | outcomes; results; waiting for locks; what a running statement carries |
 
 mod again;
 mod alter;
@@ -32,14 +32,15 @@ mod apart;
 mod bridge;
 mod cache;
 mod check;
+mod clean_function;
 mod cleaning;
 mod coercion;
-mod computed;
 mod context;
 mod copy;
 mod database;
 mod ddl;
 mod embedded;
+mod execution;
 mod expression;
 mod fast;
 mod filter;
@@ -48,9 +49,7 @@ mod key_order;
 mod lexer;
 mod locking;
 mod lookup_join;
-mod naming;
 mod params;
-pub mod pg;
 mod planner;
 mod planning;
 mod range;
@@ -68,10 +67,19 @@ mod two_phase;
 mod utility;
 mod wait;
 mod weight;
-pub mod wire;
 mod with_write;
 mod words;
 mod write;
+
+pub use resurgam_pg as pg;
+use resurgam_pg::{computed, naming};
+
+/// What a protocol server needs: everything of [`pg::wire`], and the outcome of an execution.
+pub mod wire {
+    pub use resurgam_pg::wire::*;
+
+    pub use crate::execution::Execution;
+}
 
 pub use copy::{CopyIn, CopyOut};
 pub use database::{CancelHandle, SessionOptions, SqlDatabase};

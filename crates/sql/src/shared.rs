@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use resurgam_engine::{Table, Transaction};
 
+use crate::alter_database;
 use crate::context::StopFlag;
 use crate::database::SqlDatabase;
 use crate::pg::context::{Activity, PgContext, Setting};
@@ -15,10 +15,7 @@ use crate::pg::datetime::Zone;
 use crate::settings::Variables;
 use crate::wire::SqlError;
 
-/// Microseconds since 1970-01-01 UTC.
-pub(crate) fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as i64)
-}
+pub(crate) use crate::pg::datetime::now;
 
 /// The user who may do everything.
 pub(crate) const SUPERUSER: &str = "postgres";
@@ -64,13 +61,19 @@ impl PgContext for SessionShared {
         }
     }
     fn setting(&self, name: &str) -> Option<String> {
-        self.variables.lock().show(name).ok()
+        self.show(name).ok()
     }
     fn set_setting(&self, name: &str, value: &str, is_local: bool) -> Result<String, SqlError> {
         self.variables.lock().set(name, Some(value), is_local)
     }
     fn settings(&self) -> Vec<Setting> {
-        self.variables.lock().all()
+        let mut settings = self.variables.lock().all();
+        if let Some(database) = self.database.upgrade() {
+            for setting in settings.iter_mut().filter(|setting| setting.name == alter_database::SETTING) {
+                setting.value = alter_database::shown(database.engine()).to_owned();
+            }
+        }
+        settings
     }
     fn zone(&self) -> Zone {
         self.variables.lock().zone
@@ -117,6 +120,18 @@ impl PgContext for SessionShared {
 }
 
 impl SessionShared {
+    /// What SHOW prints of a parameter.
+    ///
+    /// # Errors
+    /// `42704`: there is none of that name.
+    pub(crate) fn show(&self, name: &str) -> Result<String, SqlError> {
+        if name.eq_ignore_ascii_case(alter_database::SETTING)
+            && let Some(database) = self.database.upgrade()
+        {
+            return Ok(alter_database::shown(database.engine()).to_owned());
+        }
+        self.variables.lock().show(name)
+    }
     fn describe(&self) -> Activity {
         let query = Arc::clone(&self.query.lock());
         let time = |value: i64| (value != 0).then_some(value);

@@ -17,14 +17,15 @@ use crate::fast::{Fast, FastRange};
 use crate::locking::{self, FastLock, LockPlan};
 use crate::naming;
 use crate::params::{inferred_in, inferred_types, placeholder_index};
+use crate::pg::definition::NESTING_MAX;
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::planner::{Names, QueryPlan};
 use crate::wire::{Field, SqlError};
 use crate::write::{self, WritePlan};
 
-/// Deepest nesting that the parser follows.
-const NESTING_MAX: usize = 100;
+pub(crate) use crate::pg::definition::parse_expression;
+
 /// Most parameters, as the protocol counts them.
 const PARAMS_MAX: usize = 65_535;
 
@@ -394,18 +395,4 @@ pub(crate) fn template(text: &str) -> Result<Box<ast::Query>, SqlError> {
         Ok(Some(Statement::Query(query))) => Ok(query),
         _ => Err(SqlError::internal(format!("bad template: {text}"))),
     }
-}
-
-/// An expression parsed from text, for instance a column's default.
-pub(crate) fn parse_expression(text: &str) -> Result<Expr, SqlError> {
-    let mut expr = Parser::new(&PostgreSqlDialect {})
-        .with_recursion_limit(NESTING_MAX)
-        .try_with_sql(text)
-        .and_then(|mut parser| {
-            let expr = parser.parse_expr()?;
-            parser.expect_token(&Token::EOF).map(|_| expr)
-        })
-        .map_err(|error| errors::from_parser(&error, text))?;
-    crate::expression::set_bare(&mut expr, false);
-    Ok(expr)
 }

@@ -16,6 +16,7 @@ use crate::apart::Ending;
 use crate::cleaning;
 use crate::context::StatementContext;
 use crate::foreign;
+use crate::pg::context::PgContext;
 use crate::pg::errors;
 use crate::planner::{Names, task_context};
 use crate::session::{Named, NamedSavepoint, Session, text_rows};
@@ -544,10 +545,7 @@ impl Session {
         let chunk = if name == "all" {
             use bytes::BufMut;
             let mut chunk = crate::wire::RowChunk { fields: 3, ..Default::default() };
-            for mut setting in self.shared.variables.lock().all() {
-                if setting.name == alter_database::SETTING {
-                    setting.value = alter_database::shown(&self.db.engine).to_owned();
-                }
+            for setting in self.shared.settings() {
                 for text in [setting.name.as_str(), setting.value.as_str(), setting.description] {
                     chunk.bytes.put_i32(text.len() as i32);
                     chunk.bytes.put_slice(text.as_bytes());
@@ -556,11 +554,7 @@ impl Session {
             }
             chunk
         } else {
-            let value = match name {
-                alter_database::SETTING => alter_database::shown(&self.db.engine).to_owned(),
-                _ => self.shared.variables.lock().show(name)?,
-            };
-            text_rows(&[value])
+            text_rows(&[self.shared.show(name)?])
         };
         Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Fixed("SHOW") })
     }

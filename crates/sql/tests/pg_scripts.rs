@@ -1,6 +1,6 @@
 //! Scripts of statements with what PostgreSQL 15 answers, run through a session.
 //!
-//! A script is a file in `tests/fixtures`: a head, then blocks. A block is a line with `#` and
+//! A script is a file in `tests/fixtures` of `resurgam-pg`: a head, then blocks. A block is a line with `#` and
 //! a statement, and below it the rows (`|` between fields, `∅` for null) or the error. All
 //! statements of a script run in one session on a fresh database.
 
@@ -56,18 +56,18 @@ async fn check(script: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn expressions() {
-    check(include_str!("fixtures/expressions.txt")).await;
+    check(include_str!("../../pg/tests/fixtures/expressions.txt")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tables() {
-    check(include_str!("fixtures/tables.txt")).await;
+    check(include_str!("../../pg/tests/fixtures/tables.txt")).await;
 }
 
 /// Every query that psql 15 sends for its backslash commands runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn psql() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/psql");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../pg/tests/fixtures/psql");
     let texts: Vec<String> = std::fs::read_dir(folder)
         .expect("fixtures")
         .flatten()

@@ -29,9 +29,9 @@ mod table;
 
 use datafusion::arrow::datatypes::SchemaRef;
 
+pub(crate) use crate::context::Locked;
 pub(crate) use plan::{LockPlan, extract, is_locking, planning_state};
 pub(crate) use quick::FastLock;
-pub(crate) use run::Locked;
 pub(crate) use syntax::parse_as_postgresql;
 pub(crate) use table::relation;
 

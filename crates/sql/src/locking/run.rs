@@ -14,7 +14,7 @@ use resurgam_engine::{Attempt, Change, ErrorKind, ReadView, RowBuf, Seen, Statem
 use super::clause::Policy;
 use super::plan::{Count, LockPlan, count_of};
 use crate::bridge;
-use crate::context::{StatementContext, StopFlag, TargetRow};
+use crate::context::{Locked, StatementContext, StopFlag, TargetRow};
 use crate::pg::errors;
 use crate::planner::task_context;
 use crate::session::Session;
@@ -23,21 +23,6 @@ use crate::wait::{Waiting, settle};
 use crate::wire::SqlError;
 
 type DfResult<T> = datafusion::common::Result<T>;
-
-/// The rows that a statement's locking queries gave, in their order.
-#[derive(Debug)]
-pub(crate) struct Locked {
-    rows: Vec<Vec<RecordBatch>>,
-    /// Counts them against the memory of queries.
-    _memory: Vec<MemoryReservation>,
-}
-
-impl Locked {
-    /// Rows of the query of that number.
-    pub(super) fn get(&self, number: usize) -> Option<&[RecordBatch]> {
-        self.rows.get(number).map(Vec::as_slice)
-    }
-}
 
 impl Session {
     /// Locks the rows of a statement's locking queries, in the open transaction.
@@ -78,10 +63,10 @@ impl Session {
                     memory,
                 };
                 let found = run.run().await.map_err(|error| errors::from_datafusion(error, text))?;
-                let mut next = Locked { rows: Vec::new(), _memory: vec![run.memory] };
+                let mut next = Locked { rows: Vec::new(), memory: vec![run.memory] };
                 if let Some(before) = locked.take().and_then(Arc::into_inner) {
                     next.rows = before.rows;
-                    next._memory.extend(before._memory);
+                    next.memory.extend(before.memory);
                 }
                 next.rows.push(found);
                 locked = Some(Arc::new(next));

@@ -5,7 +5,6 @@ use resurgam_engine::Database;
 use super::model::relation_oid;
 use super::rows::{Rows, V};
 use super::{DATABASE_OID, SUPERUSER_OID};
-use crate::alter_database;
 use crate::pg::context::PgContext;
 use crate::pg::types::EPOCH_US;
 
@@ -60,10 +59,7 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
             ("usebypassrls", true.into()),
         ]),
         "pg_settings" => {
-            for mut setting in cx.settings() {
-                if let (alter_database::SETTING, Some(engine)) = (setting.name.as_str(), cx.engine().as_ref()) {
-                    setting.value = alter_database::shown(engine).to_owned();
-                }
+            for setting in cx.settings() {
                 let source = if setting.value == setting.default { "default" } else { "session" };
                 rows.add([
                     ("name", setting.name.into()),

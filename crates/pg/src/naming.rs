@@ -14,14 +14,14 @@ use resurgam_ast::AstWalkMut;
 const MARK: char = '\u{1}';
 
 /// Cuts the number off a repeated name.
-pub(crate) fn shown(name: &mut String) {
+pub fn shown(name: &mut String) {
     if let Some(at) = name.find(MARK) {
         name.truncate(at);
     }
 }
 
 /// Gives the columns of every SELECT in `query` their names.
-pub(crate) fn name_columns(query: &mut Box<Query>) {
+pub fn name_columns(query: &mut Box<Query>) {
     struct Walk;
     impl VisitorMut for Walk {
         type Break = ();
@@ -45,12 +45,12 @@ fn body(expr: &mut SetExpr) {
 }
 
 /// Names the columns of one select list.
-pub(crate) fn name_select(select: &mut Select) {
+pub fn name_select(select: &mut Select) {
     name_items(&mut select.projection);
 }
 
 /// Names the items of a select list.
-pub(crate) fn name_items(items: &mut [SelectItem]) {
+pub fn name_items(items: &mut [SelectItem]) {
     let mut used: HashSet<String> = HashSet::new();
     for item in items {
         let (name, expr) = match item {

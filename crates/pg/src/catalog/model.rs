@@ -155,14 +155,14 @@ impl CheckInfo {
     /// The condition as PostgreSQL shows it.
     pub fn condition(&self) -> String {
         let sql = &self.check().sql;
-        crate::statement::parse_expression(sql).map_or_else(|_| sql.clone(), |expr| crate::expression::shown(&expr))
+        crate::definition::parse_expression(sql).map_or_else(|_| sql.clone(), |expr| crate::definition::shown(&expr))
     }
     /// `pg_get_constraintdef`; `pretty` as its second argument.
     pub fn definition(&self, pretty: bool) -> String {
         let sql = &self.check().sql;
-        let condition = match crate::statement::parse_expression(sql) {
-            Ok(expr) if pretty => crate::expression::shown_pretty(&expr),
-            Ok(expr) => crate::expression::shown(&expr),
+        let condition = match crate::definition::parse_expression(sql) {
+            Ok(expr) if pretty => crate::definition::shown_pretty(&expr),
+            Ok(expr) => crate::definition::shown(&expr),
             Err(_) => sql.clone(),
         };
         format!("CHECK ({condition}){}", if self.check().validated { "" } else { " NOT VALID" })

@@ -9,7 +9,7 @@ use crate::pg::types::{arrow_oid, field_oid, oid, type_by_oid};
 use crate::wire::SqlError;
 
 /// A list column: where each row's elements are, and the elements.
-pub(in crate::pg) struct ListCells<'a> {
+pub(crate) struct ListCells<'a> {
     ranges: Vec<(usize, usize)>,
     elements: Box<Cell<'a>>,
     element_oid: u32,

@@ -1,5 +1,5 @@
 //! What the SQL layer hands to a protocol server: errors, result fields, encoded
-//! rows, command tags and the outcome of an execution.
+//! rows and command tags.
 //!
 //! Contract: nothing here does I/O. Rows arrive already encoded in the format
 //! that the portal asked for, so that a server only frames and copies them.
@@ -11,9 +11,6 @@ use std::fmt;
 
 use bytes::BytesMut;
 use resurgam_base::{Error, ErrorKind};
-
-use crate::copy::{CopyIn, CopyOut};
-use crate::stream::RowStream;
 
 /// An error or notice with every field that PostgreSQL's `ErrorResponse` has.
 #[derive(Clone, Debug)]
@@ -200,20 +197,4 @@ impl TransactionStatus {
             Self::Failed => b'E',
         }
     }
-}
-
-/// What an execution gives back.
-pub enum Execution {
-    /// The statement text was empty: `EmptyQueryResponse`.
-    Empty,
-    /// Rows. A small result is complete: all of it in `first`, `rows` is `None`
-    /// and `tag` is final. Otherwise `first` comes before what `rows` yields, and
-    /// the tag is [`RowStream::tag`] at its end.
-    Rows { fields: std::sync::Arc<[Field]>, first: Option<RowChunk>, rows: Option<RowStream>, tag: Tag },
-    /// A statement without result rows.
-    Command { tag: Tag },
-    /// The client now sends `CopyData`.
-    CopyIn(Box<CopyIn>),
-    /// The client now receives `CopyData`.
-    CopyOut(CopyOut),
 }

@@ -11,8 +11,8 @@ use datafusion::logical_expr::TableType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use resurgam_engine::Database;
 
-use crate::apart::Dropped;
 use crate::computed::ComputedTable;
+use crate::context::Dropped;
 use crate::pg::context::PgContext;
 use crate::pg::errors::{from_arrow, to_datafusion};
 use crate::pg::types::{field_of_oid, oid};
@@ -83,7 +83,7 @@ fn clean(
 
 /// The function.
 #[derive(Debug)]
-pub(super) struct PgClean(pub Arc<dyn PgContext>);
+pub(crate) struct PgClean(pub Arc<dyn PgContext>);
 
 impl TableFunctionImpl for PgClean {
     fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> DfResult<Arc<dyn TableProvider>> {
@@ -99,10 +99,15 @@ impl TableFunctionImpl for PgClean {
     }
 }
 
+/// Who may not clean up.
+pub(crate) fn denied() -> SqlError {
+    SqlError::new("42501", "permission denied to clean up row versions").with_hint("Must be superuser.")
+}
+
 /// Cleans up when it is read.
 fn cleaned(cx: &dyn PgContext, schema: SchemaRef) -> DfResult<SendableRecordBatchStream> {
     if !cx.is_superuser() {
-        return Err(to_datafusion(crate::cleaning::denied()));
+        return Err(to_datafusion(denied()));
     }
     let Some(database) = cx.engine() else {
         return Err(to_datafusion(SqlError::internal("resurgam_clean() without a database")));

@@ -199,7 +199,7 @@ async fn every_psql_query_runs() {
 #[tokio::test]
 async fn expressions_as_postgresql_answers() {
     let fixture = fixture();
-    let text = include_str!("../../tests/fixtures/expressions.txt");
+    let text = include_str!("../tests/fixtures/expressions.txt");
     let mut failures = Vec::new();
     let mut count = 0;
     for block in text.split("\n#").skip(1) {

@@ -25,7 +25,7 @@ type Rows = dyn Fn(&TaskContext) -> Result<SendableRecordBatchStream> + Send + S
 
 /// See the module's head.
 #[derive(Clone)]
-pub(crate) struct ComputedTable {
+pub struct ComputedTable {
     /// What EXPLAIN calls its scan.
     shown: String,
     kind: TableType,
@@ -35,7 +35,7 @@ pub(crate) struct ComputedTable {
 
 impl ComputedTable {
     /// `rows` is called by each execution.
-    pub(crate) fn new(
+    pub fn new(
         shown: String,
         kind: TableType,
         schema: SchemaRef,

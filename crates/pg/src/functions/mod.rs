@@ -13,7 +13,6 @@
 //! - `aggregate`: `pg_single`
 //! - `planner`: operators on lists, dates, intervals, numerics
 //! - `series`: `generate_series` in FROM
-//! - `clean`: `resurgam_clean()` in FROM
 //!
 //! Volatility: what depends on the session but not on the statement is `Volatile`, so that
 //! it is never folded into a plan; `now()` and its kin are `Stable`: they are folded, and plans
@@ -24,7 +23,6 @@ mod arrays;
 mod cast;
 mod catalog;
 mod checked;
-mod clean;
 mod define;
 mod fields;
 mod math;
@@ -88,7 +86,6 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     if let Some(function) = state.table_functions().get("generate_series").cloned() {
         state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(function)));
     }
-    state.register_udtf("resurgam_clean", Arc::new(clean::PgClean(cx.clone())));
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! PostgreSQL's face: type ids, value formats, `COPY` formats, system catalogs,
 //! functions, dialect and error codes.
 //!
-//! Everything here is a translation. It owns no session and no storage; what it
-//! needs to know about them comes through [`context::PgContext`].
+//! Everything here is a translation. It owns no session and no storage, and knows nothing of
+//! how statements are planned and run; what it needs of a session comes through
+//! [`context::PgContext`].
 //!
 //! | module | translates |
 //! |---|---|
@@ -14,20 +15,31 @@
 //! | [`copy`] | `COPY` text and CSV |
 //! | [`functions`] | functions that PostgreSQL has and DataFusion lacks |
 //! | [`catalog`] | `pg_catalog` and `information_schema` |
+//! | [`computed`] | rows that are computed when a plan over them runs to DataFusion's tables |
 //! | [`rewrite`] | PostgreSQL syntax to syntax that DataFusion plans |
+//! | [`naming`] | expressions to the names of result columns |
+//! | [`definition`] | expressions that definitions hold, to text and back |
 //! | [`errors`] | errors of every layer to SQLSTATE, wording and position |
+//! | [`wire`] | what all of them answer with: errors, fields, encoded rows, tags |
 
 pub mod arrow;
 pub mod catalog;
+pub mod computed;
 pub mod context;
 pub mod copy;
 pub mod datetime;
 pub mod decode;
+pub mod definition;
 pub mod encode;
 pub mod errors;
 pub mod functions;
+pub mod naming;
 pub mod rewrite;
 pub mod types;
+pub mod wire;
+
+// Paths from when this was a module of the SQL crate.
+pub(crate) use crate as pg;
 
 #[cfg(test)]
 mod psql_tests;

@@ -198,7 +198,7 @@ fn holders(db: &Database, cx: &dyn PgContext, rows: &mut Rows<'_>) {
     let holders = db.version_store_holders();
     let prepared = db.prepared();
     let activity = cx.activity();
-    let now = crate::shared::now() - EPOCH_US;
+    let now = crate::pg::datetime::now() - EPOCH_US;
     let seconds = |us: i64| (now.saturating_sub(us) as f64 / 1e6).max(0.0);
     if let Some(tx) = holders.transaction
         && !prepared.iter().any(|prepared| prepared.id == tx.id)

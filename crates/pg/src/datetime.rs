@@ -4,6 +4,7 @@
 //! (`i32::MIN`, `i32::MAX` for dates) are `-infinity` and `infinity`, in every epoch.
 
 use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::datatypes::TimestampMicrosecondType;
@@ -15,6 +16,11 @@ use crate::pg::types::{EPOCH_DAYS, EPOCH_US};
 pub const SECOND_US: i64 = 1_000_000;
 /// Microseconds of a day.
 pub const DAY_US: i64 = 86_400 * SECOND_US;
+
+/// The present.
+pub fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros() as i64)
+}
 
 /// Day number of a civil date (Howard Hinnant's `days_from_civil`).
 pub const fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {

@@ -1,0 +1,208 @@
+//! Expressions that definitions hold as text (defaults, CHECK conditions): how they are read,
+//! kept, and shown by the catalogs.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{self, VisitorMut};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use resurgam_ast::AstWalkMut;
+
+use crate::pg::errors;
+use crate::pg::types;
+use crate::wire::SqlError;
+
+/// Deepest nesting that the parser follows.
+pub const NESTING_MAX: usize = 100;
+
+/// Functions that are written without parentheses, and only so.
+const BARE: [&str; 4] = ["current_catalog", "current_user", "session_user", "user"];
+
+/// Calls of such functions as they are written (`bare`) or as they are planned.
+fn set_bare(expr: &mut ast::Expr, bare: bool) {
+    struct Walk(bool);
+    impl VisitorMut for Walk {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            use ast::FunctionArguments as A;
+            if let ast::Expr::Function(call) = expr
+                && BARE.contains(&call.name.to_string().to_ascii_lowercase().as_str())
+            {
+                match &call.args {
+                    A::List(list) if list.args.is_empty() && self.0 => call.args = A::None,
+                    A::None if !self.0 => {
+                        let list =
+                            ast::FunctionArgumentList { duplicate_treatment: None, args: vec![], clauses: vec![] };
+                        call.args = A::List(list);
+                    }
+                    _ => {}
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.walk_mut(&mut Walk(bare));
+}
+
+/// An expression parsed from text, for instance a column's default.
+pub fn parse_expression(text: &str) -> Result<ast::Expr, SqlError> {
+    let mut expr = Parser::new(&PostgreSqlDialect {})
+        .with_recursion_limit(NESTING_MAX)
+        .try_with_sql(text)
+        .and_then(|mut parser| {
+            let expr = parser.parse_expr()?;
+            parser.expect_token(&Token::EOF).map(|_| expr)
+        })
+        .map_err(|error| errors::from_parser(&error, text))?;
+    set_bare(&mut expr, false);
+    Ok(expr)
+}
+
+/// An expression as definitions keep it: [`parse_expression`] reads it again.
+pub fn kept_text(expr: &ast::Expr) -> String {
+    let mut expr = expr.clone();
+    set_bare(&mut expr, true);
+    expr.to_string()
+}
+
+/// An expression as PostgreSQL's catalogs show it: operators in parentheses, casts as `::`.
+pub fn shown(expr: &ast::Expr) -> String {
+    use ast::Expr as E;
+    match expr {
+        E::Nested(inner) => shown(inner),
+        E::BinaryOp { left, op, right } => format!("({} {op} {})", shown(left), shown(right)),
+        E::UnaryOp { op: ast::UnaryOperator::Not, expr } => format!("(NOT {})", shown(expr)),
+        E::IsNull(inner) => format!("({} IS NULL)", shown(inner)),
+        E::IsNotNull(inner) => format!("({} IS NOT NULL)", shown(inner)),
+        E::IsTrue(inner) => format!("({} IS TRUE)", shown(inner)),
+        E::IsFalse(inner) => format!("({} IS FALSE)", shown(inner)),
+        E::Between { expr, negated: false, low, high } => {
+            format!("(({e} >= {}) AND ({e} <= {}))", shown(low), shown(high), e = shown(expr))
+        }
+        E::InList { expr, list, negated } => {
+            let list: Vec<String> = list.iter().map(shown).collect();
+            let (op, any) = if *negated { ("<>", "ALL") } else { ("=", "ANY") };
+            format!("({} {op} {any} (ARRAY[{}]))", shown(expr), list.join(", "))
+        }
+        E::Function(function) => {
+            let name = function.name.to_string();
+            let args: Option<Vec<String>> = match &function.args {
+                ast::FunctionArguments::List(list) => list
+                    .args
+                    .iter()
+                    .map(|arg| match arg {
+                        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => Some(shown(expr)),
+                        _ => None,
+                    })
+                    .collect(),
+                _ => None,
+            };
+            match (args, crate::pg::rewrite::cast_function_oid(&name)) {
+                (Some(args), Some(oid)) if !args.is_empty() => {
+                    let typmod = args.get(1).and_then(|typmod| typmod.parse().ok());
+                    format!("({})::{}", args[0], types::format_type(oid, typmod))
+                }
+                (Some(args), None) if args.is_empty() && BARE.contains(&name.as_str()) => name.to_ascii_uppercase(),
+                (Some(args), None) => format!("{name}({})", args.join(", ")),
+                _ => expr.to_string(),
+            }
+        }
+        other => other.to_string(),
+    }
+}
+
+/// As [`shown`], with no more parentheses than PostgreSQL finds necessary for a reader.
+pub fn shown_pretty(expr: &ast::Expr) -> String {
+    use ast::BinaryOperator as B;
+    let bare = |expr: &ast::Expr| -> ast::Expr {
+        let mut expr = expr;
+        while let ast::Expr::Nested(inner) = expr {
+            expr = inner;
+        }
+        expr.clone()
+    };
+    match bare(expr) {
+        ast::Expr::BinaryOp { left, op: op @ (B::And | B::Or), right } => {
+            let part = |side: &ast::Expr| match bare(side) {
+                ast::Expr::BinaryOp { op: B::Or, .. } if op == B::And => format!("({})", shown_pretty(side)),
+                _ => shown_pretty(side),
+            };
+            format!("{} {op} {}", part(&left), part(&right))
+        }
+        other => {
+            let text = shown(&other);
+            match text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+                Some(inner) if is_balanced(inner) => inner.to_owned(),
+                _ => text,
+            }
+        }
+    }
+}
+
+/// Whether no parenthesis closes one that is not opened in it.
+fn is_balanced(text: &str) -> bool {
+    let (mut depth, mut quote) = (0i32, None);
+    for c in text.chars() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            (_, Some(_)) => {}
+            ('\'' | '"', None) => quote = Some(c),
+            ('(', None) => depth += 1,
+            (')', None) => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return false;
+        }
+    }
+    depth == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_as_postgresql_shows_it() {
+        for (sql, expected) in [
+            ("a > 0", "(a > 0)"),
+            ("a > 0 AND b IS NOT NULL", "((a > 0) AND (b IS NOT NULL))"),
+            ("(a + 1) * 2 = b", "(((a + 1) * 2) = b)"),
+            ("length(b) < 10", "(length(b) < 10)"),
+            ("pg_cast_int4(b) > 3", "((b)::integer > 3)"),
+            ("a BETWEEN 1 AND 5", "((a >= 1) AND (a <= 5))"),
+            ("a IN (1, 2)", "(a = ANY (ARRAY[1, 2]))"),
+            ("NOT a", "(NOT a)"),
+            ("a = session_user", "(a = SESSION_USER)"),
+        ] {
+            assert_eq!(shown(&parse_expression(sql).expect(sql)), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn shown_for_readers() {
+        for (sql, expected) in [
+            ("a > 0", "a > 0"),
+            ("a < b * 2 AND (b IS NULL OR c = ')')", "a < (b * 2) AND (b IS NULL OR c = ')')"),
+            ("(a > 1 AND b > 2) OR f(c)", "a > 1 AND b > 2 OR f(c)"),
+        ] {
+            assert_eq!(shown_pretty(&parse_expression(sql).expect(sql)), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn kept_and_read_again() {
+        for sql in ["a = session_user OR a IS NULL", "lower(current_user) <> b", "a > now()", "f(a) = current_date()"] {
+            let expr = parse_expression(sql).expect(sql);
+            assert_eq!(kept_text(&expr), sql);
+            assert_eq!(parse_expression(&kept_text(&expr)).expect(sql), expr);
+        }
+        let called = parse_expression("a = session_user").expect("expression").to_string();
+        assert_eq!(called, "a = session_user()");
+        // What cannot be read to its end is not read half.
+        for sql in [called.as_str(), "a > 0 b", "a = 1, 2", "a > 0;"] {
+            assert!(parse_expression(sql).is_err(), "{sql}");
+        }
+    }
+}
