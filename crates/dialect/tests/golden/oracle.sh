@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the golden files from a PostgreSQL 15; about ten minutes. Run by hand when oracle.sql changes.
+# Writes the golden files from a PostgreSQL 15; two minutes. Run by hand when oracle.sql changes.
 # usage: PG="psql -h … -U …" oracle.sh     (a superuser in a database of its own)
 set -euo pipefail
 cd "$(dirname "$0")"
