@@ -18,6 +18,7 @@ mod model;
 mod operator;
 mod provider;
 mod relations;
+mod resolution;
 mod rows;
 mod server;
 mod sys;

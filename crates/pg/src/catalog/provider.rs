@@ -10,7 +10,7 @@ use datafusion::physical_plan::memory::MemoryStream;
 use super::defs::SystemRelation;
 use super::model::Model;
 use super::rows::Rows;
-use super::{info, operator, relations, server, sys, types};
+use super::{info, operator, relations, resolution, server, sys, types};
 use crate::computed::ComputedTable;
 use crate::context::PgContext;
 use crate::errors::to_datafusion;
@@ -22,6 +22,7 @@ pub(super) fn build(relation: &SystemRelation, cx: &dyn PgContext) -> Result<Rec
     let done = match relation.schema_name {
         "pg_catalog" => {
             types::fill(relation.name, &mut rows)
+                || resolution::fill(relation.name, &mut rows)
                 || server::fill(relation.name, cx, &mut rows)
                 || operator::fill(relation.name, cx, &mut rows)
                 || relations::fill(relation.name, &mut rows, cx, &mut || Model::load(cx))?

@@ -149,7 +149,16 @@ fn array(ty: &DataType, values: &[V]) -> Result<ArrayRef, SqlError> {
         DataType::Int32 => ints!(values, Int32Array, i32),
         DataType::Int64 => ints!(values, Int64Array, i64),
         DataType::UInt32 => ints!(values, UInt32Array, u32),
-        DataType::Float32 => ints!(values, Float32Array, f32),
+        DataType::Float32 => Arc::new(
+            values
+                .iter()
+                .map(|v| match v {
+                    V::Int(v) => Some(*v as f32),
+                    V::Float(v) => Some(*v as f32),
+                    _ => None,
+                })
+                .collect::<Float32Array>(),
+        ),
         DataType::Float64 => Arc::new(
             values
                 .iter()

@@ -1,13 +1,12 @@
-//! `pg_type`, `pg_am`, `pg_collation` and other relations that are the same everywhere.
+//! `pg_am`, `pg_collation` and other relations that are the same everywhere.
 
 use super::rows::Rows;
 use super::{BTREE_AM_OID, HEAP_AM_OID, PG_CATALOG_OID, SUPERUSER_OID};
-use crate::types::{PgType, TYPES, oid};
+use crate::types::oid;
 
 /// Fills a relation; false if it is not one of these.
 pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
     match name {
-        "pg_type" => TYPES.iter().for_each(|ty| pg_type(rows, ty)),
         "pg_am" => {
             for (oid, name, handler, kind) in
                 [(HEAP_AM_OID, "heap", "heap_tableam_handler", 't'), (BTREE_AM_OID, "btree", "bthandler", 'i')]
@@ -83,64 +82,4 @@ pub(super) fn fill(name: &str, rows: &mut Rows<'_>) -> bool {
         _ => return false,
     }
     true
-}
-
-/// Name of a type's input function (and of the others, by their suffix).
-fn function(ty: &PgType, suffix: &str) -> String {
-    if ty.elem != 0 && ty.category == 'A' && ty.len == -1 && ty.name.starts_with('_') {
-        return format!("array_{suffix}");
-    }
-    match ty.oid {
-        oid::BYTEA
-        | oid::TEXT
-        | oid::OID
-        | oid::BOOL
-        | oid::INT2
-        | oid::INT4
-        | oid::INT8
-        | oid::FLOAT4
-        | oid::FLOAT8
-        | oid::BPCHAR
-        | oid::VARCHAR
-        | oid::NAME
-        | oid::CHAR => format!("{}{suffix}", ty.name),
-        _ => format!("{}_{suffix}", ty.name),
-    }
-}
-
-fn pg_type(rows: &mut Rows<'_>, ty: &PgType) {
-    let pseudo = ty.category == 'P' || ty.oid == oid::UNKNOWN;
-    let collation = match ty.oid {
-        oid::NAME | oid::NAME_ARRAY => 950,
-        oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::TEXT_ARRAY | oid::VARCHAR_ARRAY | oid::BPCHAR_ARRAY => 100,
-        _ => 0,
-    };
-    let no = || "-".into();
-    rows.add([
-        ("oid", ty.oid.into()),
-        ("typname", ty.name.into()),
-        ("typnamespace", PG_CATALOG_OID.into()),
-        ("typowner", SUPERUSER_OID.into()),
-        ("typlen", ty.len.into()),
-        ("typbyval", ty.by_value.into()),
-        ("typtype", (if pseudo { 'p' } else { 'b' }).into()),
-        ("typcategory", ty.category.into()),
-        ("typispreferred", ty.preferred.into()),
-        ("typisdefined", true.into()),
-        ("typdelim", ','.into()),
-        ("typsubscript", if ty.elem != 0 { "array_subscript_handler".into() } else { no() }),
-        ("typelem", ty.elem.into()),
-        ("typarray", ty.array.into()),
-        ("typinput", function(ty, "in").into()),
-        ("typoutput", function(ty, "out").into()),
-        ("typreceive", function(ty, "recv").into()),
-        ("typsend", function(ty, "send").into()),
-        ("typmodin", no()),
-        ("typmodout", no()),
-        ("typanalyze", no()),
-        ("typalign", ty.align.into()),
-        ("typstorage", (if ty.len >= 0 { 'p' } else { 'x' }).into()),
-        ("typtypmod", (-1).into()),
-        ("typcollation", collation.into()),
-    ]);
 }
