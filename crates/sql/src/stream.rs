@@ -17,6 +17,8 @@ use crate::statement::{Kind, Prepared};
 use crate::weight;
 use crate::wire::{Format, RowChunk, SqlError, Tag};
 
+pub(crate) use crate::wait::{guarded, out_of_time};
+
 /// Rows that one chunk holds at most, and bytes after which it is handed out.
 const CHUNK_ROWS: usize = 8192;
 const CHUNK_BYTES: usize = 64 << 10;
@@ -32,34 +34,6 @@ pub(crate) struct ActiveRows {
     pending: Option<(RecordBatch, usize)>,
     stop: Arc<StopFlag>,
     deadline: Option<Instant>,
-}
-
-/// Waits for `work` unless the statement is stopped or out of time.
-pub(crate) async fn guarded<T>(
-    stop: &StopFlag,
-    deadline: Option<Instant>,
-    work: impl Future<Output = Result<T, SqlError>>,
-) -> Result<T, SqlError> {
-    if let Some(deadline) = deadline {
-        stop.set_deadline(deadline);
-    }
-    let limit = async {
-        match deadline {
-            Some(deadline) => tokio::time::sleep_until(deadline).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        biased;
-        done = work => done,
-        error = stop.stopped() => Err(error),
-        () = limit => Err(out_of_time()),
-    }
-}
-
-#[cold]
-pub(crate) fn out_of_time() -> SqlError {
-    SqlError::new("57014", "canceling statement due to statement timeout")
 }
 
 impl ActiveRows {

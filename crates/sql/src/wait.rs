@@ -1,8 +1,9 @@
-//! Waiting for other transactions, cancellable and bounded.
+//! Waiting for other transactions, and for a statement's work, cancellable and bounded.
 
 use std::time::Duration;
 
 use resurgam_engine::{Attempt, LockWait};
+use tokio::time::Instant;
 
 use crate::context::StopFlag;
 use crate::wire::SqlError;
@@ -48,4 +49,32 @@ pub(crate) async fn settle<T>(
             Attempt::Wait(wait) => waiting.wait(wait).await?,
         }
     }
+}
+
+/// Waits for `work` unless the statement is stopped or out of time.
+pub(crate) async fn guarded<T>(
+    stop: &StopFlag,
+    deadline: Option<Instant>,
+    work: impl Future<Output = Result<T, SqlError>>,
+) -> Result<T, SqlError> {
+    if let Some(deadline) = deadline {
+        stop.set_deadline(deadline);
+    }
+    let limit = async {
+        match deadline {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        error = stop.stopped() => Err(error),
+        () = limit => Err(out_of_time()),
+    }
+}
+
+#[cold]
+pub(crate) fn out_of_time() -> SqlError {
+    SqlError::new("57014", "canceling statement due to statement timeout")
 }
