@@ -20,7 +20,9 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, InListExpr};
 use parking_lot::Mutex;
