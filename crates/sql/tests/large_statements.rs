@@ -1,8 +1,6 @@
 //! Statements that are large or deep: bounded in stack and memory, with PostgreSQL's answer or its
 //! SQLSTATE.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use resurgam_engine::{Database, Options};
 use resurgam_sql::{Execution, Format, Session, SessionOptions, SqlDatabase, SqlSettings};
