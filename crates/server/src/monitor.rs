@@ -39,7 +39,12 @@ pub struct Monitor {
 impl Monitor {
     /// For a process that has just started.
     pub fn new(registry: Arc<Registry>) -> Arc<Self> {
-        Arc::new(Self { registry, started: SystemTime::now(), state: Mutex::new((Phase::Opening, None)), sql: OnceLock::new() })
+        Arc::new(Self {
+            registry,
+            started: SystemTime::now(),
+            state: Mutex::new((Phase::Opening, None)),
+            sql: OnceLock::new(),
+        })
     }
 
     /// Each change of the pair is one assignment, so a panic elsewhere leaves it whole.

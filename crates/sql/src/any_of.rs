@@ -15,12 +15,14 @@ use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_empty_array};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_empty_array};
+use datafusion::arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, InListExpr};
 use parking_lot::Mutex;
@@ -187,7 +189,7 @@ impl AnyOf {
             Some(values) if values.is_empty() => Set::Empty,
             Some(values) => {
                 let schema = Schema::new(vec![Field::new("value", ty.clone(), true)]);
-                let value = Arc::new(Column::new("value", 0));
+                let (value, values) = (Arc::new(Column::new("value", 0)), normal(values));
                 Set::Some(Arc::new(InListExpr::try_new_from_array(value, values, self.negated, &schema)?))
             }
         };
@@ -211,6 +213,23 @@ fn of_type(value: ScalarValue, ty: &DataType) -> Result<ScalarValue> {
     match alike {
         true => value.cast_to(ty),
         false => internal_err!("an element of type {from} among values of type {ty}"),
+    }
+}
+
+/// Values as the set compares them, by their bits: zero has no sign, and all NaNs are one.
+fn normal(values: ArrayRef) -> ArrayRef {
+    match values.data_type() {
+        DataType::Float32 => Arc::new(
+            values
+                .as_primitive::<Float32Type>()
+                .unary::<_, Float32Type>(|value| if value.is_nan() { f32::NAN } else { value + 0.0 }),
+        ),
+        DataType::Float64 => Arc::new(
+            values
+                .as_primitive::<Float64Type>()
+                .unary::<_, Float64Type>(|value| if value.is_nan() { f64::NAN } else { value + 0.0 }),
+        ),
+        _ => values,
     }
 }
 
@@ -292,8 +311,8 @@ impl ScalarUDFImpl for AnyOf {
             Set::Some(set) => set,
         };
         let (array, rows) = match value {
-            ColumnarValue::Array(array) => (Arc::clone(array), array.len()),
-            ColumnarValue::Scalar(value) => (value.to_array()?, 1),
+            ColumnarValue::Array(array) => (normal(Arc::clone(array)), array.len()),
+            ColumnarValue::Scalar(value) => (normal(value.to_array()?), 1),
         };
         let schema = Schema::new(vec![Field::new("value", array.data_type().clone(), true)]);
         let options = RecordBatchOptions::new().with_row_count(Some(rows));

@@ -260,8 +260,6 @@ fn differs(kept: &Rows, fresh: &Rows, values: &[ScalarValue]) -> DataFusionError
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use resurgam_engine::{Database, Options};
 
     use super::*;

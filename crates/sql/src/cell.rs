@@ -232,3 +232,65 @@ impl Drop for RunningExprs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::datatypes::Field;
+    use datafusion::common::DFSchema;
+    use datafusion::logical_expr::{ScalarUDF, in_list, lit};
+
+    use super::*;
+    use crate::range::evaluate_constant;
+
+    /// Whoever asks while a plan is made is noted, though the error is swallowed; values are there only in
+    /// a run.
+    #[test]
+    fn no_value_is_there_but_in_a_run() {
+        let cell = Arc::<ParamCell>::default();
+        let parameter = |index: usize| {
+            let field = Arc::new(Field::new("$", DataType::Int32, true));
+            ScalarUDF::new_from_impl(ParamFunction::new(index, field, Arc::clone(&cell))).call(vec![])
+        };
+        let make =
+            |expr: &Expr| create_physical_expr(expr, &DFSchema::empty(), &ExecutionProps::new(), &Default::default());
+        let sum = make_kept(&cell, make(&(parameter(0) + parameter(1)))).expect("nobody asked");
+        assert!(evaluate_constant(&sum).is_err());
+        let cell_of_list = &cell;
+        cell.asked_early.store(false, Ordering::Relaxed);
+        // DataFusion's list looks for constants, and makes do without.
+        let list = make(&in_list(lit(1), vec![parameter(0), parameter(1)], false));
+        assert!(list.is_ok() && make_kept(cell_of_list, list).is_none());
+        for values in [[1, 2], [30, 40]] {
+            cell.fill(values.map(|value| ScalarValue::Int32(Some(value))).into());
+            assert_eq!(evaluate_constant(&sum).expect("a sum"), ScalarValue::Int32(Some(values.iter().sum())));
+            assert!(cell.get(2).is_err());
+            cell.clear();
+            assert!(evaluate_constant(&sum).is_err());
+        }
+    }
+
+    fn make_kept<T>(cell: &ParamCell, made: Result<T>) -> Option<T> {
+        made_without_values(cell, made).expect("no error comes out")
+    }
+
+    #[test]
+    fn expressions_are_made_once_for_runs_one_after_the_other() {
+        let placeholder = |at: usize| {
+            Expr::Placeholder(datafusion::logical_expr::expr::Placeholder::new_with_field(
+                format!("${at}"),
+                Some(Arc::new(Field::new("", DataType::Int32, true))),
+            ))
+        };
+        let exprs = vec![in_list(lit(7), (1..=4).map(placeholder).collect(), false)];
+        let kept = KeptExprs::new(exprs, Arc::new(DFSchema::empty()), vec![DataType::Int32; 4].into()).expect("made");
+        assert!(!kept.each_time);
+        let values = |from: i32| (from..from + 4).map(|value| ScalarValue::Int32(Some(value))).collect::<Vec<_>>();
+        for (from, found) in [(1, false), (4, true), (8, false), (7, true)] {
+            let running = kept.with(&values(from)).expect("running");
+            let beside = kept.with(&values(from + 100)).expect("another at the same time");
+            assert_eq!(evaluate_constant(&running[0]).expect("a value"), ScalarValue::Boolean(Some(found)), "{from}");
+            assert_eq!(evaluate_constant(&beside[0]).expect("a value"), ScalarValue::Boolean(Some(false)));
+        }
+        assert_eq!(kept.idle.lock().len(), 2);
+    }
+}

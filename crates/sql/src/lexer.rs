@@ -31,10 +31,12 @@ pub(crate) struct Lifted {
     pub literals: Vec<Literal>,
 }
 
-/// Most literals that are lifted: longer lists are planned as they are.
-const LITERALS_MAX: usize = 100;
+/// Most literals that are lifted: longer lists are planned as they are. Many rows of an INSERT are
+/// better planned with their values.
+const LITERALS_MAX: usize = 2000;
+const INSERTED_MAX: usize = 100;
 /// Longest text that is looked at.
-const TEXT_MAX: usize = 16 << 10;
+const TEXT_MAX: usize = 32 << 10;
 
 /// Words after which a literal is ordinary.
 const BEFORE_LITERAL: &[&str] = &[
@@ -77,6 +79,7 @@ pub(crate) fn lift(sql: &str) -> Option<Lifted> {
     if ![b"select" as &[u8], b"insert", b"update", b"delete"].iter().any(|w| head.eq_ignore_ascii_case(w)) {
         return None;
     }
+    let most = if head.eq_ignore_ascii_case(b"insert") { INSERTED_MAX } else { LITERALS_MAX };
     let mut out = String::with_capacity(sql.len() + 8);
     let mut literals: Vec<Literal> = Vec::new();
     let mut oids = Vec::new();
@@ -86,6 +89,9 @@ pub(crate) fn lift(sql: &str) -> Option<Lifted> {
     let mut value_place = false;
     let mut lifting = true;
     while i < bytes.len() {
+        if literals.len() > most {
+            return None;
+        }
         let byte = bytes[i];
         match byte {
             b' ' | b'\t' | b'\n' | b'\r' => i += 1,
@@ -265,9 +271,6 @@ fn is_type_call(sql: &str, at: usize) -> bool {
 
 fn push(out: &mut String, literals: &mut Vec<Literal>, oids: &mut Vec<u32>, literal: Literal) -> Option<()> {
     use std::fmt::Write;
-    if literals.len() >= LITERALS_MAX {
-        return None;
-    }
     oids.push(literal.oid);
     literals.push(literal);
     write!(out, "${}", literals.len()).ok()

@@ -27,6 +27,7 @@
 //! | `foreign` | FOREIGN KEY constraints |
 //! | `check`, `expression` | CHECK constraints; expressions that definitions hold |
 //! | `utility`, `copy` | everything else that is not planned |
+//! | `depth` | how deep a statement may be |
 //! | `words`, `script` | statements that the parser does not know: their tokens; strings that have some |
 //! | `alter_database`, `two_phase`, `cleaning`, `clean_function`, `apart` | such statements; their long work and its end |
 //! | `execution`, `stream`, `wait`, `context` | outcomes; results; waiting for locks; what a running statement carries |
@@ -50,6 +51,7 @@ mod context;
 mod copy;
 mod database;
 mod ddl;
+mod depth;
 mod embedded;
 mod execution;
 mod expression;

@@ -13,7 +13,9 @@ use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarUDF, WindowFunctionDefinition};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarUDF, WindowFunctionDefinition,
+};
 
 use crate::any_of;
 use crate::cell::{ParamCell, ParamFunction};

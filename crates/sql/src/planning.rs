@@ -22,7 +22,13 @@ pub struct Planning {
 
 impl Default for Planning {
     fn default() -> Self {
-        Self { key_order: true, lookup_rows: 4096, read_small_tables: true, short_path: true, canary: canary::is_wanted() }
+        Self {
+            key_order: true,
+            lookup_rows: 4096,
+            read_small_tables: true,
+            short_path: true,
+            canary: canary::is_wanted(),
+        }
     }
 }
 

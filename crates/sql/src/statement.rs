@@ -9,8 +9,8 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::{Expr as LogicalExpr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Statement, Value, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use resurgam_ast::AstWalk;
 
 use crate::fast::{Fast, FastRange};
@@ -123,16 +123,21 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     };
     let parser = || Parser::new(&PostgreSqlDialect {}).with_recursion_limit(NESTING_MAX);
     let symmetric = crate::symmetric::tokens(text);
-    let plainly = || match symmetric.clone().or_else(|| crate::words::with_signs_apart(text)) {
-        Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
-        None => parser().try_with_sql(text).and_then(read),
+    let tokens = match symmetric.clone().or_else(|| crate::words::with_signs_apart(text)) {
+        Some(tokens) => tokens,
+        None => Tokenizer::new(&PostgreSqlDialect {}, text)
+            .tokenize_with_location()
+            .map_err(|error| failed(&ParserError::from(error)))?,
     };
-    let mut statements = plainly()
-        .or_else(|error| match crate::locking::parse_as_postgresql(text) {
-            Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
-            None => Err(error),
-        })
-        .map_err(|error| failed(&error))?;
+    let parsed = |tokens: Vec<TokenWithSpan>| {
+        read(parser().with_tokens_with_locations(tokens))
+            .or_else(|error| match crate::locking::parse_as_postgresql(text) {
+                Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
+                None => Err(error),
+            })
+            .map_err(|error| failed(&error))
+    };
+    let mut statements = crate::depth::parsed(tokens, parsed)?;
     for statement in &mut statements {
         if symmetric.is_some() {
             crate::symmetric::expand(statement);

@@ -26,6 +26,9 @@ use crate::pg::errors;
 use crate::pg::types;
 use crate::wire::SqlError;
 
+/// Elements of a list that is looked through for each row, at most.
+const LIST_MAX: usize = 1000;
+
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) enum FastExpr {
@@ -41,6 +44,8 @@ pub(crate) enum FastExpr {
     Not(Box<FastExpr>),
     IsNull(Box<FastExpr>),
     IsNotNull(Box<FastExpr>),
+    /// Whether a value is in a list, or (`true`) is not.
+    InList(Box<FastExpr>, Vec<FastExpr>, bool),
     /// Conditions with their values, and the value if none holds.
     Case(Vec<(FastExpr, FastExpr)>, Box<FastExpr>),
     Planned(Box<Planned>),
@@ -152,6 +157,16 @@ impl FastExpr {
             }) => Self::Compare(*op, sub(left)?, sub(right)?),
             Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => Self::And(sub(left)?, sub(right)?),
             Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => Self::Or(sub(left)?, sub(right)?),
+            // Of one type, as planning leaves them; and few enough to be compared one by one.
+            Expr::InList(list)
+                if list.list.len() <= LIST_MAX
+                    && list.expr.get_type(schema).is_ok_and(|ty| {
+                        list.list.iter().all(|element| element.get_type(schema).is_ok_and(|other| other == ty))
+                    }) =>
+            {
+                let elements = list.list.iter().map(|element| sub(element).map(|element| *element));
+                Self::InList(sub(&list.expr)?, elements.collect::<Option<_>>()?, list.negated)
+            }
             Expr::ScalarFunction(function) => {
                 let op = match function.name() {
                     "pg_plus" => Arithmetic::Plus,
@@ -245,6 +260,31 @@ impl FastExpr {
             Self::Not(inner) => ScalarValue::Boolean(truth(&inner.evaluate(input)?).map(|v| !v)),
             Self::IsNull(inner) => ScalarValue::Boolean(Some(inner.evaluate(input)?.is_null())),
             Self::IsNotNull(inner) => ScalarValue::Boolean(Some(!inner.evaluate(input)?.is_null())),
+            Self::InList(value, list, negated) => {
+                let value = value.evaluate(input)?;
+                let mut found = if value.is_null() { None } else { Some(false) };
+                for element in list {
+                    if found.is_none() && value.is_null() {
+                        break;
+                    }
+                    let equal = match element {
+                        Self::Literal(element) => compare(Operator::Eq, &value, element)?,
+                        Self::Param(at) if input.params.get(*at).is_some() => {
+                            compare(Operator::Eq, &value, &input.params[*at])?
+                        }
+                        element => compare(Operator::Eq, &value, &element.evaluate(input)?)?,
+                    };
+                    match truth(&equal) {
+                        Some(true) => {
+                            found = Some(true);
+                            break;
+                        }
+                        Some(false) => {}
+                        None => found = None,
+                    }
+                }
+                ScalarValue::Boolean(found.map(|found| found != *negated))
+            }
             Self::Case(branches, otherwise) => {
                 for (when, then) in branches {
                     if when.holds(input)? {
