@@ -17,7 +17,7 @@
 //! Invariant: what these rules have put right they leave alone when they come again.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, DecimalType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
@@ -180,6 +180,14 @@ impl Coercion {
                     self.unify(args.iter_mut().collect(), schema, true);
                 }
                 Expr::ScalarFunction(ScalarFunction { func, args })
+            }
+            Expr::WindowFunction(mut window) => {
+                static KEYS: LazyLock<Option<numeric::keys::NumericKeys>> =
+                    LazyLock::new(numeric::keys::NumericKeys::new);
+                if let Some(keys) = KEYS.as_ref() {
+                    keys.window(&mut window, schema)?;
+                }
+                Expr::WindowFunction(window)
             }
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
                 let (expr, subquery) = self.beside_rows(*expr, subquery, schema)?;

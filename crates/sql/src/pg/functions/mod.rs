@@ -9,7 +9,7 @@
 //! - `time`: `now()` and its kin, `age`, `timezone`
 //! - `extract`: `extract`, `date_part`
 //! - `fields`: `date_trunc`
-//! - `to_char`: `to_char`, `to_date`, `to_timestamp`
+//! - `to_char`: `to_char`, `to_date`, `to_timestamp`; `format_number`, `format_time`: its templates
 //! - `arrays`, `math`: what their names say
 //! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
 //! - `aggregate`: `pg_single`
@@ -32,6 +32,8 @@ mod clean;
 mod define;
 mod extract;
 mod fields;
+mod format_number;
+mod format_time;
 mod math;
 pub mod numeric;
 mod percentile;

@@ -36,26 +36,14 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
         {
             *expr = call("pg_cast_interval", vec![take(&mut interval.value)]);
         }
-        // DataFusion would make a numeric of it that no column can hold
         Expr::Value(value) => {
-            if let Value::Number(text, _) = &value.value
-                && text.contains(['e', 'E'])
-            {
-                *expr = call("pg_cast_float8", vec![string(text.clone())]);
-            }
-        }
-        Expr::Collate { expr: inner, .. } => *expr = take(inner),
-        Expr::BinaryOp { left, op, right } => {
-            if let BinaryOperator::PGCustomBinaryOperator(parts) = op {
-                *op = operator(parts)?;
-            }
-            if let Some(new) = rows::comparison(left, op, right)? {
-                *expr = new;
-            } else if let Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } = expr
-                && subquery::is_option_array(right)
-            {
-                // psql's \d+ appends the options of a table's toast table; there are none
-                *expr = take(left);
+            // With an exponent, or of more digits than DataFusion reads exactly: a numeric all the same.
+            let text = match &value.value {
+                Value::Number(text, _) if text.contains(['e', 'E']) || text.len() > 38 => Some(text.clone()),
+                _ => None,
+            };
+            if let Some(text) = text {
+                *expr = call("numeric_in", vec![string(text)]);
             }
         }
         Expr::InList { expr: inner, list, negated } => {

@@ -192,7 +192,12 @@ impl NumericKeys {
         changed
     }
 
-    fn window(&self, window: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
+    /// A window function over `schema`, as the rule leaves it: before DataFusion's own coercion, which knows no RANGE
+    /// over bytes.
+    ///
+    /// # Errors
+    /// 0A000.
+    pub fn window(&self, window: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
         let params = &mut window.params;
         let mut changed = false;
         if params.args.first().is_some_and(|arg| is_dynamic(arg, schema))
@@ -212,6 +217,10 @@ impl NumericKeys {
                 return Err(to_datafusion(SqlError::unsupported(
                     "RANGE with an offset over numerics with digits of their own is not supported",
                 )));
+            }
+            // Without offsets both mean the same: up to the peers of the row.
+            if frame.units == WindowFrameUnits::Range {
+                params.window_frame.units = WindowFrameUnits::Groups;
             }
         }
         Ok(changed)
