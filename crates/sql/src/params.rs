@@ -256,7 +256,8 @@ fn is_preferred(new: &DataType, before: &DataType) -> bool {
     }
 }
 
-fn without_scale(field: &FieldRef) -> FieldRef {
+/// A numeric parameter has the digits that its value has, whatever the column's are.
+pub(crate) fn without_scale(field: &FieldRef) -> FieldRef {
     match field.data_type() {
         DataType::Decimal128(..) => Arc::new(Field::new(field.name(), DYNAMIC, field.is_nullable())),
         _ => Arc::clone(field),

@@ -99,10 +99,8 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
             state.register_udaf(Arc::new(udaf.as_ref().clone().with_aliases([alias])))?;
         }
     }
-    for name in ["sum", "avg", "var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev"] {
-        if let Some(udaf) = numeric::aggregate_by_name(name) {
-            state.register_udaf(udaf)?;
-        }
+    for udaf in numeric::aggregates() {
+        state.register_udaf(udaf)?;
     }
     for udaf in percentile::all() {
         state.register_udaf(Arc::new(udaf))?;

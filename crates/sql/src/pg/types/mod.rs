@@ -222,7 +222,7 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
             if elem == 0 {
                 return None;
             }
-            DataType::List(Arc::new(field_of_oid("item", elem, -1)?))
+            DataType::List(Arc::new(element_field(elem)?))
         }
     })
 }
@@ -237,6 +237,14 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
     // 11 bits, two's complement.
     let scale = ((bits & 0x7ff) ^ 1024) - 1024;
     (precision, scale.clamp(0, i32::from(precision)) as i8)
+}
+
+/// Field of a list's elements of that type. Numerics there are fixed: lists are compared by their bytes.
+pub fn element_field(elem: u32) -> Option<Field> {
+    match elem {
+        oid::NUMERIC => Some(Field::new("item", DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE as i8), true)),
+        elem => field_of_oid("item", elem, -1),
+    }
 }
 
 /// Precision and scale of a `numeric` modifier that a `Decimal128` can hold; `None` for those of values whose digits
