@@ -460,7 +460,8 @@ impl Layout<'_> {
                 if !self.relevant_is_point() || description.fill {
                     self.out.push('.');
                 }
-            } else if self.last_relevant.is_some_and(|last| self.at > last) && !zero {
+            } else if !zero && self.last_relevant.is_some_and(|last| self.at > last) {
+                // A zero at the end that the fill mode strips.
             } else if self.before_point() {
                 if !description.fill {
                     self.out.push(' ');

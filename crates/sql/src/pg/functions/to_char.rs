@@ -241,7 +241,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     _ => Ok(None),
                 });
             }
-            let instant = matches!(array.data_type(), DataType::Timestamp(_, Some(_)));
+            // A date is taken for an instant, as PostgreSQL prefers.
+            let instant = matches!(array.data_type(), DataType::Timestamp(_, Some(_)) | DataType::Date32);
             let wanted = if instant { timestamptz() } else { DataType::Timestamp(TimeUnit::Microsecond, None) };
             let values = cast_array(array, &wanted, t::TIMESTAMP, &zone)?;
             let values = values.as_primitive::<TimestampMicrosecondType>();

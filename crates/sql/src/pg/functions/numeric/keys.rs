@@ -152,7 +152,7 @@ impl NumericKeys {
                 None => Transformed::no(Expr::Negative(value)),
             },
             Expr::Cast(cast) => {
-                let from = cast.expr.get_type(schema)?;
+                let from = cast.expr.get_type(schema).unwrap_or(DataType::Null);
                 match cast_call(&from, cast.field.data_type(), cast.expr.as_ref()) {
                     Some(call) => Transformed::yes(call),
                     None => Transformed::no(Expr::Cast(cast)),
