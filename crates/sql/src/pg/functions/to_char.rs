@@ -39,18 +39,18 @@ const PATTERNS: &[&str] = &[
     "BC", "AD", "TZ", "tz", "FM", "TH", "th", "RM", "Y", "D", "W", "Q", "J",
 ];
 
-enum Token<'a> {
+enum Token {
     Pattern(&'static str),
-    Literal(&'a str),
+    Literal,
 }
 
-fn tokens(template: &str) -> Vec<Token<'_>> {
+fn tokens(template: &str) -> Vec<Token> {
     let mut out = Vec::new();
     let mut rest = template;
     while !rest.is_empty() {
         if let Some(quoted) = rest.strip_prefix('"') {
             let end = quoted.find('"').unwrap_or(quoted.len());
-            out.push(Token::Literal(&quoted[..end]));
+            out.push(Token::Literal);
             rest = quoted.get(end + 1..).unwrap_or("");
             continue;
         }
@@ -67,7 +67,7 @@ fn tokens(template: &str) -> Vec<Token<'_>> {
             }
             None => {
                 let end = rest.char_indices().nth(1).map_or(rest.len(), |(at, _)| at);
-                out.push(Token::Literal(&rest[..end]));
+                out.push(Token::Literal);
                 rest = &rest[end..];
             }
         }
@@ -88,7 +88,7 @@ fn parse_time(text: &str, template: &str) -> Result<i64, SqlError> {
     };
     for token in tokens(template) {
         let pattern = match token {
-            Token::Literal(_) => {
+            Token::Literal => {
                 // any separator in the text stands for any in the template
                 if let Some(c) = rest.chars().next()
                     && !c.is_alphanumeric()

@@ -36,6 +36,20 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
         {
             *expr = call("pg_cast_interval", vec![take(&mut interval.value)]);
         }
+        Expr::Collate { expr: inner, .. } => *expr = take(inner),
+        Expr::BinaryOp { left, op, right } => {
+            if let BinaryOperator::PGCustomBinaryOperator(parts) = op {
+                *op = operator(parts)?;
+            }
+            if let Some(new) = rows::comparison(left, op, right)? {
+                *expr = new;
+            } else if let Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } = expr
+                && subquery::is_option_array(right)
+            {
+                // psql's \d+ appends the options of a table's toast table; there are none
+                *expr = take(left);
+            }
+        }
         Expr::Value(value) => {
             // With an exponent, or of more digits than DataFusion reads exactly: a numeric all the same.
             let text = match &value.value {

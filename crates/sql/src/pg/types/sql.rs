@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::ColumnType;
 
-use super::{arrow_field, field_of_oid, numeric_typmod, oid, type_by_name};
+use super::{field_of_oid, numeric_typmod, oid, type_by_name};
 use crate::pg::errors::to_datafusion;
 use crate::wire::SqlError;
 
