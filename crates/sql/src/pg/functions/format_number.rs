@@ -573,11 +573,16 @@ pub(super) fn format(number: &Number, template: &str) -> Result<String, SqlError
                 layout.out.push_str(&if fill { shown } else { format!("{shown:>15}") });
             }
             Key::Th(upper) if !(description.roman || text.starts_with('#') || sign == '-' || description.decimal) => {
+                if !text.ends_with(|last: char| last.is_ascii_digit()) {
+                    return Err(SqlError::new("22P02", format!("\"{text}\" is not a number")));
+                }
                 layout.out.push_str(ordinal(&text, upper));
             }
-            Key::Minus if negative => layout.out.push('-'),
-            Key::Plus if !negative => layout.out.push('+'),
+            Key::Minus if negative && !description.roman => layout.out.push('-'),
+            Key::Plus if !negative && !description.roman => layout.out.push('+'),
             Key::Minus | Key::Plus if !fill => layout.out.push(' '),
+            // A Roman number has no sign, and PostgreSQL's text ends with what it writes for it.
+            Key::Sign if description.roman => break,
             Key::Sign => layout.out.push(sign),
             _ => {}
         }

@@ -62,24 +62,41 @@ impl Parts {
         }
     }
 
-    fn days(&self) -> i64 {
-        days_from_civil(self.year, self.month.clamp(1, 12) as u32, self.day.clamp(0, 31) as u32)
+    /// Julian day.
+    fn julian(&self) -> i64 {
+        julian(self.year, self.month, self.day)
     }
 
     /// ISO year, week, and day of that year.
     fn iso(&self) -> (i64, i64, i64) {
-        let days = self.days();
-        let monday = (days + 3).rem_euclid(7);
-        let year = civil_from_days(days - monday + 3).0;
-        let fourth = days_from_civil(year, 1, 4);
-        let first = fourth - (fourth + 3).rem_euclid(7);
-        (year, (days - first) / 7 + 1, days - first + 1)
+        let day = self.julian();
+        let mut year = self.year;
+        if day < iso_start(year) {
+            year -= 1;
+        } else if day >= iso_start(year + 1) {
+            year += 1;
+        }
+        let start = iso_start(year);
+        (year, (day - start) / 7 + 1, day - start + 1)
     }
 
     /// A year as it is shown: there is none of number 0.
     fn shown(&self, year: i64) -> i64 {
         if self.interval || year > 0 { year } else { 1 - year }
     }
+}
+
+/// Julian day of a date, whatever its parts: an interval has months and days of any number.
+fn julian(year: i64, month: i64, day: i64) -> i64 {
+    let (month, year) = if month > 2 { (month + 1, year + 4800) } else { (month + 13, year + 4799) };
+    let century = year / 100;
+    year * 365 - 32_167 + year / 4 - century + century / 4 + 7834 * month / 256 + day
+}
+
+/// Julian day of the Monday with which an ISO year begins.
+fn iso_start(year: i64) -> i64 {
+    let fourth = julian(year, 1, 4);
+    fourth - fourth.rem_euclid(7)
 }
 
 const MONTHS: [&str; 12] = [
@@ -302,8 +319,7 @@ fn write(
         "YYYY" | "YYY" | "YY" | "Y" | "IYYY" | "IYY" | "IY" | "I" => {
             let own = parts.shown(parts.year);
             let year = if name.starts_with('I') { parts.shown(parts.iso().0) } else { own };
-            let width = name.trim_start_matches('I').len().max(1);
-            match width {
+            match name.len() {
                 4 => number(year, wide(own, 4), out),
                 1 => fixed(year % 10, 1, out),
                 width => number(year % 10i64.pow(width as u32), wide(own, width), out),
@@ -326,7 +342,7 @@ fn write(
             out.push_str(&if fill { format!("{text:<4}") } else { text });
         }
         "W" => fixed((parts.day - 1) / 7 + 1, 1, out),
-        "J" => fixed(parts.days() + 2_440_588, 1, out),
+        "J" => fixed(parts.julian(), 1, out),
         _ => {}
     }
     Ok(())
