@@ -345,7 +345,7 @@ fn cast_apart(
             .expressions(of_column().cloned(), &empty, &params.known)
             .map(|planned| planned.and_then(|expr| expr.get_type(&empty)).unwrap_or(DataType::Null))
             .collect();
-        let exact = |ty: &DataType| ty.is_integer() || matches!(ty, DataType::Decimal128(..) | DataType::LargeBinary);
+        let exact = |ty: &DataType| ty.is_integer() || matches!(ty, DataType::Decimal128(..));
         let mut given = types.iter().filter(|ty| !ty.is_null());
         let first = given.next();
         if given.clone().all(|ty| Some(ty) == first) || given.chain(first).all(exact) {

@@ -52,12 +52,19 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
         }
         Expr::Value(value) => {
             // With an exponent, or of more digits than DataFusion reads exactly: a numeric all the same.
-            let text = match &value.value {
+            let written = match &value.value {
                 Value::Number(text, _) if text.contains(['e', 'E']) || text.len() > 38 => Some(text.clone()),
                 _ => None,
             };
-            if let Some(text) = text {
-                *expr = call("numeric_in", vec![string(text)]);
+            if let Some(written) = written {
+                let plain = resurgam_numeric::Numeric::parse(&written, None).ok().map(|value| value.to_string());
+                *expr = match plain.filter(|plain| plain.len() <= 38) {
+                    Some(plain) => {
+                        let text = if plain.contains('.') { plain } else { format!("{plain}.") };
+                        Expr::Value(Value::Number(text, false).into())
+                    }
+                    None => call("numeric_in", vec![string(written)]),
+                };
             }
         }
         Expr::InList { expr: inner, list, negated } => {
