@@ -134,6 +134,17 @@ impl Zone {
         }
     }
 
+    /// What the zone is called at an instant, for instance `CET`.
+    pub fn abbreviation(&self, us: i64) -> String {
+        match self {
+            Self::Utc => "UTC".to_owned(),
+            Self::Named(tz) => match as_datetime_with_timezone::<TimestampMicrosecondType>(us, *tz) {
+                Some(at) => at.format("%Z").to_string(),
+                None => String::new(),
+            },
+        }
+    }
+
     /// The instant that a local time names; in a gap or overlap of daylight saving,
     /// standard time is taken, as PostgreSQL does.
     pub fn local_to_utc(&self, local_us: i64) -> i64 {

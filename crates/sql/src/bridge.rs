@@ -171,6 +171,10 @@ pub(crate) fn key_value(value: &ScalarValue, ty: &ColumnType) -> Result<KeyValue
             };
             stored.map_or(KeyValue::Unknown, |v| KeyValue::Exact(Datum::Numeric(v)))
         }
+        (ScalarValue::LargeBinary(Some(v)), ColumnType::Numeric { scale, .. }) => {
+            numeric_key_value(v.get(..v.len().saturating_sub(2)).unwrap_or_default(), *scale)
+        }
+        (ScalarValue::BinaryView(Some(v)), ColumnType::Numeric { scale, .. }) => numeric_key_value(v, *scale),
         (
             ScalarValue::Utf8(Some(v)) | ScalarValue::Utf8View(Some(v)) | ScalarValue::LargeUtf8(Some(v)),
             ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_),
@@ -194,6 +198,22 @@ pub(crate) fn key_value(value: &ScalarValue, ty: &ColumnType) -> Result<KeyValue
         }
         _ => KeyValue::Unknown,
     })
+}
+
+/// The value of which that is the key, in a column with so many digits after the point.
+fn numeric_key_value(key: &[u8], scale: i8) -> KeyValue {
+    use resurgam_numeric::{Numeric, coef::Coef, key::read_key};
+    let Ok(value) = read_key(key, scale.max(0) as u16) else { return KeyValue::Unknown };
+    let mut again = Vec::with_capacity(key.len());
+    value.write_key(&mut again);
+    match value {
+        // One with more digits than the column has is no key of it.
+        Numeric::Finite(value) if again == key => match value.coef {
+            Coef::Small(v) => KeyValue::Exact(Datum::Numeric(v)),
+            Coef::Big(_) => KeyValue::Unknown,
+        },
+        _ => KeyValue::Unknown,
+    }
 }
 
 /// The 16 bytes of a uuid in canonical lower-case text.

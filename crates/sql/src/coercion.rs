@@ -17,7 +17,7 @@
 //! Invariant: what these rules have put right they leave alone when they come again.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, DecimalType, TimeUnit};
 use datafusion::common::config::ConfigOptions;
@@ -139,6 +139,8 @@ impl Coercion {
             .map(|(_, ty)| ty)
             .collect();
         let to = together(given.iter().copied());
+        // What comes out shows the digits that it has, not those of another value.
+        let to = to.or_else(|| (read && scales_differ(given.iter().copied())).then_some(DataType::LargeBinary));
         let literals = if read { number(&given) } else { None };
         for (expr, from) in exprs.iter_mut().zip(&types) {
             let to = if text(expr).is_some() { literals.as_ref() } else { to.as_ref() };
@@ -180,6 +182,14 @@ impl Coercion {
                     self.unify(args.iter_mut().collect(), schema, true);
                 }
                 Expr::ScalarFunction(ScalarFunction { func, args })
+            }
+            Expr::WindowFunction(mut window) => {
+                static KEYS: LazyLock<Option<numeric::keys::NumericKeys>> =
+                    LazyLock::new(numeric::keys::NumericKeys::new);
+                if let Some(keys) = KEYS.as_ref() {
+                    keys.window(&mut window, schema)?;
+                }
+                Expr::WindowFunction(window)
             }
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
                 let (expr, subquery) = self.beside_rows(*expr, subquery, schema)?;
@@ -228,7 +238,7 @@ impl Coercion {
         let types = |at: usize| union.inputs.iter().filter_map(move |input| input.schema().fields().get(at));
         let width = union.schema.fields().len();
         let to: Vec<Option<DataType>> =
-            (0..width).map(|at| together(types(at).map(|field| field.data_type()))).collect();
+            (0..width).map(|at| together_shown(types(at).map(|field| field.data_type()))).collect();
         if to.iter().all(Option::is_none) {
             return Ok(union);
         }
@@ -344,6 +354,29 @@ fn together<'a>(types: impl Iterator<Item = &'a DataType>) -> Option<DataType> {
     } else {
         (float && exact).then_some(D::Float64)
     }
+}
+
+/// The same of values that come out one by one, and are not only compared.
+fn together_shown<'a>(types: impl Iterator<Item = &'a DataType> + Clone) -> Option<DataType> {
+    together(types.clone()).or_else(|| scales_differ(types).then_some(DataType::LargeBinary))
+}
+
+/// Whether there are numerics that show different numbers of digits, or numerics and integers.
+fn scales_differ<'a>(types: impl Iterator<Item = &'a DataType>) -> bool {
+    let (mut first, mut differ, mut decimals) = (None, false, false);
+    for ty in types {
+        let scale = match ty {
+            DataType::Decimal128(_, scale) => {
+                decimals = true;
+                *scale
+            }
+            DataType::Int16 | DataType::Int32 | DataType::Int64 => 0,
+            DataType::Null => continue,
+            _ => return false,
+        };
+        differ |= *first.get_or_insert(scale) != scale;
+    }
+    differ && decimals
 }
 
 /// As which type an untyped text is read beside values of these types, if they are all numbers or

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 use crate::any_of;
 use crate::cell::{ParamCell, ParamFunction};
 use crate::coercion::{takes_one_type, text};
-use crate::pg::types::{NUMERIC_PRECISION, NUMERIC_SCALE};
+use crate::pg::functions::numeric::DYNAMIC;
 
 /// Index of a placeholder such as `$3` (then 2).
 pub(crate) fn placeholder_index(id: &str) -> Option<usize> {
@@ -176,7 +176,7 @@ fn is_preferred(new: &DataType, before: &DataType) -> bool {
         DataType::Int16 => Some((0, 0)),
         DataType::Int32 => Some((0, 1)),
         DataType::Int64 => Some((0, 2)),
-        DataType::Decimal128(..) => Some((0, 3)),
+        DataType::Decimal128(..) | DataType::LargeBinary => Some((0, 3)),
         DataType::Float32 => Some((0, 4)),
         DataType::Float64 => Some((0, 5)),
         DataType::Date32 => Some((1, 0)),
@@ -190,12 +190,10 @@ fn is_preferred(new: &DataType, before: &DataType) -> bool {
     }
 }
 
-fn without_scale(field: &FieldRef) -> FieldRef {
+/// A numeric parameter has the digits that its value has, whatever the column's are.
+pub(crate) fn without_scale(field: &FieldRef) -> FieldRef {
     match field.data_type() {
-        DataType::Decimal128(..) => {
-            let numeric = DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE as i8);
-            Arc::new(field.as_ref().clone().with_data_type(numeric))
-        }
+        DataType::Decimal128(..) => Arc::new(Field::new(field.name(), DYNAMIC, field.is_nullable())),
         _ => Arc::clone(field),
     }
 }
@@ -204,7 +202,7 @@ fn is_better(new: &DataType, before: &DataType) -> bool {
     let width = |ty: &DataType| if ty.is_integer() { ty.primitive_width() } else { None };
     match (width(new), width(before)) {
         (Some(new), Some(before)) => new > before,
-        (None, Some(_)) => new.is_numeric(),
+        (None, Some(_)) => new.is_numeric() || new == &DYNAMIC,
         _ => false,
     }
 }

@@ -22,6 +22,7 @@ use resurgam_engine::{ColumnType, Datum, DatumRef, KeyRange, Table};
 
 use crate::any_of;
 use crate::bridge::{self, KeyValue};
+use crate::pg::functions::numeric;
 
 /// Most ranges that an IN list may become: as many as there can be parameters.
 const RANGES_MAX: usize = 65_536;
@@ -165,6 +166,11 @@ pub(crate) fn probe_column(table: &Table, expr: &Expr) -> Option<usize> {
             let ty = &table.columns[column].ty;
             let to = cast.field.data_type();
             cast_keeps(ty, to).then_some(column)
+        }
+        // As it is compared with a numeric whose digits are its own, by a key of which the value is known again.
+        Expr::ScalarFunction(call) if call.name() == numeric::KEY => {
+            let column = probe_column(table, call.args.first()?)?;
+            matches!(table.columns[column].ty, ColumnType::Numeric { .. }).then_some(column)
         }
         _ => None,
     }

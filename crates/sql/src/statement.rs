@@ -16,7 +16,7 @@ use resurgam_ast::AstWalk;
 use crate::fast::{Fast, FastRange};
 use crate::locking::{self, FastLock, LockPlan};
 use crate::naming;
-use crate::params::{inferred_in, inferred_types, placeholder_index};
+use crate::params::{inferred_in, inferred_types, placeholder_index, without_scale};
 use crate::pg::definition::NESTING_MAX;
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
@@ -234,7 +234,7 @@ impl ParamTypes {
             && let Some(slot) = self.known.get_mut(index)
             && slot.is_none()
         {
-            *slot = Some(Arc::new(field.clone().with_name(id).with_nullable(true)));
+            *slot = Some(without_scale(&Arc::new(field.clone().with_name(id).with_nullable(true))));
         }
     }
     /// Runs `plan` until every parameter has a type.

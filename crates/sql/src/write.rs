@@ -380,7 +380,7 @@ fn literal_kind(expr: &ast::Expr) -> Option<std::mem::Discriminant<ast::Value>> 
 /// `42804` for assignments that PostgreSQL refuses although a cast exists.
 fn check_assignable(from: &DataType, to: &resurgam_engine::ColumnType, column: &str) -> Result<(), SqlError> {
     use resurgam_engine::ColumnType as T;
-    let numeric = |ty: &DataType| ty.is_numeric();
+    let numeric = |ty: &DataType| ty.is_numeric() || ty == &crate::pg::functions::numeric::DYNAMIC;
     let to_numeric = matches!(to, T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 | T::Numeric { .. });
     let bad = match from {
         DataType::Boolean => !matches!(to, T::Bool | T::Text | T::Varchar(_) | T::Char(_)),

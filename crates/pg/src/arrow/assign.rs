@@ -180,9 +180,12 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         }
         (DataType::Timestamp(_, Some(_)), DataType::Timestamp(_, None)) => {
             let wide = plain_cast(array, &crate::types::timestamptz())?;
-            let local: TimestampMicrosecondArray = wide
-                .as_primitive::<TimestampMicrosecondType>()
-                .unary(|us| us.saturating_add(i64::from(zone.offset_at(us)) * crate::datetime::SECOND_US));
+            let local: TimestampMicrosecondArray =
+                wide.as_primitive::<TimestampMicrosecondType>().unary(|us| match us {
+                    // Infinite ones have no zone.
+                    i64::MAX | i64::MIN => us,
+                    us => us.saturating_add(i64::from(zone.offset_at(us)) * crate::datetime::SECOND_US),
+                });
             plain_cast(&(Arc::new(local) as ArrayRef), target)
         }
         (DataType::Date32, DataType::Timestamp(TimeUnit::Microsecond, None)) => {
@@ -208,8 +211,10 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         (DataType::Timestamp(_, None) | DataType::Date32, DataType::Timestamp(_, Some(_))) => {
             let wide =
                 cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None), oid::TIMESTAMP, &Zone::Utc)?;
-            let utc: TimestampMicrosecondArray =
-                wide.as_primitive::<TimestampMicrosecondType>().unary(|us| zone.local_to_utc(us));
+            let utc: TimestampMicrosecondArray = wide.as_primitive::<TimestampMicrosecondType>().unary(|us| match us {
+                i64::MAX | i64::MIN => us,
+                us => zone.local_to_utc(us),
+            });
             plain_cast(&(Arc::new(utc.with_timezone(crate::types::UTC)) as ArrayRef), target)
         }
         (DataType::Timestamp(_, Some(_)), DataType::Date32 | DataType::Time64(_)) => {

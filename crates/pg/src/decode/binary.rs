@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::ScalarValue;
+use resurgam_numeric::Numeric;
 
 use super::{parse_array, utf8};
 use crate::datetime::{DAY_US, days_from_engine, us_from_engine};
 use crate::encode::uuid_text;
-use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, UTC, field_of_oid, oid, type_by_oid};
+use crate::functions::numeric::column::numeric_error;
+use crate::types::{UTC, field_of_oid, oid, type_by_oid};
 use crate::wire::SqlError;
 
 #[cold]
@@ -41,13 +43,11 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
             ScalarValue::Float64(Some(if value.is_nan() { f64::NAN } else { value }))
         }
         oid::NUMERIC => {
-            let (value, scale) = numeric(bytes)?;
-            let precision = NUMERIC_PRECISION;
-            ScalarValue::Decimal128(
-                Some(super::rescale(value, scale, precision, NUMERIC_SCALE as i8)?),
-                precision,
-                NUMERIC_SCALE as i8,
-            )
+            if bytes.len() < 8 || bytes.len() % 2 != 0 {
+                return Err(wrong_length(ty));
+            }
+            let value = Numeric::from_wire(bytes, None).map_err(numeric_error)?;
+            ScalarValue::LargeBinary(Some(value.encoded()))
         }
         oid::TEXT | oid::VARCHAR | oid::NAME | oid::CHAR | oid::JSON | oid::UNKNOWN | oid::CSTRING => {
             ScalarValue::Utf8View(Some(utf8(bytes)?.to_owned()))
@@ -88,42 +88,6 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
         0 => ScalarValue::Utf8View(Some(utf8(bytes)?.to_owned())),
         _ => return array(ty, bytes),
     })
-}
-
-/// `numeric_recv`: unscaled value and scale.
-fn numeric(bytes: &[u8]) -> Result<(i128, i32), SqlError> {
-    let wrong = || wrong_length(oid::NUMERIC);
-    let overflow = || SqlError::new("22003", "numeric field overflow");
-    let word = |at: usize| -> Result<i16, SqlError> {
-        let pair = bytes.get(at * 2..at * 2 + 2).ok_or_else(wrong)?;
-        Ok(i16::from_be_bytes(fixed(pair, oid::NUMERIC)?))
-    };
-    let (count, weight, sign, display) = (word(0)?, word(1)?, word(2)? as u16, word(3)?);
-    if count < 0 || bytes.len() != 8 + count as usize * 2 || !(0..=16383).contains(&display) {
-        return Err(wrong());
-    }
-    match sign {
-        0 | 0x4000 => {}
-        0xC000 | 0xD000 | 0xF000 => {
-            return Err(SqlError::unsupported("numeric values NaN and Infinity are not supported"));
-        }
-        _ => return Err(SqlError::new("22P03", "invalid sign in external \"numeric\" value")),
-    }
-    let mut value: i128 = 0;
-    for at in 0..count as usize {
-        let digit = word(4 + at)?;
-        if !(0..10_000).contains(&digit) {
-            return Err(SqlError::new("22P03", "invalid digit in external \"numeric\" value"));
-        }
-        value = value.checked_mul(10_000).and_then(|v| v.checked_add(digit.into())).ok_or_else(overflow)?;
-    }
-    // digits say value * 10000^(weight - count + 1)
-    let mut scale = (i32::from(count) - i32::from(weight) - 1) * 4;
-    while scale < 0 {
-        value = value.checked_mul(10).ok_or_else(overflow)?;
-        scale += 1;
-    }
-    Ok((if sign == 0x4000 { -value } else { value }, scale))
 }
 
 /// A one-dimensional array.
@@ -209,14 +173,15 @@ mod tests {
 
     #[test]
     fn numerics_round_trip() {
-        for (value, scale) in [(0i128, 0), (150, 2), (-1, 0), (123_456_789, 4), (1, 10), (-99_999_999, 3), (10_000, 0)]
+        for (value, scale, shown) in
+            [(0i128, 0, "0"), (150, 2, "1.50"), (-1, 0, "-1"), (123_456_789, 4, "12345.6789"), (1, 10, "0.0000000001")]
         {
             let mut out = BytesMut::new();
             put_numeric_binary(&mut out, value, scale, false);
-            let (got, got_scale) = numeric(&out).expect("numeric");
-            let left = got * 10i128.pow((10 - got_scale.min(10)) as u32);
-            let right = value * 10i128.pow((10 - scale) as u32);
-            assert_eq!(left / 10i128.pow((got_scale - 10).max(0) as u32), right, "{value} {scale}");
+            let ScalarValue::LargeBinary(Some(encoded)) = decode_binary(oid::NUMERIC, &out).expect("numeric") else {
+                panic!("not dynamic")
+            };
+            assert_eq!(Numeric::decode(&encoded).expect("numeric").to_string(), shown);
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano};
 use datafusion::common::ScalarValue;
 use resurgam_engine::{ColumnType, Datum, DatumRef};
+use resurgam_numeric::Numeric;
 
 use super::datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
 use super::interval::parse_interval;
@@ -13,7 +14,8 @@ use super::{bad_text, binary, check_json, parse_bytea, parse_uuid, utf8};
 use crate::arrow::{datum_of_scalar, fit_text};
 use crate::datetime::{Zone, days_to_engine, us_to_engine};
 use crate::encode::{TextStyle, uuid_text};
-use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, UTC, oid, type_by_name};
+use crate::functions::numeric::column::numeric_error;
+use crate::types::{UTC, oid, type_by_name};
 use crate::wire::{Format, SqlError};
 
 /// A parameter as the scalar in which its type is computed (see
@@ -53,11 +55,7 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
         oid::INT8 => ScalarValue::Int64(Some(parse_int(text, i64::MIN, i64::MAX, "bigint")?)),
         oid::FLOAT4 => ScalarValue::Float32(Some(parse_float4(text)?)),
         oid::FLOAT8 => ScalarValue::Float64(Some(parse_float8(text)?)),
-        oid::NUMERIC => ScalarValue::Decimal128(
-            Some(parse_numeric(text, NUMERIC_PRECISION, NUMERIC_SCALE as i8)?),
-            NUMERIC_PRECISION,
-            NUMERIC_SCALE as i8,
-        ),
+        oid::NUMERIC => ScalarValue::LargeBinary(Some(Numeric::parse(text, None).map_err(numeric_error)?.encoded())),
         oid::BPCHAR => ScalarValue::Utf8View(Some(text.trim_end_matches(' ').to_owned())),
         oid::JSON | oid::JSONB => {
             check_json(text)?;

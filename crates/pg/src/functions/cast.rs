@@ -85,6 +85,7 @@ impl PgCast {
     fn field_from(&self, from: &DataType, typmod: i32) -> Field {
         let digits = match from {
             _ if self.oid != oid::NUMERIC || typmod >= 4 => return self.field(typmod),
+            DataType::Null => super::numeric::DYNAMIC,
             DataType::Int16 => DataType::Decimal128(5, 0),
             DataType::Int32 => DataType::Decimal128(10, 0),
             DataType::Int64 => DataType::Decimal128(19, 0),
@@ -136,6 +137,11 @@ impl PgCast {
         }
         let out = cast_array(array, target, self.oid, &zone)?;
         match self.oid {
+            // With more digits than a fixed one has.
+            oid::NUMERIC if typmod >= 4 && target == &super::numeric::DYNAMIC => {
+                let modifiers: ArrayRef = Arc::new(Int32Array::from(vec![typmod; out.len()]));
+                super::numeric::apply("numeric", &[out, modifiers])
+            }
             oid::VARCHAR | oid::BPCHAR => {
                 let limit = if typmod >= 4 { (typmod - 4) as u32 } else { u32::MAX };
                 let ty = if self.oid == oid::BPCHAR { ColumnType::Char(limit) } else { ColumnType::Varchar(limit) };

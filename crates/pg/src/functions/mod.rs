@@ -9,7 +9,7 @@
 //! - `time`: `now()` and its kin, `age`, `timezone`
 //! - `extract`: `extract`, `date_part`
 //! - `fields`: `date_trunc`
-//! - `to_char`: `to_char`, `to_date`, `to_timestamp`
+//! - `to_char`: `to_char`, `to_date`, `to_timestamp`; `format_number`, `format_time`: its templates
 //! - `arrays`, `math`: what their names say
 //! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
 //! - `aggregate`: `pg_single`
@@ -31,6 +31,8 @@ mod checked;
 mod define;
 mod extract;
 mod fields;
+mod format_number;
+mod format_time;
 mod math;
 mod nullable;
 pub mod numeric;
@@ -97,10 +99,8 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
             state.register_udaf(Arc::new(udaf.as_ref().clone().with_aliases([alias])))?;
         }
     }
-    for name in ["sum", "avg", "var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev"] {
-        if let Some(udaf) = numeric::aggregate_by_name(name) {
-            state.register_udaf(udaf)?;
-        }
+    for udaf in numeric::aggregates() {
+        state.register_udaf(udaf)?;
     }
     for udaf in percentile::all() {
         state.register_udaf(Arc::new(udaf))?;

@@ -13,8 +13,8 @@ use crate::datetime::Zone;
 use crate::decode::decode_param;
 use crate::errors::to_datafusion;
 use crate::functions::numeric;
-use crate::types::{arrow_oid, field_oid, oid};
-use crate::wire::Format;
+use crate::types::{arrow_oid, field_oid, format_type, oid, type_by_oid};
+use crate::wire::{Format, SqlError};
 
 /// - list `=` `'{…}'`: the literal becomes a list
 /// - `date + integer`, `date - integer`, `date - date`, `date + interval`
@@ -113,6 +113,31 @@ fn scale_interval(interval: Expr, factor: Expr) -> Expr {
     super::time::interval_scale().call(vec![interval, factor])
 }
 
+/// What `||` is not for: it joins texts, lists and `bytea`, and a text with anything. Documents of `jsonb` are not
+/// joined as letters.
+fn no_letters(expr: &RawBinaryExpr, schema: &DFSchema) -> DfResult<()> {
+    let oid_of = |expr: &Expr| match expr {
+        _ if literal(expr).is_some() => Some(oid::UNKNOWN),
+        expr => expr.to_field(schema).ok().map(|(_, field)| field_oid(&field)),
+    };
+    let (Some(left), Some(right)) = (oid_of(&expr.left), oid_of(&expr.right)) else { return Ok(()) };
+    let list = |ty: u32| type_by_oid(ty).is_some_and(|ty| ty.elem != 0);
+    if list(left) || list(right) || expr.left.get_type(schema).is_ok_and(|ty| ty.is_null()) {
+        return Ok(());
+    }
+    if left == oid::JSONB || right == oid::JSONB {
+        return Err(to_datafusion(SqlError::unsupported("the operator || of jsonb is not supported")));
+    }
+    let text = |ty: u32| matches!(ty, oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::UNKNOWN | oid::NAME);
+    if text(left) || text(right) || (left == oid::BYTEA && right == oid::BYTEA) {
+        return Ok(());
+    }
+    let (left, right) = (format_type(left, None), format_type(right, None));
+    Err(to_datafusion(SqlError::new("42883", format!("operator does not exist: {left} || {right}")).with_hint(
+        "No operator matches the given name and argument types. You might need to add explicit type casts.",
+    )))
+}
+
 /// An operation on numerics whose digits the operands' types do not say; `None` for others.
 fn numeric_operation(expr: &RawBinaryExpr, left: &DataType, right: &DataType) -> Option<Expr> {
     let (op, sign, name) = match expr.op {
@@ -167,6 +192,9 @@ impl ExprPlanner for PgExprPlanner {
             // must then be that of the text
             let RawBinaryExpr { op, left, right } = expr;
             return Ok(PlannerResult::Original(RawBinaryExpr { op, left: as_text(left), right: as_text(right) }));
+        }
+        if matches!(expr.op, BinaryOperator::StringConcat) {
+            no_letters(&expr, schema)?;
         }
         let comparison = matches!(
             expr.op,

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, TimeUnit, TimestampMicrosecondType};
+use datafusion::arrow::datatypes::{
+    DataType, IntervalMonthDayNanoType, IntervalUnit, TimeUnit, TimestampMicrosecondType,
+};
 
 use super::define::{P, PgFunction, f, oid};
+use super::format_number::{self, Number};
+use super::format_time::{self, Parts};
+use super::numeric::column::{Numbers, numeric_error};
 use crate::arrow::cast_array;
 use crate::context::PgContext;
-use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil, month_days};
-use crate::types::oid as t;
+use crate::datetime::{DAY_US, SECOND_US, Zone, days_from_civil, month_days};
+use crate::types::{oid as t, timestamptz};
 use crate::wire::SqlError;
 
 const MONTHS: [&str; 12] = [
@@ -26,8 +31,6 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-
 /// Patterns, longer ones before their prefixes.
 const PATTERNS: &[&str] = &[
     "HH24", "HH12", "YYYY", "IYYY", "MONTH", "Month", "month", "Y,YYY", "SSSSS", "SSSS", "A.M.", "P.M.", "a.m.",
@@ -36,18 +39,18 @@ const PATTERNS: &[&str] = &[
     "BC", "AD", "TZ", "tz", "FM", "TH", "th", "RM", "Y", "D", "W", "Q", "J",
 ];
 
-enum Token<'a> {
+enum Token {
     Pattern(&'static str),
-    Literal(&'a str),
+    Literal,
 }
 
-fn tokens(template: &str) -> Vec<Token<'_>> {
+fn tokens(template: &str) -> Vec<Token> {
     let mut out = Vec::new();
     let mut rest = template;
     while !rest.is_empty() {
         if let Some(quoted) = rest.strip_prefix('"') {
             let end = quoted.find('"').unwrap_or(quoted.len());
-            out.push(Token::Literal(&quoted[..end]));
+            out.push(Token::Literal);
             rest = quoted.get(end + 1..).unwrap_or("");
             continue;
         }
@@ -64,144 +67,12 @@ fn tokens(template: &str) -> Vec<Token<'_>> {
             }
             None => {
                 let end = rest.char_indices().nth(1).map_or(rest.len(), |(at, _)| at);
-                out.push(Token::Literal(&rest[..end]));
+                out.push(Token::Literal);
                 rest = &rest[end..];
             }
         }
     }
     out
-}
-
-/// ISO week-numbering year and week of a day number.
-fn iso_week(days: i64) -> (i64, i64) {
-    let weekday = (days + 3).rem_euclid(7); // Monday = 0
-    let thursday = days - weekday + 3;
-    let (year, _, _) = civil_from_days(thursday);
-    (year, (thursday - days_from_civil(year, 1, 1)) / 7 + 1)
-}
-
-/// A local time by a template; `offset` is the zone's, in seconds, for instants.
-fn format_time(us: i64, offset: Option<i32>, template: &str) -> String {
-    let days = us.div_euclid(DAY_US);
-    let time = us.rem_euclid(DAY_US);
-    let (year, month, day) = civil_from_days(days);
-    let shown_year = if year <= 0 { 1 - year } else { year };
-    let (hour, minute, second) = (time / (3600 * SECOND_US), time / (60 * SECOND_US) % 60, time / SECOND_US % 60);
-    let micros = time % SECOND_US;
-    let weekday = (days + 4).rem_euclid(7) as usize; // Sunday = 0
-    let day_of_year = days - days_from_civil(year, 1, 1) + 1;
-    let mut out = String::new();
-    let mut fill = true;
-    let mut last_number = 0i64;
-    for token in tokens(template) {
-        let pattern = match token {
-            Token::Literal(text) => {
-                out.push_str(text);
-                continue;
-            }
-            Token::Pattern(pattern) => pattern,
-        };
-        let mut number = |out: &mut String, value: i64, width: usize| {
-            last_number = value;
-            if fill {
-                out.push_str(&format!("{value:0width$}"))
-            } else {
-                out.push_str(&value.to_string())
-            }
-            fill = true;
-        };
-        let hour12 = if hour % 12 == 0 { 12 } else { hour % 12 };
-        match pattern {
-            "FM" => {
-                fill = false;
-                continue;
-            }
-            "HH24" => number(&mut out, hour, 2),
-            "HH" | "HH12" => number(&mut out, hour12, 2),
-            "MI" => number(&mut out, minute, 2),
-            "SS" => number(&mut out, second, 2),
-            "MS" => number(&mut out, micros / 1000, 3),
-            "US" => number(&mut out, micros, 6),
-            "SSSS" | "SSSSS" => number(&mut out, time / SECOND_US, 1),
-            "YYYY" => number(&mut out, shown_year, 4),
-            "Y,YYY" => out.push_str(&format!("{},{:03}", shown_year / 1000, shown_year % 1000)),
-            "YYY" => number(&mut out, shown_year % 1000, 3),
-            "YY" => number(&mut out, shown_year % 100, 2),
-            "Y" => number(&mut out, shown_year % 10, 1),
-            "IYYY" => number(&mut out, iso_week(days).0, 4),
-            "IYY" => number(&mut out, iso_week(days).0 % 1000, 3),
-            "IY" => number(&mut out, iso_week(days).0 % 100, 2),
-            "IW" => number(&mut out, iso_week(days).1, 2),
-            "WW" => number(&mut out, (day_of_year - 1) / 7 + 1, 2),
-            "W" => number(&mut out, (i64::from(day) - 1) / 7 + 1, 1),
-            "CC" => number(&mut out, (shown_year + 99) / 100, 2),
-            "Q" => number(&mut out, (i64::from(month) - 1) / 3 + 1, 1),
-            "MM" => number(&mut out, month.into(), 2),
-            "DD" => number(&mut out, day.into(), 2),
-            "DDD" => number(&mut out, day_of_year, 3),
-            "D" => number(&mut out, weekday as i64 + 1, 1),
-            "ID" => number(&mut out, if weekday == 0 { 7 } else { weekday as i64 }, 1),
-            "J" => number(&mut out, days + 2_440_588, 1),
-            "MONTH" | "Month" | "month" | "DAY" | "Day" | "day" => {
-                let name =
-                    if pattern.eq_ignore_ascii_case("month") { MONTHS[month as usize - 1] } else { DAYS[weekday] };
-                let name = cased(name, pattern);
-                if fill {
-                    out.push_str(&format!("{name:<9}"))
-                } else {
-                    out.push_str(&name)
-                }
-                fill = true;
-            }
-            "MON" | "Mon" | "mon" => out.push_str(&cased(&MONTHS[month as usize - 1][..3], pattern)),
-            "DY" | "Dy" | "dy" => out.push_str(&cased(&DAYS[weekday][..3], pattern)),
-            "RM" => out.push_str(
-                ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"][month as usize - 1],
-            ),
-            "AM" | "PM" => out.push_str(if hour >= 12 { "PM" } else { "AM" }),
-            "am" | "pm" => out.push_str(if hour >= 12 { "pm" } else { "am" }),
-            "A.M." | "P.M." => out.push_str(if hour >= 12 { "P.M." } else { "A.M." }),
-            "a.m." | "p.m." => out.push_str(if hour >= 12 { "p.m." } else { "a.m." }),
-            "BC" | "AD" => out.push_str(if year <= 0 { "BC" } else { "AD" }),
-            "B.C." | "A.D." => out.push_str(if year <= 0 { "B.C." } else { "A.D." }),
-            "TH" | "th" => {
-                let suffix = match (last_number % 100, last_number % 10) {
-                    (11..=13, _) => "th",
-                    (_, 1) => "st",
-                    (_, 2) => "nd",
-                    (_, 3) => "rd",
-                    _ => "th",
-                };
-                out.push_str(&if pattern == "TH" { suffix.to_uppercase() } else { suffix.to_owned() });
-            }
-            "TZ" | "tz" | "OF" | "TZH" | "TZM" => {
-                if let Some(offset) = offset {
-                    let sign = if offset < 0 { '-' } else { '+' };
-                    let (hours, minutes) = (offset.abs() / 3600, offset.abs() / 60 % 60);
-                    match pattern {
-                        "TZH" => out.push_str(&format!("{sign}{hours:02}")),
-                        "TZM" => out.push_str(&format!("{minutes:02}")),
-                        _ if offset == 0 && pattern != "OF" => {
-                            out.push_str(if pattern == "TZ" { "UTC" } else { "utc" });
-                        }
-                        _ if minutes == 0 => out.push_str(&format!("{sign}{hours:02}")),
-                        _ => out.push_str(&format!("{sign}{hours:02}:{minutes:02}")),
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    out
-}
-
-fn cased(name: &str, pattern: &str) -> String {
-    let mut chars = pattern.chars();
-    match (chars.next(), chars.next()) {
-        (Some(first), _) if first.is_lowercase() => name.to_lowercase(),
-        (_, Some(second)) if second.is_uppercase() => name.to_uppercase(),
-        _ => name.to_owned(),
-    }
 }
 
 /// A text by a template, as a local time.
@@ -217,7 +88,7 @@ fn parse_time(text: &str, template: &str) -> Result<i64, SqlError> {
     };
     for token in tokens(template) {
         let pattern = match token {
-            Token::Literal(_) => {
+            Token::Literal => {
                 // any separator in the text stands for any in the template
                 if let Some(c) = rest.chars().next()
                     && !c.is_alphanumeric()
@@ -322,116 +193,28 @@ fn parse_time(text: &str, template: &str) -> Result<i64, SqlError> {
     Ok(days * DAY_US + (hour * 3600 + minute * 60 + second) * SECOND_US + micros)
 }
 
-/// A number by a template of `9`, `0`, `.`, `,`, `D`, `G`, `S`, `MI`, `PR`, `L`, `FM`, `%` literals.
-fn format_number(value: i128, scale: i32, template: &str) -> Result<String, SqlError> {
-    let upper = template.to_ascii_uppercase();
-    let fill = !upper.contains("FM");
-    let body: String = upper.replace("FM", "");
-    let (sign_mode, body) = if let Some(rest) = body.strip_suffix("MI") {
-        ("MI", rest.to_owned())
-    } else if let Some(rest) = body.strip_suffix("PR") {
-        ("PR", rest.to_owned())
-    } else if let Some(rest) = body.strip_suffix('S') {
-        ("S>", rest.to_owned())
-    } else if let Some(rest) = body.strip_prefix('S') {
-        ("S<", rest.to_owned())
-    } else {
-        ("", body)
-    };
-    if body.contains("EEEE") || body.contains("RN") || body.contains('V') {
-        return Err(SqlError::unsupported(format!("number template \"{template}\" is not supported")));
+/// A column of numbers, value by value; `None` for other types.
+fn numbers(array: &ArrayRef) -> Result<Option<impl Fn(usize) -> Result<Option<Number>, SqlError>>, SqlError> {
+    let ty = array.data_type().clone();
+    if !ty.is_numeric() && ty != super::numeric::DYNAMIC {
+        return Ok(None);
     }
-    let (whole, fraction) = match body.find(['.', 'D']) {
-        Some(at) => (&body[..at], Some(&body[at + 1..])),
-        None => (body.as_str(), None),
-    };
-    let places = fraction.map_or(0, |f| f.bytes().filter(|b| matches!(b, b'9' | b'0')).count());
-    let rounded = crate::decode::rescale(value, scale, 38, places as i8)?;
-    let negative = rounded < 0;
-    let digits = format!("{:0width$}", rounded.unsigned_abs(), width = places + 1);
-    let (int_digits, fraction_digits) = digits.split_at(digits.len() - places);
-    let int_digits = int_digits.trim_start_matches('0');
-    let slots = whole.bytes().filter(|b| matches!(b, b'9' | b'0')).count();
-    let overflow = int_digits.len() > slots;
-    // from the first 0 on, digits are written even when they lead
-    let first_zero = whole.bytes().filter(|b| matches!(b, b'9' | b'0')).position(|b| b == b'0');
-    let mut out = String::new();
-    let mut slot = 0;
-    let mut started = false;
-    for c in whole.chars() {
-        match c {
-            '9' | '0' => {
-                let from_right = slots - slot;
-                let digit = if overflow {
-                    Some('#')
-                } else if from_right <= int_digits.len() {
-                    int_digits.as_bytes().get(int_digits.len() - from_right).map(|&b| char::from(b))
-                } else if first_zero.is_some_and(|zero| slot >= zero) {
-                    Some('0')
-                } else {
-                    None
-                };
-                match digit {
-                    Some(digit) => {
-                        started = true;
-                        out.push(digit);
-                    }
-                    None if fill => out.push(' '),
-                    None => {}
-                }
-                slot += 1;
-            }
-            ',' | 'G' => {
-                if started {
-                    out.push(',');
-                } else if fill {
-                    out.push(' ');
-                }
-            }
-            'L' => out.push('$'),
-            other => out.push(other),
+    let numbers = Numbers::of(array.as_ref())?;
+    Ok(Some(move |row: usize| {
+        let float = match &numbers {
+            Numbers::Float64(values) if values.is_valid(row) => Some(Number::Float(values.value(row), false)),
+            Numbers::Float32(values) if values.is_valid(row) => Some(Number::Float(values.value(row).into(), true)),
+            _ => None,
+        };
+        if float.is_some() {
+            return Ok(float);
         }
-    }
-    // zero before the point is written as 0 when there is a fraction of 9s only if a 0 asks for it
-    if let Some(fraction) = fraction {
-        out.push('.');
-        let mut kept = fraction_digits.to_owned();
-        if !fill {
-            let slots: Vec<u8> = fraction.bytes().filter(|b| matches!(b, b'9' | b'0')).collect();
-            let least = slots.iter().rposition(|&b| b == b'0').map_or(0, |at| at + 1);
-            while kept.len() > least && kept.ends_with('0') {
-                kept.pop();
-            }
-        }
-        out.push_str(&if overflow { "#".repeat(places) } else { kept });
-    }
-    let sign_at = out.find(|c: char| c != ' ').unwrap_or(out.len());
-    let out = match sign_mode {
-        "MI" => format!(
-            "{out}{}",
-            if negative {
-                "-"
-            } else if fill {
-                " "
-            } else {
-                ""
-            }
-        ),
-        "PR" if negative => format!("{}<{}>", &out[..sign_at], &out[sign_at..]),
-        "PR" => {
-            if fill {
-                format!(" {out} ")
-            } else {
-                out
-            }
-        }
-        "S>" => format!("{out}{}", if negative { '-' } else { '+' }),
-        "S<" => format!("{}{}{}", &out[..sign_at], if negative { '-' } else { '+' }, &out[sign_at..]),
-        _ if negative => format!("{}-{}", &out[..sign_at], &out[sign_at..]),
-        _ if fill => format!(" {out}"),
-        _ => out,
-    };
-    Ok(out)
+        let Some(value) = numbers.get(row)? else { return Ok(None) };
+        Ok(Some(match ty.is_integer() {
+            true => Number::Int(value.to_i64().map_err(numeric_error)?),
+            false => Number::Numeric(value),
+        }))
+    }))
 }
 
 pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
@@ -440,32 +223,41 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         f("to_char", &[P::Any, P::Text], oid(t::TEXT), move |call| {
             let zone = first.zone();
             let array = &call.arrays[0];
-            if array.data_type().is_numeric() {
-                let scale: i8 = match array.data_type() {
-                    DataType::Decimal128(_, scale) => *scale,
-                    ty if ty.is_integer() => 0,
-                    _ => 10,
-                };
-                let numbers = cast_array(array, &DataType::Decimal128(38, scale), t::NUMERIC, &zone)?;
-                let numbers = numbers.as_primitive::<Decimal128Type>();
+            if let Some(number) = numbers(array)? {
+                return call.texts(|row| match (number(row)?, call.text(1, row)) {
+                    (Some(number), Some(template)) => format_number::format(&number, template).map(Some),
+                    _ => Ok(None),
+                });
+            }
+            if let DataType::Interval(_) | DataType::Duration(_) = array.data_type() {
+                let values = cast_array(array, &DataType::Interval(IntervalUnit::MonthDayNano), t::INTERVAL, &zone)?;
+                let values = values.as_primitive::<IntervalMonthDayNanoType>();
                 return call.texts(|row| match call.text(1, row) {
-                    Some(template) if !numbers.is_null(row) => {
-                        format_number(numbers.value(row), scale.into(), template).map(Some)
+                    Some(template) if values.is_valid(row) && !template.is_empty() => {
+                        let value = values.value(row);
+                        let parts = Parts::of_interval(value.months, value.days, value.nanoseconds / 1000);
+                        format_time::format(&parts, template).map(Some)
                     }
                     _ => Ok(None),
                 });
             }
-            let instant = matches!(array.data_type(), DataType::Timestamp(_, Some(_)));
-            if matches!(array.data_type(), DataType::Interval(_)) {
-                return Err(SqlError::unsupported("to_char of an interval is not supported"));
-            }
-            let local = cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None), t::TIMESTAMP, &zone)?;
-            let local = local.as_primitive::<TimestampMicrosecondType>();
+            // A date is taken for an instant, as PostgreSQL prefers.
+            let instant = matches!(array.data_type(), DataType::Timestamp(_, Some(_)) | DataType::Date32);
+            let wanted = if instant { timestamptz() } else { DataType::Timestamp(TimeUnit::Microsecond, None) };
+            let values = cast_array(array, &wanted, t::TIMESTAMP, &zone)?;
+            let values = values.as_primitive::<TimestampMicrosecondType>();
             call.texts(|row| match call.text(1, row) {
-                Some(template) if !local.is_null(row) => {
-                    let us = local.value(row);
-                    let offset = instant.then(|| zone.offset_at(zone.local_to_utc(us)));
-                    Ok(Some(format_time(us, offset, template)))
+                Some(template) if values.is_valid(row) && !template.is_empty() => {
+                    let us = values.value(row);
+                    // Infinite times have no fields.
+                    if us == i64::MAX || us == i64::MIN {
+                        return Ok(None);
+                    }
+                    let offset = if instant { zone.offset_at(us) } else { 0 };
+                    let mut parts = Parts::of_local(us.saturating_add(i64::from(offset) * SECOND_US));
+                    parts.offset = offset;
+                    parts.zone = instant.then(|| zone.abbreviation(us));
+                    format_time::format(&parts, template).map(Some)
                 }
                 _ => Ok(None),
             })
@@ -531,11 +323,13 @@ mod tests {
             ("FMMonth FMDDth", "February 9th"),
             ("Month", "February "),
             ("DDD Q WW IW", "040 1 06 06"),
-            ("MS US", "123 123456"),
+            ("MS US FF1", "123 123456 1"),
             ("\"year\" YY", "year 24"),
+            ("\"a\\\"b\" \\\"Q", "a\"b \"1"),
         ] {
-            assert_eq!(format_time(us, None, template), shown, "{template}");
+            assert_eq!(format_time::format(&Parts::of_local(us), template).expect(template), shown, "{template}");
         }
+        assert!(format_time::format(&Parts::of_interval(1, 0, 0), "Day").is_err());
     }
 
     #[test]
@@ -565,7 +359,8 @@ mod tests {
             (15, 1, "FM990.0", "1.5"),
             (-5, 0, "999MI", "  5-"),
         ] {
-            assert_eq!(format_number(value, scale, template).expect(template), shown, "{template}");
+            let value = Number::Numeric(resurgam_numeric::Numeric::from_scaled(value, scale).expect("number"));
+            assert_eq!(format_number::format(&value, template).expect(template), shown, "{template}");
         }
     }
 }

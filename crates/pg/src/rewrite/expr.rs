@@ -36,14 +36,6 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
         {
             *expr = call("pg_cast_interval", vec![take(&mut interval.value)]);
         }
-        // DataFusion would make a numeric of it that no column can hold
-        Expr::Value(value) => {
-            if let Value::Number(text, _) = &value.value
-                && text.contains(['e', 'E'])
-            {
-                *expr = call("pg_cast_float8", vec![string(text.clone())]);
-            }
-        }
         Expr::Collate { expr: inner, .. } => *expr = take(inner),
         Expr::BinaryOp { left, op, right } => {
             if let BinaryOperator::PGCustomBinaryOperator(parts) = op {
@@ -56,6 +48,23 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
             {
                 // psql's \d+ appends the options of a table's toast table; there are none
                 *expr = take(left);
+            }
+        }
+        Expr::Value(value) => {
+            // With an exponent, or of more digits than DataFusion reads exactly: a numeric all the same.
+            let written = match &value.value {
+                Value::Number(text, _) if text.contains(['e', 'E']) || text.len() > 38 => Some(text.clone()),
+                _ => None,
+            };
+            if let Some(written) = written {
+                let plain = resurgam_numeric::Numeric::parse(&written, None).ok().map(|value| value.to_string());
+                *expr = match plain.filter(|plain| plain.len() <= 38) {
+                    Some(plain) => {
+                        let text = if plain.contains('.') { plain } else { format!("{plain}.") };
+                        Expr::Value(Value::Number(text, false).into())
+                    }
+                    None => call("numeric_in", vec![string(written)]),
+                };
             }
         }
         Expr::InList { expr: inner, list, negated } => {

@@ -189,10 +189,10 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         oid::INT8 => DataType::Int64,
         oid::FLOAT4 => DataType::Float32,
         oid::FLOAT8 => DataType::Float64,
-        oid::NUMERIC => {
-            let (precision, scale) = numeric_of_typmod(typmod);
-            DataType::Decimal128(precision, scale)
-        }
+        oid::NUMERIC => match fixed_numeric(typmod) {
+            Some((precision, scale)) => DataType::Decimal128(precision, scale),
+            None => DataType::LargeBinary,
+        },
         oid::TEXT
         | oid::VARCHAR
         | oid::BPCHAR
@@ -222,7 +222,7 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
             if elem == 0 {
                 return None;
             }
-            DataType::List(Arc::new(field_of_oid("item", elem, -1)?))
+            DataType::List(Arc::new(element_field(elem)?))
         }
     })
 }
@@ -237,6 +237,25 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
     // 11 bits, two's complement.
     let scale = ((bits & 0x7ff) ^ 1024) - 1024;
     (precision, scale.clamp(0, i32::from(precision)) as i8)
+}
+
+/// Field of a list's elements of that type. Numerics there are fixed: lists are compared by their bytes.
+pub fn element_field(elem: u32) -> Option<Field> {
+    match elem {
+        oid::NUMERIC => Some(Field::new("item", DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE as i8), true)),
+        elem => field_of_oid("item", elem, -1),
+    }
+}
+
+/// Precision and scale of a `numeric` modifier that a `Decimal128` can hold; `None` for those of values whose digits
+/// are their own.
+pub fn fixed_numeric(typmod: i32) -> Option<(u8, i8)> {
+    let bits = typmod.checked_sub(4).filter(|bits| *bits >= 0)?;
+    let (precision, scale) = (bits >> 16, ((bits & 0x7ff) ^ 1024) - 1024);
+    let fits = (1..=38).contains(&precision) && (0..=precision).contains(&scale);
+    // That one is how columns without a modifier are kept, and does not show all its digits.
+    let bare = precision == i32::from(NUMERIC_PRECISION) && scale == i32::from(NUMERIC_SCALE);
+    (fits && !bare).then_some((precision as u8, scale as i8))
 }
 
 /// PostgreSQL type that an Arrow type shows as when no metadata says more.

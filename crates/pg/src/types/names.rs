@@ -177,8 +177,11 @@ pub fn format_type(oid: u32, typmod: Option<i32>) -> String {
     match oid {
         oid::VARCHAR | oid::BPCHAR if typmod >= 4 => format!("{}({})", ty.sql_name, typmod - 4),
         oid::NUMERIC if typmod >= 4 => {
-            let (precision, scale) = super::numeric_of_typmod(typmod);
-            format!("numeric({precision},{scale})")
+            let limits = resurgam_numeric::Typmod::from_pg(typmod);
+            limits.map_or_else(
+                || ty.sql_name.to_owned(),
+                |limits| format!("numeric({},{})", limits.precision(), limits.scale()),
+            )
         }
         oid::TIME => format!("time({typmod}) without time zone"),
         oid::TIMESTAMP => format!("timestamp({typmod}) without time zone"),

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::ColumnType;
 
-use super::{arrow_field, field_of_oid, numeric_typmod, oid, type_by_name};
+use super::{field_of_oid, numeric_typmod, oid, type_by_name};
 use crate::errors::to_datafusion;
 use crate::wire::SqlError;
 
@@ -37,6 +37,12 @@ impl Resolved {
 /// `22023` for a length or precision out of range.
 pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
     let resolved = resolve(ty)?;
+    let bare = numeric_typmod_of(super::NUMERIC_PRECISION, super::NUMERIC_SCALE.into());
+    let typmod = resolved.typmod;
+    if resolved.oid == oid::NUMERIC && typmod >= 4 && typmod != bare && super::fixed_numeric(typmod).is_none() {
+        return Err(SqlError::unsupported(format!("columns of type {ty} are not supported"))
+            .with_hint("The largest supported precision is 38, and the scale is between 0 and the precision."));
+    }
     match resolved.oid {
         oid::OID => None,
         oid => super::column_type_of_oid(oid, resolved.typmod),
@@ -50,10 +56,6 @@ pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
 /// `42704` for an unknown type, `0A000` for one that is not supported.
 pub fn arrow_field_from_sql(ty: &SqlType) -> Result<Field, SqlError> {
     let resolved = resolve(ty)?;
-    if resolved.oid == oid::NUMERIC && resolved.typmod >= 0 {
-        let (precision, scale) = super::numeric_of_typmod(resolved.typmod);
-        return Ok(arrow_field("", &ColumnType::Numeric { precision, scale: scale as _ }, true));
-    }
     field_of_oid("", resolved.oid, resolved.typmod)
         .ok_or_else(|| SqlError::unsupported(format!("type {ty} is not supported")))
 }
@@ -194,16 +196,15 @@ fn numeric(info: &ExactNumberInfo) -> Result<Resolved, SqlError> {
     if precision == 0 || precision > 1000 {
         return Err(invalid(format!("NUMERIC precision {precision} must be between 1 and 1000")));
     }
-    if precision > 38 {
-        return Err(SqlError::unsupported(format!("NUMERIC precision {precision} is not supported"))
-            .with_hint("The largest supported precision is 38."));
+    if !(-1000..=1000).contains(&scale) {
+        return Err(invalid(format!("NUMERIC scale {scale} must be between -1000 and 1000")));
     }
-    if scale < 0 || scale > precision as i64 {
-        return Err(SqlError::unsupported(format!(
-            "NUMERIC scale {scale} must be between 0 and precision {precision}"
-        )));
-    }
-    Ok(Resolved { oid: oid::NUMERIC, typmod: numeric_typmod(precision as u8, scale as i32) })
+    Ok(Resolved { oid: oid::NUMERIC, typmod: numeric_typmod_of(precision as u16, scale as i32) })
+}
+
+/// Modifier of `numeric(precision, scale)`, as PostgreSQL has it.
+fn numeric_typmod_of(precision: impl Into<i32>, scale: i32) -> i32 {
+    ((precision.into() << 16) | (scale & 0x7ff)) + 4
 }
 
 fn unknown(ty: &SqlType) -> SqlError {

@@ -165,6 +165,9 @@ pub(super) fn all() -> Vec<(&'static str, AggregateUDF)> {
 
 impl PgAggregate {
     fn no_function(&self, types: &[DataType]) -> SqlError {
+        if matches!((self.kind, types), (Kind::Sum | Kind::Avg, [DataType::Interval(_) | DataType::Duration(_)])) {
+            return SqlError::unsupported(format!("{} of intervals is not supported", self.name));
+        }
         let types: Vec<String> = types.iter().map(|ty| format_type(arrow_oid(ty), None)).collect();
         SqlError::new("42883", format!("function {}({}) does not exist", self.name, types.join(", "))).with_hint(
             "No function matches the given name and argument types. You might need to add explicit type casts.",

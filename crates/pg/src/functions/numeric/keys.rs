@@ -82,6 +82,7 @@ impl NumericKeys {
 
     /// An expression over `schema` whose parts are right already.
     fn expression(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        refuse_lists(&expr, schema)?;
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { mut left, op, mut right }) if is_comparison(op) => {
                 let changed = self.keys(vec![left.as_mut(), right.as_mut()], schema);
@@ -150,6 +151,13 @@ impl NumericKeys {
                 Some(negate) => Transformed::yes(negate.call(vec![*value])),
                 None => Transformed::no(Expr::Negative(value)),
             },
+            Expr::Cast(cast) => {
+                let from = cast.expr.get_type(schema).unwrap_or(DataType::Null);
+                match cast_call(&from, cast.field.data_type(), cast.expr.as_ref()) {
+                    Some(call) => Transformed::yes(call),
+                    None => Transformed::no(Expr::Cast(cast)),
+                }
+            }
             Expr::WindowFunction(mut window) => {
                 let changed = self.window(&mut window, schema)?;
                 let expr = Expr::WindowFunction(window);
@@ -192,7 +200,12 @@ impl NumericKeys {
         changed
     }
 
-    fn window(&self, window: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
+    /// A window function over `schema`, as the rule leaves it: before DataFusion's own coercion, which knows no RANGE
+    /// over bytes.
+    ///
+    /// # Errors
+    /// 0A000.
+    pub fn window(&self, window: &mut WindowFunction, schema: &DFSchema) -> Result<bool> {
         let params = &mut window.params;
         let mut changed = false;
         if params.args.first().is_some_and(|arg| is_dynamic(arg, schema))
@@ -213,6 +226,10 @@ impl NumericKeys {
                     "RANGE with an offset over numerics with digits of their own is not supported",
                 )));
             }
+            // Without offsets both mean the same: up to the peers of the row.
+            if frame.units == WindowFrameUnits::Range {
+                params.window_frame.units = WindowFrameUnits::Groups;
+            }
         }
         Ok(changed)
     }
@@ -225,6 +242,11 @@ impl NumericKeys {
             [Expr::GroupingSet(set)] => set.distinct_expr().into_iter().cloned().collect(),
             plain => plain.to_vec(),
         };
+        if shown.iter().any(|expr| expr.get_type(schema).is_ok_and(|ty| within(&ty))) {
+            return Err(to_datafusion(SqlError::unsupported(
+                "groups of arrays of numerics with digits of their own are not supported",
+            )));
+        }
         if !shown.iter().any(|expr| is_dynamic(expr, schema)) {
             return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
         }
@@ -345,6 +367,72 @@ impl NumericKeys {
                 other => Transformed::no(other),
             })
         })
+    }
+}
+
+/// The call that a cast from or to a dynamic numeric is; Arrow has no such casts.
+fn cast_call(from: &DataType, to: &DataType, value: &Expr) -> Option<Expr> {
+    use DataType as D;
+    let call = |name: &str| Some(by_proc_name(name)?.call(vec![value.clone()]));
+    match (from, to) {
+        (from, to) if from == to => None,
+        (D::LargeBinary, D::Decimal128(precision, scale)) => {
+            let limits = resurgam_numeric::Typmod::new((*precision).into(), (*scale).into()).ok()?;
+            Some(by_proc_name("numeric_fixed")?.call(vec![value.clone(), lit(limits.to_pg())]))
+        }
+        (D::LargeBinary, D::Int16) => call("numeric_int2"),
+        (D::LargeBinary, D::Int32) => call("numeric_int4"),
+        (D::LargeBinary, D::Int64) => call("numeric_int8"),
+        (D::LargeBinary, D::Float32) => call("numeric_float4"),
+        (D::LargeBinary, D::Float64) => call("numeric_float8"),
+        (D::LargeBinary, D::Utf8View) => call("numeric_out"),
+        (from, D::LargeBinary) if from.is_numeric() => call("numeric_dynamic"),
+        (D::Utf8View, D::LargeBinary) => call("numeric_in"),
+        _ => None,
+    }
+}
+
+/// Whether there are dynamic numerics within values of that type: there is no key of such a value.
+fn within(ty: &DataType) -> bool {
+    let has = |ty: &DataType| ty == &DYNAMIC || within(ty);
+    match ty {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => has(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| has(field.data_type())),
+        _ => false,
+    }
+}
+
+/// Comparisons of, and searches in, lists of dynamic numerics are refused.
+fn refuse_lists(expr: &Expr, schema: &dyn ExprSchema) -> Result<()> {
+    const SEARCHES: [&str; 15] = [
+        "array_has",
+        "array_has_all",
+        "array_has_any",
+        "array_position",
+        "array_positions",
+        "array_remove",
+        "array_remove_n",
+        "array_remove_all",
+        "array_replace",
+        "array_except",
+        "array_intersect",
+        "array_union",
+        "array_distinct",
+        "array_sort",
+        "array_max",
+    ];
+    let nested = |expr: &Expr| expr.get_type(schema).is_ok_and(|ty| within(&ty));
+    let refused = match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => is_comparison(*op) && (nested(left) || nested(right)),
+        Expr::InList(list) => nested(&list.expr),
+        Expr::ScalarFunction(call) => SEARCHES.contains(&call.name()) && call.args.iter().any(nested),
+        _ => false,
+    };
+    match refused {
+        true => Err(to_datafusion(SqlError::unsupported(
+            "comparisons of arrays of numerics with digits of their own are not supported",
+        ))),
+        false => Ok(()),
     }
 }
 

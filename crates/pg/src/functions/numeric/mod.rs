@@ -15,7 +15,7 @@
 //!
 //! - `column`: reading and making columns
 //! - `scalar`, `compare`, `casts`: functions
-//! - `aggregate`, `groups`, `floats`: aggregates of numbers
+//! - `aggregate`, `groups`, `floats`, `regression`: aggregates of numbers
 //! - `keys`: the rule about what goes by keys
 //! - `overload`: which form of a function a call means, for planning by DataFusion's names
 
@@ -27,6 +27,7 @@ mod floats;
 mod groups;
 pub mod keys;
 mod overload;
+mod regression;
 mod scalar;
 
 use std::collections::HashMap;
@@ -49,15 +50,16 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::ne
 });
 
 /// All aggregates by name.
-static AGGREGATES: LazyLock<HashMap<&'static str, Arc<AggregateUDF>>> =
-    LazyLock::new(|| aggregate::all().into_iter().map(|(name, udaf)| (name, Arc::new(udaf))).collect());
+static AGGREGATES: LazyLock<HashMap<&'static str, Arc<AggregateUDF>>> = LazyLock::new(|| {
+    aggregate::all().into_iter().chain(regression::all()).map(|(name, udaf)| (name, Arc::new(udaf))).collect()
+});
 
 /// The function that PostgreSQL's `pg_proc.prosrc` calls so.
 pub fn by_proc_name(name: &str) -> Option<Arc<ScalarUDF>> {
     FUNCTIONS.get(name).cloned()
 }
 
-/// `sum`, `avg`, `min`, `max`, `var_pop`, `var_samp`, `variance`, `stddev_pop`, `stddev_samp`, `stddev`: with
+/// `corr`, `covar_…`, `regr_…`; and `sum`, `avg`, `min`, `max`, `var_pop`, `var_samp`, `variance`, `stddev_pop`, `stddev_samp`, `stddev`: with
 /// PostgreSQL's types and digits for arguments that are integers, floats or numerics in either form. `min` and
 /// `max` take dynamic numerics only.
 pub fn aggregate_by_name(name: &str) -> Option<Arc<AggregateUDF>> {
@@ -87,6 +89,11 @@ pub fn apply(name: &str, arrays: &[ArrayRef]) -> Result<ArrayRef, SqlError> {
         config_options: Arc::default(),
     };
     function.invoke_with_args(args).and_then(|value| value.into_array(rows)).map_err(failed)
+}
+
+/// Aggregates that take the place of DataFusion's of that name, for all types of arguments.
+pub(super) fn aggregates() -> impl Iterator<Item = Arc<AggregateUDF>> {
+    AGGREGATES.iter().filter(|(name, _)| !matches!(**name, "min" | "max")).map(|(_, udaf)| Arc::clone(udaf))
 }
 
 /// All functions, to be registered.

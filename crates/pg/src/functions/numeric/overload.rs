@@ -34,7 +34,7 @@ enum Takes {
 }
 
 /// SQL name, the numeric form's name, and when that is meant.
-const FORMS: [(&str, &str, Takes); 24] = [
+const FORMS: [(&str, &str, Takes); 28] = [
     ("abs", "numeric_abs", Takes::Dynamic),
     ("sign", "numeric_sign", Takes::Numeric),
     ("signum", "numeric_sign", Takes::Numeric),
@@ -59,6 +59,10 @@ const FORMS: [(&str, &str, Takes); 24] = [
     ("scale", "numeric_scale", Takes::Exact),
     ("min_scale", "numeric_min_scale", Takes::Exact),
     ("trim_scale", "numeric_trim_scale", Takes::Exact),
+    ("greatest", "numeric_greatest", Takes::Dynamic),
+    ("least", "numeric_least", Takes::Dynamic),
+    ("nullif", "numeric_nullif", Takes::Dynamic),
+    ("coalesce", "numeric_coalesce", Takes::Dynamic),
 ];
 
 /// All of them; `known` says what a name means already.
@@ -96,6 +100,20 @@ impl Hash for Overloaded {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
     }
+}
+
+/// `coalesce` as a CASE: what comes behind a value that is not null is not computed.
+fn coalesced(args: Vec<Expr>, types: &[DataType]) -> DfResult<ExprSimplifyResult> {
+    let Some(dynamic) = by_proc_name("numeric_dynamic") else { return Ok(ExprSimplifyResult::Original(args)) };
+    let mut result = Expr::Literal(datafusion::common::ScalarValue::LargeBinary(None), None);
+    for (arg, ty) in args.into_iter().zip(types).rev() {
+        if ty.is_null() {
+            continue;
+        }
+        let value = if ty == &DYNAMIC { arg.clone() } else { dynamic.call(vec![arg.clone()]) };
+        result = datafusion::logical_expr::when(arg.is_not_null(), value).otherwise(result)?;
+    }
+    Ok(ExprSimplifyResult::Simplified(result))
 }
 
 fn is_numeric(ty: &DataType) -> bool {
@@ -162,6 +180,12 @@ impl ScalarUDFImpl for Overloaded {
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> DfResult<ExprSimplifyResult> {
         use datafusion::logical_expr::ExprSchemable;
         let types = args.iter().map(|arg| arg.get_type(info.schema().as_ref())).collect::<DfResult<Vec<_>>>();
+        if self.name == "coalesce"
+            && let Ok(types) = &types
+            && self.is_numeric(types)
+        {
+            return coalesced(args, types);
+        }
         // The call itself is of the form that is meant from here on.
         match types.and_then(|types| Ok(Arc::clone(self.form(&types)?))) {
             Ok(form) => match form.simplify(args, info)? {

@@ -97,6 +97,49 @@ fn extreme(name: &'static str, wanted: std::cmp::Ordering) -> PgFunction {
     })
 }
 
+/// The largest or the least of any number of values, nulls not counted.
+fn extreme_of(name: &'static str, wanted: std::cmp::Ordering) -> PgFunction {
+    f(name, &[P::Any], dynamic(), move |call| {
+        let columns = call.arrays.iter().map(|array| Numbers::of(array.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        collect(call.rows, |row| {
+            let mut best: Option<Numeric> = None;
+            for column in &columns {
+                let Some(value) = column.get(row)? else { continue };
+                if best.as_ref().is_none_or(|best| value.cmp(best) == wanted) {
+                    best = Some(value);
+                }
+            }
+            Ok(best)
+        })
+    })
+    .variadic()
+}
+
+/// The first value that is not null.
+fn coalesce() -> PgFunction {
+    f("numeric_coalesce", &[P::Any], dynamic(), |call| {
+        let columns = call.arrays.iter().map(|array| Numbers::of(array.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        collect(call.rows, |row| {
+            for column in &columns {
+                if let Some(value) = column.get(row)? {
+                    return Ok(Some(value));
+                }
+            }
+            Ok(None)
+        })
+    })
+    .variadic()
+}
+
+fn nullif() -> PgFunction {
+    f("numeric_nullif", &[P::Any, P::Any], dynamic(), |call| {
+        let (left, right) = (Numbers::of(call.arrays[0].as_ref())?, Numbers::of(call.arrays[1].as_ref())?);
+        collect(call.rows, |row| {
+            Ok(left.get(row)?.filter(|value| !matches!(right.get(row), Ok(Some(other)) if other == *value)))
+        })
+    })
+}
+
 /// `scale` and its kin: null where the value is not finite.
 fn digits(name: &'static str, apply: fn(&Numeric) -> Option<i32>) -> PgFunction {
     f(name, &[P::Any], oid(t::INT4), move |call| {
@@ -175,6 +218,10 @@ pub(super) fn all() -> Vec<PgFunction> {
         scaled("numeric_trunc", Numeric::trunc),
         extreme("numeric_larger", Ordering::Greater),
         extreme("numeric_smaller", Ordering::Less),
+        extreme_of("numeric_greatest", Ordering::Greater),
+        extreme_of("numeric_least", Ordering::Less),
+        coalesce(),
+        nullif(),
         digits("numeric_scale", Numeric::scale),
         digits("numeric_min_scale", Numeric::min_scale),
         logarithm(),
