@@ -186,7 +186,9 @@ pub(crate) fn is_constant(expr: &Expr) -> bool {
                 | Expr::AggregateFunction(_)
                 | Expr::WindowFunction(_) => true,
                 Expr::ScalarFunction(f) => {
-                    f.name() != "$" && f.func.signature().volatility == datafusion::logical_expr::Volatility::Volatile
+                    f.name() != "$"
+                        && !crate::apply::is_constant_call(e)
+                        && f.func.signature().volatility == datafusion::logical_expr::Volatility::Volatile
                 }
                 _ => false,
             })

@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, VisitorMut};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, Value, VisitorMut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use resurgam_ast::AstWalkMut;
@@ -62,7 +62,8 @@ pub(crate) fn expand(statement: &mut Statement) {
 fn unsign(expr: &mut Expr) -> bool {
     match expr {
         Expr::UnaryOp { op: UnaryOperator::PGPrefixFactorial, expr: inner } => {
-            *expr = std::mem::replace(inner.as_mut(), Expr::Wildcard(Default::default()));
+            let null = Expr::Value(Value::Null.into());
+            *expr = std::mem::replace(inner.as_mut(), null);
             true
         }
         Expr::BinaryOp { left, .. } => unsign(left),

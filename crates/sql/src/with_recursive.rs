@@ -18,8 +18,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, FunctionArguments, JoinConstraint, JoinOperator, LimitClause, ObjectName, Query, Select, SetExpr,
-    SetOperator, SetQuantifier, TableFactor, TableWithJoins, Visitor, With,
+    Cte, Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByKind, Query,
+    Select, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Visitor, With,
 };
 use resurgam_ast::AstWalk;
 
@@ -233,8 +233,17 @@ impl<'a> Walk<'a> {
             }
         }
         self.set(&query.body, place)?;
-        self.within(&query.order_by, place)?;
-        self.within(&query.limit_clause, place)?;
+        if let Some(OrderByKind::Expressions(list)) = query.order_by.as_ref().map(|order| &order.kind) {
+            for by in list {
+                self.within(&by.expr, place)?;
+            }
+        }
+        if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &query.limit_clause {
+            self.within(limit, place)?;
+            if let Some(offset) = offset {
+                self.within(&offset.value, place)?;
+            }
+        }
         self.hidden.truncate(depth);
         Ok(())
     }
@@ -255,7 +264,12 @@ impl<'a> Walk<'a> {
                 self.set(left, on_left)?;
                 self.set(right, on_right)
             }
-            SetExpr::Values(values) => self.within(values, place),
+            SetExpr::Values(values) => {
+                for value in values.rows.iter().flat_map(|row| row.iter()) {
+                    self.within(value, place)?;
+                }
+                Ok(())
+            }
             SetExpr::Table(table) => match (&table.table_name, &table.schema_name) {
                 (Some(table), None) => self.found(&ObjectName::from(vec![table.as_str().into()]), place),
                 _ => Ok(()),
@@ -278,9 +292,10 @@ impl<'a> Walk<'a> {
             self.aggregates |= has_aggregates(select, is_aggregate);
         }
         self.within(&select.selection, place)?;
-        self.within(&select.group_by, place)?;
-        self.within(&select.having, place)?;
-        self.within(&select.named_window, place)
+        if let GroupByExpr::Expressions(list, _) = &select.group_by {
+            self.within(list, place)?;
+        }
+        self.within(&select.having, place)
     }
 
     fn table(&mut self, from: &TableWithJoins, place: Place) -> Result<(), SqlError> {
@@ -313,7 +328,8 @@ impl<'a> Walk<'a> {
             TableFactor::Table { name, args: None, .. } => self.found(name, place),
             TableFactor::Derived { subquery, .. } => self.query(subquery, place),
             TableFactor::NestedJoin { table_with_joins, .. } => self.table(table_with_joins, place),
-            other => self.within(other, place),
+            TableFactor::UNNEST { array_exprs, .. } => self.within(array_exprs, place),
+            _ => Ok(()),
         }
     }
 

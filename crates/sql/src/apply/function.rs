@@ -64,6 +64,11 @@ impl SubPlan {
         Self { id: self.id, kind: self.kind, plan, outers, returns, columns, ready: self.ready.clone() }
     }
 
+    /// Whether it has one value for the whole statement.
+    pub(super) fn is_constant(&self) -> bool {
+        self.outers.is_empty() && matches!(self.kind, Kind::Value | Kind::Exists)
+    }
+
     pub(super) fn function(self) -> Arc<ScalarUDF> {
         // Volatile: nobody may evaluate it while planning, nor more than once for a row.
         let signature = Signature::variadic_any(Volatility::Volatile);
@@ -128,6 +133,11 @@ pub(super) fn called(expr: &Expr) -> Option<&Arc<SubPlan>> {
         return None;
     }
     func.inner().downcast_ref::<SubPlanFunction>().map(|function| &function.of)
+}
+
+/// Whether `expr` is a call of a subquery that has one value for the whole statement.
+pub(crate) fn is_constant_call(expr: &Expr) -> bool {
+    called(expr).is_some_and(|sub| sub.is_constant())
 }
 
 /// Whether `expr` is a call of a subquery.

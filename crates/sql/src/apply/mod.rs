@@ -46,7 +46,7 @@ mod rows;
 mod run;
 
 pub(crate) use extract::Extract;
-pub(crate) use function::{is_call, walk};
+pub(crate) use function::{is_call, is_constant_call, walk};
 pub(crate) use lateral::is_lateral;
 pub(crate) use lateral_exec::Planner;
 pub(crate) use logical::optimize;
