@@ -84,3 +84,83 @@ async fn on_one_thread() {
         assert_eq!(answer(&mut session, statement).await, expected, "{statement}");
     }
 }
+
+/// A subquery that runs for long ends with the statement's time, and at a cancel; so does a
+/// recursion without an end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn end_in_time() {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut session = session(&folder);
+    for statement in [
+        "CREATE TABLE t (a int, b int)",
+        "INSERT INTO t SELECT i, i % 100 FROM generate_series(1, 20000) AS g(i)",
+        "SET statement_timeout = '400ms'",
+    ] {
+        assert_eq!(answer(&mut session, statement).await, "", "{statement}");
+    }
+    for statement in [
+        "SELECT count(*) FROM t WHERE (SELECT count(*) FROM t AS x WHERE x.a < t.a) > 1",
+        "SELECT a, (SELECT count(*) FROM t AS x, t AS y WHERE x.a < y.a AND x.b <> t.b) FROM t",
+        "SELECT CASE WHEN a > 5 THEN (SELECT count(*) FROM t AS x, t AS y, t AS z WHERE x.a < y.a) END FROM t",
+        "SELECT t.a, q.k FROM t, LATERAL (SELECT count(*) AS k FROM t AS x, t AS y WHERE x.a < t.a + y.a) AS q",
+        "UPDATE t SET b = (SELECT count(*) FROM t AS x WHERE x.a < t.a)",
+        "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n FROM x) SELECT count(*) FROM x",
+        "WITH RECURSIVE x(n) AS (SELECT 1 UNION SELECT (n + 1) % 100000000 FROM x) SELECT max(n) FROM x",
+    ] {
+        let begun = std::time::Instant::now();
+        let got = answer(&mut session, statement).await;
+        assert_eq!(got, "ERROR:  57014: canceling statement due to statement timeout", "{statement}");
+        assert!(begun.elapsed().as_millis() < 3000, "{statement}: {:?}", begun.elapsed());
+    }
+    assert_eq!(answer(&mut session, "SET statement_timeout = 0").await, "");
+    let cancel = session.cancel_handle();
+    let canceller = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        cancel.cancel();
+    });
+    let begun = std::time::Instant::now();
+    let statement = "SELECT a, (SELECT count(*) FROM t AS x, t AS y WHERE x.a < y.a AND x.b <> t.b) FROM t";
+    let got = answer(&mut session, statement).await;
+    assert_eq!(got, "ERROR:  57014: canceling statement due to user request");
+    assert!(begun.elapsed().as_millis() < 2500, "{:?}", begun.elapsed());
+    canceller.join().expect("a thread");
+}
+
+/// Subqueries within each other: as many as fit on a stack, and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nesting() {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut session = session(&folder);
+    let nested = |depth: usize| {
+        let mut text = "t0.a".to_owned();
+        for level in (1..=depth).rev() {
+            text = format!("(SELECT max(t{level}.a) + {text} FROM t AS t{level} WHERE t{level}.a <= t{}.a)", level - 1);
+        }
+        format!("SELECT {text} FROM t AS t0")
+    };
+    assert_eq!(answer(&mut session, "CREATE TABLE t (a int)").await, "");
+    assert_eq!(answer(&mut session, "INSERT INTO t VALUES (1)").await, "");
+    assert_eq!(answer(&mut session, &nested(3)).await, "4");
+    assert_eq!(answer(&mut session, &nested(12)).await, "13");
+    let got = answer(&mut session, &nested(40)).await;
+    assert!(got.starts_with("ERROR:  54001: "), "{got}");
+}
+
+/// A subquery finds its rows by key: with the outer value as a bound, and with the value of
+/// another subquery.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_key() {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut session = session(&folder);
+    for statement in ["CREATE TABLE t (a int PRIMARY KEY, b int)", "CREATE TABLE s (x int)"] {
+        assert_eq!(answer(&mut session, statement).await, "", "{statement}");
+    }
+    for (statement, wanted) in [
+        ("EXPLAIN SELECT (SELECT b FROM t WHERE t.a = s.x) FROM s", "Primary Key Scan on t: a = "),
+        ("EXPLAIN SELECT (SELECT max(b) FROM t WHERE t.a > s.x AND t.a < 10) FROM s", "Primary Key Scan on t: a > "),
+        ("EXPLAIN SELECT b FROM t WHERE a = (SELECT max(x) FROM s)", "Primary Key Scan on t: a = "),
+    ] {
+        let got = answer(&mut session, statement).await;
+        assert!(got.contains(wanted), "{statement}\n{got}");
+    }
+}
