@@ -13,6 +13,7 @@ use resurgam_engine::{Attempt, BulkInserter, ColumnType, Datum, DatumRef, Statem
 use crate::bridge;
 use crate::check::Checks;
 use crate::context::StatementContext;
+use crate::dml::{find_column, find_table};
 use crate::foreign::{Enforcer, Help, References};
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::copy::{CopyOptions, CopyReader, CopyWriter};
@@ -26,7 +27,6 @@ use crate::stream::{STEP_BYTES, guarded};
 use crate::wait::{Waiting, settle};
 use crate::weight;
 use crate::wire::{Execution, Format, SqlError, Tag};
-use crate::write::{find_column, find_table};
 
 /// Bytes after which rows are handed out.
 const CHUNK_BYTES: usize = 64 << 10;

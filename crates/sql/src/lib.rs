@@ -14,7 +14,7 @@
 //! | `table`, `scan`, `range`, `computed` | tables as DataFusion sees them; reading; predicates to key ranges; tables without rows of their own |
 //! | `filter`, `weight` | filters that are bounded by bytes; bytes of rows |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
-//! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
+//! | `dml`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
 //! | `locking`, `with_write` | SELECT … FOR UPDATE; WITH before INSERT, UPDATE, DELETE |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
 //! | `foreign` | FOREIGN KEY constraints |
@@ -39,6 +39,7 @@ mod context;
 mod copy;
 mod database;
 mod ddl;
+mod dml;
 mod embedded;
 mod expression;
 mod fast;
@@ -71,7 +72,6 @@ mod weight;
 pub mod wire;
 mod with_write;
 mod words;
-mod write;
 
 pub use copy::{CopyIn, CopyOut};
 pub use database::{CancelHandle, SessionOptions, SqlDatabase};

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use crate::again::Again;
 use crate::context::{StatementContext, StopFlag};
 use crate::database::{CancelHandle, SessionOptions, SqlDatabase};
+use crate::dml::{Op, WritePlan, WriteRun};
 use crate::foreign::{Deferred, Modes};
 use crate::lexer::{self, Literal};
 use crate::locking::Locked;
@@ -40,7 +41,6 @@ use crate::statement::{self, Kind, Prepared};
 use crate::stream::{ActiveRows, RowStream, guarded};
 use crate::wait::Waiting;
 use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag, TransactionStatus};
-use crate::write::{Op, WritePlan, WriteRun};
 
 /// Statements that belong to one session, kept by text.
 const LOCAL_MAX: usize = 256;
@@ -1124,7 +1124,7 @@ impl Session {
         plan: &WritePlan,
         values: &[ScalarValue],
         text: &str,
-    ) -> Result<crate::write::Written, SqlError> {
+    ) -> Result<crate::dml::Written, SqlError> {
         self.write_rows_with(plan, values, text, None).await
     }
 
@@ -1135,7 +1135,7 @@ impl Session {
         values: &[ScalarValue],
         text: &str,
         locked: Option<Arc<Locked>>,
-    ) -> Result<crate::write::Written, SqlError> {
+    ) -> Result<crate::dml::Written, SqlError> {
         let state = self.state()?;
         let deadline = self.deadline();
         let stop = Arc::clone(&self.shared.stop);

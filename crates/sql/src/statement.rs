@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_ast::AstWalk;
 
+use crate::dml::{self, WritePlan};
 use crate::fast::{Fast, FastRange};
 use crate::locking::{self, FastLock, LockPlan};
 use crate::naming;
@@ -21,7 +22,6 @@ use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::planner::{Names, QueryPlan};
 use crate::wire::{Field, SqlError};
-use crate::write::{self, WritePlan};
 
 /// Deepest nesting that the parser follows.
 const NESTING_MAX: usize = 100;
@@ -331,7 +331,7 @@ pub(crate) fn prepare(
             prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast, range, fast_lock }));
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
-            let plan = write::plan(names, statement, &mut params, &text)?;
+            let plan = dml::plan(names, statement, &mut params, &text)?;
             prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
             prepared.param_oids = params.oids();
             prepared.shareable = plan.source.is_shareable(names.state)

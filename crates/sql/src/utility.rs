@@ -167,7 +167,7 @@ impl Session {
     /// Result columns of a utility statement; EXECUTE has those of what it names.
     pub(crate) fn utility_fields(&mut self, statement: &Statement) -> Result<Option<Arc<[Field]>>, SqlError> {
         if let Statement::Execute { name: Some(name), .. } = statement {
-            let (_, name) = crate::write::table_name(name)?;
+            let (_, name) = crate::dml::table_name(name)?;
             return Ok(self.statements.get(&name).and_then(|named| named.prepared.fields.clone()));
         }
         Ok(fields(statement))
@@ -596,7 +596,7 @@ impl Session {
         name: &ast::ObjectName,
         parameters: &[Expr],
     ) -> Result<(Arc<Prepared>, Vec<ScalarValue>), SqlError> {
-        let (_, name) = crate::write::table_name(name)?;
+        let (_, name) = crate::dml::table_name(name)?;
         let Some(named) = self.statements.get(&name) else {
             return Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")));
         };

@@ -10,6 +10,7 @@ use super::output::Output;
 use super::shape::{Fast, FastWrite, Lookup};
 use super::upsert::{Upserted, upsert};
 use crate::bridge::{self, KeyValue};
+use crate::dml::WritePlan;
 use crate::foreign::{Deferred, Enforcer, Help, References};
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::datetime::Zone;
@@ -19,7 +20,6 @@ use crate::session::Session;
 use crate::stream::guarded;
 use crate::wait::{Waiting, settle};
 use crate::wire::{Format, RowChunk, SqlError};
-use crate::write::WritePlan;
 
 /// How often a row is looked for that moves while it is looked for.
 const LOOKS_MAX: usize = 100;

@@ -13,11 +13,11 @@ use super::expr::FastExpr;
 use super::output::Output;
 use super::range::through;
 use super::range_write::RangeWrite;
+use crate::dml::{Op, WritePlan};
 use crate::planner::{QueryPlan, engine_table, settled, simplified};
 use crate::planning::Planning;
 use crate::range::{ProbeKind, probes};
 use crate::table::KEY_COLUMN;
-use crate::write::{Op, WritePlan};
 
 /// Most rows of a VALUES list that is inserted by the short path.
 const ROWS_MAX: usize = 64;

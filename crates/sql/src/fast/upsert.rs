@@ -12,11 +12,11 @@ use resurgam_engine::{Change, Datum, DatumRef, StatementKind, Table, Transaction
 
 use super::expr::{FastExpr, Input, Row, Values};
 use super::run::{New, assigned, named};
+use crate::dml::{Conflict, conflicting};
 use crate::pg::datetime::Zone;
 use crate::pg::errors;
 use crate::wait::{Waiting, settle};
 use crate::wire::SqlError;
-use crate::write::{Conflict, conflicting};
 
 /// What is done about a conflict.
 #[derive(Debug)]

@@ -14,13 +14,13 @@ use super::value::convert;
 use super::{Reference, References, Side, columns_of, whole};
 use crate::bridge;
 use crate::check::Checks;
+use crate::dml::ROWS_PER_TURN;
 use crate::expression::TableExpr;
 use crate::pg::arrow::{DatumColumn, assignment_cast, fit_text};
 use crate::pg::errors;
 use crate::statement::parse_expression;
 use crate::wait::settle;
 use crate::wire::SqlError;
-use crate::write::ROWS_PER_TURN;
 
 /// An action to be carried out.
 pub(super) struct Act {
