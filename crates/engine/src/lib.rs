@@ -36,6 +36,7 @@
 //! | `progress.rs` | how far builds are |
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
+//! | `successor.rs` | where a row is that got another primary key |
 //! | `reference.rs` | what foreign keys ask of the newest state of rows |
 //! | `cleaning.rs` | sweeps of the cleaner, and what operators see of them |
 //! | `cleaner_events.rs` | what the log says about them |
@@ -63,6 +64,7 @@ mod reference;
 mod rewrite;
 mod rows;
 mod status;
+mod successor;
 mod table;
 mod transaction;
 mod undo;
@@ -92,6 +94,7 @@ pub use rows::BulkInserter;
 #[doc(hidden)]
 pub use status::DefinitionCounts;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
+pub use successor::Trail;
 pub use table::{
     Check, Column, ColumnSpec, ForeignKey, Index, IndexSpec, RawRow, ReferentialAction, RowBuf, Table, TableSpec,
 };

@@ -388,7 +388,7 @@ impl Session {
         let crate::statement::Kind::Write(plan) = &prepared.kind else {
             return Err(SqlError::internal("not an INSERT"));
         };
-        let written = self.write_rows(plan, &[], text).await?;
+        let written = self.modify_by_plan(plan, &[], &[], &[], text, None).await?;
         Ok(Tag::Count("SELECT", written.rows))
     }
 

@@ -25,6 +25,7 @@
 //! | `stream`, `wait`, `context` | results; waiting for locks; what a running statement carries |
 //! | `pg` | PostgreSQL's types, formats, catalogs, functions, errors |
 
+mod access;
 mod again;
 mod alter;
 mod alter_database;
@@ -39,10 +40,11 @@ mod context;
 mod copy;
 mod database;
 mod ddl;
+mod direct;
 mod dml;
 mod embedded;
 mod expression;
-mod fast;
+
 mod filter;
 mod foreign;
 mod key_order;
@@ -54,7 +56,6 @@ mod params;
 pub mod pg;
 mod planner;
 mod planning;
-mod range;
 mod retype;
 mod scan;
 mod scopes;

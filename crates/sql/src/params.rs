@@ -332,15 +332,6 @@ pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
     found
 }
 
-/// `expr` with each placeholder replaced by a reader of `cell`.
-pub(crate) fn bind_expr_to_cell(expr: Expr, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<Expr> {
-    expr.transform_up(|expr| match &expr {
-        Expr::Placeholder(placeholder) => Ok(Transformed::yes(param_call(placeholder, cell, types)?)),
-        _ => Ok(Transformed::no(expr)),
-    })
-    .data()
-}
-
 fn param_call(placeholder: &Placeholder, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<Expr> {
     let Some(index) = placeholder_index(&placeholder.id) else {
         return internal_err!("unknown parameter {}", placeholder.id);

@@ -19,6 +19,7 @@ use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPl
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -256,7 +257,7 @@ impl Names<'_> {
     pub(crate) fn constant(&self, expr: ast::Expr) -> Result<ScalarValue> {
         let schema = DFSchema::empty();
         let expr = settled(self.state, self.expression(expr, &schema, &[])?, &schema)?;
-        crate::range::evaluate_constant(&crate::range::constant(&expr)?)
+        crate::access::evaluate_constant(&crate::access::constant(&expr)?)
     }
 }
 
@@ -376,6 +377,11 @@ impl Instance {
     }
     pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
+    }
+    /// The plan as EXPLAIN ANALYZE shows it, after its stream has ended.
+    pub(crate) fn measured(&self, verbose: bool) -> Vec<String> {
+        let shown = DisplayableExecutionPlan::with_metrics(self.plan.as_ref()).indent(verbose).to_string();
+        shown.lines().map(str::to_owned).collect()
     }
 }
 

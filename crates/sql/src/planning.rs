@@ -13,18 +13,18 @@ pub struct Planning {
     /// A small table is read as a whole rather than looked up in.
     pub read_small_tables: bool,
     /// Statements about one row, or about rows in the order of a key, take the short path.
-    pub short_path: bool,
+    pub direct: bool,
 }
 
 impl Default for Planning {
     fn default() -> Self {
-        Self { key_order: true, lookup_rows: 4096, read_small_tables: true, short_path: true }
+        Self { key_order: true, lookup_rows: 4096, read_small_tables: true, direct: true }
     }
 }
 
 impl Planning {
     /// Nothing of it: DataFusion's plans as they are.
-    pub const OFF: Self = Self { key_order: false, lookup_rows: 0, read_small_tables: false, short_path: false };
+    pub const OFF: Self = Self { key_order: false, lookup_rows: 0, read_small_tables: false, direct: false };
 
     /// What is set for whoever plans with `config`.
     pub(crate) fn of(config: &SessionConfig) -> Self {

@@ -13,9 +13,9 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_ast::AstWalk;
 
+use crate::direct::DirectSelect;
 use crate::dml::{self, WritePlan};
-use crate::fast::{Fast, FastRange};
-use crate::locking::{self, FastLock, LockPlan};
+use crate::locking::{self, DirectLock, LockPlan};
 use crate::naming;
 use crate::params::{inferred_in, inferred_types, placeholder_index};
 use crate::pg::errors;
@@ -65,10 +65,10 @@ pub(crate) enum Kind {
 pub(crate) struct Query {
     pub plan: QueryPlan,
     pub schema: Arc<Schema>,
-    pub fast: Option<Fast>,
-    pub range: Option<FastRange>,
+    /// It is done without running the plan, if few rows are read.
+    pub direct: Option<DirectSelect>,
     /// It locks one row by its key.
-    pub fast_lock: Option<FastLock>,
+    pub direct_lock: Option<DirectLock>,
 }
 
 /// Parses a string of statements.
@@ -297,14 +297,14 @@ pub(crate) fn prepare(
     };
     let Some(mut statement) = statement else { return Ok(prepared) };
     let mut params = ParamTypes::new(0, declared);
-    let mut fast_lock = None;
+    let mut direct_lock = None;
     if matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)) {
         params = ParamTypes::new(count_params(&statement)?, declared);
         if locking::is_locking(&statement) {
             let before = statement.clone();
             prepared.locks = locking::extract(names, &mut statement, &mut params, &text)?;
             if let Statement::Query(query) = &before {
-                fast_lock = FastLock::new(names, query, &params);
+                direct_lock = DirectLock::new(names, query, &params);
             }
         }
     }
@@ -325,16 +325,15 @@ pub(crate) fn prepare(
             let plan = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
             prepared.fields = Some(result_fields(&plan.schema));
             prepared.shareable = plan.is_shareable(names.state) && prepared.locks.is_empty();
-            let fast = Fast::select(names.state, &plan);
-            let range = if fast.is_none() { FastRange::select(names.state, &plan) } else { None };
+            let direct = DirectSelect::new(names.state, &plan);
             let schema = Arc::clone(&plan.schema);
-            prepared.kind = Kind::Query(Box::new(Query { plan, schema, fast, range, fast_lock }));
+            prepared.kind = Kind::Query(Box::new(Query { plan, schema, direct, direct_lock }));
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
             let plan = dml::plan(names, statement, &mut params, &text)?;
             prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
             prepared.param_oids = params.oids();
-            prepared.shareable = plan.source.is_shareable(names.state)
+            prepared.shareable = plan.stream.is_shareable(names.state)
                 && prepared.locks.is_empty()
                 && plan.returning.is_none()
                 && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)

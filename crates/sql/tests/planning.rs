@@ -54,7 +54,7 @@ impl Subject {
 /// The plain one first; lookups in tables however small, and with so few rows that most fall back.
 fn subjects() -> Vec<Subject> {
     let always = Planning { read_small_tables: false, ..Planning::default() };
-    let planned = Planning { short_path: false, ..always };
+    let planned = Planning { direct: false, ..always };
     vec![
         Subject::new("plain", Planning::OFF),
         Subject::new("default", Planning::default()),

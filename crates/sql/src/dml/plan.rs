@@ -9,9 +9,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field as ArrowField, Schema};
 use datafusion::common::{DFSchema, TableReference};
-use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use datafusion::sql::sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, FromTable, Ident, OnConflictAction, OnInsert, SelectItem, SetExpr,
     Statement, TableFactor, TableObject, TableWithJoins, UpdateTableFromKind, VisitorMut,
@@ -19,18 +17,20 @@ use datafusion::sql::sqlparser::ast::{
 use resurgam_ast::AstWalkMut;
 use resurgam_engine::{Table, Transaction};
 
+use super::conflict::{Conflict, ConflictUpdate};
+use super::returning::Returning;
+use super::source::Tree;
 use crate::bridge;
 use crate::check::Checks;
-use crate::fast::{FastWrite, Output, Resolution};
+use crate::direct::Output;
 use crate::foreign::References;
 use crate::naming;
-use crate::params::{ParamCell, bind_expr_to_cell, contains_placeholder};
 use crate::pg::errors;
 use crate::pg::types;
 use crate::planner::{Names, QueryPlan, TARGET, settled, simplified};
 use crate::statement::{ParamTypes, mentioned, parse_expression, template};
 use crate::table::{KEY_COLUMN, table_schema};
-use crate::wire::{Field, SqlError};
+use crate::wire::SqlError;
 
 /// What kind of statement it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,54 +40,32 @@ pub(crate) enum Op {
     Delete,
 }
 
+impl Op {
+    /// The statement's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "INSERT",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
 /// A planned statement that writes.
 #[derive(Debug)]
 pub(crate) struct WritePlan {
     pub op: Op,
     pub table: Arc<Table>,
-    pub source: QueryPlan,
+    /// Its rows by a plan.
+    pub stream: QueryPlan,
+    /// The same without one, if that can be.
+    pub tree: Option<Tree>,
     pub returning: Option<Returning>,
     pub conflict: Option<Conflict>,
-    pub fast: Option<FastWrite>,
     /// What its new rows must satisfy.
     pub checks: Checks,
     /// Foreign keys that its rows concern.
     pub references: Arc<References>,
-}
-
-/// RETURNING: expressions over the row after (before, for DELETE) the change.
-#[derive(Debug)]
-pub(crate) struct Returning {
-    pub fields: Arc<[Field]>,
-    pub schema: Arc<Schema>,
-    pub(super) exprs: Vec<Arc<dyn PhysicalExpr>>,
-    pub(super) cell: Arc<ParamCell>,
-    pub(super) input: Arc<Schema>,
-    /// The same for the short path, if that can do it.
-    pub short: Option<Output>,
-}
-
-/// ON CONFLICT.
-#[derive(Debug)]
-pub(crate) struct Conflict {
-    /// The unique keys whose conflicts are handled: `None` is the primary key.
-    pub(super) keys: Vec<Option<usize>>,
-    /// `None` is DO NOTHING.
-    pub(super) update: Option<ConflictUpdate>,
-    /// Its values depend on the session, or are parameters, which one execution at a time sets.
-    pub of_session: bool,
-    /// The same for the short path, if that can do it.
-    pub short: Option<Resolution>,
-}
-
-/// Expressions over the existing row followed by the proposed one.
-#[derive(Debug)]
-pub(super) struct ConflictUpdate {
-    /// Column and value.
-    pub(super) set: Vec<(usize, Arc<dyn PhysicalExpr>)>,
-    pub(super) condition: Option<Arc<dyn PhysicalExpr>>,
-    pub(super) cell: Arc<ParamCell>,
-    pub(super) input: Arc<Schema>,
 }
 
 fn ident_text(ident: &Ident) -> String {
@@ -163,9 +141,7 @@ pub(crate) fn plan(
     if plan.op != Op::Delete {
         plan.checks = Checks::plan(names, &plan.table)?;
     }
-    if plan.checks.is_empty() {
-        plan.fast = FastWrite::new(names.state, &plan);
-    }
+    plan.tree = Tree::new(names.state, &plan);
     Ok(plan)
 }
 
@@ -294,10 +270,10 @@ fn plan_insert(
     Ok(WritePlan {
         op: Op::Insert,
         table,
-        source,
+        stream: source,
         returning,
         conflict,
-        fast: None,
+        tree: None,
         checks: Checks::default(),
         references,
     })
@@ -510,10 +486,10 @@ fn plan_update(
     Ok(WritePlan {
         op: Op::Update,
         table,
-        source,
+        stream: source,
         returning,
         conflict: None,
-        fast: None,
+        tree: None,
         checks: Checks::default(),
         references,
     })
@@ -541,12 +517,8 @@ fn plan_delete(
     let select = select_of(&mut query)?;
     select.from.extend(delete.using.unwrap_or_default());
     select.selection = delete.selection;
-    let old: &[resurgam_engine::Column] = if delete.returning.is_some() { &table.columns } else { &[] };
-    select.projection = old
-        .iter()
-        .map(|column| SelectItem::UnnamedExpr(column_ref(&alias, &column.name)))
-        .chain([SelectItem::UnnamedExpr(column_ref(&alias, KEY_COLUMN))])
-        .collect();
+    // The row as it was is the engine's to tell.
+    select.projection = vec![SelectItem::UnnamedExpr(column_ref(&alias, KEY_COLUMN))];
     let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
     let returning = plan_returning(names, &table, Some(&alias), delete.returning, params, text)?;
     let source = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
@@ -554,10 +526,10 @@ fn plan_delete(
     Ok(WritePlan {
         op: Op::Delete,
         table,
-        source,
+        stream: source,
         returning,
         conflict: None,
-        fast: None,
+        tree: None,
         checks: Checks::default(),
         references,
     })
@@ -589,10 +561,7 @@ fn plan_returning(
     if !matches!(projection.input.as_ref(), LogicalPlan::SubqueryAlias(_) | LogicalPlan::TableScan(_)) {
         return Err(SqlError::unsupported("subqueries and aggregates in RETURNING are not supported"));
     }
-    let cell = Arc::<ParamCell>::default();
-    let data_types = params.data_types();
     let mut exprs = Vec::with_capacity(projection.expr.len());
-    let mut coerced = Vec::with_capacity(projection.expr.len());
     let mut fields = Vec::with_capacity(projection.expr.len());
     for (expr, field) in projection.expr.iter().zip(logical.schema().fields()) {
         let expr = settled(names.state, expr.clone(), input).map_err(failed)?;
@@ -602,19 +571,12 @@ fn plan_returning(
             true => Arc::clone(field),
             false => Arc::new(ArrowField::new(field.name(), ty, true)),
         });
-        coerced.push(expr.clone());
-        let expr = bind_expr_to_cell(expr, &cell, &data_types).map_err(failed)?;
-        exprs.push(create_physical_expr(&expr, input, &ExecutionProps::new(), &Default::default()).map_err(failed)?);
+        exprs.push(expr);
     }
-    let schema = Arc::new(Schema::new(fields));
-    Ok(Some(Returning {
-        fields: crate::statement::result_fields(&schema),
-        exprs,
-        cell,
-        input: Arc::clone(input.inner()),
-        short: Output::new(&coerced, schema.fields(), table, input),
-        schema,
-    }))
+    let schema = Schema::new(fields);
+    let output = Output::new(&exprs, schema.fields(), table, input)
+        .ok_or_else(|| SqlError::unsupported("this RETURNING list is not supported"))?;
+    Ok(Some(Returning { fields: crate::statement::result_fields(&schema), output }))
 }
 
 fn plan_conflict(
@@ -673,7 +635,6 @@ fn plan_conflict(
         }
     };
     let of_session = std::cell::Cell::new(false);
-    let mut short = Some(Resolution::Nothing);
     let update = match on.action {
         OnConflictAction::DoNothing => None,
         OnConflictAction::DoUpdate(action) => {
@@ -688,7 +649,6 @@ fn plan_conflict(
             let proposed =
                 DFSchema::try_from_qualified_schema(TableReference::bare("excluded"), &schema).map_err(failed)?;
             let joined = existing.join(&proposed).map_err(failed)?;
-            let cell = Arc::<ParamCell>::default();
             let mut assignments = Vec::new();
             for assignment in action.assignments {
                 let AssignmentTarget::ColumnName(name) = &assignment.target else {
@@ -711,33 +671,22 @@ fn plan_conflict(
                 params.infer(|known| names.expression(expr.clone(), &joined, known), &joined);
             }
             let known = params.known.clone();
-            let data_types = params.data_types();
             let plan_expr = |expr: ast::Expr| -> Result<Expr, SqlError> {
                 let expr = names.expression(expr, &joined, &known).map_err(failed)?;
                 let expr = settled(names.state, expr, &joined).map_err(failed)?;
-                let bound = bridge::is_of_session(names.state, &expr) || contains_placeholder(&expr);
-                of_session.set(of_session.get() || bound);
+                of_session.set(of_session.get() || bridge::is_of_session(names.state, &expr));
                 simplified(names.state, expr, &joined).map_err(failed)
-            };
-            let physical = |expr: Expr| -> Result<Arc<dyn PhysicalExpr>, SqlError> {
-                let expr = bind_expr_to_cell(expr, &cell, &data_types).map_err(failed)?;
-                create_physical_expr(&expr, &joined, &ExecutionProps::new(), &Default::default()).map_err(failed)
             };
             let mut values = Vec::new();
             for (column, value) in assignments {
                 values.push((column, plan_expr(value)?));
             }
             let condition = condition.map(plan_expr).transpose()?;
-            short = Resolution::update(&values, condition.as_ref(), &joined);
-            let mut set = Vec::new();
-            for (column, value) in values {
-                set.push((column, physical(value)?));
-            }
-            let condition = condition.map(physical).transpose()?;
-            Some(ConflictUpdate { set, condition, cell, input: Arc::clone(joined.inner()) })
+            let update = ConflictUpdate::new(&values, condition.as_ref(), &joined);
+            Some(update.ok_or_else(|| SqlError::unsupported("subqueries in ON CONFLICT DO UPDATE are not supported"))?)
         }
     };
-    Ok(Conflict { keys, update, of_session: of_session.get(), short })
+    Ok(Conflict { keys, update, of_session: of_session.get() })
 }
 
 /// Unqualified names of the table's columns get `alias` in front.
