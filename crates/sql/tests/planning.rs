@@ -1,5 +1,5 @@
 //! The paths that are planned here (reads in key order, lookups instead of joins of whole tables,
-//! the short path) must answer exactly as DataFusion's plain plans do: random statements are run
+//! direct execution) must answer exactly as DataFusion's plain plans do: random statements are run
 //! by both, on databases with the same content.
 
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn subjects() -> Vec<Subject> {
     vec![
         Subject::new("plain", Planning::OFF),
         Subject::new("default", Planning::default()),
-        // What the short path would take, too.
+        // What would run directly, too.
         Subject::new("lookups", planned),
         Subject::new("few lookups", Planning { lookup_rows: 6, ..always }),
     ]
@@ -91,7 +91,7 @@ async fn same(subjects: &mut [Subject], sql: &str, ordered: bool) {
 }
 
 const TABLES: [&str; 9] = [
-    "CREATE TABLE t (a int, b smallint, c text, d numeric(8,2), e bigint, f date, PRIMARY KEY (a, b))",
+    "CREATE TABLE t (a int, b smallint, c text, d numeric(8,2), e bigint, f date, PRIMARY KEY (a, b), CHECK (e < 60), CHECK (c NOT LIKE '%rr' OR length(c) < 5))",
     "CREATE INDEX t_c ON t (c, e)",
     "CREATE INDEX t_d ON t (d)",
     "CREATE INDEX t_f ON t (a, f, e)",
@@ -307,7 +307,7 @@ fn join(random: &mut Random) -> String {
     }
 }
 
-/// A write, by the short path if it can be.
+/// A write, directly if it can be.
 fn write(random: &mut Random) -> String {
     let returning = random.one(&[
         "",
