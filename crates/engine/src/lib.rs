@@ -28,6 +28,7 @@
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
 //! | `own_catalog.rs` | what a transaction sees of the catalog once it has changed it |
 //! | `transaction.rs` | begin, statements, commit, rollback |
+//! | `statement.rs` | one statement: what it sees, how it writes |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
 //! | `ddl.rs` | changes of definitions |
@@ -63,6 +64,7 @@ mod progress;
 mod reference;
 mod rewrite;
 mod rows;
+mod statement;
 mod status;
 mod successor;
 mod table;
@@ -92,6 +94,7 @@ pub use resurgam_versions::{
 pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
 #[doc(hidden)]
+pub use statement::Statement;
 pub use status::DefinitionCounts;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
 pub use successor::Trail;

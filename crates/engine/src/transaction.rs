@@ -126,6 +126,8 @@ pub(crate) struct TxState {
     pub broken_off: Option<TxId>,
     /// The current statement writes many rows.
     pub bulk: bool,
+    /// Statements that have begun.
+    pub statements: u64,
     pub snapshot: Option<Arc<SnapshotHold>>,
     /// Version of the catalog that goes with the snapshot.
     catalog_version: u64,
@@ -204,6 +206,7 @@ impl Transaction {
                 entered: false,
                 broken_off: None,
                 bulk: false,
+                statements: 0,
                 snapshot: None,
                 catalog_version: 0,
                 locked: HashSet::new(),
@@ -281,6 +284,7 @@ impl Transaction {
             state.snapshot = Some(Arc::new(hold));
         }
         state.bulk = kind == StatementKind::BulkWrite;
+        state.statements += 1;
         state.taken_back.clear();
         let mut hidden_from = TxId(u64::MAX);
         let mut own = TxId::NONE;
@@ -306,6 +310,7 @@ impl Transaction {
             own_changes: state.catalog.so_far(),
             unchecked: false,
             newest: false,
+            statement: state.statements,
         })
     }
 
@@ -344,6 +349,7 @@ impl Transaction {
             own_changes: state.catalog.so_far(),
             unchecked: false,
             newest: false,
+            statement: state.statements,
         })
     }
 
@@ -768,6 +774,7 @@ impl Drop for TxInner {
             entered: false,
             broken_off: None,
             bulk: false,
+            statements: 0,
             snapshot: None,
             catalog_version: 0,
             locked: HashSet::new(),

@@ -78,7 +78,8 @@ impl CopyIn {
         let txn = session.transaction().txn.clone();
         let Some(paused) = self.modify.take() else { return Err(SqlError::internal("COPY has ended")) };
         let Self { table, columns, types, template, reader, checks, view, zone, .. } = self;
-        let writer = Writer { txn: &txn, table, checks, view, waiting: &waiting };
+        let statement = txn.resume_statement(view.clone());
+        let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
         let mut modify = Modify::resume(writer, *zone, paused);
         let mut scratch = Vec::new();
         let mut since_check = 0;
@@ -137,7 +138,8 @@ impl CopyIn {
         let (state, cx) = (session.state()?, Arc::clone(&session.cx));
         let txn = session.transaction().txn.clone();
         let Self { table, checks, view, zone, .. } = self;
-        let writer = Writer { txn: &txn, table, checks, view, waiting: &waiting };
+        let statement = txn.resume_statement(view.clone());
+        let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
         let mut modify = Modify::resume(writer, *zone, paused);
         modify.finish(&Help { names: Names { state: &state, txn: &txn, cx: &cx }, waiting, zone: *zone }).await
     }
@@ -297,18 +299,18 @@ impl Session {
         }
         let (state, cx) = (self.state()?, Arc::clone(&self.cx));
         let checks = Checks::plan(&Names { state: &state, txn: &txn, cx: &cx }, &table)?;
-        let view = txn.statement(StatementKind::BulkWrite)?;
+        let statement = txn.begin_statement(StatementKind::BulkWrite)?;
         let references = Arc::new(References::of_insert(&txn, &table, &[])?);
         let deferred = Arc::clone(&self.transaction().deferred);
-        let writer = Writer { txn: &txn, table: &table, checks: &checks, view: &view, waiting: &waiting };
+        let writer = Writer { statement: &statement, table: &table, checks: &checks, waiting: &waiting };
         let constraints = Constraints { references: &references, deferred: &deferred };
         let modify = Modify::begin(writer, &constraints, zone, true).await?.pause();
         let names = columns.iter().map(|c| table.columns[*c].name.clone()).collect();
         Ok(Execution::CopyIn(Box::new(CopyIn {
             reader: CopyReader::new(options, &table.name, names),
             types: columns.iter().map(|c| table.columns[*c].ty).collect(),
+            view: statement.view().clone(),
             checks,
-            view,
             modify: Some(modify),
             table,
             columns,

@@ -17,10 +17,10 @@ async fn database(planning: Planning) -> (tempfile::TempDir, Shared, Session) {
     let database = SqlDatabase::new(engine, SqlSettings { planning, ..SqlSettings::default() });
     let mut session = session(&database);
     for sql in [
-        "CREATE TABLE t (a int PRIMARY KEY, b int CHECK (b < 1000), c text, u int UNIQUE)",
+        "CREATE TABLE t (a int PRIMARY KEY, b int CHECK (b < 10000), c text, u int UNIQUE)",
         "CREATE INDEX ON t (c)",
         "CREATE TABLE f (id int PRIMARY KEY, a int REFERENCES t ON DELETE CASCADE ON UPDATE CASCADE, \
-         u int REFERENCES t (u) ON DELETE SET NULL)",
+         u int REFERENCES t (u) ON DELETE SET NULL ON UPDATE CASCADE)",
         ROWS,
     ] {
         session.query(sql).await.expect("prepare");
@@ -90,16 +90,16 @@ async fn waits_and_newer_rows_end_as_by_a_plan() {
         "UPDATE t SET b = b + 1, c = c || '!' WHERE c = 'one' AND b < 50 RETURNING *",
         "UPDATE t SET a = a + 10, c = 'two' WHERE c = 'one'",
         "DELETE FROM t WHERE c = 'one' RETURNING a, b",
-        "UPDATE t SET b = b + 985 WHERE a = 1",
-        "UPDATE t SET b = b + 985 WHERE c = 'one' RETURNING b",
+        "UPDATE t SET b = b + 9985 WHERE a = 1",
+        "UPDATE t SET b = b + 9985 WHERE c = 'one' RETURNING b",
         "UPDATE t SET b = b + 1 WHERE a IN (1, 2, 7) RETURNING *",
         "DELETE FROM t WHERE u = 100 OR u = 200",
-        "INSERT INTO t VALUES (3, 1031, 'mine', 301)",
-        "INSERT INTO t VALUES (3, 30, 'mine', 301), (5, 50, 'more', 302), (6, 1060, 'most', 303) RETURNING a",
+        "INSERT INTO t VALUES (3, 10031, 'mine', 301)",
+        "INSERT INTO t VALUES (3, 30, 'mine', 301), (5, 50, 'more', 302), (6, 10060, 'most', 303) RETURNING a",
         "INSERT INTO t VALUES (1, 30, 'mine', 301), (5, 50, 'more', 100), (6, 60, 'most', 303) ON CONFLICT DO NOTHING RETURNING a",
         "INSERT INTO t VALUES (1, 30, 'mine', 301), (5, 50, 'more', 302) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b RETURNING a, b",
         "INSERT INTO t VALUES (1, 30, 'mine', 301), (1, 50, 'more', 302) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b",
-        "INSERT INTO t VALUES (1, 990, 'mine', 301) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b",
+        "INSERT INTO t VALUES (1, 9990, 'mine', 301) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b",
         "INSERT INTO f VALUES (4, 1, 100) RETURNING *",
         "UPDATE f SET a = 2 WHERE id = 1",
         "SELECT a, b, c || 'x' FROM t WHERE a = 1 AND b < 50 FOR UPDATE",

@@ -85,6 +85,8 @@ pub(crate) struct Row<'a> {
 pub(crate) enum Values<'a> {
     Stored(RawRow<'a>),
     Given(&'a [DatumRef<'a>]),
+    /// What a group of rows gives.
+    Group(&'a [ScalarValue]),
     /// ON CONFLICT: the columns of the row that is there, then those of the proposed one.
     Both(RawRow<'a>, &'a [DatumRef<'a>]),
 }
@@ -100,12 +102,17 @@ impl<'a> Row<'a> {
         match self.values {
             Values::Stored(row) => Ok(table.column(row, at)?),
             Values::Given(row) => given(row, at),
+            Values::Group(_) => Err(SqlError::internal("a value of a group is no column")),
             Values::Both(row, _) if at < table.columns.len() => Ok(table.column(row, at)?),
             Values::Both(_, row) => given(row, at - table.columns.len()),
         }
     }
 
     fn scalar(&self, at: usize) -> Result<ScalarValue, SqlError> {
+        if let Values::Group(values) = self.values {
+            let value = values.get(at).cloned();
+            return value.ok_or_else(|| SqlError::internal("a group without that value"));
+        }
         let ty = &self.table.columns[at % self.table.columns.len()].ty;
         match self.column(at)? {
             DatumRef::External(reference) => {

@@ -9,7 +9,7 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::Expr;
 use resurgam_engine::{ColumnType, DatumRef, Table};
 
-use super::expr::{Input, RowExpr};
+use super::expr::{Input, RowExpr, Values};
 use crate::bridge;
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::encode::{RowEncoder, TextStyle, encode_datum};
@@ -33,12 +33,24 @@ impl Output {
     /// The list over rows of `table`, whose schema is `schema`, as columns `fields`; `None` if it
     /// needs more than the row.
     pub(crate) fn new(exprs: &[Expr], fields: &Fields, table: &Table, schema: &DFSchema) -> Option<Self> {
+        Self::with(exprs, fields, Some(table), schema)
+    }
+
+    /// The same over what groups of rows give, in that schema.
+    pub(super) fn of_groups(exprs: &[Expr], fields: &Fields, schema: &DFSchema) -> Option<Self> {
+        Self::with(exprs, fields, None, schema)
+    }
+
+    fn with(exprs: &[Expr], fields: &Fields, table: Option<&Table>, schema: &DFSchema) -> Option<Self> {
         let mut output = Vec::with_capacity(exprs.len());
         for (expr, field) in exprs.iter().zip(fields.iter()) {
-            let expr = RowExpr::new(expr, Some(table), schema)?;
+            let expr = match table {
+                Some(_) => RowExpr::new(expr, table, schema)?,
+                None => RowExpr::over(expr, &|column| schema.maybe_index_of_column(column), schema)?,
+            };
             let (oid, typmod) = (types::field_oid(field), types::field_typmod(field));
-            let ty = match expr.column() {
-                Some(column) => Some(table.columns[column].ty).filter(|ty| types::column_oid(ty) == oid),
+            let ty = match expr.column().zip(table) {
+                Some((column, table)) => Some(table.columns[column].ty).filter(|ty| types::column_oid(ty) == oid),
                 None => types::column_type_of_oid(oid, typmod).filter(|ty| &types::arrow_type(ty) == field.data_type()),
             };
             let sent = ty.map_or_else(|| Sent::Other(Arc::clone(field)), Sent::Column);
@@ -84,7 +96,8 @@ impl Output {
                     continue;
                 }
             };
-            match expr.column().map(|column| row.column(column)) {
+            let column = expr.column().filter(|_| !matches!(row.values, Values::Group(_)));
+            match column.map(|column| row.column(column)) {
                 Some(Ok(DatumRef::External(reference))) => {
                     let datum =
                         bridge::external(row.view, reference).map_err(|error| errors::from_datafusion(error, ""))?;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DFSchema, DFSchemaRef};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, SkipType, SortExpr};
 use resurgam_engine::Table;
@@ -16,7 +16,9 @@ use crate::planner::engine_table;
 /// See the module's head. Expressions are over the table's columns.
 pub(crate) struct Parts<'p> {
     pub output: Vec<Expr>,
+    /// Over the groups, if there are any, as the output is.
     pub sort: Vec<SortExpr>,
+    pub group: Option<Grouping>,
     pub skip: usize,
     pub fetch: Option<usize>,
     pub filter: Option<&'p Expr>,
@@ -24,6 +26,14 @@ pub(crate) struct Parts<'p> {
     pub schema: DFSchema,
     /// The scan is that of the rows to be written.
     pub target: bool,
+}
+
+/// GROUP BY, aggregates, DISTINCT.
+pub(crate) struct Grouping {
+    pub keys: Vec<Expr>,
+    pub aggregates: Vec<Expr>,
+    /// Of the keys and then the aggregates.
+    pub schema: DFSchemaRef,
 }
 
 pub(super) fn unaliased(expr: &Expr) -> &Expr {
@@ -57,6 +67,7 @@ impl<'p> Parts<'p> {
         let mut output: Option<Vec<Expr>> = None;
         let (mut sort, mut filter): (Vec<SortExpr>, Option<&Expr>) = (Vec::new(), None);
         let mut limit: Option<(usize, Option<usize>)> = None;
+        let mut group: Option<Grouping> = None;
         let mut node = plan;
         // Of what comes after what, from the top: limit, sort, filter, scan.
         let mut depth = 0;
@@ -79,8 +90,21 @@ impl<'p> Parts<'p> {
                     sort.clone_from(&found.expr);
                     node = &found.input;
                 }
+                LogicalPlan::Aggregate(found) if depth < 3 && group.is_none() => {
+                    depth = 2;
+                    let (keys, aggregates) = (found.group_expr.clone(), found.aggr_expr.clone());
+                    group = Some(Grouping { keys, aggregates, schema: Arc::clone(&found.schema) });
+                    node = &found.input;
+                }
                 LogicalPlan::Projection(projection) if depth < 3 => {
                     let below = |expr| through(expr, &projection.expr, &projection.schema);
+                    if let Some(group) = &mut group {
+                        for expr in group.keys.iter_mut().chain(&mut group.aggregates) {
+                            *expr = below(expr.clone())?;
+                        }
+                        node = &projection.input;
+                        continue;
+                    }
                     output = Some(match output {
                         None => projection.expr.clone(),
                         Some(output) => output.into_iter().map(below).collect::<Option<_>>()?,
@@ -106,7 +130,7 @@ impl<'p> Parts<'p> {
                     let (skip, fetch) = limit.unwrap_or((0, None));
                     let output =
                         output.unwrap_or_else(|| plan.schema().columns().into_iter().map(Expr::Column).collect());
-                    return Some(Self { output, sort, skip, fetch, filter, table, schema, target });
+                    return Some(Self { output, sort, group, skip, fetch, filter, table, schema, target });
                 }
                 _ => return None,
             }
@@ -163,6 +187,12 @@ impl<'p> Parts<'p> {
             });
         }
         Some(residual)
+    }
+
+    /// Whether a path's rows come in the order of a column.
+    pub(super) fn is_next(&self, path: &AccessPath<Expr>, column: usize) -> bool {
+        let pinned: Vec<usize> = path.pinned(&self.table).collect();
+        path.key_columns(&self.table).iter().find(|at| !pinned.contains(at)) == Some(&column)
     }
 
     /// Whether rows come in the wanted order from a tree: forward (false), backward (true), or not.

@@ -100,7 +100,7 @@ impl Conflict {
         params: &[ScalarValue],
         zone: &Zone,
     ) -> Result<Resolved, SqlError> {
-        let (txn, table) = (writer.txn, writer.table);
+        let (txn, table) = (writer.txn(), writer.table);
         // Also what the engine finds out only when it inserts.
         table.check_row(row).map_err(|error| crate::bridge::named(error.into(), table, row))?;
         writer.lock_table().await?;
@@ -108,7 +108,7 @@ impl Conflict {
             if let Some((key, existing, seen)) = self.in_the_way(txn, table, row)? {
                 let seen = frozen(writer, &key, &existing, seen)?;
                 let Some(update) = &self.update else { return Ok(Resolved::Nothing) };
-                let both = Row { table, values: Values::Both(existing.raw(), row), view: writer.view };
+                let both = Row { table, values: Values::Both(existing.raw(), row), view: writer.view() };
                 if let Some(condition) = &update.condition
                     && !condition.holds(Input { params, row: Some(both) })?
                 {
@@ -175,11 +175,11 @@ impl Conflict {
 
 /// How the row in the way is known; in REPEATABLE READ it must be one that the snapshot sees, or an own one.
 fn frozen(writer: &Writer<'_>, key: &[u8], existing: &RowBuf, seen: Seen) -> Result<Seen, SqlError> {
-    if writer.txn.isolation() != Isolation::RepeatableRead {
+    if writer.txn().isolation() != Isolation::RepeatableRead {
         return Ok(seen);
     }
     let mut known = RowBuf::default();
-    let found = writer.txn.view()?.with_own_writes().get(writer.table, key, &mut known)?;
+    let found = writer.txn().view()?.with_own_writes().get(writer.table, key, &mut known)?;
     if !found || known.raw().value != existing.raw().value {
         return Err(SqlError::new("40001", "could not serialize access due to concurrent update")
             .with_hint("Retry the transaction."));

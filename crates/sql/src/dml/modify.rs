@@ -72,9 +72,9 @@ impl<'a> Modify<'a> {
             None
         } else {
             let Constraints { references, deferred } = constraints;
-            Some(Enforcer::begin(writer.txn, references, deferred, writer.waiting).await?)
+            Some(Enforcer::begin(writer.txn(), references, deferred, writer.waiting).await?)
         };
-        let bulk = bulk.then(|| writer.txn.bulk_insert(writer.table));
+        let bulk = bulk.then(|| writer.statement.bulk_insert(writer.table));
         Ok(Self::resume(writer, zone, Paused { foreign, bulk, rows: 0 }))
     }
 
@@ -92,10 +92,10 @@ impl<'a> Modify<'a> {
         self.writer.table
     }
     pub(super) fn txn(&self) -> &'a Transaction {
-        self.writer.txn
+        self.writer.txn()
     }
     pub(super) fn view(&self) -> &'a ReadView {
-        self.writer.view
+        self.writer.view()
     }
     pub(super) fn checks(&self) -> &'a Checks {
         self.writer.checks
@@ -111,7 +111,7 @@ impl<'a> Modify<'a> {
     fn note(&mut self, values: Values<'_>) -> Result<(), SqlError> {
         self.rows += 1;
         match &mut self.returned {
-            Some(returned) => returned.note(Row { table: self.writer.table, values, view: self.writer.view }),
+            Some(returned) => returned.note(Row { table: self.writer.table, values, view: self.writer.view() }),
             None => Ok(()),
         }
     }
@@ -268,9 +268,9 @@ impl Session {
         let (txn, deferred) = (&open.txn, &open.deferred);
         let waiting = Waiting { stop: &stop, lock_timeout };
         let work = async {
-            let view = txn.statement(kind)?;
-            let Some(gathered) = tree.gather(located, &view, params, &stop)? else { return Ok(None) };
-            let writer = Writer { txn, table: &plan.table, checks: &plan.checks, view: &view, waiting: &waiting };
+            let statement = txn.begin_statement(kind)?;
+            let Some(gathered) = tree.gather(located, statement.view(), params, &stop)? else { return Ok(None) };
+            let writer = Writer { statement: &statement, table: &plan.table, checks: &plan.checks, waiting: &waiting };
             let constraints = Constraints { references: &plan.references, deferred };
             let mut modify = Modify::begin(writer, &constraints, zone, false).await?;
             modify.params = params;
@@ -316,8 +316,8 @@ impl Session {
         let stream =
             Stream { op: plan.op, plan: &plan.stream, state: &state, values: params, stop: &stop, locked, text };
         let work = async {
-            let view = txn.statement(StatementKind::BulkWrite)?;
-            let writer = Writer { txn, table: &plan.table, checks: &plan.checks, view: &view, waiting: &waiting };
+            let statement = txn.begin_statement(StatementKind::BulkWrite)?;
+            let writer = Writer { statement: &statement, table: &plan.table, checks: &plan.checks, waiting: &waiting };
             let constraints = Constraints { references: &plan.references, deferred };
             let mut modify = Modify::begin(writer, &constraints, zone, true).await?;
             modify.params = params;

@@ -43,26 +43,29 @@ pub(crate) async fn settle_row<W: RowWork>(
     key: &[u8],
     work: &mut W,
 ) -> Result<Fate, SqlError> {
-    match work.attempt(key, Seen::Snapshot).await? {
-        Some(Change::Done) => return Ok(Fate::Done),
-        Some(Change::SelfModified) => return Ok(Fate::Own),
-        None => return Ok(Fate::Left),
-        Some(Change::Changed | Change::Gone) => {}
+    let first = work.attempt(key, Seen::Snapshot).await?;
+    if first == Some(Change::Done) {
+        return Ok(Fate::Done);
     }
-    let mut key = key.to_vec();
+    let (mut key, mut change) = (key.to_vec(), first);
     let (mut newest, mut trail) = (RowBuf::default(), Trail::default());
     loop {
+        let own = match change {
+            Some(Change::Done) => return Ok(Fate::DoneNewer),
+            Some(Change::SelfModified) => true,
+            Some(Change::Changed | Change::Gone) => false,
+            None => return Ok(Fate::Left),
+        };
         let Some(seen) = txn.successor(table, &key, &mut trail, &mut newest)? else { return Ok(Fate::Left) };
+        // What the statement itself has written under that key may be another row, which was moved there.
+        if own && newest.raw().key == key.as_slice() {
+            return Ok(Fate::Own);
+        }
         key.clear();
         key.extend_from_slice(newest.raw().key);
         if !work.judge(&newest).await? {
             return Ok(Fate::Left);
         }
-        match work.attempt(&key, seen).await? {
-            Some(Change::Done) => return Ok(Fate::DoneNewer),
-            Some(Change::SelfModified) => return Ok(Fate::Own),
-            None => return Ok(Fate::Left),
-            Some(Change::Changed | Change::Gone) => {}
-        }
+        change = work.attempt(&key, seen).await?;
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use resurgam_engine::{BulkInserter, Change, DatumRef, ReadView, RowBuf, Seen, Table, Transaction};
+use resurgam_engine::{BulkInserter, Change, DatumRef, ReadView, RowBuf, Seen, Statement, Table, Transaction};
 
 use crate::bridge;
 use crate::check::Checks;
@@ -13,15 +13,22 @@ use crate::wire::SqlError;
 /// Who writes rows of a table for a statement.
 #[derive(Clone, Copy)]
 pub(crate) struct Writer<'a> {
-    pub txn: &'a Transaction,
+    pub statement: &'a Statement<'a>,
     pub table: &'a Arc<Table>,
     pub checks: &'a Checks,
-    /// The statement's; large values are read through it.
-    pub view: &'a ReadView,
     pub waiting: &'a Waiting<'a>,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
+    pub(crate) fn txn(&self) -> &'a Transaction {
+        self.statement.transaction()
+    }
+
+    /// The statement's view; large values are read through it.
+    pub(crate) fn view(&self) -> &'a ReadView {
+        self.statement.view()
+    }
+
     /// Refuses a row that breaks a constraint which is known from the row alone.
     ///
     /// # Errors
@@ -31,7 +38,7 @@ impl Writer<'_> {
             return Ok(()); // the engine tells of a NULL where there must be none
         }
         self.table.check_row(row).map_err(|error| bridge::named(error.into(), self.table, row))?;
-        self.checks.refuse(self.table, row, self.view)
+        self.checks.refuse(self.table, row, self.view())
     }
 
     /// Inserts a row that is not refused. `bulk`: one of many.
@@ -45,7 +52,7 @@ impl Writer<'_> {
     ) -> Result<(), SqlError> {
         let inserted = settle(self.waiting, || match &mut bulk {
             Some(bulk) => bulk.push(row),
-            None => self.txn.insert(self.table, row),
+            None => self.statement.insert(self.table, row),
         });
         inserted.await.map_err(|error| bridge::named(error, self.table, row))
     }
@@ -61,7 +68,7 @@ impl Writer<'_> {
         row: &[DatumRef<'_>],
         mut old: Option<&mut RowBuf>,
     ) -> Result<Change, SqlError> {
-        settle(self.waiting, || self.txn.update_noting(self.table, key, seen, row, old.as_deref_mut()))
+        settle(self.waiting, || self.statement.update(self.table, key, seen, row, old.as_deref_mut()))
             .await
             .map_err(|error| bridge::named(error, self.table, row))
     }
@@ -76,11 +83,11 @@ impl Writer<'_> {
         seen: Seen,
         mut old: Option<&mut RowBuf>,
     ) -> Result<Change, SqlError> {
-        settle(self.waiting, || self.txn.delete_noting(self.table, key, seen, old.as_deref_mut())).await
+        settle(self.waiting, || self.statement.delete(self.table, key, seen, old.as_deref_mut())).await
     }
 
     /// Locks the table for rows: what is found from here on is of its newest definition.
     pub(crate) async fn lock_table(&self) -> Result<(), SqlError> {
-        settle(self.waiting, || self.txn.lock_rows(self.table)).await
+        settle(self.waiting, || self.statement.lock_table(self.table)).await
     }
 }

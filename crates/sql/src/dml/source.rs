@@ -68,7 +68,7 @@ impl Tree {
             return given(state, plan);
         }
         let parts = Parts::of(&plan.stream.logical).filter(|parts| parts.target && parts.table.id == plan.table.id)?;
-        if !parts.sort.is_empty() || parts.fetch.is_some() || parts.skip > 0 {
+        if !parts.sort.is_empty() || parts.group.is_some() || parts.fetch.is_some() || parts.skip > 0 {
             return None;
         }
         let set = match plan.op {

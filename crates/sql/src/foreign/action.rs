@@ -129,8 +129,8 @@ impl Enforcer {
         let child = &reference.child;
         let mut old = RowBuf::default();
         let txn = self.txn.clone();
-        let view = txn.view()?;
-        let writer = Writer { txn: &txn, table: child, checks: &work.checks, view: &view, waiting: &help.waiting };
+        let statement = txn.resume_statement(txn.view()?);
+        let writer = Writer { statement: &statement, table: child, checks: &work.checks, waiting: &help.waiting };
         let values = match to {
             To::Nothing => {
                 let change = writer.delete(key, seen, Some(&mut old)).await?;

@@ -56,7 +56,8 @@ impl DirectLock {
         naming::name_columns(&mut plain);
         let logical = names.query(*plain, &params.known, None).ok()?;
         let plan = QueryPlan::new(names.state, logical, params.data_types()).ok()?;
-        let select = DirectSelect::new(names.state, &plan).filter(|select| select.rows.path.is_one())?;
+        let select =
+            DirectSelect::new(names.state, &plan).filter(|select| select.is_plain() && select.rows.path.is_one())?;
         Some(Self { select, policy })
     }
 }
