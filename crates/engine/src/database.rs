@@ -453,6 +453,7 @@ impl Database {
             own_changes: None,
             unchecked: false,
             newest: false,
+            statement: 0,
         }
     }
 

@@ -14,6 +14,7 @@
 //!    before fail; its view may be read on.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use resurgam_base::{Error, Result};
 use resurgam_page::types::DatumRef;
@@ -66,7 +67,7 @@ impl<'tx> Statement<'tx> {
 
     /// Refuses to write for a statement behind which another one has begun.
     fn check(&self) -> Result<()> {
-        if self.tx.0.state.lock().statements == self.view.statement {
+        if self.tx.0.statements.load(Ordering::Relaxed) == self.view.statement {
             return Ok(());
         }
         Err(Error::internal("a statement writes while a later one of its transaction runs"))

@@ -223,3 +223,54 @@ impl Transaction {
             .with_hint("Retry the transaction."))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use resurgam_base::Lsn;
+    use resurgam_txn::Visible;
+
+    use super::*;
+
+    const TABLE: ObjectId = ObjectId(1);
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_forgotten() {
+        let txs = TxManager::new(TxId(10));
+        let moves = Moves::default();
+        let any = |_: TxId| true;
+        for commits in [true, false] {
+            let tx = txs.begin();
+            for at in 0..70u8 {
+                moves.note(&txs, TABLE, tx.id, &vec![at; 1 << 20], Some(&[at]));
+            }
+            assert!(moves.is_partly_known(&any) && moves.len() < 70);
+            moves.sweep(&txs);
+            assert!(moves.len() > 50, "still wanted: {}", moves.len());
+            if commits {
+                txs.commit(&tx, Visible::AtOnce, || Ok(Lsn(1))).expect("committed");
+            } else {
+                txs.end_undone(&tx);
+            }
+            moves.sweep(&txs);
+            assert_eq!(moves.len(), 0);
+            assert!(!moves.is_partly_known(&any) && !moves.any.load(Ordering::SeqCst));
+        }
+    }
+
+    #[test]
+    fn events_of_a_key_come_in_their_order() {
+        let txs = TxManager::new(TxId(10));
+        let moves = Moves::default();
+        let (one, two) = (txs.begin(), txs.begin());
+        moves.note(&txs, TABLE, one.id, b"a", Some(b"b"));
+        moves.note(&txs, TABLE, two.id, b"a", None);
+        moves.note(&txs, TABLE, one.id, b"a", Some(b"c"));
+        let mine = |xid: TxId| xid == one.id;
+        let (first, to) = moves.next(TABLE, b"a", 0, &mine).expect("the first");
+        assert_eq!(to.as_deref(), Some(&b"b"[..]));
+        let (second, to) = moves.next(TABLE, b"a", first, &mine).expect("the second");
+        assert_eq!(to.as_deref(), Some(&b"c"[..]));
+        assert!(moves.next(TABLE, b"a", second, &mine).is_none());
+        assert!(moves.next(ObjectId(2), b"a", 0, &mine).is_none());
+    }
+}

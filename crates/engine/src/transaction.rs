@@ -9,7 +9,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use hashbrown::{HashMap, HashSet};
@@ -126,8 +126,6 @@ pub(crate) struct TxState {
     pub broken_off: Option<TxId>,
     /// The current statement writes many rows.
     pub bulk: bool,
-    /// Statements that have begun.
-    pub statements: u64,
     pub snapshot: Option<Arc<SnapshotHold>>,
     /// Version of the catalog that goes with the snapshot.
     catalog_version: u64,
@@ -163,6 +161,8 @@ pub(crate) struct TxInner {
     pub db: Database,
     pub isolation: Isolation,
     pub state: Mutex<TxState>,
+    /// Statements that have begun.
+    pub statements: AtomicU64,
 }
 
 /// A transaction. Dropping the last clone of an unfinished one rolls it back.
@@ -196,6 +196,7 @@ impl Transaction {
         Self(Arc::new(TxInner {
             db: db.clone(),
             isolation,
+            statements: AtomicU64::new(0),
             state: Mutex::new(TxState {
                 phase: Phase::Open,
                 active: None,
@@ -206,7 +207,6 @@ impl Transaction {
                 entered: false,
                 broken_off: None,
                 bulk: false,
-                statements: 0,
                 snapshot: None,
                 catalog_version: 0,
                 locked: HashSet::new(),
@@ -284,7 +284,7 @@ impl Transaction {
             state.snapshot = Some(Arc::new(hold));
         }
         state.bulk = kind == StatementKind::BulkWrite;
-        state.statements += 1;
+        self.0.statements.fetch_add(1, Ordering::Relaxed);
         state.taken_back.clear();
         let mut hidden_from = TxId(u64::MAX);
         let mut own = TxId::NONE;
@@ -310,7 +310,7 @@ impl Transaction {
             own_changes: state.catalog.so_far(),
             unchecked: false,
             newest: false,
-            statement: state.statements,
+            statement: self.0.statements.load(Ordering::Relaxed),
         })
     }
 
@@ -349,7 +349,7 @@ impl Transaction {
             own_changes: state.catalog.so_far(),
             unchecked: false,
             newest: false,
-            statement: state.statements,
+            statement: self.0.statements.load(Ordering::Relaxed),
         })
     }
 
@@ -774,7 +774,6 @@ impl Drop for TxInner {
             entered: false,
             broken_off: None,
             bulk: false,
-            statements: 0,
             snapshot: None,
             catalog_version: 0,
             locked: HashSet::new(),

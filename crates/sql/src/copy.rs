@@ -40,8 +40,8 @@ pub struct CopyIn {
     template: Vec<Datum>,
     reader: CopyReader,
     checks: Checks,
-    /// Of the statement.
-    view: ReadView,
+    /// Of the statement, until that ends.
+    view: Option<ReadView>,
     /// The executor between two pieces of data; `None`: it has ended.
     modify: Option<Paused>,
     zone: Zone,
@@ -76,9 +76,11 @@ impl CopyIn {
         let lock_timeout = session.shared.variables.lock().lock_timeout;
         let waiting = Waiting { stop: &stop, lock_timeout };
         let txn = session.transaction().txn.clone();
-        let Some(paused) = self.modify.take() else { return Err(SqlError::internal("COPY has ended")) };
-        let Self { table, columns, types, template, reader, checks, view, zone, .. } = self;
-        let statement = txn.resume_statement(view.clone());
+        let (Some(paused), Some(view)) = (self.modify.take(), self.view.clone()) else {
+            return Err(SqlError::internal("COPY has ended"));
+        };
+        let Self { table, columns, types, template, reader, checks, zone, .. } = self;
+        let statement = txn.resume_statement(view);
         let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
         let mut modify = Modify::resume(writer, *zone, paused);
         let mut scratch = Vec::new();
@@ -131,14 +133,15 @@ impl CopyIn {
 
     /// What foreign keys leave to the end of the statement.
     async fn check_foreign(&mut self, session: &mut Session) -> Result<(), SqlError> {
-        let Some(paused) = self.modify.take() else { return Ok(()) };
+        // With it goes the snapshot.
+        let (Some(paused), Some(view)) = (self.modify.take(), self.view.take()) else { return Ok(()) };
         let stop = Arc::clone(&session.shared.stop);
         let lock_timeout = session.shared.variables.lock().lock_timeout;
         let waiting = Waiting { stop: &stop, lock_timeout };
         let (state, cx) = (session.state()?, Arc::clone(&session.cx));
         let txn = session.transaction().txn.clone();
-        let Self { table, checks, view, zone, .. } = self;
-        let statement = txn.resume_statement(view.clone());
+        let Self { table, checks, zone, .. } = self;
+        let statement = txn.resume_statement(view);
         let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
         let mut modify = Modify::resume(writer, *zone, paused);
         modify.finish(&Help { names: Names { state: &state, txn: &txn, cx: &cx }, waiting, zone: *zone }).await
@@ -309,7 +312,7 @@ impl Session {
         Ok(Execution::CopyIn(Box::new(CopyIn {
             reader: CopyReader::new(options, &table.name, names),
             types: columns.iter().map(|c| table.columns[*c].ty).collect(),
-            view: statement.view().clone(),
+            view: Some(statement.view().clone()),
             checks,
             modify: Some(modify),
             table,

@@ -11,10 +11,10 @@
 //! | `lexer`, `cache`, `statement` | literals lifted out of texts; kept statements; parse and plan |
 //! | `coercion` | operands of different types |
 //! | `planner`, `naming`, `scopes`, `params` | names and plans; result column names; parameters of kept plans |
-//! | `table`, `scan`, `range`, `computed` | tables as DataFusion sees them; reading; predicates to key ranges; tables without rows of their own |
+//! | `table`, `scan`, `access`, `computed` | tables as DataFusion sees them; reading; from predicates to the part of a tree; tables without rows of their own |
 //! | `filter`, `weight` | filters that are bounded by bytes; bytes of rows |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
-//! | `dml`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
+//! | `dml`, `direct` | INSERT, UPDATE, DELETE; statements about few rows, without running a plan |
 //! | `locking`, `with_write` | SELECT … FOR UPDATE; WITH before INSERT, UPDATE, DELETE |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
 //! | `foreign` | FOREIGN KEY constraints |

@@ -12,7 +12,7 @@ pub struct Planning {
     pub lookup_rows: usize,
     /// A small table is read as a whole rather than looked up in.
     pub read_small_tables: bool,
-    /// Statements about one row, or about rows in the order of a key, take the short path.
+    /// Statements about one row, or about rows in the order of a key, are executed directly.
     pub direct: bool,
 }
 

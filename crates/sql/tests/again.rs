@@ -388,3 +388,40 @@ async fn a_row_is_followed_to_another_primary_key() {
         assert_eq!(running.await.expect("no panic").1, Err("40001".to_owned()), "{statement}");
     }
 }
+
+/// ON CONFLICT in REPEATABLE READ: a row in the way that the snapshot does not see as it is now is an error.
+/// NOT NULL and CHECK come before conflicts. Each answer is PostgreSQL 15's, from both sources of rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conflicts_of_a_snapshot() {
+    for direct in [true, false] {
+        let dir = tempfile::tempdir().expect("folder");
+        let engine = Database::open(dir.path().join("db"), Options::default()).expect("open");
+        let planning = resurgam_sql::Planning { direct, ..resurgam_sql::Planning::default() };
+        let sql = SqlDatabase::new(engine.clone(), SqlSettings { planning, ..SqlSettings::default() });
+        let db = Db { engine, sql };
+        let mut writer = db.session();
+        rows(&mut writer, "CREATE TABLE t (a int PRIMARY KEY, b int CHECK (b < 100), c text NOT NULL, u int UNIQUE)")
+            .await;
+        let (failed, none, one) = (Err("40001".to_owned()), ok(&["INSERT 0 0"]), ok(&["INSERT 0 1"]));
+        let (nothing, never) = ("DO NOTHING", "(a) DO UPDATE SET b = 1 WHERE t.b > 90");
+        for (change, new, action, expected) in [
+            ("INSERT INTO t VALUES (3, 30, 'x', 300)", "(3, 31, 'm', 301)", nothing, &failed),
+            ("INSERT INTO t VALUES (3, 30, 'x', 300)", "(3, 31, 'm', 301)", never, &failed),
+            ("INSERT INTO t VALUES (3, 30, 'x', 300)", "(1, 31, 'm', 301)", never, &none),
+            ("INSERT INTO t VALUES (3, 30, 'x', 300)", "(1, 31, 'm', 301)", nothing, &none),
+            ("UPDATE t SET b = 11 WHERE a = 1", "(3, 31, 'm', 301)", nothing, &one),
+            ("UPDATE t SET b = 11 WHERE a = 1", "(1, 31, 'm', 301)", nothing, &failed),
+            ("UPDATE t SET b = 11 WHERE a = 1", "(1, 31, 'm', 301)", never, &failed),
+            ("UPDATE t SET b = 11 WHERE a = 2", "(1, 31, NULL, 301)", nothing, &Err("23502".to_owned())),
+            ("UPDATE t SET b = 11 WHERE a = 2", "(1, 131, 'm', 301)", nothing, &Err("23514".to_owned())),
+            ("UPDATE t SET b = 11 WHERE a = 2", "(1, 131, NULL, 301)", never, &Err("23502".to_owned())),
+        ] {
+            rows(&mut writer, "DELETE FROM t; INSERT INTO t VALUES (1, 10, 'one', 100), (2, 20, 'two', 200)").await;
+            let mut session = db.session();
+            rows(&mut session, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM t").await;
+            rows(&mut writer, change).await;
+            let found = answer(&mut session, &format!("INSERT INTO t VALUES {new} ON CONFLICT {action}")).await;
+            assert_eq!(&found, expected, "{change}; {new} {action}, directly: {direct}");
+        }
+    }
+}

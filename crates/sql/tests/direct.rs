@@ -103,7 +103,6 @@ async fn waits_and_newer_rows_end_as_by_a_plan() {
         "INSERT INTO f VALUES (4, 1, 100) RETURNING *",
         "UPDATE f SET a = 2 WHERE id = 1",
         "SELECT a, b, c || 'x' FROM t WHERE a = 1 AND b < 50 FOR UPDATE",
-        "SELECT * FROM t WHERE u = 100 FOR UPDATE SKIP LOCKED",
         "INSERT INTO t VALUES (3, 31, 'mine', 301) RETURNING *",
         "INSERT INTO t VALUES (3, 31, 'mine', 301) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b, c = excluded.c RETURNING *",
         "INSERT INTO t VALUES (1, 31, 'mine', 301) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b WHERE t.b < 50 RETURNING *",

@@ -347,9 +347,32 @@ fn write(random: &mut Random) -> String {
     }
 }
 
+/// Aggregates, DISTINCT and sorts of a few rows.
+fn few(random: &mut Random) -> String {
+    let (a, more, e) = (random.below(6), random.below(4), random.below(8));
+    let rows = match random.below(5) {
+        0 => format!("a = {a}"),
+        1 => format!("a BETWEEN {a} AND {}", a + more),
+        2 => format!("a IN ({a}, {more}) AND b > 1"),
+        3 => format!("c = 'x' AND e > {e}"),
+        _ => format!("a > {more} AND a <= {a} AND (e < {e} OR e IS NULL)"),
+    };
+    match random.below(8) {
+        0 => format!("SELECT sum(e), count(*), min(d), max(f), avg(e) FROM t WHERE {rows}"),
+        1 => format!("SELECT DISTINCT c FROM t WHERE {rows} ORDER BY c"),
+        2 => format!("SELECT c, count(*), sum(d), max(e) FROM t WHERE {rows} GROUP BY c ORDER BY c NULLS FIRST"),
+        3 => format!("SELECT a, b, c, e FROM t WHERE {rows} ORDER BY c DESC NULLS LAST, a, b LIMIT 5 OFFSET 1"),
+        4 => format!("SELECT count(DISTINCT c), sum(e + 1), count(e) FROM t WHERE {rows}"),
+        5 => format!("SELECT e, d FROM t WHERE {rows} ORDER BY e * -1, d, a, b"),
+        6 => format!("SELECT DISTINCT b, f FROM t WHERE {rows} ORDER BY f DESC, b LIMIT 3"),
+        _ => format!("SELECT max(b), sum(d) * 2 FROM t WHERE {rows} AND b = {more}"),
+    }
+}
+
 async fn reads(subjects: &mut [Subject], random: &mut Random, count: usize, used: &mut [usize; 3]) {
     for _ in 0..count {
-        let sql = match random.below(3) {
+        let sql = match random.below(4) {
+            3 => few(random),
             0 => sorted_read(random),
             1 => extreme(random),
             _ => join(random),

@@ -238,7 +238,7 @@ impl RowExpr {
         }
     }
 
-    /// The value; `Err` as the general path would fail.
+    /// The value; `Err` as the plan would fail.
     pub(crate) fn evaluate(&self, input: Input<'_>) -> Result<ScalarValue, SqlError> {
         let failed = |error| errors::from_datafusion(error, "");
         Ok(match self {

@@ -19,6 +19,7 @@ use crate::direct::{Row, Values};
 use crate::foreign::{Deferred, Enforcer, Help, References};
 use crate::locking::LockPlan;
 use crate::pg::datetime::Zone;
+use crate::pg::encode::TextStyle;
 use crate::planner::Names;
 use crate::session::Session;
 use crate::statement::Prepared;
@@ -256,7 +257,7 @@ impl Session {
         let Some((located, kind)) = tree.locate(params)? else { return Ok(None) };
         let deadline = self.deadline();
         let stop = Arc::clone(&self.shared.stop);
-        let style = self.style();
+        let style = if plan.returning.is_some() { self.style() } else { TextStyle::default() };
         let (lock_timeout, zone) = {
             let variables = self.shared.variables.lock();
             (variables.lock_timeout, variables.zone)
@@ -302,7 +303,7 @@ impl Session {
         let state = self.state()?;
         let deadline = self.deadline();
         let stop = Arc::clone(&self.shared.stop);
-        let style = self.style();
+        let style = if plan.returning.is_some() { self.style() } else { TextStyle::default() };
         let (lock_timeout, zone) = {
             let variables = self.shared.variables.lock();
             (variables.lock_timeout, variables.zone)

@@ -1,6 +1,6 @@
 //! One row by its full key, locked directly: `SELECT … WHERE key = … FOR UPDATE`.
 //!
-//! Contract: as the general path (`run.rs`), without plans: the row is looked up, locked, judged
+//! Contract: as by a plan (`run.rs`): the row is looked up, locked, judged
 //! anew if it has changed, and sent from the engine's encoding.
 
 use std::sync::Arc;
