@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::Expr;
-use resurgam_engine::{Change, Datum, DatumRef, Isolation, RowBuf, Seen, Table, Transaction};
+use resurgam_engine::{Change, Datum, DatumRef, Isolation, Presence, RowBuf, Seen, Table, Transaction};
 
 use super::assign::assigned;
 use super::row::Writer;
@@ -105,22 +105,35 @@ impl Conflict {
         table.check_row(row).map_err(|error| crate::bridge::named(error.into(), table, row))?;
         writer.lock_table().await?;
         loop {
-            if let Some((key, existing, seen)) = self.in_the_way(txn, table, row)? {
-                let seen = frozen(writer, &key, &existing, seen)?;
-                let Some(update) = &self.update else { return Ok(Resolved::Nothing) };
+            if let Some(found) = self.in_the_way(txn, table, row)? {
+                let Found { key, existing, .. } = &found;
+                let Some(update) = &self.update else {
+                    // Whoever is taking it out of the way is waited for.
+                    if let Presence::Unsettled(holder) = txn.key_presence(table, found.index, &found.encoded)? {
+                        writer.waiting.wait(txn.wait_for_writer(holder)?).await?;
+                        continue;
+                    }
+                    frozen(writer, &found)?;
+                    return Ok(Resolved::Nothing);
+                };
+                let seen = frozen(writer, &found)?;
                 let both = Row { table, values: Values::Both(existing.raw(), row), view: writer.view() };
                 if let Some(condition) = &update.condition
                     && !condition.holds(Input { params, row: Some(both) })?
                 {
-                    return Ok(Resolved::Nothing);
+                    // It stays as it is, and locked: whoever is changing it is waited for.
+                    match writer.lock_row(key, seen).await? {
+                        Change::Changed | Change::Gone => continue,
+                        Change::Done | Change::SelfModified => return Ok(Resolved::Nothing),
+                    }
                 }
                 let new = after(&update.set, both, params, zone)?;
                 let refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
                 writer.refuse(&refs)?;
-                match writer.update(&key, seen, &refs, None).await? {
+                match writer.update(key, seen, &refs, None).await? {
                     Change::Done => {
                         let new = refs.iter().map(DatumRef::to_owned).collect();
-                        return Ok(Resolved::Updated(existing, new));
+                        return Ok(Resolved::Updated(found.existing, new));
                     }
                     Change::SelfModified => {
                         return Err(SqlError::new("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time")
@@ -138,13 +151,13 @@ impl Conflict {
         }
     }
 
-    /// The newest row that has one of the keys in common with `row`: its key, itself, its version.
+    /// The newest row that has one of the keys in common with `row`.
     fn in_the_way(
         &self,
         txn: &Transaction,
         table: &Arc<Table>,
         row: &[DatumRef<'_>],
-    ) -> Result<Option<(Vec<u8>, RowBuf, Seen)>, SqlError> {
+    ) -> Result<Option<Found>, SqlError> {
         let mut existing = RowBuf::default();
         for key in &self.keys {
             let columns = key.map_or(&table.primary_key, |i| &table.indexes[i].columns);
@@ -155,7 +168,7 @@ impl Conflict {
             let encoded = encode_key(table, *key, &values).map_err(|error| errors::from_datafusion(error, ""))?;
             let Some(encoded) = encoded else { continue };
             let clustered = match key {
-                None => encoded,
+                None => encoded.clone(),
                 Some(i) => {
                     // What stands in the way is met as writers meet it, durable or not, and their own.
                     let view = txn.view()?.newest().with_own_writes();
@@ -166,21 +179,32 @@ impl Conflict {
                 }
             };
             if let Some(seen) = txn.latest(table, &clustered, &mut existing)? {
-                return Ok(Some((clustered, existing, seen)));
+                return Ok(Some(Found { index: *key, encoded, key: clustered, existing, seen }));
             }
         }
         Ok(None)
     }
 }
 
+/// A row that stands in the way.
+struct Found {
+    /// By which of the keys (`None`: the primary key), and which one that is.
+    index: Option<usize>,
+    encoded: Vec<u8>,
+    /// Its primary key, itself, its version.
+    key: Vec<u8>,
+    existing: RowBuf,
+    seen: Seen,
+}
+
 /// How the row in the way is known; in REPEATABLE READ it must be one that the snapshot sees, or an own one.
-fn frozen(writer: &Writer<'_>, key: &[u8], existing: &RowBuf, seen: Seen) -> Result<Seen, SqlError> {
+fn frozen(writer: &Writer<'_>, found: &Found) -> Result<Seen, SqlError> {
     if writer.txn().isolation() != Isolation::RepeatableRead {
-        return Ok(seen);
+        return Ok(found.seen);
     }
     let mut known = RowBuf::default();
-    let found = writer.txn().view()?.with_own_writes().get(writer.table, key, &mut known)?;
-    if !found || known.raw().value != existing.raw().value {
+    let is_seen = writer.txn().view()?.with_own_writes().get(writer.table, &found.key, &mut known)?;
+    if !is_seen || known.raw().value != found.existing.raw().value {
         return Err(SqlError::new("40001", "could not serialize access due to concurrent update")
             .with_hint("Retry the transaction."));
     }

@@ -86,6 +86,14 @@ impl<'a> Writer<'a> {
         settle(self.waiting, || self.statement.delete(self.table, key, seen, old.as_deref_mut())).await
     }
 
+    /// Locks the row under `key`, known by `seen`.
+    ///
+    /// # Errors
+    /// Those of waiting; `40001` in REPEATABLE READ.
+    pub(crate) async fn lock_row(&self, key: &[u8], seen: Seen) -> Result<Change, SqlError> {
+        settle(self.waiting, || self.statement.lock_row(self.table, key, seen)).await
+    }
+
     /// Locks the table for rows: what is found from here on is of its newest definition.
     pub(crate) async fn lock_table(&self) -> Result<(), SqlError> {
         settle(self.waiting, || self.statement.lock_table(self.table)).await
