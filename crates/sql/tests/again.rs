@@ -425,3 +425,34 @@ async fn conflicts_of_a_snapshot() {
         }
     }
 }
+
+/// ON CONFLICT waits for whoever is changing the row in its way. Each answer is PostgreSQL 15's, from both
+/// sources of rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conflicts_wait_for_the_row_in_the_way() {
+    let (nothing, update) = ("DO NOTHING", "(a) DO UPDATE SET b = t.b + 1 WHERE t.b > 50");
+    let inserted = ok(&["1|31|m|301", "INSERT 0 1"]);
+    for direct in [true, false] {
+        let dir = tempfile::tempdir().expect("folder");
+        let engine = Database::open(dir.path().join("db"), Options::default()).expect("open");
+        let planning = resurgam_sql::Planning { direct, ..resurgam_sql::Planning::default() };
+        let sql = SqlDatabase::new(engine.clone(), SqlSettings { planning, ..SqlSettings::default() });
+        let db = Db { engine, sql };
+        let mut writer = db.session();
+        rows(&mut writer, "CREATE TABLE t (a int PRIMARY KEY, b int, c text, u int UNIQUE)").await;
+        for (change, action, expected) in [
+            ("UPDATE t SET a = 3 WHERE a = 1", nothing, &inserted),
+            ("UPDATE t SET a = 3 WHERE a = 1", update, &inserted),
+            ("DELETE FROM t WHERE a = 1", nothing, &inserted),
+            ("DELETE FROM t WHERE a = 1", update, &inserted),
+            ("UPDATE t SET b = 99 WHERE a = 1", update, &ok(&["1|100|one|100", "INSERT 0 1"])),
+        ] {
+            rows(&mut writer, "DELETE FROM t; INSERT INTO t VALUES (1, 10, 'one', 100), (2, 20, 'two', 200)").await;
+            rows(&mut writer, &format!("BEGIN; {change}")).await;
+            let insert = format!("INSERT INTO t VALUES (1, 31, 'm', 301) ON CONFLICT {action} RETURNING *");
+            let running = waiting(&db, db.session(), &insert).await;
+            rows(&mut writer, "COMMIT").await;
+            assert_eq!(&running.await.expect("no panic").1, expected, "{change}; {action}, directly: {direct}");
+        }
+    }
+}
