@@ -335,7 +335,7 @@ pub(crate) fn prepare(
             prepared.param_oids = params.oids();
             prepared.shareable = plan.stream.is_shareable(names.state)
                 && prepared.locks.is_empty()
-                && plan.returning.is_none()
+                && plan.returning.as_ref().is_none_or(|returning| !returning.of_session)
                 && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
                 && plan.checks.is_shareable();
             prepared.kind = Kind::Write(Box::new(plan));

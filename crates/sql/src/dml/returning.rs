@@ -13,6 +13,8 @@ use crate::wire::{Field, Format, RowChunk, SqlError};
 pub(crate) struct Returning {
     pub fields: Arc<[Field]>,
     pub output: Output,
+    /// Its values depend on the session.
+    pub of_session: bool,
 }
 
 /// Its rows while they gather.
