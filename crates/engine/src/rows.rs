@@ -500,6 +500,15 @@ impl Transaction {
         Ok(self.newest_row(table, key, &context, row)?.map(Seen::Version))
     }
 
+    /// The wait for whoever is changing, deleting or locking the row under `key` now, if somebody else is.
+    pub fn wait_for_row(&self, table: &Arc<Table>, key: &[u8]) -> Result<Option<LockWait>> {
+        let context = self.write_context()?;
+        match self.writer(&context, false).delete_check(table.tree, key, Seen::Snapshot)? {
+            Outcome::Wait(holder) => Ok(Some(self.wait_for(&context, holder)?)),
+            _ => Ok(None),
+        }
+    }
+
     fn newest_row(&self, table: &Table, key: &[u8], context: &WriteContext, row: &mut RowBuf) -> Result<Option<TxId>> {
         self.0.db.reading(|| self.newest_row_now(table, key, context, row))
     }

@@ -396,7 +396,7 @@ pub(crate) fn prepare(
             prepared.param_oids = params.oids();
             prepared.shareable = plan.stream.is_shareable(names.state)
                 && prepared.locks.is_empty()
-                && plan.returning.is_none()
+                && plan.returning.as_ref().is_none_or(|returning| !returning.of_session)
                 && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
                 && plan.checks.is_shareable();
             let returning = plan.returning.as_ref().is_some_and(|returning| returning.typed_by_literals);

@@ -18,8 +18,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByKind,
-    Query, Select, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Visitor, With,
+    Cte, Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByKind, Query,
+    Select, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Visitor, With,
 };
 use resurgam_ast::AstWalk;
 
@@ -116,10 +116,7 @@ fn of_recursive(query: &Query, name: &str, is_aggregate: IsAggregate<'_>) -> Res
         whole = inner;
     }
     let SetExpr::SetOperation { left, op: SetOperator::Union, right, .. } = whole.body.as_ref() else {
-        if matches!(
-            whole.body.as_ref(),
-            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
-        ) {
+        if matches!(whole.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)) {
             return Err(invalid(format!("recursive query \"{name}\" must not contain data-modifying statements")));
         }
         return Err(invalid(format!(

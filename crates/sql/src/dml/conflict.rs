@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::logical_expr::Expr;
-use resurgam_engine::{Change, Datum, DatumRef, Isolation, Presence, RowBuf, Seen, Table, Transaction};
+use resurgam_engine::{Change, Datum, DatumRef, Isolation, LockWait, Presence, RowBuf, Seen, Table, Transaction};
 
 use super::assign::assigned;
 use super::row::Writer;
@@ -108,9 +108,8 @@ impl Conflict {
             if let Some(found) = self.in_the_way(txn, table, row)? {
                 let Found { key, existing, .. } = &found;
                 let Some(update) = &self.update else {
-                    // Whoever is taking it out of the way is waited for.
-                    if let Presence::Undecided(holder) = txn.key_presence(table, found.index, &found.encoded)? {
-                        writer.waiting.wait(txn.wait_for_writer(holder)?).await?;
+                    if let Some(wait) = unsettled(txn, table, &found)? {
+                        writer.waiting.wait(wait).await?;
                         continue;
                     }
                     frozen(writer, &found)?;
@@ -195,6 +194,17 @@ struct Found {
     key: Vec<u8>,
     existing: RowBuf,
     seen: Seen,
+}
+
+/// The wait for whoever decides whether the row stays in the way; in REPEATABLE READ, for whoever changes it.
+fn unsettled(txn: &Transaction, table: &Arc<Table>, found: &Found) -> Result<Option<LockWait>, SqlError> {
+    if txn.isolation() == Isolation::RepeatableRead {
+        return Ok(txn.wait_for_row(table, &found.key)?);
+    }
+    Ok(match txn.key_presence(table, found.index, &found.encoded)? {
+        Presence::Undecided(holder) => Some(txn.wait_for_writer(holder)?),
+        Presence::Yes | Presence::No => None,
+    })
 }
 
 /// How the row in the way is known; in REPEATABLE READ it must be one that the snapshot sees, or an own one.

@@ -570,8 +570,10 @@ fn plan_returning(
     }
     let mut exprs = Vec::with_capacity(projection.expr.len());
     let mut fields = Vec::with_capacity(projection.expr.len());
+    let mut of_session = false;
     for (expr, field) in projection.expr.iter().zip(logical.schema().fields()) {
         let expr = settled(names.state, expr.clone(), input).map_err(failed)?;
+        of_session |= bridge::is_of_session(names.state, &expr);
         let expr = simplified(names.state, expr, input).map_err(failed)?;
         let ty = expr.get_type(input).map_err(failed)?;
         fields.push(match &ty == field.data_type() {
@@ -584,7 +586,8 @@ fn plan_returning(
     let schema = Schema::new(fields);
     let output = Output::new(&exprs, schema.fields(), table, input)
         .ok_or_else(|| SqlError::unsupported("this RETURNING list is not supported"))?;
-    Ok(Some(Returning { fields: crate::statement::result_fields(&schema), typed_by_literals, output }))
+    let fields = crate::statement::result_fields(&schema);
+    Ok(Some(Returning { fields, output, typed_by_literals, of_session }))
 }
 
 fn plan_conflict(

@@ -15,6 +15,8 @@ pub(crate) struct Returning {
     /// With literals for parameters some of its types would be others.
     pub typed_by_literals: bool,
     pub output: Output,
+    /// Its values depend on the session.
+    pub of_session: bool,
 }
 
 /// Its rows while they gather.
