@@ -86,6 +86,7 @@ mod write;
 pub use canary::plans_compared;
 pub use copy::{CopyIn, CopyOut};
 pub use database::{CancelHandle, SessionOptions, SqlDatabase};
+pub use depth::STACK_BYTES;
 pub use embedded::QueryResult;
 pub use planning::Planning;
 pub use plans::PlanTotals;
