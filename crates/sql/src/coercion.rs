@@ -155,6 +155,15 @@ impl Coercion {
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { mut left, op, mut right }) => {
                 let arithmetic = matches!(op, Operator::Plus | Operator::Multiply | Operator::Divide);
+                if let Some(function) = numeric_operator(op)
+                    && let (Ok(l), Ok(r)) = (left.get_type(schema), right.get_type(schema))
+                    && [&l, &r].contains(&&DataType::LargeBinary)
+                    && numeric::is_exact_number(&l)
+                    && numeric::is_exact_number(&r)
+                {
+                    // A part of it turned out to have digits of its own.
+                    return Ok(function.call(vec![*left, *right]));
+                }
                 if arithmetic || op == Operator::Minus || is_comparison(op) {
                     let types = (left.get_type(schema), right.get_type(schema));
                     let times = matches!(&types, (Ok(l), Ok(r)) if l.is_temporal() || r.is_temporal());
@@ -305,6 +314,18 @@ impl Coercion {
             Ok(Transformed::yes(if &gives == to { call } else { cast(call, to.clone()) }))
         })
     }
+}
+
+/// The function that an operator of numerics is.
+fn numeric_operator(op: Operator) -> Option<Arc<ScalarUDF>> {
+    numeric::by_proc_name(match op {
+        Operator::Plus => "numeric_add",
+        Operator::Minus => "numeric_sub",
+        Operator::Multiply => "numeric_mul",
+        Operator::Divide => "numeric_div",
+        Operator::Modulo => "numeric_mod",
+        _ => return None,
+    })
 }
 
 /// A call of a function of numerics.

@@ -53,12 +53,12 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::Value(value) => {
             // With an exponent, or of more digits than DataFusion reads exactly: a numeric all the same.
             let written = match &value.value {
-                Value::Number(text, _) if text.contains(['e', 'E']) || text.len() > 38 => Some(text.clone()),
+                Value::Number(text, _) if text.contains(['e', 'E']) || text.len() > 76 => Some(text.clone()),
                 _ => None,
             };
             if let Some(written) = written {
                 let plain = resurgam_numeric::Numeric::parse(&written, None).ok().map(|value| value.to_string());
-                *expr = match plain.filter(|plain| plain.len() <= 38) {
+                *expr = match plain.filter(|plain| plain.len() <= 76) {
                     Some(plain) => {
                         let text = if plain.contains('.') { plain } else { format!("{plain}.") };
                         Expr::Value(Value::Number(text, false).into())
@@ -168,7 +168,9 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
                 UnaryOperator::PGCubeRoot => "cbrt",
                 _ => return Ok(()),
             };
-            *expr = call(name, vec![take(inner)]);
+            // Roots by an operator are those of `double precision`.
+            let arg = if name == "sqrt" { call("pg_cast_float8", vec![take(inner)]) } else { take(inner) };
+            *expr = call(name, vec![arg]);
         }
         Expr::Case { operand: None, conditions, .. }
             if matches!(conditions.as_slice(), [when]
