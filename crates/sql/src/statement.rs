@@ -300,6 +300,8 @@ pub(crate) fn prepare(
         locks: Vec::new(),
     };
     let Some(mut statement) = statement else { return Ok(prepared) };
+    let is_aggregate = |name: &str| names.state.aggregate_functions().contains_key(name);
+    crate::with_recursive::check(&statement, &is_aggregate)?;
     let mut params = ParamTypes::new(0, declared);
     let mut fast_lock = None;
     if matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)) {
