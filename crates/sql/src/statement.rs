@@ -335,6 +335,8 @@ pub(crate) fn prepare(
     let text = Arc::clone(&prepared.text);
     let failed = |error| errors::from_datafusion(error, &text);
     let Some(mut statement) = statement else { return Ok(prepared) };
+    let is_aggregate = |name: &str| names.state.aggregate_functions().contains_key(name);
+    crate::with_recursive::check(&statement, &is_aggregate)?;
     let mut params = ParamTypes::new(0, declared);
     let mut fast_lock = None;
     let mut analyzed = None;
