@@ -14,6 +14,7 @@ use super::bound::{Bound, Relation, Type};
 use super::coerce::catalog;
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
+use crate::pg::functions::numeric;
 use crate::pg::types::{self, oid};
 use crate::wire::SqlError;
 
@@ -502,6 +503,19 @@ impl Analyzer<'_> {
         }
         let right = self.only_column(&relation, span)?;
         let (left, right) = self.operands(op, left, right, span)?;
+        // Numerics that show different digits may be equal: they are compared by their keys.
+        let (left, right) = match [&left.data, &right.data].contains(&&numeric::DYNAMIC) {
+            true => {
+                let key = Type::of(oid::BYTEA);
+                let mut by_key = |bound: Bound| -> Result<Bound> {
+                    let Some(function) = numeric::by_proc_name(numeric::KEY) else { return unknown("numeric_key") };
+                    let (expr, data) = self.call_udf(&function, vec![bound])?;
+                    Ok(Bound::with_data(expr, key, data))
+                };
+                (by_key(left)?.at(span), by_key(right)?)
+            }
+            false => (left, right),
+        };
         let target = super::select::Target { name: relation.columns[0].name.clone(), bound: right, is_hidden: false };
         let relation = match target.bound.expr == relation.columns[0].bound.expr {
             true => relation,

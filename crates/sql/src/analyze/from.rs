@@ -375,7 +375,7 @@ impl Analyzer<'_> {
         let qualifier = TableReference::bare(self.qualifier(&shown));
         let names: Vec<(String, Type)> =
             relation.columns.iter().map(|column| (column.name.clone(), column.bound.ty)).collect();
-        let plan = if lateral && relation.plan.contains_outer_reference() {
+        let plan = if lateral && !relation.plan.all_out_ref_exprs().is_empty() {
             let outer_ref_columns = relation.plan.all_out_ref_exprs();
             let subquery =
                 Subquery { subquery: Arc::new(relation.plan), outer_ref_columns, spans: Spans::new() };
@@ -456,7 +456,7 @@ impl Analyzer<'_> {
             return unknown("a function of records in FROM");
         }
         let plan = builder(one).project(vec![call.bound.expr.alias(column.clone())])?.build()?;
-        let lateral = plan.contains_outer_reference();
+        let lateral = !plan.all_out_ref_exprs().is_empty();
         let relation = Relation::of_plan(plan, [(column, ty)]);
         self.derived(relation, alias, lateral)
     }
@@ -559,7 +559,7 @@ impl Analyzer<'_> {
             .project(exprs)?
             .unnest_columns_with_options(arrays, datafusion::common::UnnestOptions::new().with_preserve_nulls(false))?
             .build()?;
-        let lateral = plan.contains_outer_reference();
+        let lateral = !plan.all_out_ref_exprs().is_empty();
         let relation = Relation::of_plan(plan, columns);
         self.derived(relation, alias, lateral)
     }

@@ -144,7 +144,8 @@ impl<'a> Analyzer<'a> {
             return Err(SqlError::new("54001", "stack depth limit exceeded").into());
         }
         self.depth += 1;
-        let result = go(self);
+        // Frames of analysis are large; so is a thread's stack only where this is asked for.
+        let result = stacker::maybe_grow(256 << 10, 4 << 20, || go(self));
         self.depth -= 1;
         result
     }

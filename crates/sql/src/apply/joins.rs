@@ -112,7 +112,8 @@ fn simple<'p>(plan: &'p LogicalPlan, schema: &DFSchema, equal: &mut Vec<&'p Expr
         LogicalPlan::Projection(projection) => {
             projection.expr.iter().all(is_plain) && simple(&projection.input, schema, equal)
         }
-        LogicalPlan::SubqueryAlias(alias) => simple(&alias.input, schema, equal),
+        // What is compared within a relation that has a name of its own is no column of it.
+        LogicalPlan::SubqueryAlias(alias) => !has_outer(&alias.input) && simple(&alias.input, schema, equal),
         LogicalPlan::Filter(filter) => {
             split_conjunction(&filter.predicate).into_iter().all(|part| condition(part, schema, equal))
                 && simple(&filter.input, schema, equal)
