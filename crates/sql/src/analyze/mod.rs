@@ -117,7 +117,7 @@ pub(crate) struct Analyzer<'a> {
 }
 
 /// Deepest nesting of expressions and queries that is followed.
-const DEPTH_MAX: usize = 400;
+const DEPTH_MAX: usize = 1500;
 
 impl<'a> Analyzer<'a> {
     pub(crate) fn new(names: &'a Names<'a>, text: &'a str, params: &'a mut ParamTypes) -> Self {
