@@ -12,12 +12,14 @@
 //! | `pgbench.rs`, `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments about everyday work |
 //! | `recovery/` | the experiments about rolling back and recovering, after the paper |
 //! | `mix/` | mixes after TPC-C and TPC-E, and what is measured with them |
+//! | `answers/` | whether answers are right: a corpus, and PostgreSQL beside |
 //! | `soak/` | a long test: kills and power losses under load, everything checked afterwards |
 //!
 //! Servers are child processes on free ports with data in a work folder that is removed
 //! afterwards; nothing else of the machine is touched.
 
 mod aborted_map;
+mod answers;
 mod copy;
 mod lines;
 mod machine;

@@ -1,0 +1,8 @@
+//! Whether answers are right, proven by others: SQLite's corpus of queries, and PostgreSQL
+//! itself.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `client.rs` | a client of the protocol that hides nothing |
+
+pub mod client;
