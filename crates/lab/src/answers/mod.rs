@@ -4,5 +4,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `client.rs` | a client of the protocol that hides nothing |
+//! | `slt/` | `lab slt`: files of sqllogictest |
 
 pub mod client;
+pub mod slt;
