@@ -79,6 +79,8 @@ enum Experiment {
     Latency(mix::latency::Options),
     /// A day's life in ten minutes: aborts, long snapshots, loads, DDL; everything must return to its baseline
     Day(mix::day::Options),
+    /// Random statements against PostgreSQL and Resurgam side by side; the exit status says whether they agree
+    Fuzz(answers::fuzz::Options),
     /// SQLite's corpus of queries by the simple and the extended protocol; the exit status says whether all passed
     Slt(answers::slt::Options),
     /// The four about recovery, one after the other
@@ -126,6 +128,7 @@ fn main() -> ExitCode {
         Experiment::Table2(options) => mix::table2::run(&options),
         Experiment::Latency(options) => mix::latency::run(&options),
         Experiment::Day(options) => mix::day::run(&options),
+        Experiment::Fuzz(options) => answers::fuzz::run(&options),
         Experiment::Slt(options) => answers::slt::run(&options),
         Experiment::Recovery(options) => recovery::run(&options),
     };

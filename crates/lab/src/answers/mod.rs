@@ -4,7 +4,9 @@
 //! | file | concept |
 //! |---|---|
 //! | `client.rs` | a client of the protocol that hides nothing |
+//! | `fuzz/` | `lab fuzz`: random statements, PostgreSQL beside |
 //! | `slt/` | `lab slt`: files of sqllogictest |
 
 pub mod client;
+pub mod fuzz;
 pub mod slt;

@@ -1,0 +1,170 @@
+//! Whether two answers are the same.
+
+use super::case::Kind;
+use crate::answers::client::{Column, Outcome, Reply, Value};
+
+/// In what two answers differ; the first are the gravest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Difference {
+    /// The connection ended, or nothing was answered in time.
+    Broken,
+    /// Tables differ after the statement.
+    Table,
+    /// Other rows.
+    Rows,
+    /// An error is due, and there is none.
+    ErrorMissing,
+    /// No error is due, and there is one.
+    ErrorAdded,
+    /// The same rows in another order than ORDER BY says.
+    Order,
+    /// Types of columns, or another number of them.
+    Types,
+    /// Both are errors, with other SQLSTATEs.
+    Code,
+    /// The tag: how many rows it says.
+    Tag,
+    /// Types of parameters.
+    Parameters,
+    /// Names of columns.
+    Names,
+}
+
+/// The first difference, and both sides of it in words.
+#[derive(Clone, Debug)]
+pub struct Differs {
+    pub what: Difference,
+    pub theirs: String,
+    pub ours: String,
+}
+
+/// What two servers answered to one statement: PostgreSQL first.
+pub fn compare(theirs: &Reply, ours: &Reply, kind: Kind) -> Option<Differs> {
+    let empty = Outcome::default();
+    let (a, b) = (theirs.outcomes.last().unwrap_or(&empty), ours.outcomes.last().unwrap_or(&empty));
+    let found = |what, theirs: String, ours: String| Some(Differs { what, theirs, ours });
+    match (&a.error, &b.error) {
+        (Some(x), Some(y)) => {
+            let several = matches!(kind, Kind::Dml { several: true }) && is_of_data(&x.code) && is_of_data(&y.code);
+            if x.code == y.code || several {
+                return None;
+            }
+            return found(Difference::Code, x.to_string(), y.to_string());
+        }
+        (Some(x), None) => return found(Difference::ErrorMissing, x.to_string(), brief(b)),
+        (None, Some(y)) => return found(Difference::ErrorAdded, brief(a), y.to_string()),
+        (None, None) => {}
+    }
+    if let Some(differs) = columns(a.columns.as_deref(), b.columns.as_deref()) {
+        return Some(differs);
+    }
+    let ordered = matches!(kind, Kind::Query { ordered: true });
+    if a.rows != b.rows {
+        let (x, y) = (sorted(&a.rows), sorted(&b.rows));
+        if x != y {
+            return found(Difference::Rows, only(&x, &y, a.rows.len()), only(&y, &x, b.rows.len()));
+        }
+        if ordered {
+            return found(Difference::Order, brief(a), brief(b));
+        }
+    }
+    if a.tag != b.tag {
+        return found(Difference::Tag, format!("{:?}", a.tag), format!("{:?}", b.tag));
+    }
+    None
+}
+
+/// Whether an error is about values and rows: which comes first may depend on their order.
+fn is_of_data(code: &str) -> bool {
+    ["21", "22", "23"].iter().any(|class| code.starts_with(class))
+}
+
+/// Differences of types and names.
+pub fn columns(theirs: Option<&[Column]>, ours: Option<&[Column]>) -> Option<Differs> {
+    let types = |columns: Option<&[Column]>| columns.map(|all| all.iter().map(|c| c.oid).collect::<Vec<_>>());
+    let (a, b) = (types(theirs), types(ours));
+    if a != b {
+        return Some(Differs { what: Difference::Types, theirs: format!("{a:?}"), ours: format!("{b:?}") });
+    }
+    let names = |columns: Option<&[Column]>| columns.map(|all| all.iter().map(|c| c.name.clone()).collect::<Vec<_>>());
+    let (a, b) = (names(theirs), names(ours));
+    (a != b).then(|| Differs { what: Difference::Names, theirs: format!("{a:?}"), ours: format!("{b:?}") })
+}
+
+fn sorted(rows: &[Vec<Value>]) -> Vec<&Vec<Value>> {
+    let mut rows: Vec<&Vec<Value>> = rows.iter().collect();
+    rows.sort();
+    rows
+}
+
+/// The rows that only the first of two sorted lists has.
+fn only(a: &[&Vec<Value>], b: &[&Vec<Value>], count: usize) -> String {
+    let mut rest: Vec<&Vec<Value>> = b.to_vec();
+    let mut text = format!("{count} rows");
+    let mut shown = 0;
+    for row in a {
+        if let Ok(at) = rest.binary_search(row) {
+            rest.remove(at);
+        } else if shown < 5 {
+            shown += 1;
+            text.push_str(&format!("; only here {}", row_text(row)));
+        }
+    }
+    text
+}
+
+fn brief(outcome: &Outcome) -> String {
+    let rows: Vec<String> = outcome.rows.iter().take(5).map(|row| row_text(row)).collect();
+    format!("{} rows: {} [{}]", outcome.rows.len(), rows.join(" "), outcome.tag.as_deref().unwrap_or(""))
+}
+
+fn row_text(row: &[Value]) -> String {
+    let values: Vec<String> = row
+        .iter()
+        .map(|value| match value {
+            None => "NULL".into(),
+            Some(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) if !text.chars().any(char::is_control) => text.chars().take(80).collect(),
+                _ => bytes.iter().map(|b| format!("{b:02x}")).collect(),
+            },
+        })
+        .collect();
+    format!("({})", values.join("|"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answers::client::Complaint;
+
+    fn reply(rows: &[&str], code: Option<&str>) -> Reply {
+        let column = Column { name: "a".into(), oid: 23, size: 4, typmod: -1, binary: false };
+        let error = code.map(|code| Complaint { code: code.into(), ..Complaint::default() });
+        let rows: Vec<Vec<Value>> = rows.iter().map(|r| vec![Some(r.as_bytes().to_vec())]).collect();
+        let tag = Some(format!("SELECT {}", rows.len()));
+        Reply {
+            outcomes: vec![Outcome { columns: Some(vec![column]), rows, tag, error, ..Outcome::default() }],
+            ..Reply::default()
+        }
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let (whole, any) = (Kind::Query { ordered: true }, Kind::Query { ordered: false });
+        let what = |a: &Reply, b: &Reply, kind| compare(a, b, kind).map(|d| d.what);
+        let (ab, ba) = (reply(&["a", "b"], None), reply(&["b", "a"], None));
+        assert_eq!(what(&ab, &ab, whole), None);
+        assert_eq!(what(&ab, &ba, any), None);
+        assert_eq!(what(&ab, &ba, whole), Some(Difference::Order));
+        assert_eq!(what(&ab, &reply(&["a", "a"], None), any), Some(Difference::Rows));
+        let failed = reply(&[], Some("22012"));
+        assert_eq!(what(&failed, &ab, any), Some(Difference::ErrorMissing));
+        assert_eq!(what(&ab, &failed, any), Some(Difference::ErrorAdded));
+        let otherwise = reply(&[], Some("23505"));
+        assert_eq!(what(&failed, &otherwise, any), Some(Difference::Code));
+        assert_eq!(what(&failed, &otherwise, Kind::Dml { several: true }), None);
+        let mut typed = ab.clone();
+        typed.outcomes[0].columns.as_mut().unwrap()[0].oid = 20;
+        assert_eq!(what(&ab, &typed, any), Some(Difference::Types));
+    }
+}
