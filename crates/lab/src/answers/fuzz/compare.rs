@@ -1,6 +1,7 @@
 //! Whether two answers are the same.
 
 use super::case::Kind;
+use super::types::Ty;
 use crate::answers::client::{Column, Outcome, Reply, Value};
 
 /// In what two answers differ; the first are the gravest.
@@ -36,13 +37,30 @@ pub struct Differs {
     pub what: Difference,
     pub theirs: String,
     pub ours: String,
+    /// What is different about it, without names and constants: `numeric for float8`.
+    pub about: String,
+}
+
+impl Differs {
+    pub fn new(what: Difference, theirs: String, ours: String) -> Self {
+        let error = |text: &str| {
+            if text.contains("ERROR ") { shape(text).chars().take(90).collect() } else { "an answer".to_owned() }
+        };
+        let about = match what {
+            Difference::Code | Difference::ErrorAdded | Difference::ErrorMissing | Difference::Broken => {
+                format!("{} | {}", error(&theirs), error(&ours))
+            }
+            _ => String::new(),
+        };
+        Self { what, theirs, ours, about }
+    }
 }
 
 /// What two servers answered to one statement: PostgreSQL first.
 pub fn compare(theirs: &Reply, ours: &Reply, kind: Kind) -> Option<Differs> {
     let empty = Outcome::default();
     let (a, b) = (theirs.outcomes.last().unwrap_or(&empty), ours.outcomes.last().unwrap_or(&empty));
-    let found = |what, theirs: String, ours: String| Some(Differs { what, theirs, ours });
+    let found = |what, theirs: String, ours: String| Some(Differs::new(what, theirs, ours));
     match (&a.error, &b.error) {
         (Some(x), Some(y)) => {
             let several = matches!(kind, Kind::Dml { several: true }) && is_of_data(&x.code) && is_of_data(&y.code);
@@ -81,14 +99,68 @@ fn is_of_data(code: &str) -> bool {
 
 /// Differences of types and names.
 pub fn columns(theirs: Option<&[Column]>, ours: Option<&[Column]>) -> Option<Differs> {
-    let types = |columns: Option<&[Column]>| columns.map(|all| all.iter().map(|c| c.oid).collect::<Vec<_>>());
-    let (a, b) = (types(theirs), types(ours));
-    if a != b {
-        return Some(Differs { what: Difference::Types, theirs: format!("{a:?}"), ours: format!("{b:?}") });
+    let oids = |columns: Option<&[Column]>| columns.map(|all| all.iter().map(|c| c.oid).collect::<Vec<_>>());
+    if let Some(differs) = types(Difference::Types, oids(theirs).as_deref(), oids(ours).as_deref()) {
+        return Some(differs);
     }
     let names = |columns: Option<&[Column]>| columns.map(|all| all.iter().map(|c| c.name.clone()).collect::<Vec<_>>());
     let (a, b) = (names(theirs), names(ours));
-    (a != b).then(|| Differs { what: Difference::Names, theirs: format!("{a:?}"), ours: format!("{b:?}") })
+    (a != b).then(|| {
+        let about = a.iter().flatten().zip(b.iter().flatten()).find(|(x, y)| x != y);
+        let about = about.map_or_else(String::new, |(x, y)| format!("{} | {}", shape(x), shape(y)));
+        Differs { about, ..Differs::new(Difference::Names, format!("{a:?}"), format!("{b:?}")) }
+    })
+}
+
+/// Differences of types, of columns or parameters.
+pub fn types(what: Difference, theirs: Option<&[u32]>, ours: Option<&[u32]>) -> Option<Differs> {
+    if theirs == ours {
+        return None;
+    }
+    let (a, b) = (theirs.unwrap_or_default(), ours.unwrap_or_default());
+    let about = if a.len() == b.len() {
+        let pair = a.iter().zip(b).find(|(x, y)| x != y);
+        pair.map_or_else(String::new, |(x, y)| format!("{} | {}", type_name(*x), type_name(*y)))
+    } else {
+        format!("{} | {} of them", a.len(), b.len())
+    };
+    let list = |all: &[u32]| all.iter().map(|oid| type_name(*oid)).collect::<Vec<_>>().join(", ");
+    Some(Differs { about, ..Differs::new(what, list(a), list(b)) })
+}
+
+fn type_name(oid: u32) -> String {
+    let known = Ty::COLUMNS.iter().chain([&Ty::Interval]).find(|ty| ty.oid() == oid);
+    known.map_or_else(|| oid.to_string(), |ty| ty.name().to_owned())
+}
+
+/// A text without names and constants.
+pub fn shape(text: &str) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' => {
+                while chars.next().is_some_and(|c| c != '\'') {}
+                out.push_str("''");
+            }
+            '"' => {
+                while chars.next().is_some_and(|c| c != '"') {}
+                out.push_str("\"\"");
+            }
+            // The letters of an SQLSTATE stay, numbers go.
+            _ if c.is_ascii_digit() && !out.ends_with(|last: char| last.is_ascii_alphanumeric()) => {
+                let mut word = c.to_string();
+                while let Some(next) = chars.next_if(char::is_ascii_alphanumeric) {
+                    word.push(next);
+                }
+                let is_state = word.len() == 5 && (out.ends_with("ERROR ") || out.ends_with("FATAL "));
+                out.push_str(if is_state { &word } else { "0" });
+            }
+            _ if c.is_ascii_digit() && !out.ends_with(" XX") => {}
+            _ => out.push(c),
+        }
+    }
+    out
 }
 
 fn sorted(rows: &[Vec<Value>]) -> Vec<&Vec<Value>> {
@@ -146,6 +218,13 @@ mod tests {
             outcomes: vec![Outcome { columns: Some(vec![column]), rows, tag, error, ..Outcome::default() }],
             ..Reply::default()
         }
+    }
+
+    #[test]
+    fn shapes_have_no_constants() {
+        assert_eq!(shape("ERROR 42P01: relation \"t1\" 12"), "ERROR 42P01: relation \"\" 0");
+        assert_eq!(shape("a1.c0 = 'x' + 15.5"), "a.c = '' + 0.0");
+        assert_eq!(shape("ERROR 22012: division"), "ERROR 22012: division");
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Gen<'_> {
 
     /// A column or a constant.
     pub fn leaf(&mut self, scope: &Scope, ty: Ty) -> E {
-        if !self.once_in(4)
+        if !self.once_in(8)
             && let Some(column) = self.column(scope, ty)
         {
             return column;
@@ -253,7 +253,7 @@ impl Gen<'_> {
 
     /// A column that is tame, as an operand.
     pub fn tame_leaf(&mut self, scope: &Scope, ty: Ty) -> E {
-        if !self.once_in(4)
+        if !self.once_in(8)
             && let Some(e) = self.own_column(scope, |c| c.ty == ty && !c.wild)
         {
             return e;

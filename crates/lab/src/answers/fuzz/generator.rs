@@ -200,7 +200,7 @@ impl<'a> Gen<'a> {
     /// A type that something in scope has, or any.
     pub fn some_type(&mut self, scope: &Scope) -> Ty {
         let types: Vec<Ty> = scope.columns().map(|c| c.ty).collect();
-        if types.is_empty() || self.once_in(5) { self.pick_ty(&Ty::COLUMNS) } else { self.pick_ty(&types) }
+        if types.is_empty() || self.once_in(12) { self.pick_ty(&Ty::COLUMNS) } else { self.pick_ty(&types) }
     }
 }
 

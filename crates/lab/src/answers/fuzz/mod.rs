@@ -41,6 +41,7 @@ mod tree;
 mod types;
 mod values;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -162,9 +163,11 @@ fn run_all(options: &Options, canary: Option<Canary>, against: Against) -> Resul
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Summary::default());
     let failed = Mutex::new(None);
+    let budget = Budget { most: options.shown, taken: Mutex::default() };
     std::thread::scope(|scope| {
         for worker in 0..workers {
             let (work, postgres, next, total, failed, rounds) = (&work, &postgres, &next, &total, &failed, &rounds);
+            let budget = &budget;
             scope.spawn(move || {
                 let done = (|| {
                     let dir = work.path().join(format!("{worker}"));
@@ -175,7 +178,7 @@ fn run_all(options: &Options, canary: Option<Canary>, against: Against) -> Resul
                     };
                     let mut sides = sides(postgres, server.as_ref(), worker, canary)?;
                     while let Some(round) = rounds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let summary = run_round(&mut sides, options, *round)?;
+                        let summary = run_round(&mut sides, options, budget, *round)?;
                         total.lock().map_err(|_| "a thread panicked")?.add(summary);
                     }
                     Ok::<(), String>(())
@@ -224,6 +227,23 @@ fn sides(postgres: &Server, resurgam: Option<&Server>, worker: usize, canary: Op
     Ok(Sides { theirs, ours, canary })
 }
 
+/// How many findings of each kind are still to be made small.
+struct Budget {
+    most: usize,
+    taken: Mutex<BTreeMap<String, usize>>,
+}
+
+impl Budget {
+    fn take(&self, finding: &Finding) -> Result<bool> {
+        let mut taken = self.taken.lock().map_err(|_| "a thread panicked")?;
+        let count = taken.entry(finding.signature()).or_default();
+        *count += 1;
+        // What is wrong with rows has many causes.
+        let many = if finding.differs.what <= compare::Difference::Rows { 4 } else { 1 };
+        Ok(*count <= self.most * many)
+    }
+}
+
 /// What the choices of something come from: the seed and its number.
 fn seed_of(seed: u64, round: usize, text: usize) -> u64 {
     // SplitMix64's mixing; neighbours have nothing in common.
@@ -234,15 +254,14 @@ fn seed_of(seed: u64, round: usize, text: usize) -> u64 {
     x ^ (x >> 31)
 }
 
-fn run_round(sides: &mut Sides, options: &Options, round: usize) -> Result<Summary> {
+fn run_round(sides: &mut Sides, options: &Options, budget: &Budget, round: usize) -> Result<Summary> {
     let mut rng = StdRng::seed_from_u64(seed_of(options.seed, round, TEXTS));
     let schema = Schema::random(&mut rng);
     let rows = schema.rows(&mut rng);
     let mut summary = Summary::default();
-    if let Err((text, differs)) = sides.build(&schema, &rows)? {
-        summary.setup(round, text, differs);
-        return Ok(summary);
-    }
+    let (rows, found) = sides.fill(&schema, &rows)?;
+    found.iter().for_each(|(text, differs)| summary.setup(round, text, differs));
+    let Some(rows) = rows else { return Ok(summary) };
     let mut before = Vec::new();
     for text in 0..TEXTS {
         let case = Case::random(seed_of(options.seed, round, text), &schema);
@@ -257,13 +276,14 @@ fn run_round(sides: &mut Sides, options: &Options, round: usize) -> Result<Summa
                 step,
                 differs,
             };
-            if summary.find(round, text, &finding) && options.minimise {
+            let new = summary.find(round, text, &finding);
+            if new && options.minimise && budget.take(&finding)? {
                 let small = minimise(sides, &finding)?;
                 summary.minimised(&finding, small);
             }
             // Whatever the minimiser did, and what the statement did on one side only.
             if let Err((text, differs)) = sides.build(&schema, &rows)? {
-                summary.setup(round, text, differs);
+                summary.setup(round, &text, &differs);
                 return Ok(summary);
             }
             before.clear();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::canary::Canary;
 use super::case::{Block, Case, Kind, Step};
-use super::compare::{Difference, Differs, columns, compare};
+use super::compare::{Difference, Differs, columns, compare, types};
 use super::schema::{Row, Schema};
 use crate::Result;
 use crate::answers::client::{Client, Complaint, Described, Reply, Target};
@@ -105,6 +105,42 @@ impl Sides {
         Ok(Ok(()))
     }
 
+    /// Makes the tables anew with those rows on which both sides agree, and says about which
+    /// they do not; none if the tables themselves cannot be made alike.
+    ///
+    /// # Errors
+    /// The connection's end.
+    pub fn fill(&mut self, schema: &Schema, rows: &[Row]) -> Result<(Option<Vec<Row>>, Vec<(String, Differs)>)> {
+        if let Err(found) = self.build(schema, &[])? {
+            return Ok((None, vec![found]));
+        }
+        let (mut kept, mut found) = (Vec::new(), Vec::new());
+        for row in rows {
+            let text = schema.insert(row);
+            let ours = self.ours.query(&text)?;
+            let failed = ours.error().is_some();
+            if failed {
+                // Maybe it does not fail there, and then it is taken back.
+                self.theirs.query("BEGIN")?;
+            }
+            let theirs = self.theirs.query(&text)?;
+            if failed {
+                self.theirs.query("ROLLBACK")?;
+            }
+            match compare(&theirs, &ours, Kind::Dml { several: false }) {
+                None => kept.push(row.clone()),
+                Some(differs) => {
+                    found.push((text, differs));
+                    if !failed {
+                        // A row too many here.
+                        return Ok((None, found));
+                    }
+                }
+            }
+        }
+        Ok((Some(kept), found))
+    }
+
     /// Runs all steps of a case on both sides.
     ///
     /// # Errors
@@ -177,12 +213,7 @@ impl Sides {
             }
         };
         if theirs.parameters != ours.parameters {
-            let differs = Differs {
-                what: Difference::Parameters,
-                theirs: format!("{:?}", theirs.parameters),
-                ours: format!("{:?}", ours.parameters),
-            };
-            verdict.note(step, Some(differs));
+            verdict.note(step, types(Difference::Parameters, Some(&theirs.parameters), Some(&ours.parameters)));
         }
         verdict.note(step, columns(theirs.columns.as_deref(), ours.columns.as_deref()));
         Ok(Some(Prepared { name, parameters, theirs: theirs.parameters, ours: ours.parameters }))
@@ -263,7 +294,7 @@ impl Sides {
 
     /// Our connection ended: a finding, and a new session.
     fn broken(&mut self, step: Step, why: String, verdict: &mut Verdict) -> Result<()> {
-        let differs = Differs { what: Difference::Broken, theirs: "an answer".into(), ours: why };
+        let differs = Differs::new(Difference::Broken, "an answer".into(), why);
         verdict.note(step, Some(differs));
         verdict.apart = true;
         // The server may be dead, or busy with what it was asked.

@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::compare::{Difference, Differs};
+use super::compare::{Difference, Differs, shape};
 use super::known::{Seen, explained};
-use super::minimise::{Finding, shape};
+use super::minimise::Finding;
 use super::sides::Verdict;
 
 /// Findings of a kind whose scripts are kept.
 const KEPT_MAX: usize = 40;
-
-/// Findings of a kind that are made small.
-const MINIMISED_MAX: usize = 12;
 
 #[derive(Default)]
 pub struct Summary {
@@ -25,8 +22,6 @@ pub struct Summary {
     refused: BTreeMap<String, usize>,
     known: BTreeMap<&'static str, usize>,
     found: BTreeMap<String, Found>,
-    /// Rounds whose tables could not be made alike.
-    setups: Vec<String>,
 }
 
 /// Findings with one signature.
@@ -36,7 +31,6 @@ struct Found {
     what: Option<Difference>,
     /// Scripts and where they come from; the small ones by their shape.
     scripts: BTreeMap<String, (usize, String)>,
-    minimised: usize,
 }
 
 impl Summary {
@@ -46,7 +40,7 @@ impl Summary {
 
     /// Differences that are not known.
     pub fn findings(&self) -> usize {
-        self.found.values().map(|found| found.count).sum::<usize>() + self.setups.len()
+        self.found.values().map(|found| found.count).sum()
     }
 
     pub fn count(&mut self, verdict: &Verdict) {
@@ -62,15 +56,23 @@ impl Summary {
         }
     }
 
-    /// A round whose tables differ from the start.
-    pub fn setup(&mut self, round: usize, text: String, differs: Differs) {
-        self.setups.push(format!(
-            "round {round}: {text}\n-- {:?}\n-- PostgreSQL: {}\n-- here:       {}",
-            differs.what, differs.theirs, differs.ours
-        ));
+    /// Something about which the sides differed while a round's tables were made.
+    pub fn setup(&mut self, round: usize, text: &str, differs: &Differs) {
+        let seen = Seen { what: differs.what, text, theirs: &differs.theirs, ours: &differs.ours };
+        if let Some(known) = explained(&seen) {
+            *self.known.entry(known.name).or_default() += 1;
+            return;
+        }
+        let found = self.found.entry(format!("Setup, {:?}: {}", differs.what, differs.about)).or_default();
+        found.count += 1;
+        found.what = Some(differs.what);
+        if found.scripts.len() < KEPT_MAX {
+            let script = format!("{text}\n-- PostgreSQL: {}\n-- here:       {}", differs.theirs, differs.ours);
+            found.scripts.insert(format!("{round}.setup{}", found.count), (1, script));
+        }
     }
 
-    /// Counts a finding; whether it is worth to be made small.
+    /// Counts a finding; whether it is a new one.
     pub fn find(&mut self, round: usize, text: usize, finding: &Finding) -> bool {
         let statement = match finding.step {
             super::case::Step::Simple(run) => finding.case.text(Some(run), false).0,
@@ -92,8 +94,7 @@ impl Summary {
             );
             found.scripts.insert(format!("{round}.{text}"), (1, script));
         }
-        found.minimised += 1;
-        found.minimised <= MINIMISED_MAX
+        true
     }
 
     /// A finding was made small, or did not happen again.
@@ -108,7 +109,6 @@ impl Summary {
         self.texts += other.texts;
         self.same += other.same;
         self.rows += other.rows;
-        self.setups.extend(other.setups);
         other.failed.into_iter().for_each(|(key, n)| *self.failed.entry(key).or_default() += n);
         other.refused.into_iter().for_each(|(key, n)| *self.refused.entry(key).or_default() += n);
         other.known.into_iter().for_each(|(key, n)| *self.known.entry(key).or_default() += n);
@@ -116,7 +116,6 @@ impl Summary {
             let found = self.found.entry(key).or_default();
             found.count += other.count;
             found.what = other.what;
-            found.minimised += other.minimised;
             for (shape, (count, script)) in other.scripts {
                 let kept = found.scripts.entry(shape).or_insert((0, script));
                 kept.0 += count;
@@ -139,9 +138,6 @@ impl Summary {
                 let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
                 let _ = writeln!(text, "-- {key}{times}\n{}", script.trim_end());
             }
-        }
-        for setup in self.setups.iter().take(shown) {
-            let _ = writeln!(text, "== tables could not be made: {setup}");
         }
         let refused: usize = self.refused.values().sum();
         let failed: usize = self.failed.values().sum();
