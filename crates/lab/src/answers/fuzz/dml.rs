@@ -242,7 +242,7 @@ impl Gen<'_> {
         let scope = Self::target(table, "");
         let sets = self.assignments(table, &scope, true);
         let condition = self.point(table, true);
-        let extra = self.extra(&scope);
+        let extra = self.extra(&Self::target(table, &table.name));
         let returning = self.returning(table, "");
         Dml {
             tree: seq!["UPDATE ", table.name.clone(), " SET ", sets, " WHERE ", condition, extra, returning],
@@ -251,7 +251,7 @@ impl Gen<'_> {
     }
 
     fn delete_point(&mut self, table: &Table) -> Dml {
-        let scope = Self::target(table, "");
+        let scope = Self::target(table, &table.name);
         let whole = self.once_in(2);
         let condition = self.point(table, whole);
         let extra = self.extra(&scope);
@@ -298,7 +298,7 @@ impl Gen<'_> {
             ];
             return Dml { tree, several: true };
         }
-        let scope = Self::target(table, "");
+        let scope = Self::target(table, &table.name);
         let sets = self.assignments(table, &scope, false);
         let condition = if self.once_in(3) { self.point(table, false) } else { self.condition(&scope, 2).tree };
         let returning = self.returning(table, "");
@@ -323,7 +323,7 @@ impl Gen<'_> {
             ];
             return Dml { tree, several: true };
         }
-        let scope = Self::target(table, "");
+        let scope = Self::target(table, &table.name);
         // Not everything at once, mostly.
         let some = match self.own_column(&scope, |c| c.ty.is_ordered()) {
             Some(c) => seq![c.tree.clone(), " = ", self.constant_beside(c.ty).tree, " AND "],

@@ -240,7 +240,7 @@ impl Gen<'_> {
     fn row_comparison(&mut self, scope: &Scope) -> Tree {
         let (x, y) = (self.some_ordered_type(scope), self.some_ordered_type(scope));
         let left = seq!["(", self.leaf(scope, x).tree, ", ", self.leaf(scope, y).tree, ")"];
-        let mut pair = |g: &mut Self| seq!["(", g.constant_beside(x).tree, ", ", g.constant_beside(y).tree, ")"];
+        let pair = |g: &mut Self| seq!["(", g.constant_beside(x).tree, ", ", g.constant_beside(y).tree, ")"];
         if self.once_in(2) {
             let word = self.pick(&[" IN (", " NOT IN ("]);
             let pairs = (0..1 + self.below(4)).map(|_| pair(self)).collect();

@@ -45,6 +45,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use rand::SeedableRng;
@@ -81,6 +82,9 @@ pub struct Options {
     /// Findings of the same kind that are shown, and made small
     #[arg(long, value_name = "N", default_value_t = 5)]
     shown: usize,
+    /// Begin no round after so many minutes
+    #[arg(long, value_name = "M")]
+    minutes: Option<f64>,
     /// Pairs of servers that work side by side
     #[arg(long, value_name = "N", default_value_t = 2)]
     at_once: usize,
@@ -157,6 +161,8 @@ fn run_all(options: &Options, canary: Option<Canary>, against: Against) -> Resul
         Some(round) => vec![round],
         None => (0..options.statements.div_ceil(TEXTS)).collect(),
     };
+    let begun = Instant::now();
+    let late = || options.minutes.is_some_and(|minutes| begun.elapsed().as_secs_f64() > minutes * 60.0);
     let work = Work::new(&options.common)?;
     let postgres = Server::create(Kind::Postgres, &options.common, work.path())?;
     let workers = options.at_once.clamp(1, rounds.len().max(1));
@@ -167,7 +173,7 @@ fn run_all(options: &Options, canary: Option<Canary>, against: Against) -> Resul
     std::thread::scope(|scope| {
         for worker in 0..workers {
             let (work, postgres, next, total, failed, rounds) = (&work, &postgres, &next, &total, &failed, &rounds);
-            let budget = &budget;
+            let (budget, late) = (&budget, &late);
             scope.spawn(move || {
                 let done = (|| {
                     let dir = work.path().join(format!("{worker}"));
@@ -177,7 +183,9 @@ fn run_all(options: &Options, canary: Option<Canary>, against: Against) -> Resul
                         Against::Postgres => None,
                     };
                     let mut sides = sides(postgres, server.as_ref(), worker, canary)?;
-                    while let Some(round) = rounds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    while !late()
+                        && let Some(round) = rounds.get(next.fetch_add(1, Ordering::Relaxed))
+                    {
                         let summary = run_round(&mut sides, options, budget, *round)?;
                         total.lock().map_err(|_| "a thread panicked")?.add(summary);
                     }

@@ -7,7 +7,6 @@ use super::types::{Ty, Value};
 /// A query and what it answers.
 pub struct Query {
     pub tree: Tree,
-    pub columns: Vec<Col>,
     /// Whether ORDER BY determines the order of rows that differ.
     pub ordered: bool,
 }
@@ -109,8 +108,7 @@ impl Gen<'_> {
             // DISTINCT ON without a whole order would pick any row.
             ordered = false;
         }
-        let columns = named(&outputs, &names, "");
-        Query { tree: seq![tree, tail], columns, ordered }
+        Query { tree: seq![tree, tail], ordered }
     }
 
     /// `SELECT expression, …` without FROM.
@@ -123,8 +121,7 @@ impl Gen<'_> {
             outputs.push(self.expr(&scope, ty, 3));
         }
         let items = outputs.iter().map(|o| o.tree.clone()).collect();
-        let names = vec![None; outputs.len()];
-        Query { tree: seq!["SELECT ", Tree::list(items, ", ", 1)], columns: named(&outputs, &names, ""), ordered: true }
+        Query { tree: seq!["SELECT ", Tree::list(items, ", ", 1)], ordered: true }
     }
 
     /// Rows of one table by the beginning of its key, maybe in the key's order: what is
@@ -152,21 +149,19 @@ impl Gen<'_> {
             }
         }
         if self.once_in(3) {
-            conditions.push(seq!["(", self.condition(&scope, 1).tree, ")"]);
+            // By the table's name: subqueries may have columns of the same names.
+            let around = Scope { rels: vec![self.base(&table, Some(&table.name))], outer: None };
+            conditions.push(seq!["(", self.condition(&around, 1).tree, ")"]);
         }
         let mut outputs = Vec::new();
-        let mut names = Vec::new();
         let items = if self.once_in(3) {
-            for col in scope.columns() {
-                outputs.push(super::generator::column(col));
-                names.push(Some(col.name.clone()));
-            }
             Tree::from("*")
         } else {
             for _ in 0..1 + self.below(3) {
                 let ty = self.some_type(&scope);
+                let left = std::mem::take(&mut self.subqueries);
                 outputs.push(self.expr(&scope, ty, 1));
-                names.push(None);
+                self.subqueries = left;
             }
             Tree::list(outputs.iter().map(|o| o.tree.clone()).collect(), ", ", 1)
         };
@@ -194,7 +189,7 @@ impl Gen<'_> {
             tail,
             lock
         ];
-        Query { tree, columns: named(&outputs, &names, ""), ordered }
+        Query { tree, ordered }
     }
 
     fn core(&mut self, outer: &Scope, wanted: Option<&[Ty]>, place: Place, depth: u32) -> Core {
@@ -400,13 +395,9 @@ impl Gen<'_> {
                 let both = Scope { rels: rels.iter().cloned().chain([rel.clone()]).collect(), outer: Some(outer) };
                 on = seq![on, Tree::maybe(seq![" AND (", self.condition(&both, 1).tree, ")"])];
             }
-            if kind != " JOIN " {
-                // Rows of NULLs appear on one side: its key no longer tells rows apart there,
-                // but all keys together still do.
-                joins.push(Tree::maybe(seq![kind, item, " ON ", on]));
-            } else {
-                joins.push(Tree::maybe(seq![kind, item, " ON ", on]));
-            }
+            // Where rows of NULLs appear on one side its key no longer tells rows apart, but all
+            // keys together still do.
+            joins.push(Tree::maybe(seq![kind, item, " ON ", on]));
             rels.push(rel);
         }
         (seq![first, Tree::Seq(joins)], rels)

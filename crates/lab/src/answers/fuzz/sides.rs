@@ -122,6 +122,7 @@ impl Sides {
             if failed {
                 // Maybe it does not fail there, and then it is taken back.
                 self.theirs.query("BEGIN")?;
+                self.theirs.query("SET CONSTRAINTS ALL IMMEDIATE")?;
             }
             let theirs = self.theirs.query(&text)?;
             if failed {
@@ -201,6 +202,18 @@ impl Sides {
         let theirs = self.theirs.client.prepare(&name, &text, &declared)?;
         let (theirs, ours): (Described, Described) = match (theirs, ours) {
             (Ok(theirs), Ok(ours)) => (theirs, ours),
+            // An error that PostgreSQL has only when it runs the statement.
+            (Ok(theirs), Err(error)) if error.code.starts_with("22") => {
+                let prepared = Prepared { name: name.clone(), parameters, theirs: theirs.parameters, ours: Vec::new() };
+                let theirs = self.theirs_answer(case, step, Some(&prepared))?;
+                self.theirs.client.close(&name)?;
+                let outcome = crate::answers::client::Outcome { error: Some(error), ..Default::default() };
+                let ours = Reply { outcomes: vec![outcome], ..Reply::default() };
+                verdict.failed = theirs.error().map(|error| error.code.clone());
+                verdict.note(step, compare(&theirs, &ours, case.kind));
+                verdict.apart |= theirs.error().is_none() && case.kind != (Kind::Query { ordered: true });
+                return Ok(None);
+            }
             (theirs, ours) => {
                 let reply = |answer: std::result::Result<Described, Complaint>| Reply {
                     outcomes: vec![crate::answers::client::Outcome { error: answer.err(), ..Default::default() }],
