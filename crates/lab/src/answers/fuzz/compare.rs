@@ -191,14 +191,15 @@ fn brief(outcome: &Outcome) -> String {
 }
 
 fn row_text(row: &[Value]) -> String {
-    let values: Vec<String> = row
-        .iter()
-        .map(|value| match value {
-            None => "NULL".into(),
-            Some(bytes) => match std::str::from_utf8(bytes) {
-                Ok(text) if !text.chars().any(char::is_control) => text.chars().take(80).collect(),
-                _ => bytes.iter().map(|b| format!("{b:02x}")).collect(),
-            },
+    let values: Vec<String> = Outcome::texts(row)
+        .into_iter()
+        .zip(row)
+        .map(|(text, value)| match (text, value) {
+            (Some(text), _) if !text.chars().any(|c| c.is_control() || c == '\u{fffd}') => {
+                text.chars().take(80).collect()
+            }
+            (_, Some(bytes)) => bytes.iter().map(|b| format!("{b:02x}")).collect(),
+            (_, None) => "NULL".into(),
         })
         .collect();
     format!("({})", values.join("|"))

@@ -166,6 +166,7 @@ impl Gen<'_> {
         let mut items: Vec<Tree> = (0..count)
             .map(|_| match self.below(14) {
                 0 => self.leaf(scope, ty).tree,
+                1 | 2 if not => Tree::from("NULL"),
                 1 => Tree::from("NULL"),
                 _ => {
                     let style = if self.once_in(4) { Style::Cast } else { Style::Bare };

@@ -193,22 +193,25 @@ impl Minimiser<'_> {
         }
     }
 
-    fn schema(&mut self) -> Result<()> {
-        let text = |finding: &Finding| finding.case.text(None, false).0;
-        // Tables that nobody names.
+    /// Tables that nobody names.
+    fn tables(&mut self) -> Result<()> {
         let mut at = self.best.schema.tables.len();
         while at > 0 {
             at -= 1;
-            let name = self.best.schema.tables[at].name.clone();
-            let last = at + 1 == self.best.schema.tables.len();
-            if !last || text(&self.best).contains(&name) {
+            let name = &self.best.schema.tables[at].name;
+            if self.best.case.text(None, false).0.contains(name.as_str()) {
                 continue;
             }
+            let Some((schema, rows)) = self.best.schema.without_table(at, &self.best.rows) else { continue };
             let mut candidate = self.best.clone();
-            candidate.schema.tables.remove(at);
-            candidate.rows.retain(|row| row.table != at);
+            (candidate.schema, candidate.rows) = (schema, rows);
             self.holds(candidate)?;
         }
+        Ok(())
+    }
+
+    fn schema(&mut self) -> Result<()> {
+        self.tables()?;
         'again: loop {
             for schema in self.best.schema.with_less() {
                 let mut candidate = self.best.clone();
@@ -219,6 +222,7 @@ impl Minimiser<'_> {
             }
             break;
         }
+        self.tables()?;
         for table in 0..self.best.schema.tables.len() {
             let mut column = self.best.schema.tables[table].columns.len();
             while column > 0 {

@@ -126,6 +126,20 @@ impl Schema {
         Some((schema, rows))
     }
 
+    /// The schema without a table, and the rows without its; none if another refers to it.
+    pub fn without_table(&self, table: usize, rows: &[Row]) -> Option<(Self, Vec<Row>)> {
+        let mut schema = self.clone();
+        schema.tables.remove(table);
+        if schema.tables.iter().flat_map(|t| &t.foreign).any(|f| f.target == table) {
+            return None;
+        }
+        let down = |at: &mut usize| *at -= usize::from(*at > table);
+        schema.tables.iter_mut().flat_map(|t| &mut t.foreign).for_each(|f| down(&mut f.target));
+        let mut rows: Vec<Row> = rows.iter().filter(|row| row.table != table).cloned().collect();
+        rows.iter_mut().for_each(|row| down(&mut row.table));
+        Some((schema, rows))
+    }
+
     /// The schema with one constraint or index less, for each of them.
     pub fn with_less(&self) -> Vec<Self> {
         let mut found = Vec::new();

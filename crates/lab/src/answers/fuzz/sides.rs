@@ -7,13 +7,16 @@ use super::case::{Block, Case, Kind, Step};
 use super::compare::{Difference, Differs, columns, compare, types};
 use super::schema::{Row, Schema};
 use crate::Result;
-use crate::answers::client::{Client, Complaint, Described, Reply, Target};
+use crate::answers::client::{Client, Complaint, Described, Reply, Target, cancel};
 
 /// A statement that takes longer is given up, by the servers themselves.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A server that is silent for longer is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Rows of a result beyond this number are not compared.
+const ROWS_MAX: usize = 100_000;
 
 /// SQLSTATE of what a server does not support.
 const REFUSED: &str = "0A000";
@@ -38,6 +41,7 @@ impl Side {
     }
 
     fn set(&mut self) -> Result<()> {
+        self.client.set_rows_max(ROWS_MAX);
         for text in self.settings.clone() {
             let reply = self.client.query(&text)?;
             if let Some(error) = reply.error() {
@@ -49,7 +53,14 @@ impl Side {
 
     /// A new session in place of a broken one.
     pub fn reconnect(&mut self) -> Result<()> {
-        self.client = Client::connect(&self.target)?;
+        // What the old one runs would hold its locks.
+        if let Some(key) = self.client.key() {
+            let _ = cancel(self.client.port(), key);
+        }
+        // A server that is about to die should not take long to find out.
+        let soon = Target { patience: Some(Duration::from_secs(2)), ..self.target.clone() };
+        self.client = Client::connect(&soon)?;
+        self.client.set_patience(Some(PATIENCE))?;
         self.set()
     }
 
@@ -127,6 +138,9 @@ impl Sides {
             let theirs = self.theirs.query(&text)?;
             if failed {
                 self.theirs.query("ROLLBACK")?;
+            }
+            if ours.error().is_some_and(|error| error.code == REFUSED) {
+                continue;
             }
             match compare(&theirs, &ours, Kind::Dml { several: false }) {
                 None => kept.push(row.clone()),

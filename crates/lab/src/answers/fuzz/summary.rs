@@ -20,7 +20,7 @@ pub struct Summary {
     rows: usize,
     /// What is not supported: by message.
     refused: BTreeMap<String, usize>,
-    known: BTreeMap<&'static str, usize>,
+    known: BTreeMap<&'static str, (usize, &'static str)>,
     found: BTreeMap<String, Found>,
 }
 
@@ -60,7 +60,7 @@ impl Summary {
     pub fn setup(&mut self, round: usize, text: &str, differs: &Differs) {
         let seen = Seen { what: differs.what, text, theirs: &differs.theirs, ours: &differs.ours };
         if let Some(known) = explained(&seen) {
-            *self.known.entry(known.name).or_default() += 1;
+            self.known.entry(known.name).or_insert((0, known.reason)).0 += 1;
             return;
         }
         let found = self.found.entry(format!("Setup, {:?}: {}", differs.what, differs.about)).or_default();
@@ -81,7 +81,7 @@ impl Summary {
         let differs = &finding.differs;
         let seen = Seen { what: differs.what, text: &statement, theirs: &differs.theirs, ours: &differs.ours };
         if let Some(known) = explained(&seen) {
-            *self.known.entry(known.name).or_default() += 1;
+            self.known.entry(known.name).or_insert((0, known.reason)).0 += 1;
             return false;
         }
         let found = self.found.entry(finding.signature()).or_default();
@@ -111,7 +111,7 @@ impl Summary {
         self.rows += other.rows;
         other.failed.into_iter().for_each(|(key, n)| *self.failed.entry(key).or_default() += n);
         other.refused.into_iter().for_each(|(key, n)| *self.refused.entry(key).or_default() += n);
-        other.known.into_iter().for_each(|(key, n)| *self.known.entry(key).or_default() += n);
+        other.known.into_iter().for_each(|(key, (n, why))| self.known.entry(key).or_insert((0, why)).0 += n);
         for (key, other) in other.found {
             let found = self.found.entry(key).or_default();
             found.count += other.count;
@@ -141,7 +141,7 @@ impl Summary {
         }
         let refused: usize = self.refused.values().sum();
         let failed: usize = self.failed.values().sum();
-        let known: usize = self.known.values().sum();
+        let known: usize = self.known.values().map(|(n, _)| n).sum();
         let _ = writeln!(
             text,
             "{} texts: {} alike ({} rows), {failed} alike in their error, {refused} refused, {known} known, {} differ",
@@ -159,7 +159,7 @@ impl Summary {
         };
         list("refused", self.refused.iter().map(|(k, n)| (k.clone(), *n)).collect());
         list("error", self.failed.iter().map(|(k, n)| (k.clone(), *n)).collect());
-        list("known", self.known.iter().map(|(k, n)| ((*k).to_owned(), *n)).collect());
+        list("known", self.known.iter().map(|(k, (n, why))| (format!("{k}: {why}"), *n)).collect());
         text
     }
 }
