@@ -230,11 +230,15 @@ impl Gen<'_> {
             let canonical = outputs.iter().all(|o| o.canonical && o.ty.is_ordered());
             if canonical && !windows && self.once_in(6) {
                 head = Tree::maybe("DISTINCT ");
-            } else if canonical && place == Place::Top && !windows && self.once_in(6) && !outputs.is_empty() {
-                if let Some(on) = self.canonical_column(&scope) {
-                    before.push(format!("{}{}", sql_of(&on.tree), self.pick(&["", " DESC"])));
-                    head = seq!["DISTINCT ON (", on.tree, ") "];
-                }
+            } else if canonical
+                && place == Place::Top
+                && !windows
+                && self.once_in(6)
+                && !outputs.is_empty()
+                && let Some(on) = self.canonical_column(&scope)
+            {
+                before.push(format!("{}{}", sql_of(&on.tree), self.pick(&["", " DESC"])));
+                head = seq!["DISTINCT ON (", on.tree, ") "];
             }
         }
         let mut names = Vec::new();
@@ -342,7 +346,7 @@ impl Gen<'_> {
     }
 
     fn from(&mut self, outer: &Scope, depth: u32, ctes: &[Rel]) -> (Tree, Vec<Rel>) {
-        let (first, rel) = self.from_item(outer, depth, ctes, &[]);
+        let (first, rel) = self.source(outer, depth, ctes, &[]);
         let mut rels = vec![rel];
         let mut joins = Vec::new();
         let more = match self.below(10) {
@@ -351,7 +355,7 @@ impl Gen<'_> {
             _ => 2,
         };
         for _ in 0..more {
-            let (item, rel) = self.from_item(outer, depth, ctes, &rels);
+            let (item, rel) = self.source(outer, depth, ctes, &rels);
             let kind = self.pick(&[
                 " JOIN ",
                 " JOIN ",
@@ -416,7 +420,7 @@ impl Gen<'_> {
         (!pairs.is_empty()).then(|| pairs[self.below(pairs.len())].clone())
     }
 
-    fn from_item(&mut self, outer: &Scope, depth: u32, ctes: &[Rel], left: &[Rel]) -> (Tree, Rel) {
+    fn source(&mut self, outer: &Scope, depth: u32, ctes: &[Rel], left: &[Rel]) -> (Tree, Rel) {
         let alias = self.name("a");
         let renamed = |rel: &Rel, alias: &str| {
             let mut rel = rel.clone();
@@ -491,12 +495,14 @@ impl Gen<'_> {
         let inner = Scope { rels, outer: Some(scope) };
         let filter = Tree::maybe(seq![" WHERE ", self.condition(&inner, 1).tree]);
         let fits = inner.columns().any(|c| c.ty == ty && c.canonical);
-        if fits && ty.is_ordered() && self.once_in(2) {
-            if let Some(e) = self.own_column(&inner, |c| c.ty == ty && c.canonical) {
-                let how = self.pick(&["", " DESC", " NULLS FIRST"]);
-                let tree = seq!["(SELECT ", e.tree.clone(), " FROM ", from, filter, " ORDER BY 1", how, " LIMIT 1)"];
-                return E { canonical: e.canonical, ..E::new(ty, tree, e.most) };
-            }
+        if fits
+            && ty.is_ordered()
+            && self.once_in(2)
+            && let Some(e) = self.own_column(&inner, |c| c.ty == ty && c.canonical)
+        {
+            let how = self.pick(&["", " DESC", " NULLS FIRST"]);
+            let tree = seq!["(SELECT ", e.tree.clone(), " FROM ", from, filter, " ORDER BY 1", how, " LIMIT 1)"];
+            return E { canonical: e.canonical, ..E::new(ty, tree, e.most) };
         }
         let e = self.aggregate(&inner, Some(ty));
         E { exact: e.exact, ..E::new(ty, seq!["(SELECT ", e.tree, " FROM ", from, filter, ")"], e.most) }

@@ -150,10 +150,26 @@ impl Schema {
                 found.push(schema);
             };
             let table = &self.tables[at];
-            (0..table.foreign.len()).for_each(|i| without(&mut |t| drop(t.foreign.remove(i))));
-            (0..table.checks.len()).for_each(|i| without(&mut |t| drop(t.checks.remove(i))));
-            (0..table.indexes.len()).for_each(|i| without(&mut |t| drop(t.indexes.remove(i))));
-            (0..table.unique.len()).for_each(|i| without(&mut |t| drop(t.unique.remove(i))));
+            for i in 0..table.foreign.len() {
+                without(&mut |t| {
+                    t.foreign.remove(i);
+                });
+            }
+            for i in 0..table.checks.len() {
+                without(&mut |t| {
+                    t.checks.remove(i);
+                });
+            }
+            for i in 0..table.indexes.len() {
+                without(&mut |t| {
+                    t.indexes.remove(i);
+                });
+            }
+            for i in 0..table.unique.len() {
+                without(&mut |t| {
+                    t.unique.remove(i);
+                });
+            }
             for i in 0..table.columns.len() {
                 if table.columns[i].default.is_some() {
                     without(&mut |t| t.columns[i].default = None);
