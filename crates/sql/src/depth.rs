@@ -22,8 +22,9 @@ use crate::wire::SqlError;
 /// take, several times over. With less, as in a program of one's own, deep statements overflow it.
 pub const STACK_BYTES: usize = 64 << 20;
 /// Levels of expressions, one below the other. What programs follow downwards in the query engine, and
-/// here, with the stack of a thread.
-const DEPTH_MAX: usize = 700;
+/// here, with the stack of a thread; and what it takes the query engine to plan a sum of terms grows with
+/// a power of them.
+const DEPTH_MAX: usize = 250;
 /// Levels of a chain of set operations.
 const SETS_MAX: usize = 500;
 /// Terms from which on a chain of AND or OR is made a tree.
