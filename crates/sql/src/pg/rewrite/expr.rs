@@ -58,7 +58,7 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
             };
             if let Some(written) = written {
                 let plain = resurgam_numeric::Numeric::parse(&written, None).ok().map(|value| value.to_string());
-                *expr = match plain.filter(|plain| plain.len() <= 76) {
+                *expr = match plain.filter(|plain| plain.len() <= 38) {
                     Some(plain) => {
                         let text = if plain.contains('.') { plain } else { format!("{plain}.") };
                         Expr::Value(Value::Number(text, false).into())
