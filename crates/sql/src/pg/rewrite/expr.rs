@@ -63,6 +63,8 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
                         let text = if plain.contains('.') { plain } else { format!("{plain}.") };
                         Expr::Value(Value::Number(text, false).into())
                     }
+                    // Until its minus sign can be told from a float's.
+                    None if written.contains(['e', 'E']) => call("pg_cast_float8", vec![string(written)]),
                     None => call("numeric_in", vec![string(written)]),
                 };
             }
