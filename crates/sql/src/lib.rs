@@ -33,9 +33,9 @@
 //! | `execution`, `stream`, `wait`, `context` | outcomes; results; waiting for locks; what a running statement carries |
 
 mod again;
-mod analyze;
 mod alter;
 mod alter_database;
+mod analyze;
 mod any_of;
 mod apart;
 mod apply;

@@ -357,9 +357,12 @@ impl QueryPlan {
     pub(crate) fn analyzed(state: &SessionState, query: Analyzed, params: Arc<[DataType]>) -> Result<Self> {
         let Analyzed { plan, columns } = query;
         let mut out = Self::new(state, plan, params)?;
-        let fields = out.schema.fields().iter().zip(&columns).map(|(field, column)| {
-            Arc::new(column.ty.field(&column.name, field.data_type())) as FieldRef
-        });
+        let fields = out
+            .schema
+            .fields()
+            .iter()
+            .zip(&columns)
+            .map(|(field, column)| Arc::new(column.ty.field(&column.name, field.data_type())) as FieldRef);
         out.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         Ok(out)
     }

@@ -58,11 +58,13 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
             };
             if let Some(written) = written {
                 let plain = resurgam_numeric::Numeric::parse(&written, None).ok().map(|value| value.to_string());
-                *expr = match plain.filter(|plain| plain.len() <= 76) {
+                *expr = match plain.filter(|plain| plain.len() <= 38) {
                     Some(plain) => {
                         let text = if plain.contains('.') { plain } else { format!("{plain}.") };
                         Expr::Value(Value::Number(text, false).into())
                     }
+                    // Until its minus sign can be told from a float's.
+                    None if written.contains(['e', 'E']) => call("pg_cast_float8", vec![string(written)]),
                     None => call("numeric_in", vec![string(written)]),
                 };
             }

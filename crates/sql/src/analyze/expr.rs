@@ -233,15 +233,25 @@ impl Analyzer<'_> {
             E::InSubquery { expr: left, subquery, negated } => {
                 self.in_subquery(left, subquery, *negated, scope, clause)
             }
-            E::Between { expr: value, negated, low, high } => {
-                self.between(value, low, high, *negated, scope, clause)
-            }
-            E::Like { negated, any: false, expr: text, pattern, escape_char } => {
-                self.like(text, pattern, escape_char.as_ref(), if *negated { "!~~" } else { "~~" }, scope, clause, span())
-            }
-            E::ILike { negated, any: false, expr: text, pattern, escape_char } => {
-                self.like(text, pattern, escape_char.as_ref(), if *negated { "!~~*" } else { "~~*" }, scope, clause, span())
-            }
+            E::Between { expr: value, negated, low, high } => self.between(value, low, high, *negated, scope, clause),
+            E::Like { negated, any: false, expr: text, pattern, escape_char } => self.like(
+                text,
+                pattern,
+                escape_char.as_ref(),
+                if *negated { "!~~" } else { "~~" },
+                scope,
+                clause,
+                span(),
+            ),
+            E::ILike { negated, any: false, expr: text, pattern, escape_char } => self.like(
+                text,
+                pattern,
+                escape_char.as_ref(),
+                if *negated { "!~~*" } else { "~~*" },
+                scope,
+                clause,
+                span(),
+            ),
             E::SimilarTo { negated, expr: text, pattern, escape_char } => {
                 let text = self.expr(text, scope, clause)?;
                 let mut args = vec![self.expr(pattern, scope, clause)?];
@@ -253,7 +263,13 @@ impl Analyzer<'_> {
             }
             E::AnyOp { left, compare_op, right, .. } => self.any_all(left, compare_op, right, true, scope, clause),
             E::AllOp { left, compare_op, right } => self.any_all(left, compare_op, right, false, scope, clause),
-            E::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, array: false, format: None } => {
+            E::Cast {
+                kind: CastKind::Cast | CastKind::DoubleColon,
+                expr: inner,
+                data_type,
+                array: false,
+                format: None,
+            } => {
                 let to = self.type_of(data_type)?;
                 let bound = self.cast_operand(inner, to, scope, clause)?;
                 let source = bound.span;
@@ -265,7 +281,10 @@ impl Analyzer<'_> {
                 self.cast_as(bound, to, CastContext::Explicit)
             }
             E::Interval(interval) => {
-                if interval.leading_precision.is_some() || interval.last_field.is_some() || interval.leading_field.is_some() {
+                if interval.leading_precision.is_some()
+                    || interval.last_field.is_some()
+                    || interval.leading_field.is_some()
+                {
                     return unknown("an interval with fields");
                 }
                 let bound = self.expr(&interval.value, scope, clause)?;

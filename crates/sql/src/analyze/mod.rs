@@ -199,10 +199,11 @@ enum Mode {
 }
 
 fn mode() -> Mode {
-    static MODE: std::sync::LazyLock<Mode> = std::sync::LazyLock::new(|| match std::env::var("RESURGAM_ANALYZE").as_deref() {
-        Ok("off") => Mode::Off,
-        Ok("strict") => Mode::Strict,
-        _ => Mode::On,
-    });
+    static MODE: std::sync::LazyLock<Mode> =
+        std::sync::LazyLock::new(|| match std::env::var("RESURGAM_ANALYZE").as_deref() {
+            Ok("off") => Mode::Off,
+            Ok("strict") => Mode::Strict,
+            _ => Mode::On,
+        });
     *MODE
 }
