@@ -12,12 +12,14 @@
 //! | `pgbench.rs`, `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments about everyday work |
 //! | `recovery/` | the experiments about rolling back and recovering, after the paper |
 //! | `mix/` | mixes after TPC-C and TPC-E, and what is measured with them |
+//! | `answers/` | whether answers are right: a corpus, and PostgreSQL beside |
 //! | `soak/` | a long test: kills and power losses under load, everything checked afterwards |
 //!
 //! Servers are child processes on free ports with data in a work folder that is removed
 //! afterwards; nothing else of the machine is touched.
 
 mod aborted_map;
+mod answers;
 mod copy;
 mod lines;
 mod machine;
@@ -77,6 +79,10 @@ enum Experiment {
     Latency(mix::latency::Options),
     /// A day's life in ten minutes: aborts, long snapshots, loads, DDL; everything must return to its baseline
     Day(mix::day::Options),
+    /// Random statements against PostgreSQL and Resurgam side by side; the exit status says whether they agree
+    Fuzz(answers::fuzz::Options),
+    /// SQLite's corpus of queries by the simple and the extended protocol; the exit status says whether all passed
+    Slt(answers::slt::Options),
     /// The four about recovery, one after the other
     Recovery(recovery::Options),
 }
@@ -122,6 +128,8 @@ fn main() -> ExitCode {
         Experiment::Table2(options) => mix::table2::run(&options),
         Experiment::Latency(options) => mix::latency::run(&options),
         Experiment::Day(options) => mix::day::run(&options),
+        Experiment::Fuzz(options) => answers::fuzz::run(&options),
+        Experiment::Slt(options) => answers::slt::run(&options),
         Experiment::Recovery(options) => recovery::run(&options),
     };
     match done {

@@ -48,19 +48,44 @@ impl Client {
     /// # Errors
     /// As [`Client::connect`].
     pub fn connect_within(port: u16, patience: Option<Duration>) -> Result<Self> {
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(|e| e.to_string())?;
-        stream.set_nodelay(true).map_err(|e| e.to_string())?;
+        Self::connect_as("postgres", "postgres", port, patience, |_, _| ())
+    }
+
+    /// As [`Client::connect_within`], with what the server says before the session is ready
+    /// (its settings, the session's key), message by message.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_as(
+        user: &str,
+        database: &str,
+        port: u16,
+        patience: Option<Duration>,
+        hear: impl FnMut(u8, &[u8]),
+    ) -> Result<Self> {
+        let stream = connection(port)?;
         stream.set_read_timeout(patience).map_err(|e| e.to_string())?;
         let input = BufReader::new(stream.try_clone().map_err(|e| e.to_string())?);
         let mut client = Self { input, output: BufWriter::with_capacity(1 << 20, stream) };
-        let body = b"\0\x03\0\0user\0postgres\0database\0postgres\0\0";
+        let mut body = b"\0\x03\0\0".to_vec();
+        for text in ["user", user, "database", database, ""] {
+            body.extend_from_slice(text.as_bytes());
+            body.push(0);
+        }
         let len = body.len() as u32 + 4;
         client.write(&len.to_be_bytes())?;
-        client.write(body)?;
+        client.write(&body)?;
         client.flush()?;
-        client.until_ready()?;
+        client.until_ready_hearing(hear)?;
         Ok(client)
+    }
+
+    /// An answer that takes longer than this is an error from now on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_patience(&mut self, patience: Option<Duration>) -> Result<()> {
+        self.input.get_ref().set_read_timeout(patience).map_err(|e| e.to_string())
     }
 
     /// Runs statements by the simple protocol; answers the first column of the last row.
@@ -176,7 +201,8 @@ impl Client {
         self.flush()
     }
 
-    fn put(&mut self, kind: u8, body: &[u8]) -> Result<()> {
+    /// Adds a message to what is to be sent.
+    pub(crate) fn put(&mut self, kind: u8, body: &[u8]) -> Result<()> {
         let len = u32::try_from(body.len() + 4).map_err(|_| "a message that is too long".to_owned())?;
         self.write(&[kind])?;
         self.write(&len.to_be_bytes())?;
@@ -187,12 +213,13 @@ impl Client {
         self.output.write_all(bytes).map_err(|e| e.to_string())
     }
 
-    fn flush(&mut self) -> Result<()> {
+    /// Sends what was put.
+    pub(crate) fn flush(&mut self) -> Result<()> {
         self.output.flush().map_err(|e| e.to_string())
     }
 
     /// The next message: kind and body.
-    fn message(&mut self) -> Result<(u8, Vec<u8>)> {
+    pub(crate) fn message(&mut self) -> Result<(u8, Vec<u8>)> {
         let mut head = [0; 5];
         self.input.read_exact(&mut head).map_err(|e| e.to_string())?;
         let [kind, a, b, c, d] = head;
@@ -237,6 +264,25 @@ impl Client {
             }
         }
     }
+}
+
+/// A connection to the server on this machine.
+fn connection(port: u16) -> Result<TcpStream> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(|e| e.to_string())?;
+    stream.set_nodelay(true).map_err(|e| e.to_string())?;
+    Ok(stream)
+}
+
+/// Asks for the end of what a session runs, by its process and secret.
+///
+/// # Errors
+/// In words, if there is no connection.
+pub fn cancel(port: u16, process: u32, secret: u32) -> Result<()> {
+    let mut stream = connection(port)?;
+    // The length, then the code of a request to cancel.
+    let request = [16, 80_877_102, process, secret].map(u32::to_be_bytes).concat();
+    stream.write_all(&request).map_err(|e| e.to_string())
 }
 
 /// The body of a message that binds parameters, given and answered as text, to a prepared

@@ -40,6 +40,14 @@ impl Numeric {
         Self::new(Coef::Small(value), scale)
     }
 
+    /// Of a wider decimal's integer, as signed little-endian bytes, and scale.
+    ///
+    /// # Errors
+    /// 22003 if the scale is out of range.
+    pub fn from_scaled_bytes(value: &[u8], scale: i32) -> Result<Self> {
+        Self::new(Coef::from(num_bigint::BigInt::from_signed_bytes_le(value)), scale)
+    }
+
     /// Of 15 significant digits, as PostgreSQL casts them.
     pub fn from_f64(value: f64) -> Self {
         match value {

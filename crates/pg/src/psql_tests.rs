@@ -18,8 +18,8 @@ use crate::catalog::{self, relation_oid, tests::TestContext};
 use crate::context::PgContext;
 use crate::encode::{RowEncoder, TextStyle};
 use crate::types::PgTypePlanner;
-use crate::{errors, functions, rewrite};
 use crate::wire::SqlError;
+use crate::{errors, functions, rewrite};
 
 #[derive(Debug)]
 struct Schemas(Arc<dyn PgContext>);

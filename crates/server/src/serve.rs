@@ -76,6 +76,8 @@ pub fn runtime(settings: &Settings) -> Result<tokio::runtime::Runtime, String> {
     if settings.worker_threads > 0 {
         builder.worker_threads(settings.worker_threads as usize);
     }
+    // As deep as statements may be; memory is taken as it is used.
+    builder.thread_stack_size(resurgam_sql::STACK_BYTES);
     builder.thread_name("session").enable_all().build().map_err(|error| format!("could not start threads: {error}"))
 }
 

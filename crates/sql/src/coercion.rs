@@ -155,6 +155,15 @@ impl Coercion {
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { mut left, op, mut right }) => {
                 let arithmetic = matches!(op, Operator::Plus | Operator::Multiply | Operator::Divide);
+                if let Some(function) = numeric_operator(op)
+                    && let (Ok(l), Ok(r)) = (left.get_type(schema), right.get_type(schema))
+                    && [&l, &r].contains(&&DataType::LargeBinary)
+                    && numeric::is_exact_number(&l)
+                    && numeric::is_exact_number(&r)
+                {
+                    // A part of it turned out to have digits of its own.
+                    return Ok(function.call(vec![*left, *right]));
+                }
                 if arithmetic || op == Operator::Minus || is_comparison(op) {
                     let types = (left.get_type(schema), right.get_type(schema));
                     let times = matches!(&types, (Ok(l), Ok(r)) if l.is_temporal() || r.is_temporal());
@@ -162,10 +171,7 @@ impl Coercion {
                         self.unify(vec![left.as_mut(), right.as_mut()], schema, false);
                     }
                 }
-                match numeric_operation(op, &left, &right, schema) {
-                    Some(function) => function.call(vec![*left, *right]),
-                    None => Expr::BinaryExpr(BinaryExpr { left, op, right }),
-                }
+                Expr::BinaryExpr(BinaryExpr { left, op, right })
             }
             Expr::InList(InList { mut expr, mut list, negated }) => {
                 self.unify(std::iter::once(expr.as_mut()).chain(&mut list).collect(), schema, false);
@@ -310,35 +316,24 @@ impl Coercion {
     }
 }
 
+/// The function that an operator of numerics is.
+fn numeric_operator(op: Operator) -> Option<Arc<ScalarUDF>> {
+    numeric::by_proc_name(match op {
+        Operator::Plus => "numeric_add",
+        Operator::Minus => "numeric_sub",
+        Operator::Multiply => "numeric_mul",
+        Operator::Divide => "numeric_div",
+        Operator::Modulo => "numeric_mod",
+        _ => return None,
+    })
+}
+
 /// A call of a function of numerics.
 fn proc(name: &str, expr: Expr) -> Expr {
     match numeric::by_proc_name(name) {
         Some(function) => function.call(vec![expr]),
         None => expr,
     }
-}
-
-/// What computes `op` where an operand has turned out to be a numeric whose digits are its own (a CASE, say, of
-/// values that have different ones), which was not known when the operator was planned.
-fn numeric_operation(op: Operator, left: &Expr, right: &Expr, schema: &DFSchema) -> Option<Arc<ScalarUDF>> {
-    let name = match op {
-        Operator::Plus => "numeric_add",
-        Operator::Minus => "numeric_sub",
-        Operator::Multiply => "numeric_mul",
-        Operator::Divide => "numeric_div",
-        Operator::Modulo => "numeric_mod",
-        Operator::Eq => "numeric_eq",
-        Operator::NotEq => "numeric_ne",
-        Operator::Lt => "numeric_lt",
-        Operator::LtEq => "numeric_le",
-        Operator::Gt => "numeric_gt",
-        Operator::GtEq => "numeric_ge",
-        _ => return None,
-    };
-    let (left, right) = (left.get_type(schema).ok()?, right.get_type(schema).ok()?);
-    let number = |ty: &DataType| ty == &numeric::DYNAMIC || numeric::is_exact_number(ty);
-    let dynamic = [&left, &right].contains(&&numeric::DYNAMIC);
-    (dynamic && number(&left) && number(&right)).then(|| numeric::by_proc_name(name))?
 }
 
 fn timestamp() -> DataType {

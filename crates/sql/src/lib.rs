@@ -101,6 +101,7 @@ pub mod wire {
 pub use canary::plans_compared;
 pub use copy::{CopyIn, CopyOut};
 pub use database::{CancelHandle, SessionOptions, SqlDatabase};
+pub use depth::STACK_BYTES;
 pub use embedded::QueryResult;
 pub use planning::Planning;
 pub use plans::PlanTotals;

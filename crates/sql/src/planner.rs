@@ -95,7 +95,7 @@ pub(crate) fn session_state(
 ) -> Result<SessionState> {
     let coercion = Coercion::new(cx);
     let mut builder = SessionStateBuilder::new()
-        .with_analyzer_rules(coercion.rules().into_iter().chain([Arc::new(apply::Extract) as _]).collect())
+        .with_analyzer_rules(coercion.rules())
         .with_config(config().with_extension(Arc::new(planning)).with_extension(Arc::new(coercion)))
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
@@ -106,6 +106,8 @@ pub(crate) fn session_state(
     }
     let mut state = builder.with_physical_optimizer_rule(Arc::new(ByteFilters)).build();
     bridge::register_functions(&mut state, cx)?;
+    // The last one: what the others do to a subquery has to be done before it is taken out.
+    state.add_analyzer_rule(Arc::new(apply::Extract));
     Ok(state)
 }
 

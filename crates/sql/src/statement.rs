@@ -335,6 +335,8 @@ pub(crate) fn prepare(
     let text = Arc::clone(&prepared.text);
     let failed = |error| errors::from_datafusion(error, &text);
     let Some(mut statement) = statement else { return Ok(prepared) };
+    let is_aggregate = |name: &str| names.state.aggregate_functions().contains_key(name);
+    crate::with_recursive::check(&statement, &is_aggregate)?;
     let mut params = ParamTypes::new(0, declared);
     let mut direct_lock = None;
     let mut analyzed = None;
@@ -366,24 +368,17 @@ pub(crate) fn prepare(
     };
     match statement {
         Statement::Query(mut query) => {
-            if let Some(analyzed) = analyzed {
-                let plan = QueryPlan::analyzed(names.state, analyzed, params.data_types()).map_err(failed)?;
-                prepared.param_oids = params.oids();
-                prepared.typed_by_literals = plan.typed_by_literals;
-                prepared.counts = Some(Arc::clone(&plan.counts));
-                prepared.kind = Kind::Query(query_kind(names, plan, direct_lock));
-                if let Kind::Query(query) = &prepared.kind {
-                    prepared.fields = Some(result_fields(&query.schema));
-                    prepared.shareable = query.plan.is_shareable(names.state) && prepared.locks.is_empty();
+            let plan = match analyzed {
+                Some(analyzed) => QueryPlan::analyzed(names.state, analyzed, params.data_types()),
+                None => {
+                    reject_query(&query)?;
+                    naming::name_columns(&mut query);
+                    let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+                    QueryPlan::new(names.state, logical, params.data_types())
                 }
-                prepared.bytes = plans::bytes_of(&prepared);
-                return Ok(prepared);
-            }
-            reject_query(&query)?;
-            naming::name_columns(&mut query);
-            let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+            };
+            let plan = plan.map_err(failed)?;
             prepared.param_oids = params.oids();
-            let plan = QueryPlan::new(names.state, logical, params.data_types()).map_err(failed)?;
             prepared.fields = Some(result_fields(&plan.schema));
             prepared.shareable = plan.is_shareable(names.state) && prepared.locks.is_empty();
             prepared.typed_by_literals = plan.typed_by_literals;

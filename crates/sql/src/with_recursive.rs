@@ -18,8 +18,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Cte, Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByKind, Query,
-    Select, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Visitor, With,
+    Cte, Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByKind,
+    Query, Select, SetExpr, SetOperator, SetQuantifier, TableFactor, TableWithJoins, Visitor, With,
 };
 use resurgam_ast::AstWalk;
 
@@ -28,11 +28,11 @@ use crate::wire::SqlError;
 /// Whether a function of that name is an aggregate.
 type IsAggregate<'a> = &'a dyn Fn(&str) -> bool;
 
-/// Checks every WITH RECURSIVE in a query.
+/// Checks every WITH RECURSIVE in a statement or a query.
 ///
 /// # Errors
 /// See the module's head.
-pub(crate) fn check(query: &Query, is_aggregate: IsAggregate<'_>) -> Result<(), SqlError> {
+pub(crate) fn check(node: &impl AstWalk, is_aggregate: IsAggregate<'_>) -> Result<(), SqlError> {
     struct Find<'a>(IsAggregate<'a>);
     impl Visitor for Find<'_> {
         type Break = SqlError;
@@ -46,7 +46,7 @@ pub(crate) fn check(query: &Query, is_aggregate: IsAggregate<'_>) -> Result<(), 
             }
         }
     }
-    match query.walk(&mut Find(is_aggregate)) {
+    match node.walk(&mut Find(is_aggregate)) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -116,7 +116,10 @@ fn of_recursive(query: &Query, name: &str, is_aggregate: IsAggregate<'_>) -> Res
         whole = inner;
     }
     let SetExpr::SetOperation { left, op: SetOperator::Union, right, .. } = whole.body.as_ref() else {
-        if matches!(whole.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)) {
+        if matches!(
+            whole.body.as_ref(),
+            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
+        ) {
             return Err(invalid(format!("recursive query \"{name}\" must not contain data-modifying statements")));
         }
         return Err(invalid(format!(

@@ -142,6 +142,13 @@ async fn these_statements_run_directly() {
         ("INSERT INTO t VALUES (7, 7, 'x', 7) ON CONFLICT (a) DO UPDATE SET b = excluded.b + 1 WHERE t.b = 1", true),
         ("INSERT INTO t VALUES (7, 7, 'x', 7), (8, 8, 'y', 8) ON CONFLICT DO NOTHING", true),
         ("SELECT b FROM t WHERE a >= 1 AND a < 3 ORDER BY a DESC", true),
+        // Of pgbench and sysbench.
+        ("SELECT b FROM t WHERE a = 1", true),
+        ("SELECT t.b, b AS again FROM t WHERE t.a = 1", true),
+        ("SELECT c FROM t WHERE a BETWEEN 1 AND 100", true),
+        ("SELECT sum(b) FROM t WHERE a BETWEEN 1 AND 100", true),
+        ("SELECT c FROM t WHERE a BETWEEN 1 AND 100 ORDER BY c", true),
+        ("SELECT DISTINCT c FROM t WHERE a BETWEEN 1 AND 100 ORDER BY c", true),
         ("SELECT b FROM t WHERE b = 10", false),
         ("UPDATE t SET b = 1 WHERE a IN (1, 2) RETURNING b", true),
         ("UPDATE t SET b = b + 1, c = 'two' WHERE c = 'one' AND b < 50", true),

@@ -34,8 +34,15 @@ fn list(from: usize, to: usize, with: &str, item: impl Fn(usize) -> String) -> S
     (from..to).map(item).collect::<Vec<_>>().join(with)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_statements_are_answered_or_refused() {
+/// With the stack that the server gives its threads.
+#[test]
+fn large_statements_are_answered_or_refused() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.thread_stack_size(resurgam_sql::STACK_BYTES).enable_all().build().expect("runtime");
+    runtime.block_on(async { tokio::spawn(large_statements()).await.expect("answers") });
+}
+
+async fn large_statements() {
     let (_dir, mut session) = session().await;
     const N: usize = 20_000;
     let number = |i: usize| i.to_string();
@@ -56,6 +63,17 @@ async fn large_statements_are_answered_or_refused() {
             format!("SELECT count(*) FROM ({}) AS s", list(0, 2000, " UNION ALL ", |_| "SELECT 1".to_owned())),
             "2000",
             "54001",
+        ),
+        (format!("SELECT 1{}", " EXCEPT SELECT 2".repeat(400)), "1", ""),
+        (format!("SELECT sum(a{}) FROM l", " + b".repeat(150)), "950950", ""),
+        (format!("SELECT count(*) FROM ({}) AS s", list(0, 500, " UNION ALL ", |_| "SELECT 1".to_owned())), "500", ""),
+        (format!("SELECT {}", list(0, 200, " + ", |_| "1".to_owned())), "200", ""),
+        (format!("SELECT count(*) FROM l WHERE {}", list(5, 205, " AND ", |i| format!("a <> {i}"))), "800", ""),
+        (format!("SELECT count(*) FROM l WHERE {}", list(0, 200, " OR ", |i| format!("a = {i} AND b < 9"))), "199", ""),
+        (
+            format!("SELECT count(*) FROM l WHERE {}", list(0, 200, " OR ", |i| format!("a > {i} AND b = {i}"))),
+            "994",
+            "",
         ),
         (
             format!("SELECT CASE {} END FROM l WHERE a = 3", list(0, 5000, " ", |i| format!("WHEN a = {i} THEN {i}"))),

@@ -12,7 +12,7 @@ use resurgam_sql::{Session, SessionOptions, SqlDatabase, SqlSettings};
 const SETUP: [&str; 2] = [
     "CREATE TABLE t (i int PRIMARY KEY, n numeric(12,2), b bigint, s smallint, f float8, f4 real)",
     "INSERT INTO t VALUES (1, 1.5, 10, 1, 0.1, 0.1), (2, 100, 20, 2, 0.2, 0.2), (3, 1.50, 30, 3, 0.3, 0.3), \
-     (4, NULL, NULL, NULL, NULL, NULL), (5, -2.25, 9223372036854775807, 32767, 1e10, 16777216)",
+     (4, NULL, NULL, NULL, NULL, NULL), (5, -2.25, 9223372036854775807, 32767, 10000000000, 16777216)",
 ];
 
 fn session() -> (tempfile::TempDir, Session) {

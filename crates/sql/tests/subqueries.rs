@@ -85,6 +85,28 @@ async fn on_one_thread() {
     }
 }
 
+/// What the analysis does to expressions it does within subqueries; what cannot be right is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checked_and_refused() {
+    let folder = tempfile::tempdir().expect("folder");
+    let mut session = session(&folder);
+    for (statement, expected) in [
+        ("CREATE TABLE t (a int, b int)", ""),
+        ("INSERT INTO t VALUES (3, 1)", ""),
+        ("SELECT (SELECT t.a * 1000000000) FROM t", "ERROR:  22003: integer out of range"),
+        ("SELECT (SELECT x.a * 1000000000 FROM t AS x WHERE x.b = t.b) FROM t", "ERROR:  22003: integer out of range"),
+        ("SELECT (SELECT x.a * 1000000000 FROM t AS x)", "ERROR:  22003: integer out of range"),
+        ("SELECT a FROM t WHERE a IN (SELECT x.a * 1000000000 FROM t AS x)", "ERROR:  22003: integer out of range"),
+        (
+            "SELECT (SELECT sum(t.b)) FROM t",
+            "ERROR:  0A000: aggregate functions of an outer query are not supported in a subquery",
+        ),
+        ("SELECT a FROM t LIMIT (SELECT 1)", "ERROR:  0A000: LIMIT and OFFSET with a subquery are not supported"),
+    ] {
+        assert_eq!(answer(&mut session, statement).await, expected, "{statement}");
+    }
+}
+
 /// A subquery that runs for long ends with the statement's time, and at a cancel; so does a
 /// recursion without an end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -97,8 +97,7 @@ pub fn parse_array(text: &str) -> Result<Vec<Option<String>>, SqlError> {
 pub(super) fn list_scalar(element: u32, values: Vec<Option<ScalarValue>>) -> Result<ScalarValue, SqlError> {
     let field = element_field(element)
         .ok_or_else(|| SqlError::unsupported(format!("arrays of type {element} are not supported")))?;
-    let null =
-        ScalarValue::try_from(field.data_type()).map_err(|error| crate::errors::from_datafusion(error, ""))?;
+    let null = ScalarValue::try_from(field.data_type()).map_err(|error| crate::errors::from_datafusion(error, ""))?;
     let length = values.len();
     let fixed = |value: ScalarValue| match (value, field.data_type()) {
         (ScalarValue::LargeBinary(Some(encoded)), DataType::Decimal128(precision, scale)) => {

@@ -407,6 +407,8 @@ struct Layout<'a> {
     count: i32,
     current: i32,
     in_number: bool,
+    /// A digit was asked for behind the last: PostgreSQL's text ends there, whatever follows in the template.
+    ended: bool,
 }
 
 impl Layout<'_> {
@@ -469,8 +471,9 @@ impl Layout<'_> {
                     self.out.push('0');
                 }
             } else {
-                if self.at < self.digits.len() {
-                    self.out.push(char::from(self.digit()));
+                match self.digits.get(self.at) {
+                    Some(digit) => self.out.push(char::from(*digit)),
+                    None => self.ended = true,
                 }
                 self.in_number = true;
             }
@@ -553,9 +556,13 @@ pub(super) fn format(number: &Number, template: &str) -> Result<String, SqlError
         count,
         current: 0,
         in_number: false,
+        ended: false,
     };
     let fill = description.fill;
     for node in &nodes {
+        if layout.ended {
+            break;
+        }
         let key = match node {
             Node::Char(c) => {
                 layout.out.push(*c);

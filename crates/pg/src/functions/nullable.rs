@@ -6,5 +6,8 @@
 use super::define::{P, PgFunction, Returns, f};
 
 pub(super) fn all() -> Vec<PgFunction> {
-    vec![f("pg_nullable", &[P::Any], Returns::By(|fields| fields[0].clone()), |call| Ok(call.arrays[0].clone())).volatile()]
+    vec![
+        f("pg_nullable", &[P::Any], Returns::By(|fields| fields[0].clone()), |call| Ok(call.arrays[0].clone()))
+            .volatile(),
+    ]
 }

@@ -105,12 +105,7 @@ struct Values {
 
 /// A column of numbers as floats.
 fn floats(array: &ArrayRef) -> Result<ArrayRef, SqlError> {
-    crate::arrow::cast_array(
-        array,
-        &DataType::Float64,
-        crate::types::oid::FLOAT8,
-        &crate::datetime::Zone::Utc,
-    )
+    crate::arrow::cast_array(array, &DataType::Float64, crate::types::oid::FLOAT8, &crate::datetime::Zone::Utc)
 }
 
 /// NaN is above all numbers.

@@ -155,7 +155,7 @@ fn numeric_operation(expr: &RawBinaryExpr, left: &DataType, right: &DataType) ->
         _ => return None,
     };
     let dynamic = [left, right].contains(&&numeric::DYNAMIC);
-    let decimal = |ty: &DataType| matches!(ty, DataType::Decimal128(..));
+    let decimal = |ty: &DataType| matches!(ty, DataType::Decimal128(..) | DataType::Decimal256(..));
     let number = |ty: &DataType, expr: &Expr| numeric::is_exact_number(ty) || literal(expr).is_some() || ty.is_null();
     if dynamic && (left.is_floating() || right.is_floating()) {
         // As PostgreSQL does, in the type that has infinities.

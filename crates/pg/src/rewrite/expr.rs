@@ -53,7 +53,7 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
         Expr::Value(value) => {
             // With an exponent, or of more digits than DataFusion reads exactly: a numeric all the same.
             let written = match &value.value {
-                Value::Number(text, _) if text.contains(['e', 'E']) || text.len() > 38 => Some(text.clone()),
+                Value::Number(text, _) if text.contains(['e', 'E']) || text.len() > 76 => Some(text.clone()),
                 _ => None,
             };
             if let Some(written) = written {
@@ -63,6 +63,8 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
                         let text = if plain.contains('.') { plain } else { format!("{plain}.") };
                         Expr::Value(Value::Number(text, false).into())
                     }
+                    // Until its minus sign can be told from a float's.
+                    None if written.contains(['e', 'E']) => call("pg_cast_float8", vec![string(written)]),
                     None => call("numeric_in", vec![string(written)]),
                 };
             }
@@ -168,7 +170,9 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
                 UnaryOperator::PGCubeRoot => "cbrt",
                 _ => return Ok(()),
             };
-            *expr = call(name, vec![take(inner)]);
+            // Roots by an operator are those of `double precision`.
+            let arg = if name == "sqrt" { call("pg_cast_float8", vec![take(inner)]) } else { take(inner) };
+            *expr = call(name, vec![arg]);
         }
         Expr::Case { operand: None, conditions, .. }
             if matches!(conditions.as_slice(), [when]

@@ -419,7 +419,10 @@ mod tests {
             let field = arrow_field("c", &ty, true);
             assert_eq!(field_oid(&field), column_oid(&ty), "{ty:?}");
             assert_eq!(field_typmod(&field), column_typmod(&ty), "{ty:?}");
-            assert_eq!(arrow_type_of_oid(column_oid(&ty), column_typmod(&ty)), Some(arrow_type(&ty)));
+            // Without a modifier a value of that type has digits of its own, which a column does not keep.
+            if ty != (ColumnType::Numeric { precision: NUMERIC_PRECISION, scale: NUMERIC_SCALE as _ }) {
+                assert_eq!(arrow_type_of_oid(column_oid(&ty), column_typmod(&ty)), Some(arrow_type(&ty)));
+            }
         }
     }
 

@@ -93,7 +93,14 @@ impl Analyzer<'_> {
         }
         let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
-        let call = Call { star, distinct, order_by: order.len(), filter: function.filter.is_some(), over: function.over.is_some(), ..Call::new(name, &types) };
+        let call = Call {
+            star,
+            distinct,
+            order_by: order.len(),
+            filter: function.filter.is_some(),
+            over: function.over.is_some(),
+            ..Call::new(name, &types)
+        };
         let resolved = match catalog().resolve_function(&call) {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),

@@ -349,7 +349,9 @@ impl Analyzer<'_> {
         for (x, y) in a.columns.iter().zip(&b.columns) {
             forms.push(match x.bound.data == y.bound.data {
                 true => None,
-                false if x.bound.ty.oid == oid::NUMERIC => Some(numeric_form([&x.bound.data, &y.bound.data].into_iter())),
+                false if x.bound.ty.oid == oid::NUMERIC => {
+                    Some(numeric_form([&x.bound.data, &y.bound.data].into_iter()))
+                }
                 false => Some(x.bound.ty.data()),
             });
         }

@@ -340,11 +340,8 @@ impl Analyzer<'_> {
         let (Some(first), Some(second), None) = (args.next(), args.next(), args.next()) else {
             return Err(self.at(SqlError::syntax("NULLIF needs two arguments"), span));
         };
-        // A literal or parameter of no type yet takes that of the other, as of any operator.
-        let (first, second) = match first.ty.is_unknown() && !second.ty.is_unknown() {
-            true => self.operands("=", first, second, span)?,
-            false => (self.settled(first)?, second),
-        };
+        // Its type is that of the comparison's left operand.
+        let (first, second) = self.operands("=", first, second, span)?;
         let equal = self.binary("=", first.clone(), second, span)?;
         let null = self.null(first.ty)?;
         let null = match null.data == first.data {

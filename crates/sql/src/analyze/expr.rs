@@ -14,6 +14,7 @@ use super::bound::{Bound, Relation, Type};
 use super::coerce::catalog;
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
+use crate::pg::functions::numeric;
 use crate::pg::types::{self, oid};
 use crate::wire::SqlError;
 
@@ -232,15 +233,25 @@ impl Analyzer<'_> {
             E::InSubquery { expr: left, subquery, negated } => {
                 self.in_subquery(left, subquery, *negated, scope, clause)
             }
-            E::Between { expr: value, negated, low, high } => {
-                self.between(value, low, high, *negated, scope, clause)
-            }
-            E::Like { negated, any: false, expr: text, pattern, escape_char } => {
-                self.like(text, pattern, escape_char.as_ref(), if *negated { "!~~" } else { "~~" }, scope, clause, span())
-            }
-            E::ILike { negated, any: false, expr: text, pattern, escape_char } => {
-                self.like(text, pattern, escape_char.as_ref(), if *negated { "!~~*" } else { "~~*" }, scope, clause, span())
-            }
+            E::Between { expr: value, negated, low, high } => self.between(value, low, high, *negated, scope, clause),
+            E::Like { negated, any: false, expr: text, pattern, escape_char } => self.like(
+                text,
+                pattern,
+                escape_char.as_ref(),
+                if *negated { "!~~" } else { "~~" },
+                scope,
+                clause,
+                span(),
+            ),
+            E::ILike { negated, any: false, expr: text, pattern, escape_char } => self.like(
+                text,
+                pattern,
+                escape_char.as_ref(),
+                if *negated { "!~~*" } else { "~~*" },
+                scope,
+                clause,
+                span(),
+            ),
             E::SimilarTo { negated, expr: text, pattern, escape_char } => {
                 let text = self.expr(text, scope, clause)?;
                 let mut args = vec![self.expr(pattern, scope, clause)?];
@@ -252,7 +263,13 @@ impl Analyzer<'_> {
             }
             E::AnyOp { left, compare_op, right, .. } => self.any_all(left, compare_op, right, true, scope, clause),
             E::AllOp { left, compare_op, right } => self.any_all(left, compare_op, right, false, scope, clause),
-            E::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, array: false, format: None } => {
+            E::Cast {
+                kind: CastKind::Cast | CastKind::DoubleColon,
+                expr: inner,
+                data_type,
+                array: false,
+                format: None,
+            } => {
                 let to = self.type_of(data_type)?;
                 let bound = self.cast_operand(inner, to, scope, clause)?;
                 let source = bound.span;
@@ -264,7 +281,10 @@ impl Analyzer<'_> {
                 self.cast_as(bound, to, CastContext::Explicit)
             }
             E::Interval(interval) => {
-                if interval.leading_precision.is_some() || interval.last_field.is_some() || interval.leading_field.is_some() {
+                if interval.leading_precision.is_some()
+                    || interval.last_field.is_some()
+                    || interval.leading_field.is_some()
+                {
                     return unknown("an interval with fields");
                 }
                 let bound = self.expr(&interval.value, scope, clause)?;
@@ -502,6 +522,19 @@ impl Analyzer<'_> {
         }
         let right = self.only_column(&relation, span)?;
         let (left, right) = self.operands(op, left, right, span)?;
+        // Numerics that show different digits may be equal: they are compared by their keys.
+        let (left, right) = match [&left.data, &right.data].contains(&&numeric::DYNAMIC) {
+            true => {
+                let key = Type::of(oid::BYTEA);
+                let mut by_key = |bound: Bound| -> Result<Bound> {
+                    let Some(function) = numeric::by_proc_name(numeric::KEY) else { return unknown("numeric_key") };
+                    let (expr, data) = self.call_udf(&function, vec![bound])?;
+                    Ok(Bound::with_data(expr, key, data))
+                };
+                (by_key(left)?.at(span), by_key(right)?)
+            }
+            false => (left, right),
+        };
         let target = super::select::Target { name: relation.columns[0].name.clone(), bound: right, is_hidden: false };
         let relation = match target.bound.expr == relation.columns[0].bound.expr {
             true => relation,

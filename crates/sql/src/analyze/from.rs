@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::{Column as PlanColumn, NullEquality, Spans, TableReference};
 use datafusion::datasource::source_as_provider;
-use datafusion::logical_expr::{
-    Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr,
-};
+use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr};
 use datafusion::sql::planner::ContextProvider;
 use datafusion::sql::sqlparser::ast::{
     self, Ident, JoinConstraint, JoinOperator, Spanned, TableAlias, TableFactor, TableWithJoins,
@@ -58,7 +56,10 @@ impl Analyzer<'_> {
     fn check_names(&self, left: &[Item], right: &[Item]) -> Result<()> {
         for item in right.iter().filter(|item| item.by_name) {
             let same = |other: &&Item| {
-                other.by_name && other.name.is_some() && other.name == item.name && (other.schema == item.schema || other.oid == 0 || item.oid == 0)
+                other.by_name
+                    && other.name.is_some()
+                    && other.name == item.name
+                    && (other.schema == item.schema || other.oid == 0 || item.oid == 0)
             };
             if let (Some(name), Some(_)) = (&item.name, left.iter().find(same)) {
                 let error = SqlError::new("42712", format!("table name \"{name}\" specified more than once"));
@@ -188,7 +189,13 @@ impl Analyzer<'_> {
                 match kind {
                     JoinType::Inner => builder(left.plan).cross_join(right.plan)?.build()?,
                     _ => builder(left.plan)
-                        .join_detailed(right.plan, kind, none, Some(datafusion::logical_expr::lit(true)), NullEquality::NullEqualsNothing)?
+                        .join_detailed(
+                            right.plan,
+                            kind,
+                            none,
+                            Some(datafusion::logical_expr::lit(true)),
+                            NullEquality::NullEqualsNothing,
+                        )?
                         .build()?,
                 }
             }
@@ -198,21 +205,9 @@ impl Analyzer<'_> {
         for item in left.items.iter().chain(&right.items).filter(|item| item.by_column) {
             columns.extend(item.columns.iter().filter(|column| !seen.contains(&column.name)).cloned());
         }
-        let mut items: Vec<Item> = left
-            .items
-            .into_iter()
-            .chain(right.items)
-            .map(|item| Item { by_column: false, ..item })
-            .collect();
-        items.push(Item {
-            name: None,
-            schema: None,
-            columns,
-            by_name: false,
-            by_column: true,
-            table: None,
-            oid: 0,
-        });
+        let mut items: Vec<Item> =
+            left.items.into_iter().chain(right.items).map(|item| Item { by_column: false, ..item }).collect();
+        items.push(Item { name: None, schema: None, columns, by_name: false, by_column: true, table: None, oid: 0 });
         Ok(From { plan, items })
     }
 
@@ -318,7 +313,10 @@ impl Analyzer<'_> {
         };
         let mut fields: Vec<(String, Type)> = Vec::with_capacity(source.schema().fields().len());
         for field in source.schema().fields() {
-            fields.push((field.name().clone(), Type { oid: types::field_oid(field), typmod: types::field_typmod(field) }));
+            fields.push((
+                field.name().clone(),
+                Type { oid: types::field_oid(field), typmod: types::field_typmod(field) },
+            ));
         }
         let is_computed = table.is_none() && source_as_provider(&source).is_err();
         if is_computed {
@@ -326,21 +324,15 @@ impl Analyzer<'_> {
         }
         // The name that the plan shows is the table's own where it can be.
         let scan = LogicalPlanBuilder::scan(TableReference::bare(own.clone()), source, None)?;
-        let plan = if qualifier == own { scan.build()? } else { scan.alias(TableReference::bare(qualifier))?.build()? };
+        let plan =
+            if qualifier == own { scan.build()? } else { scan.alias(TableReference::bare(qualifier))?.build()? };
         let mut relation = Relation::of_plan(plan, fields);
         relation.columns.retain(|column| column.name != KEY_COLUMN || parts.len() == 3);
         if let Some(alias) = alias {
             self.rename(&mut relation.columns, alias)?;
         }
-        let item = Item {
-            name: Some(shown),
-            schema,
-            columns: relation.columns,
-            by_name: true,
-            by_column: true,
-            table,
-            oid,
-        };
+        let item =
+            Item { name: Some(shown), schema, columns: relation.columns, by_name: true, by_column: true, table, oid };
         Ok(From { plan: relation.plan, items: vec![item] })
     }
 
@@ -375,10 +367,9 @@ impl Analyzer<'_> {
         let qualifier = TableReference::bare(self.qualifier(&shown));
         let names: Vec<(String, Type)> =
             relation.columns.iter().map(|column| (column.name.clone(), column.bound.ty)).collect();
-        let plan = if lateral && relation.plan.contains_outer_reference() {
+        let plan = if lateral && !relation.plan.all_out_ref_exprs().is_empty() {
             let outer_ref_columns = relation.plan.all_out_ref_exprs();
-            let subquery =
-                Subquery { subquery: Arc::new(relation.plan), outer_ref_columns, spans: Spans::new() };
+            let subquery = Subquery { subquery: Arc::new(relation.plan), outer_ref_columns, spans: Spans::new() };
             builder(LogicalPlan::Subquery(subquery)).alias(qualifier)?.build()?
         } else {
             builder(relation.plan).alias(qualifier)?.build()?
@@ -432,7 +423,8 @@ impl Analyzer<'_> {
         let alias = match alias {
             Some(alias) => alias,
             None => {
-                own = TableAlias { explicit: false, name: Ident::with_quote('"', &function), columns: vec![], at: None };
+                own =
+                    TableAlias { explicit: false, name: Ident::with_quote('"', &function), columns: vec![], at: None };
                 &own
             }
         };
@@ -456,7 +448,7 @@ impl Analyzer<'_> {
             return unknown("a function of records in FROM");
         }
         let plan = builder(one).project(vec![call.bound.expr.alias(column.clone())])?.build()?;
-        let lateral = plan.contains_outer_reference();
+        let lateral = !plan.all_out_ref_exprs().is_empty();
         let relation = Relation::of_plan(plan, [(column, ty)]);
         self.derived(relation, alias, lateral)
     }
@@ -559,7 +551,7 @@ impl Analyzer<'_> {
             .project(exprs)?
             .unnest_columns_with_options(arrays, datafusion::common::UnnestOptions::new().with_preserve_nulls(false))?
             .build()?;
-        let lateral = plan.contains_outer_reference();
+        let lateral = !plan.all_out_ref_exprs().is_empty();
         let relation = Relation::of_plan(plan, columns);
         self.derived(relation, alias, lateral)
     }

@@ -32,7 +32,9 @@ pub(super) struct Called {
 
 /// Functions of Resurgam's own, which PostgreSQL's tables do not have.
 fn is_own(name: &str) -> bool {
-    name.starts_with("resurgam_") || name.starts_with("pg_cast_") || matches!(name, "pg_array_or_empty" | "similar_to_escape")
+    name.starts_with("resurgam_")
+        || name.starts_with("pg_cast_")
+        || matches!(name, "pg_array_or_empty" | "similar_to_escape")
 }
 
 impl Analyzer<'_> {
@@ -43,7 +45,9 @@ impl Analyzer<'_> {
         if !matches!(function.parameters, FunctionArguments::None) || function.uses_odbc_syntax {
             return unknown("this form of call");
         }
-        if name == "array" && let FunctionArguments::Subquery(query) = &function.args {
+        if name == "array"
+            && let FunctionArguments::Subquery(query) = &function.args
+        {
             return self.array_of_rows(query, scope, span);
         }
         if function.over.is_some() {
@@ -143,9 +147,7 @@ impl Analyzer<'_> {
         name: &str,
     ) -> Result<Vec<Bound>> {
         let Some(args) = plain_args(list) else {
-            if list.args.iter().any(|arg| {
-                matches!(arg, ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard))
-            }) {
+            if list.args.iter().any(|arg| matches!(arg, ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard))) {
                 let message = format!("{name}(*) specified, but {name} is not an aggregate function");
                 return Err(SqlError::new("42809", message).into());
             }
@@ -182,13 +184,7 @@ impl Analyzer<'_> {
         Ok(self.call_named(name, vec![], ty)?.at(span))
     }
 
-    fn call_function(
-        &mut self,
-        schema: Option<&str>,
-        name: &str,
-        args: Vec<Bound>,
-        span: Span,
-    ) -> Result<Called> {
+    fn call_function(&mut self, schema: Option<&str>, name: &str, args: Vec<Bound>, span: Span) -> Result<Called> {
         if schema.is_some_and(|schema| !matches!(schema, "pg_catalog" | "information_schema" | "public" | "sys")) {
             let message = format!("schema \"{}\" does not exist", schema.unwrap_or_default());
             return Err(self.at(SqlError::new("3F000", message), span));
@@ -278,8 +274,10 @@ impl Analyzer<'_> {
         };
         let registered = self.names.state.scalar_functions().get(known).cloned();
         let Some(function) = registered.or_else(|| numeric::by_proc_name(source)) else {
-            let message = format!("function {name}({}) is not supported", 
-                args.iter().map(|arg| arg.ty.name()).collect::<Vec<_>>().join(", "));
+            let message = format!(
+                "function {name}({}) is not supported",
+                args.iter().map(|arg| arg.ty.name()).collect::<Vec<_>>().join(", ")
+            );
             return unknown(message);
         };
         let _ = span;
@@ -373,9 +371,9 @@ impl Analyzer<'_> {
                 _ => None,
             })
             .collect();
-        let returned = function.return_field_from_args(ReturnFieldArgs { arg_fields: &arg_fields, scalar_arguments: &scalars })?;
+        let returned =
+            function.return_field_from_args(ReturnFieldArgs { arg_fields: &arg_fields, scalar_arguments: &scalars })?;
         let data = returned.data_type().clone();
         Ok((Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), exprs)), data))
     }
-
 }

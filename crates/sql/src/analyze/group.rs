@@ -147,7 +147,12 @@ impl Analyzer<'_> {
         Ok(groups)
     }
 
-    fn group_lists(&mut self, lists: &[Vec<ast::Expr>], scope: &Scope<'_>, targets: &mut [Target]) -> Result<Vec<Vec<Expr>>> {
+    fn group_lists(
+        &mut self,
+        lists: &[Vec<ast::Expr>],
+        scope: &Scope<'_>,
+        targets: &mut [Target],
+    ) -> Result<Vec<Vec<Expr>>> {
         lists
             .iter()
             .map(|list| list.iter().map(|expr| self.group_item(expr, scope, targets)).collect::<Result<Vec<_>>>())
@@ -232,7 +237,8 @@ impl Analyzer<'_> {
             let Some(table) = &item.table else { continue };
             let key: Option<Vec<&Expr>> =
                 table.primary_key.iter().map(|at| item.columns.get(*at).map(|column| &column.bound.expr)).collect();
-            if !table.primary_key.is_empty() && key.is_some_and(|key| key.iter().all(|column| groups.contains(column))) {
+            if !table.primary_key.is_empty() && key.is_some_and(|key| key.iter().all(|column| groups.contains(column)))
+            {
                 dependent.extend(item.columns.iter().map(|column| column.bound.expr.clone()));
             }
         }

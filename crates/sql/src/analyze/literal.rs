@@ -67,7 +67,12 @@ impl Analyzer<'_> {
             | Value::NationalStringLiteral(text) => self.text_literal(text)?,
             Value::DollarQuotedString(text) => self.text_literal(&text.value)?,
             Value::Boolean(value) => Bound::literal(ScalarValue::Boolean(Some(*value)), Type::BOOL),
-            Value::Null => Bound { expr: datafusion::logical_expr::lit(ScalarValue::Utf8View(None)), ty: Type::UNKNOWN, data: TEXT, span },
+            Value::Null => Bound {
+                expr: datafusion::logical_expr::lit(ScalarValue::Utf8View(None)),
+                ty: Type::UNKNOWN,
+                data: TEXT,
+                span,
+            },
             Value::Placeholder(id) => self.parameter(id)?,
             _ => return unknown("this kind of literal"),
         }

@@ -117,7 +117,7 @@ pub(crate) struct Analyzer<'a> {
 }
 
 /// Deepest nesting of expressions and queries that is followed.
-const DEPTH_MAX: usize = 400;
+const DEPTH_MAX: usize = 1500;
 
 impl<'a> Analyzer<'a> {
     pub(crate) fn new(names: &'a Names<'a>, text: &'a str, params: &'a mut ParamTypes) -> Self {
@@ -144,7 +144,8 @@ impl<'a> Analyzer<'a> {
             return Err(SqlError::new("54001", "stack depth limit exceeded").into());
         }
         self.depth += 1;
-        let result = go(self);
+        // Frames of analysis are large; so is a thread's stack only where this is asked for.
+        let result = stacker::maybe_grow(256 << 10, 4 << 20, || go(self));
         self.depth -= 1;
         result
     }
@@ -198,10 +199,11 @@ enum Mode {
 }
 
 fn mode() -> Mode {
-    static MODE: std::sync::LazyLock<Mode> = std::sync::LazyLock::new(|| match std::env::var("RESURGAM_ANALYZE").as_deref() {
-        Ok("off") => Mode::Off,
-        Ok("strict") => Mode::Strict,
-        _ => Mode::On,
-    });
+    static MODE: std::sync::LazyLock<Mode> =
+        std::sync::LazyLock::new(|| match std::env::var("RESURGAM_ANALYZE").as_deref() {
+            Ok("off") => Mode::Off,
+            Ok("strict") => Mode::Strict,
+            _ => Mode::On,
+        });
     *MODE
 }

@@ -314,12 +314,8 @@ impl Analyzer<'_> {
             (oid::INT4, Operator::Plus, oid::DATE) => {
                 cast(binary_expr(left.expr, op, days(right.expr)), DataType::Date32)
             }
-            (oid::DATE, _, oid::INTERVAL) if plus_or_minus => {
-                binary_expr(cast(left.expr, timestamp), op, right.expr)
-            }
-            (oid::INTERVAL, Operator::Plus, oid::DATE) => {
-                binary_expr(cast(right.expr, timestamp), op, left.expr)
-            }
+            (oid::DATE, _, oid::INTERVAL) if plus_or_minus => binary_expr(cast(left.expr, timestamp), op, right.expr),
+            (oid::INTERVAL, Operator::Plus, oid::DATE) => binary_expr(cast(right.expr, timestamp), op, left.expr),
             (oid::TIMESTAMP | oid::TIMESTAMPTZ, _, oid::INTERVAL) if plus_or_minus => {
                 if l == oid::TIMESTAMPTZ {
                     return unknown("timestamptz and interval");
@@ -383,7 +379,8 @@ impl Analyzer<'_> {
         let array = self.operand(array, array_type)?;
         match (name, any) {
             ("=", true) | ("<>", false) => {
-                let (l, _) = self.one_form_pair(left.clone(), Bound::new(lit(0), element_type)).unwrap_or((left.clone(), left));
+                let (l, _) =
+                    self.one_form_pair(left.clone(), Bound::new(lit(0), element_type)).unwrap_or((left.clone(), left));
                 let has = self.call_named("array_has", vec![array, l], Type::BOOL)?;
                 // NULL elements: array_has knows them not; see the known issues.
                 let expr = if any { has.expr } else { Expr::Not(Box::new(has.expr)) };

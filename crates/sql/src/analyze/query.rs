@@ -51,8 +51,7 @@ impl Analyzer<'_> {
             for cte in &with.cte_tables {
                 let name = folded(&cte.alias.name);
                 if with.cte_tables.iter().filter(|other| folded(&other.alias.name) == name).count() > 1 {
-                    let error =
-                        SqlError::new("42712", format!("WITH query name \"{name}\" specified more than once"));
+                    let error = SqlError::new("42712", format!("WITH query name \"{name}\" specified more than once"));
                     return Err(self.at(error, cte.alias.name.span));
                 }
             }
@@ -303,10 +302,13 @@ impl Analyzer<'_> {
             .join_detailed(right, kind, keys, None, NullEquality::NullEqualsNull)?
             .build()?;
         let columns: Vec<PlanColumn> = plan.schema().columns().into_iter().take(width).collect();
-        let exprs: Vec<Expr> = columns.into_iter().map(|column| {
-            let name = column.name.clone();
-            Expr::Column(column).alias(name)
-        }).collect();
+        let exprs: Vec<Expr> = columns
+            .into_iter()
+            .map(|column| {
+                let name = column.name.clone();
+                Expr::Column(column).alias(name)
+            })
+            .collect();
         Ok(LogicalPlanBuilder::from(plan).project(exprs)?.build()?)
     }
 
@@ -379,7 +381,8 @@ impl Analyzer<'_> {
 
     fn limit_count(&mut self, expr: Option<&ast::Expr>, clause: &str, scope: &Scope<'_>) -> Result<Option<Expr>> {
         let Some(expr) = expr else { return Ok(None) };
-        if matches!(expr, ast::Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("all")) {
+        if matches!(expr, ast::Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("all"))
+        {
             return Ok(None);
         }
         let empty = scope.without_items();
@@ -596,4 +599,3 @@ fn mentions(query: &Query, name: &str) -> bool {
     }
     query.walk(&mut Find(name)).is_break()
 }
-

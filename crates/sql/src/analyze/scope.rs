@@ -165,8 +165,7 @@ impl Analyzer<'_> {
             });
             if let Some(item) = items.next() {
                 if items.next().is_some() {
-                    let error =
-                        SqlError::new("42P09", format!("table reference \"{relation_name}\" is ambiguous"));
+                    let error = SqlError::new("42P09", format!("table reference \"{relation_name}\" is ambiguous"));
                     return Err(self.at(error, relation.span));
                 }
                 let mut columns = item.columns.iter().filter(|column| column.name == name);
@@ -180,13 +179,14 @@ impl Analyzer<'_> {
                         let oid = datafusion::common::ScalarValue::UInt32(Some(item.oid));
                         Ok(Bound::literal(oid, Type::of(crate::pg::types::oid::OID)))
                     }
-                    (None, _) if matches!(name.as_str(), "ctid" | "xmin" | "xmax" | "cmin" | "cmax") && item.oid != 0 => {
+                    (None, _)
+                        if matches!(name.as_str(), "ctid" | "xmin" | "xmax" | "cmin" | "cmax") && item.oid != 0 =>
+                    {
                         let error = SqlError::unsupported(format!("system column \"{name}\" is not supported"));
                         Err(self.at(error, column.span))
                     }
                     (None, _) => {
-                        let error =
-                            SqlError::new("42703", format!("column {relation_name}.{name} does not exist"));
+                        let error = SqlError::new("42703", format!("column {relation_name}.{name} does not exist"));
                         Err(self.at(error, relation.span))
                     }
                 };

@@ -91,7 +91,12 @@ fn refuse_foreign_syntax(select: &Select) -> Result<()> {
 
 impl Analyzer<'_> {
     /// A SELECT with the ORDER BY of the query that it is the whole of. `scope` has what is outside.
-    pub(super) fn bind_select(&mut self, select: &Select, order: &[OrderByExpr], scope: &Scope<'_>) -> Result<Relation> {
+    pub(super) fn bind_select(
+        &mut self,
+        select: &Select,
+        order: &[OrderByExpr],
+        scope: &Scope<'_>,
+    ) -> Result<Relation> {
         refuse_foreign_syntax(select)?;
         let from = self.from_clause(&select.from, scope)?;
         let here = Scope { items: from.items, outer: scope.outer, ctes: scope.ctes.clone() };
@@ -270,11 +275,7 @@ impl Analyzer<'_> {
             })?;
         }
         let nested = targets.iter().any(|target| {
-            target
-                .bound
-                .expr
-                .exists(|e| Ok(matches!(e, Expr::Unnest(unnest) if has_set(&unnest.expr))))
-                .unwrap_or(true)
+            target.bound.expr.exists(|e| Ok(matches!(e, Expr::Unnest(unnest) if has_set(&unnest.expr)))).unwrap_or(true)
         });
         if nested {
             return unknown("functions that return sets within each other");

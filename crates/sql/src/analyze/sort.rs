@@ -52,12 +52,7 @@ impl Analyzer<'_> {
     }
 
     /// The target that a number means.
-    pub(super) fn target_numbered(
-        &self,
-        expr: &ast::Expr,
-        targets: &[Target],
-        clause: &str,
-    ) -> Result<Option<usize>> {
+    pub(super) fn target_numbered(&self, expr: &ast::Expr, targets: &[Target], clause: &str) -> Result<Option<usize>> {
         let ast::Expr::Value(value) = expr else { return Ok(None) };
         match &value.value {
             ast::Value::Number(text, _) => {
@@ -137,8 +132,8 @@ impl Analyzer<'_> {
         use crate::pg::types::oid;
         if matches!(bound.ty.oid, oid::JSON | oid::XID) {
             let message = format!("could not identify an ordering operator for type {}", bound.ty.name());
-            let error = SqlError::new("42883", message)
-                .with_hint("Use an explicit ordering operator or modify the query.");
+            let error =
+                SqlError::new("42883", message).with_hint("Use an explicit ordering operator or modify the query.");
             return Err(self.at(error, bound.span));
         }
         Ok(())
@@ -198,7 +193,10 @@ impl Analyzer<'_> {
         if !sorted.is_empty() && (others || leading < on.len() && leading < sorted.len()) {
             let error =
                 SqlError::new("42P10", "SELECT DISTINCT ON expressions must match initial ORDER BY expressions");
-            return Err(self.at(error, exprs.first().map_or_else(datafusion::sql::sqlparser::tokenizer::Span::empty, Spanned::span)));
+            return Err(self.at(
+                error,
+                exprs.first().map_or_else(datafusion::sql::sqlparser::tokenizer::Span::empty, Spanned::span),
+            ));
         }
         Ok(on)
     }

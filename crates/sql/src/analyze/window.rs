@@ -3,9 +3,7 @@
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{NullTreatment, Sort, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
-use datafusion::logical_expr::{
-    Expr, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, cast,
-};
+use datafusion::logical_expr::{Expr, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, cast};
 use datafusion::sql::sqlparser::ast::{
     self, FunctionArguments, Ident, NamedWindowExpr, Spanned, WindowSpec, WindowType,
 };
@@ -92,8 +90,14 @@ impl Analyzer<'_> {
         name: &str,
         list: &ast::FunctionArgumentList,
         scope: &Scope<'_>,
-    ) -> Result<(WindowFunctionDefinition, Vec<Expr>, bool, Option<Box<Expr>>, datafusion::arrow::datatypes::DataType, Type)>
-    {
+    ) -> Result<(
+        WindowFunctionDefinition,
+        Vec<Expr>,
+        bool,
+        Option<Box<Expr>>,
+        datafusion::arrow::datatypes::DataType,
+        Type,
+    )> {
         let span = function.name.span();
         if function.filter.is_some() {
             let error = SqlError::unsupported("FILTER is not implemented for non-aggregate window functions");
@@ -177,16 +181,18 @@ impl Analyzer<'_> {
             return Err(self.at(SqlError::new("42P20", message), name.span));
         }
         let order_by = if spec.order_by.is_empty() { base.order_by } else { spec.order_by.clone() };
-        Ok(WindowSpec { window_name: None, partition_by: base.partition_by, order_by, window_frame: spec.window_frame.clone() })
+        Ok(WindowSpec {
+            window_name: None,
+            partition_by: base.partition_by,
+            order_by,
+            window_frame: spec.window_frame.clone(),
+        })
     }
 
     fn named_window(&mut self, name: &Ident) -> Result<WindowSpec> {
         let wanted = folded(name);
-        let found = self
-            .windows
-            .last()
-            .and_then(|windows| windows.iter().find(|window| folded(&window.0) == wanted))
-            .cloned();
+        let found =
+            self.windows.last().and_then(|windows| windows.iter().find(|window| folded(&window.0) == wanted)).cloned();
         match found {
             Some(window) => match &window.1 {
                 NamedWindowExpr::WindowSpec(spec) => self.nested(|this| this.window_spec(spec)),

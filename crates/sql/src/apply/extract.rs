@@ -58,7 +58,13 @@ fn of_node(node: LogicalPlan, depth: usize) -> Result<Transformed<LogicalPlan>> 
         LogicalPlan::Join(join) => match lateral::join(join, depth)? {
             // Its condition may have subqueries.
             done if done.transformed => {
-                return done.transform_data(|node| if matches!(node, LogicalPlan::Filter(_)) { of_node(node, depth) } else { Ok(Transformed::yes(node)) });
+                return done.transform_data(|node| {
+                    if matches!(node, LogicalPlan::Filter(_)) {
+                        of_node(node, depth)
+                    } else {
+                        Ok(Transformed::yes(node))
+                    }
+                });
             }
             join => join.data,
         },
@@ -66,6 +72,10 @@ fn of_node(node: LogicalPlan, depth: usize) -> Result<Transformed<LogicalPlan>> 
     };
     if !node.expressions().iter().any(has_subquery) {
         return Ok(Transformed::no(node));
+    }
+    if let LogicalPlan::Limit(_) = node {
+        let text = "LIMIT and OFFSET with a subquery are not supported";
+        return Err(bridge::failure(SqlError::unsupported(text)));
     }
     if let LogicalPlan::Filter(filter) = node {
         return Ok(Transformed::yes(of_filter(filter, depth)?));
@@ -210,7 +220,13 @@ fn negated_if(negated: bool, expr: Expr) -> Expr {
     if negated { Expr::Not(Box::new(expr)) } else { expr }
 }
 
-pub(super) fn call(kind: Kind, plan: LogicalPlan, operand: Option<Expr>, schema: &DFSchema, depth: usize) -> Result<Expr> {
+pub(super) fn call(
+    kind: Kind,
+    plan: LogicalPlan,
+    operand: Option<Expr>,
+    schema: &DFSchema,
+    depth: usize,
+) -> Result<Expr> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     if !matches!(kind, Kind::Exists | Kind::Rows) && plan.schema().fields().len() != 1 {
@@ -245,7 +261,9 @@ fn some_row(mut plan: LogicalPlan) -> Result<LogicalPlan> {
             LogicalPlan::SubqueryAlias(alias) => Arc::unwrap_or_clone(alias.input),
             LogicalPlan::Sort(Sort { input, fetch: None, .. }) => Arc::unwrap_or_clone(input),
             LogicalPlan::Distinct(Distinct::All(input)) => Arc::unwrap_or_clone(input),
-            other => return LogicalPlanBuilder::from(other).limit(0, Some(1))?.project([lit(1).alias("some")])?.build(),
+            other => {
+                return LogicalPlanBuilder::from(other).limit(0, Some(1))?.project([lit(1).alias("some")])?.build();
+            }
         };
     }
 }

@@ -39,7 +39,9 @@ pub(super) fn is_join(condition: &Expr, schema: &DFSchema) -> bool {
         },
         Expr::InSubquery(InSubquery { expr, subquery, negated: false }) => {
             !subquery.subquery.schema().field(0).data_type().is_nested()
-                && is_plain(expr) && matches!(subquery.subquery.as_ref(), LogicalPlan::Projection(_)) && is_simple(&subquery.subquery, schema)
+                && is_plain(expr)
+                && matches!(subquery.subquery.as_ref(), LogicalPlan::Projection(_))
+                && is_simple(&subquery.subquery, schema)
         }
         _ => false,
     }
@@ -107,8 +109,11 @@ pub(super) fn is_simple(plan: &LogicalPlan, schema: &DFSchema) -> bool {
 /// Collects the inner sides of equalities.
 fn simple<'p>(plan: &'p LogicalPlan, schema: &DFSchema, equal: &mut Vec<&'p Expr>) -> bool {
     match plan {
-        LogicalPlan::Projection(projection) => projection.expr.iter().all(is_plain) && simple(&projection.input, schema, equal),
-        LogicalPlan::SubqueryAlias(alias) => simple(&alias.input, schema, equal),
+        LogicalPlan::Projection(projection) => {
+            projection.expr.iter().all(is_plain) && simple(&projection.input, schema, equal)
+        }
+        // What is compared within a relation that has a name of its own is no column of it.
+        LogicalPlan::SubqueryAlias(alias) => !has_outer(&alias.input) && simple(&alias.input, schema, equal),
         LogicalPlan::Filter(filter) => {
             split_conjunction(&filter.predicate).into_iter().all(|part| condition(part, schema, equal))
                 && simple(&filter.input, schema, equal)
@@ -157,7 +162,9 @@ pub(super) fn values<'e>(expr: &'e Expr, schema: &DFSchema, found: &mut Vec<&'e 
         Expr::ScalarSubquery(sub) if is_aggregate(&sub.subquery, schema) => found.push(sub),
         Expr::Alias(alias) => values(&alias.expr, schema, found),
         Expr::Cast(cast) => values(&cast.expr, schema, found),
-        Expr::Not(inner) | Expr::IsNull(inner) | Expr::IsNotNull(inner) | Expr::Negative(inner) => values(inner, schema, found),
+        Expr::Not(inner) | Expr::IsNull(inner) | Expr::IsNotNull(inner) | Expr::Negative(inner) => {
+            values(inner, schema, found)
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if !matches!(op, Operator::And | Operator::Or) => {
             values(left, schema, found);
             values(right, schema, found);
@@ -197,7 +204,8 @@ fn equalities_alone(plan: &LogicalPlan) -> bool {
                 part if !is_outer(part) => true,
                 Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => matches!(
                     (left.as_ref(), right.as_ref()),
-                    (Expr::Column(_), Expr::OuterReferenceColumn(..)) | (Expr::OuterReferenceColumn(..), Expr::Column(_))
+                    (Expr::Column(_), Expr::OuterReferenceColumn(..))
+                        | (Expr::OuterReferenceColumn(..), Expr::Column(_))
                 ),
                 _ => false,
             });

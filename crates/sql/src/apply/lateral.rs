@@ -110,8 +110,7 @@ pub(super) fn join(join: Join, depth: usize) -> Result<Transformed<LogicalPlan>>
         }
     };
     // Within another subquery its columns would be taken for those of the query around that.
-    if depth == 0
-        && joins::is_simple(&plan, join.left.schema()) && join.filter.iter().all(joins::is_plain) {
+    if depth == 0 && joins::is_simple(&plan, join.left.schema()) && join.filter.iter().all(joins::is_plain) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
     let pairs = join.on.into_iter().map(|(left, right)| left.eq(right));

@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
 use datafusion::arrow::compute::{concat_batches, take};
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::execution::context::QueryPlanner;
-use datafusion::catalog::Session;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
-use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, create_physical_expr};
 use datafusion::physical_plan::execution_plan::{Boundedness, ChildrenPropertiesMode, EmissionType};
@@ -67,7 +67,10 @@ impl ExtensionPlanner for LateralPlanner {
         };
         let Some(ready) = &sub.ready else { return internal_err!("a lateral item without a physical plan") };
         let over = node.input.schema();
-        let args = args.iter().map(|arg| create_physical_expr(arg, over, &ExecutionProps::new(), context)).collect::<Result<_>>()?;
+        let args = args
+            .iter()
+            .map(|arg| create_physical_expr(arg, over, &ExecutionProps::new(), context))
+            .collect::<Result<_>>()?;
         let schema = Arc::new(node.schema.as_arrow().clone());
         Ok(Some(Arc::new(LateralExec::new(Arc::clone(input), Arc::clone(ready), args, node.left, schema))))
     }
@@ -158,9 +161,11 @@ impl ExecutionPlan for LateralExec {
             inner: None,
             matched: false,
         };
-        let stream = futures::stream::try_unfold(rows, |mut rows| async move {
-            Ok(rows.next().await?.map(|batch| (batch, rows)))
-        });
+        let stream =
+            futures::stream::try_unfold(
+                rows,
+                |mut rows| async move { Ok(rows.next().await?.map(|batch| (batch, rows))) },
+            );
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream.boxed())))
     }
 }

@@ -165,42 +165,53 @@ fn map(plan: LogicalPlan, replace: &mut dyn FnMut(&Expr) -> Result<Option<Expr>>
         LogicalPlan::Subquery(item) => Ok(Transformed::yes(Arc::unwrap_or_clone(item.subquery))),
         other => Ok(Transformed::no(other)),
     })?;
-    plan.data.transform_up(|node| {
-        let node = match node {
-            LogicalPlan::Limit(limit) if limit.skip.iter().chain(&limit.fetch).any(|expr| is_outer(expr)) => {
-                return Err(unsupported("LIMIT and OFFSET that depend on an outer query are not supported"));
-            }
-            other => other,
-        };
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let new = expr.transform_up(|expr| {
-                if let Expr::AggregateFunction(call) = &expr
-                    && call.params.args.iter().any(is_outer)
-                    && !call.params.args.iter().any(Expr::any_column_refs)
-                {
-                    return Err(unsupported("aggregate functions of an outer query are not supported in a subquery"));
+    plan.data
+        .transform_up(|node| {
+            let node = match node {
+                LogicalPlan::Limit(limit) if limit.skip.iter().chain(&limit.fetch).any(|expr| is_outer(expr)) => {
+                    return Err(unsupported("LIMIT and OFFSET that depend on an outer query are not supported"));
                 }
-                Ok(match replace(&expr)? {
-                    Some(new) => Transformed::yes(new),
-                    None => Transformed::no(expr),
-                })
-            })?;
-            Ok(if new.transformed { Transformed::yes(name.restore(new.data)) } else { new })
+                other => other,
+            };
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let new = expr.transform_up(|expr| {
+                    Ok(match replace(&expr)? {
+                        Some(new) => Transformed::yes(new),
+                        None => Transformed::no(expr),
+                    })
+                })?;
+                Ok(if new.transformed { Transformed::yes(name.restore(new.data)) } else { new })
+            })
         })
-    })
-    .data()
+        .data()
+}
+
+/// An aggregate whose arguments read outer columns alone is computed by the query that these are of.
+fn refuse_outer_aggregate(expr: &Expr) -> Result<()> {
+    expr.apply(|expr| {
+        if let Expr::AggregateFunction(call) = expr
+            && call.params.args.iter().any(is_outer)
+            && !call.params.args.iter().any(Expr::any_column_refs)
+        {
+            return Err(unsupported("aggregate functions of an outer query are not supported in a subquery"));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }
 
 /// Rows of VALUES that read outer columns or have subqueries: DataFusion would evaluate them while it plans.
 pub(super) fn rows(values: Values) -> Result<LogicalPlan> {
     let mut inputs = Vec::with_capacity(values.values.len());
     for row in values.values {
-        let one = LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, schema: Arc::new(DFSchema::empty()) });
-        let exprs = row.into_iter().zip(values.schema.fields()).map(|(expr, field)| {
-            Ok(expr.cast_to(field.data_type(), &DFSchema::empty())?.alias(field.name()))
-        });
+        let one =
+            LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, schema: Arc::new(DFSchema::empty()) });
+        let exprs = row
+            .into_iter()
+            .zip(values.schema.fields())
+            .map(|(expr, field)| Ok(expr.cast_to(field.data_type(), &DFSchema::empty())?.alias(field.name())));
         inputs.push(Arc::new(LogicalPlan::Projection(Projection::try_new(
             exprs.collect::<Result<Vec<_>>>()?,
             Arc::new(one),

@@ -168,7 +168,8 @@ impl Ready {
                 if deadline.is_some_and(|deadline| tokio::time::Instant::now() >= deadline) {
                     return Err(bridge::failure(out_of_time()));
                 }
-                let scalars = args.iter().map(|arg| ScalarValue::try_from_array(arg, row)).collect::<Result<Vec<_>>>()?;
+                let scalars =
+                    args.iter().map(|arg| ScalarValue::try_from_array(arg, row)).collect::<Result<Vec<_>>>()?;
                 let value = self.value(state, scalars, task).await?;
                 if let Some(key) = &key {
                     let Kept { memo, memory, .. } = &mut state.kept;

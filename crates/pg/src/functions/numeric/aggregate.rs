@@ -63,7 +63,7 @@ impl Input {
             DataType::Int16 | DataType::Int32 | DataType::Int64 => Self::Integer,
             DataType::Decimal128(NUMERIC_PRECISION, scale) if *scale == NUMERIC_SCALE as i8 => Self::Numeric,
             DataType::Decimal128(_, scale) if *scale >= 0 => Self::Fixed((*scale).into()),
-            DataType::Decimal128(..) | DataType::LargeBinary => Self::Numeric,
+            DataType::Decimal128(..) | DataType::Decimal256(..) | DataType::LargeBinary => Self::Numeric,
             DataType::Float32 => Self::Float32,
             DataType::Float64 => Self::Float64,
             _ => return None,
@@ -212,7 +212,8 @@ impl AggregateUDFImpl for PgAggregate {
         &self.signature
     }
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
-        let [ty] = types else { return Err(to_datafusion(self.no_function(types))) };
+        // What does not fit is refused by `return_type`: errors here are wrapped in words.
+        let [ty] = types else { return Ok(types.to_vec()) };
         let ty = match ty {
             DataType::UInt8 | DataType::Int8 => DataType::Int16,
             DataType::UInt16 => DataType::Int32,
@@ -220,13 +221,11 @@ impl AggregateUDFImpl for PgAggregate {
             DataType::Null => DataType::Float64,
             other => other.clone(),
         };
-        match self.kind.returns(&ty) {
-            Some(_) => Ok(vec![ty]),
-            None => Err(to_datafusion(self.no_function(types))),
-        }
+        Ok(vec![ty])
     }
     fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
-        types.first().and_then(|ty| self.kind.returns(ty)).ok_or_else(|| to_datafusion(self.no_function(types)))
+        let returns = if let [ty] = types { self.kind.returns(ty) } else { None };
+        returns.ok_or_else(|| to_datafusion(self.no_function(types)))
     }
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> DfResult<Box<dyn Accumulator>> {
         self.one(&args, false)

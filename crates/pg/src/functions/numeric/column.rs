@@ -32,6 +32,8 @@ pub enum Numbers<'a> {
         scale: i32,
         trim: bool,
     },
+    /// What DataFusion makes of literals of more than 38 digits.
+    Wide(&'a Decimal256Array, i32),
     Int16(&'a Int16Array),
     Int32(&'a Int32Array),
     Int64(&'a Int64Array),
@@ -51,6 +53,7 @@ pub fn is_exact_number(ty: &DataType) -> bool {
             | DataType::Int64
             | DataType::UInt64
             | DataType::Decimal128(..)
+            | DataType::Decimal256(..)
             | DataType::LargeBinary
     )
 }
@@ -69,6 +72,7 @@ impl<'a> Numbers<'a> {
                 scale: i32::from(*scale),
                 trim: *precision == NUMERIC_PRECISION && *scale == NUMERIC_SCALE as i8,
             },
+            DataType::Decimal256(_, scale) => Self::Wide(array.as_primitive(), i32::from(*scale)),
             DataType::Int16 => Self::Int16(array.as_primitive()),
             DataType::Int32 => Self::Int32(array.as_primitive()),
             DataType::Int64 => Self::Int64(array.as_primitive()),
@@ -100,6 +104,9 @@ impl<'a> Numbers<'a> {
             Self::Fixed { array, scale, trim } if valid(*array, row) => {
                 let value = Numeric::from_scaled(array.value(row), *scale).map_err(numeric_error)?;
                 Some(if *trim { value.trim_scale() } else { value })
+            }
+            Self::Wide(array, scale) if valid(*array, row) => {
+                Some(Numeric::from_scaled_bytes(&array.value(row).to_le_bytes(), *scale).map_err(numeric_error)?)
             }
             Self::Int16(array) if valid(*array, row) => Some(array.value(row).into()),
             Self::Int32(array) if valid(*array, row) => Some(array.value(row).into()),

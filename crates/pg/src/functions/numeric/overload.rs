@@ -117,7 +117,7 @@ fn coalesced(args: Vec<Expr>, types: &[DataType]) -> DfResult<ExprSimplifyResult
 }
 
 fn is_numeric(ty: &DataType) -> bool {
-    matches!(ty, DataType::Decimal128(..) | DataType::LargeBinary)
+    matches!(ty, DataType::Decimal128(..) | DataType::Decimal256(..) | DataType::LargeBinary)
 }
 
 impl Overloaded {
@@ -207,7 +207,9 @@ fn digits(ty: &DataType) -> Option<(i32, i32)> {
         DataType::Int16 => (5, 0),
         DataType::Int32 => (10, 0),
         DataType::Int64 => (19, 0),
-        DataType::Decimal128(precision, scale) => ((*precision).into(), (*scale).into()),
+        DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
+            ((*precision).into(), (*scale).into())
+        }
         _ => return None,
     })
 }

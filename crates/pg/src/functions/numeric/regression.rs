@@ -193,12 +193,7 @@ struct Pairs {
 /// The pairs of two columns that are whole.
 fn pairs(values: &[ArrayRef]) -> Result<Vec<(f64, f64)>, SqlError> {
     let float = |array: &ArrayRef| {
-        crate::arrow::cast_array(
-            array,
-            &DataType::Float64,
-            crate::types::oid::FLOAT8,
-            &crate::datetime::Zone::Utc,
-        )
+        crate::arrow::cast_array(array, &DataType::Float64, crate::types::oid::FLOAT8, &crate::datetime::Zone::Utc)
     };
     let (y, x) = (float(&values[0])?, float(&values[1])?);
     let (y, x) = (y.as_primitive::<Float64Type>(), x.as_primitive::<Float64Type>());

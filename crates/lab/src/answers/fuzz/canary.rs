@@ -1,0 +1,50 @@
+//! Planted bugs, which the comparison has to find.
+//!
+//! With a canary both sides are PostgreSQL, so that a difference can only come from the bug; a
+//! run without one on two PostgreSQLs (`--against postgres`) shows that nothing else differs.
+
+use clap::ValueEnum;
+
+use crate::answers::client::Reply;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Canary {
+    /// A kept plan answers with the constants of its first run
+    FoldedParameter,
+    /// A table without its CHECK constraints
+    CheckForgotten,
+    /// NULL in NOT IN does not count
+    NullInNotIn,
+    /// Rows in another order
+    Order,
+    /// `bigint` where `integer` is due
+    Type,
+    /// The last of many rows is lost
+    LostRow,
+    /// A constraint's error is said to be another one's
+    Code,
+}
+
+impl Canary {
+    /// The answer with the bug in it.
+    pub fn altered(self, reply: &Reply) -> Reply {
+        let mut reply = reply.clone();
+        let Some(outcome) = reply.outcomes.last_mut() else { return reply };
+        match self {
+            Self::Order => outcome.rows.reverse(),
+            Self::LostRow if outcome.rows.len() > 3 => drop(outcome.rows.pop()),
+            Self::Type => {
+                for column in outcome.columns.iter_mut().flatten().filter(|c| c.oid == 23) {
+                    column.oid = 20;
+                }
+            }
+            Self::Code => {
+                if let Some(error) = outcome.error.as_mut().filter(|e| e.code == "23505") {
+                    error.code = "23514".into();
+                }
+            }
+            Self::FoldedParameter | Self::CheckForgotten | Self::NullInNotIn | Self::LostRow => {}
+        }
+        reply
+    }
+}

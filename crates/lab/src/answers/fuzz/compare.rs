@@ -1,0 +1,250 @@
+//! Whether two answers are the same.
+
+use super::case::Kind;
+use super::types::Ty;
+use crate::answers::client::{Column, Outcome, Reply, Value};
+
+/// In what two answers differ; the first are the gravest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Difference {
+    /// The connection ended, or nothing was answered in time.
+    Broken,
+    /// Tables differ after the statement.
+    Table,
+    /// Other rows.
+    Rows,
+    /// An error is due, and there is none.
+    ErrorMissing,
+    /// No error is due, and there is one.
+    ErrorAdded,
+    /// The same rows in another order than ORDER BY says.
+    Order,
+    /// Types of columns, or another number of them.
+    Types,
+    /// Both are errors, with other SQLSTATEs.
+    Code,
+    /// The tag: how many rows it says.
+    Tag,
+    /// Types of parameters.
+    Parameters,
+    /// Names of columns.
+    Names,
+}
+
+/// The first difference, and both sides of it in words.
+#[derive(Clone, Debug)]
+pub struct Differs {
+    pub what: Difference,
+    pub theirs: String,
+    pub ours: String,
+    /// What is different about it, without names and constants: `numeric for float8`.
+    pub about: String,
+}
+
+impl Differs {
+    pub fn new(what: Difference, theirs: String, ours: String) -> Self {
+        let error = |text: &str| {
+            if text.contains("ERROR ") { shape(text).chars().take(90).collect() } else { "an answer".to_owned() }
+        };
+        let about = match what {
+            Difference::Code | Difference::ErrorAdded | Difference::ErrorMissing | Difference::Broken => {
+                format!("{} | {}", error(&theirs), error(&ours))
+            }
+            _ => String::new(),
+        };
+        Self { what, theirs, ours, about }
+    }
+}
+
+/// What two servers answered to one statement: PostgreSQL first.
+pub fn compare(theirs: &Reply, ours: &Reply, kind: Kind) -> Option<Differs> {
+    let empty = Outcome::default();
+    let (a, b) = (theirs.outcomes.last().unwrap_or(&empty), ours.outcomes.last().unwrap_or(&empty));
+    let found = |what, theirs: String, ours: String| Some(Differs::new(what, theirs, ours));
+    match (&a.error, &b.error) {
+        (Some(x), Some(y)) => {
+            let several = matches!(kind, Kind::Dml { several: true }) && is_of_data(&x.code) && is_of_data(&y.code);
+            if x.code == y.code || several {
+                return None;
+            }
+            return found(Difference::Code, x.to_string(), y.to_string());
+        }
+        (Some(x), None) => return found(Difference::ErrorMissing, x.to_string(), brief(b)),
+        (None, Some(y)) => return found(Difference::ErrorAdded, brief(a), y.to_string()),
+        (None, None) => {}
+    }
+    if let Some(differs) = columns(a.columns.as_deref(), b.columns.as_deref()) {
+        return Some(differs);
+    }
+    let ordered = matches!(kind, Kind::Query { ordered: true });
+    if a.rows != b.rows {
+        let (x, y) = (sorted(&a.rows), sorted(&b.rows));
+        if x != y {
+            return found(Difference::Rows, only(&x, &y, a.rows.len()), only(&y, &x, b.rows.len()));
+        }
+        if ordered {
+            return found(Difference::Order, brief(a), brief(b));
+        }
+    }
+    if a.tag != b.tag {
+        return found(Difference::Tag, format!("{:?}", a.tag), format!("{:?}", b.tag));
+    }
+    None
+}
+
+/// Whether an error is about values and rows: which comes first may depend on their order.
+fn is_of_data(code: &str) -> bool {
+    ["21", "22", "23"].iter().any(|class| code.starts_with(class))
+}
+
+/// Differences of types and names.
+pub fn columns(theirs: Option<&[Column]>, ours: Option<&[Column]>) -> Option<Differs> {
+    let oids = |columns: Option<&[Column]>| columns.map(|all| all.iter().map(|c| c.oid).collect::<Vec<_>>());
+    if let Some(differs) = types(Difference::Types, oids(theirs).as_deref(), oids(ours).as_deref()) {
+        return Some(differs);
+    }
+    let names = |columns: Option<&[Column]>| columns.map(|all| all.iter().map(|c| c.name.clone()).collect::<Vec<_>>());
+    let (a, b) = (names(theirs), names(ours));
+    (a != b).then(|| {
+        let about = a.iter().flatten().zip(b.iter().flatten()).find(|(x, y)| x != y);
+        let about = about.map_or_else(String::new, |(x, y)| format!("{} | {}", shape(x), shape(y)));
+        Differs { about, ..Differs::new(Difference::Names, format!("{a:?}"), format!("{b:?}")) }
+    })
+}
+
+/// Differences of types, of columns or parameters.
+pub fn types(what: Difference, theirs: Option<&[u32]>, ours: Option<&[u32]>) -> Option<Differs> {
+    if theirs == ours {
+        return None;
+    }
+    let (a, b) = (theirs.unwrap_or_default(), ours.unwrap_or_default());
+    let about = if a.len() == b.len() {
+        let pair = a.iter().zip(b).find(|(x, y)| x != y);
+        pair.map_or_else(String::new, |(x, y)| format!("{} | {}", type_name(*x), type_name(*y)))
+    } else {
+        format!("{} | {} of them", a.len(), b.len())
+    };
+    let list = |all: &[u32]| all.iter().map(|oid| type_name(*oid)).collect::<Vec<_>>().join(", ");
+    Some(Differs { about, ..Differs::new(what, list(a), list(b)) })
+}
+
+fn type_name(oid: u32) -> String {
+    let known = Ty::COLUMNS.iter().chain([&Ty::Interval]).find(|ty| ty.oid() == oid);
+    known.map_or_else(|| oid.to_string(), |ty| ty.name().to_owned())
+}
+
+/// A text without names and constants.
+pub fn shape(text: &str) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' => {
+                while chars.next().is_some_and(|c| c != '\'') {}
+                out.push_str("''");
+            }
+            '"' => {
+                while chars.next().is_some_and(|c| c != '"') {}
+                out.push_str("\"\"");
+            }
+            // The letters of an SQLSTATE stay, numbers go.
+            _ if c.is_ascii_digit() && !out.ends_with(|last: char| last.is_ascii_alphanumeric()) => {
+                let mut word = c.to_string();
+                while let Some(next) = chars.next_if(char::is_ascii_alphanumeric) {
+                    word.push(next);
+                }
+                let is_state = word.len() == 5 && (out.ends_with("ERROR ") || out.ends_with("FATAL "));
+                out.push_str(if is_state { &word } else { "0" });
+            }
+            _ if c.is_ascii_digit() && !out.ends_with(" XX") => {}
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+fn sorted(rows: &[Vec<Value>]) -> Vec<&Vec<Value>> {
+    let mut rows: Vec<&Vec<Value>> = rows.iter().collect();
+    rows.sort();
+    rows
+}
+
+/// The rows that only the first of two sorted lists has.
+fn only(a: &[&Vec<Value>], b: &[&Vec<Value>], count: usize) -> String {
+    let mut rest: Vec<&Vec<Value>> = b.to_vec();
+    let mut text = format!("{count} rows");
+    let mut shown = 0;
+    for row in a {
+        if let Ok(at) = rest.binary_search(row) {
+            rest.remove(at);
+        } else if shown < 5 {
+            shown += 1;
+            text.push_str(&format!("; only here {}", row_text(row)));
+        }
+    }
+    text
+}
+
+fn brief(outcome: &Outcome) -> String {
+    let rows: Vec<String> = outcome.rows.iter().take(5).map(|row| row_text(row)).collect();
+    format!("{} rows: {} [{}]", outcome.rows.len(), rows.join(" "), outcome.tag.as_deref().unwrap_or(""))
+}
+
+fn row_text(row: &[Value]) -> String {
+    let values: Vec<String> = Outcome::texts(row)
+        .into_iter()
+        .zip(row)
+        .map(|(text, value)| match (text, value) {
+            (Some(text), _) if !text.chars().any(|c| c.is_control() || c == '\u{fffd}') => {
+                text.chars().take(80).collect()
+            }
+            (_, Some(bytes)) => bytes.iter().map(|b| format!("{b:02x}")).collect(),
+            (_, None) => "NULL".into(),
+        })
+        .collect();
+    format!("({})", values.join("|"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answers::client::Complaint;
+
+    fn reply(rows: &[&str], code: Option<&str>) -> Reply {
+        let column = Column { name: "a".into(), oid: 23, size: 4, typmod: -1, binary: false };
+        let error = code.map(|code| Complaint { code: code.into(), ..Complaint::default() });
+        let rows: Vec<Vec<Value>> = rows.iter().map(|r| vec![Some(r.as_bytes().to_vec())]).collect();
+        let tag = Some(format!("SELECT {}", rows.len()));
+        Reply {
+            outcomes: vec![Outcome { columns: Some(vec![column]), rows, tag, error, ..Outcome::default() }],
+            ..Reply::default()
+        }
+    }
+
+    #[test]
+    fn shapes_have_no_constants() {
+        assert_eq!(shape("ERROR 42P01: relation \"t1\" 12"), "ERROR 42P01: relation \"\" 0");
+        assert_eq!(shape("a1.c0 = 'x' + 15.5"), "a.c = '' + 0.0");
+        assert_eq!(shape("ERROR 22012: division"), "ERROR 22012: division");
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let (whole, any) = (Kind::Query { ordered: true }, Kind::Query { ordered: false });
+        let what = |a: &Reply, b: &Reply, kind| compare(a, b, kind).map(|d| d.what);
+        let (ab, ba) = (reply(&["a", "b"], None), reply(&["b", "a"], None));
+        assert_eq!(what(&ab, &ab, whole), None);
+        assert_eq!(what(&ab, &ba, any), None);
+        assert_eq!(what(&ab, &ba, whole), Some(Difference::Order));
+        assert_eq!(what(&ab, &reply(&["a", "a"], None), any), Some(Difference::Rows));
+        let failed = reply(&[], Some("22012"));
+        assert_eq!(what(&failed, &ab, any), Some(Difference::ErrorMissing));
+        assert_eq!(what(&ab, &failed, any), Some(Difference::ErrorAdded));
+        let otherwise = reply(&[], Some("23505"));
+        assert_eq!(what(&failed, &otherwise, any), Some(Difference::Code));
+        assert_eq!(what(&failed, &otherwise, Kind::Dml { several: true }), None);
+        let mut typed = ab.clone();
+        typed.outcomes[0].columns.as_mut().unwrap()[0].oid = 20;
+        assert_eq!(what(&ab, &typed, any), Some(Difference::Types));
+    }
+}

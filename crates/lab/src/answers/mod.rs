@@ -1,0 +1,12 @@
+//! Whether answers are right, proven by others: SQLite's corpus of queries, and PostgreSQL
+//! itself.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `client.rs` | a client of the protocol that hides nothing |
+//! | `fuzz/` | `lab fuzz`: random statements, PostgreSQL beside |
+//! | `slt/` | `lab slt`: files of sqllogictest |
+
+pub mod client;
+pub mod fuzz;
+pub mod slt;
