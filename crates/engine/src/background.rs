@@ -99,6 +99,7 @@ fn writer(weak: &Weak<Inner>) {
 fn checkpointer(weak: &Weak<Inner>) {
     while let Some(db) = alive(weak) {
         let inner = db.inner();
+        inner.moves.sweep(&inner.txs);
         let since = inner.log.end_lsn().0.saturating_sub(db.last_checkpoint().0);
         if since >= inner.options.checkpoint_log_bytes {
             let started = Instant::now();

@@ -467,6 +467,7 @@ impl Transaction {
             trust: true,
             frozen: false,
             prior: std::cell::RefCell::default(),
+            over_deleted: std::cell::Cell::default(),
         };
         let result = f(&writer, inner.catalog.tree)?;
         self.0.state.lock().catalog.changed = true;

@@ -37,6 +37,7 @@ use crate::options::Options;
 use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::status::RecoveryReport;
+use crate::successor::Moves;
 use crate::transaction::{Isolation, Transaction};
 use crate::version_file::Search;
 use crate::view::ReadView;
@@ -69,6 +70,8 @@ pub(crate) struct Inner {
     trees: RwLock<HashMap<ObjectId, Tree>>,
     pub mode: Mode,
     pub prepared: Prepared,
+    /// Rows that got other primary keys.
+    pub moves: Moves,
     /// Times a writer was slowed down, and when that was last said.
     slowed: (AtomicU64, Mutex<Option<Instant>>),
     pub stopping: AtomicBool,
@@ -294,6 +297,7 @@ impl Database {
             trees: RwLock::default(),
             mode,
             prepared,
+            moves: Moves::default(),
             slowed: (AtomicU64::new(0), Mutex::new(None)),
             stopping: AtomicBool::new(false),
             opened: Instant::now(),
@@ -453,6 +457,7 @@ impl Database {
             own_changes: None,
             unchecked: false,
             newest: false,
+            statement: 0,
         }
     }
 

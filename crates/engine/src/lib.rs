@@ -30,6 +30,7 @@
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
 //! | `catalog_overlay.rs` | what a transaction sees of the catalog once it has changed it |
 //! | `transaction.rs` | begin, statements, commit, rollback |
+//! | `statement.rs` | one statement: what it sees, how it writes |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
 //! | `ddl.rs` | changes of definitions |
@@ -38,6 +39,7 @@
 //! | `progress.rs` | how far builds are |
 //! | `view.rs` | point reads |
 //! | `cursor.rs` | range reads |
+//! | `successor.rs` | where a row is that got another primary key |
 //! | `reference.rs` | what foreign keys ask of the newest state of rows |
 //! | `cleaning.rs` | sweeps of the cleaner, and what operators see of them |
 //! | `cleaner_events.rs` | what the log says about them |
@@ -66,7 +68,9 @@ mod progress;
 mod reference;
 mod rewrite;
 mod rows;
+mod statement;
 mod status;
+mod successor;
 mod table;
 mod transaction;
 mod undo;
@@ -102,8 +106,10 @@ pub use resurgam_versions::{
 pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
 #[doc(hidden)]
+pub use statement::Statement;
 pub use status::DefinitionCounts;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
+pub use successor::Trail;
 pub use table::{ColumnSpec, IndexSpec, RawRow, RowBuf, Table, TableSpec};
 pub use transaction::{
     Attempt, Change, CommitTicket, Durability, Interrupt, Isolation, Savepoint, StatementKind, Transaction,

@@ -55,6 +55,7 @@ impl Transaction {
             trust,
             frozen: self.0.isolation == Isolation::RepeatableRead,
             prior: std::cell::RefCell::default(),
+            over_deleted: std::cell::Cell::default(),
         }
     }
 
@@ -125,6 +126,7 @@ impl Transaction {
             Outcome::Done => {}
             outcome => return Ok(insert_step_of(outcome, None)),
         }
+        self.note_stay(table, context, &writer, key);
         let rest = || {
             let steps = self.insert_entries(table, context, row, key, None)?;
             if !matches!(steps, Steps::Done) {
@@ -333,8 +335,11 @@ impl Transaction {
         let (old_large, new_large) = (self.large_indexed(table, &old_columns)?, self.large_indexed(table, new_row)?);
         let (old_row, whole_row) = (with_large(&old_columns, &old_large)?, with_large(new_row, &new_large)?);
         if moved {
-            let inserted = self.writer(context, true).insert(table.tree, new_key, value, &mut None)?;
-            if inserted != Outcome::Done {
+            let writer = self.writer(context, true);
+            let inserted = writer.insert(table.tree, new_key, value, &mut None)?;
+            if inserted == Outcome::Done {
+                self.note_stay(table, context, &writer, new_key);
+            } else {
                 self.restore_row(context, table, key, &old.value)?;
                 return Ok(insert_step_of(inserted, None));
             }
@@ -351,8 +356,24 @@ impl Transaction {
             self.restore_row(context, table, key, &old.value)?;
             return Ok(steps);
         }
+        if moved {
+            self.note_move(table, context, key, new_key);
+        }
         self.drop_replaced(table, context, old, new_row)?;
         Ok(Steps::Done)
+    }
+
+    /// An insert may be over a row that was deleted a short while ago.
+    fn note_stay(&self, table: &Table, context: &WriteContext, writer: &RowWriter<'_>, key: &[u8]) {
+        if writer.over_deleted.get() {
+            let inner = self.0.db.inner();
+            inner.moves.note(&inner.txs, table.tree.object, context.xid, key, None);
+        }
+    }
+
+    fn note_move(&self, table: &Table, context: &WriteContext, from: &[u8], to: &[u8]) {
+        let inner = self.0.db.inner();
+        inner.moves.note(&inner.txs, table.tree.object, context.xid, from, Some(to));
     }
 
     /// Notes the large values of an updated row that its new content does not refer to.
@@ -444,6 +465,10 @@ impl Transaction {
             };
             rest().inspect_err(|_| self.broken_off(context.xid))?;
         }
+        if outcome == Outcome::Done {
+            let inner = self.0.db.inner();
+            inner.moves.note_deleted(&inner.txs, table.tree.object, context.xid, key);
+        }
         if let Some(noted) = noted {
             *noted = old;
         }
@@ -473,6 +498,15 @@ impl Transaction {
     pub fn latest(&self, table: &Arc<Table>, key: &[u8], row: &mut RowBuf) -> Result<Option<Seen>> {
         let context = self.write_context()?;
         Ok(self.newest_row(table, key, &context, row)?.map(Seen::Version))
+    }
+
+    /// The wait for whoever is changing, deleting or locking the row under `key` now, if somebody else is.
+    pub fn wait_for_row(&self, table: &Arc<Table>, key: &[u8]) -> Result<Option<LockWait>> {
+        let context = self.write_context()?;
+        match self.writer(&context, false).delete_check(table.tree, key, Seen::Snapshot)? {
+            Outcome::Wait(holder) => Ok(Some(self.wait_for(&context, holder)?)),
+            _ => Ok(None),
+        }
     }
 
     fn newest_row(&self, table: &Table, key: &[u8], context: &WriteContext, row: &mut RowBuf) -> Result<Option<TxId>> {

@@ -259,7 +259,7 @@ impl Table {
     }
 
     /// Checks NOT NULL and the number of values.
-    pub(crate) fn check_row(&self, row: &[DatumRef<'_>]) -> Result<()> {
+    pub fn check_row(&self, row: &[DatumRef<'_>]) -> Result<()> {
         if row.len() != self.columns.len() {
             return Err(Error::internal(format!(
                 "{} values for the {} columns of table {}",

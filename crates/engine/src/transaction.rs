@@ -9,7 +9,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use hashbrown::{HashMap, HashSet};
@@ -161,6 +161,8 @@ pub(crate) struct TxInner {
     pub db: Database,
     pub isolation: Isolation,
     pub state: Mutex<TxState>,
+    /// Statements that have begun.
+    pub statements: AtomicU64,
 }
 
 /// A transaction. Dropping the last clone of an unfinished one rolls it back.
@@ -194,6 +196,7 @@ impl Transaction {
         Self(Arc::new(TxInner {
             db: db.clone(),
             isolation,
+            statements: AtomicU64::new(0),
             state: Mutex::new(TxState {
                 phase: Phase::Open,
                 active: None,
@@ -281,6 +284,7 @@ impl Transaction {
             state.snapshot = Some(Arc::new(hold));
         }
         state.bulk = kind == StatementKind::BulkWrite;
+        self.0.statements.fetch_add(1, Ordering::Relaxed);
         state.taken_back.clear();
         let mut hidden_from = TxId(u64::MAX);
         let mut own = TxId::NONE;
@@ -306,6 +310,7 @@ impl Transaction {
             own_changes: state.catalog.so_far(),
             unchecked: false,
             newest: false,
+            statement: self.0.statements.load(Ordering::Relaxed),
         })
     }
 
@@ -344,6 +349,7 @@ impl Transaction {
             own_changes: state.catalog.so_far(),
             unchecked: false,
             newest: false,
+            statement: self.0.statements.load(Ordering::Relaxed),
         })
     }
 

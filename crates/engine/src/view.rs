@@ -31,6 +31,8 @@ pub struct ReadView {
     pub(crate) unchecked: bool,
     /// Sees every decided commit, not only those that the snapshot sees.
     pub(crate) newest: bool,
+    /// Which statement of its transaction it is of.
+    pub(crate) statement: u64,
 }
 
 impl ReadView {

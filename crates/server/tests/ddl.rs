@@ -204,7 +204,8 @@ fn prepared_statements_see_changed_definitions() {
     assert_eq!(answer(&client.query("execute star").1), refused);
     other.rows("alter table t alter n type bigint");
     assert_eq!(ask(&mut client, "one", &[Some("2")]), refused);
-    assert_eq!(client.rows("execute sum"), ["60"]);
+    // The sum of bigint is numeric.
+    assert_eq!(answer(&client.query("execute sum").1), refused);
     other.rows("alter table t add check (n < 100)");
     let (_, messages) = client.query("insert into t values (4, 400)");
     assert_eq!(error(&messages).sqlstate(), "23514");

@@ -22,6 +22,7 @@ use crate::check::{self, any_false, must_be_boolean, some_row_breaks};
 use crate::ddl::{
     column_parts, default_text, free_name, full_name, is_relation, made_name, name_of, simple_columns, unsupported,
 };
+use crate::dml::{find_column, find_table, table_name};
 use crate::expression::{TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times};
 use crate::foreign::{Depends, ForeignParts};
 use crate::pg::arrow::datum_of_scalar;
@@ -32,7 +33,6 @@ use crate::planner::Names;
 use crate::session::Session;
 use crate::statement::parse_expression;
 use crate::wire::{SqlError, Tag};
-use crate::write::{find_column, find_table, table_name};
 
 /// Rows that are looked at together.
 const BATCH: usize = 1000;

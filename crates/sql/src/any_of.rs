@@ -27,8 +27,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, InListExpr};
 use parking_lot::Mutex;
 
+use crate::access::{constant, evaluate_constant, is_constant};
 use crate::cell::{ParamCell, ParamFunction};
-use crate::range::{constant, evaluate_constant, is_constant};
 
 /// Name of the function that `x = ANY (array)` is planned as.
 const ARRAY_HAS: &str = "array_has";

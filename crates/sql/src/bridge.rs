@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::array::ArrayRef;
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
@@ -20,7 +19,7 @@ use crate::pg::context::PgContext;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::encode_datum;
 use crate::pg::errors;
-use crate::pg::types::{EPOCH_DAYS, EPOCH_US, arrow_field};
+use crate::pg::types::{EPOCH_DAYS, EPOCH_US};
 use crate::wire::{Format, SqlError};
 
 /// An engine error on its way through DataFusion.
@@ -235,7 +234,7 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
 
 /// The error of a row operator, with the names that a client wants to know.
 #[cold]
-pub(crate) fn row_failure(mut error: SqlError, table: &Table, row: &[DatumRef<'_>]) -> DataFusionError {
+pub(crate) fn named(mut error: SqlError, table: &Table, row: &[DatumRef<'_>]) -> SqlError {
     if matches!(error.sqlstate.as_str(), "23505" | "23502") {
         error.schema = Some(table.schema.clone());
         error.table = Some(table.name.clone());
@@ -256,7 +255,7 @@ pub(crate) fn row_failure(mut error: SqlError, table: &Table, row: &[DatumRef<'_
             }
         }
     }
-    failure(error)
+    error
 }
 
 /// The DETAIL that shows a row.
@@ -266,34 +265,11 @@ pub(crate) fn failing_row(table: &Table, row: &[DatumRef<'_>]) -> String {
     format!("Failing row contains ({}).", values.join(", "))
 }
 
-/// One row of a table's columns as a batch.
-pub(crate) fn row_batch(table: &Table, row: &[DatumRef<'_>]) -> Result<RecordBatch> {
-    let mut fields = Vec::with_capacity(table.columns.len());
-    let mut arrays = Vec::with_capacity(table.columns.len());
-    for (column, datum) in table.columns.iter().zip(row) {
-        let mut builder = ColumnBuilder::new(&column.ty, 1);
-        match datum {
-            DatumRef::Null => builder.append_null(),
-            datum => builder.append(*datum).map_err(failure)?,
-        }
-        arrays.push(builder.finish());
-        fields.push(arrow_field(&column.name, &column.ty, true));
-    }
-    let options = RecordBatchOptions::new().with_row_count(Some(1));
-    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)?)
-}
-
 fn constraint_columns<'t>(table: &'t Table, name: &str) -> Option<&'t [usize]> {
     if table.primary_key_name == name {
         return Some(&table.primary_key);
     }
     table.indexes.iter().find(|index| index.name == name).map(|index| index.columns.as_slice())
-}
-
-/// See [`row_failure`].
-#[cold]
-pub(crate) fn row_error(error: resurgam_base::Error, table: &Table, row: &[DatumRef<'_>]) -> DataFusionError {
-    row_failure(error.into(), table, row)
 }
 
 /// A value as an error shows it: PostgreSQL's text form, in UTC, cut short when long.

@@ -279,7 +279,7 @@ mod tests {
     async fn a_folded_parameter_is_found() {
         let dir = tempfile::tempdir().expect("folder");
         let engine = Database::open(dir.path().join("db"), Options::default()).expect("open");
-        let planning = Planning { canary: true, short_path: false, ..Planning::default() };
+        let planning = Planning { canary: true, direct: false, ..Planning::default() };
         let db = SqlDatabase::new(engine, SqlSettings { planning, ..SqlSettings::default() });
         let mut session = db.session(SessionOptions::default()).expect("session");
         for text in ["CREATE TABLE t (a int, b int)", "INSERT INTO t SELECT i, i FROM generate_series(1, 9) AS s(i)"] {

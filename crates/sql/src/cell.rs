@@ -5,8 +5,7 @@
 //! is listed in `docs/parameters.md`; a list of such places is never complete. Here the class of
 //! fault is made impossible instead:
 //!
-//! 1. A [`ParamCell`] belongs to one physical plan (or one list of expressions) and a run of it has
-//!    it to itself. It is **empty** while the plan is made and between its runs. Whoever asks
+//! 1. A [`ParamCell`] belongs to one physical plan, and a run of it has it to itself. It is **empty** while the plan is made and between its runs. Whoever asks
 //!    an empty cell gets an error, and the cell remembers that it was asked.
 //! 2. A plan whose cell was asked while it was made is not kept ([`made_without_values`]): whether
 //!    the error was passed on or swallowed, the statement is planned for each run with its values in
@@ -17,20 +16,15 @@
 //!    ([`ParamCell::run`]) and made anew in the next.
 
 use std::hash::{Hash, Hasher};
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{DFSchemaRef, DataFusionError, Result, ScalarValue};
-use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
-use parking_lot::{Mutex, RwLock};
-
-use crate::params::{bind_expr_to_cell, bind_expr_to_values};
+use parking_lot::RwLock;
 
 /// The values of the present run; see the module's head.
 #[derive(Debug, Default)]
@@ -140,107 +134,16 @@ impl ScalarUDFImpl for ParamFunction {
     }
 }
 
-/// Expressions over the rows of one schema, made once and run with other parameters each time: those
-/// of RETURNING and of ON CONFLICT.
-#[derive(Debug)]
-pub(crate) struct KeptExprs {
-    exprs: Vec<Expr>,
-    schema: DFSchemaRef,
-    params: Arc<[DataType]>,
-    /// Making them asks for values: they are made for each run.
-    each_time: bool,
-    idle: Mutex<Vec<Made>>,
-}
-
-#[derive(Debug)]
-struct Made {
-    exprs: Vec<Arc<dyn PhysicalExpr>>,
-    cell: Arc<ParamCell>,
-}
-
-/// As many runs at once find theirs made.
-const IDLE_MAX: usize = 16;
-
-impl KeptExprs {
-    /// `exprs` have placeholders for parameters, of these types.
-    pub(crate) fn new(exprs: Vec<Expr>, schema: DFSchemaRef, params: Arc<[DataType]>) -> Result<Arc<Self>> {
-        let mut kept = Self { exprs, schema, params, each_time: false, idle: Mutex::default() };
-        match kept.make()? {
-            Some(made) => kept.idle.lock().push(made),
-            None => kept.each_time = true,
-        }
-        Ok(Arc::new(kept))
-    }
-
-    fn physical(&self, expr: &Expr) -> Result<Arc<dyn PhysicalExpr>> {
-        create_physical_expr(expr, &self.schema, &ExecutionProps::new(), &Default::default())
-    }
-
-    fn make(&self) -> Result<Option<Made>> {
-        let cell = Arc::<ParamCell>::default();
-        let bound = |expr: &Expr| self.physical(&bind_expr_to_cell(expr.clone(), &cell, &self.params)?);
-        let exprs = made_without_values(&cell, self.exprs.iter().map(bound).collect())?;
-        Ok(exprs.map(|exprs| Made { exprs, cell }))
-    }
-
-    /// The expressions with these values, for one run.
-    pub(crate) fn with(self: &Arc<Self>, values: &[ScalarValue]) -> Result<RunningExprs> {
-        let idle = self.idle.lock().pop();
-        let made = match idle {
-            Some(made) => Some(made),
-            None if self.each_time => None,
-            None => self.make()?,
-        };
-        let made = match made {
-            Some(made) => {
-                made.cell.fill(values.into());
-                made
-            }
-            None => {
-                let bound = |expr: &Expr| self.physical(&bind_expr_to_values(expr.clone(), values)?);
-                let exprs = self.exprs.iter().map(bound).collect::<Result<_>>()?;
-                Made { exprs, cell: Arc::default() }
-            }
-        };
-        Ok(RunningExprs { kept: Arc::clone(self), made })
-    }
-}
-
-/// The expressions of one run; see [`KeptExprs`].
-#[derive(Debug)]
-pub(crate) struct RunningExprs {
-    kept: Arc<KeptExprs>,
-    made: Made,
-}
-
-impl Deref for RunningExprs {
-    type Target = [Arc<dyn PhysicalExpr>];
-    fn deref(&self) -> &Self::Target {
-        &self.made.exprs
-    }
-}
-
-impl Drop for RunningExprs {
-    fn drop(&mut self) {
-        if self.kept.each_time {
-            return;
-        }
-        self.made.cell.clear();
-        let mut idle = self.kept.idle.lock();
-        if idle.len() < IDLE_MAX {
-            idle.push(Made { exprs: std::mem::take(&mut self.made.exprs), cell: Arc::clone(&self.made.cell) });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::datatypes::Field;
     use datafusion::common::DFSchema;
+    use datafusion::logical_expr::execution_props::ExecutionProps;
     use datafusion::logical_expr::{ScalarUDF, in_list, lit};
+    use datafusion::physical_expr::create_physical_expr;
 
     use super::*;
-    use crate::range::evaluate_constant;
+    use crate::access::evaluate_constant;
 
     /// Whoever asks while a plan is made is noted, though the error is swallowed; values are there only in
     /// a run.
@@ -271,26 +174,5 @@ mod tests {
 
     fn make_kept<T>(cell: &ParamCell, made: Result<T>) -> Option<T> {
         made_without_values(cell, made).expect("no error comes out")
-    }
-
-    #[test]
-    fn expressions_are_made_once_for_runs_one_after_the_other() {
-        let placeholder = |at: usize| {
-            Expr::Placeholder(datafusion::logical_expr::expr::Placeholder::new_with_field(
-                format!("${at}"),
-                Some(Arc::new(Field::new("", DataType::Int32, true))),
-            ))
-        };
-        let exprs = vec![in_list(lit(7), (1..=4).map(placeholder).collect(), false)];
-        let kept = KeptExprs::new(exprs, Arc::new(DFSchema::empty()), vec![DataType::Int32; 4].into()).expect("made");
-        assert!(!kept.each_time);
-        let values = |from: i32| (from..from + 4).map(|value| ScalarValue::Int32(Some(value))).collect::<Vec<_>>();
-        for (from, found) in [(1, false), (4, true), (8, false), (7, true)] {
-            let running = kept.with(&values(from)).expect("running");
-            let beside = kept.with(&values(from + 100)).expect("another at the same time");
-            assert_eq!(evaluate_constant(&running[0]).expect("a value"), ScalarValue::Boolean(Some(found)), "{from}");
-            assert_eq!(evaluate_constant(&beside[0]).expect("a value"), ScalarValue::Boolean(Some(false)));
-        }
-        assert_eq!(kept.idle.lock().len(), 2);
     }
 }

@@ -5,9 +5,10 @@
 //! at by name, after NOT NULL and before unique keys.
 
 use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
-use resurgam_engine::{DatumRef, Table};
+use resurgam_engine::{DatumRef, ReadView, Table};
 
 use crate::bridge;
+use crate::direct::{Row, Values};
 use crate::expression::TableExpr;
 use crate::planner::Names;
 use crate::statement::parse_expression;
@@ -64,8 +65,14 @@ impl Checks {
         Ok(Broken(rows))
     }
 
-    /// The error of row `at` of the batch that `broken` is about, if it breaks a constraint.
-    pub(crate) fn refuse(&self, broken: &Broken, at: usize, table: &Table, row: &[DatumRef<'_>]) -> DfResult<()> {
+    /// The error of a row that is number `at` of the batch that `broken` is about, if it breaks a constraint.
+    pub(crate) fn refuse_known(
+        &self,
+        broken: &Broken,
+        at: usize,
+        table: &Table,
+        row: &[DatumRef<'_>],
+    ) -> Result<(), SqlError> {
         match broken.0.get(at).copied().flatten() {
             Some(check) => self.violated(check, table, row),
             None => Ok(()),
@@ -73,8 +80,8 @@ impl Checks {
     }
 
     #[cold]
-    fn violated(&self, check: usize, table: &Table, row: &[DatumRef<'_>]) -> DfResult<()> {
-        // The engine tells of a NULL where there must be none, and that comes first.
+    fn violated(&self, check: usize, table: &Table, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+        // A NULL where there must be none comes first; it is told by whoever writes the row.
         if table.columns.iter().zip(row).any(|(column, datum)| !column.nullable && datum.is_null()) {
             return Ok(());
         }
@@ -84,16 +91,17 @@ impl Checks {
         error.schema = Some(table.schema.clone());
         error.table = Some(table.name.clone());
         error.constraint = Some(name.clone());
-        Err(bridge::failure(error))
+        Err(error)
     }
 
-    /// Checks one row of datums.
-    pub(crate) fn refuse_row(&self, table: &Table, row: &[DatumRef<'_>]) -> DfResult<()> {
-        if self.is_empty() {
-            return Ok(());
+    /// The error of a row that breaks a constraint; its large values are read through `view`.
+    pub(crate) fn refuse(&self, table: &Table, row: &[DatumRef<'_>], view: &ReadView) -> Result<(), SqlError> {
+        for (check, (_, expr)) in self.list.iter().enumerate() {
+            if expr.truth_of(Row { table, values: Values::Given(row), view })? == Some(false) {
+                return self.violated(check, table, row);
+            }
         }
-        let broken = self.broken(&bridge::row_batch(table, row)?)?;
-        self.refuse(&broken, 0, table, row)
+        Ok(())
     }
 }
 

@@ -171,7 +171,10 @@ impl Coercion {
                         self.unify(vec![left.as_mut(), right.as_mut()], schema, false);
                     }
                 }
-                Expr::BinaryExpr(BinaryExpr { left, op, right })
+                match numeric_operation(op, &left, &right, schema) {
+                    Some(function) => function.call(vec![*left, *right]),
+                    None => Expr::BinaryExpr(BinaryExpr { left, op, right }),
+                }
             }
             Expr::InList(InList { mut expr, mut list, negated }) => {
                 self.unify(std::iter::once(expr.as_mut()).chain(&mut list).collect(), schema, false);
@@ -334,6 +337,29 @@ fn proc(name: &str, expr: Expr) -> Expr {
         Some(function) => function.call(vec![expr]),
         None => expr,
     }
+}
+
+/// What computes `op` where an operand has turned out to be a numeric whose digits are its own (a CASE, say, of
+/// values that have different ones), which was not known when the operator was planned.
+fn numeric_operation(op: Operator, left: &Expr, right: &Expr, schema: &DFSchema) -> Option<Arc<ScalarUDF>> {
+    let name = match op {
+        Operator::Plus => "numeric_add",
+        Operator::Minus => "numeric_sub",
+        Operator::Multiply => "numeric_mul",
+        Operator::Divide => "numeric_div",
+        Operator::Modulo => "numeric_mod",
+        Operator::Eq => "numeric_eq",
+        Operator::NotEq => "numeric_ne",
+        Operator::Lt => "numeric_lt",
+        Operator::LtEq => "numeric_le",
+        Operator::Gt => "numeric_gt",
+        Operator::GtEq => "numeric_ge",
+        _ => return None,
+    };
+    let (left, right) = (left.get_type(schema).ok()?, right.get_type(schema).ok()?);
+    let number = |ty: &DataType| ty == &numeric::DYNAMIC || numeric::is_exact_number(ty);
+    let dynamic = [&left, &right].contains(&&numeric::DYNAMIC);
+    (dynamic && number(&left) && number(&right)).then(|| numeric::by_proc_name(name))?
 }
 
 fn timestamp() -> DataType {

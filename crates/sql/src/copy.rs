@@ -8,12 +8,12 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast::{CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident};
 use futures::StreamExt;
-use resurgam_engine::{Attempt, BulkInserter, ColumnType, Datum, DatumRef, StatementKind, Table};
+use resurgam_engine::{ColumnType, Datum, DatumRef, ReadView, StatementKind, Table};
 
-use crate::bridge;
 use crate::check::Checks;
 use crate::context::StatementContext;
-use crate::foreign::{Enforcer, Help, References};
+use crate::dml::{Constraints, Modify, Paused, Writer, find_column, find_table};
+use crate::foreign::{Help, References};
 use crate::pg::arrow::datum_of_scalar;
 use crate::pg::copy::{CopyOptions, CopyReader, CopyWriter};
 use crate::pg::datetime::Zone;
@@ -26,7 +26,6 @@ use crate::stream::{STEP_BYTES, guarded};
 use crate::wait::{Waiting, settle};
 use crate::weight;
 use crate::wire::{Execution, Format, SqlError, Tag};
-use crate::write::{find_column, find_table};
 
 /// Bytes after which rows are handed out.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -40,11 +39,12 @@ pub struct CopyIn {
     /// A whole row with the defaults of columns that the data does not have.
     template: Vec<Datum>,
     reader: CopyReader,
-    bulk: Option<BulkInserter>,
     checks: Checks,
-    foreign: Option<Enforcer>,
+    /// Of the statement, until that ends.
+    view: Option<ReadView>,
+    /// The executor between two pieces of data; `None`: it has ended.
+    modify: Option<Paused>,
     zone: Zone,
-    rows: u64,
     autocommit: bool,
 }
 
@@ -66,7 +66,6 @@ impl CopyIn {
         self.reader.push(data);
         let result = self.drain(session).await;
         if result.is_err() {
-            self.bulk = None;
             session.statement_failed();
         }
         result
@@ -76,9 +75,17 @@ impl CopyIn {
         let stop = Arc::clone(&session.shared.stop);
         let lock_timeout = session.shared.variables.lock().lock_timeout;
         let waiting = Waiting { stop: &stop, lock_timeout };
+        let txn = session.transaction().txn.clone();
+        let (Some(paused), Some(view)) = (self.modify.take(), self.view.clone()) else {
+            return Err(SqlError::internal("COPY has ended"));
+        };
+        let Self { table, columns, types, template, reader, checks, zone, .. } = self;
+        let statement = txn.resume_statement(view);
+        let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
+        let mut modify = Modify::resume(writer, *zone, paused);
         let mut scratch = Vec::new();
         let mut since_check = 0;
-        while self.reader.next_record()? {
+        while reader.next_record()? {
             since_check += 1;
             if since_check == 1000 {
                 since_check = 0;
@@ -86,38 +93,19 @@ impl CopyIn {
                 // A long piece of data must not keep a worker from its other connections.
                 tokio::task::yield_now().await;
             }
-            let Some(bulk) = &mut self.bulk else { return Err(SqlError::internal("COPY has ended")) };
-            // Again after each wait.
-            loop {
-                let wait = {
-                    let given = self.reader.datums(&self.types, &self.zone, &mut scratch)?;
-                    let mut row: Vec<DatumRef<'_>> = self.template.iter().map(Datum::as_ref).collect();
-                    for (&column, datum) in self.columns.iter().zip(given) {
-                        row[column] = datum;
-                    }
-                    if let Err(error) = self.checks.refuse_row(&self.table, &row) {
-                        let context = self.reader.context(None);
-                        return Err(errors::from_datafusion(error, "").with_context(context));
-                    }
-                    match bulk.push(&row) {
-                        Ok(Attempt::Done(())) => {
-                            if let Some(foreign) = &mut self.foreign {
-                                foreign.inserted(&row)?;
-                            }
-                            break;
-                        }
-                        Ok(Attempt::Wait(wait)) => wait,
-                        Err(error) => {
-                            let error = errors::from_datafusion(bridge::row_error(error, &self.table, &row), "");
-                            let context = self.reader.context(None);
-                            return Err(error.with_context(context));
-                        }
-                    }
-                };
-                waiting.wait(wait).await?;
+            let given = reader.datums(types, zone, &mut scratch)?;
+            let mut row: Vec<DatumRef<'_>> = template.iter().map(Datum::as_ref).collect();
+            for (&column, datum) in columns.iter().zip(given) {
+                row[column] = datum;
             }
-            self.rows += 1;
+            if let Err(error) = modify.insert_row(&row).await {
+                // What it waited for is no fault of the row.
+                let of_row = error.sqlstate.starts_with("23") || error.sqlstate.starts_with("22");
+                drop(row);
+                return Err(if of_row { error.with_context(reader.context(None)) } else { error });
+            }
         }
+        self.modify = Some(modify.pause());
         Ok(())
     }
 
@@ -128,7 +116,7 @@ impl CopyIn {
     pub async fn finish(mut self, session: &mut Session) -> Result<Tag, SqlError> {
         self.reader.end();
         let mut result = self.drain(session).await;
-        self.bulk = None;
+        let rows = self.modify.as_ref().map_or(0, |modify| modify.rows);
         if result.is_ok() {
             result = self.check_foreign(session).await;
         }
@@ -140,24 +128,28 @@ impl CopyIn {
             session.statement_failed();
             return Err(error);
         }
-        Ok(Tag::Count("COPY", self.rows))
+        Ok(Tag::Count("COPY", rows))
     }
 
     /// What foreign keys leave to the end of the statement.
     async fn check_foreign(&mut self, session: &mut Session) -> Result<(), SqlError> {
-        let Some(foreign) = self.foreign.as_mut().filter(|foreign| !foreign.is_done()) else { return Ok(()) };
+        // With it goes the snapshot.
+        let (Some(paused), Some(view)) = (self.modify.take(), self.view.take()) else { return Ok(()) };
         let stop = Arc::clone(&session.shared.stop);
         let lock_timeout = session.shared.variables.lock().lock_timeout;
+        let waiting = Waiting { stop: &stop, lock_timeout };
         let (state, cx) = (session.state()?, Arc::clone(&session.cx));
         let txn = session.transaction().txn.clone();
-        let names = Names { state: &state, txn: &txn, cx: &cx };
-        let help = Help { names, waiting: Waiting { stop: &stop, lock_timeout }, zone: self.zone };
-        foreign.finish(&help).await
+        let Self { table, checks, zone, .. } = self;
+        let statement = txn.resume_statement(view);
+        let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
+        let mut modify = Modify::resume(writer, *zone, paused);
+        modify.finish(&Help { names: Names { state: &state, txn: &txn, cx: &cx }, waiting, zone: *zone }).await
     }
 
     /// The client gives up.
     pub async fn fail(mut self, session: &mut Session, reason: &str) -> SqlError {
-        self.bulk = None;
+        self.modify = None;
         session.statement_failed();
         SqlError::new("57014", format!("COPY from stdin failed: {reason}"))
     }
@@ -310,26 +302,23 @@ impl Session {
         }
         let (state, cx) = (self.state()?, Arc::clone(&self.cx));
         let checks = Checks::plan(&Names { state: &state, txn: &txn, cx: &cx }, &table)?;
-        txn.statement(StatementKind::BulkWrite)?;
+        let statement = txn.begin_statement(StatementKind::BulkWrite)?;
         let references = Arc::new(References::of_insert(&txn, &table, &[])?);
-        let foreign = if references.is_empty() {
-            None
-        } else {
-            let deferred = Arc::clone(&self.transaction().deferred);
-            Some(Enforcer::begin(&txn, &references, &deferred, &waiting).await?)
-        };
+        let deferred = Arc::clone(&self.transaction().deferred);
+        let writer = Writer { statement: &statement, table: &table, checks: &checks, waiting: &waiting };
+        let constraints = Constraints { references: &references, deferred: &deferred };
+        let modify = Modify::begin(writer, &constraints, zone, true).await?.pause();
         let names = columns.iter().map(|c| table.columns[*c].name.clone()).collect();
         Ok(Execution::CopyIn(Box::new(CopyIn {
             reader: CopyReader::new(options, &table.name, names),
             types: columns.iter().map(|c| table.columns[*c].ty).collect(),
-            bulk: Some(txn.bulk_insert(&table)),
+            view: Some(statement.view().clone()),
             checks,
-            foreign,
+            modify: Some(modify),
             table,
             columns,
             template,
             zone,
-            rows: 0,
             autocommit,
         })))
     }

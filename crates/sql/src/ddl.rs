@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 use crate::alter::CheckParts;
 use crate::context::StopFlag;
+use crate::dml::{find_column, table_name};
 use crate::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
 use crate::pg::types::column_type_from_sql;
 use crate::session::Session;
 use crate::stream::{guarded, out_of_time};
 use crate::wait::{Waiting, settle};
 use crate::wire::{SqlError, Tag};
-use crate::write::{find_column, table_name};
 
 pub(crate) fn name_of(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
@@ -388,7 +388,7 @@ impl Session {
         let crate::statement::Kind::Write(plan) = &prepared.kind else {
             return Err(SqlError::internal("not an INSERT"));
         };
-        let written = self.write_rows(plan, &[], text).await?;
+        let written = self.modify_by_plan(plan, &[], &[], &[], text, None).await?;
         Ok(Tag::Count("SELECT", written.rows))
     }
 

@@ -16,6 +16,7 @@ use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_engine::{ColumnType, RawRow, ReadView, Table};
 
 use crate::bridge::{self, RowColumns};
+use crate::direct::{Input, Row, RowExpr};
 use crate::pg::errors;
 use crate::pg::types;
 use crate::planner::{Names, settled, simplified};
@@ -44,6 +45,8 @@ const STABLE: [&str; 10] = [
 #[derive(Debug)]
 pub(crate) struct TableExpr {
     physical: Arc<dyn PhysicalExpr>,
+    /// The same over one row's datums.
+    row: Option<RowExpr>,
     input: Arc<Schema>,
     /// Positions of the columns that it mentions; the input has them in this order.
     pub columns: Vec<usize>,
@@ -142,7 +145,8 @@ impl TableExpr {
         let some = DFSchema::try_from_qualified_schema(table.name.as_str(), &input).map_err(failed)?;
         let physical =
             create_physical_expr(&expr, &some, &ExecutionProps::new(), &Default::default()).map_err(failed)?;
-        Ok(Self { physical, input, columns, field, volatile, of_session })
+        let row = RowExpr::new(&expr, Some(table), &full);
+        Ok(Self { physical, row, input, columns, field, volatile, of_session })
     }
 
     /// The table's columns that it mentions.
@@ -171,6 +175,17 @@ impl TableExpr {
     ) -> DfResult<BooleanArray> {
         let count = rows.len();
         self.truth(self.arrays(table, view, rows)?, count)
+    }
+
+    /// The truth of a condition for one row; `None` is NULL.
+    ///
+    /// # Errors
+    /// Those of evaluating it.
+    pub(crate) fn truth_of(&self, row: Row<'_>) -> Result<Option<bool>, SqlError> {
+        match &self.row {
+            Some(expr) => expr.truth(Input { params: &[], row: Some(row) }),
+            None => Err(SqlError::internal("a condition that needs more than its row")),
+        }
     }
 
     /// Where the rows together fail, each is looked at by itself: what one is spared, by the

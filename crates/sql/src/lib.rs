@@ -14,13 +14,13 @@
 //! | `analyze` | names, operators, functions and casts resolved by PostgreSQL's rules |
 //! | `apply` | subqueries that are run for the rows around them |
 //! | `planner`, `scopes` | names and plans |
-//! | `table`, `scan`, `range` | tables as DataFusion sees them; reading; predicates to key ranges |
+//! | `table`, `scan`, `access` | tables as DataFusion sees them; reading; from predicates to the part of a tree |
 //! | `params`, `cell`, `any_of` | parameters: placeholders; their values in kept plans; lists of them |
 //! | `plans` | how often, by what and how long planned statements run; what they weigh |
 //! | `canary` | comparing kept plans with fresh ones, in tests |
 //! | `filter`, `weight` | filters that are bounded by bytes; bytes of rows |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
-//! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
+//! | `dml`, `direct` | INSERT, UPDATE, DELETE; statements about few rows, without running a plan |
 //! | `locking`, `with_write` | SELECT … FOR UPDATE; WITH before INSERT, UPDATE, DELETE |
 //! | `with_recursive`, `symmetric` | what WITH RECURSIVE may say; BETWEEN SYMMETRIC |
 //! | `ddl`, `alter`, `retype` | CREATE and DROP; ALTER; rows written anew for it |
@@ -32,6 +32,7 @@
 //! | `alter_database`, `two_phase`, `cleaning`, `clean_function`, `apart` | such statements; their long work and its end |
 //! | `execution`, `stream`, `wait`, `context` | outcomes; results; waiting for locks; what a running statement carries |
 
+mod access;
 mod again;
 mod alter;
 mod alter_database;
@@ -52,10 +53,11 @@ mod copy;
 mod database;
 mod ddl;
 mod depth;
+mod direct;
+mod dml;
 mod embedded;
 mod execution;
 mod expression;
-mod fast;
 mod filter;
 mod foreign;
 mod key_order;
@@ -66,7 +68,6 @@ mod params;
 mod planner;
 mod planning;
 mod plans;
-mod range;
 mod retype;
 mod scan;
 mod scopes;
@@ -85,7 +86,6 @@ mod weight;
 mod with_recursive;
 mod with_write;
 mod words;
-mod write;
 
 pub use resurgam_pg as pg;
 use resurgam_pg::{computed, naming};

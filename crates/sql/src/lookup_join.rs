@@ -34,13 +34,13 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
-use resurgam_engine::{ColumnType, Datum, DatumRef, ErrorKind, KeyRange, Table};
+use resurgam_engine::{ColumnType, Datum, DatumRef, KeyRange, Table};
 
+use crate::access::{AccessPath, KeyValues, cast_keeps, encode_key, evaluate_constant, trees};
 use crate::bridge::{self, KeyValue};
 use crate::context::StatementContext;
 use crate::key_order::{scan_below, with_scan};
 use crate::planning::Planning;
-use crate::range::{cast_keeps, evaluate_constant};
 use crate::scan::ScanExec;
 
 type Plan = Arc<dyn ExecutionPlan>;
@@ -67,12 +67,7 @@ pub(crate) struct LookupJoinExec {
 struct Lookup {
     inner: JoinSide,
     table: Arc<Table>,
-    /// The tree: `None` is the clustered one.
-    index: Option<usize>,
-    /// What its leading columns equal.
-    key: Vec<(usize, Part)>,
-    /// A key has one row at most.
-    unique: bool,
+    path: AccessPath<Part>,
     /// How far predicates of its own bound the planned read of the inner side; see [`boundedness`].
     bounded: u8,
 }
@@ -115,7 +110,7 @@ impl LookupJoinExec {
                 if lookup.bounded == 3 || (lookup.bounded == 2 && rows == 0) {
                     continue;
                 }
-                let score = (rows > 0, subquery == Some(side), rows, lookup.unique);
+                let score = (rows > 0, subquery == Some(side), rows, lookup.path.is_one());
                 if best.as_ref().is_none_or(|(known, _)| score > *known) {
                     best = Some((score, lookup));
                 }
@@ -183,8 +178,8 @@ impl LookupJoinExec {
             }
         }
         let Some(scan) = scan_below(inner) else { return internal_err!("the inner side of a lookup join has no scan") };
-        let scan = scan.with_ranges(self.lookup.index, ranges);
-        if self.lookup.unique || self.lookup.index.is_none() {
+        let scan = scan.with_ranges(self.lookup.path.index, ranges);
+        if self.lookup.path.is_one() || self.lookup.path.index.is_none() {
             return Ok(Some((with_scan(inner, Arc::new(scan), ChildrenPropertiesMode::Keep)?, lookups)));
         }
         // Rows are fetched one by one from the clustered tree: not the whole table that way.
@@ -241,31 +236,24 @@ impl Lookup {
             }
         }
         let mut best: Option<((bool, usize, bool), Self)> = None;
-        for (index, columns, is_unique) in crate::range::trees(table) {
+        for (index, columns, is_unique) in trees(table) {
             if ordered && index != scan.access().index {
                 continue;
             }
-            let mut key = Vec::new();
-            let mut looked_up = 0;
-            for &column in columns {
-                if let Some((_, expr)) = outer.iter().find(|(known, _)| *known == column) {
-                    key.push((column, Part::Outer(Arc::clone(expr))));
-                    looked_up += 1;
-                } else if let Some(value) = scan.pinned_value(column)? {
-                    key.push((column, Part::Constant(value)));
-                } else {
-                    break;
-                }
-            }
+            let path = AccessPath::leading((index, columns, is_unique), |column| -> Result<Option<Part>> {
+                Ok(match outer.iter().find(|(known, _)| *known == column) {
+                    Some((_, expr)) => Some(Part::Outer(Arc::clone(expr))),
+                    None => scan.pinned_value(column)?.map(Part::Constant),
+                })
+            })?;
             // Constants behind the last outer column serve, too; without any there is nothing to look up.
-            if looked_up == 0 {
+            if !path.values().any(|part| matches!(part, Part::Outer(_))) {
                 continue;
             }
-            let unique = is_unique && key.len() == columns.len();
-            let score = (unique, key.len(), index.is_none());
+            let score = (path.is_one(), path.equal.len(), index.is_none());
             if best.as_ref().is_none_or(|(known, _)| score > *known) {
                 let bounded = boundedness_of_scan(scan);
-                best = Some((score, Self { inner: side, table: Arc::clone(table), index, key, unique, bounded }));
+                best = Some((score, Self { inner: side, table: Arc::clone(table), path, bounded }));
             }
         }
         Ok(best.map(|(_, lookup)| lookup))
@@ -273,22 +261,23 @@ impl Lookup {
 
     /// The ranges of the inner tree that the keys of these rows are in; `None` if one cannot be told.
     fn ranges(&self, outer: &[RecordBatch]) -> Result<Option<Vec<KeyRange>>> {
-        let mut constants: Vec<Datum> = vec![Datum::Null; self.key.len()];
-        for ((column, part), slot) in self.key.iter().zip(&mut constants) {
-            if let Part::Constant(expr) = part {
-                match self.key_value(&evaluate_constant(expr)?, *column)? {
-                    KeyValue::Exact(datum) => *slot = datum,
+        let mut constants: Vec<Datum> = Vec::with_capacity(self.path.equal.len());
+        for (column, part) in self.key() {
+            constants.push(match part {
+                Part::Outer(_) => Datum::Null,
+                Part::Constant(expr) => match self.key_value(&evaluate_constant(expr)?, column)? {
+                    KeyValue::Exact(datum) => datum,
                     KeyValue::Null | KeyValue::BelowAll | KeyValue::AboveAll => return Ok(Some(Vec::new())),
                     KeyValue::Unknown => return Ok(None),
-                }
-            }
+                },
+            });
         }
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for batch in outer {
-            let mut arrays = Vec::with_capacity(self.key.len());
-            for (column, part) in &self.key {
+            let mut arrays = Vec::with_capacity(self.path.equal.len());
+            for (column, part) in self.key() {
                 arrays.push(match part {
-                    Part::Outer(expr) => Some((*column, expr.evaluate(batch)?.into_array(batch.num_rows())?)),
+                    Part::Outer(expr) => Some((column, expr.evaluate(batch)?.into_array(batch.num_rows())?)),
                     Part::Constant(_) => None,
                 });
             }
@@ -306,22 +295,17 @@ impl Lookup {
                     }
                 }
                 let refs: Vec<DatumRef<'_>> = datums.iter().map(Datum::as_ref).collect();
-                let mut key = Vec::new();
-                let encoded = match self.index {
-                    None => self.table.encode_key(&refs, &mut key),
-                    Some(index) => self.table.encode_index_key(index, &refs, &mut key),
-                };
-                match encoded {
-                    Ok(()) => keys.push(key),
-                    // A value too long for a key is in no row.
-                    Err(error) if error.kind() == ErrorKind::LimitExceeded => {}
-                    Err(error) => return Err(bridge::storage(error)),
-                }
+                keys.extend(encode_key(&self.table, self.path.index, &refs)?);
             }
         }
         keys.sort_unstable();
         keys.dedup();
         Ok(Some(keys.iter().map(|key| KeyRange::prefix(key)).collect()))
+    }
+
+    /// The leading columns of the tree's key, and what each equals.
+    fn key(&self) -> impl Iterator<Item = (usize, &Part)> {
+        self.path.key_columns(&self.table).iter().copied().zip(self.path.equal.iter().filter_map(KeyValues::single))
     }
 
     fn key_value(&self, value: &ScalarValue, column: usize) -> Result<KeyValue> {
@@ -392,15 +376,15 @@ fn keep() -> ReplaceChildrenOptions {
 impl DisplayAs for LookupJoinExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         let table = &self.lookup.table;
-        let tree = match self.lookup.index {
+        let tree = match self.lookup.path.index {
             None => &table.primary_key_name,
             Some(i) => &table.indexes[i].name,
         };
         write!(f, "LookupJoinExec: in {} by {tree} (", table.name)?;
-        for (i, (column, part)) in self.lookup.key.iter().enumerate() {
+        for (i, (column, part)) in self.lookup.key().enumerate() {
             let comma = if i > 0 { ", " } else { "" };
             let (Part::Outer(value) | Part::Constant(value)) = part;
-            write!(f, "{comma}{} {} {value}", table.columns[*column].name, Operator::Eq)?;
+            write!(f, "{comma}{} {} {value}", table.columns[column].name, Operator::Eq)?;
         }
         write!(f, "), up to {} rows, or else:", self.planning.lookup_rows)
     }

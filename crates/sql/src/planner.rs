@@ -21,6 +21,7 @@ use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPl
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -275,7 +276,7 @@ impl Names<'_> {
     pub(crate) fn constant(&self, expr: ast::Expr) -> Result<ScalarValue> {
         let schema = DFSchema::empty();
         let expr = settled(self.state, self.expression(expr, &schema, &[])?, &schema)?;
-        crate::range::evaluate_constant(&crate::range::constant(&expr)?)
+        crate::access::evaluate_constant(&crate::access::constant(&expr)?)
     }
 }
 
@@ -463,6 +464,11 @@ impl QueryPlan {
         }
     }
 
+    /// Whether it is as it was planned first, without casts and the like, since each run plans anew.
+    pub(crate) fn is_planned_each_time(&self) -> bool {
+        self.each_time.load(Ordering::Relaxed)
+    }
+
     /// Whether the plan has no state of a session in it: then all sessions may share it.
     pub(crate) fn is_shareable(&self, state: &SessionState) -> bool {
         let mut shareable = !self.of_session;
@@ -501,6 +507,13 @@ impl Instance {
     /// Its subqueries' plans, as EXPLAIN shows them.
     pub(crate) fn shown_subqueries(&self, verbose: bool) -> Vec<String> {
         self.subqueries.shown(verbose)
+    }
+    /// The plan as EXPLAIN ANALYZE shows it, after its stream has ended.
+    pub(crate) fn measured(&self, verbose: bool) -> Vec<String> {
+        let shown = DisplayableExecutionPlan::with_metrics(self.plan.as_ref()).indent(verbose).to_string();
+        let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();
+        lines.extend(self.shown_subqueries(verbose));
+        lines
     }
 }
 

@@ -14,28 +14,22 @@ pub struct Planning {
     pub lookup_rows: usize,
     /// A small table is read as a whole rather than looked up in.
     pub read_small_tables: bool,
-    /// Statements about one row, or about rows in the order of a key, take the short path.
-    pub short_path: bool,
+    /// Statements about one row, or about rows in the order of a key, are executed directly.
+    pub direct: bool,
     /// Each run of a kept plan is compared with fresh plans; see `canary.rs`.
     pub canary: bool,
 }
 
 impl Default for Planning {
     fn default() -> Self {
-        Self {
-            key_order: true,
-            lookup_rows: 4096,
-            read_small_tables: true,
-            short_path: true,
-            canary: canary::is_wanted(),
-        }
+        Self { key_order: true, lookup_rows: 4096, read_small_tables: true, direct: true, canary: canary::is_wanted() }
     }
 }
 
 impl Planning {
     /// Nothing of it: DataFusion's plans as they are.
     pub const OFF: Self =
-        Self { key_order: false, lookup_rows: 0, read_small_tables: false, short_path: false, canary: false };
+        Self { key_order: false, lookup_rows: 0, read_small_tables: false, direct: false, canary: false };
 
     /// What is set for whoever plans with `config`.
     pub(crate) fn of(config: &SessionConfig) -> Self {

@@ -180,16 +180,18 @@ impl Plans {
 /// What kind of execution a statement was planned for.
 fn shape(prepared: &Prepared) -> &'static str {
     match &prepared.kind {
-        Kind::Query(query) if query.fast.is_some() => "one row",
-        Kind::Query(query) if query.range.is_some() => "range",
-        Kind::Query(_) => "query",
-        Kind::Write(write) => match (&write.fast, write.op) {
-            (Some(_), crate::write::Op::Insert) => "insert rows",
-            (Some(_), crate::write::Op::Update) => "update rows",
-            (Some(_), crate::write::Op::Delete) => "delete rows",
-            (None, crate::write::Op::Insert) => "insert",
-            (None, crate::write::Op::Update) => "update",
-            (None, crate::write::Op::Delete) => "delete",
+        Kind::Query(query) => match &query.direct {
+            Some(select) if !select.may_be_long() => "one row",
+            Some(_) => "range",
+            None => "query",
+        },
+        Kind::Write(write) => match (&write.tree, write.op) {
+            (Some(_), crate::dml::Op::Insert) => "insert rows",
+            (Some(_), crate::dml::Op::Update) => "update rows",
+            (Some(_), crate::dml::Op::Delete) => "delete rows",
+            (None, crate::dml::Op::Insert) => "insert",
+            (None, crate::dml::Op::Update) => "update",
+            (None, crate::dml::Op::Delete) => "delete",
         },
         _ => "other",
     }
@@ -199,7 +201,7 @@ fn shape(prepared: &Prepared) -> &'static str {
 pub(crate) fn bytes_of(prepared: &Prepared) -> usize {
     let plan = match &prepared.kind {
         Kind::Query(query) => plan_bytes(&query.plan.logical),
-        Kind::Write(write) => plan_bytes(&write.source.logical),
+        Kind::Write(write) => plan_bytes(&write.stream.logical),
         _ => 0,
     };
     // The text is the key as well.

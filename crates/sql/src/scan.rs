@@ -32,16 +32,19 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::StreamExt;
-use resurgam_engine::{Cursor, Direction, KeyRange, ReadView, RowBatch, Table};
+use resurgam_engine::{Cursor, KeyRange, ReadView, RowBatch, Table};
 
+use crate::access::{self, AccessPath, Probe, ProbeKind, constant, evaluate_constant};
 use crate::bridge::{self, RowColumns};
 use crate::context::StatementContext;
 use crate::planning::Planning;
-use crate::range::{Access, KeyValues, Probe, ProbeKind, constant};
 
 /// Rows of the first batch, unless fewer are wanted.
 const FIRST_ROWS: usize = 64;
 const BATCH_ROWS: usize = 8192;
+
+/// Values are read when the scan begins: they may be those of parameters.
+pub(crate) type Access = AccessPath<Arc<dyn PhysicalExpr>>;
 
 /// See the module's head.
 #[derive(Clone, Debug)]
@@ -51,10 +54,10 @@ pub(crate) struct ScanExec {
     /// Positions in the provider's schema.
     columns: Vec<usize>,
     schema: SchemaRef,
+    /// Also which way it is read.
     access: Access,
     /// What the access was chosen by.
     probes: Arc<[Probe]>,
-    backward: bool,
     limit: Option<usize>,
     /// Rows of the first batch.
     first: usize,
@@ -75,11 +78,11 @@ impl ScanExec {
         limit: Option<usize>,
     ) -> Result<Self> {
         let schema = Arc::new(full.project(&columns)?);
-        let access = Access::choose(&table, &probes)?;
-        let properties = Self::properties_of(&table, &columns, &schema, &access, false)?;
+        let access = AccessPath::choose(&table, &probes).try_map(constant)?;
+        let properties = Self::properties_of(&table, &columns, &schema, &access)?;
         let probes = probes.into();
-        let (backward, first, given, read) = (false, FIRST_ROWS, None, None);
-        Ok(Self { table, target, columns, schema, access, probes, backward, limit, first, given, read, properties })
+        let (first, given, read) = (FIRST_ROWS, None, None);
+        Ok(Self { table, target, columns, schema, access, probes, limit, first, given, read, properties })
     }
 
     /// What pins or bounds the rows read.
@@ -94,9 +97,9 @@ impl ScanExec {
 
     /// The same rows in the reverse order.
     pub(crate) fn reversed(&self) -> Result<Self> {
-        let backward = !self.backward;
-        let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &self.access, backward)?;
-        Ok(Self { backward, properties, ..self.clone() })
+        let access = Access { backward: !self.access.backward, ..self.access.clone() };
+        let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access)?;
+        Ok(Self { access, properties, ..self.clone() })
     }
 
     /// The same rows (after the predicates above) by other trees whose leading columns are pinned
@@ -108,11 +111,12 @@ impl ScanExec {
         let pinned = |access: &Access| access.key_columns(&self.table)[..access.equal.len()].to_vec();
         let now = pinned(&self.access);
         let mut out = Vec::new();
-        for access in Access::all(&self.table, &self.probes)? {
+        for access in AccessPath::all(&self.table, &self.probes) {
+            let access = access.try_map(constant)?;
             let then = pinned(&access);
             if access.index != self.access.index && now.iter().all(|column| then.contains(column)) {
-                let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access, false)?;
-                out.push(Self { access, backward: false, properties, ..self.clone() });
+                let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access)?;
+                out.push(Self { access, properties, ..self.clone() });
             }
         }
         Ok(out)
@@ -126,7 +130,7 @@ impl ScanExec {
     /// Reads these ranges, ascending and disjoint, of a tree (`None`: the clustered one). What it
     /// declares stays: its order is true if the tree is the same.
     pub(crate) fn with_ranges(&self, index: Option<usize>, ranges: Vec<KeyRange>) -> Self {
-        let access = Access { index, ..Access::default() };
+        let access = Access { index, backward: self.access.backward, ..Access::default() };
         Self { access, given: Some(ranges.into()), ..self.clone() }
     }
 
@@ -152,9 +156,8 @@ impl ScanExec {
         columns: &[usize],
         schema: &SchemaRef,
         access: &Access,
-        backward: bool,
     ) -> Result<Arc<PlanProperties>> {
-        let ordering = Self::ordering(table, columns, schema, access, backward);
+        let ordering = Self::ordering(table, columns, schema, access);
         let mut equivalences = if ordering.is_empty() {
             EquivalenceProperties::new(Arc::clone(schema))
         } else {
@@ -178,13 +181,8 @@ impl ScanExec {
     }
 
     /// The order in which rows come out, as far as projected columns can say it.
-    fn ordering(
-        table: &Table,
-        columns: &[usize],
-        schema: &SchemaRef,
-        access: &Access,
-        backward: bool,
-    ) -> Vec<PhysicalSortExpr> {
+    fn ordering(table: &Table, columns: &[usize], schema: &SchemaRef, access: &Access) -> Vec<PhysicalSortExpr> {
+        let backward = access.backward;
         let mut out = Vec::new();
         let key = access.key_columns(table).to_vec();
         let behind: &[usize] = if access.index.is_some() { &table.primary_key } else { &[] };
@@ -207,36 +205,7 @@ impl ScanExec {
 
 impl DisplayAs for ScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        match self.access.index {
-            None if self.access.equal.is_empty() && self.access.low.is_none() && self.access.high.is_none() => {
-                write!(f, "Seq Scan on {}", self.table.name)?
-            }
-            None => write!(f, "Primary Key Scan on {}", self.table.name)?,
-            Some(i) => write!(f, "Index Scan using {} on {}", self.table.indexes[i].name, self.table.name)?,
-        }
-        if self.backward {
-            f.write_str(" backward")?;
-        }
-        let key = self.access.key_columns(&self.table);
-        let name = |i: usize| key.get(i).map_or("?", |&c| self.table.columns[c].name.as_str());
-        let mut conditions: Vec<String> = Vec::new();
-        for (i, values) in self.access.equal.iter().enumerate() {
-            match (values.single(), values) {
-                (Some(one), _) => conditions.push(format!("{} = {one}", name(i))),
-                (None, KeyValues::Each(many)) => conditions.push(format!("{} IN ({} values)", name(i), many.len())),
-                (None, KeyValues::Array(array)) => conditions.push(format!("{} = ANY ({array})", name(i))),
-            }
-        }
-        let next = name(self.access.equal.len());
-        if let Some((value, inclusive)) = &self.access.low {
-            conditions.push(format!("{next} {} {value}", if *inclusive { ">=" } else { ">" }));
-        }
-        if let Some((value, inclusive)) = &self.access.high {
-            conditions.push(format!("{next} {} {value}", if *inclusive { "<=" } else { "<" }));
-        }
-        if !conditions.is_empty() {
-            write!(f, ": {}", conditions.join(" AND "))?;
-        }
+        self.access.describe(&self.table, f)?;
         if let Some(limit) = self.limit {
             write!(f, " limit {limit}")?;
         }
@@ -258,8 +227,7 @@ impl ExecutionPlan for ScanExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        let bounds = self.access.low.iter().chain(&self.access.high).map(|(value, _)| value);
-        for expr in self.access.equal.iter().flat_map(|values| values.exprs()).chain(bounds) {
+        for expr in self.access.values() {
             if f(expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
             }
@@ -301,11 +269,12 @@ impl ExecutionPlan for ScanExec {
         let mut ranges = match &self.given {
             Some(given) => given.to_vec(),
             None if Planning::of(task.session_config()).read_small_tables => {
-                self.access.ranges_worth(&self.table, || statement.view.row_count_estimate(&self.table))?
+                self.access
+                    .ranges_worth(&self.table, evaluate_constant, || statement.view.row_count_estimate(&self.table))?
             }
-            None => self.access.ranges(&self.table)?,
+            None => self.access.ranges(&self.table, evaluate_constant)?,
         };
-        if !self.backward {
+        if !self.access.backward {
             ranges.reverse(); // taken from the end
         }
         let reader = Reader {
@@ -368,11 +337,9 @@ impl Reader {
         while self.rows.len() < want {
             let Some(cursor) = &mut self.cursor else {
                 let Some(range) = self.ranges.pop() else { break };
-                let direction = if self.scan.backward { Direction::Backward } else { Direction::Forward };
-                self.cursor = Some(match self.scan.access.index {
-                    None => self.view.scan(&self.scan.table, range, direction),
-                    Some(i) => self.view.scan_index(&self.scan.table, i, range, direction),
-                });
+                let Access { index, .. } = self.scan.access;
+                let direction = self.scan.access.direction();
+                self.cursor = Some(access::cursor(&self.view, &self.scan.table, index, range, direction));
                 continue;
             };
             let missing = want - self.rows.len();
@@ -466,7 +433,7 @@ mod tests {
         let prepared = session.prepare_text(text, &[]).expect("a plan");
         let source = match &prepared.kind {
             Kind::Query(query) => &query.plan,
-            Kind::Write(write) => &write.source,
+            Kind::Write(write) => &write.stream,
             _ => panic!("no query: {text}"),
         };
         let state = session.state().expect("a state");

@@ -26,22 +26,20 @@ use tokio::time::Instant;
 use crate::again::Again;
 use crate::context::{StatementContext, StopFlag};
 use crate::database::{CancelHandle, SessionOptions, SqlDatabase};
+use crate::dml::{Op, WritePlan};
 use crate::foreign::{Deferred, Modes};
 use crate::lexer::{self, Literal};
-use crate::locking::Locked;
 use crate::pg::context::PgContext;
 use crate::pg::decode::decode_param;
-use crate::pg::encode::{RowEncoder, TextStyle};
+use crate::pg::encode::TextStyle;
 use crate::pg::errors;
 use crate::planner::{self, Names, task_context};
 use crate::plans::RunBy;
 use crate::settings::Variables;
 use crate::shared::{SUPERUSER, SessionShared, now};
 use crate::statement::{self, Kind, Prepared};
-use crate::stream::{ActiveRows, RowStream, guarded};
-use crate::wait::Waiting;
+use crate::stream::{ActiveRows, RowStream};
 use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag, TransactionStatus};
-use crate::write::{Op, WritePlan, WriteRun};
 
 /// Statements that belong to one session, kept by text.
 const LOCAL_MAX: usize = 256;
@@ -985,19 +983,16 @@ impl Session {
             Kind::Query(query) => {
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
                 self.note_undo(false)?;
-                if let Some(fast) = &query.fast_lock
-                    && let Some(chunk) = self.fast_lock(fast, values, formats).await?
+                if let Some(lock) = &query.direct_lock
+                    && let Some(chunk) = self.lock_directly(lock, values, formats).await?
                 {
                     query.plan.counts.run(RunBy::Direct);
                     return self.whole(fields, chunk, autocommit).await;
                 }
                 let locked = self.lock_rows(&prepared.locks, values, &prepared.text).await?;
-                let short = match (&query.fast, &query.range) {
-                    (Some(fast), _) => self.fast_select(fast, values, formats)?,
-                    (None, Some(range)) => self.fast_range(range, values, formats, max_rows)?,
-                    (None, None) => None,
-                };
-                if let Some(chunk) = short {
+                if let Some(select) = &query.direct
+                    && let Some(chunk) = self.select_directly(select, values, formats, max_rows)?
+                {
                     query.plan.counts.run(RunBy::Direct);
                     return self.whole(fields, chunk, autocommit).await;
                 }
@@ -1097,91 +1092,16 @@ impl Session {
         formats: &[Format],
         autocommit: bool,
     ) -> Result<Execution, SqlError> {
-        let name = match plan.op {
-            Op::Insert => "INSERT",
-            Op::Update => "UPDATE",
-            Op::Delete => "DELETE",
-        };
-        self.refuse_if_read_only(name)?;
-        if plan.fast.is_some() {
-            // Its first row shows whether the definition is the newest; what cascades shows later.
-            self.note_undo(plan.op != Op::Insert && plan.references.are_acting())?;
-        }
-        if let Some(fast) = &plan.fast
-            && let Some(written) = self.fast_write(fast, plan, values, formats).await?
-        {
-            plan.source.counts.run(RunBy::Direct);
-            self.statement_done(autocommit).await?;
-            let tag = write_tag(plan.op, written.rows);
-            return Ok(match (written.returned, &plan.returning) {
-                (Some(chunk), Some(returning)) => {
-                    let fields = Arc::clone(&returning.fields);
-                    Execution::Rows { fields, first: Some(chunk), rows: None, tag }
-                }
-                _ => Execution::Command { tag },
-            });
-        }
-        self.note_undo(true)?;
-        let locked = self.lock_rows(&prepared.locks, values, &prepared.text).await?;
-        let written = self.write_rows_with(plan, values, &prepared.text, locked).await?;
-        let tag = write_tag(plan.op, written.rows);
-        let Some(returning) = &plan.returning else {
-            self.statement_done(autocommit).await?;
-            return Ok(Execution::Command { tag });
-        };
-        let mut chunk = RowChunk { fields: returning.fields.len() as i16, ..RowChunk::default() };
-        let style = self.style();
-        let encoder = RowEncoder::new(returning.schema.fields(), formats, &style)?;
-        for batch in &written.returned {
-            encoder.encode(batch, 0..batch.num_rows(), &mut chunk)?;
-        }
+        let modified = self.modify(prepared, plan, values, formats, None).await?;
         self.statement_done(autocommit).await?;
-        Ok(Execution::Rows { fields: Arc::clone(&returning.fields), first: Some(chunk), rows: None, tag })
-    }
-
-    /// Runs a write by the general path.
-    pub(crate) async fn write_rows(
-        &mut self,
-        plan: &WritePlan,
-        values: &[ScalarValue],
-        text: &str,
-    ) -> Result<crate::write::Written, SqlError> {
-        self.write_rows_with(plan, values, text, None).await
-    }
-
-    /// As [`Session::write_rows`], with the rows that were locked for it.
-    pub(crate) async fn write_rows_with(
-        &mut self,
-        plan: &WritePlan,
-        values: &[ScalarValue],
-        text: &str,
-        locked: Option<Arc<Locked>>,
-    ) -> Result<crate::write::Written, SqlError> {
-        let state = self.state()?;
-        let deadline = self.deadline();
-        let stop = Arc::clone(&self.shared.stop);
-        let (lock_timeout, zone) = {
-            let variables = self.shared.variables.lock();
-            (variables.lock_timeout, variables.zone)
-        };
-        let open = self.transaction();
-        open.used = true;
-        let (txn, deferred) = (open.txn.clone(), Arc::clone(&open.deferred));
-        let cx = Arc::clone(&self.cx);
-        let run = WriteRun {
-            plan,
-            state: &state,
-            txn: &txn,
-            values,
-            waiting: Waiting { stop: &stop, lock_timeout },
-            stop: &stop,
-            zone,
-            locked,
-            cx: &cx,
-            deferred: &deferred,
-        };
-        let work = async { run.run().await.map_err(|error| errors::from_datafusion(error, text)) };
-        guarded(&stop, deadline, work).await
+        let tag = write_tag(plan.op, modified.rows);
+        Ok(match &plan.returning {
+            Some(returning) => {
+                let fields = Arc::clone(&returning.fields);
+                Execution::Rows { fields, first: Some(modified.returned), rows: None, tag }
+            }
+            None => Execution::Command { tag },
+        })
     }
 }
 

@@ -92,7 +92,7 @@ impl PgContext for SessionShared {
     }
     fn row_estimate(&self, table: &Table) -> Option<u64> {
         let txn = self.txn.lock().clone()?;
-        let view = txn.statement(resurgam_engine::StatementKind::Read).ok()?;
+        let view = txn.view().ok()?;
         Some(view.row_count_estimate(table))
     }
     fn activity(&self) -> Vec<Activity> {

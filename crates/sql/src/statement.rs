@@ -13,8 +13,9 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use resurgam_ast::AstWalk;
 
-use crate::fast::{Fast, FastRange};
-use crate::locking::{self, FastLock, LockPlan};
+use crate::direct::DirectSelect;
+use crate::dml::{self, WritePlan};
+use crate::locking::{self, DirectLock, LockPlan};
 use crate::naming;
 use crate::params::{inferred_in, inferred_types, placeholder_index, without_scale};
 use crate::pg::definition::NESTING_MAX;
@@ -23,7 +24,6 @@ use crate::pg::types::{self, TEXT, oid};
 use crate::planner::{Names, QueryPlan};
 use crate::plans::{self, Counts};
 use crate::wire::{Field, SqlError};
-use crate::write::{self, WritePlan};
 
 pub(crate) use crate::pg::definition::parse_expression;
 
@@ -92,10 +92,10 @@ pub(crate) enum Kind {
 pub(crate) struct Query {
     pub plan: QueryPlan,
     pub schema: Arc<Schema>,
-    pub fast: Option<Fast>,
-    pub range: Option<FastRange>,
+    /// It is done without running the plan, if few rows are read.
+    pub direct: Option<DirectSelect>,
     /// It locks one row by its key.
-    pub fast_lock: Option<FastLock>,
+    pub direct_lock: Option<DirectLock>,
 }
 
 /// Parses a string of statements.
@@ -338,7 +338,7 @@ pub(crate) fn prepare(
     let is_aggregate = |name: &str| names.state.aggregate_functions().contains_key(name);
     crate::with_recursive::check(&statement, &is_aggregate)?;
     let mut params = ParamTypes::new(0, declared);
-    let mut fast_lock = None;
+    let mut direct_lock = None;
     let mut analyzed = None;
     if matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)) {
         params = ParamTypes::new(count_params(&statement)?, declared);
@@ -354,7 +354,7 @@ pub(crate) fn prepare(
             let before = statement.clone();
             prepared.locks = locking::extract(names, &mut statement, &mut params, &text)?;
             if let Statement::Query(query) = &before {
-                fast_lock = FastLock::new(names, query, &params);
+                direct_lock = DirectLock::new(names, query, &params);
             }
         }
     }
@@ -383,20 +383,20 @@ pub(crate) fn prepare(
             prepared.shareable = plan.is_shareable(names.state) && prepared.locks.is_empty();
             prepared.typed_by_literals = plan.typed_by_literals;
             prepared.counts = Some(Arc::clone(&plan.counts));
-            prepared.kind = Kind::Query(query_kind(names, plan, fast_lock));
+            prepared.kind = Kind::Query(query_kind(names, plan, direct_lock));
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
-            let plan = write::plan(names, statement, &mut params, &text)?;
+            let plan = dml::plan(names, statement, &mut params, &text)?;
             prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
             prepared.param_oids = params.oids();
-            prepared.shareable = plan.source.is_shareable(names.state)
+            prepared.shareable = plan.stream.is_shareable(names.state)
                 && prepared.locks.is_empty()
-                && plan.returning.is_none()
+                && plan.returning.as_ref().is_none_or(|returning| !returning.of_session)
                 && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
                 && plan.checks.is_shareable();
             let returning = plan.returning.as_ref().is_some_and(|returning| returning.typed_by_literals);
-            prepared.typed_by_literals = plan.source.typed_by_literals || returning;
-            prepared.counts = Some(Arc::clone(&plan.source.counts));
+            prepared.typed_by_literals = plan.stream.typed_by_literals || returning;
+            prepared.counts = Some(Arc::clone(&plan.stream.counts));
             prepared.kind = Kind::Write(Box::new(plan));
         }
         Statement::Explain { analyze, verbose, statement, options, format, .. } => {
@@ -437,11 +437,10 @@ pub(crate) fn prepare(
     Ok(prepared)
 }
 
-fn query_kind(names: &Names<'_>, plan: QueryPlan, fast_lock: Option<FastLock>) -> Box<Query> {
-    let fast = Fast::select(names.state, &plan);
-    let range = if fast.is_none() { FastRange::select(names.state, &plan) } else { None };
+fn query_kind(names: &Names<'_>, plan: QueryPlan, direct_lock: Option<DirectLock>) -> Box<Query> {
+    let direct = DirectSelect::new(names.state, &plan);
     let schema = Arc::clone(&plan.schema);
-    Box::new(Query { plan, schema, fast, range, fast_lock })
+    Box::new(Query { plan, schema, direct, direct_lock })
 }
 
 /// Syntax that DataFusion would accept and ignore, or misunderstand.

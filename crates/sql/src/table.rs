@@ -11,8 +11,8 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use resurgam_engine::Table;
 
+use crate::access::{Probe, probes};
 use crate::pg::types;
-use crate::range::{Probe, probes};
 use crate::scan::ScanExec;
 
 /// Name of the column that holds a row's encoded clustered key, present only in the

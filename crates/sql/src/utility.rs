@@ -15,13 +15,16 @@ use crate::alter_database;
 use crate::apart::Ending;
 use crate::cleaning;
 use crate::context::StatementContext;
+use crate::direct::DirectSelect;
 use crate::foreign;
+use crate::locking::Locked;
 use crate::pg::context::PgContext;
 use crate::pg::errors;
-use crate::planner::{Names, task_context};
+use crate::planner::{Names, QueryPlan, task_context};
 use crate::session::{Named, NamedSavepoint, Session, text_rows};
 use crate::settings::Variables;
 use crate::statement::{Kind, Prepared, text_field};
+use crate::stream::guarded;
 use crate::two_phase;
 use crate::wire::{Execution, Field, Format, SqlError, Tag};
 use crate::words::{Words, first_word};
@@ -168,7 +171,7 @@ impl Session {
     /// Result columns of a utility statement; EXECUTE has those of what it names.
     pub(crate) fn utility_fields(&mut self, statement: &Statement) -> Result<Option<Arc<[Field]>>, SqlError> {
         if let Statement::Execute { name: Some(name), .. } = statement {
-            let (_, name) = crate::write::table_name(name)?;
+            let (_, name) = crate::dml::table_name(name)?;
             return Ok(self.statements.get(&name).and_then(|named| named.prepared.fields.clone()));
         }
         Ok(fields(statement))
@@ -590,7 +593,7 @@ impl Session {
         name: &ast::ObjectName,
         parameters: &[Expr],
     ) -> Result<(Arc<Prepared>, Vec<ScalarValue>), SqlError> {
-        let (_, name) = crate::write::table_name(name)?;
+        let (_, name) = crate::dml::table_name(name)?;
         let Some(named) = self.statements.get(&name) else {
             return Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")));
         };
@@ -639,75 +642,145 @@ impl Session {
             }
             _ => (inner, values),
         };
-        let state = self.state()?;
-        let failed = |error| errors::from_datafusion(error, &inner.text);
-        let (plan, head) = match &inner.kind {
-            Kind::Query(query) => (&query.plan, None),
-            Kind::Write(write) => (&write.source, Some(format!("{:?} on {}", write.op, write.table.name))),
-            _ => return Err(SqlError::internal("EXPLAIN of nothing")),
-        };
-        let mut lines: Vec<String> = head.iter().cloned().collect();
-        // ANALYZE measures the plan.
-        let short = match &inner.kind {
-            Kind::Query(query) => query.fast.is_some() || query.range.is_some(),
-            Kind::Write(write) => write.fast.is_some(),
-            _ => false,
-        };
-        if short && !analyze {
-            lines.push("Short path, or else:".to_owned());
-        }
-        let indent = if head.is_some() { "  ->  " } else { "" };
+        let mut lines = Vec::new();
         let started = std::time::Instant::now();
-        let instance = plan.instance(&state, values).await.map_err(failed)?;
-        if analyze {
-            if matches!(inner.kind, Kind::Write(_)) {
-                self.refuse_if_read_only("EXPLAIN ANALYZE of a write")?;
-            }
-            let locked = self.lock_rows(&inner.locks, values, &inner.text).await?;
-            if let Kind::Write(write) = &inner.kind {
-                let written = self.write_rows_with(write, values, &inner.text, locked).await?;
-                lines.push(format!("  rows written: {}", written.rows));
-            } else {
-                let stop = Arc::clone(&self.shared.stop);
-                let open = self.transaction();
-                open.used = true;
-                let view = open.txn.statement(resurgam_engine::StatementKind::Read)?;
-                let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
-                let mut stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
-                let mut rows = 0;
-                while let Some(batch) = futures::StreamExt::next(&mut stream).await {
-                    rows += batch.map_err(failed)?.num_rows();
-                    stop.check()?;
+        match &inner.kind {
+            Kind::Write(write) => {
+                lines.push(format!("{:?} on {}", write.op, write.table.name));
+                let mut shown = Vec::new();
+                if analyze {
+                    let modified = self.modify(inner, write, values, &[], Some(verbose)).await?;
+                    lines.push(format!("  rows written: {}", modified.rows));
+                    shown = match (&write.tree, modified.plan) {
+                        (Some(tree), None) => tree.describe(),
+                        (_, plan) => plan.unwrap_or_default(),
+                    };
+                } else if let Some(tree) = &write.tree {
+                    shown.extend(tree.describe());
+                    if tree.may_be_long() {
+                        shown.push(OR_ELSE.to_owned());
+                        shown.extend(self.plan_lines(&write.stream, values, &inner.text, verbose).await?);
+                    }
+                } else {
+                    shown.extend(self.plan_lines(&write.stream, values, &inner.text, verbose).await?);
                 }
-                lines.push(format!("rows: {rows}"));
+                lines.extend(shown.into_iter().map(|line| format!("  ->  {line}")));
             }
+            Kind::Query(query) => {
+                if let Some(lock) = &query.direct_lock {
+                    if !analyze {
+                        lines.push("Lock".to_owned());
+                        lines.extend(lock.select.describe().into_iter().map(|line| format!("  ->  {line}")));
+                        return Ok(lines);
+                    }
+                    if let Some(chunk) = self.lock_directly(lock, values, &[]).await? {
+                        lines.push("Lock".to_owned());
+                        lines.push(format!("rows: {}", chunk.len()));
+                        lines.extend(lock.select.describe().into_iter().map(|line| format!("  ->  {line}")));
+                        lines.push(took(started));
+                        return Ok(lines);
+                    }
+                }
+                let direct = query.direct.as_ref();
+                if analyze {
+                    let locked = self.lock_rows(&inner.locks, values, &inner.text).await?;
+                    let chunk = match direct {
+                        Some(select) => self.select_directly(select, values, &[], 0)?,
+                        None => None,
+                    };
+                    match (chunk, direct) {
+                        (Some(chunk), Some(select)) => {
+                            lines.push(format!("rows: {}", chunk.len()));
+                            lines.extend(select.describe());
+                        }
+                        _ => lines.extend(self.analyzed(inner, &query.plan, values, locked, verbose).await?),
+                    }
+                } else {
+                    if let Some(select) = direct {
+                        lines.extend(select.describe());
+                        if select.may_be_long() {
+                            lines.push(OR_ELSE.to_owned());
+                        }
+                    }
+                    if direct.is_none_or(DirectSelect::may_be_long) {
+                        lines.extend(self.plan_lines(&query.plan, values, &inner.text, verbose).await?);
+                    }
+                }
+            }
+            _ => return Err(SqlError::internal("EXPLAIN of nothing")),
         }
-        if verbose {
-            lines.extend(plan.logical.display_indent().to_string().lines().map(|line| format!("{indent}{line}")));
-        }
-        let shown = if analyze {
-            datafusion::physical_plan::display::DisplayableExecutionPlan::with_metrics(instance.plan().as_ref())
-                .indent(verbose)
-                .to_string()
-        } else {
-            displayable(instance.plan().as_ref()).indent(verbose).to_string()
-        };
-        lines.extend(shown.lines().map(|line| format!("{indent}{line}")));
-        lines.extend(instance.shown_subqueries(verbose).iter().map(|line| format!("{indent}{line}")));
         for (number, locking) in inner.locks.iter().enumerate() {
-            let locking = locking.source();
-            let instance = locking.instance(&state, values).await.map_err(failed)?;
             lines.push(format!("Locked Rows {}", number + 1));
-            let shown = displayable(instance.plan().as_ref()).indent(verbose).to_string();
-            lines.extend(shown.lines().map(|line| format!("  {line}")));
-            locking.give_back(instance);
+            let shown = self.plan_lines(locking.source(), values, &inner.text, verbose).await?;
+            lines.extend(shown.into_iter().map(|line| format!("  {line}")));
         }
         if analyze {
-            lines.push(format!("Execution Time: {:.3} ms", started.elapsed().as_secs_f64() * 1e3));
+            lines.push(took(started));
         }
+        Ok(lines)
+    }
+
+    /// A plan as EXPLAIN shows it.
+    async fn plan_lines(
+        &mut self,
+        plan: &QueryPlan,
+        values: &[ScalarValue],
+        text: &str,
+        verbose: bool,
+    ) -> Result<Vec<String>, SqlError> {
+        let state = self.state()?;
+        let instance = plan.instance(&state, values).await.map_err(|error| errors::from_datafusion(error, text))?;
+        let mut shown = String::new();
+        if verbose {
+            shown = format!("{}\n", plan.logical.display_indent());
+        }
+        shown += &displayable(instance.plan().as_ref()).indent(verbose).to_string();
+        let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();
+        lines.extend(instance.shown_subqueries(verbose));
         plan.give_back(instance);
         Ok(lines)
     }
+
+    /// Runs a query by its plan, and shows that with what was measured.
+    async fn analyzed(
+        &mut self,
+        prepared: &Prepared,
+        plan: &QueryPlan,
+        values: &[ScalarValue],
+        locked: Option<Arc<Locked>>,
+        verbose: bool,
+    ) -> Result<Vec<String>, SqlError> {
+        let failed = |error| errors::from_datafusion(error, &prepared.text);
+        let state = self.state()?;
+        let (stop, deadline) = (Arc::clone(&self.shared.stop), self.deadline());
+        let open = self.transaction();
+        open.used = true;
+        let view = open.txn.statement(resurgam_engine::StatementKind::Read)?;
+        let instance = plan.instance(&state, values).await.map_err(failed)?;
+        let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
+        let mut stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
+        let work = async {
+            let mut rows = 0;
+            while let Some(batch) = futures::StreamExt::next(&mut stream).await {
+                rows += batch.map_err(failed)?.num_rows();
+                stop.check()?;
+            }
+            Ok(rows)
+        };
+        let rows = guarded(&stop, deadline, work).await?;
+        drop(stream);
+        let mut lines = vec![format!("rows: {rows}")];
+        lines.extend(instance.measured(verbose));
+        plan.give_back(instance);
+        Ok(lines)
+    }
+}
+
+/// What EXPLAIN says before the plan that a direct read of many rows is left to.
+const OR_ELSE: &str = "Or, of many rows:";
+
+fn took(started: std::time::Instant) -> String {
+    format!("Execution Time: {:.3} ms", started.elapsed().as_secs_f64() * 1e3)
 }
 
 /// A value brought to a parameter's type.

@@ -178,7 +178,7 @@ async fn what_a_statement_did_is_done_once() {
     let mut ddl = db.session();
     rows(&mut ddl, "CREATE TABLE other (n int); INSERT INTO other VALUES (0)").await;
     for statement in [
-        // By the short path and by a plan.
+        // Directly and by a plan.
         "UPDATE p SET id = id + 10, n = n + 1 WHERE id = 1 RETURNING id, n",
         "UPDATE p SET id = id + 10, n = n + 1 WHERE id < 2 RETURNING id, n",
         "DELETE FROM p WHERE id = 1 RETURNING id + 10, n + 1",
@@ -293,8 +293,8 @@ async fn nobody_meets_a_conflict_of_definitions() {
     }
 }
 
-/// READ COMMITTED: a row that gets another primary key while a statement waits for it is followed by
-/// the short path.
+/// READ COMMITTED: a row that gets another primary key while a statement waits for it is followed, whether the
+/// statement runs directly or by a plan. Each answer is PostgreSQL 15's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_is_followed_to_another_primary_key() {
     let dir = tempfile::tempdir().expect("folder");
@@ -303,8 +303,17 @@ async fn a_row_is_followed_to_another_primary_key() {
     rows(&mut writer, "CREATE TABLE t (id int PRIMARY KEY, code text UNIQUE, v int)").await;
     rows(&mut writer, "CREATE TABLE u (id int PRIMARY KEY, code text); INSERT INTO u VALUES (1, 'a')").await;
     let moved = "UPDATE t SET id = 10, v = v + 5 WHERE id = 1";
+    // In the old row's place there is another one.
+    let swapped = "UPDATE t SET id = 10 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2";
+    let cycle =
+        "UPDATE t SET id = 99 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2; UPDATE t SET id = 2 WHERE id = 99";
+    let home = "UPDATE t SET id = 99 WHERE id = 1; UPDATE t SET id = 1, v = 11 WHERE id = 99";
+    // The row under its key is not the one that was.
+    let reborn = "DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (1, 'a', 12)";
+    let deleted_there =
+        "UPDATE t SET id = 10 WHERE id = 1; DELETE FROM t WHERE id = 10; INSERT INTO t VALUES (10, 'z', 7)";
+    let taken_back = "SAVEPOINT s; UPDATE t SET id = 10 WHERE id = 1; ROLLBACK TO s; UPDATE t SET id = 20 WHERE id = 1";
     for (change, statement, expected) in [
-        // By the short path.
         (moved, "UPDATE t SET v = v + 1 WHERE code = 'a' RETURNING *", ok(&["10|a|16", "UPDATE 1"])),
         (moved, "UPDATE t SET v = v + 1 WHERE code = 'a' AND v = 10 RETURNING *", ok(&["UPDATE 0"])),
         (moved, "DELETE FROM t WHERE code = 'a' RETURNING *", ok(&["10|a|15", "DELETE 1"])),
@@ -316,29 +325,35 @@ async fn a_row_is_followed_to_another_primary_key() {
             ok(&["10|a|16", "INSERT 0 1"]),
         ),
         ("UPDATE t SET id = 10, code = 'c' WHERE id = 1", "UPDATE t SET v = 0 WHERE code = 'a'", ok(&["UPDATE 0"])),
-        (
-            // In the old row's place there is another one.
-            "UPDATE t SET id = 10 WHERE id = 1; UPDATE t SET id = 1 WHERE id = 2",
-            "UPDATE t SET v = v + 1 WHERE code = 'a' RETURNING *",
-            ok(&["10|a|11", "UPDATE 1"]),
-        ),
+        (swapped, "UPDATE t SET v = v + 1 WHERE code = 'a' RETURNING *", ok(&["10|a|11", "UPDATE 1"])),
         ("DELETE FROM t WHERE id = 1", "UPDATE t SET v = 0 WHERE code = 'a'", ok(&["UPDATE 0"])),
-        // By a plan it counts as gone.
-        (moved, "UPDATE t SET v = v + 1 WHERE code LIKE 'a%' RETURNING *", ok(&["UPDATE 0"])),
+        (moved, "UPDATE t SET v = v + 1 WHERE code LIKE 'a%' RETURNING *", ok(&["10|a|16", "UPDATE 1"])),
         (moved, "UPDATE t SET v = v + 1 WHERE code LIKE 'a%' AND v = 10", ok(&["UPDATE 0"])),
-        (moved, "UPDATE t SET v = v + 1 RETURNING *", ok(&["2|b|21", "3|c3|31", "UPDATE 2"])),
-        (moved, "UPDATE t SET id = id + 100 RETURNING *", ok(&["102|b|20", "103|c3|30", "UPDATE 2"])),
-        (moved, "UPDATE t SET v = v + 1 FROM u WHERE t.code = u.code RETURNING t.*", ok(&["UPDATE 0"])),
-        (moved, "DELETE FROM t WHERE v > 0 RETURNING *", ok(&["2|b|20", "3|c3|30", "DELETE 2"])),
-        (moved, "SELECT * FROM t WHERE v > 0 FOR UPDATE", ok(&["2|b|20", "3|c3|30", "SELECT 2"])),
-        (moved, "SELECT * FROM t WHERE v > 0 OFFSET 2 LIMIT 1 FOR UPDATE", ok(&["SELECT 0"])),
-        (moved, "SELECT t.*, u.id FROM t JOIN u USING (code) FOR UPDATE OF t", ok(&["SELECT 0"])),
+        (moved, "UPDATE t SET v = v + 1 RETURNING *", ok(&["10|a|16", "2|b|21", "3|c3|31", "UPDATE 3"])),
+        (moved, "UPDATE t SET id = id + 100 RETURNING *", ok(&["110|a|15", "102|b|20", "103|c3|30", "UPDATE 3"])),
+        (moved, "UPDATE t SET v = v + 1 FROM u WHERE t.code = u.code RETURNING t.*", ok(&["10|a|16", "UPDATE 1"])),
+        (moved, "DELETE FROM t WHERE v > 0 RETURNING *", ok(&["10|a|15", "2|b|20", "3|c3|30", "DELETE 3"])),
+        (moved, "SELECT * FROM t WHERE v > 0 FOR UPDATE", ok(&["10|a|15", "2|b|20", "3|c3|30", "SELECT 3"])),
+        (moved, "SELECT * FROM t WHERE v > 0 OFFSET 2 LIMIT 1 FOR UPDATE", ok(&["3|c3|30", "SELECT 1"])),
+        (moved, "SELECT t.*, u.id FROM t JOIN u USING (code) FOR UPDATE OF t", ok(&["10|a|15|1", "SELECT 1"])),
         (
             moved,
             "UPDATE t SET v = 0 WHERE code IN (SELECT code FROM t WHERE v < 20 FOR UPDATE) RETURNING *",
-            ok(&["UPDATE 0"]),
+            ok(&["10|a|0", "UPDATE 1"]),
         ),
         ("DELETE FROM t WHERE id = 1", "UPDATE t SET v = v + 1 RETURNING *", ok(&["2|b|21", "3|c3|31", "UPDATE 2"])),
+        (swapped, "UPDATE t SET v = v + 1 RETURNING *", ok(&["10|a|11", "1|b|21", "3|c3|31", "UPDATE 3"])),
+        (swapped, "UPDATE t SET v = v + 1 WHERE id = 1 RETURNING *", ok(&["UPDATE 0"])),
+        (swapped, "UPDATE t SET v = v + 1 WHERE id = 2 RETURNING *", ok(&["UPDATE 0"])),
+        (swapped, "DELETE FROM t WHERE code = 'b' RETURNING *", ok(&["1|b|20", "DELETE 1"])),
+        (cycle, "UPDATE t SET v = v + 1 RETURNING *", ok(&["2|a|11", "1|b|21", "3|c3|31", "UPDATE 3"])),
+        (home, "UPDATE t SET v = v + 1 WHERE id = 1 RETURNING *", ok(&["1|a|12", "UPDATE 1"])),
+        (reborn, "UPDATE t SET v = v + 1 WHERE id = 1 RETURNING *", ok(&["UPDATE 0"])),
+        (reborn, "UPDATE t SET v = v + 1 WHERE code = 'a' RETURNING *", ok(&["UPDATE 0"])),
+        (reborn, "DELETE FROM t RETURNING *", ok(&["2|b|20", "3|c3|30", "DELETE 2"])),
+        (reborn, "SELECT * FROM t WHERE id = 1 FOR UPDATE", ok(&["SELECT 0"])),
+        (deleted_there, "UPDATE t SET v = v + 1 RETURNING *", ok(&["2|b|21", "3|c3|31", "UPDATE 2"])),
+        (taken_back, "UPDATE t SET v = v + 1 WHERE code = 'a' RETURNING *", ok(&["20|a|11", "UPDATE 1"])),
     ] {
         for end in ["COMMIT", "ROLLBACK"] {
             for before in ["", "BEGIN; UPDATE t SET v = v WHERE id = 3"] {
@@ -371,5 +386,73 @@ async fn a_row_is_followed_to_another_primary_key() {
         let running = waiting(&db, session, statement).await;
         rows(&mut writer, "COMMIT").await;
         assert_eq!(running.await.expect("no panic").1, Err("40001".to_owned()), "{statement}");
+    }
+}
+
+/// ON CONFLICT in REPEATABLE READ: a row in the way that the snapshot does not see as it is now is an error.
+/// NOT NULL and CHECK come before conflicts. Each answer is PostgreSQL 15's, from both sources of rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conflicts_of_a_snapshot() {
+    for direct in [true, false] {
+        let dir = tempfile::tempdir().expect("folder");
+        let engine = Database::open(dir.path().join("db"), Options::default()).expect("open");
+        let planning = resurgam_sql::Planning { direct, ..resurgam_sql::Planning::default() };
+        let sql = SqlDatabase::new(engine.clone(), SqlSettings { planning, ..SqlSettings::default() });
+        let db = Db { engine, sql };
+        let mut writer = db.session();
+        rows(&mut writer, "CREATE TABLE t (a int PRIMARY KEY, b int CHECK (b < 100), c text NOT NULL, u int UNIQUE)")
+            .await;
+        let (failed, none, one) = (Err("40001".to_owned()), ok(&["INSERT 0 0"]), ok(&["INSERT 0 1"]));
+        let (nothing, never) = ("DO NOTHING", "(a) DO UPDATE SET b = 1 WHERE t.b > 90");
+        for (change, new, action, expected) in [
+            ("INSERT INTO t VALUES (3, 30, 'x', 300)", "(3, 31, 'm', 301)", nothing, &failed),
+            ("INSERT INTO t VALUES (3, 30, 'x', 300)", "(3, 31, 'm', 301)", never, &failed),
+            ("INSERT INTO t VALUES (3, 30, 'x', 300)", "(1, 31, 'm', 301)", never, &none),
+            ("INSERT INTO t VALUES (3, 30, 'x', 300)", "(1, 31, 'm', 301)", nothing, &none),
+            ("UPDATE t SET b = 11 WHERE a = 1", "(3, 31, 'm', 301)", nothing, &one),
+            ("UPDATE t SET b = 11 WHERE a = 1", "(1, 31, 'm', 301)", nothing, &failed),
+            ("UPDATE t SET b = 11 WHERE a = 1", "(1, 31, 'm', 301)", never, &failed),
+            ("UPDATE t SET b = 11 WHERE a = 2", "(1, 31, NULL, 301)", nothing, &Err("23502".to_owned())),
+            ("UPDATE t SET b = 11 WHERE a = 2", "(1, 131, 'm', 301)", nothing, &Err("23514".to_owned())),
+            ("UPDATE t SET b = 11 WHERE a = 2", "(1, 131, NULL, 301)", never, &Err("23502".to_owned())),
+        ] {
+            rows(&mut writer, "DELETE FROM t; INSERT INTO t VALUES (1, 10, 'one', 100), (2, 20, 'two', 200)").await;
+            let mut session = db.session();
+            rows(&mut session, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM t").await;
+            rows(&mut writer, change).await;
+            let found = answer(&mut session, &format!("INSERT INTO t VALUES {new} ON CONFLICT {action}")).await;
+            assert_eq!(&found, expected, "{change}; {new} {action}, directly: {direct}");
+        }
+    }
+}
+
+/// ON CONFLICT waits for whoever is changing the row in its way. Each answer is PostgreSQL 15's, from both
+/// sources of rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conflicts_wait_for_the_row_in_the_way() {
+    let (nothing, update) = ("DO NOTHING", "(a) DO UPDATE SET b = t.b + 1 WHERE t.b > 50");
+    let inserted = ok(&["1|31|m|301", "INSERT 0 1"]);
+    for direct in [true, false] {
+        let dir = tempfile::tempdir().expect("folder");
+        let engine = Database::open(dir.path().join("db"), Options::default()).expect("open");
+        let planning = resurgam_sql::Planning { direct, ..resurgam_sql::Planning::default() };
+        let sql = SqlDatabase::new(engine.clone(), SqlSettings { planning, ..SqlSettings::default() });
+        let db = Db { engine, sql };
+        let mut writer = db.session();
+        rows(&mut writer, "CREATE TABLE t (a int PRIMARY KEY, b int, c text, u int UNIQUE)").await;
+        for (change, action, expected) in [
+            ("UPDATE t SET a = 3 WHERE a = 1", nothing, &inserted),
+            ("UPDATE t SET a = 3 WHERE a = 1", update, &inserted),
+            ("DELETE FROM t WHERE a = 1", nothing, &inserted),
+            ("DELETE FROM t WHERE a = 1", update, &inserted),
+            ("UPDATE t SET b = 99 WHERE a = 1", update, &ok(&["1|100|one|100", "INSERT 0 1"])),
+        ] {
+            rows(&mut writer, "DELETE FROM t; INSERT INTO t VALUES (1, 10, 'one', 100), (2, 20, 'two', 200)").await;
+            rows(&mut writer, &format!("BEGIN; {change}")).await;
+            let insert = format!("INSERT INTO t VALUES (1, 31, 'm', 301) ON CONFLICT {action} RETURNING *");
+            let running = waiting(&db, db.session(), &insert).await;
+            rows(&mut writer, "COMMIT").await;
+            assert_eq!(&running.await.expect("no panic").1, expected, "{change}; {action}, directly: {direct}");
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! The paths that are planned here (reads in key order, lookups instead of joins of whole tables,
-//! the short path) must answer exactly as DataFusion's plain plans do: random statements are run
+//! direct execution) must answer exactly as DataFusion's plain plans do: random statements are run
 //! by both, on databases with the same content.
 
 use std::sync::Arc;
@@ -54,11 +54,11 @@ impl Subject {
 /// The plain one first; lookups in tables however small, and with so few rows that most fall back.
 fn subjects() -> Vec<Subject> {
     let always = Planning { read_small_tables: false, ..Planning::default() };
-    let planned = Planning { short_path: false, ..always };
+    let planned = Planning { direct: false, ..always };
     vec![
         Subject::new("plain", Planning::OFF),
         Subject::new("default", Planning::default()),
-        // What the short path would take, too.
+        // What would run directly, too.
         Subject::new("lookups", planned),
         Subject::new("few lookups", Planning { lookup_rows: 6, ..always }),
     ]
@@ -91,7 +91,7 @@ async fn same(subjects: &mut [Subject], sql: &str, ordered: bool) {
 }
 
 const TABLES: [&str; 9] = [
-    "CREATE TABLE t (a int, b smallint, c text, d numeric(8,2), e bigint, f date, PRIMARY KEY (a, b))",
+    "CREATE TABLE t (a int, b smallint, c text, d numeric(8,2), e bigint, f date, PRIMARY KEY (a, b), CHECK (e < 60), CHECK (c NOT LIKE '%rr' OR length(c) < 5))",
     "CREATE INDEX t_c ON t (c, e)",
     "CREATE INDEX t_d ON t (d)",
     "CREATE INDEX t_f ON t (a, f, e)",
@@ -307,7 +307,7 @@ fn join(random: &mut Random) -> String {
     }
 }
 
-/// A write, by the short path if it can be.
+/// A write, directly if it can be.
 fn write(random: &mut Random) -> String {
     let returning = random.one(&[
         "",
@@ -347,9 +347,32 @@ fn write(random: &mut Random) -> String {
     }
 }
 
+/// Aggregates, DISTINCT and sorts of a few rows.
+fn few(random: &mut Random) -> String {
+    let (a, more, e) = (random.below(6), random.below(4), random.below(8));
+    let rows = match random.below(5) {
+        0 => format!("a = {a}"),
+        1 => format!("a BETWEEN {a} AND {}", a + more),
+        2 => format!("a IN ({a}, {more}) AND b > 1"),
+        3 => format!("c = 'x' AND e > {e}"),
+        _ => format!("a > {more} AND a <= {a} AND (e < {e} OR e IS NULL)"),
+    };
+    match random.below(8) {
+        0 => format!("SELECT sum(e), count(*), min(d), max(f), avg(e) FROM t WHERE {rows}"),
+        1 => format!("SELECT DISTINCT c FROM t WHERE {rows} ORDER BY c"),
+        2 => format!("SELECT c, count(*), sum(d), max(e) FROM t WHERE {rows} GROUP BY c ORDER BY c NULLS FIRST"),
+        3 => format!("SELECT a, b, c, e FROM t WHERE {rows} ORDER BY c DESC NULLS LAST, a, b LIMIT 5 OFFSET 1"),
+        4 => format!("SELECT count(DISTINCT c), sum(e + 1), count(e) FROM t WHERE {rows}"),
+        5 => format!("SELECT e, d FROM t WHERE {rows} ORDER BY e * -1, d, a, b"),
+        6 => format!("SELECT DISTINCT b, f FROM t WHERE {rows} ORDER BY f DESC, b LIMIT 3"),
+        _ => format!("SELECT max(b), sum(d) * 2 FROM t WHERE {rows} AND b = {more}"),
+    }
+}
+
 async fn reads(subjects: &mut [Subject], random: &mut Random, count: usize, used: &mut [usize; 3]) {
     for _ in 0..count {
-        let sql = match random.below(3) {
+        let sql = match random.below(4) {
+            3 => few(random),
             0 => sorted_read(random),
             1 => extreme(random),
             _ => join(random),

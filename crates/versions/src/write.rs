@@ -109,6 +109,8 @@ pub struct RowWriter<'a> {
     pub frozen: bool,
     /// After [`Outcome::Done`] of an update or delete: the value that was there before.
     pub prior: std::cell::RefCell<Vec<u8>>,
+    /// The last insert that was done is over a deletion that not everyone has seen.
+    pub over_deleted: std::cell::Cell<bool>,
 }
 
 enum Step {
@@ -221,6 +223,8 @@ impl RowWriter<'_> {
         }
         let step = self.replace(tree, page, slot, key, action, &prior)?;
         if matches!(step, Step::Finished(Outcome::Done)) {
+            let is_insert = matches!(action, Action::Insert(_));
+            self.over_deleted.set(is_insert && prior.ghost && !self.is_seen_by_all(prior.xid));
             *self.prior.borrow_mut() = prior.value;
         }
         Ok(step)
@@ -264,6 +268,11 @@ impl RowWriter<'_> {
         }
     }
 
+    fn is_seen_by_all(&self, xid: TxId) -> bool {
+        let txs = self.view.txs;
+        xid.is_none() || matches!(txs.status(xid), Status::Committed(ts) if ts <= txs.horizon())
+    }
+
     /// Builds the new record over `prior` and puts it in place.
     fn replace(
         &self,
@@ -278,13 +287,10 @@ impl RowWriter<'_> {
             Action::Insert(v) | Action::Update(v) => (false, v),
             Action::Delete => (true, &prior.value),
         };
-        let horizon = self.view.txs.horizon();
-        let seen_by_all =
-            |xid: TxId| xid.is_none() || matches!(self.view.txs.status(xid), Status::Committed(ts) if ts <= horizon);
         if prior.xid == self.xid {
             return self.replace_own(tree, page, slot, key, ghost, value, prior);
         }
-        let prior_for_all = seen_by_all(prior.xid);
+        let prior_for_all = self.is_seen_by_all(prior.xid);
         if prior_for_all && prior.ghost {
             // Inserting over a deletion that everyone has seen: nothing earlier matters.
             let bytes = LeafBuilder::inserted(self.xid, key, value).encode()?;

@@ -1,4 +1,4 @@
-//! Engine datums to the wire, without Arrow in between: the point fast path.
+//! Engine datums to the wire, without Arrow in between, for rows that are read directly.
 
 use bytes::{BufMut, BytesMut};
 use resurgam_engine::{ColumnType, DatumRef};

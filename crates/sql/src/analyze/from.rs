@@ -428,7 +428,7 @@ impl Analyzer<'_> {
                 &own
             }
         };
-        let constant = bound.iter().all(|arg| crate::range::is_constant(&arg.expr));
+        let constant = bound.iter().all(|arg| crate::access::is_constant(&arg.expr));
         if self.names.state.table_functions().contains_key(function.as_str()) {
             if !constant {
                 return unknown("this function in FROM with arguments that are not constants");

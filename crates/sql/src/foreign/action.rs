@@ -7,20 +7,18 @@
 
 use std::sync::Arc;
 
-use resurgam_engine::{Change, Datum, DatumRef, Isolation, Presence, ReferentialAction, RowBuf, Seen, Table};
+use resurgam_engine::{Change, Datum, Isolation, Presence, ReferentialAction, RowBuf, Seen, Table};
 
 use super::enforce::{Enforcer, Help, entry_bytes, lock, pause};
 use super::value::convert;
-use super::{Reference, References, Side, columns_of, whole};
-use crate::bridge;
+use super::{Reference, References, Side, columns_of};
 use crate::check::Checks;
+use crate::dml::{ROWS_PER_TURN, Writer};
 use crate::expression::TableExpr;
 use crate::pg::arrow::{DatumColumn, assignment_cast, fit_text};
 use crate::pg::errors;
 use crate::statement::parse_expression;
-use crate::wait::settle;
 use crate::wire::SqlError;
-use crate::write::ROWS_PER_TURN;
 
 /// An action to be carried out.
 pub(super) struct Act {
@@ -131,9 +129,11 @@ impl Enforcer {
         let child = &reference.child;
         let mut old = RowBuf::default();
         let txn = self.txn.clone();
+        let statement = txn.resume_statement(txn.view()?);
+        let writer = Writer { statement: &statement, table: child, checks: &work.checks, waiting: &help.waiting };
         let values = match to {
             To::Nothing => {
-                let change = settle(&help.waiting, || txn.delete_noting(child, key, seen, Some(&mut old))).await?;
+                let change = writer.delete(key, seen, Some(&mut old)).await?;
                 if change == Change::Done {
                     self.gone(&work.references, &old, &help.waiting).await?;
                 }
@@ -141,21 +141,12 @@ impl Enforcer {
             }
             To::Values(values) => values,
         };
-        let stored = columns_of(child, row)?;
-        let large: Vec<Datum> = if work.checks.is_empty() {
-            Vec::new()
-        } else {
-            stored.iter().map(|datum| whole(&txn, *datum)).collect::<Result<_, _>>()?
-        };
-        let mut new: Vec<DatumRef<'_>> =
-            if large.is_empty() { stored } else { large.iter().map(Datum::as_ref).collect() };
+        let mut new = columns_of(child, row)?;
         for (column, value) in reference.foreign.columns.iter().zip(values) {
             new[*column] = value.as_ref();
         }
-        work.checks.refuse_row(child, &new).map_err(|error| errors::from_datafusion(error, ""))?;
-        let change = settle(&help.waiting, || txn.update_noting(child, key, seen, &new, Some(&mut old)))
-            .await
-            .map_err(|error| errors::from_datafusion(bridge::row_failure(error, child, &new), ""))?;
+        writer.refuse(&new)?;
+        let change = writer.update(key, seen, &new, Some(&mut old)).await?;
         if change == Change::Done {
             self.changed(&work.references, &old, &new, &help.waiting).await?;
         }

@@ -14,10 +14,10 @@ use super::value::{Comparable, comparable};
 use super::{Reference, Side, Target, columns_of};
 use crate::alter::{constraint_exists, is_constraint};
 use crate::ddl::{free_name, full_name, made_name, name_of, unsupported};
+use crate::dml::find_table;
 use crate::pg::types::column_type_name;
 use crate::session::Session;
 use crate::wire::SqlError;
-use crate::write::find_table;
 
 /// Rows that are looked at together.
 const BATCH: usize = 1000;

@@ -249,7 +249,7 @@ impl Enforcer {
     pub(crate) async fn finish(&mut self, help: &Help<'_>) -> Result<(), SqlError> {
         if !self.acts.is_empty() {
             // They may change rows that the statement has changed.
-            self.txn.statement(StatementKind::PointWrite)?;
+            self.txn.begin_actions()?;
         }
         while let Some(act) = self.acts.pop_front() {
             pause(&help.waiting).await?;

@@ -16,7 +16,7 @@
 //! 2. READ COMMITTED: a row whose newest committed version is not the one that the query saw is
 //!    locked and the query is run again on that version alone (for a join: with the versions of
 //!    the other tables that it was joined with). What comes out is the row, if anything does.
-//!    A row that has another primary key now counts as gone.
+//!    A row that has another primary key now is followed to it.
 //! 3. Only a row's lock is passed over by SKIP LOCKED and refused by NOWAIT; a table's (somebody
 //!    changes its definition) is waited for.
 
@@ -31,7 +31,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 
 pub(crate) use crate::context::Locked;
 pub(crate) use plan::{LockPlan, extract, is_locking, planning_state};
-pub(crate) use quick::FastLock;
+pub(crate) use quick::DirectLock;
 pub(crate) use syntax::parse_as_postgresql;
 pub(crate) use table::relation;
 

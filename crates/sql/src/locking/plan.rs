@@ -18,6 +18,7 @@ use resurgam_engine::Table;
 use super::clause::{self, Policy, folded};
 use super::{LOCKED, LockedSchemas};
 use crate::bridge;
+use crate::dml::{find_table, requalify};
 use crate::naming;
 use crate::params::placeholder_index;
 use crate::pg::errors;
@@ -25,7 +26,6 @@ use crate::planner::{Names, QueryPlan, TARGET};
 use crate::statement::{ParamTypes, mentioned, template};
 use crate::table::KEY_COLUMN;
 use crate::wire::SqlError;
-use crate::write::{find_table, requalify};
 
 /// A query that locks rows.
 #[derive(Debug)]

@@ -1,18 +1,19 @@
-//! One row by its full key, locked: the short path of `SELECT … WHERE key = … FOR UPDATE`.
+//! One row by its full key, locked directly: `SELECT … WHERE key = … FOR UPDATE`.
 //!
-//! Contract: as the general path (`run.rs`), without plans: the row is looked up, locked, judged
+//! Contract: as by a plan (`run.rs`): the row is looked up, locked, judged
 //! anew if it has changed, and sent from the engine's encoding.
 
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{Expr, LimitClause, Query, SetExpr, Value};
-use resurgam_engine::{Change, RowBuf, Seen, StatementKind};
+use resurgam_engine::{Change, ReadView, RowBuf, Seen, StatementKind};
 
 use super::clause::{Policy, policy};
 use super::is_locking;
-use super::run::attempt;
-use crate::fast::{Fast, Key, has_index_key};
+use super::run::RowLock;
+use crate::direct::{DirectSelect, Input, Located, Row, Rows, Values};
+use crate::dml::{Fate, RowWork, settle_row};
 use crate::naming;
 use crate::planner::{Names, QueryPlan};
 use crate::session::Session;
@@ -23,13 +24,13 @@ use crate::wire::{Format, RowChunk, SqlError};
 
 /// A SELECT of one row by its key, which locks it.
 #[derive(Debug)]
-pub(crate) struct FastLock {
-    fast: Fast,
+pub(crate) struct DirectLock {
+    pub select: DirectSelect,
     policy: Policy,
 }
 
-impl FastLock {
-    /// The short path of a query with a locking clause whose plan was accepted, if it has one.
+impl DirectLock {
+    /// The direct way of a query with a locking clause whose plan was accepted, if it has one.
     pub(crate) fn new(names: &Names<'_>, query: &Query, params: &ParamTypes) -> Option<Self> {
         let [clause] = query.locks.as_slice() else { return None };
         let policy = policy(clause);
@@ -55,76 +56,79 @@ impl FastLock {
         naming::name_columns(&mut plain);
         let logical = names.query(*plain, &params.known, None).ok()?;
         let plan = QueryPlan::new(names.state, logical, params.data_types()).ok()?;
-        Some(Self { fast: Fast::select(names.state, &plan)?, policy })
+        let select =
+            DirectSelect::new(names.state, &plan).filter(|select| select.is_plain() && select.rows.path.is_one())?;
+        Some(Self { select, policy })
     }
 }
 
 impl Session {
-    /// The locked row; `None` if the general path has to do it.
-    pub(crate) async fn fast_lock(
+    /// The locked row; `None`: left to the plan.
+    pub(crate) async fn lock_directly(
         &mut self,
-        lock: &FastLock,
+        lock: &DirectLock,
         params: &[ScalarValue],
         formats: &[Format],
     ) -> Result<Option<RowChunk>, SqlError> {
-        let fast = &lock.fast;
-        let lookup = &fast.lookup;
-        let key = match lookup.key(params)? {
-            Key::Bytes(key) => Some(key),
-            Key::None => None,
-            Key::Unknown => return Ok(None),
-        };
-        if !fast.output.accepts(formats) {
-            return Ok(None); // told by the general path
+        let DirectSelect { rows, output, .. } = &lock.select;
+        if !output.accepts(formats) {
+            return Ok(None); // told by the encoder of planned rows
         }
+        let key = match rows.locate(params)? {
+            Some(Located::One(key)) => Some(key),
+            Some(Located::Ranges(ranges)) if ranges.is_empty() => None,
+            _ => return Ok(None),
+        };
         self.refuse_if_read_only("SELECT FOR UPDATE")?;
         let (deadline, stop) = (self.deadline(), Arc::clone(&self.shared.stop));
-        let (lock_timeout, zone) = {
-            let variables = self.shared.variables.lock();
-            (variables.lock_timeout, variables.zone)
-        };
+        let lock_timeout = self.shared.variables.lock().lock_timeout;
+        let style = self.style();
         let open = self.transaction();
         open.used = true;
         let txn = open.txn.clone();
         let work = async {
-            let mut chunk = fast.output.chunk();
+            let mut chunk = output.chunk();
             let waiting = Waiting { stop: &stop, lock_timeout };
-            let table = &lookup.table;
+            let table = &rows.table;
             let view = txn.statement(StatementKind::PointWrite)?;
-            let mut row = RowBuf::default();
             let Some(key) = key else { return Ok(chunk) };
             settle(&waiting, || txn.lock_rows(table)).await?;
-            if !lookup.read(&view, &key, &mut row)? {
+            let mut row = RowBuf::default();
+            if !rows.one(&view, &key, params, &mut row)? {
                 return Ok(chunk);
             }
-            let mut seen = Seen::Snapshot;
-            let mut newer = RowBuf::default();
-            loop {
-                if !lookup.qualifies(params, &row, &view)? {
-                    return Ok(chunk);
-                }
-                match attempt(&txn, &waiting, table, row.raw().key, seen, lock.policy).await? {
-                    Some(Change::Done | Change::SelfModified) => {
-                        fast.append(params, &row, &view, formats, &zone, &mut chunk)?;
-                        return Ok(chunk);
-                    }
-                    None => return Ok(chunk),
-                    Some(change @ (Change::Changed | Change::Gone)) => {
-                        let changed = change == Change::Changed;
-                        let newest = if changed { txn.latest(table, row.raw().key, &mut newer)? } else { None };
-                        match newest {
-                            Some(version) if has_index_key(lookup, &key, &newer)? => {
-                                seen = version;
-                                std::mem::swap(&mut row, &mut newer);
-                            }
-                            // Not seen by the snapshot: it will be said to have changed.
-                            _ if lookup.read_newest(&view, &key, &mut row)? => seen = Seen::Snapshot,
-                            _ => return Ok(chunk),
-                        }
-                    }
+            let at = row.raw().key.to_vec();
+            let lock = RowLock { txn: &txn, table, waiting: &waiting, policy: lock.policy };
+            let mut work = Locking { lock, rows, params, view: &view, row };
+            match settle_row(&txn, table, &at, &mut work).await? {
+                Fate::Left => {}
+                Fate::Done | Fate::DoneNewer | Fate::Own => {
+                    let row = Row { table, values: Values::Stored(work.row.raw()), view: &view };
+                    output.append(Input { params, row: Some(row) }, formats, &style, &mut chunk)?;
                 }
             }
+            Ok(chunk)
         };
         guarded(&stop, deadline, work).await.map(Some)
+    }
+}
+
+/// A row that is judged on its datums.
+struct Locking<'a> {
+    lock: RowLock<'a>,
+    rows: &'a Rows,
+    params: &'a [ScalarValue],
+    view: &'a ReadView,
+    /// As it was judged last.
+    row: RowBuf,
+}
+
+impl RowWork for Locking<'_> {
+    async fn attempt(&mut self, key: &[u8], seen: Seen) -> Result<Option<Change>, SqlError> {
+        self.lock.attempt(key, seen).await
+    }
+    async fn judge(&mut self, newest: &RowBuf) -> Result<bool, SqlError> {
+        self.row.set(newest.raw());
+        self.rows.qualifies(newest.raw(), self.params, self.view)
     }
 }

@@ -1,6 +1,6 @@
 //! Running queries with locking clauses: their rows, locked.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, BinaryArray, RecordBatch, UInt32Array};
@@ -15,6 +15,7 @@ use super::clause::Policy;
 use super::plan::{Count, LockPlan, count_of};
 use crate::bridge;
 use crate::context::{Locked, StatementContext, StopFlag, TargetRow};
+use crate::dml::{Fate, RowWork, settle_row};
 use crate::pg::errors;
 use crate::planner::task_context;
 use crate::session::Session;
@@ -59,7 +60,7 @@ impl Session {
                     waiting: Waiting { stop: &stop, lock_timeout },
                     stop: &stop,
                     before: locked.clone(),
-                    changed: HashSet::new(),
+                    changed: HashMap::new(),
                     memory,
                 };
                 let found = run.run().await.map_err(|error| errors::from_datafusion(error, text))?;
@@ -88,8 +89,8 @@ struct LockRun<'a> {
     /// Of the queries within this one.
     before: Option<Arc<Locked>>,
     /// Rows that this run has locked and whose newest version is not the one that it saw: a table's
-    /// number and a key.
-    changed: HashSet<(usize, Vec<u8>)>,
+    /// number and the key that it saw, and where that row is now.
+    changed: HashMap<(usize, Vec<u8>), Vec<u8>>,
     memory: MemoryReservation,
 }
 
@@ -127,9 +128,9 @@ impl LockRun<'_> {
             let mut kept: Vec<u32> = Vec::new();
             for row in 0..batch.num_rows() {
                 self.stop.check().map_err(bridge::failure)?;
-                let keys: Vec<Option<&[u8]>> =
-                    keys.iter().map(|keys| (!keys.is_null(row)).then(|| keys.value(row))).collect();
-                match self.lock(&keys).await? {
+                let mut keys: Vec<Option<Vec<u8>>> =
+                    keys.iter().map(|keys| (!keys.is_null(row)).then(|| keys.value(row).to_vec())).collect();
+                match self.lock(&mut keys).await? {
                     Outcome::None => continue,
                     Outcome::Seen => kept.push(row as u32),
                     Outcome::Newer => match self.again(&keys, &view).await? {
@@ -199,10 +200,10 @@ impl LockRun<'_> {
         Ok(())
     }
 
-    /// Locks the rows that a row of the result is made of.
-    async fn lock(&mut self, keys: &[Option<&[u8]>]) -> DfResult<Outcome> {
+    /// Locks the rows that a row of the result is made of; a row that has another key now gets that.
+    async fn lock(&mut self, keys: &mut [Option<Vec<u8>>]) -> DfResult<Outcome> {
         let mut outcome = Outcome::Seen;
-        for (at, key) in keys.iter().enumerate() {
+        for (at, key) in keys.iter_mut().enumerate() {
             let (Some(key), Some(policy)) = (key, self.plan.tables[at].lock) else { continue };
             match self.lock_one(at, key, policy).await? {
                 Outcome::None => return Ok(Outcome::None),
@@ -213,34 +214,32 @@ impl LockRun<'_> {
         Ok(outcome)
     }
 
-    async fn lock_one(&mut self, at: usize, key: &[u8], policy: Policy) -> DfResult<Outcome> {
+    async fn lock_one(&mut self, at: usize, key: &mut Vec<u8>, policy: Policy) -> DfResult<Outcome> {
         let table = &self.plan.tables[at].table;
-        let mut seen = Seen::Snapshot;
-        loop {
-            let change = attempt(self.txn, &self.waiting, table, key, seen, policy).await.map_err(bridge::failure)?;
-            let Some(change) = change else { return Ok(Outcome::None) };
-            match change {
-                Change::Done if seen == Seen::Snapshot => return Ok(Outcome::Seen),
-                Change::Done => {
-                    self.changed.insert((at, key.to_vec()));
-                    return Ok(Outcome::Newer);
-                }
-                // Locked already, with another row of a join.
-                Change::SelfModified if self.changed.contains(&(at, key.to_vec())) => return Ok(Outcome::Newer),
-                Change::SelfModified => return Ok(Outcome::Seen),
-                Change::Gone => return Ok(Outcome::None),
-                Change::Changed => {
-                    match self.txn.latest(table, key, &mut RowBuf::default()).map_err(bridge::storage)? {
-                        Some(version) => seen = version,
-                        None => return Ok(Outcome::None),
-                    }
-                }
+        let lock = RowLock { txn: self.txn, table, waiting: &self.waiting, policy };
+        let mut work = Locking { lock, key: key.clone() };
+        let fate = settle_row(self.txn, table, key, &mut work).await.map_err(bridge::failure)?;
+        let seen = std::mem::replace(key, work.key);
+        Ok(match fate {
+            Fate::Done => Outcome::Seen,
+            Fate::DoneNewer => {
+                self.changed.insert((at, seen), key.clone());
+                Outcome::Newer
             }
-        }
+            Fate::Left => Outcome::None,
+            // Locked already, with another row of a join.
+            Fate::Own => match self.changed.get(&(at, seen)) {
+                Some(now) => {
+                    key.clone_from(now);
+                    Outcome::Newer
+                }
+                None => Outcome::Seen,
+            },
+        })
     }
 
     /// The query's row of the newest versions of locked rows, if it has one.
-    async fn again(&self, keys: &[Option<&[u8]>], view: &ReadView) -> DfResult<Option<RecordBatch>> {
+    async fn again(&self, keys: &[Option<Vec<u8>>], view: &ReadView) -> DfResult<Option<RecordBatch>> {
         let mut targets = Vec::with_capacity(keys.len());
         for (locked, key) in self.plan.tables.iter().zip(keys) {
             let table = &locked.table;
@@ -282,27 +281,49 @@ impl LockRun<'_> {
     }
 }
 
-/// Locks a row, or finds out why it cannot be locked; `None`: somebody else has it, and is not to
-/// be waited for.
-pub(super) async fn attempt(
-    txn: &Transaction,
-    waiting: &Waiting<'_>,
-    table: &Arc<Table>,
-    key: &[u8],
-    seen: Seen,
-    policy: Policy,
-) -> Result<Option<Change>, SqlError> {
-    loop {
-        match txn.lock_row(table, key, seen) {
-            Ok(Attempt::Done(change)) => return Ok(Some(change)),
-            Ok(Attempt::Wait(wait)) if policy == Policy::Wait => waiting.wait(wait).await?,
-            Ok(Attempt::Wait(_)) => return taken(policy, table),
-            // Whose holder waits for this transaction: only who would wait is in a deadlock.
-            Err(error) if error.kind() == ErrorKind::DeadlockDetected && policy != Policy::Wait => {
-                return taken(policy, table);
+/// Who locks rows of a table.
+#[derive(Clone, Copy)]
+pub(super) struct RowLock<'a> {
+    pub txn: &'a Transaction,
+    pub table: &'a Arc<Table>,
+    pub waiting: &'a Waiting<'a>,
+    pub policy: Policy,
+}
+
+impl RowLock<'_> {
+    /// Locks a row, or finds out why it cannot be locked; `None`: somebody else has it, and is not to
+    /// be waited for.
+    pub(super) async fn attempt(&self, key: &[u8], seen: Seen) -> Result<Option<Change>, SqlError> {
+        loop {
+            match self.txn.lock_row(self.table, key, seen) {
+                Ok(Attempt::Done(change)) => return Ok(Some(change)),
+                Ok(Attempt::Wait(wait)) if self.policy == Policy::Wait => self.waiting.wait(wait).await?,
+                Ok(Attempt::Wait(_)) => return taken(self.policy, self.table),
+                // Whose holder waits for this transaction: only who would wait is in a deadlock.
+                Err(error) if error.kind() == ErrorKind::DeadlockDetected && self.policy != Policy::Wait => {
+                    return taken(self.policy, self.table);
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// A row of a result that is judged with the others that it is made of, once all are locked.
+struct Locking<'a> {
+    lock: RowLock<'a>,
+    /// Where its newest version is.
+    key: Vec<u8>,
+}
+
+impl RowWork for Locking<'_> {
+    async fn attempt(&mut self, key: &[u8], seen: Seen) -> Result<Option<Change>, SqlError> {
+        self.lock.attempt(key, seen).await
+    }
+    async fn judge(&mut self, newest: &RowBuf) -> Result<bool, SqlError> {
+        self.key.clear();
+        self.key.extend_from_slice(newest.raw().key);
+        Ok(true)
     }
 }
 

@@ -7,6 +7,7 @@
 //! not taken.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -27,27 +28,27 @@ use crate::pg::types;
 use crate::wire::SqlError;
 
 /// Elements of a list that is looked through for each row, at most.
-const LIST_MAX: usize = 1000;
+pub(super) const LIST_MAX: usize = 1000;
 
 /// See the module's head.
 #[derive(Debug)]
-pub(crate) enum FastExpr {
+pub(crate) enum RowExpr {
     Column(usize),
     Param(usize),
     Literal(ScalarValue),
-    Cast(Box<FastExpr>, DataType),
-    Negative(Box<FastExpr>),
-    Arithmetic(Arithmetic, Box<FastExpr>, Box<FastExpr>),
-    Compare(Operator, Box<FastExpr>, Box<FastExpr>),
-    And(Box<FastExpr>, Box<FastExpr>),
-    Or(Box<FastExpr>, Box<FastExpr>),
-    Not(Box<FastExpr>),
-    IsNull(Box<FastExpr>),
-    IsNotNull(Box<FastExpr>),
+    Cast(Box<RowExpr>, DataType),
+    Negative(Box<RowExpr>),
+    Arithmetic(Arithmetic, Box<RowExpr>, Box<RowExpr>),
+    Compare(Operator, Box<RowExpr>, Box<RowExpr>),
+    And(Box<RowExpr>, Box<RowExpr>),
+    Or(Box<RowExpr>, Box<RowExpr>),
+    Not(Box<RowExpr>),
+    IsNull(Box<RowExpr>),
+    IsNotNull(Box<RowExpr>),
     /// Whether a value is in a list, or (`true`) is not.
-    InList(Box<FastExpr>, Vec<FastExpr>, bool),
+    InList(Box<RowExpr>, Vec<RowExpr>, bool),
     /// Conditions with their values, and the value if none holds.
-    Case(Vec<(FastExpr, FastExpr)>, Box<FastExpr>),
+    Case(Vec<(RowExpr, RowExpr)>, Box<RowExpr>),
     Planned(Box<Planned>),
 }
 
@@ -89,6 +90,8 @@ pub(crate) struct Row<'a> {
 pub(crate) enum Values<'a> {
     Stored(RawRow<'a>),
     Given(&'a [DatumRef<'a>]),
+    /// What a group of rows gives.
+    Group(&'a [ScalarValue]),
     /// ON CONFLICT: the columns of the row that is there, then those of the proposed one.
     Both(RawRow<'a>, &'a [DatumRef<'a>]),
 }
@@ -104,12 +107,17 @@ impl<'a> Row<'a> {
         match self.values {
             Values::Stored(row) => Ok(table.column(row, at)?),
             Values::Given(row) => given(row, at),
+            Values::Group(_) => Err(SqlError::internal("a value of a group is no column")),
             Values::Both(row, _) if at < table.columns.len() => Ok(table.column(row, at)?),
             Values::Both(_, row) => given(row, at - table.columns.len()),
         }
     }
 
     fn scalar(&self, at: usize) -> Result<ScalarValue, SqlError> {
+        if let Values::Group(values) = self.values {
+            let value = values.get(at).cloned();
+            return value.ok_or_else(|| SqlError::internal("a group without that value"));
+        }
         let ty = &self.table.columns[at % self.table.columns.len()].ty;
         match self.column(at)? {
             DatumRef::External(reference) => {
@@ -122,9 +130,15 @@ impl<'a> Row<'a> {
     }
 }
 
-impl FastExpr {
+impl fmt::Display for RowExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(&|at| format!("#{at}")))
+    }
+}
+
+impl RowExpr {
     /// The expression over a row of `table`, whose schema is `schema`; `None` if it is not
-    /// one for the short path.
+    /// one that needs the row only.
     pub(crate) fn new(expr: &Expr, table: Option<&Table>, schema: &DFSchema) -> Option<Self> {
         let position = |column: &Column| table?.columns.iter().position(|c| c.name == column.name);
         Self::over(expr, &position, schema)
@@ -195,6 +209,45 @@ impl FastExpr {
         })
     }
 
+    /// As EXPLAIN shows it: columns by the names that `table` has for them.
+    pub(crate) fn shown(&self, table: &Table) -> String {
+        let column = |at: usize| match table.columns.get(at) {
+            Some(column) => column.name.clone(),
+            None => format!("#{at}"),
+        };
+        self.text(&column)
+    }
+
+    fn text(&self, column: &dyn Fn(usize) -> String) -> String {
+        let of = |expr: &Self| expr.text(column);
+        match self {
+            Self::Column(at) => column(*at),
+            Self::Param(at) => format!("${}", at + 1),
+            Self::Literal(value) => value.to_string(),
+            Self::Cast(inner, _) => of(inner),
+            Self::Negative(inner) => format!("(- {})", of(inner)),
+            Self::Arithmetic(op, left, right) => {
+                let op = match op {
+                    Arithmetic::Plus => "+",
+                    Arithmetic::Minus => "-",
+                    Arithmetic::Multiply => "*",
+                };
+                format!("({} {op} {})", of(left), of(right))
+            }
+            Self::Compare(op, left, right) => format!("({} {op} {})", of(left), of(right)),
+            Self::And(left, right) => format!("({} AND {})", of(left), of(right)),
+            Self::Or(left, right) => format!("({} OR {})", of(left), of(right)),
+            Self::Not(inner) => format!("(NOT {})", of(inner)),
+            Self::IsNull(inner) => format!("({} IS NULL)", of(inner)),
+            Self::IsNotNull(inner) => format!("({} IS NOT NULL)", of(inner)),
+            Self::InList(value, list, negated) => {
+                format!("({} {}IN ({} values))", of(value), if *negated { "NOT " } else { "" }, list.len())
+            }
+            Self::Case(..) => "CASE".to_owned(),
+            Self::Planned(planned) => planned.expr.to_string(),
+        }
+    }
+
     /// The column that this is, if it is just that.
     pub(crate) fn column(&self) -> Option<usize> {
         match self {
@@ -203,7 +256,7 @@ impl FastExpr {
         }
     }
 
-    /// The value; `Err` as the general path would fail.
+    /// The value; `Err` as the plan would fail.
     pub(crate) fn evaluate(&self, input: Input<'_>) -> Result<ScalarValue, SqlError> {
         let failed = |error| errors::from_datafusion(error, "");
         Ok(match self {
@@ -297,6 +350,11 @@ impl FastExpr {
         })
     }
 
+    /// The truth of a condition; `None` is NULL.
+    pub(crate) fn truth(&self, input: Input<'_>) -> Result<Option<bool>, SqlError> {
+        Ok(truth(&self.evaluate(input)?))
+    }
+
     /// Whether a condition holds.
     pub(crate) fn holds(&self, input: Input<'_>) -> Result<bool, SqlError> {
         Ok(truth(&self.evaluate(input)?) == Some(true))
@@ -304,8 +362,8 @@ impl FastExpr {
 }
 
 impl Planned {
-    fn expression(expr: &Expr, position: &dyn Fn(&Column) -> Option<usize>, schema: &DFSchema) -> Option<FastExpr> {
-        if !crate::range::is_row_wise(expr) {
+    fn expression(expr: &Expr, position: &dyn Fn(&Column) -> Option<usize>, schema: &DFSchema) -> Option<RowExpr> {
+        if !crate::access::is_row_wise(expr) {
             return None;
         }
         let (mut columns, mut params) = (Vec::<(usize, Field)>::new(), Vec::<(usize, Field)>::new());
@@ -341,7 +399,7 @@ impl Planned {
         let schema = DFSchema::try_from(Schema::new(fields)).ok()?;
         let expr = create_physical_expr(&bound, &schema, &ExecutionProps::new(), &Default::default()).ok()?;
         let row: Vec<Field> = columns.iter().map(|(_, field)| field.clone()).collect();
-        Some(FastExpr::Planned(Box::new(Self {
+        Some(RowExpr::Planned(Box::new(Self {
             expr,
             schema: Arc::new(Schema::new(row)),
             columns: columns.into_iter().map(|(at, _)| at).collect(),

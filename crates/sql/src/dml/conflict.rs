@@ -1,0 +1,222 @@
+//! ON CONFLICT: the newest row that stands in the way of a new one, whatever the statement's snapshot sees,
+//! is left alone or updated if it is still the newest then; otherwise everything begins again.
+
+use std::sync::Arc;
+
+use datafusion::common::{Column, DFSchema, ScalarValue};
+use datafusion::logical_expr::Expr;
+use resurgam_engine::{Change, Datum, DatumRef, Isolation, LockWait, Presence, RowBuf, Seen, Table, Transaction};
+
+use super::assign::assigned;
+use super::row::Writer;
+use crate::access::encode_key;
+use crate::direct::{Input, Row, RowExpr, Values};
+use crate::pg::datetime::Zone;
+use crate::pg::errors;
+use crate::wire::SqlError;
+
+/// What is done about conflicts.
+#[derive(Debug)]
+pub(crate) struct Conflict {
+    /// The unique keys whose conflicts are handled: `None` is the primary key.
+    pub keys: Vec<Option<usize>>,
+    /// `None` is DO NOTHING.
+    pub update: Option<ConflictUpdate>,
+    /// Its values depend on the session.
+    pub of_session: bool,
+}
+
+/// DO UPDATE: expressions over the existing row followed by the proposed one.
+#[derive(Debug)]
+pub(crate) struct ConflictUpdate {
+    /// Column and value.
+    pub set: Vec<(usize, RowExpr)>,
+    condition: Option<RowExpr>,
+}
+
+impl ConflictUpdate {
+    /// Of expressions over `joined`: the table's columns, and then the proposed row's. `None` if one needs
+    /// more than the two rows.
+    pub(super) fn new(set: &[(usize, Expr)], condition: Option<&Expr>, joined: &DFSchema) -> Option<Self> {
+        let position = |column: &Column| joined.maybe_index_of_column(column);
+        let expr = |expr: &Expr| RowExpr::over(expr, &position, joined);
+        let set = set.iter().map(|(column, value)| Some((*column, expr(value)?))).collect::<Option<_>>()?;
+        let condition = match condition {
+            Some(condition) => Some(expr(condition)?),
+            None => None,
+        };
+        Some(Self { set, condition })
+    }
+}
+
+/// What became of a row.
+pub(super) enum Resolved {
+    Inserted,
+    /// The row that there was, and what it is now.
+    Updated(RowBuf, Vec<Datum>),
+    Nothing,
+}
+
+/// A new value of a column.
+pub(super) enum New<'a> {
+    Kept(DatumRef<'a>),
+    Given(Datum),
+}
+
+impl New<'_> {
+    pub(super) fn datum(&self) -> DatumRef<'_> {
+        match self {
+            New::Kept(datum) => *datum,
+            New::Given(datum) => datum.as_ref(),
+        }
+    }
+}
+
+/// The columns of `row`'s table after `set`; expressions are over `row`, which may have another row behind it.
+pub(super) fn after<'r>(
+    set: &[(usize, RowExpr)],
+    row: Row<'r>,
+    params: &[ScalarValue],
+    zone: &Zone,
+) -> Result<Vec<New<'r>>, SqlError> {
+    let table: &'r Table = row.table;
+    let mut new = Vec::with_capacity(table.columns.len());
+    for column in 0..table.columns.len() {
+        new.push(New::Kept(row.column(column)?));
+    }
+    for (column, expr) in set {
+        let value = expr.evaluate(Input { params, row: Some(row) })?;
+        new[*column] = New::Given(assigned(&value, &table.columns[*column], zone)?);
+    }
+    Ok(new)
+}
+
+impl Conflict {
+    /// Inserts `row`, which is not refused, or does what there is to do about the row in its way.
+    pub(super) async fn resolve(
+        &self,
+        writer: &Writer<'_>,
+        row: &[DatumRef<'_>],
+        params: &[ScalarValue],
+        zone: &Zone,
+    ) -> Result<Resolved, SqlError> {
+        let (txn, table) = (writer.txn(), writer.table);
+        // Also what the engine finds out only when it inserts.
+        table.check_row(row).map_err(|error| crate::bridge::named(error.into(), table, row))?;
+        writer.lock_table().await?;
+        loop {
+            if let Some(found) = self.in_the_way(txn, table, row)? {
+                let Found { key, existing, .. } = &found;
+                let Some(update) = &self.update else {
+                    if let Some(wait) = unsettled(txn, table, &found)? {
+                        writer.waiting.wait(wait).await?;
+                        continue;
+                    }
+                    frozen(writer, &found)?;
+                    return Ok(Resolved::Nothing);
+                };
+                let seen = frozen(writer, &found)?;
+                let both = Row { table, values: Values::Both(existing.raw(), row), view: writer.view() };
+                if let Some(condition) = &update.condition
+                    && !condition.holds(Input { params, row: Some(both) })?
+                {
+                    // It stays as it is, and locked: whoever is changing it is waited for.
+                    match writer.lock_row(key, seen).await? {
+                        Change::Changed | Change::Gone => continue,
+                        Change::Done | Change::SelfModified => return Ok(Resolved::Nothing),
+                    }
+                }
+                let new = after(&update.set, both, params, zone)?;
+                let refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
+                writer.refuse(&refs)?;
+                match writer.update(key, seen, &refs, None).await? {
+                    Change::Done => {
+                        let new = refs.iter().map(DatumRef::to_owned).collect();
+                        return Ok(Resolved::Updated(found.existing, new));
+                    }
+                    Change::SelfModified => {
+                        return Err(SqlError::new("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time")
+                            .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values."));
+                    }
+                    Change::Changed | Change::Gone => continue,
+                }
+            }
+            match writer.insert(None, row).await {
+                Ok(()) => return Ok(Resolved::Inserted),
+                // Someone was faster, or another constraint is in the way.
+                Err(error) if error.sqlstate == "23505" && self.in_the_way(txn, table, row)?.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The newest row that has one of the keys in common with `row`.
+    fn in_the_way(
+        &self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        row: &[DatumRef<'_>],
+    ) -> Result<Option<Found>, SqlError> {
+        let mut existing = RowBuf::default();
+        for key in &self.keys {
+            let columns = key.map_or(&table.primary_key, |i| &table.indexes[i].columns);
+            let values: Vec<DatumRef<'_>> = columns.iter().map(|&c| row[c]).collect();
+            if values.iter().any(|v| matches!(v, DatumRef::Null)) {
+                continue;
+            }
+            let encoded = encode_key(table, *key, &values).map_err(|error| errors::from_datafusion(error, ""))?;
+            let Some(encoded) = encoded else { continue };
+            let clustered = match key {
+                None => encoded.clone(),
+                Some(i) => {
+                    // What stands in the way is met as writers meet it, durable or not, and their own.
+                    let view = txn.view()?.newest().with_own_writes();
+                    if !view.get_by_index(table, &table.indexes[*i], &encoded, &mut existing)? {
+                        continue;
+                    }
+                    existing.raw().key.to_vec()
+                }
+            };
+            if let Some(seen) = txn.latest(table, &clustered, &mut existing)? {
+                return Ok(Some(Found { index: *key, encoded, key: clustered, existing, seen }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A row that stands in the way.
+struct Found {
+    /// By which of the keys (`None`: the primary key), and which one that is.
+    index: Option<usize>,
+    encoded: Vec<u8>,
+    /// Its primary key, itself, its version.
+    key: Vec<u8>,
+    existing: RowBuf,
+    seen: Seen,
+}
+
+/// The wait for whoever decides whether the row stays in the way; in REPEATABLE READ, for whoever changes it.
+fn unsettled(txn: &Transaction, table: &Arc<Table>, found: &Found) -> Result<Option<LockWait>, SqlError> {
+    if txn.isolation() == Isolation::RepeatableRead {
+        return Ok(txn.wait_for_row(table, &found.key)?);
+    }
+    Ok(match txn.key_presence(table, found.index, &found.encoded)? {
+        Presence::Undecided(holder) => Some(txn.wait_for_writer(holder)?),
+        Presence::Yes | Presence::No => None,
+    })
+}
+
+/// How the row in the way is known; in REPEATABLE READ it must be one that the snapshot sees, or an own one.
+fn frozen(writer: &Writer<'_>, found: &Found) -> Result<Seen, SqlError> {
+    if writer.txn().isolation() != Isolation::RepeatableRead {
+        return Ok(found.seen);
+    }
+    let mut known = RowBuf::default();
+    let is_seen = writer.txn().view()?.with_own_writes().get(writer.table, &found.key, &mut known)?;
+    if !is_seen || known.raw().value != found.existing.raw().value {
+        return Err(SqlError::new("40001", "could not serialize access due to concurrent update")
+            .with_hint("Retry the transaction."));
+    }
+    Ok(Seen::Snapshot)
+}

@@ -1,0 +1,27 @@
+//! Statements that write rows: INSERT, UPDATE, DELETE. See docs/execution.md.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `plan.rs` | from syntax to a [`WritePlan`]: its sources, conflicts, RETURNING, constraints |
+//! | `modify.rs` | running it: the one executor |
+//! | `source.rs` | where its rows come from: a tree, or a plan's stream |
+//! | `assign.rs` | values for columns |
+//! | `row.rs` | writing one row |
+//! | `recheck.rs` | a row that others changed meanwhile |
+//! | `conflict.rs` | ON CONFLICT |
+//! | `returning.rs` | RETURNING |
+
+mod assign;
+mod conflict;
+mod modify;
+mod plan;
+mod recheck;
+mod returning;
+mod row;
+mod source;
+
+pub(crate) use modify::{Constraints, Modify, Paused};
+pub(crate) use plan::{Op, WritePlan, find_column, find_table, plan, requalify, table_name};
+pub(crate) use recheck::{Fate, RowWork, settle_row};
+pub(crate) use row::Writer;
+pub(crate) use source::ROWS_PER_TURN;

@@ -1,0 +1,342 @@
+//! The executor of INSERT, UPDATE and DELETE, and of COPY.
+//!
+//! Rows come from a source ([`super::source`]), directly from a tree or from a plan; what is done with them is
+//! here, once: constraints, conflicts, the engine's operators and waiting ([`super::row`]), foreign keys,
+//! RETURNING. Of a row that others changed meanwhile the newest version is judged anew ([`super::recheck`]).
+
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use resurgam_engine::{BulkInserter, Change, DatumRef, ReadView, RowBuf, Seen, StatementKind, Table, Transaction};
+
+use super::conflict::{Conflict, Resolved};
+use super::plan::WritePlan;
+use super::returning::Returned;
+use super::row::Writer;
+use super::source::Stream;
+use crate::check::{Broken, Checks};
+use crate::direct::{Row, Values};
+use crate::foreign::{Deferred, Enforcer, Help, References};
+use crate::locking::LockPlan;
+use crate::pg::datetime::Zone;
+use crate::pg::encode::TextStyle;
+use crate::planner::Names;
+use crate::plans::RunBy;
+use crate::session::Session;
+use crate::statement::Prepared;
+use crate::stream::guarded;
+use crate::wait::Waiting;
+use crate::wire::{Format, RowChunk, SqlError};
+
+/// What is known already of the constraints that a row breaks.
+#[derive(Clone, Copy)]
+pub(super) enum Known<'b> {
+    Not,
+    /// The row of that number is one of a batch that was looked at.
+    Of(&'b Broken, usize),
+}
+
+/// One execution of a statement that writes.
+pub(crate) struct Modify<'a> {
+    writer: Writer<'a>,
+    pub(super) params: &'a [ScalarValue],
+    pub(super) zone: Zone,
+    conflict: Option<&'a Conflict>,
+    returned: Option<Returned<'a>>,
+    foreign: Option<Enforcer>,
+    bulk: Option<BulkInserter>,
+    rows: u64,
+}
+
+/// What is left of a [`Modify`] between two pieces of its rows.
+#[derive(Default)]
+pub(crate) struct Paused {
+    foreign: Option<Enforcer>,
+    bulk: Option<BulkInserter>,
+    pub rows: u64,
+}
+
+/// The constraints that are looked after beyond a row, and where they wait if they are deferred.
+pub(crate) struct Constraints<'a> {
+    pub references: &'a Arc<References>,
+    pub deferred: &'a Arc<parking_lot::Mutex<Deferred>>,
+}
+
+impl<'a> Modify<'a> {
+    /// Begins, before the first row; `bulk`: many are inserted.
+    pub(crate) async fn begin(
+        writer: Writer<'a>,
+        constraints: &Constraints<'_>,
+        zone: Zone,
+        bulk: bool,
+    ) -> Result<Self, SqlError> {
+        let foreign = if constraints.references.is_empty() {
+            None
+        } else {
+            let Constraints { references, deferred } = constraints;
+            Some(Enforcer::begin(writer.txn(), references, deferred, writer.waiting).await?)
+        };
+        let bulk = bulk.then(|| writer.statement.bulk_insert(writer.table));
+        Ok(Self::resume(writer, zone, Paused { foreign, bulk, rows: 0 }))
+    }
+
+    /// Goes on where [`Modify::pause`] was called.
+    pub(crate) fn resume(writer: Writer<'a>, zone: Zone, paused: Paused) -> Self {
+        let Paused { foreign, bulk, rows } = paused;
+        Self { writer, params: &[], zone, conflict: None, returned: None, foreign, bulk, rows }
+    }
+
+    pub(crate) fn pause(self) -> Paused {
+        Paused { foreign: self.foreign, bulk: self.bulk, rows: self.rows }
+    }
+
+    pub(super) fn table(&self) -> &'a Arc<Table> {
+        self.writer.table
+    }
+    pub(super) fn txn(&self) -> &'a Transaction {
+        self.writer.txn()
+    }
+    pub(super) fn view(&self) -> &'a ReadView {
+        self.writer.view()
+    }
+    pub(super) fn checks(&self) -> &'a Checks {
+        self.writer.checks
+    }
+
+    fn refuse(&self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
+        match known {
+            Known::Not => self.writer.refuse(row),
+            Known::Of(broken, at) => self.checks().refuse_known(broken, at, self.table(), row),
+        }
+    }
+
+    fn note(&mut self, values: Values<'_>) -> Result<(), SqlError> {
+        self.rows += 1;
+        match &mut self.returned {
+            Some(returned) => returned.note(Row { table: self.writer.table, values, view: self.writer.view() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Inserts a row of the columns' types.
+    ///
+    /// # Errors
+    /// `23502`, `23514`, `23505`, `23503`; those of waiting.
+    pub(super) async fn insert(&mut self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
+        self.refuse(row, known)?;
+        let Some(conflict) = self.conflict else {
+            self.writer.insert(self.bulk.as_mut(), row).await?;
+            return self.inserted(row);
+        };
+        match conflict.resolve(&self.writer, row, self.params, &self.zone).await? {
+            Resolved::Nothing => Ok(()),
+            Resolved::Inserted => self.inserted(row),
+            Resolved::Updated(old, new) => {
+                let new: Vec<DatumRef<'_>> = new.iter().map(resurgam_engine::Datum::as_ref).collect();
+                self.updated(&old, &new).await
+            }
+        }
+    }
+
+    /// As [`Modify::insert`], of a row about which nothing is known.
+    pub(crate) async fn insert_row(&mut self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+        self.insert(row, Known::Not).await
+    }
+
+    fn inserted(&mut self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+        if let Some(foreign) = &mut self.foreign {
+            foreign.inserted(row)?;
+        }
+        self.note(Values::Given(row))
+    }
+
+    async fn updated(&mut self, old: &RowBuf, new: &[DatumRef<'_>]) -> Result<(), SqlError> {
+        if let Some(foreign) = &mut self.foreign {
+            foreign.updated(old, new, self.writer.waiting).await?;
+        }
+        self.note(Values::Given(new))
+    }
+
+    /// Gives the row under `key`, known by `seen`, new values of the columns' types.
+    ///
+    /// # Errors
+    /// As [`Modify::insert`]; `40001` in REPEATABLE READ.
+    pub(super) async fn update(
+        &mut self,
+        key: &[u8],
+        seen: Seen,
+        row: &[DatumRef<'_>],
+        known: Known<'_>,
+    ) -> Result<Change, SqlError> {
+        self.refuse(row, known)?;
+        let mut old = RowBuf::default();
+        let noted = self.foreign.is_some().then_some(&mut old);
+        let change = self.writer.update(key, seen, row, noted).await?;
+        if change == Change::Done {
+            self.updated(&old, row).await?;
+        }
+        Ok(change)
+    }
+
+    /// Deletes the row under `key`, known by `seen`.
+    ///
+    /// # Errors
+    /// `23503`; those of waiting; `40001` in REPEATABLE READ.
+    pub(super) async fn delete(&mut self, key: &[u8], seen: Seen) -> Result<Change, SqlError> {
+        let mut old = RowBuf::default();
+        let asked = self.foreign.is_some() || self.returned.as_ref().is_some_and(Returned::is_asked);
+        let change = self.writer.delete(key, seen, asked.then_some(&mut old)).await?;
+        if change == Change::Done {
+            if let Some(foreign) = &mut self.foreign {
+                foreign.deleted(&old, self.writer.waiting).await?;
+            }
+            self.note(Values::Stored(old.raw()))?;
+        }
+        Ok(change)
+    }
+
+    /// Whether foreign keys leave anything to the end of the statement.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.foreign.as_ref().is_none_or(Enforcer::is_done)
+    }
+
+    /// What foreign keys leave to the end of the statement.
+    ///
+    /// # Errors
+    /// `23503`; whatever their actions meet.
+    pub(crate) async fn finish(&mut self, help: &Help<'_>) -> Result<(), SqlError> {
+        match self.foreign.as_mut().filter(|foreign| !foreign.is_done()) {
+            Some(foreign) => foreign.finish(help).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a statement that writes has done.
+pub(crate) struct Modified {
+    pub rows: u64,
+    /// RETURNING's rows; none of them without it.
+    pub returned: RowChunk,
+    /// The plan that was run, if it was to be shown.
+    pub plan: Option<Vec<String>>,
+}
+
+impl Session {
+    /// Runs a statement that writes: directly, or else by its plan. `shown`: a plan that is run is wanted as
+    /// EXPLAIN shows it, with more of it or less.
+    ///
+    /// # Errors
+    /// The statement's.
+    pub(crate) async fn modify(
+        &mut self,
+        prepared: &Prepared,
+        plan: &WritePlan,
+        values: &[ScalarValue],
+        formats: &[Format],
+        shown: Option<bool>,
+    ) -> Result<Modified, SqlError> {
+        self.refuse_if_read_only(plan.op.name())?;
+        if plan.tree.is_some() {
+            // Its first row shows whether the definition is the newest; what cascades shows later.
+            self.note_undo(plan.references.are_acting())?;
+            if let Some(modified) = self.modify_directly(plan, values, formats).await? {
+                plan.stream.counts.run(RunBy::Direct);
+                return Ok(modified);
+            }
+        }
+        self.note_undo(true)?;
+        self.modify_by_plan(plan, &prepared.locks, values, formats, &prepared.text, shown).await
+    }
+
+    /// `None`: that is left to the plan, and nothing was written.
+    async fn modify_directly(
+        &mut self,
+        plan: &WritePlan,
+        params: &[ScalarValue],
+        formats: &[Format],
+    ) -> Result<Option<Modified>, SqlError> {
+        let Some(tree) = &plan.tree else { return Ok(None) };
+        let Some((located, kind)) = tree.locate(params)? else { return Ok(None) };
+        let deadline = self.deadline();
+        let stop = Arc::clone(&self.shared.stop);
+        let style = if plan.returning.is_some() { self.style() } else { TextStyle::default() };
+        let (lock_timeout, zone) = {
+            let variables = self.shared.variables.lock();
+            (variables.lock_timeout, variables.zone)
+        };
+        let returned = Returned::new(plan.returning.as_ref(), formats, params, style)?;
+        let help = if plan.references.is_empty() { None } else { Some((self.state()?, Arc::clone(&self.cx))) };
+        let open = self.transaction();
+        open.used = true;
+        let (txn, deferred) = (&open.txn, &open.deferred);
+        let waiting = Waiting { stop: &stop, lock_timeout };
+        let work = async {
+            let statement = txn.begin_statement(kind)?;
+            let Some(gathered) = tree.gather(located, statement.view(), params, &stop)? else { return Ok(None) };
+            let writer = Writer { statement: &statement, table: &plan.table, checks: &plan.checks, waiting: &waiting };
+            let constraints = Constraints { references: &plan.references, deferred };
+            let mut modify = Modify::begin(writer, &constraints, zone, false).await?;
+            modify.params = params;
+            modify.conflict = plan.conflict.as_ref();
+            modify.returned = Some(returned);
+            tree.feed(gathered, &mut modify).await?;
+            if let (false, Some((state, cx))) = (modify.is_settled(), &help) {
+                modify.finish(&Help { names: Names { state, txn, cx }, waiting, zone }).await?;
+            }
+            Ok(Some(modify.modified()))
+        };
+        if deadline.is_some() { guarded(&stop, deadline, work).await } else { work.await }
+    }
+
+    /// Runs a statement that writes by its plan.
+    ///
+    /// # Errors
+    /// The statement's.
+    pub(crate) async fn modify_by_plan(
+        &mut self,
+        plan: &WritePlan,
+        locks: &[LockPlan],
+        params: &[ScalarValue],
+        formats: &[Format],
+        text: &str,
+        shown: Option<bool>,
+    ) -> Result<Modified, SqlError> {
+        let locked = self.lock_rows(locks, params, text).await?;
+        let state = self.state()?;
+        let deadline = self.deadline();
+        let stop = Arc::clone(&self.shared.stop);
+        let style = if plan.returning.is_some() { self.style() } else { TextStyle::default() };
+        let (lock_timeout, zone) = {
+            let variables = self.shared.variables.lock();
+            (variables.lock_timeout, variables.zone)
+        };
+        let returned = Returned::new(plan.returning.as_ref(), formats, params, style)?;
+        let cx = Arc::clone(&self.cx);
+        let open = self.transaction();
+        open.used = true;
+        let (txn, deferred) = (&open.txn, &open.deferred);
+        let waiting = Waiting { stop: &stop, lock_timeout };
+        let stream =
+            Stream { op: plan.op, plan: &plan.stream, state: &state, values: params, stop: &stop, locked, text };
+        let work = async {
+            let statement = txn.begin_statement(StatementKind::BulkWrite)?;
+            let writer = Writer { statement: &statement, table: &plan.table, checks: &plan.checks, waiting: &waiting };
+            let constraints = Constraints { references: &plan.references, deferred };
+            let mut modify = Modify::begin(writer, &constraints, zone, true).await?;
+            modify.params = params;
+            modify.conflict = plan.conflict.as_ref();
+            modify.returned = Some(returned);
+            let plan = stream.feed(&mut modify, shown).await?;
+            modify.finish(&Help { names: Names { state: &state, txn, cx: &cx }, waiting, zone }).await?;
+            Ok(Modified { plan, ..modify.modified() })
+        };
+        guarded(&stop, deadline, work).await
+    }
+}
+
+impl Modify<'_> {
+    fn modified(self) -> Modified {
+        let returned = self.returned.map(|returned| returned.chunk).unwrap_or_default();
+        Modified { rows: self.rows, returned, plan: None }
+    }
+}

@@ -1,0 +1,101 @@
+//! Writing one row of a table: its CHECK constraints, the engine's operator, waiting for whoever is in the
+//! way, and errors with the names that clients want to know. Everything that writes a row comes through here.
+
+use std::sync::Arc;
+
+use resurgam_engine::{BulkInserter, Change, DatumRef, ReadView, RowBuf, Seen, Statement, Table, Transaction};
+
+use crate::bridge;
+use crate::check::Checks;
+use crate::wait::{Waiting, settle};
+use crate::wire::SqlError;
+
+/// Who writes rows of a table for a statement.
+#[derive(Clone, Copy)]
+pub(crate) struct Writer<'a> {
+    pub statement: &'a Statement<'a>,
+    pub table: &'a Arc<Table>,
+    pub checks: &'a Checks,
+    pub waiting: &'a Waiting<'a>,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn txn(&self) -> &'a Transaction {
+        self.statement.transaction()
+    }
+
+    /// The statement's view; large values are read through it.
+    pub(crate) fn view(&self) -> &'a ReadView {
+        self.statement.view()
+    }
+
+    /// Refuses a row that breaks a constraint which is known from the row alone.
+    ///
+    /// # Errors
+    /// `23502` before `23514`.
+    pub(crate) fn refuse(&self, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+        if self.checks.is_empty() {
+            return Ok(()); // the engine tells of a NULL where there must be none
+        }
+        self.table.check_row(row).map_err(|error| bridge::named(error.into(), self.table, row))?;
+        self.checks.refuse(self.table, row, self.view())
+    }
+
+    /// Inserts a row that is not refused. `bulk`: one of many.
+    ///
+    /// # Errors
+    /// `23505`, `23502`; those of waiting.
+    pub(crate) async fn insert(
+        &self,
+        mut bulk: Option<&mut BulkInserter>,
+        row: &[DatumRef<'_>],
+    ) -> Result<(), SqlError> {
+        let inserted = settle(self.waiting, || match &mut bulk {
+            Some(bulk) => bulk.push(row),
+            None => self.statement.insert(self.table, row),
+        });
+        inserted.await.map_err(|error| bridge::named(error, self.table, row))
+    }
+
+    /// Gives the row under `key`, known by `seen`, new content that is not refused. `old`: what it was.
+    ///
+    /// # Errors
+    /// As [`Writer::insert`]; `40001` in REPEATABLE READ.
+    pub(crate) async fn update(
+        &self,
+        key: &[u8],
+        seen: Seen,
+        row: &[DatumRef<'_>],
+        mut old: Option<&mut RowBuf>,
+    ) -> Result<Change, SqlError> {
+        settle(self.waiting, || self.statement.update(self.table, key, seen, row, old.as_deref_mut()))
+            .await
+            .map_err(|error| bridge::named(error, self.table, row))
+    }
+
+    /// Deletes the row under `key`, known by `seen`. `old`: what it was.
+    ///
+    /// # Errors
+    /// Those of waiting; `40001` in REPEATABLE READ.
+    pub(crate) async fn delete(
+        &self,
+        key: &[u8],
+        seen: Seen,
+        mut old: Option<&mut RowBuf>,
+    ) -> Result<Change, SqlError> {
+        settle(self.waiting, || self.statement.delete(self.table, key, seen, old.as_deref_mut())).await
+    }
+
+    /// Locks the row under `key`, known by `seen`.
+    ///
+    /// # Errors
+    /// Those of waiting; `40001` in REPEATABLE READ.
+    pub(crate) async fn lock_row(&self, key: &[u8], seen: Seen) -> Result<Change, SqlError> {
+        settle(self.waiting, || self.statement.lock_row(self.table, key, seen)).await
+    }
+
+    /// Locks the table for rows: what is found from here on is of its newest definition.
+    pub(crate) async fn lock_table(&self) -> Result<(), SqlError> {
+        settle(self.waiting, || self.statement.lock_table(self.table)).await
+    }
+}

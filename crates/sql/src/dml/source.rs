@@ -1,0 +1,443 @@
+//! Where the rows that a statement writes come from.
+//!
+//! A *tree* gives them directly: its values are evaluated on datums, without a plan. A *stream* is a plan's.
+//! Both feed [`Modify`], and both say what becomes of a row whose newest version is not the one that they
+//! gave ([`RowWork`]); they do nothing else.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, BinaryArray, RecordBatch};
+use datafusion::common::{DFSchema, DataFusionError, ScalarValue};
+use datafusion::execution::TaskContext;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use futures::StreamExt;
+use resurgam_engine::{Change, Datum, DatumRef, ReadView, RowBuf, Seen, StatementKind, Table};
+
+use super::assign::{Assigned, assigned, assigned_batch};
+use super::conflict::{New, after};
+use super::modify::{Known, Modify};
+use super::plan::{Op, WritePlan};
+use super::recheck::{RowWork, settle_row};
+use crate::check::Broken;
+use crate::context::{StatementContext, StopFlag, TargetRow};
+use crate::direct::{Input, Located, Parts, ROWS_MAX, Row, RowExpr, Rows, Values};
+use crate::locking::Locked;
+use crate::pg::errors;
+use crate::planner::{QueryPlan, settled, simplified, task_context};
+use crate::planning::Planning;
+use crate::table::KEY_COLUMN;
+use crate::wire::SqlError;
+
+/// Rows that are written before others get their turn.
+pub(crate) const ROWS_PER_TURN: usize = 256;
+/// Most rows of a VALUES list that is inserted directly.
+const GIVEN_MAX: usize = 64;
+/// Bytes of rows that are held before the first is written.
+const BYTES_MAX: usize = 1 << 20;
+
+/// Rows without a plan.
+#[derive(Debug)]
+pub(crate) enum Tree {
+    /// For each row, each column's value.
+    Given(Vec<Vec<RowExpr>>),
+    /// Rows of the target.
+    Found {
+        rows: Rows,
+        /// New values of the columns that change; `None` deletes the rows.
+        set: Option<Vec<(usize, RowExpr)>>,
+    },
+}
+
+/// Rows of a tree for one execution: which they are is known before any is written, so it does not matter
+/// that a write may move a row within the tree that is read.
+pub(super) enum Gathered {
+    Given,
+    One(Vec<u8>),
+    Many(Vec<RowBuf>),
+}
+
+impl Tree {
+    /// The direct source of a statement, if it has one.
+    pub(super) fn new(state: &SessionState, plan: &WritePlan) -> Option<Self> {
+        if !Planning::of(state.config()).direct {
+            return None;
+        }
+        if plan.op == Op::Insert {
+            return given(state, plan);
+        }
+        if plan.stream.is_planned_each_time() {
+            return None;
+        }
+        let parts = Parts::of(&plan.stream.logical).filter(|parts| parts.target && parts.table.id == plan.table.id)?;
+        if !parts.sort.is_empty() || parts.group.is_some() || parts.fetch.is_some() || parts.skip > 0 {
+            return None;
+        }
+        let set = match plan.op {
+            Op::Update => {
+                let mut set = Vec::new();
+                for (column, expr) in parts.output.get(..plan.table.columns.len())?.iter().enumerate() {
+                    let expr = RowExpr::new(expr, Some(&plan.table), &parts.schema)?;
+                    if expr.column() != Some(column) {
+                        set.push((column, expr));
+                    }
+                }
+                Some(set)
+            }
+            _ => parts.output.last().is_some_and(is_key).then_some(None)?,
+        };
+        let paths = parts.paths();
+        let path = paths.iter().filter(|path| !path.equal.is_empty()).max_by_key(|path| path.score())?;
+        Some(Self::Found { rows: Rows::new(&parts, path)?, set })
+    }
+
+    /// What EXPLAIN shows.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        match self {
+            Self::Given(rows) if rows.len() == 1 => vec!["Direct Values: 1 row".to_owned()],
+            Self::Given(rows) => vec![format!("Direct Values: {} rows", rows.len())],
+            Self::Found { rows, .. } => rows.describe(),
+        }
+    }
+
+    /// Whether there may be too many rows.
+    pub(crate) fn may_be_long(&self) -> bool {
+        matches!(self, Self::Found { rows, .. } if !rows.path.is_one())
+    }
+
+    /// Which rows these values find, and what kind of statement that makes; `None`: left to the stream.
+    pub(super) fn locate(&self, params: &[ScalarValue]) -> Result<Option<(Option<Located>, StatementKind)>, SqlError> {
+        Ok(match self {
+            Self::Given(rows) if rows.len() == 1 => Some((None, StatementKind::PointWrite)),
+            Self::Given(_) => Some((None, StatementKind::BulkWrite)),
+            Self::Found { rows, .. } => rows.locate(params)?.map(|located| match located {
+                Located::One(_) => (Some(located), StatementKind::PointWrite),
+                Located::Ranges(_) => (Some(located), StatementKind::BulkWrite),
+            }),
+        })
+    }
+
+    /// Reads the rows; `None`: there are too many, and the stream does it.
+    pub(super) fn gather(
+        &self,
+        located: Option<Located>,
+        view: &ReadView,
+        params: &[ScalarValue],
+        stop: &StopFlag,
+    ) -> Result<Option<Gathered>, SqlError> {
+        let (rows, ranges) = match (self, located) {
+            (Self::Given(_), _) | (_, None) => return Ok(Some(Gathered::Given)),
+            (Self::Found { .. }, Some(Located::One(key))) => return Ok(Some(Gathered::One(key))),
+            (Self::Found { rows, .. }, Some(Located::Ranges(ranges))) => (rows, ranges),
+        };
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        let all = rows.each(view, ranges, params, stop, None, |raw| {
+            let mut row = RowBuf::default();
+            row.set(raw);
+            bytes += raw.key.len() + raw.value.len();
+            found.push(row);
+            let many = found.len() > ROWS_MAX || bytes > BYTES_MAX;
+            Ok(if many { ControlFlow::Break(false) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok(all.then_some(Gathered::Many(found)))
+    }
+
+    /// Writes the rows.
+    pub(super) async fn feed(&self, gathered: Gathered, modify: &mut Modify<'_>) -> Result<(), SqlError> {
+        let (rows, set) = match self {
+            Self::Given(given) => {
+                let mut datums: Vec<Datum> = Vec::with_capacity(modify.table().columns.len());
+                for row in given {
+                    datums.clear();
+                    for (expr, column) in row.iter().zip(&modify.table().columns) {
+                        let value = expr.evaluate(Input { params: modify.params, row: None })?;
+                        datums.push(assigned(&value, column, &modify.zone)?);
+                    }
+                    let refs: Vec<DatumRef<'_>> = datums.iter().map(Datum::as_ref).collect();
+                    modify.insert(&refs, Known::Not).await?;
+                }
+                return Ok(());
+            }
+            Self::Found { rows, set } => (rows, set.as_deref()),
+        };
+        match gathered {
+            Gathered::Given => {}
+            Gathered::One(key) => {
+                let mut row = RowBuf::default();
+                if rows.one(modify.view(), &key, modify.params, &mut row)? {
+                    change(modify, rows, set, row).await?;
+                }
+            }
+            Gathered::Many(found) => {
+                for row in found {
+                    change(modify, rows, set, row).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Changes a row that qualifies.
+async fn change(
+    modify: &mut Modify<'_>,
+    rows: &Rows,
+    set: Option<&[(usize, RowExpr)]>,
+    row: RowBuf,
+) -> Result<(), SqlError> {
+    let (txn, table) = (modify.txn(), modify.table());
+    let mut work = TreeWork { modify, rows, set, newest: None, row: &row };
+    settle_row(txn, table, row.raw().key, &mut work).await?;
+    Ok(())
+}
+
+struct TreeWork<'m, 'a> {
+    modify: &'m mut Modify<'a>,
+    rows: &'m Rows,
+    set: Option<&'m [(usize, RowExpr)]>,
+    row: &'m RowBuf,
+    /// Instead of `row`.
+    newest: Option<RowBuf>,
+}
+
+impl RowWork for TreeWork<'_, '_> {
+    async fn attempt(&mut self, key: &[u8], seen: Seen) -> Result<Option<Change>, SqlError> {
+        let Some(set) = self.set else { return self.modify.delete(key, seen).await.map(Some) };
+        let values = Values::Stored(self.newest.as_ref().unwrap_or(self.row).raw());
+        let row = Row { table: self.modify.table(), values, view: self.modify.view() };
+        let new = after(set, row, self.modify.params, &self.modify.zone)?;
+        let refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
+        self.modify.update(key, seen, &refs, Known::Not).await.map(Some)
+    }
+
+    async fn judge(&mut self, newest: &RowBuf) -> Result<bool, SqlError> {
+        self.newest.get_or_insert_default().set(newest.raw());
+        self.rows.qualifies(newest.raw(), self.modify.params, self.modify.view())
+    }
+}
+
+/// Rows of a plan.
+pub(super) struct Stream<'a> {
+    pub op: Op,
+    pub plan: &'a QueryPlan,
+    pub state: &'a SessionState,
+    pub values: &'a [ScalarValue],
+    pub stop: &'a Arc<StopFlag>,
+    /// Rows that were locked for it.
+    pub locked: Option<Arc<Locked>>,
+    /// The statement's text, for the places of errors.
+    pub text: &'a str,
+}
+
+impl Stream<'_> {
+    fn failed(&self, error: DataFusionError) -> SqlError {
+        errors::from_datafusion(error, self.text)
+    }
+
+    fn task(&self, view: &ReadView, target: Option<TargetRow>) -> Arc<TaskContext> {
+        let (stop, locked) = (Arc::clone(self.stop), self.locked.clone());
+        task_context(self.state, Arc::new(StatementContext { view: view.clone(), stop, target, locked }))
+    }
+
+    /// Runs the plan, and writes what it gives. Returns the plan, if it is to be shown.
+    pub(super) async fn feed(
+        &self,
+        modify: &mut Modify<'_>,
+        shown: Option<bool>,
+    ) -> Result<Option<Vec<String>>, SqlError> {
+        let instance = self.plan.instance(self.state, self.values).await.map_err(|error| self.failed(error))?;
+        let mut stream = instance.start(self.task(modify.view(), None)).map_err(|error| self.failed(error))?;
+        while let Some(batch) = stream.next().await {
+            let batch = batch.map_err(|error| self.failed(error))?;
+            match assigned_or_not(self.op, modify, &batch) {
+                Ok(batch) => self.write(modify, &batch).await?,
+                // The rows before the one that fails are written first.
+                Err(_) if batch.num_rows() > 1 => {
+                    for row in 0..batch.num_rows() {
+                        let row = assigned_or_not(self.op, modify, &batch.slice(row, 1))?;
+                        self.write(modify, &row).await?;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            self.stop.check()?;
+        }
+        drop(stream);
+        let shown = shown.map(|verbose| instance.measured(verbose));
+        self.plan.give_back(instance);
+        Ok(shown)
+    }
+
+    async fn write(&self, modify: &mut Modify<'_>, given: &Given) -> Result<(), SqlError> {
+        let table = modify.table();
+        let rows = match self.op {
+            Op::Delete => None,
+            _ => Some(Assigned::new(table, &given.batch)?),
+        };
+        let keys = match self.op {
+            Op::Insert => None,
+            _ => Some(given.keys()?),
+        };
+        for at in 0..given.batch.num_rows() {
+            if at % ROWS_PER_TURN == ROWS_PER_TURN - 1 {
+                self.stop.check()?;
+                tokio::task::yield_now().await;
+            }
+            let row = rows.as_ref().map(|rows| rows.row(at)).transpose()?;
+            let known = given.broken.as_ref().map_or(Known::Not, |broken| Known::Of(broken, at));
+            match (keys, row) {
+                (None, Some(row)) => modify.insert(&row, known).await?,
+                (None, None) => return Err(SqlError::internal("an INSERT without rows")),
+                (Some(keys), _) if keys.is_null(at) => {}
+                (Some(keys), row) => {
+                    let (txn, key) = (modify.txn(), keys.value(at));
+                    let mut work = StreamWork { modify, stream: self, row, known, newest: None };
+                    settle_row(txn, table, key, &mut work).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the plan makes of one version of a row of the target: its answer, if there is one.
+    async fn of_row(&self, modify: &Modify<'_>, row: &RowBuf) -> Result<Option<RecordBatch>, SqlError> {
+        let mut given = RowBuf::default();
+        given.set(row.raw());
+        let target = TargetRow::new(modify.table().id, Some(given));
+        let instance = self.plan.instance(self.state, self.values).await.map_err(|error| self.failed(error))?;
+        let mut stream = instance.start(self.task(modify.view(), Some(target))).map_err(|error| self.failed(error))?;
+        let mut found = None;
+        while let Some(batch) = stream.next().await {
+            let batch = batch.map_err(|error| self.failed(error))?;
+            if batch.num_rows() > 0 {
+                found = Some(batch.slice(0, 1));
+                break;
+            }
+        }
+        drop(stream);
+        self.plan.give_back(instance);
+        Ok(found)
+    }
+}
+
+/// A batch of a plan, as it is written.
+struct Given {
+    batch: RecordBatch,
+    keys: Option<Arc<dyn Array>>,
+    /// The constraints that its rows break, if that could be told of all of them together.
+    broken: Option<Broken>,
+}
+
+impl Given {
+    fn keys(&self) -> Result<&BinaryArray, SqlError> {
+        let keys = self.keys.as_ref().and_then(|keys| keys.as_any().downcast_ref::<BinaryArray>());
+        keys.ok_or_else(|| SqlError::internal("a write without keys"))
+    }
+}
+
+fn assigned_or_not(op: Op, modify: &Modify<'_>, batch: &RecordBatch) -> Result<Given, SqlError> {
+    let keys = if op == Op::Insert { None } else { batch.columns().last().cloned() };
+    if op == Op::Delete {
+        return Ok(Given { batch: batch.clone(), keys, broken: None });
+    }
+    let batch = assigned_batch(modify.table(), batch, &modify.zone)?;
+    let broken = modify.checks().broken(&batch).ok();
+    Ok(Given { batch, keys, broken })
+}
+
+struct StreamWork<'m, 'a, 'b> {
+    modify: &'m mut Modify<'a>,
+    stream: &'m Stream<'m>,
+    /// `None` deletes it.
+    row: Option<Vec<DatumRef<'b>>>,
+    known: Known<'b>,
+    /// Instead of `row`: the answer for its newest version.
+    newest: Option<RecordBatch>,
+}
+
+impl RowWork for StreamWork<'_, '_, '_> {
+    async fn attempt(&mut self, key: &[u8], seen: Seen) -> Result<Option<Change>, SqlError> {
+        let change = match (&self.row, &self.newest) {
+            (None, _) => self.modify.delete(key, seen).await,
+            (Some(row), None) => self.modify.update(key, seen, row, self.known).await,
+            (Some(_), Some(newest)) => {
+                let row = Assigned::new(self.modify.table(), newest)?.row(0)?;
+                self.modify.update(key, seen, &row, Known::Not).await
+            }
+        };
+        change.map(Some)
+    }
+
+    async fn judge(&mut self, newest: &RowBuf) -> Result<bool, SqlError> {
+        let Some(batch) = self.stream.of_row(self.modify, newest).await? else { return Ok(false) };
+        if self.row.is_some() {
+            self.newest = Some(assigned_batch(self.modify.table(), &batch, &self.modify.zone)?);
+        }
+        Ok(true)
+    }
+}
+
+fn is_key(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_key(&alias.expr),
+        Expr::Column(column) => column.name == KEY_COLUMN,
+        _ => false,
+    }
+}
+
+fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
+    }
+}
+
+fn through_aliases(mut plan: &LogicalPlan) -> &LogicalPlan {
+    while let LogicalPlan::SubqueryAlias(alias) = plan {
+        plan = &alias.input;
+    }
+    plan
+}
+
+/// The rows of a VALUES list.
+fn given(state: &SessionState, plan: &WritePlan) -> Option<Tree> {
+    let table: &Table = &plan.table;
+    let LogicalPlan::Projection(projection) = &plan.stream.logical else { return None };
+    let mut node = through_aliases(&projection.input);
+    // Names of the VALUES columns that a projection in between gives other names.
+    let mut renamed: Vec<(&str, &Expr)> = Vec::new();
+    if let LogicalPlan::Projection(inner) = node {
+        let fields = inner.schema.fields().iter();
+        renamed.extend(fields.zip(&inner.expr).map(|(field, expr)| (field.name().as_str(), unaliased(expr))));
+        node = through_aliases(&inner.input);
+    }
+    let LogicalPlan::Values(values) = node else { return None };
+    if values.values.len() > GIVEN_MAX {
+        return None;
+    }
+    let empty = DFSchema::empty();
+    let mut rows = Vec::with_capacity(values.values.len());
+    for row in &values.values {
+        let mut columns = Vec::with_capacity(table.columns.len());
+        for expr in &projection.expr {
+            let mut expr = unaliased(expr);
+            if let Expr::Column(column) = expr
+                && let Some((_, inner)) = renamed.iter().find(|(name, _)| *name == column.name)
+            {
+                expr = inner;
+            }
+            let expr = match expr {
+                Expr::Column(column) => {
+                    let at = values.schema.fields().iter().position(|field| field.name() == &column.name)?;
+                    row.get(at)?
+                }
+                other => other,
+            };
+            let expr = settled(state, expr.clone(), &empty).and_then(|expr| simplified(state, expr, &empty)).ok()?;
+            columns.push(RowExpr::new(&expr, None, &empty)?);
+        }
+        rows.push(columns);
+    }
+    Some(Tree::Given(rows))
+}
