@@ -123,7 +123,7 @@ async fn end_in_time() {
     for statement in [
         "SELECT count(*) FROM t WHERE (SELECT count(*) FROM t AS x WHERE x.a < t.a) > 1",
         "SELECT a, (SELECT count(*) FROM t AS x, t AS y WHERE x.a < y.a AND x.b <> t.b) FROM t",
-        "SELECT CASE WHEN a > 5 THEN (SELECT count(*) FROM t AS x, t AS y, t AS z WHERE x.a < y.a) END FROM t",
+        "SELECT CASE WHEN a > 5 THEN (SELECT count(*) FROM t AS x, t AS y WHERE x.a < y.a AND x.b <> t.b) END FROM t",
         "SELECT t.a, q.k FROM t, LATERAL (SELECT count(*) AS k FROM t AS x, t AS y WHERE x.a < t.a + y.a) AS q",
         "UPDATE t SET b = (SELECT count(*) FROM t AS x WHERE x.a < t.a)",
         "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n FROM x) SELECT count(*) FROM x",
@@ -154,9 +154,9 @@ async fn nesting() {
     let folder = tempfile::tempdir().expect("folder");
     let mut session = session(&folder);
     let nested = |depth: usize| {
-        let mut text = "t0.a".to_owned();
+        let mut text = "1".to_owned();
         for level in (1..=depth).rev() {
-            text = format!("(SELECT max(t{level}.a) + {text} FROM t AS t{level} WHERE t{level}.a <= t{}.a)", level - 1);
+            text = format!("(SELECT max(t{level}.a + {text}) FROM t AS t{level} WHERE t{level}.a <= t{}.a)", level - 1);
         }
         format!("SELECT {text} FROM t AS t0")
     };

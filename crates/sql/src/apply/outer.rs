@@ -175,6 +175,7 @@ fn map(plan: LogicalPlan, replace: &mut dyn FnMut(&Expr) -> Result<Option<Expr>>
             };
             let names = NamePreserver::new(&node);
             node.map_expressions(|expr| {
+                refuse_outer_aggregate(&expr)?;
                 let name = names.save(&expr);
                 let new = expr.transform_up(|expr| {
                     Ok(match replace(&expr)? {
