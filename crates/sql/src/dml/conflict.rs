@@ -108,7 +108,7 @@ impl Conflict {
             if let Some(found) = self.in_the_way(txn, table, row)? {
                 let Found { key, existing, .. } = &found;
                 let Some(update) = &self.update else {
-                    if let Some(wait) = unsettled(txn, table, &found)? {
+                    if let Some(wait) = undecided(txn, table, &found)? {
                         writer.waiting.wait(wait).await?;
                         continue;
                     }
@@ -197,7 +197,7 @@ struct Found {
 }
 
 /// The wait for whoever decides whether the row stays in the way; in REPEATABLE READ, for whoever changes it.
-fn unsettled(txn: &Transaction, table: &Arc<Table>, found: &Found) -> Result<Option<LockWait>, SqlError> {
+fn undecided(txn: &Transaction, table: &Arc<Table>, found: &Found) -> Result<Option<LockWait>, SqlError> {
     if txn.isolation() == Isolation::RepeatableRead {
         return Ok(txn.wait_for_row(table, &found.key)?);
     }
