@@ -34,11 +34,6 @@ pub(crate) enum Clause {
     Aggregate,
     /// The arguments and the definition of a window.
     Window,
-    /// SET of an UPDATE.
-    Assignment,
-    Returning,
-    Default,
-    Check,
 }
 
 impl Clause {
@@ -53,10 +48,6 @@ impl Clause {
             Self::Limit => "aggregate functions are not allowed in LIMIT",
             Self::Values => "aggregate functions are not allowed in VALUES",
             Self::Aggregate => "aggregate function calls cannot be nested",
-            Self::Assignment => "aggregate functions are not allowed in UPDATE",
-            Self::Returning => "aggregate functions are not allowed in RETURNING",
-            Self::Default => "aggregate functions are not allowed in DEFAULT expressions",
-            Self::Check => "aggregate functions are not allowed in check constraints",
         })
     }
     /// Why window functions cannot be here.
@@ -72,10 +63,6 @@ impl Clause {
             Self::Values => "window functions are not allowed in VALUES",
             Self::Aggregate => "aggregate function calls cannot contain window function calls",
             Self::Window => "window function calls cannot be nested",
-            Self::Assignment => "window functions are not allowed in UPDATE",
-            Self::Returning => "window functions are not allowed in RETURNING",
-            Self::Default => "window functions are not allowed in DEFAULT expressions",
-            Self::Check => "window functions are not allowed in check constraints",
         })
     }
     /// What a condition is called in `argument of X must be type boolean`.

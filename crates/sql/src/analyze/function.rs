@@ -117,14 +117,12 @@ impl Analyzer<'_> {
             return match clause {
                 Clause::SelectList => Ok(called.bound),
                 Clause::OrderBy | Clause::GroupBy => unknown("a function that returns a set in this clause"),
-                Clause::Where | Clause::Having | Clause::JoinOn | Clause::Limit | Clause::Default | Clause::Check => {
+                Clause::Where | Clause::Having | Clause::JoinOn | Clause::Limit => {
                     let what = match clause {
                         Clause::Where => "WHERE",
                         Clause::Having => "HAVING",
                         Clause::JoinOn => "JOIN conditions",
-                        Clause::Limit => "LIMIT",
-                        Clause::Default => "DEFAULT expressions",
-                        _ => "check constraints",
+                        _ => "LIMIT",
                     };
                     let message = format!("set-returning functions are not allowed in {what}");
                     Err(self.at(SqlError::unsupported(message), span))

@@ -26,8 +26,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, JoinType, LogicalPlan, LogicalP
 
 use super::function::{DEPTH, has_call};
 use super::outer::is_outer;
-use crate::planner::engine_table;
 use crate::access::trees;
+use crate::planner::engine_table;
 
 /// Whether DataFusion makes the right join of a condition.
 pub(super) fn is_join(condition: &Expr, schema: &DFSchema) -> bool {
