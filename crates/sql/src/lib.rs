@@ -13,7 +13,7 @@
 //! | `apply` | subqueries that are run for the rows around them |
 //! | `planner`, `naming`, `scopes`, `params` | names and plans; result column names; parameters of kept plans |
 //! | `table`, `scan`, `range`, `computed` | tables as DataFusion sees them; reading; predicates to key ranges; tables without rows of their own |
-//! | `filter`, `weight` | filters that are bounded by bytes; bytes of rows |
+//! | `filter`, `weight`, `watch` | filters that are bounded by bytes; bytes of rows; recursion that is stopped |
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
 //! | `write`, `fast` | INSERT, UPDATE, DELETE; the short path for one row |
 //! | `locking`, `with_write` | SELECT … FOR UPDATE; WITH before INSERT, UPDATE, DELETE |
@@ -71,6 +71,7 @@ mod table;
 mod two_phase;
 mod utility;
 mod wait;
+mod watch;
 mod weight;
 pub mod wire;
 mod with_recursive;
