@@ -70,6 +70,14 @@ impl StopFlag {
             _ => Err(SqlError::new("57014", "canceling statement due to user request")),
         }
     }
+    /// As [`Self::check`], and whether the statement is out of time.
+    pub(crate) fn check_time(&self) -> Result<(), SqlError> {
+        self.check()?;
+        match self.deadline() {
+            Some(deadline) if Instant::now() >= deadline => Err(crate::stream::out_of_time()),
+            _ => Ok(()),
+        }
+    }
     /// Completes when the statement has to stop.
     pub(crate) async fn stopped(&self) -> SqlError {
         loop {

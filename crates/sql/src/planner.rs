@@ -45,6 +45,7 @@ use crate::pg::types::PgTypePlanner;
 use crate::planning::Planning;
 use crate::plans::{Counts, RunBy};
 use crate::table::EngineTable;
+use crate::watch::Watches;
 use crate::wire::SqlError;
 
 /// Catalog name under which planning finds the target of an UPDATE or DELETE.
@@ -104,6 +105,7 @@ pub(crate) fn session_state(
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
+    let builder = builder.with_physical_optimizer_rule(Arc::new(Watches));
     let mut state = builder.with_physical_optimizer_rule(Arc::new(ByteFilters)).build();
     bridge::register_functions(&mut state, cx)?;
     // The last one: what the others do to a subquery has to be done before it is taken out.

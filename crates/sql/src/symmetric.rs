@@ -94,7 +94,6 @@ fn comparisons(value: &Expr, low: &Expr, high: &Expr, negated: bool) -> Expr {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::statement::parse_known;
 
     #[test]

@@ -202,7 +202,9 @@ impl Rows {
                 }
                 let at = self.row as u32;
                 if self.inner.is_none() {
-                    self.statement.stop.check().map_err(bridge::failure)?;
+                    // A plan that always has rows at hand would never let go of the thread.
+                    tokio::task::consume_budget().await;
+                    self.statement.stop.check_time().map_err(bridge::failure)?;
                     let outer = args.iter().map(|arg| ScalarValue::try_from_array(arg, self.row));
                     self.inner = Some(self.exec.ready.start_alone(outer.collect::<Result<_>>()?, &self.task)?);
                     self.matched = false;

@@ -164,10 +164,7 @@ impl Ready {
                     values.push(value.clone());
                     continue;
                 }
-                statement.stop.check().map_err(bridge::failure)?;
-                if deadline.is_some_and(|deadline| tokio::time::Instant::now() >= deadline) {
-                    return Err(bridge::failure(out_of_time()));
-                }
+                statement.stop.check_time().map_err(bridge::failure)?;
                 let scalars =
                     args.iter().map(|arg| ScalarValue::try_from_array(arg, row)).collect::<Result<Vec<_>>>()?;
                 let value = self.value(state, scalars, task).await?;
@@ -181,7 +178,7 @@ impl Ready {
         };
         let limit = async {
             match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                Some(deadline) => tokio::task::unconstrained(tokio::time::sleep_until(deadline)).await,
                 None => std::future::pending().await,
             }
         };
