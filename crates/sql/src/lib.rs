@@ -13,18 +13,12 @@
 //! | `coercion` | operands of different types |
 //! | `analyze` | names, operators, functions and casts resolved by PostgreSQL's rules |
 //! | `apply` | subqueries that are run for the rows around them |
-<<<<<<< HEAD
 //! | `planner`, `scopes` | names and plans |
 //! | `table`, `scan`, `access` | tables as DataFusion sees them; reading; from predicates to the part of a tree |
 //! | `params`, `cell`, `any_of` | parameters: placeholders; their values in kept plans; lists of them |
 //! | `plans` | how often, by what and how long planned statements run; what they weigh |
 //! | `canary` | comparing kept plans with fresh ones, in tests |
-//! | `filter`, `weight` | filters that are bounded by bytes; bytes of rows |
-=======
-//! | `planner`, `naming`, `scopes`, `params` | names and plans; result column names; parameters of kept plans |
-//! | `table`, `scan`, `range`, `computed` | tables as DataFusion sees them; reading; predicates to key ranges; tables without rows of their own |
 //! | `filter`, `weight`, `watch` | filters that are bounded by bytes; bytes of rows; recursion that is stopped |
->>>>>>> correlate
 //! | `planning`, `key_order`, `lookup_join` | what is planned here beyond DataFusion; the order of trees; joins by key |
 //! | `dml`, `direct` | INSERT, UPDATE, DELETE; statements about few rows, without running a plan |
 //! | `locking`, `with_write` | SELECT … FOR UPDATE; WITH before INSERT, UPDATE, DELETE |

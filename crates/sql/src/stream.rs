@@ -36,38 +36,6 @@ pub(crate) struct ActiveRows {
     deadline: Option<Instant>,
 }
 
-<<<<<<< HEAD
-=======
-/// Waits for `work` unless the statement is stopped or out of time.
-pub(crate) async fn guarded<T>(
-    stop: &StopFlag,
-    deadline: Option<Instant>,
-    work: impl Future<Output = Result<T, SqlError>>,
-) -> Result<T, SqlError> {
-    if let Some(deadline) = deadline {
-        stop.set_deadline(deadline);
-    }
-    let limit = async {
-        match deadline {
-            // The work may have used up what the runtime lets a task do in one go; the clock is asked anyway.
-            Some(deadline) => tokio::task::unconstrained(tokio::time::sleep_until(deadline)).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        biased;
-        done = work => done,
-        error = stop.stopped() => Err(error),
-        () = limit => Err(out_of_time()),
-    }
-}
-
-#[cold]
-pub(crate) fn out_of_time() -> SqlError {
-    SqlError::new("57014", "canceling statement due to statement timeout")
-}
-
->>>>>>> correlate
 impl ActiveRows {
     pub(crate) fn new(
         stream: SendableRecordBatchStream,

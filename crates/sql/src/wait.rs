@@ -62,7 +62,8 @@ pub(crate) async fn guarded<T>(
     }
     let limit = async {
         match deadline {
-            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            // The work may have used up what the runtime lets a task do in one go; the clock is asked anyway.
+            Some(deadline) => tokio::task::unconstrained(tokio::time::sleep_until(deadline)).await,
             None => std::future::pending().await,
         }
     };
