@@ -24,7 +24,8 @@ pub struct Moments {
     scale: i32,
     sum: Coef,
     squares: Option<Coef>,
-    /// How many finite values have each scale, if values can go.
+    /// How many finite values have each scale, if values can go. Boxed: most states have none, and there is one a group.
+    #[allow(clippy::box_collection)]
     scales: Option<Box<BTreeMap<i32, u64>>>,
 }
 

@@ -128,6 +128,7 @@ impl Coef {
     }
 
     /// Its negative.
+    #[allow(clippy::should_implement_trait)]
     pub fn neg(self) -> Self {
         match self {
             Self::Small(small) => match small.checked_neg() {

@@ -41,6 +41,7 @@ impl Dec {
         self.coef.signum()
     }
     /// Its negative.
+    #[allow(clippy::should_implement_trait)]
     pub fn neg(self) -> Self {
         Self { coef: self.coef.neg(), scale: self.scale }
     }

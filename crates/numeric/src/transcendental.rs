@@ -9,8 +9,12 @@ use crate::dec::Dec;
 use crate::number::Numeric::{self, Finite, Infinity, NaN, NegInfinity};
 use crate::{DISPLAY_SCALE_MAX, Error, RESULT_SCALE_MAX, Result, SIG_DIGITS_MIN};
 
+// As many digits as PostgreSQL writes: a result's scale is estimated with them.
+#[allow(clippy::approx_constant)]
 pub(crate) const LOG10_E: f64 = 0.434_294_481_903_252;
+#[allow(clippy::approx_constant)]
 const LOG10_2: f64 = 0.301_029_995_663_981;
+#[allow(clippy::approx_constant)]
 const LN_10: f64 = 2.302_585_092_994_046;
 
 /// At least 16 significant digits of a result of that weight, and at least as many after the point as given.
