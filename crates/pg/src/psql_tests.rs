@@ -173,51 +173,6 @@ impl Fixture {
     }
 }
 
-/// Every captured query runs; the ones that answer are compared in other tests.
-#[tokio::test]
-async fn every_psql_query_runs() {
-    let fixture = fixture();
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/psql");
-    let mut failures = Vec::new();
-    let mut count = 0;
-    let mut files: Vec<_> = std::fs::read_dir(directory).expect("fixtures").flatten().collect();
-    files.sort_by_key(|file| file.file_name());
-    for file in files {
-        let text = std::fs::read_to_string(file.path()).expect("fixture");
-        for query in text.split(";\n").filter(|query| !query.trim().is_empty()) {
-            count += 1;
-            if let Err(error) = fixture.batches(query).await {
-                failures.push(format!("{:?}\n{query}\n--> {error:?}\n", file.file_name()));
-            }
-        }
-    }
-    assert!(failures.is_empty(), "{} of {count} failed:\n{}", failures.len(), failures.join("\n"));
-    assert!(count > 60, "only {count} queries found");
-}
-
-/// Answers that were taken from PostgreSQL 15, see the head of the file.
-#[tokio::test]
-async fn expressions_as_postgresql_answers() {
-    let fixture = fixture();
-    let text = include_str!("../tests/fixtures/expressions.txt");
-    let mut failures = Vec::new();
-    let mut count = 0;
-    for block in text.split("\n#").skip(1) {
-        let (query, expected) = block.split_once('\n').unwrap_or((block, ""));
-        let expected = expected.trim_end_matches('\n');
-        count += 1;
-        let got = match fixture.batches(query).await {
-            Ok(_) => fixture.rows(query).await.join("\n"),
-            Err(error) => format!("ERROR:  {}: {}", error.sqlstate, error.message),
-        };
-        if got != expected {
-            failures.push(format!("{query}\n  got      {got}\n  expected {expected}"));
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert!(count > 100, "only {count} queries found");
-}
-
 /// The query of a fixture file, with the table's oid in place of the captured one.
 fn captured(file: &str, at: usize, oid: u32) -> String {
     let path = format!("{}/tests/fixtures/psql/{file}.sql", env!("CARGO_MANIFEST_DIR"));
@@ -226,37 +181,6 @@ fn captured(file: &str, at: usize, oid: u32) -> String {
     let digits: String =
         queries[at].split('\'').find(|part| part.starts_with("16") && part.len() == 5).unwrap_or("0").into();
     queries[at].replace(&format!("'{digits}'"), &format!("'{oid}'"))
-}
-
-#[tokio::test]
-async fn backslash_d_of_a_table() {
-    let fixture = fixture();
-    let oid = relation_oid(fixture.accounts.id);
-    assert_eq!(fixture.rows(&captured("d_accounts", 0, oid)).await, [format!("{oid}|public|accounts")]);
-    assert_eq!(fixture.rows(&captured("d_accounts", 1, oid)).await, ["0|r|t|f|f|f|f|f|f||0||p|d|heap"]);
-    assert_eq!(
-        fixture.rows(&captured("d_accounts", 2, oid)).await,
-        [
-            "id|integer|∅|t|∅||",
-            "owner|character varying(20)|∅|t|∅||",
-            "balance|numeric(12,2)|0|f|∅||",
-            "opened|timestamp with time zone|now()|f|∅||",
-            "note|text|∅|f|∅||",
-            "code|character(3)|∅|f|∅||",
-            "data|bytea|∅|f|∅||",
-            "u|uuid|∅|f|∅||",
-            "j|json|∅|f|∅||",
-            "active|boolean|true|f|∅||",
-        ]
-    );
-    assert_eq!(
-        fixture.rows(&captured("d_accounts", 3, oid)).await,
-        [
-            "accounts_pkey|t|t|f|t|CREATE UNIQUE INDEX accounts_pkey ON accounts USING btree (id)|PRIMARY KEY (id)|p|f|f|f|0",
-            "accounts_bal|f|f|f|t|CREATE INDEX accounts_bal ON accounts USING btree (balance, id)|∅|∅|∅|∅|f|0",
-            "accounts_owner|f|t|f|t|CREATE UNIQUE INDEX accounts_owner ON accounts USING btree (owner)|∅|∅|∅|∅|f|0",
-        ]
-    );
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
             ScalarValue::Float64(Some(if value.is_nan() { f64::NAN } else { value }))
         }
         oid::NUMERIC => {
-            if bytes.len() < 8 || bytes.len() % 2 != 0 {
+            if bytes.len() < 8 || !bytes.len().is_multiple_of(2) {
                 return Err(wrong_length(ty));
             }
             let value = Numeric::from_wire(bytes, None).map_err(numeric_error)?;

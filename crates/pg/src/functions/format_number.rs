@@ -519,7 +519,7 @@ pub(super) fn format(number: &Number, template: &str) -> Result<String, SqlError
         blanks = 0;
     }
     let sign_written = if description.plus || description.minus {
-        !(description.plus && !description.minus)
+        !description.plus || description.minus
     } else {
         if sign != '-' && description.bracket && description.fill {
             description.bracket = false;

@@ -31,7 +31,7 @@ fn builder(plan: LogicalPlan) -> LogicalPlanBuilder {
 
 impl Analyzer<'_> {
     /// The whole FROM clause; one row without columns if it is empty.
-    pub(super) fn from_clause(&mut self, from: &[TableWithJoins], scope: &Scope<'_>) -> Result<From> {
+    pub(super) fn bind_from(&mut self, from: &[TableWithJoins], scope: &Scope<'_>) -> Result<From> {
         let mut all: Option<From> = None;
         for table in from {
             let left: &[Item] = all.as_ref().map_or(&[], |from| &from.items);

@@ -158,7 +158,8 @@ impl Analyzer<'_> {
                 };
                 return Ok(self.numeric_call(function, vec![left, right], Type::BOOL)?.at(span));
             }
-            if !is_plain(left.ty) && !(is_array(left.ty) && is_array(right.ty)) && left.ty.oid != oid::INTERVAL {
+            let arrays = is_array(left.ty) && is_array(right.ty);
+            if !(is_plain(left.ty) || arrays || left.ty.oid == oid::INTERVAL) {
                 return unknown(format!("comparing values of type {}", left.ty.name()));
             }
             let (left, right) = self.one_form_pair(left, right)?;
@@ -228,7 +229,7 @@ impl Analyzer<'_> {
         match (name, code) {
             ("||", "textanycat" | "anytextcat") => {
                 let text = Type::TEXT;
-                let (left, right) = (self.to_text(left)?, self.to_text(right)?);
+                let (left, right) = (self.as_text(left)?, self.as_text(right)?);
                 return Ok(Bound::new(binary_expr(left.expr, Operator::StringConcat, right.expr), text));
             }
             ("^", "dpow") => return self.call_named("power", vec![left, right], result),
@@ -263,7 +264,7 @@ impl Analyzer<'_> {
         unknown(format!("the operator {name} of {} and {}", l.name(), r.name()))
     }
 
-    fn to_text(&mut self, bound: Bound) -> Result<Bound> {
+    fn as_text(&mut self, bound: Bound) -> Result<Bound> {
         if is_text(bound.ty) {
             return Ok(bound);
         }

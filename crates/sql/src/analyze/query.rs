@@ -158,10 +158,7 @@ impl Analyzer<'_> {
         inner.ctes.push(Arc::new(Cte { name: name.to_owned(), relation: work }));
         let step = self.body(right, &inner)?;
         if step.columns.len() != start.columns.len() {
-            let error = SqlError::syntax(format!(
-                "each {} query must have the same number of columns",
-                if distinct { "UNION" } else { "UNION" }
-            ));
+            let error = SqlError::syntax("each UNION query must have the same number of columns");
             return Err(self.at(error, right.span()));
         }
         let wanted: Vec<Option<Type>> = start.columns.iter().map(|column| Some(column.bound.ty)).collect();
@@ -484,15 +481,15 @@ impl Analyzer<'_> {
         }
         let mut plan = relation.plan;
         let mut columns = relation.columns;
-        for at in 0..columns.len() {
-            if !columns[at].bound.ty.is_unknown() {
+        for (at, column) in columns.iter_mut().enumerate() {
+            if !column.bound.ty.is_unknown() {
                 continue;
             }
             let ty = wanted.and_then(|wanted| wanted.get(at).copied().flatten()).unwrap_or(Type::TEXT);
             let ty = if ty.is_unknown() { Type::TEXT } else { ty };
             plan = self.retype(plan, at, ty)?;
             let field = plan.schema().field(at);
-            let bound = &mut columns[at].bound;
+            let bound = &mut column.bound;
             (bound.ty, bound.data) = (ty, field.data_type().clone());
             let (qualifier, field) = plan.schema().qualified_field(at);
             bound.expr = Expr::Column(PlanColumn::from((qualifier, field)));

@@ -98,7 +98,7 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
     ) -> Result<Relation> {
         refuse_foreign_syntax(select)?;
-        let from = self.from_clause(&select.from, scope)?;
+        let from = self.bind_from(&select.from, scope)?;
         let here = Scope { items: from.items, outer: scope.outer, ctes: scope.ctes.clone() };
         self.windows.push(select.named_window.clone());
         let bound = self.select_over(select, order, from.plan, &here);

@@ -103,7 +103,7 @@ fn rows_of(query: &Query, names: &[Ident]) -> Result<Box<Query>, SqlError> {
         if let Some(from) = select.from.first_mut()
             && let TableFactor::Derived { subquery, alias: Some(TableAlias { columns, .. }), .. } = &mut from.relation
         {
-            *subquery = Box::new(query.clone());
+            **subquery = query.clone();
             *columns = names.iter().map(|name| TableAliasColumnDef { name: name.clone(), data_type: None }).collect();
         }
     }

@@ -37,7 +37,8 @@ const GIVEN_MAX: usize = 64;
 /// Bytes of rows that are held before the first is written.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Rows without a plan.
+/// Rows without a plan. There is one a planned statement: its size does not matter.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub(crate) enum Tree {
     /// For each row, each column's value.

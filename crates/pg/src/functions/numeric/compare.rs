@@ -66,9 +66,9 @@ fn shared_keys(encoded: &LargeBinaryArray) -> Option<BinaryViewArray> {
     let end = u32::try_from(*offsets.last()?).ok()?;
     u32::try_from(encoded.values().len()).ok()?;
     let mut views = Vec::with_capacity(encoded.len());
-    for row in 0..encoded.len() {
+    for (row, offset) in offsets.iter().take(encoded.len()).enumerate() {
         let bytes = if encoded.is_null(row) { &[] } else { key::key_of(encoded.value(row)) };
-        views.push(datafusion::arrow::array::make_view(bytes, 0, (offsets[row] as u32).min(end)));
+        views.push(datafusion::arrow::array::make_view(bytes, 0, (*offset as u32).min(end)));
     }
     BinaryViewArray::try_new(views.into(), vec![encoded.values().clone()], encoded.nulls().cloned()).ok()
 }
