@@ -100,6 +100,9 @@ pub struct Options {
     /// A file for the findings
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Per cent of the texts that may differ: what is open today, to be lowered as findings are mended
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    open: f64,
     /// Print the texts of the round instead of running them
     #[arg(long)]
     print: bool,
@@ -132,6 +135,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     match (options.canary, summary.findings()) {
         (None, 0) => Ok(()),
+        (None, found) if (found as f64) * 100.0 <= options.open * (summary.texts() as f64) => Ok(()),
         (None, found) => Err(format!("{found} texts of seed {} differ", options.seed)),
         (Some(canary), 0) => Err(format!("the planted bug {canary:?} was not found")),
         (Some(_), _) => Ok(()),

@@ -53,6 +53,9 @@ pub struct Options {
     /// Print every failure, not the first few of each file
     #[arg(long)]
     all: bool,
+    /// Records that may fail: what is open today, to be lowered as findings are mended
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    open: usize,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -139,7 +142,7 @@ pub fn run(options: &Options) -> Result<()> {
     scores.sort_by(|a, b| (&a.file, a.protocol.name()).cmp(&(&b.file, b.protocol.name())));
     print!("{}", report(&scores, kind, if options.all { usize::MAX } else { SHOWN_MAX }));
     let failed: usize = scores.iter().map(|score| score.failed).sum();
-    if failed > 0 { Err(format!("{failed} records of the corpus failed")) } else { Ok(()) }
+    if failed > options.open { Err(format!("{failed} records of the corpus failed")) } else { Ok(()) }
 }
 
 /// The files of the corpus, in order.
