@@ -83,6 +83,8 @@ enum Experiment {
     Fuzz(answers::fuzz::Options),
     /// SQLite's corpus of queries by the simple and the extended protocol; the exit status says whether all passed
     Slt(answers::slt::Options),
+    /// PostgreSQL's own regression SQL, statement by statement, compared with PostgreSQL's answers
+    Regress(answers::regress::Options),
     /// The four about recovery, one after the other
     Recovery(recovery::Options),
 }
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
         Experiment::Day(options) => mix::day::run(&options),
         Experiment::Fuzz(options) => answers::fuzz::run(&options),
         Experiment::Slt(options) => answers::slt::run(&options),
+        Experiment::Regress(options) => answers::regress::run(&options),
         Experiment::Recovery(options) => recovery::run(&options),
     };
     match done {

@@ -299,6 +299,16 @@ impl Server {
         Client::connect(self.port).map_err(|e| format!("could not connect to {}: {e}", self.kind.name()))
     }
 
+    /// The id of its process, if it was started.
+    pub fn process(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Whether its process has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
     /// Kills the server as a crash would.
     pub fn kill(&mut self) {
         let Some(mut child) = self.child.take() else { return };

@@ -18,6 +18,11 @@ impl Setup {
         Ok(Self { machine: machine::describe(work.path()), servers: Vec::new() })
     }
 
+    /// The same for a folder that is in use.
+    pub fn here(work: &Path) -> Self {
+        Self { machine: machine::describe(work), servers: Vec::new() }
+    }
+
     /// Notes a server that took part.
     pub fn saw(&mut self, server: &Server) {
         let line = format!("- {}, {}: `{}`\n", server.kind.name(), server.version(), server.settings());

@@ -5,8 +5,10 @@
 //! |---|---|
 //! | `client.rs` | a client of the protocol that hides nothing |
 //! | `fuzz/` | `lab fuzz`: random statements, PostgreSQL beside |
+//! | `regress/` | `lab regress`: PostgreSQL's own regression SQL |
 //! | `slt/` | `lab slt`: files of sqllogictest |
 
 pub mod client;
 pub mod fuzz;
+pub mod regress;
 pub mod slt;
