@@ -9,10 +9,10 @@ use resurgam_engine::{Change, Datum, DatumRef, Isolation, LockWait, Presence, Ro
 
 use super::assign::assigned;
 use super::row::Writer;
-use crate::access::encode_key;
-use crate::direct::{Input, Row, RowExpr, Values};
+use crate::exec::direct::{Input, Row, RowExpr, Values};
 use crate::pg::datetime::Zone;
 use crate::pg::errors;
+use crate::plan::access::encode_key;
 use crate::wire::SqlError;
 
 /// What is done about conflicts.
@@ -102,7 +102,7 @@ impl Conflict {
     ) -> Result<Resolved, SqlError> {
         let (txn, table) = (writer.txn(), writer.table);
         // Also what the engine finds out only when it inserts.
-        table.check_row(row).map_err(|error| crate::bridge::named(error.into(), table, row))?;
+        table.check_row(row).map_err(|error| crate::exec::bridge::named(error.into(), table, row))?;
         writer.lock_table().await?;
         loop {
             if let Some(found) = self.in_the_way(txn, table, row)? {

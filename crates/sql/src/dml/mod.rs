@@ -11,6 +11,10 @@
 //! | `conflict.rs` | ON CONFLICT |
 //! | `returning.rs` | RETURNING |
 
+pub(crate) mod check;
+pub(crate) mod copy;
+pub(crate) mod foreign;
+
 mod assign;
 mod conflict;
 mod modify;

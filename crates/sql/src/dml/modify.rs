@@ -14,18 +14,18 @@ use super::plan::WritePlan;
 use super::returning::Returned;
 use super::row::Writer;
 use super::source::Stream;
-use crate::check::{Broken, Checks};
-use crate::direct::{Row, Values};
-use crate::foreign::{Deferred, Enforcer, Help, References};
-use crate::locking::LockPlan;
+use crate::dml::check::{Broken, Checks};
+use crate::dml::foreign::{Deferred, Enforcer, Help, References};
+use crate::exec::direct::{Row, Values};
+use crate::exec::locking::LockPlan;
+use crate::exec::wait::Waiting;
+use crate::exec::wait::guarded;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::TextStyle;
-use crate::planner::Names;
-use crate::plans::RunBy;
+use crate::plan::planner::Names;
+use crate::plan::plans::RunBy;
+use crate::plan::statement::Prepared;
 use crate::session::Session;
-use crate::statement::Prepared;
-use crate::stream::guarded;
-use crate::wait::Waiting;
 use crate::wire::{Format, RowChunk, SqlError};
 
 /// What is known already of the constraints that a row breaks.

@@ -20,17 +20,17 @@ use resurgam_engine::{Table, Transaction};
 use super::conflict::{Conflict, ConflictUpdate};
 use super::returning::Returning;
 use super::source::Tree;
-use crate::bridge;
-use crate::check::Checks;
-use crate::direct::Output;
-use crate::foreign::References;
+use crate::dml::check::Checks;
+use crate::dml::foreign::References;
+use crate::exec::bridge;
+use crate::exec::direct::Output;
+use crate::exec::table::{KEY_COLUMN, table_schema};
 use crate::naming;
-use crate::params::is_typed_by_literal;
 use crate::pg::errors;
 use crate::pg::types;
-use crate::planner::{Names, QueryPlan, TARGET, settled, simplified};
-use crate::statement::{ParamTypes, mentioned, parse_expression, template};
-use crate::table::{KEY_COLUMN, table_schema};
+use crate::plan::params::is_typed_by_literal;
+use crate::plan::planner::{Names, QueryPlan, TARGET, settled, simplified};
+use crate::plan::statement::{ParamTypes, mentioned, parse_expression, template};
 use crate::wire::SqlError;
 
 /// What kind of statement it is.
@@ -586,7 +586,7 @@ fn plan_returning(
     let schema = Schema::new(fields);
     let output = Output::new(&exprs, schema.fields(), table, input)
         .ok_or_else(|| SqlError::unsupported("this RETURNING list is not supported"))?;
-    let fields = crate::statement::result_fields(&schema);
+    let fields = crate::plan::statement::result_fields(&schema);
     Ok(Some(Returning { fields, output, typed_by_literals, of_session }))
 }
 

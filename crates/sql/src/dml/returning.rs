@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 
-use crate::direct::{Input, Output, Row};
+use crate::exec::direct::{Input, Output, Row};
 use crate::pg::encode::TextStyle;
 use crate::wire::{Field, Format, RowChunk, SqlError};
 

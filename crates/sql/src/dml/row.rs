@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use resurgam_engine::{BulkInserter, Change, DatumRef, ReadView, RowBuf, Seen, Statement, Table, Transaction};
 
-use crate::bridge;
-use crate::check::Checks;
-use crate::wait::{Waiting, settle};
+use crate::dml::check::Checks;
+use crate::exec::bridge;
+use crate::exec::wait::{Waiting, settle};
 use crate::wire::SqlError;
 
 /// Who writes rows of a table for a statement.

@@ -20,14 +20,14 @@ use super::conflict::{New, after};
 use super::modify::{Known, Modify};
 use super::plan::{Op, WritePlan};
 use super::recheck::{RowWork, settle_row};
-use crate::check::Broken;
-use crate::context::{StatementContext, StopFlag, TargetRow};
-use crate::direct::{Input, Located, Parts, ROWS_MAX, Row, RowExpr, Rows, Values};
-use crate::locking::Locked;
+use crate::dml::check::Broken;
+use crate::exec::context::{StatementContext, StopFlag, TargetRow};
+use crate::exec::direct::{Input, Located, Parts, ROWS_MAX, Row, RowExpr, Rows, Values};
+use crate::exec::locking::Locked;
+use crate::exec::table::KEY_COLUMN;
 use crate::pg::errors;
-use crate::planner::{QueryPlan, settled, simplified, task_context};
-use crate::planning::Planning;
-use crate::table::KEY_COLUMN;
+use crate::plan::planner::{QueryPlan, settled, simplified, task_context};
+use crate::plan::planning::Planning;
 use crate::wire::SqlError;
 
 /// Rows that are written before others get their turn.

@@ -1,0 +1,198 @@
+//! Cleaning up now: VACUUM, and what SQL Server's users call for the same
+//! (`EXEC sys.sp_persistent_version_cleanup`). `resurgam_clean()` is in `clean_function.rs`.
+
+use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use resurgam_engine::SweepReport;
+
+use crate::command::apart::Ending;
+use crate::command::utility::{command, marker};
+use crate::exec::clean_function::denied;
+use crate::parse::words::Words;
+use crate::session::Session;
+use crate::wire::{Execution, SqlError};
+
+/// Names of the statements for [`marker`].
+pub(crate) const VACUUM: &str = "VACUUM";
+pub(crate) const VERBOSE: &str = "VACUUM VERBOSE";
+pub(crate) const PROCEDURE: &str = "CALL";
+
+/// VACUUM in all its forms, whose first word is taken already: the sweep is always one of the
+/// whole database.
+pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Statement, SqlError> {
+    let mut verbose = false;
+    if words.take(&Token::LParen) {
+        while !words.take(&Token::RParen) {
+            if words.take_word("verbose") {
+                verbose = !["false", "off", "0"].iter().any(|no| words.peek().is_some_and(|t| t.to_string() == *no));
+            } else if words.next().is_none() {
+                return Err(words.unexpected());
+            }
+        }
+    }
+    while let Some(word) = ["full", "freeze", "verbose", "analyze"].into_iter().find(|word| words.take_word(word)) {
+        verbose |= word == "verbose";
+    }
+    if words
+        .rest()
+        .any(|token| !matches!(token, Token::Word(_) | Token::Period | Token::Comma | Token::LParen | Token::RParen))
+    {
+        return Err(words.unexpected());
+    }
+    Ok(marker(if verbose { VERBOSE } else { VACUUM }))
+}
+
+/// A call of SQL Server's procedure, whose first word is taken already; `None` if it calls
+/// something else.
+///
+/// ```text
+/// EXEC sys.sp_persistent_version_cleanup [ [@dbname =] [N]'postgres' | [postgres] ]
+/// CALL sys.sp_persistent_version_cleanup( ['postgres'] )
+/// ```
+pub(crate) fn parse_call(first: &str, mut words: Words<'_>) -> Option<Result<Statement, SqlError>> {
+    let mut name = identifier(&mut words)?;
+    if name.eq_ignore_ascii_case("sys") && words.take(&Token::Period) {
+        name = identifier(&mut words)?;
+    }
+    if !name.eq_ignore_ascii_case("sp_persistent_version_cleanup") {
+        return None;
+    }
+    Some(arguments(first, words).map(|()| marker(PROCEDURE)))
+}
+
+/// What stands behind the procedure's name.
+fn arguments(first: &str, mut words: Words<'_>) -> Result<(), SqlError> {
+    let parentheses = first == "call";
+    if parentheses && !words.take(&Token::LParen) {
+        return Err(SqlError::syntax("CALL needs parentheses behind the procedure's name"));
+    }
+    let others = || SqlError::unsupported("sp_persistent_version_cleanup takes the name of the database only");
+    if words.take(&Token::AtSign) && !(words.take_word("dbname") && words.take(&Token::Eq)) {
+        return Err(others());
+    }
+    let is_end = |words: &Words<'_>| words.is_at_end() || parentheses && words.peek() == Some(&Token::RParen);
+    let given = match words.peek() {
+        _ if is_end(&words) => None,
+        Some(Token::SingleQuotedString(text) | Token::NationalStringLiteral(text)) => {
+            let text = text.clone();
+            words.next();
+            Some(text)
+        }
+        _ => match identifier(&mut words) {
+            Some(name) => Some(name),
+            None => return Err(words.unexpected()),
+        },
+    };
+    if !is_end(&words) {
+        return Err(others());
+    }
+    if parentheses && !words.take(&Token::RParen) {
+        return Err(words.unexpected());
+    }
+    words.expect_end()?;
+    match given {
+        Some(name) if !name.eq_ignore_ascii_case("postgres") => {
+            Err(SqlError::new("3D000", format!("database \"{name}\" does not exist"))
+                .with_hint("The one database is postgres."))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A name as SQL Server writes it: plain, in double quotes, or in brackets.
+fn identifier(words: &mut Words<'_>) -> Option<String> {
+    let bracketed = words.take(&Token::LBracket);
+    let Some(Token::Word(word)) = words.peek() else { return None };
+    let name = word.value.clone();
+    words.next();
+    (!bracketed || words.take(&Token::RBracket)).then_some(name)
+}
+
+/// A sweep's report in a sentence.
+fn in_words(report: &SweepReport) -> String {
+    format!(
+        "{} pages visited, {} skipped; rows: {} reverted, {} stripped, {} removed; {} aborted transactions forgotten; \
+         pages freed: {} of the version store, {} of large values, {} by merging",
+        report.pages,
+        report.pages_skipped,
+        report.reverted,
+        report.stripped,
+        report.removed,
+        report.forgotten,
+        report.version_pages_freed,
+        report.value_pages_freed,
+        report.merged
+    )
+}
+
+impl Session {
+    /// A complete sweep of the cleaner now, rather than when it is due.
+    pub(crate) async fn vacuum(&mut self, name: &str) -> Result<Execution, SqlError> {
+        let shown = if name == PROCEDURE { "sp_persistent_version_cleanup" } else { "VACUUM" };
+        self.refuse_in_transaction(shown)?;
+        if !self.cx.is_superuser() {
+            return Err(denied());
+        }
+        let report =
+            self.apart_until_stopped(Ending::Abandoned, |engine, cancelled| engine.clean_unless(cancelled)).await?;
+        if name == VERBOSE {
+            let detail = self.db.engine.stats().versions_held_by;
+            let notice = SqlError::notice("INFO", "00000", in_words(&report));
+            self.notice(notice.with_detail(format!("Row versions are held by: {detail}.")));
+        } else if report.pages_skipped > 0 {
+            let notice = SqlError::notice("WARNING", "01000", in_words(&report));
+            self.notice(notice.with_hint("\"resurgam check\" and the view resurgam_cleaner say which pages."));
+        }
+        command(if name == PROCEDURE { "CALL" } else { "VACUUM" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::words::first_word;
+
+    fn parse_call(text: &str) -> Option<Result<Statement, SqlError>> {
+        let mut words = Words::of(text)?;
+        words.next();
+        super::parse_call(&first_word(text), words)
+    }
+
+    #[test]
+    fn calls() {
+        for text in [
+            "EXEC sys.sp_persistent_version_cleanup",
+            "exec [sys].[sp_persistent_version_cleanup] [postgres]",
+            "EXECUTE sp_persistent_version_cleanup N'postgres'",
+            "EXEC sys.sp_persistent_version_cleanup @dbname = N'postgres'",
+            "CALL sys.sp_persistent_version_cleanup()",
+            "call sys.sp_persistent_version_cleanup('postgres')",
+            "exec/*x*/sys . /* other */ sp_persistent_version_cleanup -- 'other'\n [postgres] -- , 1",
+        ] {
+            assert_eq!(parse_call(text).and_then(Result::ok), Some(marker(PROCEDURE)), "{text}");
+        }
+        let code = |text| parse_call(text).and_then(Result::err).map(|error| error.sqlstate);
+        assert_eq!(code("EXEC sys.sp_persistent_version_cleanup other").as_deref(), Some("3D000"));
+        assert_eq!(code("EXEC sys.sp_persistent_version_cleanup 'postgres', 1").as_deref(), Some("0A000"));
+        assert_eq!(code("EXEC sys.sp_persistent_version_cleanup @scanallpages = 1").as_deref(), Some("0A000"));
+        assert_eq!(code("CALL sys.sp_persistent_version_cleanup").as_deref(), Some("42601"));
+        assert!(parse_call("EXECUTE p(1)").is_none());
+        assert!(parse_call("EXEC sp_who").is_none());
+    }
+
+    #[test]
+    fn vacuums() {
+        let parse = |text: &str| {
+            let mut words = Words::of(text)?;
+            words.next();
+            parse_vacuum(words).ok()
+        };
+        assert_eq!(parse("vacuum (analyze, Verbose) t"), Some(marker(VERBOSE)));
+        assert_eq!(parse("vacuum freeze /**/ verbose t, public.u (a)"), Some(marker(VERBOSE)));
+        assert_eq!(parse("VACUUM FULL t"), Some(marker(VACUUM)));
+        assert_eq!(parse("VACUUM -- verbose"), Some(marker(VACUUM)));
+        assert_eq!(parse("VACUUM (verbose off) /* verbose */ \"verbose\""), Some(marker(VACUUM)));
+        assert_eq!(parse("VACUUM 7"), None);
+        assert_eq!(parse("VACUUM (verbose"), None);
+    }
+}

@@ -1,0 +1,840 @@
+//! Statements that are run from their syntax: transactions, settings, prepared statements,
+//! maintenance; DDL and COPY are passed on to their modules.
+
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::physical_plan::displayable;
+use datafusion::sql::sqlparser::ast::{
+    self, ContextModifier, DiscardObject, Expr, Ident, Reset, Set, Statement, TransactionAccessMode,
+    TransactionIsolationLevel, TransactionMode, UnaryOperator, Value,
+};
+use resurgam_engine::Isolation;
+
+use crate::command::alter_database;
+use crate::command::apart::Ending;
+use crate::command::cleaning;
+use crate::command::two_phase;
+use crate::dml::foreign;
+use crate::exec::context::StatementContext;
+use crate::exec::direct::DirectSelect;
+use crate::exec::locking::Locked;
+use crate::exec::wait::guarded;
+use crate::parse::words::{Words, first_word};
+use crate::pg::context::PgContext;
+use crate::pg::errors;
+use crate::plan::planner::{Names, QueryPlan, task_context};
+use crate::plan::statement::{Kind, Prepared, text_field};
+use crate::session::settings::Variables;
+use crate::session::{Named, NamedSavepoint, Session, text_rows};
+use crate::wire::{Execution, Field, Format, SqlError, Tag};
+
+/// Statements that the parser does not know; `None` leaves the text to it.
+pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlError>> {
+    let first = first_word(text);
+    if first == "copy" {
+        return with_freeze(text.trim().trim_end_matches(';')).map(|text| crate::plan::statement::parse_known(&text));
+    }
+    if !SPECIAL.contains(&first.as_str()) {
+        return None;
+    }
+    // Several statements are told apart by `script`.
+    let mut words = Words::of(text)?;
+    words.next();
+    let found = match first.as_str() {
+        "vacuum" => cleaning::parse_vacuum(words),
+        "analyze" => Ok(marker("ANALYZE")),
+        "checkpoint" => words.expect_end().map(|()| marker("CHECKPOINT")),
+        "alter" if words.take_word("database") => alter_database::parse(words),
+        "prepare" | "commit" | "rollback" => two_phase::parse(&first, words)?,
+        "exec" | "execute" | "call" => cleaning::parse_call(&first, words)?,
+        "set" => foreign::parse_set_constraints(words, text)?,
+        "show" => {
+            let name = if words.take_words(&["transaction", "isolation", "level"]) {
+                "transaction_isolation"
+            } else if words.take_words(&["time", "zone"]) {
+                "timezone"
+            } else if words.take_words(&["session", "authorization"]) {
+                "session_authorization"
+            } else {
+                return None;
+            };
+            words.expect_end().map(|()| Statement::ShowVariable { variable: vec![Ident::new(name)] })
+        }
+        _ => return None,
+    };
+    Some(found.map(|statement| vec![statement]))
+}
+
+/// First words of the statements that [`parse_special`] may know.
+pub(crate) const SPECIAL: &[&str] = &[
+    "vacuum",
+    "analyze",
+    "checkpoint",
+    "alter",
+    "prepare",
+    "commit",
+    "rollback",
+    "exec",
+    "execute",
+    "call",
+    "set",
+    "show",
+];
+
+/// COPY with the option `FREEZE on`, which is what pgbench sends, in the words that the parser
+/// knows; `None` for any other text.
+fn with_freeze(text: &str) -> Option<String> {
+    const FREEZE: &str = "freeze on";
+    let at = text.to_ascii_lowercase().rfind(FREEZE)?;
+    let before = &text[..at];
+    let quoted = before.matches('\'').count() % 2 == 1 || before.matches('"').count() % 2 == 1;
+    let is_option = before.trim_end().ends_with(['(', ',']) && !quoted && !text.contains(';');
+    is_option.then(|| format!("{before}freeze true{}", &text[at + FREEZE.len()..]))
+}
+
+/// A statement without content that this crate understands by its name.
+pub(crate) fn marker(name: &str) -> Statement {
+    Statement::ShowVariable { variable: vec![Ident::with_quote('`', name)] }
+}
+
+/// As [`marker`], with an argument.
+pub(crate) fn marker_with(name: &str, argument: &str) -> Statement {
+    Statement::ShowVariable { variable: vec![Ident::with_quote('`', name), Ident::with_quote('`', argument)] }
+}
+
+fn marker_name(statement: &Statement) -> Option<&str> {
+    match statement {
+        Statement::ShowVariable { variable } => match variable.as_slice() {
+            [ident] | [ident, _] if ident.quote_style == Some('`') => Some(&ident.value),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn marker_argument(statement: &Statement) -> &str {
+    match statement {
+        Statement::ShowVariable { variable } => variable.get(1).map_or("", |ident| &ident.value),
+        _ => "",
+    }
+}
+
+/// Whether a failed transaction accepts the statement.
+pub(crate) fn is_allowed_when_failed(statement: &Statement) -> bool {
+    matches!(statement, Statement::Commit { .. } | Statement::Rollback { .. })
+        || marker_name(statement) == Some(two_phase::PREPARE)
+}
+
+/// Whether it goes by definitions, and can be run again when they change meanwhile.
+pub(crate) fn may_run_again(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::Copy { .. }
+            | Statement::CreateTable(_)
+            | Statement::CreateIndex(_)
+            | Statement::Drop { .. }
+            | Statement::Truncate(_)
+            | Statement::AlterTable(_)
+            | Statement::AlterIndex { .. }
+    )
+}
+
+/// Result columns of a utility statement.
+pub(crate) fn fields(statement: &Statement) -> Option<Arc<[Field]>> {
+    match statement {
+        Statement::ShowVariable { variable } if marker_name(statement).is_none() => {
+            let name = show_name(variable);
+            if name == "all" {
+                let text = |name: &str| text_field(name)[0].clone();
+                return Some(Arc::new([text("name"), text("setting"), text("description")]));
+            }
+            Some(text_field(&Variables::spelling(&name)))
+        }
+        _ => None,
+    }
+}
+
+fn show_name(variable: &[Ident]) -> String {
+    variable.iter().map(|ident| ident.value.to_ascii_lowercase()).collect::<Vec<_>>().join(".")
+}
+
+fn savepoint_name(name: &str, quoted: bool) -> String {
+    if quoted { name.to_owned() } else { name.to_lowercase() }
+}
+
+pub(crate) fn command(name: &'static str) -> Result<Execution, SqlError> {
+    Ok(Execution::Command { tag: Tag::Fixed(name) })
+}
+
+impl Session {
+    /// Result columns of a utility statement; EXECUTE has those of what it names.
+    pub(crate) fn utility_fields(&mut self, statement: &Statement) -> Result<Option<Arc<[Field]>>, SqlError> {
+        if let Statement::Execute { name: Some(name), .. } = statement {
+            let (_, name) = crate::dml::table_name(name)?;
+            return Ok(self.statements.get(&name).and_then(|named| named.prepared.fields.clone()));
+        }
+        Ok(fields(statement))
+    }
+
+    pub(crate) async fn utility(
+        &mut self,
+        statement: &Statement,
+        text: &Arc<str>,
+        formats: &[Format],
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        if let Some(name) = marker_name(statement) {
+            return match name {
+                cleaning::VACUUM | cleaning::VERBOSE | cleaning::PROCEDURE => self.vacuum(name).await,
+                two_phase::PREPARE => self.prepare_transaction(marker_argument(statement)).await,
+                two_phase::COMMIT => self.finish_prepared(two_phase::COMMIT, marker_argument(statement)).await,
+                two_phase::ROLLBACK => self.finish_prepared(two_phase::ROLLBACK, marker_argument(statement)).await,
+                alter_database::ON | alter_database::OFF => {
+                    self.refuse_in_transaction("ALTER DATABASE")?;
+                    if !self.cx.is_superuser() {
+                        return Err(SqlError::new("42501", "must be owner of database postgres"));
+                    }
+                    let on = name == alter_database::ON;
+                    self.apart_until_stopped(Ending::Awaited, move |engine, cancelled| {
+                        engine.set_accelerated_recovery(on, cancelled)
+                    })
+                    .await?;
+                    command("ALTER DATABASE")
+                }
+                foreign::CONSTRAINTS => self.set_constraints(marker_argument(statement)).await,
+                // There are no statistics to gather: estimates come from the trees.
+                "ANALYZE" => command("ANALYZE"),
+                _ => {
+                    if !self.cx.is_superuser() {
+                        return Err(SqlError::new(
+                            "42501",
+                            "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
+                        ));
+                    }
+                    self.apart_until_stopped(Ending::Abandoned, |engine, _| engine.checkpoint()).await?;
+                    command("CHECKPOINT")
+                }
+            };
+        }
+        match statement {
+            Statement::StartTransaction { modes, begin, .. } => {
+                self.start_transaction(modes)?;
+                command(if *begin { "BEGIN" } else { "START TRANSACTION" })
+            }
+            Statement::Commit { chain, .. } => {
+                let next = self.chained(*chain, "COMMIT")?;
+                if self.failed {
+                    self.failed = false;
+                    self.roll_back();
+                    self.begin_chained(next);
+                    return command("ROLLBACK");
+                }
+                if !self.open.as_ref().is_some_and(|open| open.block) {
+                    self.notice(SqlError::notice("WARNING", "25P01", "there is no transaction in progress"));
+                }
+                self.commit().await?;
+                self.begin_chained(next);
+                command("COMMIT")
+            }
+            Statement::Rollback { savepoint: Some(name), .. } => {
+                let at = self.savepoint(&name.value, name.quote_style.is_some(), "ROLLBACK TO SAVEPOINT")?;
+                self.go_back(at)?;
+                self.failed = false;
+                command("ROLLBACK")
+            }
+            Statement::Savepoint { name } => {
+                self.block_for("SAVEPOINT")?;
+                let portals = self.portals_made;
+                let settings = self.shared.variables.lock().changes();
+                let open = self.transaction();
+                let savepoint = open.txn.savepoint()?;
+                let name = savepoint_name(&name.value, name.quote_style.is_some());
+                let constraints = open.deferred.lock().modes.clone();
+                open.savepoints.push(NamedSavepoint { name, savepoint, settings, constraints, portals });
+                command("SAVEPOINT")
+            }
+            Statement::ReleaseSavepoint { name } => {
+                let at = self.savepoint(&name.value, name.quote_style.is_some(), "RELEASE SAVEPOINT")?;
+                self.transaction().savepoints.truncate(at);
+                command("RELEASE")
+            }
+            Statement::Rollback { chain, savepoint: None } => {
+                let next = self.chained(*chain, "ROLLBACK")?;
+                if !self.failed && !self.open.as_ref().is_some_and(|open| open.block) {
+                    self.notice(SqlError::notice("WARNING", "25P01", "there is no transaction in progress"));
+                }
+                self.failed = false;
+                self.roll_back();
+                self.begin_chained(next);
+                command("ROLLBACK")
+            }
+            Statement::Set(set) => self.set(set),
+            Statement::Reset(reset) => {
+                let mut variables = self.shared.variables.lock();
+                match &reset.reset {
+                    Reset::ALL => variables.reset_all(),
+                    Reset::ConfigurationParameter(name) => {
+                        variables.set(&name.to_string(), None, false)?;
+                    }
+                }
+                drop(variables);
+                command("RESET")
+            }
+            Statement::ShowVariable { variable } => self.show(&show_name(variable)),
+            Statement::Discard { object_type } => {
+                if matches!(object_type, DiscardObject::ALL) {
+                    self.refuse_in_transaction("DISCARD ALL")?;
+                }
+                match object_type {
+                    DiscardObject::ALL => {
+                        self.statements.clear();
+                        self.shared.variables.lock().reset_all();
+                        command("DISCARD ALL")
+                    }
+                    DiscardObject::PLANS => command("DISCARD PLANS"),
+                    DiscardObject::SEQUENCES => command("DISCARD SEQUENCES"),
+                    DiscardObject::TEMP => command("DISCARD TEMP"),
+                }
+            }
+            Statement::Prepare { name, data_types, statement } => {
+                self.prepare_named(name, data_types, statement)?;
+                command("PREPARE")
+            }
+            Statement::Execute { name: Some(name), parameters, .. } => {
+                let (prepared, values) = self.execute_named(name, parameters)?;
+                // It could be itself, without end.
+                if matches!(&prepared.kind, Kind::Utility(inner) if matches!(**inner, Statement::Execute { .. })) {
+                    return Err(SqlError::unsupported("EXECUTE of an EXECUTE is not supported"));
+                }
+                Box::pin(self.run(&prepared, &values, formats, 0, None, autocommit)).await
+            }
+            Statement::Deallocate { name, .. } => {
+                let name =
+                    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() };
+                if name == "all" {
+                    self.statements.clear();
+                    return command("DEALLOCATE ALL");
+                }
+                if self.statements.remove(&name).is_none() {
+                    return Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")));
+                }
+                command("DEALLOCATE")
+            }
+            Statement::Copy { source, to, target, options, legacy_options, .. } => {
+                self.copy(source, *to, target, options, legacy_options, autocommit).await
+            }
+            other => Ok(Execution::Command { tag: self.ddl(other, text).await? }),
+        }
+    }
+
+    /// Refuses a statement that is a transaction of its own among others: in a block, in a string
+    /// of several statements, behind others of a pipeline.
+    pub(crate) fn refuse_in_transaction(&self, what: &str) -> Result<(), SqlError> {
+        if self.in_string || self.open.as_ref().is_some_and(|open| open.block || open.used) {
+            return Err(SqlError::new("25001", format!("{what} cannot run inside a transaction block")));
+        }
+        Ok(())
+    }
+
+    fn block_for(&self, what: &str) -> Result<(), SqlError> {
+        if self.in_block() || self.failed {
+            return Ok(());
+        }
+        Err(SqlError::new("25P01", format!("{what} can only be used in transaction blocks")))
+    }
+
+    /// Where the newest savepoint of that name is.
+    fn savepoint(&self, name: &str, quoted: bool, what: &str) -> Result<usize, SqlError> {
+        self.block_for(what)?;
+        let name = savepoint_name(name, quoted);
+        let found = self.open.as_ref().and_then(|open| open.savepoints.iter().rposition(|s| s.name == name));
+        found.ok_or_else(|| SqlError::new("3B001", format!("savepoint \"{name}\" does not exist")))
+    }
+
+    /// What AND CHAIN begins next: the isolation and access mode of the transaction that ends.
+    fn chained(&self, chain: bool, what: &str) -> Result<Option<(Isolation, bool)>, SqlError> {
+        if !chain {
+            return Ok(None);
+        }
+        self.block_for(&format!("{what} AND CHAIN"))?;
+        let variables = self.shared.variables.lock();
+        let default = if variables.repeatable_read { Isolation::RepeatableRead } else { Isolation::ReadCommitted };
+        Ok(Some(
+            self.open.as_ref().map_or((default, variables.read_only), |open| (open.txn.isolation(), open.read_only)),
+        ))
+    }
+
+    fn begin_chained(&mut self, next: Option<(Isolation, bool)>) {
+        if let Some((isolation, read_only)) = next {
+            self.begin(isolation, read_only, true);
+            self.note_transaction(isolation, read_only);
+        }
+    }
+
+    pub(crate) fn in_block(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.block)
+    }
+
+    fn start_transaction(&mut self, modes: &[TransactionMode]) -> Result<(), SqlError> {
+        if self.in_block() {
+            self.notice(SqlError::notice("WARNING", "25001", "there is already a transaction in progress"));
+            return self.set_transaction(modes);
+        }
+        let (mut isolation, mut read_only) = {
+            let variables = self.shared.variables.lock();
+            let isolation =
+                if variables.repeatable_read { Isolation::RepeatableRead } else { Isolation::ReadCommitted };
+            (isolation, variables.read_only)
+        };
+        apply_modes(modes, &mut isolation, &mut read_only)?;
+        match &mut self.open {
+            // An implicit transaction becomes the block, with what it did.
+            Some(open) if open.used => {
+                open.block = true;
+                open.read_only = read_only;
+            }
+            _ => self.begin(isolation, read_only, true),
+        }
+        self.note_transaction(isolation, read_only);
+        Ok(())
+    }
+
+    fn note_transaction(&mut self, isolation: Isolation, read_only: bool) {
+        let mut variables = self.shared.variables.lock();
+        let name = if isolation == Isolation::RepeatableRead { "repeatable read" } else { "read committed" };
+        if variables.get("transaction_isolation").as_deref() != Some(name) {
+            let _ = variables.set("transaction_isolation", Some(name), true);
+        }
+        if read_only {
+            let _ = variables.set("transaction_read_only", Some("on"), true);
+        }
+    }
+
+    fn set_transaction(&mut self, modes: &[TransactionMode]) -> Result<(), SqlError> {
+        if self.in_string {
+            self.transaction();
+        }
+        let Some(open) = &self.open else { return Ok(()) };
+        let (before, mut read_only) = (open.txn.isolation(), open.read_only);
+        let mut isolation = before;
+        apply_modes(modes, &mut isolation, &mut read_only)?;
+        if isolation != before {
+            if open.used {
+                return Err(SqlError::new("25001", "SET TRANSACTION ISOLATION LEVEL must be called before any query"));
+            }
+            let block = open.block;
+            self.begin(isolation, read_only, block);
+        } else if let Some(open) = &mut self.open {
+            if open.read_only && !read_only && open.used {
+                return Err(SqlError::new("25001", "transaction read-write mode must be set before any query"));
+            }
+            open.read_only = read_only;
+        }
+        self.note_transaction(isolation, read_only);
+        Ok(())
+    }
+
+    /// Whether what is LOCAL to a transaction has one to be local to.
+    pub(crate) fn is_local_to_something(&self) -> bool {
+        self.in_block() || self.in_string
+    }
+
+    fn set(&mut self, set: &Set) -> Result<Execution, SqlError> {
+        match set {
+            Set::SingleAssignment { scope, variable, values, .. } => {
+                let name = variable.to_string().replace('"', "");
+                let local = matches!(scope, Some(ContextModifier::Local));
+                let value = match values.as_slice() {
+                    [Expr::Identifier(ident)]
+                        if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") =>
+                    {
+                        None
+                    }
+                    values => Some(values.iter().map(setting_text).collect::<Result<Vec<_>, _>>()?.join(", ")),
+                };
+                self.set_variable(&name, value.as_deref(), local)
+            }
+            Set::SetTimeZone { local, value } => {
+                let text = setting_text(value)?;
+                let value = match text.to_ascii_lowercase().as_str() {
+                    "default" | "local" => None,
+                    _ => Some(text.as_str()),
+                };
+                self.set_variable("TimeZone", value, *local)
+            }
+            Set::SetNames { charset_name, .. } => {
+                self.set_variable("client_encoding", Some(&charset_name.value), false)
+            }
+            Set::SetNamesDefault {} => self.set_variable("client_encoding", None, false),
+            Set::SetTransaction { modes, session: false, .. } => {
+                if !self.is_local_to_something() {
+                    self.notice(SqlError::notice(
+                        "WARNING",
+                        "25P01",
+                        "SET TRANSACTION can only be used in transaction blocks",
+                    ));
+                    return command("SET");
+                }
+                self.set_transaction(modes)?;
+                command("SET")
+            }
+            Set::SetTransaction { modes, session: true, .. } => {
+                let (mut isolation, mut read_only) = (Isolation::ReadCommitted, false);
+                apply_modes(modes, &mut isolation, &mut read_only)?;
+                let mut variables = self.shared.variables.lock();
+                for mode in modes {
+                    match mode {
+                        TransactionMode::IsolationLevel(_) => {
+                            let name = if isolation == Isolation::RepeatableRead {
+                                "repeatable read"
+                            } else {
+                                "read committed"
+                            };
+                            variables.set("default_transaction_isolation", Some(name), false)?;
+                        }
+                        TransactionMode::AccessMode(_) => {
+                            let value = if read_only { "on" } else { "off" };
+                            variables.set("default_transaction_read_only", Some(value), false)?;
+                        }
+                    }
+                }
+                drop(variables);
+                command("SET")
+            }
+            Set::SetRole { role_name, .. } => match role_name {
+                None => command("SET"),
+                Some(name) if name.value.eq_ignore_ascii_case(&self.shared.user) => command("SET"),
+                Some(name) => Err(SqlError::new("22023", format!("role \"{}\" does not exist", name.value))),
+            },
+            Set::SetSessionAuthorization(_) => command("SET"),
+            _ => Err(SqlError::unsupported("this form of SET is not supported")),
+        }
+    }
+
+    fn set_variable(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<Execution, SqlError> {
+        if local && !self.is_local_to_something() {
+            self.notice(SqlError::notice("WARNING", "25P01", "SET LOCAL can only be used in transaction blocks"));
+            return command("SET");
+        }
+        match (name.to_ascii_lowercase().as_str(), value) {
+            ("transaction_isolation", Some(level)) => {
+                let level = match level.to_ascii_lowercase().as_str() {
+                    "repeatable read" => TransactionIsolationLevel::RepeatableRead,
+                    "serializable" => TransactionIsolationLevel::Serializable,
+                    _ => TransactionIsolationLevel::ReadCommitted,
+                };
+                self.set_transaction(&[TransactionMode::IsolationLevel(level)])?;
+            }
+            ("transaction_read_only", Some(value)) => {
+                let mode = if matches!(value, "on" | "true" | "1") {
+                    TransactionAccessMode::ReadOnly
+                } else {
+                    TransactionAccessMode::ReadWrite
+                };
+                self.set_transaction(&[TransactionMode::AccessMode(mode)])?;
+            }
+            _ => {
+                self.shared.variables.lock().set(name, value, local)?;
+                self.forget_local();
+            }
+        }
+        command("SET")
+    }
+
+    fn show(&mut self, name: &str) -> Result<Execution, SqlError> {
+        let statement = Statement::ShowVariable { variable: vec![Ident::new(name)] };
+        let fields = fields(&statement).unwrap_or_else(|| Arc::new([]));
+        let chunk = if name == "all" {
+            use bytes::BufMut;
+            let mut chunk = crate::wire::RowChunk { fields: 3, ..Default::default() };
+            for setting in self.shared.settings() {
+                for text in [setting.name.as_str(), setting.value.as_str(), setting.description] {
+                    chunk.bytes.put_i32(text.len() as i32);
+                    chunk.bytes.put_slice(text.as_bytes());
+                }
+                chunk.ends.push(chunk.bytes.len() as u32);
+            }
+            chunk
+        } else {
+            text_rows(&[self.shared.show(name)?])
+        };
+        Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Fixed("SHOW") })
+    }
+
+    fn prepare_named(
+        &mut self,
+        name: &Ident,
+        data_types: &[ast::DataType],
+        statement: &Statement,
+    ) -> Result<(), SqlError> {
+        let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_ascii_lowercase() };
+        if self.statements.contains_key(&name) {
+            return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
+        }
+        if !matches!(
+            statement,
+            Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)
+        ) {
+            return Err(SqlError::syntax("PREPARE takes SELECT, VALUES, INSERT, UPDATE or DELETE"));
+        }
+        let declared: Vec<u32> = data_types
+            .iter()
+            .map(|ty| crate::pg::types::arrow_field_from_sql(ty).map(|field| crate::pg::types::field_oid(&field)))
+            .collect::<Result<_, _>>()?;
+        let text = statement.to_string();
+        let prepared = self.prepare_text(&text, &declared)?;
+        self.statements.insert(name, Named { prepared, declared });
+        Ok(())
+    }
+
+    fn execute_named(
+        &mut self,
+        name: &ast::ObjectName,
+        parameters: &[Expr],
+    ) -> Result<(Arc<Prepared>, Vec<ScalarValue>), SqlError> {
+        let (_, name) = crate::dml::table_name(name)?;
+        let Some(named) = self.statements.get(&name) else {
+            return Err(SqlError::new("26000", format!("prepared statement \"{name}\" does not exist")));
+        };
+        let (prepared, declared) = (Arc::clone(&named.prepared), named.declared.clone());
+        let text = Arc::clone(&prepared.text);
+        let before = prepared;
+        let prepared = self.prepare_text(&text, &declared)?;
+        crate::session::same_result(&before, &prepared)?;
+        if parameters.len() != prepared.param_oids.len() {
+            return Err(SqlError::syntax(format!("wrong number of parameters for prepared statement \"{name}\""))
+                .with_detail(format!(
+                    "Expected {} parameters but got {}.",
+                    prepared.param_oids.len(),
+                    parameters.len()
+                )));
+        }
+        let state = self.state()?;
+        let cx = Arc::clone(&self.cx);
+        let zone = self.shared.variables.lock().zone;
+        let txn = self.transaction().txn.clone();
+        let names = Names { state: &state, txn: &txn, cx: &cx };
+        let mut values = Vec::with_capacity(parameters.len());
+        for (expr, &oid) in parameters.iter().zip(prepared.param_oids.iter()) {
+            let value = names.constant(expr.clone()).map_err(|error| errors::from_datafusion(error, ""))?;
+            values.push(to_parameter(value, oid, &zone)?);
+        }
+        Ok((prepared, values))
+    }
+
+    /// The lines of EXPLAIN.
+    pub(crate) async fn explain(
+        &mut self,
+        inner: &Arc<Prepared>,
+        values: &[ScalarValue],
+        analyze: bool,
+        verbose: bool,
+    ) -> Result<Vec<String>, SqlError> {
+        let executed;
+        let (inner, values) = match &inner.kind {
+            Kind::Utility(statement) => {
+                let Statement::Execute { name: Some(name), parameters, .. } = &**statement else {
+                    return Err(SqlError::internal("EXPLAIN of nothing"));
+                };
+                executed = self.execute_named(name, parameters)?;
+                (&executed.0, executed.1.as_slice())
+            }
+            _ => (inner, values),
+        };
+        let mut lines = Vec::new();
+        let started = std::time::Instant::now();
+        match &inner.kind {
+            Kind::Write(write) => {
+                lines.push(format!("{:?} on {}", write.op, write.table.name));
+                let mut shown = Vec::new();
+                if analyze {
+                    let modified = self.modify(inner, write, values, &[], Some(verbose)).await?;
+                    lines.push(format!("  rows written: {}", modified.rows));
+                    shown = match (&write.tree, modified.plan) {
+                        (Some(tree), None) => tree.describe(),
+                        (_, plan) => plan.unwrap_or_default(),
+                    };
+                } else if let Some(tree) = &write.tree {
+                    shown.extend(tree.describe());
+                    if tree.may_be_long() {
+                        shown.push(OR_ELSE.to_owned());
+                        shown.extend(self.plan_lines(&write.stream, values, &inner.text, verbose).await?);
+                    }
+                } else {
+                    shown.extend(self.plan_lines(&write.stream, values, &inner.text, verbose).await?);
+                }
+                lines.extend(shown.into_iter().map(|line| format!("  ->  {line}")));
+            }
+            Kind::Query(query) => {
+                if let Some(lock) = &query.direct_lock {
+                    if !analyze {
+                        lines.push("Lock".to_owned());
+                        lines.extend(lock.select.describe().into_iter().map(|line| format!("  ->  {line}")));
+                        return Ok(lines);
+                    }
+                    if let Some(chunk) = self.lock_directly(lock, values, &[]).await? {
+                        lines.push("Lock".to_owned());
+                        lines.push(format!("rows: {}", chunk.len()));
+                        lines.extend(lock.select.describe().into_iter().map(|line| format!("  ->  {line}")));
+                        lines.push(took(started));
+                        return Ok(lines);
+                    }
+                }
+                let direct = query.direct.as_ref();
+                if analyze {
+                    let locked = self.lock_rows(&inner.locks, values, &inner.text).await?;
+                    let chunk = match direct {
+                        Some(select) => self.select_directly(select, values, &[], 0)?,
+                        None => None,
+                    };
+                    match (chunk, direct) {
+                        (Some(chunk), Some(select)) => {
+                            lines.push(format!("rows: {}", chunk.len()));
+                            lines.extend(select.describe());
+                        }
+                        _ => lines.extend(self.analyzed(inner, &query.plan, values, locked, verbose).await?),
+                    }
+                } else {
+                    if let Some(select) = direct {
+                        lines.extend(select.describe());
+                        if select.may_be_long() {
+                            lines.push(OR_ELSE.to_owned());
+                        }
+                    }
+                    if direct.is_none_or(DirectSelect::may_be_long) {
+                        lines.extend(self.plan_lines(&query.plan, values, &inner.text, verbose).await?);
+                    }
+                }
+            }
+            _ => return Err(SqlError::internal("EXPLAIN of nothing")),
+        }
+        for (number, locking) in inner.locks.iter().enumerate() {
+            lines.push(format!("Locked Rows {}", number + 1));
+            let shown = self.plan_lines(locking.source(), values, &inner.text, verbose).await?;
+            lines.extend(shown.into_iter().map(|line| format!("  {line}")));
+        }
+        if analyze {
+            lines.push(took(started));
+        }
+        Ok(lines)
+    }
+
+    /// A plan as EXPLAIN shows it.
+    async fn plan_lines(
+        &mut self,
+        plan: &QueryPlan,
+        values: &[ScalarValue],
+        text: &str,
+        verbose: bool,
+    ) -> Result<Vec<String>, SqlError> {
+        let state = self.state()?;
+        let instance = plan.instance(&state, values).await.map_err(|error| errors::from_datafusion(error, text))?;
+        let mut shown = String::new();
+        if verbose {
+            shown = format!("{}\n", plan.logical.display_indent());
+        }
+        shown += &displayable(instance.plan().as_ref()).indent(verbose).to_string();
+        let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();
+        lines.extend(instance.shown_subqueries(verbose));
+        plan.give_back(instance);
+        Ok(lines)
+    }
+
+    /// Runs a query by its plan, and shows that with what was measured.
+    async fn analyzed(
+        &mut self,
+        prepared: &Prepared,
+        plan: &QueryPlan,
+        values: &[ScalarValue],
+        locked: Option<Arc<Locked>>,
+        verbose: bool,
+    ) -> Result<Vec<String>, SqlError> {
+        let failed = |error| errors::from_datafusion(error, &prepared.text);
+        let state = self.state()?;
+        let (stop, deadline) = (Arc::clone(&self.shared.stop), self.deadline());
+        let open = self.transaction();
+        open.used = true;
+        let view = open.txn.statement(resurgam_engine::StatementKind::Read)?;
+        let instance = plan.instance(&state, values).await.map_err(failed)?;
+        let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
+        let mut stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
+        let work = async {
+            let mut rows = 0;
+            while let Some(batch) = futures::StreamExt::next(&mut stream).await {
+                rows += batch.map_err(failed)?.num_rows();
+                stop.check()?;
+            }
+            Ok(rows)
+        };
+        let rows = guarded(&stop, deadline, work).await?;
+        drop(stream);
+        let mut lines = vec![format!("rows: {rows}")];
+        lines.extend(instance.measured(verbose));
+        plan.give_back(instance);
+        Ok(lines)
+    }
+}
+
+/// What EXPLAIN says before the plan that a direct read of many rows is left to.
+const OR_ELSE: &str = "Or, of many rows:";
+
+fn took(started: std::time::Instant) -> String {
+    format!("Execution Time: {:.3} ms", started.elapsed().as_secs_f64() * 1e3)
+}
+
+/// A value brought to a parameter's type.
+fn to_parameter(value: ScalarValue, oid: u32, zone: &crate::pg::datetime::Zone) -> Result<ScalarValue, SqlError> {
+    let failed = |error| errors::from_datafusion(error, "");
+    let field = crate::pg::types::parameter_field("", oid);
+    let value = if value.data_type() == *field.data_type() {
+        value
+    } else {
+        let array = value.to_array().map_err(failed)?;
+        let cast = crate::pg::arrow::cast_array(&array, field.data_type(), oid, zone)?;
+        ScalarValue::try_from_array(&cast, 0).map_err(failed)?
+    };
+    Ok(match value {
+        // Blanks at its end are no part of a char's value.
+        ScalarValue::Utf8View(Some(text)) if oid == crate::pg::types::oid::BPCHAR => {
+            ScalarValue::Utf8View(Some(text.trim_end_matches(' ').to_owned()))
+        }
+        value => value,
+    })
+}
+
+fn apply_modes(modes: &[TransactionMode], isolation: &mut Isolation, read_only: &mut bool) -> Result<(), SqlError> {
+    for mode in modes {
+        match mode {
+            TransactionMode::AccessMode(mode) => *read_only = *mode == TransactionAccessMode::ReadOnly,
+            TransactionMode::IsolationLevel(level) => {
+                *isolation = match level {
+                    TransactionIsolationLevel::ReadUncommitted | TransactionIsolationLevel::ReadCommitted => {
+                        Isolation::ReadCommitted
+                    }
+                    TransactionIsolationLevel::RepeatableRead | TransactionIsolationLevel::Snapshot => {
+                        Isolation::RepeatableRead
+                    }
+                    TransactionIsolationLevel::Serializable => {
+                        return Err(SqlError::unsupported("isolation level SERIALIZABLE is not supported")
+                            .with_hint("REPEATABLE READ gives a consistent snapshot for the whole transaction."));
+                    }
+                };
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Text of a value in `SET`.
+fn setting_text(expr: &Expr) -> Result<String, SqlError> {
+    Ok(match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        },
+        Expr::Identifier(ident) => ident.value.clone(),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => format!("-{}", setting_text(expr)?),
+        other => other.to_string(),
+    })
+}

@@ -1,0 +1,526 @@
+//! ALTER TABLE and ALTER INDEX.
+//!
+//! The table is locked first, against everyone else; every operation then works on the newest
+//! definition, so that the operations of one statement see each other's results. What changes
+//! only the definition is constant time; what has to look at the rows, or to write them anew
+//! (`retype.rs`), runs apart from the other connections and can be cancelled.
+
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::{
+    AlterColumnOperation, AlterIndexOperation, AlterTable, AlterTableOperation, ColumnDef, DropBehavior, Expr,
+    ObjectName, RenameTableNameKind, TableConstraint,
+};
+use resurgam_engine::{
+    CheckSpec, Datum, Direction, IndexSpec, Isolation, KeyRange, RowBatch, StatementKind, Table, TableChange,
+    Transaction,
+};
+
+use crate::ddl::{
+    column_parts, default_text, free_name, full_name, is_relation, made_name, name_of, simple_columns, unsupported,
+};
+use crate::dml::check::{self, any_false, must_be_boolean, some_row_breaks};
+use crate::dml::foreign::{Depends, ForeignParts};
+use crate::dml::{find_column, find_table, table_name};
+use crate::exec::bridge::RowColumns;
+use crate::pg::arrow::datum_of_scalar;
+use crate::pg::datetime::Zone;
+use crate::pg::encode::put_timestamptz;
+use crate::pg::errors;
+use crate::plan::expression::{TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times};
+use crate::plan::planner::Names;
+use crate::plan::statement::parse_expression;
+use crate::session::Session;
+use crate::wire::{SqlError, Tag};
+
+/// Rows that are looked at together.
+const BATCH: usize = 1000;
+/// How often a table is looked up again that others keep changing.
+const LOOKUPS_MAX: usize = 20;
+
+/// A CHECK constraint as it was written.
+pub(crate) struct CheckParts {
+    pub name: Option<String>,
+    pub expr: Expr,
+}
+
+/// `42710`.
+pub(crate) fn constraint_exists(table: &Table, name: &str) -> SqlError {
+    SqlError::new("42710", format!("constraint \"{name}\" for relation \"{}\" already exists", table.name))
+}
+
+pub(crate) fn is_constraint(table: &Table, name: &str) -> bool {
+    !name.is_empty()
+        && (table.primary_key_name == name
+            || table.foreign_keys.iter().any(|foreign| foreign.name == name)
+            || table.indexes.iter().any(|index| index.constraint && index.name == name)
+            || table.checks.iter().any(|check| check.name == name))
+}
+
+fn no_constraint(table: &Table, name: &str) -> SqlError {
+    SqlError::new("42704", format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
+}
+
+impl Session {
+    pub(crate) async fn alter_table(&mut self, alter: &AlterTable) -> Result<Tag, SqlError> {
+        let txn = self.ddl_transaction("ALTER TABLE")?;
+        let mut table = match self.locked_table(&txn, &alter.name).await {
+            Ok(table) => table,
+            Err(error) if alter.if_exists && error.sqlstate == "42P01" => {
+                self.skip(format!("relation \"{}\" does not exist, skipping", alter.name));
+                return Ok(Tag::Fixed("ALTER TABLE"));
+            }
+            Err(error) => return Err(error),
+        };
+        self.refuse_if_pending(&table, "ALTER TABLE")?;
+        for operation in &alter.operations {
+            table = self.alter(&txn, &table, operation).await?;
+        }
+        Ok(Tag::Fixed("ALTER TABLE"))
+    }
+
+    /// The newest definition of a table, locked against everyone else.
+    pub(crate) async fn locked_table(&mut self, txn: &Transaction, name: &ObjectName) -> Result<Arc<Table>, SqlError> {
+        let mut lookups = 0;
+        loop {
+            let table = find_table(txn, name)?;
+            lookups += 1;
+            match self.settle_ddl(|| txn.lock_for_change(&table)).await {
+                Ok(()) => return Ok(table),
+                // Changed by the one who was waited for.
+                Err(error)
+                    if error.definition_changed
+                        && txn.isolation() == Isolation::ReadCommitted
+                        && lookups < LOOKUPS_MAX =>
+                {
+                    txn.statement(StatementKind::PointWrite)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) async fn change(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        change: TableChange,
+    ) -> Result<Arc<Table>, SqlError> {
+        self.settle_ddl(|| tokio::task::block_in_place(|| txn.alter_table(table, change.clone()))).await
+    }
+
+    async fn alter(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        operation: &AlterTableOperation,
+    ) -> Result<Arc<Table>, SqlError> {
+        match operation {
+            AlterTableOperation::AddConstraint { constraint, not_valid } => {
+                self.add_constraint(txn, table, constraint, *not_valid).await
+            }
+            AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
+                let name = name_of(name);
+                if !is_constraint(table, &name) {
+                    if *if_exists {
+                        let table_name = &table.name;
+                        self.skip(format!(
+                            "constraint \"{name}\" of relation \"{table_name}\" does not exist, skipping"
+                        ));
+                        return Ok(Arc::clone(table));
+                    }
+                    return Err(no_constraint(table, &name));
+                }
+                if table.foreign_keys.iter().any(|foreign| foreign.name == name) {
+                    return self.settle_ddl(|| txn.drop_foreign_key(table, &name)).await;
+                }
+                let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
+                let table = &self.drop_dependents(txn, table, &Depends::Index(&name), cascade, &[]).await?;
+                if table.primary_key_name == name {
+                    return self.change(txn, table, TableChange::DropPrimaryKey).await;
+                }
+                if table.checks.iter().any(|check| check.name == name) {
+                    return self.change(txn, table, TableChange::DropCheck(name)).await;
+                }
+                self.settle_ddl(|| txn.drop_index(table, &name)).await
+            }
+            AlterTableOperation::RenameConstraint { old_name, new_name } => {
+                let (from, to) = (name_of(old_name), name_of(new_name));
+                if !is_constraint(table, &from) {
+                    return Err(SqlError::new(
+                        "42704",
+                        format!("constraint \"{from}\" for table \"{}\" does not exist", table.name),
+                    ));
+                }
+                let change = if table.checks.iter().any(|check| check.name == from) {
+                    TableChange::RenameCheck(from, to)
+                } else if table.foreign_keys.iter().any(|foreign| foreign.name == from) {
+                    TableChange::RenameForeignKey(from, to)
+                } else {
+                    TableChange::RenameIndex(from, to)
+                };
+                self.change(txn, table, change).await
+            }
+            AlterTableOperation::ValidateConstraint { name } => {
+                let name = name_of(name);
+                if !is_constraint(table, &name) {
+                    return Err(no_constraint(table, &name));
+                }
+                if let Some(foreign) = table.foreign_keys.iter().find(|foreign| foreign.name == name) {
+                    return self.validate_foreign_key(txn, table, foreign).await;
+                }
+                match table.checks.iter().find(|check| check.name == name) {
+                    Some(check) if !check.validated => {
+                        let expr = parse_expression(&check.sql)?;
+                        self.validate_check(txn, table, &name, expr)?;
+                        self.change(txn, table, TableChange::ValidateCheck(name)).await
+                    }
+                    Some(_) => Ok(Arc::clone(table)),
+                    None => Err(SqlError::new(
+                        "42809",
+                        format!(
+                            "constraint \"{name}\" of relation \"{}\" is not a foreign key or check constraint",
+                            table.name
+                        ),
+                    )),
+                }
+            }
+            AlterTableOperation::AddColumn { column_def, if_not_exists, .. } => {
+                self.add_column(txn, table, column_def, *if_not_exists).await
+            }
+            AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
+                let cascade = matches!(drop_behavior, Some(DropBehavior::Cascade));
+                let mut table = Arc::clone(table);
+                for ident in column_names {
+                    match find_column(&table, ident) {
+                        Ok(at) => {
+                            // So do its own foreign keys; those of others that need it do not.
+                            table = self.drop_foreign_keys_of(txn, &table, at).await?;
+                            table = self.drop_dependents(txn, &table, &Depends::Column(at), cascade, &[]).await?;
+                            // The primary key goes with its column, as other constraints do.
+                            if table.primary_key.contains(&at) {
+                                table = self.change(txn, &table, TableChange::DropPrimaryKey).await?;
+                            }
+                            table = self.change(txn, &table, TableChange::DropColumn(at)).await?;
+                        }
+                        Err(_) if *if_exists => {
+                            self.skip(format!(
+                                "column \"{}\" of relation \"{}\" does not exist, skipping",
+                                name_of(ident),
+                                table.name
+                            ));
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(table)
+            }
+            AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
+                let at = find_column(table, old_column_name)?;
+                let (from, to) = (table.columns[at].name.clone(), name_of(new_column_name));
+                let mut table = self.change(txn, table, TableChange::RenameColumn(at, to.clone())).await?;
+                for check in table.checks.clone() {
+                    if check.columns.contains(&at) {
+                        let mut expr = parse_expression(&check.sql)?;
+                        rename_column(&mut expr, &from, &to);
+                        let change = TableChange::RewordCheck(check.name, kept_text(&expr));
+                        table = self.change(txn, &table, change).await?;
+                    }
+                }
+                Ok(table)
+            }
+            AlterTableOperation::RenameTable { table_name: to } => {
+                let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = to;
+                self.change(txn, table, TableChange::RenameTable(table_name(name)?.1)).await
+            }
+            AlterTableOperation::AlterColumn { column_name, op } => {
+                let at = find_column(table, column_name)?;
+                let change = match op {
+                    AlterColumnOperation::SetNotNull => TableChange::SetNotNull(at, true),
+                    AlterColumnOperation::DropNotNull if table.primary_key.contains(&at) => {
+                        let name = &table.columns[at].name;
+                        return Err(SqlError::new("42P16", format!("column \"{name}\" is in a primary key")));
+                    }
+                    AlterColumnOperation::DropNotNull => TableChange::SetNotNull(at, false),
+                    AlterColumnOperation::SetDefault { value } => {
+                        let text = default_text(value);
+                        if let Some(text) = &text {
+                            self.check_default(text, &table.columns[at].ty)?;
+                        }
+                        TableChange::SetDefault(at, text)
+                    }
+                    AlterColumnOperation::DropDefault => TableChange::SetDefault(at, None),
+                    AlterColumnOperation::SetDataType { data_type, using, .. } => {
+                        let table = self.set_type(txn, table, at, data_type, using.as_ref()).await?;
+                        self.recheck_foreign_keys(txn, &table, at).await?;
+                        return Ok(table);
+                    }
+                    AlterColumnOperation::AddGenerated { .. } => return Err(unsupported("a generated column")),
+                };
+                self.change(txn, table, change).await
+            }
+            other => Err(unsupported(&format!("ALTER TABLE {other}"))),
+        }
+    }
+
+    async fn add_constraint(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        constraint: &TableConstraint,
+        not_valid: bool,
+    ) -> Result<Arc<Table>, SqlError> {
+        match constraint {
+            TableConstraint::PrimaryKey(key) => {
+                let columns = simple_columns(&key.columns)?
+                    .iter()
+                    .map(|ident| find_column(table, ident))
+                    .collect::<Result<Vec<_>, _>>()?;
+                self.add_primary_key(txn, table, key.name.as_ref().map(name_of), columns).await
+            }
+            TableConstraint::Unique(key) => {
+                let columns = simple_columns(&key.columns)?
+                    .iter()
+                    .map(|ident| find_column(table, ident))
+                    .collect::<Result<Vec<_>, _>>()?;
+                self.add_unique(txn, table, key.name.as_ref().map(name_of), columns).await
+            }
+            TableConstraint::Check(check) => {
+                let parts = CheckParts { name: check.name.as_ref().map(name_of), expr: Expr::clone(&check.expr) };
+                self.add_check(txn, table, &parts, !not_valid).await
+            }
+            TableConstraint::ForeignKey(foreign) => {
+                self.add_foreign_key(txn, table, &ForeignParts::of_table(foreign), !not_valid).await
+            }
+            other => Err(unsupported(&format!("constraint {other}"))),
+        }
+    }
+
+    async fn add_primary_key(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        name: Option<String>,
+        columns: Vec<usize>,
+    ) -> Result<Arc<Table>, SqlError> {
+        if !table.primary_key.is_empty() {
+            return Err(SqlError::new(
+                "42P16",
+                format!("multiple primary keys for table \"{}\" are not allowed", table.name),
+            ));
+        }
+        let is_taken = |n: &str| Ok(is_constraint(table, n) || is_relation(txn, &table.schema, n)?);
+        let name = match name {
+            Some(name) => name,
+            None => free_name(made_name(&table.name, &[], "pkey"), &is_taken)?,
+        };
+        self.change(txn, table, TableChange::AddPrimaryKey { name, columns }).await
+    }
+
+    async fn add_unique(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        name: Option<String>,
+        columns: Vec<usize>,
+    ) -> Result<Arc<Table>, SqlError> {
+        let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
+        let is_taken = |n: &str| Ok(is_constraint(table, n) || is_relation(txn, &table.schema, n)?);
+        let name = match name {
+            Some(name) => name,
+            None => free_name(made_name(&table.name, &names, "key"), &is_taken)?,
+        };
+        let spec = IndexSpec { name, columns, unique: true, constraint: true };
+        self.settle_ddl(|| tokio::task::block_in_place(|| txn.create_index(table, spec.clone()))).await
+    }
+
+    /// Adds a CHECK constraint; `validate`: after a look at all rows.
+    pub(crate) async fn add_check(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        parts: &CheckParts,
+        validate: bool,
+    ) -> Result<Arc<Table>, SqlError> {
+        let mut expr = parts.expr.clone();
+        unqualify(&mut expr, &table.name);
+        cast_times(&mut expr, table);
+        self.fix_times(&mut expr).await?;
+        let planned = self.plan_over(txn, table, expr.clone(), check::WHAT)?;
+        must_be_boolean(&planned)?;
+        let taken = |name: &str| is_constraint(table, name);
+        let name = match &parts.name {
+            Some(name) => name.clone(),
+            None => {
+                let columns: Vec<&str> = match planned.columns.as_slice() {
+                    [one] => vec![table.columns[*one].name.as_str()],
+                    _ => Vec::new(),
+                };
+                free_name(made_name(&table.name, &columns, "check"), &|name| Ok(taken(name)))?
+            }
+        };
+        if taken(&name) {
+            return Err(constraint_exists(table, &name));
+        }
+        if validate {
+            self.validate_check(txn, table, &name, expr.clone())?;
+        }
+        let sql = kept_text(&expr);
+        // What is kept must say the same when it is read again.
+        if !parse_expression(&sql).is_ok_and(|again| kept_text(&again) == sql) {
+            return Err(unsupported("this form of a CHECK condition"));
+        }
+        let spec = CheckSpec { name, sql, columns: planned.columns, validated: validate };
+        self.change(txn, table, TableChange::AddCheck(spec)).await
+    }
+
+    /// Times that are written in an expression of a definition mean what they mean now, in this
+    /// session's zone; others read them in their own.
+    async fn fix_times(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
+        for call in written_times(expr) {
+            let value = self.constant(&format!("SELECT {call}")).await?;
+            if let ScalarValue::TimestampMicrosecond(Some(us), _) = value
+                && us != i64::MAX
+                && us != i64::MIN
+            {
+                let mut text = bytes::BytesMut::new();
+                put_timestamptz(&mut text, us, &Zone::Utc);
+                fix_time(expr, &call, &String::from_utf8_lossy(&text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether every row satisfies a condition. The table is locked.
+    pub(crate) fn validate_check(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        name: &str,
+        expr: Expr,
+    ) -> Result<(), SqlError> {
+        let expr = self.plan_over(txn, table, expr, check::WHAT)?;
+        must_be_boolean(&expr)?;
+        let stop = Arc::clone(&self.shared.stop);
+        let deadline = self.ddl_deadline;
+        tokio::task::block_in_place(|| {
+            let view = txn.view_for_change(table)?;
+            let mut cursor = view.scan(table, KeyRange::all(), Direction::Forward);
+            let mut batch = RowBatch::default();
+            loop {
+                crate::ddl::check_stop(&stop, deadline)?;
+                batch.clear();
+                if !cursor.next_batch(&mut batch, BATCH)? {
+                    return Ok(());
+                }
+                let failed = |error| errors::from_datafusion(error, "");
+                let mut from = 0;
+                while from < batch.len() {
+                    let rows = (from..batch.len()).map(|i| batch.row(i));
+                    let columns = RowColumns::new(table, &view);
+                    let fitting = columns.fitting(expr.columns(), rows.clone()).map_err(failed)?;
+                    let holds = expr.holds_rows(table, &view, rows.take(fitting)).map_err(failed)?;
+                    if any_false(&holds) {
+                        return Err(some_row_breaks(table, name));
+                    }
+                    from += fitting;
+                }
+            }
+        })
+    }
+
+    /// Plans an expression over a table that this transaction may have just changed.
+    pub(crate) fn plan_over(
+        &mut self,
+        txn: &Transaction,
+        table: &Table,
+        expr: Expr,
+        what: &str,
+    ) -> Result<TableExpr, SqlError> {
+        let state = self.state()?;
+        let cx = Arc::clone(&self.cx);
+        TableExpr::plan(&Names { state: &state, txn, cx: &cx }, table, expr, what)
+    }
+
+    async fn add_column(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        def: &ColumnDef,
+        if_not_exists: bool,
+    ) -> Result<Arc<Table>, SqlError> {
+        let parts = column_parts(def)?;
+        let spec = parts.spec;
+        if table.columns.iter().any(|c| c.name == spec.name) {
+            let exists = format!("column \"{}\" of relation \"{}\" already exists", spec.name, table.name);
+            if if_not_exists {
+                self.skip(format!("{exists}, skipping"));
+                return Ok(Arc::clone(table));
+            }
+            return Err(SqlError::new("42701", exists));
+        }
+        let at = table.columns.len();
+        let mut new = None;
+        if let Some(text) = &spec.default_sql {
+            self.check_default(text, &spec.ty)?;
+            if txn.has_rows(table)? {
+                let expr = parse_expression(text)?;
+                let planned = self.plan_over(txn, table, expr.clone(), "DEFAULT expressions")?;
+                if planned.volatile {
+                    new = Some(self.rewrite(txn, table, &[], &[(spec.clone(), planned)]).await?);
+                } else {
+                    // One value for all rows that are there: kept in the definition.
+                    let zone = self.shared.variables.lock().zone;
+                    let value = self.constant(&format!("SELECT {text}")).await?;
+                    let value = datum_of_scalar(&value, &spec.ty, &zone)?;
+                    if value != Datum::Null {
+                        let change = TableChange::AddColumnWith(spec.clone(), value);
+                        new = match self.change(txn, table, change).await {
+                            Ok(new) => Some(new),
+                            // Too long for that.
+                            Err(error) if error.sqlstate == "54000" => {
+                                Some(self.rewrite(txn, table, &[], &[(spec.clone(), planned)]).await?)
+                            }
+                            Err(error) => return Err(error),
+                        };
+                    }
+                }
+            }
+        }
+        let mut table = match new {
+            Some(new) => new,
+            None => self.change(txn, table, TableChange::AddColumn(spec)).await?,
+        };
+        if let Some(name) = parts.primary {
+            table = self.add_primary_key(txn, &table, name, vec![at]).await?;
+        }
+        if let Some(name) = parts.unique {
+            table = self.add_unique(txn, &table, name, vec![at]).await?;
+        }
+        for check in &parts.checks {
+            table = self.add_check(txn, &table, check, true).await?;
+        }
+        for foreign in &parts.foreign {
+            table = self.add_foreign_key(txn, &table, foreign, true).await?;
+        }
+        Ok(table)
+    }
+
+    pub(crate) async fn alter_index(
+        &mut self,
+        name: &ObjectName,
+        operation: &AlterIndexOperation,
+    ) -> Result<Tag, SqlError> {
+        let AlterIndexOperation::RenameIndex { index_name } = operation;
+        let txn = self.ddl_transaction("ALTER INDEX")?;
+        let (schema, from) = table_name(name)?;
+        let (_, to) = table_name(index_name)?;
+        let owner = txn
+            .table_of_index(&schema, &from)?
+            .ok_or_else(|| SqlError::new("42P01", format!("relation \"{from}\" does not exist")))?;
+        let table = self.locked_table(&txn, &full_name(&owner)).await?;
+        self.change(&txn, &table, TableChange::RenameIndex(from, to)).await?;
+        Ok(Tag::Fixed("ALTER INDEX"))
+    }
+}

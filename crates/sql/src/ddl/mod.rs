@@ -1,0 +1,538 @@
+//! CREATE, DROP and TRUNCATE, from their syntax to the engine's definitions.
+
+pub(crate) mod alter;
+pub(crate) mod retype;
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    self, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident, IndexColumn, ObjectName, ObjectType,
+    Statement, TableConstraint, Truncate,
+};
+use resurgam_engine::{Attempt, ColumnSpec, ColumnType, IndexSpec, Table, TableSpec, Transaction};
+use tokio::time::Instant;
+
+use crate::ddl::alter::CheckParts;
+use crate::dml::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
+use crate::dml::{find_column, table_name};
+use crate::exec::context::StopFlag;
+use crate::exec::wait::{Waiting, settle};
+use crate::exec::wait::{guarded, out_of_time};
+use crate::pg::types::column_type_from_sql;
+use crate::session::Session;
+use crate::wire::{SqlError, Tag};
+
+pub(crate) fn name_of(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
+}
+
+pub(crate) fn unsupported(what: &str) -> SqlError {
+    SqlError::unsupported(format!("{what} is not supported"))
+}
+
+/// The default's text; it is planned where it is used.
+pub(crate) fn default_text(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Value(value) if matches!(value.value, ast::Value::Null) => None,
+        other => Some(crate::plan::expression::kept_text(other)),
+    }
+}
+
+/// A column, and what its inline constraints ask for.
+pub(crate) struct ColumnParts {
+    pub spec: ColumnSpec,
+    pub primary: Option<Option<String>>,
+    pub unique: Option<Option<String>>,
+    pub checks: Vec<CheckParts>,
+    pub foreign: Vec<ForeignParts>,
+}
+
+pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
+    let name = name_of(&def.name);
+    let ty: ColumnType = column_type_from_sql(&def.data_type)?;
+    let mut parts = ColumnParts {
+        spec: ColumnSpec { name: name.clone(), ty, nullable: true, default_sql: None },
+        primary: None,
+        unique: None,
+        checks: Vec::new(),
+        foreign: Vec::new(),
+    };
+    for option in &def.options {
+        let given = option.name.as_ref().map(name_of);
+        match &option.option {
+            ColumnOption::Null => parts.spec.nullable = true,
+            ColumnOption::NotNull => parts.spec.nullable = false,
+            ColumnOption::Default(expr) => parts.spec.default_sql = default_text(expr),
+            ColumnOption::PrimaryKey(key) => {
+                parts.primary = Some(key.name.as_ref().map(name_of).or(given));
+                parts.spec.nullable = false;
+            }
+            ColumnOption::Unique(key) => parts.unique = Some(key.name.as_ref().map(name_of).or(given)),
+            ColumnOption::ForeignKey(foreign) => {
+                let name = foreign.name.as_ref().map(name_of).or(given);
+                parts.foreign.push(ForeignParts::of_column(&def.name, name, foreign));
+            }
+            ColumnOption::Check(check) => {
+                let name = check.name.as_ref().map(name_of).or(given);
+                parts.checks.push(CheckParts { name, expr: Expr::clone(&check.expr) });
+            }
+            ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
+                return Err(unsupported("a generated column"));
+            }
+            ColumnOption::Collation(collation) => {
+                let text = collation.to_string();
+                if !["\"C\"", "\"POSIX\"", "\"default\"", "C", "default", "pg_catalog.\"default\""]
+                    .contains(&text.as_str())
+                {
+                    return Err(SqlError::new("42704", format!("collation {text} does not exist")));
+                }
+            }
+            other => return Err(unsupported(&format!("column option {other}"))),
+        }
+    }
+    Ok(parts)
+}
+
+pub(crate) fn simple_columns(columns: &[IndexColumn]) -> Result<Vec<Ident>, SqlError> {
+    columns
+        .iter()
+        .map(|column| match &column.column.expr {
+            Expr::Identifier(ident) => {
+                if column.column.options.asc == Some(false) {
+                    return Err(unsupported("a descending index column"));
+                }
+                Ok(ident.clone())
+            }
+            _ => Err(unsupported("an index on an expression")),
+        })
+        .collect()
+}
+
+fn positions(specs: &[ColumnSpec], idents: &[Ident]) -> Result<Vec<usize>, SqlError> {
+    idents
+        .iter()
+        .map(|ident| {
+            let name = name_of(ident);
+            specs
+                .iter()
+                .position(|c| c.name == name)
+                .ok_or_else(|| SqlError::new("42703", format!("column \"{name}\" named in key does not exist")))
+        })
+        .collect()
+}
+
+/// A name made of a table, columns and a suffix, as PostgreSQL makes them, cut to 63 bytes.
+pub(crate) fn made_name(table: &str, columns: &[&str], suffix: &str) -> String {
+    let mut base = table.to_owned();
+    for column in columns {
+        base.push('_');
+        base.push_str(column);
+    }
+    let room = 63 - suffix.len() - 1;
+    let mut end = base.len().min(room);
+    while !base.is_char_boundary(end) {
+        end -= 1;
+    }
+    base.truncate(end);
+    format!("{base}_{suffix}")
+}
+
+/// `name`, or `name1`, `name2`… so that it is not `taken`.
+pub(crate) fn free_name(name: String, taken: &dyn Fn(&str) -> Result<bool, SqlError>) -> Result<String, SqlError> {
+    if !taken(&name)? {
+        return Ok(name);
+    }
+    for i in 1u64.. {
+        let numbered = format!("{name}{i}");
+        if !taken(&numbered)? {
+            return Ok(numbered);
+        }
+    }
+    Ok(name)
+}
+
+/// Whether a table or an index has that name.
+pub(crate) fn is_relation(txn: &Transaction, schema: &str, name: &str) -> Result<bool, SqlError> {
+    Ok(txn.relation(schema, name)?.is_some())
+}
+
+/// A table's name in full.
+pub(crate) fn full_name(table: &Table) -> ObjectName {
+    ObjectName::from(vec![Ident::with_quote('"', table.schema.as_str()), Ident::with_quote('"', table.name.as_str())])
+}
+
+fn check_schema(schema: &str) -> Result<(), SqlError> {
+    match schema {
+        "public" => Ok(()),
+        "pg_catalog" | "information_schema" | "sys" => {
+            Err(SqlError::new("42501", format!("permission denied to create objects in schema \"{schema}\"")))
+        }
+        other => Err(SqlError::new("3F000", format!("schema \"{other}\" does not exist"))),
+    }
+}
+
+/// The engine's form of CREATE TABLE without AS, and its CHECK and FOREIGN KEY constraints.
+fn table_spec(
+    create: &CreateTable,
+    taken: &dyn Fn(&str) -> Result<bool, SqlError>,
+) -> Result<(TableSpec, Vec<CheckParts>, Vec<ForeignParts>), SqlError> {
+    let (schema, name) = table_name(&create.name)?;
+    check_schema(&schema)?;
+    let mut spec = TableSpec::new(&schema, &name);
+    let mut uniques: Vec<(Option<String>, Vec<usize>)> = Vec::new();
+    let mut primary: Option<(Option<String>, Vec<usize>)> = None;
+    let mut set_primary = |name: Option<String>, columns: Vec<usize>| {
+        if primary.is_some() {
+            return Err(SqlError::new(
+                "42P16",
+                format!("multiple primary keys for table \"{}\" are not allowed", spec.name),
+            ));
+        }
+        primary = Some((name, columns));
+        Ok(())
+    };
+    let mut checks = Vec::new();
+    let mut foreign = Vec::new();
+    let mut columns = Vec::new();
+    for (at, def) in create.columns.iter().enumerate() {
+        let parts = column_parts(def)?;
+        if let Some(name) = parts.primary {
+            set_primary(name, vec![at])?;
+        }
+        if let Some(name) = parts.unique {
+            uniques.push((name, vec![at]));
+        }
+        checks.extend(parts.checks);
+        foreign.extend(parts.foreign);
+        columns.push(parts.spec);
+    }
+    for constraint in &create.constraints {
+        match constraint {
+            TableConstraint::PrimaryKey(key) => {
+                set_primary(key.name.as_ref().map(name_of), positions(&columns, &simple_columns(&key.columns)?)?)?;
+            }
+            TableConstraint::Unique(key) => {
+                uniques.push((key.name.as_ref().map(name_of), positions(&columns, &simple_columns(&key.columns)?)?));
+            }
+            TableConstraint::ForeignKey(constraint) => foreign.push(ForeignParts::of_table(constraint)),
+            TableConstraint::Check(check) => {
+                let name = check.name.as_ref().map(name_of);
+                checks.push(CheckParts { name, expr: Expr::clone(&check.expr) });
+            }
+            other => return Err(unsupported(&format!("constraint {other}"))),
+        }
+    }
+    spec.columns = columns;
+    if let Some((given, columns)) = primary {
+        for at in &columns {
+            spec.columns[*at].nullable = false;
+        }
+        let name = match given {
+            Some(given) => given,
+            None => free_name(made_name(&name, &[], "pkey"), taken)?,
+        };
+        spec.primary_key = Some((name, columns));
+    }
+    for (given, columns) in uniques {
+        let names: Vec<&str> = columns.iter().map(|c| spec.columns[*c].name.as_str()).collect();
+        let made = made_name(&name, &names, "key");
+        let is_taken = |n: &str| Ok(spec.indexes.iter().any(|i| i.name == n) || taken(n)?);
+        let name = match given {
+            Some(given) => given,
+            None => free_name(made, &is_taken)?,
+        };
+        spec.indexes.push(IndexSpec { name, columns, unique: true, constraint: true });
+    }
+    // Those that have a name first, so that a made name is not one of theirs.
+    checks.sort_by_key(|check| check.name.is_none());
+    Ok((spec, checks, foreign))
+}
+
+/// Whether a statement that changes definitions has to stop: cancelled, or out of time.
+pub(crate) fn check_stop(stop: &StopFlag, deadline: Option<Instant>) -> Result<(), SqlError> {
+    stop.check()?;
+    match deadline {
+        Some(deadline) if Instant::now() >= deadline => Err(out_of_time()),
+        _ => Ok(()),
+    }
+}
+
+impl Session {
+    /// Repeats an operation on definitions until nothing is in its way.
+    pub(crate) async fn settle_ddl<T>(
+        &mut self,
+        attempt: impl FnMut() -> resurgam_base::Result<Attempt<T>>,
+    ) -> Result<T, SqlError> {
+        let lock_timeout = self.shared.variables.lock().lock_timeout;
+        let stop = Arc::clone(&self.shared.stop);
+        let waiting = Waiting { stop: &stop, lock_timeout };
+        guarded(&stop, self.ddl_deadline, settle(&waiting, attempt)).await
+    }
+
+    /// The transaction that definitions are changed in. Its work on rows stops when the
+    /// statement is cancelled or out of time.
+    pub(crate) fn ddl_transaction(&mut self, what: &str) -> Result<Transaction, SqlError> {
+        self.refuse_if_read_only(what)?;
+        let open = self.transaction();
+        open.used = true;
+        let txn = open.txn.clone();
+        txn.statement(resurgam_engine::StatementKind::PointWrite)?;
+        let (stop, deadline) = (Arc::clone(&self.shared.stop), self.ddl_deadline);
+        txn.set_interrupt(Some(Arc::new(move || {
+            check_stop(&stop, deadline)
+                .map_err(|error| resurgam_base::Error::new(resurgam_base::ErrorKind::Cancelled, error.message))
+        })));
+        Ok(txn)
+    }
+
+    /// Runs a change of definitions.
+    pub(crate) async fn ddl(&mut self, statement: &Statement, text: &str) -> Result<Tag, SqlError> {
+        self.ddl_deadline = self.deadline();
+        match statement {
+            Statement::CreateTable(create) => self.create_table(create, text).await,
+            Statement::CreateIndex(create) => self.create_index(create).await,
+            Statement::Drop { object_type, if_exists, names, cascade, .. } => {
+                self.drop_objects(*object_type, *if_exists, names, *cascade).await
+            }
+            Statement::Truncate(truncate) => self.truncate(truncate).await,
+            Statement::AlterTable(alter) => self.alter_table(alter).await,
+            Statement::AlterIndex { name, operation } => self.alter_index(name, operation).await,
+            other => {
+                let words: Vec<String> =
+                    other.to_string().split_whitespace().take(2).map(str::to_ascii_uppercase).collect();
+                Err(SqlError::unsupported(format!("{} is not supported", words.join(" "))))
+            }
+        }
+    }
+
+    pub(crate) fn skip(&mut self, message: String) {
+        let mut notice = SqlError::new("00000", message);
+        notice.severity = "NOTICE";
+        self.notice(notice);
+    }
+
+    async fn create_table(&mut self, create: &CreateTable, text: &str) -> Result<Tag, SqlError> {
+        if create.temporary {
+            return Err(unsupported("a temporary table"));
+        }
+        if create.or_replace
+            || create.like.is_some()
+            || create.inherits.is_some()
+            || create.partition_by.is_some()
+            || create.partition_of.is_some()
+        {
+            return Err(unsupported("this form of CREATE TABLE"));
+        }
+        let txn = self.ddl_transaction("CREATE TABLE")?;
+        let (schema, name) = table_name(&create.name)?;
+        check_schema(&schema)?;
+        let taken = |name: &str| is_relation(&txn, &schema, name);
+        if taken(&name)? {
+            if create.if_not_exists {
+                let mut notice = SqlError::new("42P07", format!("relation \"{name}\" already exists, skipping"));
+                notice.severity = "NOTICE";
+                self.notice(notice);
+                return Ok(Tag::Fixed("CREATE TABLE"));
+            }
+            return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
+        }
+        if let Some(query) = &create.query {
+            return self.create_table_as(&txn, create, query, text).await;
+        }
+        let (spec, checks, foreign) = table_spec(create, &taken)?;
+        for column in &spec.columns {
+            if let Some(default) = &column.default_sql {
+                self.check_default(default, &column.ty)?;
+            }
+        }
+        let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        for check in &checks {
+            table = self.add_check(&txn, &table, check, true).await?;
+        }
+        for foreign in &foreign {
+            table = self.add_foreign_key(&txn, &table, foreign, true).await?;
+        }
+        Ok(Tag::Fixed("CREATE TABLE"))
+    }
+
+    /// A default must be an expression without columns; what it gives is checked when it is used.
+    pub(crate) fn check_default(&mut self, text: &str, _ty: &ColumnType) -> Result<(), SqlError> {
+        self.prepare_text(&format!("SELECT {text}"), &[]).map(|_| ())
+    }
+
+    async fn create_table_as(
+        &mut self,
+        txn: &Transaction,
+        create: &CreateTable,
+        query: &ast::Query,
+        text: &str,
+    ) -> Result<Tag, SqlError> {
+        let (schema, name) = table_name(&create.name)?;
+        let select = query.to_string();
+        let prepared = self.prepare_text(&select, &[])?;
+        let fields = prepared.fields.clone().ok_or_else(|| SqlError::syntax("CREATE TABLE AS needs a query"))?;
+        let mut spec = TableSpec::new(&schema, &name);
+        for (at, field) in fields.iter().enumerate() {
+            let given = create.columns.get(at).map(|c| name_of(&c.name));
+            let ty = crate::pg::types::column_type_of_oid(field.type_oid, field.typmod).ok_or_else(|| {
+                unsupported(&format!("a column of type {}", crate::pg::types::format_type(field.type_oid, None)))
+            })?;
+            spec.columns.push(ColumnSpec {
+                name: given.unwrap_or_else(|| field.name.clone()),
+                ty,
+                nullable: true,
+                default_sql: None,
+            });
+        }
+        self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        let quoted = |n: &str| format!("\"{}\"", n.replace('"', "\"\""));
+        let insert = format!("INSERT INTO {}.{} {select}", quoted(&schema), quoted(&name));
+        let prepared = self.prepare_text(&insert, &[])?;
+        let crate::plan::statement::Kind::Write(plan) = &prepared.kind else {
+            return Err(SqlError::internal("not an INSERT"));
+        };
+        let written = self.modify_by_plan(plan, &[], &[], &[], text, None).await?;
+        Ok(Tag::Count("SELECT", written.rows))
+    }
+
+    async fn create_index(&mut self, create: &CreateIndex) -> Result<Tag, SqlError> {
+        if create.predicate.is_some() || !create.include.is_empty() || create.nulls_distinct == Some(false) {
+            return Err(unsupported("this form of CREATE INDEX"));
+        }
+        if let Some(using) = &create.using
+            && !matches!(using, ast::IndexType::BTree)
+        {
+            return Err(unsupported("an index access method other than btree"));
+        }
+        if create.concurrently && self.in_block() {
+            return Err(SqlError::new("25001", "CREATE INDEX CONCURRENTLY cannot run inside a transaction block"));
+        }
+        let txn = self.ddl_transaction("CREATE INDEX")?;
+        let table = self.locked_table(&txn, &create.table_name).await?;
+        let idents = simple_columns(&create.columns)?;
+        let columns: Vec<usize> = idents.iter().map(|i| find_column(&table, i)).collect::<Result<_, _>>()?;
+        let is_taken = |name: &str| is_relation(&txn, &table.schema, name);
+        let name = match &create.name {
+            Some(name) => table_name(name)?.1,
+            None => {
+                let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
+                free_name(made_name(&table.name, &names, "idx"), &is_taken)?
+            }
+        };
+        if is_taken(&name)? {
+            if create.if_not_exists {
+                self.skip(format!("relation \"{name}\" already exists, skipping"));
+                return Ok(Tag::Fixed("CREATE INDEX"));
+            }
+            return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
+        }
+        let spec = IndexSpec { name, columns, unique: create.unique, constraint: false };
+        let fill = || tokio::task::block_in_place(|| txn.create_index(&table, spec.clone()));
+        self.settle_ddl(fill).await?;
+        Ok(Tag::Fixed("CREATE INDEX"))
+    }
+
+    async fn drop_objects(
+        &mut self,
+        kind: ObjectType,
+        if_exists: bool,
+        names: &[ObjectName],
+        cascade: bool,
+    ) -> Result<Tag, SqlError> {
+        let (tag, word) = match kind {
+            ObjectType::Table => ("DROP TABLE", "table"),
+            ObjectType::Index => ("DROP INDEX", "index"),
+            ObjectType::View => ("DROP VIEW", "view"),
+            other => return Err(unsupported(&format!("DROP {other}"))),
+        };
+        let txn = self.ddl_transaction(tag)?;
+        // Of tables that go together none is in the way of the other.
+        let mut together = Vec::new();
+        for name in names.iter().filter(|_| kind == ObjectType::Table) {
+            let (schema, wanted) = table_name(name)?;
+            together.extend(txn.table(&schema, &wanted)?);
+        }
+        if together.len() > 1 && !cascade {
+            refuse_needed_elsewhere(&txn, &together)?;
+        }
+        let together: Vec<u32> = together.iter().map(|table| table.id).collect();
+        for name in names {
+            let (schema, wanted) = table_name(name)?;
+            let missing = |session: &mut Self| {
+                if if_exists {
+                    session.skip(format!("{word} \"{wanted}\" does not exist, skipping"));
+                    Ok(())
+                } else {
+                    let state = if kind == ObjectType::Index { "42704" } else { "42P01" };
+                    Err(SqlError::new(state, format!("{word} \"{wanted}\" does not exist")))
+                }
+            };
+            match kind {
+                ObjectType::Table => match txn.table(&schema, &wanted)? {
+                    Some(_) => match self.locked_table(&txn, name).await {
+                        Ok(table) => {
+                            self.refuse_if_pending(&table, "DROP TABLE")?;
+                            let table = self.drop_dependents(&txn, &table, &Depends::Table, cascade, &together).await?;
+                            self.settle_ddl(|| txn.drop_table(&table)).await?;
+                        }
+                        // Dropped by the one who was waited for.
+                        Err(error) if error.sqlstate == "42P01" => missing(self)?,
+                        Err(error) => return Err(error),
+                    },
+                    None if txn.table_of_index(&schema, &wanted)?.is_some() => {
+                        return Err(SqlError::new("42809", format!("\"{wanted}\" is not a table"))
+                            .with_hint("Use DROP INDEX to remove an index."));
+                    }
+                    None => missing(self)?,
+                },
+                ObjectType::Index => match txn.table_of_index(&schema, &wanted)? {
+                    Some(table) => {
+                        let of_constraint = table.primary_key_name == wanted
+                            || table.indexes.iter().any(|i| i.name == wanted && i.constraint);
+                        if of_constraint {
+                            return Err(SqlError::new(
+                                "2BP01",
+                                format!(
+                                    "cannot drop index {wanted} because constraint {wanted} on table {} requires it",
+                                    table.name
+                                ),
+                            )
+                            .with_hint(format!("You can drop constraint {wanted} on table {} instead.", table.name)));
+                        }
+                        let owner = full_name(&table);
+                        let table = self.locked_table(&txn, &owner).await?;
+                        let table = self.drop_dependents(&txn, &table, &Depends::Index(&wanted), cascade, &[]).await?;
+                        self.settle_ddl(|| txn.drop_index(&table, &wanted)).await?;
+                    }
+                    None if txn.table(&schema, &wanted)?.is_some() => {
+                        return Err(SqlError::new("42809", format!("\"{wanted}\" is not an index"))
+                            .with_hint("Use DROP TABLE to remove a table."));
+                    }
+                    None => missing(self)?,
+                },
+                _ => missing(self)?,
+            }
+        }
+        Ok(Tag::Fixed(tag))
+    }
+
+    async fn truncate(&mut self, truncate: &Truncate) -> Result<Tag, SqlError> {
+        let txn = self.ddl_transaction("TRUNCATE TABLE")?;
+        let mut tables: Vec<Arc<Table>> = Vec::new();
+        for target in &truncate.table_names {
+            let table = self.locked_table(&txn, &target.name).await?;
+            if !tables.iter().any(|known| known.id == table.id) {
+                tables.push(table);
+            }
+        }
+        let cascade = matches!(truncate.cascade, Some(ast::CascadeOption::Cascade));
+        let tables = self.truncated_with(&txn, tables, cascade).await?;
+        for table in &tables {
+            self.refuse_if_pending(table, "TRUNCATE")?;
+        }
+        for table in &tables {
+            self.settle_ddl(|| txn.truncate(table)).await?;
+        }
+        Ok(Tag::Fixed("TRUNCATE TABLE"))
+    }
+}

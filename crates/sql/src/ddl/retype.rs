@@ -1,0 +1,189 @@
+//! ALTER COLUMN … TYPE, and what else writes all rows of a table anew.
+//!
+//! Rows are read and written in batches: the new values of a batch are computed together, as
+//! a query would compute them, then each row is put. See the engine's `rewrite.rs` for why that
+//! rolls back in constant time.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::ArrayRef;
+use datafusion::sql::sqlparser::ast::{DataType, Expr};
+use resurgam_engine::{ColumnSpec, ColumnType, DatumRef, RowBatch, Table, TableChange, Transaction, is_stored_alike};
+
+use crate::dml::check::must_be_boolean;
+use crate::exec::bridge::RowColumns;
+use crate::pg::arrow::{DatumColumn, assignment_cast};
+use crate::pg::errors;
+use crate::pg::functions::quote_ident;
+use crate::pg::types::{column_type_from_sql, column_type_name, column_type_of_oid, field_oid, field_typmod};
+use crate::plan::expression::{TableExpr, is_untyped};
+use crate::plan::statement::parse_expression;
+use crate::session::Session;
+use crate::wire::SqlError;
+
+/// How a column gets its new values.
+pub(crate) enum NewValue {
+    /// The old one, cast.
+    Cast,
+    Using(TableExpr),
+}
+
+/// Whether values of one type may be assigned to a column of another without a cast being
+/// written (PostgreSQL's implicit and assignment casts).
+pub(crate) fn is_assignable(from: ColumnType, to: ColumnType) -> bool {
+    use ColumnType as T;
+    let numeric = |ty| matches!(ty, T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 | T::Numeric { .. });
+    let text = |ty| matches!(ty, T::Text | T::Varchar(_) | T::Char(_));
+    match (from, to) {
+        _ if std::mem::discriminant(&from) == std::mem::discriminant(&to) => true,
+        (_, to) if text(to) => true,
+        (from, to) if numeric(from) && numeric(to) => true,
+        (T::Date, T::Timestamp | T::TimestampTz)
+        | (T::Timestamp, T::TimestampTz | T::Date | T::Time)
+        | (T::TimestampTz, T::Timestamp | T::Date | T::Time) => true,
+        _ => false,
+    }
+}
+
+impl Session {
+    pub(crate) async fn set_type(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        at: usize,
+        data_type: &DataType,
+        using: Option<&Expr>,
+    ) -> Result<Arc<Table>, SqlError> {
+        let to = column_type_from_sql(data_type)?;
+        let column = &table.columns[at];
+        let (from, name) = (column.ty, column.name.clone());
+        let value = match using {
+            None => {
+                if !is_assignable(from, to) {
+                    let type_name = column_type_name(&to);
+                    return Err(SqlError::new(
+                        "42804",
+                        format!("column \"{name}\" cannot be cast automatically to type {type_name}"),
+                    )
+                    .with_hint(format!("You might need to specify \"USING {}::{type_name}\".", quote_ident(&name))));
+                }
+                NewValue::Cast
+            }
+            Some(expr) => {
+                let planned = self.plan_over(txn, table, expr.clone(), "transform expressions")?;
+                let given = column_type_of_oid(field_oid(&planned.field), field_typmod(&planned.field));
+                let fits = is_untyped(expr) || given.is_some_and(|given| is_assignable(given, to));
+                if !fits {
+                    return Err(SqlError::new(
+                        "42804",
+                        format!(
+                            "result of USING clause for column \"{name}\" cannot be cast automatically to type {}",
+                            column_type_name(&to)
+                        ),
+                    )
+                    .with_hint("You might need to add an explicit cast."));
+                }
+                NewValue::Using(planned)
+            }
+        };
+        if column.default_sql.is_some() && !is_assignable(from, to) {
+            return Err(SqlError::new(
+                "42804",
+                format!("default for column \"{name}\" cannot be cast automatically to type {}", column_type_name(&to)),
+            ));
+        }
+        let new = if matches!(value, NewValue::Cast) && is_stored_alike(from, to) {
+            self.change(txn, table, TableChange::SetType(at, to)).await?
+        } else {
+            self.rewrite(txn, table, &[(at, to, value)], &[]).await?
+        };
+        // Conditions over the column mean what they say of the new type.
+        for check in new.checks.iter().filter(|check| check.columns.contains(&at)) {
+            let expr = parse_expression(&check.sql)?;
+            if check.validated {
+                self.validate_check(txn, &new, &check.name, expr)?;
+            } else {
+                must_be_boolean(&self.plan_over(txn, &new, expr, crate::dml::check::WHAT)?)?;
+            }
+        }
+        Ok(new)
+    }
+
+    /// Writes all rows anew: `changed` columns with values of other types, `added` ones at the
+    /// end.
+    pub(crate) async fn rewrite(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        changed: &[(usize, ColumnType, NewValue)],
+        added: &[(ColumnSpec, TableExpr)],
+    ) -> Result<Arc<Table>, SqlError> {
+        let zone = self.shared.variables.lock().zone;
+        let types: Vec<(usize, ColumnType)> = changed.iter().map(|(at, ty, _)| (*at, *ty)).collect();
+        let specs: Vec<ColumnSpec> = added.iter().map(|(spec, _)| spec.clone()).collect();
+        let mut rewrite = self.settle_ddl(|| txn.rewrite_table(table, &types, &specs)).await?;
+        tokio::task::block_in_place(|| {
+            let failed = |error| errors::from_datafusion(error, "");
+            let mut batch = RowBatch::default();
+            while rewrite.read(&mut batch)? {
+                let rows = (0..batch.len()).map(|i| batch.row(i));
+                let view = rewrite.view();
+                let mut arrays: Vec<(usize, ColumnType, ArrayRef)> = Vec::with_capacity(changed.len() + added.len());
+                for (at, ty, value) in changed {
+                    let array = match value {
+                        NewValue::Cast => RowColumns::new(table, view).array(*at, rows.clone()).map_err(failed)?,
+                        NewValue::Using(expr) => expr.evaluate_rows(table, view, rows.clone()).map_err(failed)?,
+                    };
+                    arrays.push((*at, *ty, assignment_cast(&array, ty, &zone)?));
+                }
+                for (i, (spec, expr)) in added.iter().enumerate() {
+                    let array = expr.evaluate_rows(table, view, rows.clone()).map_err(failed)?;
+                    arrays.push((table.columns.len() + i, spec.ty, assignment_cast(&array, &spec.ty, &zone)?));
+                }
+                let readers = arrays
+                    .iter()
+                    .map(|(at, ty, array)| Ok((*at, DatumColumn::new(array.as_ref(), ty)?)))
+                    .collect::<Result<Vec<_>, SqlError>>()?;
+                let mut new = Vec::with_capacity(table.columns.len() + added.len());
+                for (i, raw) in rows.enumerate() {
+                    new.clear();
+                    for column in 0..table.columns.len() {
+                        new.push(table.column(raw, column)?);
+                    }
+                    new.resize(table.columns.len() + added.len(), DatumRef::Null);
+                    for (at, reader) in &readers {
+                        new[*at] = reader.get(i)?;
+                    }
+                    rewrite.put(raw, &new)?;
+                }
+            }
+            Ok(rewrite.finish()?)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignable_as_in_postgresql() {
+        use ColumnType as T;
+        for (from, to, fine) in [
+            (T::Int4, T::Int8, true),
+            (T::Int8, T::Int2, true),
+            (T::Int4, T::Text, true),
+            (T::Text, T::Int4, false),
+            (T::Text, T::Varchar(3), true),
+            (T::Bool, T::Int4, false),
+            (T::Int4, T::Bool, false),
+            (T::Date, T::TimestampTz, true),
+            (T::Timestamp, T::Date, true),
+            (T::Time, T::Timestamp, false),
+            (T::Text, T::Json, false),
+            (T::Json, T::Text, true),
+        ] {
+            assert_eq!(is_assignable(from, to), fine, "{from} to {to}");
+        }
+    }
+}

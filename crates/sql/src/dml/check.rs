@@ -1,0 +1,135 @@
+//! CHECK constraints: what a write evaluates before its rows go in.
+//!
+//! The engine keeps them in the definition, as SQL text; their meaning is here. A row breaks a
+//! constraint whose condition is false; NULL is good enough. As in PostgreSQL they are looked
+//! at by name, after NOT NULL and before unique keys.
+
+use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
+use resurgam_engine::{DatumRef, ReadView, Table};
+
+use crate::exec::bridge;
+use crate::exec::direct::{Row, Values};
+use crate::plan::expression::TableExpr;
+use crate::plan::planner::Names;
+use crate::plan::statement::parse_expression;
+use crate::wire::SqlError;
+
+type DfResult<T> = datafusion::common::Result<T>;
+
+/// What errors call their conditions.
+pub(crate) const WHAT: &str = "check constraints";
+
+/// The constraints of a table, planned.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    list: Vec<(String, TableExpr)>,
+}
+
+/// For each row of a batch, the first constraint that it breaks.
+#[derive(Debug, Default)]
+pub(crate) struct Broken(Vec<Option<usize>>);
+
+impl Checks {
+    /// Plans the constraints of `table`.
+    pub(crate) fn plan(names: &Names<'_>, table: &Table) -> Result<Self, SqlError> {
+        let mut list = Vec::with_capacity(table.checks.len());
+        for check in &table.checks {
+            let expr = parse_expression(&check.sql)?;
+            let expr = TableExpr::plan(names, table, expr, WHAT)?;
+            must_be_boolean(&expr)?;
+            list.push((check.name.clone(), expr));
+        }
+        list.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(Self { list })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Whether no condition depends on the session that it was planned in.
+    pub(crate) fn is_shareable(&self) -> bool {
+        self.list.iter().all(|(_, expr)| !expr.of_session)
+    }
+
+    /// Evaluates them on rows: a batch that begins with all columns of the table, of their types.
+    pub(crate) fn broken(&self, batch: &RecordBatch) -> DfResult<Broken> {
+        let mut rows = Vec::new();
+        for (at, (_, expr)) in self.list.iter().enumerate() {
+            let holds = expr.holds(batch)?;
+            for row in (0..batch.num_rows()).filter(|row| is_false(&holds, *row)) {
+                rows.resize(batch.num_rows(), None);
+                rows[row].get_or_insert(at);
+            }
+        }
+        Ok(Broken(rows))
+    }
+
+    /// The error of a row that is number `at` of the batch that `broken` is about, if it breaks a constraint.
+    pub(crate) fn refuse_known(
+        &self,
+        broken: &Broken,
+        at: usize,
+        table: &Table,
+        row: &[DatumRef<'_>],
+    ) -> Result<(), SqlError> {
+        match broken.0.get(at).copied().flatten() {
+            Some(check) => self.violated(check, table, row),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn violated(&self, check: usize, table: &Table, row: &[DatumRef<'_>]) -> Result<(), SqlError> {
+        // A NULL where there must be none comes first; it is told by whoever writes the row.
+        if table.columns.iter().zip(row).any(|(column, datum)| !column.nullable && datum.is_null()) {
+            return Ok(());
+        }
+        let name = &self.list[check].0;
+        let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
+        let mut error = SqlError::new("23514", message).with_detail(bridge::failing_row(table, row));
+        error.schema = Some(table.schema.clone());
+        error.table = Some(table.name.clone());
+        error.constraint = Some(name.clone());
+        Err(error)
+    }
+
+    /// The error of a row that breaks a constraint; its large values are read through `view`.
+    pub(crate) fn refuse(&self, table: &Table, row: &[DatumRef<'_>], view: &ReadView) -> Result<(), SqlError> {
+        for (check, (_, expr)) in self.list.iter().enumerate() {
+            if expr.truth_of(Row { table, values: Values::Given(row), view })? == Some(false) {
+                return self.violated(check, table, row);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_false(holds: &BooleanArray, row: usize) -> bool {
+    holds.is_valid(row) && !holds.value(row)
+}
+
+/// The error of rows that are there already and break a constraint that is being added.
+pub(crate) fn some_row_breaks(table: &Table, name: &str) -> SqlError {
+    let message = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
+    let mut error = SqlError::new("23514", message);
+    error.schema = Some(table.schema.clone());
+    error.table = Some(table.name.clone());
+    error.constraint = Some(name.to_owned());
+    error
+}
+
+/// Whether any of the values is false.
+pub(crate) fn any_false(holds: &BooleanArray) -> bool {
+    (0..holds.len()).any(|row| is_false(holds, row))
+}
+
+/// The condition of a constraint must be boolean.
+pub(crate) fn must_be_boolean(expr: &TableExpr) -> Result<(), SqlError> {
+    use datafusion::arrow::datatypes::DataType;
+    if matches!(expr.field.data_type(), DataType::Boolean | DataType::Null) {
+        return Ok(());
+    }
+    let name = crate::pg::types::format_type(crate::pg::types::field_oid(&expr.field), None);
+    Err(SqlError::new("42804", format!("argument of CHECK must be type boolean, not type {name}")))
+}

@@ -1,0 +1,399 @@
+//! COPY: rows from the client into a table, and rows of a table or query to the client.
+//! Nothing is kept but the record at hand and one batch, so memory does not grow with rows.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::sql::sqlparser::ast::{CopyLegacyOption, CopyOption, CopySource, CopyTarget, Ident};
+use futures::StreamExt;
+use resurgam_engine::{ColumnType, Datum, DatumRef, ReadView, StatementKind, Table};
+
+use crate::dml::check::Checks;
+use crate::dml::foreign::{Help, References};
+use crate::dml::{Constraints, Modify, Paused, Writer, find_column, find_table};
+use crate::exec::context::StatementContext;
+use crate::exec::wait::guarded;
+use crate::exec::wait::{Waiting, settle};
+use crate::exec::weight;
+use crate::pg::arrow::datum_of_scalar;
+use crate::pg::copy::{CopyOptions, CopyReader, CopyWriter};
+use crate::pg::datetime::Zone;
+use crate::pg::encode::RowEncoder;
+use crate::pg::errors;
+use crate::plan::planner::{Instance, Names, task_context};
+use crate::plan::statement::{Kind, Prepared};
+use crate::session::Session;
+use crate::session::stream::STEP_BYTES;
+use crate::wire::{Execution, Format, SqlError, Tag};
+
+/// Bytes after which rows are handed out.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// COPY … FROM STDIN under way.
+pub struct CopyIn {
+    table: Arc<Table>,
+    /// Target columns, in the order of the data.
+    columns: Vec<usize>,
+    types: Vec<ColumnType>,
+    /// A whole row with the defaults of columns that the data does not have.
+    template: Vec<Datum>,
+    reader: CopyReader,
+    checks: Checks,
+    /// Of the statement, until that ends.
+    view: Option<ReadView>,
+    /// The executor between two pieces of data; `None`: it has ended.
+    modify: Option<Paused>,
+    zone: Zone,
+    autocommit: bool,
+}
+
+impl CopyIn {
+    /// The format of the data.
+    pub fn format(&self) -> Format {
+        Format::Text
+    }
+    /// Number of columns in the data.
+    pub fn columns(&self) -> u16 {
+        self.columns.len() as u16
+    }
+
+    /// Takes some data; rows may be cut anywhere.
+    ///
+    /// # Errors
+    /// What is wrong with a row, with its line; the transaction has then failed.
+    pub async fn data(&mut self, session: &mut Session, data: &[u8]) -> Result<(), SqlError> {
+        self.reader.push(data);
+        let result = self.drain(session).await;
+        if result.is_err() {
+            session.statement_failed();
+        }
+        result
+    }
+
+    async fn drain(&mut self, session: &mut Session) -> Result<(), SqlError> {
+        let stop = Arc::clone(&session.shared.stop);
+        let lock_timeout = session.shared.variables.lock().lock_timeout;
+        let waiting = Waiting { stop: &stop, lock_timeout };
+        let txn = session.transaction().txn.clone();
+        let (Some(paused), Some(view)) = (self.modify.take(), self.view.clone()) else {
+            return Err(SqlError::internal("COPY has ended"));
+        };
+        let Self { table, columns, types, template, reader, checks, zone, .. } = self;
+        let statement = txn.resume_statement(view);
+        let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
+        let mut modify = Modify::resume(writer, *zone, paused);
+        let mut scratch = Vec::new();
+        let mut since_check = 0;
+        while reader.next_record()? {
+            since_check += 1;
+            if since_check == 1000 {
+                since_check = 0;
+                stop.check()?;
+                // A long piece of data must not keep a worker from its other connections.
+                tokio::task::yield_now().await;
+            }
+            let given = reader.datums(types, zone, &mut scratch)?;
+            let mut row: Vec<DatumRef<'_>> = template.iter().map(Datum::as_ref).collect();
+            for (&column, datum) in columns.iter().zip(given) {
+                row[column] = datum;
+            }
+            if let Err(error) = modify.insert_row(&row).await {
+                // What it waited for is no fault of the row.
+                let of_row = error.sqlstate.starts_with("23") || error.sqlstate.starts_with("22");
+                drop(row);
+                return Err(if of_row { error.with_context(reader.context(None)) } else { error });
+            }
+        }
+        self.modify = Some(modify.pause());
+        Ok(())
+    }
+
+    /// The data is complete.
+    ///
+    /// # Errors
+    /// As [`CopyIn::data`], and those of the commit.
+    pub async fn finish(mut self, session: &mut Session) -> Result<Tag, SqlError> {
+        self.reader.end();
+        let mut result = self.drain(session).await;
+        let rows = self.modify.as_ref().map_or(0, |modify| modify.rows);
+        if result.is_ok() {
+            result = self.check_foreign(session).await;
+        }
+        let done = match result {
+            Ok(()) => session.statement_done(self.autocommit).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            session.statement_failed();
+            return Err(error);
+        }
+        Ok(Tag::Count("COPY", rows))
+    }
+
+    /// What foreign keys leave to the end of the statement.
+    async fn check_foreign(&mut self, session: &mut Session) -> Result<(), SqlError> {
+        // With it goes the snapshot.
+        let (Some(paused), Some(view)) = (self.modify.take(), self.view.take()) else { return Ok(()) };
+        let stop = Arc::clone(&session.shared.stop);
+        let lock_timeout = session.shared.variables.lock().lock_timeout;
+        let waiting = Waiting { stop: &stop, lock_timeout };
+        let (state, cx) = (session.state()?, Arc::clone(&session.cx));
+        let txn = session.transaction().txn.clone();
+        let Self { table, checks, zone, .. } = self;
+        let statement = txn.resume_statement(view);
+        let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
+        let mut modify = Modify::resume(writer, *zone, paused);
+        modify.finish(&Help { names: Names { state: &state, txn: &txn, cx: &cx }, waiting, zone: *zone }).await
+    }
+
+    /// The client gives up.
+    pub async fn fail(mut self, session: &mut Session, reason: &str) -> SqlError {
+        self.modify = None;
+        session.statement_failed();
+        SqlError::new("57014", format!("COPY from stdin failed: {reason}"))
+    }
+}
+
+/// COPY … TO STDOUT under way.
+pub struct CopyOut {
+    stream: Option<(SendableRecordBatchStream, Instance)>,
+    prepared: Arc<Prepared>,
+    encoder: RowEncoder,
+    writer: CopyWriter,
+    pending: Option<(RecordBatch, usize)>,
+    started: bool,
+    rows: u64,
+    columns: u16,
+    autocommit: bool,
+}
+
+impl CopyOut {
+    /// The format of the data.
+    pub fn format(&self) -> Format {
+        Format::Text
+    }
+    /// Number of columns in the data.
+    pub fn columns(&self) -> u16 {
+        self.columns
+    }
+
+    /// More data; `None` at the end.
+    ///
+    /// # Errors
+    /// The query's; the transaction has then failed.
+    pub async fn next(&mut self, session: &mut Session) -> Result<Option<Bytes>, SqlError> {
+        let mut out = BytesMut::new();
+        match self.fill(session, &mut out).await {
+            Ok(()) if out.is_empty() => {
+                if self.stream.take().is_some() {
+                    session.statement_done(self.autocommit).await?;
+                }
+                Ok(None)
+            }
+            Ok(()) => Ok(Some(out.freeze())),
+            Err(error) => {
+                self.stream = None;
+                session.statement_failed();
+                Err(error)
+            }
+        }
+    }
+
+    async fn fill(&mut self, session: &mut Session, out: &mut BytesMut) -> Result<(), SqlError> {
+        if !self.started {
+            self.started = true;
+            self.writer.header(out);
+        }
+        let stop = Arc::clone(&session.shared.stop);
+        while out.len() < CHUNK_BYTES {
+            let (batch, from) = match self.pending.take() {
+                Some(pending) => pending,
+                None => {
+                    let Some((stream, _)) = &mut self.stream else { return Ok(()) };
+                    let next = async {
+                        match stream.next().await {
+                            Some(Ok(batch)) => Ok(Some(batch)),
+                            Some(Err(error)) => Err(errors::from_datafusion(error, &self.prepared.text)),
+                            None => Ok(None),
+                        }
+                    };
+                    match guarded(&stop, None, next).await? {
+                        Some(batch) => (batch, 0),
+                        None => return Ok(()),
+                    }
+                }
+            };
+            let take = weight::fitting(&batch, from, 512, STEP_BYTES);
+            self.writer.rows(&self.encoder, &batch, from..from + take, out)?;
+            self.rows += take as u64;
+            if from + take < batch.num_rows() {
+                self.pending = Some((batch, from + take));
+            }
+        }
+        Ok(())
+    }
+
+    /// The command tag, final after the end.
+    pub fn tag(&self) -> Tag {
+        Tag::Count("COPY", self.rows)
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+impl Session {
+    pub(crate) async fn copy(
+        &mut self,
+        source: &CopySource,
+        to: bool,
+        target: &CopyTarget,
+        options: &[CopyOption],
+        legacy: &[CopyLegacyOption],
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        let options = CopyOptions::parse(options, legacy)?;
+        match (to, target) {
+            (false, CopyTarget::Stdin) => {
+                let CopySource::Table { table_name, columns } = source else {
+                    return Err(SqlError::syntax("COPY query FROM is not possible"));
+                };
+                self.copy_in(table_name, columns, options, autocommit).await
+            }
+            (true, CopyTarget::Stdout) => self.copy_out(source, options, autocommit).await,
+            _ => Err(SqlError::unsupported("COPY with a file or a program on the server is not supported")
+                .with_hint("Use COPY FROM STDIN or COPY TO STDOUT; in psql, \\copy.")),
+        }
+    }
+
+    async fn copy_in(
+        &mut self,
+        name: &datafusion::sql::sqlparser::ast::ObjectName,
+        idents: &[Ident],
+        options: CopyOptions,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        self.refuse_if_read_only("COPY FROM")?;
+        let open = self.transaction();
+        open.used = true;
+        let txn = open.txn.clone();
+        let table = find_table(&txn, name)?;
+        // Once data comes it is too late to find out that the definition is another one.
+        let stop = Arc::clone(&self.shared.stop);
+        let lock_timeout = self.shared.variables.lock().lock_timeout;
+        let waiting = Waiting { stop: &stop, lock_timeout };
+        guarded(&stop, self.deadline(), settle(&waiting, || txn.lock_rows(&table))).await?;
+        let columns: Vec<usize> = if idents.is_empty() {
+            (0..table.columns.len()).collect()
+        } else {
+            idents.iter().map(|ident| find_column(&table, ident)).collect::<Result<_, _>>()?
+        };
+        let zone = self.shared.variables.lock().zone;
+        let mut template = vec![Datum::Null; table.columns.len()];
+        for (at, column) in table.columns.iter().enumerate() {
+            if !columns.contains(&at)
+                && let Some(sql) = &column.default_sql
+            {
+                let value = self.constant(&format!("SELECT {sql}")).await?;
+                template[at] = datum_of_scalar(&value, &column.ty, &zone)?;
+            }
+        }
+        let (state, cx) = (self.state()?, Arc::clone(&self.cx));
+        let checks = Checks::plan(&Names { state: &state, txn: &txn, cx: &cx }, &table)?;
+        let statement = txn.begin_statement(StatementKind::BulkWrite)?;
+        let references = Arc::new(References::of_insert(&txn, &table, &[])?);
+        let deferred = Arc::clone(&self.transaction().deferred);
+        let writer = Writer { statement: &statement, table: &table, checks: &checks, waiting: &waiting };
+        let constraints = Constraints { references: &references, deferred: &deferred };
+        let modify = Modify::begin(writer, &constraints, zone, true).await?.pause();
+        let names = columns.iter().map(|c| table.columns[*c].name.clone()).collect();
+        Ok(Execution::CopyIn(Box::new(CopyIn {
+            reader: CopyReader::new(options, &table.name, names),
+            types: columns.iter().map(|c| table.columns[*c].ty).collect(),
+            view: Some(statement.view().clone()),
+            checks,
+            modify: Some(modify),
+            table,
+            columns,
+            template,
+            zone,
+            autocommit,
+        })))
+    }
+
+    /// The one value of a query without a table.
+    pub(crate) async fn constant(&mut self, text: &str) -> Result<datafusion::common::ScalarValue, SqlError> {
+        let prepared = self.prepare_text(text, &[])?;
+        let Kind::Query(query) = &prepared.kind else { return Err(SqlError::internal("a default is no expression")) };
+        let failed = |error| errors::from_datafusion(error, text);
+        let state = self.state()?;
+        let view = self.transaction().txn.statement(StatementKind::Read)?;
+        let instance = query.plan.instance(&state, &[]).await.map_err(failed)?;
+        let context = StatementContext { view, stop: Arc::clone(&self.shared.stop), target: None, locked: None };
+        let mut stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
+        while let Some(batch) = stream.next().await {
+            let batch = batch.map_err(failed)?;
+            if batch.num_rows() > 0 {
+                return datafusion::common::ScalarValue::try_from_array(batch.column(0), 0).map_err(failed);
+            }
+        }
+        Err(SqlError::internal("a default gave no value"))
+    }
+
+    async fn copy_out(
+        &mut self,
+        source: &CopySource,
+        options: CopyOptions,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        let text = match source {
+            CopySource::Table { table_name, columns } => {
+                let table = find_table(&self.transaction().txn.clone(), table_name)?;
+                let wanted: Vec<String> = if columns.is_empty() {
+                    table.columns.iter().map(|c| quoted(&c.name)).collect()
+                } else {
+                    columns
+                        .iter()
+                        .map(|ident| find_column(&table, ident).map(|at| quoted(&table.columns[at].name)))
+                        .collect::<Result<_, _>>()?
+                };
+                format!("SELECT {} FROM {}.{}", wanted.join(", "), quoted(&table.schema), quoted(&table.name))
+            }
+            CopySource::Query(query) => query.to_string(),
+        };
+        let prepared = self.prepare_text(&text, &[])?;
+        let Kind::Query(query) = &prepared.kind else {
+            return Err(SqlError::unsupported("COPY of a statement that is not a query is not supported"));
+        };
+        if !prepared.param_oids.is_empty() {
+            return Err(SqlError::new("42P02", "there is no parameter $1"));
+        }
+        let failed = |error| errors::from_datafusion(error, &text);
+        let state = self.state()?;
+        let style = self.style();
+        let open = self.transaction();
+        open.used = true;
+        let view = open.txn.statement(StatementKind::Read)?;
+        self.refuse_older_plan(&prepared, &view)?;
+        let instance = query.plan.instance(&state, &[]).await.map_err(failed)?;
+        let context = StatementContext { view, stop: Arc::clone(&self.shared.stop), target: None, locked: None };
+        let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
+        let encoder = RowEncoder::new(query.schema.fields(), &[Format::Text], &style)?;
+        let names: Vec<String> =
+            prepared.fields.as_ref().map(|f| f.iter().map(|f| f.name.clone()).collect()).unwrap_or_default();
+        Ok(Execution::CopyOut(CopyOut {
+            columns: names.len() as u16,
+            writer: CopyWriter::new(options, names),
+            encoder,
+            stream: Some((stream, instance)),
+            pending: None,
+            started: false,
+            rows: 0,
+            prepared: Arc::clone(&prepared),
+            autocommit,
+        }))
+    }
+}

@@ -1,0 +1,273 @@
+//! What waits for the end of the transaction, and SET CONSTRAINTS.
+//!
+//! A key that was not fine at the end of a statement is kept until the transaction commits or
+//! is prepared, and judged by the definitions of that moment. One that SET CONSTRAINTS …
+//! IMMEDIATE found to be fine is kept all the same: what made it so may be taken back to a
+//! savepoint.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use resurgam_engine::{ForeignKey, Table};
+
+use super::enforce::{Check, bounded, entry_bytes, run_check};
+use super::{Reference, Side};
+use crate::command::utility::{command, marker_with};
+use crate::exec::wait::guarded;
+use crate::exec::wait::{Waiting, settle};
+use crate::parse::words::Words;
+use crate::session::Session;
+use crate::wire::{Execution, SqlError};
+
+/// Name of the statement for [`marker_with`].
+pub(crate) const CONSTRAINTS: &str = "SET CONSTRAINTS";
+
+/// What SET CONSTRAINTS said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Modes {
+    /// Of all at once.
+    all: Option<bool>,
+    /// Of single ones, since then: table, constraint, and whether it is deferred.
+    each: HashMap<(u32, u32), bool>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    child: u32,
+    parent: u32,
+    foreign: u32,
+    side: Side,
+    key: Vec<u8>,
+    /// SET CONSTRAINTS found it to be fine.
+    checked: bool,
+}
+
+/// See the module's head. One for each transaction.
+#[derive(Default)]
+pub(crate) struct Deferred {
+    pub modes: Modes,
+    entries: Vec<Entry>,
+    /// Where each of them is.
+    known: HashMap<(u32, u32, Side, Vec<u8>), usize>,
+    bytes: usize,
+}
+
+impl Deferred {
+    /// Whether a constraint waits for the end of the transaction.
+    pub(super) fn is_deferred(&self, child: &Table, foreign: &ForeignKey) -> bool {
+        let set = self.modes.each.get(&(child.id, foreign.id)).copied().or(self.modes.all);
+        foreign.deferrable && set.unwrap_or(foreign.deferred)
+    }
+
+    pub(super) fn push(&mut self, check: &Check) -> Result<(), SqlError> {
+        let (reference, side) = (&check.reference, check.side);
+        let known = (reference.child.id, reference.foreign.id, side, check.key.clone());
+        if let Some(entry) = self.known.get(&known).and_then(|at| self.entries.get_mut(*at)) {
+            entry.checked = false;
+            return Ok(());
+        }
+        self.known.insert(known, self.entries.len());
+        self.bytes += entry_bytes(&check.key);
+        bounded(self.bytes)?;
+        self.entries.push(Entry {
+            child: reference.child.id,
+            parent: reference.parent.id,
+            foreign: reference.foreign.id,
+            side,
+            key: check.key.clone(),
+            checked: false,
+        });
+        Ok(())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The transaction went back to a savepoint, at which SET CONSTRAINTS had said `modes`.
+    pub(crate) fn back_to(&mut self, modes: Modes) {
+        self.modes = modes;
+        for entry in &mut self.entries {
+            entry.checked = false;
+        }
+    }
+
+    /// `55006` for a change of a table of which keys wait to be looked at.
+    pub(crate) fn refuse_change(&self, table: &Table, what: &str) -> Result<(), SqlError> {
+        if self.entries.iter().any(|entry| entry.child == table.id || entry.parent == table.id) {
+            return Err(SqlError::new(
+                "55006",
+                format!("cannot {what} \"{}\" because it has pending trigger events", table.name),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// `SET CONSTRAINTS { ALL | name [, ...] } { DEFERRED | IMMEDIATE }`, behind its SET; `None`: another
+/// statement.
+pub(crate) fn parse(mut words: Words<'_>, text: &str) -> Option<Result<Statement, SqlError>> {
+    words.take_word("constraints").then(|| Wanted::parse(words).map(|_| marker_with(CONSTRAINTS, text)))
+}
+
+struct Wanted {
+    /// Empty: all.
+    names: Vec<(Option<String>, String)>,
+    deferred: bool,
+}
+
+impl Wanted {
+    /// What a whole statement says.
+    fn of(text: &str) -> Result<Self, SqlError> {
+        let Some(mut words) = Words::of(text) else { return Err(SqlError::internal("not one statement")) };
+        words.take_words(&["set", "constraints"]);
+        Self::parse(words)
+    }
+
+    /// What stands behind SET CONSTRAINTS.
+    fn parse(mut words: Words<'_>) -> Result<Self, SqlError> {
+        let mut names = Vec::new();
+        if !words.take_word("all") {
+            loop {
+                let (mut schema, mut name) = (None, words.name()?);
+                while words.take(&Token::Period) {
+                    schema = Some(std::mem::replace(&mut name, words.name()?));
+                }
+                names.push((schema, name));
+                if !words.take(&Token::Comma) {
+                    break;
+                }
+            }
+        }
+        let deferred = words.take_word("deferred");
+        if !deferred && !words.take_word("immediate") {
+            return Err(words.unexpected());
+        }
+        words.expect_end()?;
+        Ok(Self { names, deferred })
+    }
+}
+
+impl Session {
+    /// Judges what is kept, or (`only_immediate`) that of constraints that are not deferred any
+    /// more. After an error the transaction is to be rolled back.
+    pub(crate) async fn check_deferred(&mut self, only_immediate: bool) -> Result<(), SqlError> {
+        let Some(open) = &self.open else { return Ok(()) };
+        if open.deferred.lock().is_empty() {
+            return Ok(());
+        }
+        let (txn, deferred) = (open.txn.clone(), Arc::clone(&open.deferred));
+        let lock_timeout = self.shared.variables.lock().lock_timeout;
+        let stop = Arc::clone(&self.shared.stop);
+        let work = async {
+            let waiting = Waiting { stop: &stop, lock_timeout };
+            for at in 0.. {
+                stop.check()?;
+                let entry = deferred.lock().entries.get(at).cloned();
+                let Some(entry) = entry else { break };
+                // Looked up anew: the transaction may have changed them.
+                let (Some(child), Some(parent)) = (txn.table_by_id(entry.child)?, txn.table_by_id(entry.parent)?)
+                else {
+                    continue;
+                };
+                let Some(foreign) = child.foreign_keys.iter().find(|foreign| foreign.id == entry.foreign) else {
+                    continue;
+                };
+                if only_immediate && deferred.lock().is_deferred(&child, foreign) {
+                    continue;
+                }
+                settle(&waiting, || txn.lock_rows(&child)).await?;
+                settle(&waiting, || txn.lock_rows(&parent)).await?;
+                let reference = Arc::new(Reference::new(&child, &parent, foreign)?);
+                let check = Check { reference, side: entry.side, key: entry.key.clone(), restrict: false };
+                run_check(&txn, &check, &waiting).await?;
+                if let Some(entry) = deferred.lock().entries.get_mut(at) {
+                    entry.checked = true;
+                }
+            }
+            Ok(())
+        };
+        guarded(&stop, self.deadline(), work).await
+    }
+
+    /// Runs SET CONSTRAINTS.
+    pub(crate) async fn set_constraints(&mut self, text: &str) -> Result<Execution, SqlError> {
+        let wanted = Wanted::of(text)?;
+        if !self.is_local_to_something() {
+            self.notice(SqlError::notice("WARNING", "25P01", "SET CONSTRAINTS can only be used in transaction blocks"));
+            return command("SET CONSTRAINTS");
+        }
+        let open = self.transaction();
+        open.used = true;
+        let (txn, deferred) = (open.txn.clone(), Arc::clone(&open.deferred));
+        if wanted.names.is_empty() {
+            let mut deferred = deferred.lock();
+            deferred.modes = Modes { all: Some(wanted.deferred), each: HashMap::new() };
+        } else {
+            let tables = txn.tables()?;
+            let mut found = Vec::new();
+            for (schema, name) in &wanted.names {
+                let before = found.len();
+                for table in tables.iter().filter(|table| schema.as_ref().is_none_or(|s| *s == table.schema)) {
+                    for foreign in table.foreign_keys.iter().filter(|foreign| foreign.name == *name) {
+                        if !foreign.deferrable {
+                            return Err(SqlError::new("42809", format!("constraint \"{name}\" is not deferrable")));
+                        }
+                        found.push((table.id, foreign.id));
+                    }
+                    let other = table.primary_key_name == *name
+                        || table.checks.iter().any(|check| check.name == *name)
+                        || table.indexes.iter().any(|index| index.constraint && index.name == *name);
+                    if other {
+                        return Err(SqlError::new("42809", format!("constraint \"{name}\" is not deferrable")));
+                    }
+                }
+                if found.len() == before {
+                    return Err(SqlError::new("42704", format!("constraint \"{name}\" does not exist")));
+                }
+            }
+            let mut deferred = deferred.lock();
+            for id in found {
+                deferred.modes.each.insert(id, wanted.deferred);
+            }
+        }
+        if !wanted.deferred {
+            self.check_deferred(true).await?;
+        }
+        command("SET CONSTRAINTS")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms() {
+        let parsed = |text: &str| Wanted::of(text).map(|w| (w.names, w.deferred)).ok();
+        assert_eq!(parsed("SET CONSTRAINTS ALL DEFERRED"), Some((vec![], true)));
+        assert_eq!(
+            parsed("set constraints \"A b\", s.c immediate"),
+            Some((vec![(None, "A b".into()), (Some("s".into()), "c".into())], false))
+        );
+        assert_eq!(parsed("SET CONSTRAINTS \"all\" DEFERRED"), Some((vec![(None, "all".into())], true)));
+        assert_eq!(
+            parsed("SET /* ; */ CONSTRAINTS A . b -- c\n, d IMMEDIATE ;"),
+            Some((vec![(Some("a".into()), "b".into()), (None, "d".into())], false))
+        );
+        for (bad, at) in [
+            ("SET CONSTRAINTS ALL", "end of input"),
+            ("SET CONSTRAINTS a b DEFERRED", "\"b\""),
+            ("SET CONSTRAINTS ALL, b DEFERRED", "\",\""),
+            ("SET CONSTRAINTS a, DEFERRED", "end of input"),
+            ("SET CONSTRAINTS 'a' DEFERRED", "\"'a'\""),
+            ("SET CONSTRAINTS a DEFERRED now", "\"now\""),
+        ] {
+            let message = Wanted::of(bad).err().map(|error| error.message).unwrap_or_default();
+            assert!(message.contains(at), "{bad}: {message}");
+        }
+        assert!(parse(Words::of("constraint TO x").expect("words"), "").is_none());
+    }
+}

@@ -1,0 +1,148 @@
+//! FROM items that read columns of the items before them, as a node of the plan.
+//!
+//! [`Lateral`] has the rows of its input beside those that the item's plan gives for each. In a
+//! LEFT JOIN the join's condition is part of the item's plan; in an inner one it is a filter above.
+//! The call among its expressions is never evaluated: it carries the plan, and its arguments are
+//! the outer values.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, ExprSchema, JoinType, Result, internal_err};
+use datafusion::logical_expr::builder::build_join_schema;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{
+    Expr, Extension, Filter, Join, LogicalPlan, Subquery, SubqueryAlias, UserDefinedLogicalNodeCore,
+};
+
+use super::function::{Kind, called};
+use super::{extract, joins};
+use crate::exec::bridge;
+use crate::wire::SqlError;
+
+/// See the module's head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lateral {
+    pub(super) input: LogicalPlan,
+    pub(super) call: Expr,
+    /// Rows without any of the item's stay, with NULLs.
+    pub(super) left: bool,
+    pub(super) schema: DFSchemaRef,
+}
+
+/// Whether an extension of a plan is one.
+pub(crate) fn is_lateral(extension: &Extension) -> bool {
+    extension.node.as_any().is::<Lateral>()
+}
+
+impl Hash for Lateral {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.input, &self.call, self.left).hash(state);
+    }
+}
+
+impl PartialOrd for Lateral {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.input.partial_cmp(&other.input).filter(|order| *order != Ordering::Equal || self == other)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for Lateral {
+    fn name(&self) -> &str {
+        "Lateral"
+    }
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+    fn expressions(&self) -> Vec<Expr> {
+        vec![self.call.clone()]
+    }
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let kind = if self.left { "Left" } else { "Inner" };
+        write!(f, "{kind} Lateral: {}", self.call)
+    }
+    fn with_exprs_and_inputs(&self, mut exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
+        let (Some(mut call), Some(input)) = (exprs.pop(), inputs.pop()) else {
+            return internal_err!("a lateral item without its input");
+        };
+        if let Expr::Alias(alias) = call {
+            call = *alias.expr;
+        }
+        // What is known of the input's columns may have changed, and columns that nobody reads are gone.
+        let Some(sub) = called(&call) else { return internal_err!("a lateral item without its plan") };
+        let schema = schema(&input, &sub.columns, self.left)?;
+        Ok(Self { input, call, left: self.left, schema })
+    }
+}
+
+fn schema(input: &LogicalPlan, columns: &DFSchema, left: bool) -> Result<DFSchemaRef> {
+    let kind = if left { JoinType::Left } else { JoinType::Inner };
+    Ok(Arc::new(build_join_schema(input.schema(), columns, &kind)?))
+}
+
+/// The plan of a lateral item, if the side of a join is one.
+fn item(plan: &LogicalPlan) -> Option<LogicalPlan> {
+    match plan {
+        LogicalPlan::Subquery(Subquery { subquery, .. }) => Some(subquery.as_ref().clone()),
+        LogicalPlan::SubqueryAlias(SubqueryAlias { input, alias, .. }) => {
+            let inner = Arc::new(item(input)?);
+            Some(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(inner, alias.clone()).ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// A join with such a node in its place, if its right side is a lateral item.
+pub(super) fn join(join: Join, depth: usize) -> Result<Transformed<LogicalPlan>> {
+    let Some(mut plan) = item(&join.right) else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
+    let left = match join.join_type {
+        JoinType::Inner => false,
+        JoinType::Left => true,
+        _ => {
+            let text = "the combining JOIN type must be INNER or LEFT for a LATERAL reference";
+            return Err(bridge::failure(SqlError::new("42P10", text)));
+        }
+    };
+    // Within another subquery its columns would be taken for those of the query around that.
+    if depth == 0 && joins::is_simple(&plan, join.left.schema()) && join.filter.iter().all(joins::is_plain) {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    let pairs = join.on.into_iter().map(|(left, right)| left.eq(right));
+    let condition = conjunction(pairs.chain(join.filter));
+    let input = Arc::unwrap_or_clone(join.left);
+    let mut above = None;
+    match condition {
+        Some(condition) if left => {
+            let within = outer_of(condition, input.schema(), plan.schema())?;
+            plan = LogicalPlan::Filter(Filter::try_new(within, Arc::new(plan))?);
+        }
+        condition => above = condition,
+    }
+    let call = extract::call(Kind::Rows, plan, None, input.schema(), depth)?;
+    let Some(sub) = called(&call) else { return internal_err!("a call that is none") };
+    let schema = schema(&input, &sub.columns, left)?;
+    let node = LogicalPlan::Extension(Extension { node: Arc::new(Lateral { input, call, left, schema }) });
+    Ok(Transformed::yes(match above {
+        Some(condition) => LogicalPlan::Filter(Filter::try_new(condition, Arc::new(node))?),
+        None => node,
+    }))
+}
+
+/// A condition of the join as one of the item's rows.
+fn outer_of(condition: Expr, input: &DFSchema, item: &DFSchema) -> Result<Expr> {
+    condition
+        .transform_up(|expr| match expr {
+            Expr::Column(column) if !item.has_column(&column) && input.has_column(&column) => {
+                let field = Arc::clone(input.field_from_column(&column)?);
+                Ok(Transformed::yes(Expr::OuterReferenceColumn(field, Column { spans: Default::default(), ..column })))
+            }
+            other => Ok(Transformed::no(other)),
+        })
+        .data()
+}

@@ -1,0 +1,126 @@
+//! `resurgam_clean()` in FROM: a complete sweep of the cleaner now, and what it did, as a row.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::Result as DfResult;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::TableType;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use resurgam_engine::Database;
+
+use crate::computed::ComputedTable;
+use crate::exec::context::Dropped;
+use crate::pg::context::PgContext;
+use crate::pg::errors::{from_arrow, to_datafusion};
+use crate::pg::types::{field_of_oid, oid};
+use crate::wire::SqlError;
+
+/// Columns that are counts, in order.
+const COUNTS: [&str; 16] = [
+    "pages",
+    "rows_reverted",
+    "rows_stripped",
+    "rows_removed",
+    "pages_merged",
+    "transactions_forgotten",
+    "version_pages_freed",
+    "value_pages_freed",
+    "pages_skipped",
+    "skipped_damaged",
+    "skipped_object_unknown",
+    "skipped_damaged_maps",
+    "skipped_pending_frees",
+    "skipped_unreadable",
+    "skipped_no_room",
+    "aborted_left",
+];
+
+fn schema() -> SchemaRef {
+    let counts = COUNTS.iter().filter_map(|name| field_of_oid(name, oid::INT8, -1));
+    let seconds = field_of_oid("seconds", oid::FLOAT8, -1);
+    let held_by = field_of_oid("held_by", oid::TEXT, -1);
+    Arc::new(Schema::new(counts.chain(seconds).chain(held_by).collect::<Vec<_>>()))
+}
+
+/// Cleans up; blocks until that is done, or `cancelled`.
+fn clean(
+    database: &Database,
+    schema: &SchemaRef,
+    cancelled: &(dyn Fn() -> bool + Sync),
+) -> Result<RecordBatch, SqlError> {
+    let begun = std::time::Instant::now();
+    let report = database.clean_unless(cancelled)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let skipped = &report.skipped;
+    let counts = [
+        report.pages,
+        report.reverted,
+        report.stripped,
+        report.removed,
+        report.merged,
+        report.forgotten,
+        report.version_pages_freed,
+        report.value_pages_freed,
+        report.pages_skipped,
+        skipped.damaged.count,
+        skipped.object_unknown.count,
+        skipped.damaged_maps.count,
+        skipped.pending_frees.count,
+        skipped.unreadable.count,
+        skipped.no_room.count,
+        database.aborted_count(),
+    ];
+    let mut columns: Vec<ArrayRef> =
+        counts.iter().map(|&count| Arc::new(Int64Array::from(vec![count as i64])) as ArrayRef).collect();
+    columns.push(Arc::new(Float64Array::from(vec![seconds])));
+    columns.push(Arc::new(StringViewArray::from(vec![database.stats().versions_held_by])));
+    RecordBatch::try_new_with_options(schema.clone(), columns, &RecordBatchOptions::new().with_row_count(Some(1)))
+        .map_err(|error| from_arrow(&error))
+}
+
+/// The function.
+#[derive(Debug)]
+pub(crate) struct PgClean(pub Arc<dyn PgContext>);
+
+impl TableFunctionImpl for PgClean {
+    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> DfResult<Arc<dyn TableProvider>> {
+        if !args.exprs().is_empty() {
+            let error = SqlError::new("42883", "function resurgam_clean has no arguments");
+            return Err(to_datafusion(error));
+        }
+        let (schema, cx) = (schema(), self.0.clone());
+        let all = schema.clone();
+        Ok(Arc::new(ComputedTable::new("CleanUp".to_owned(), TableType::Temporary, schema, move |_| {
+            cleaned(cx.as_ref(), all.clone())
+        })))
+    }
+}
+
+/// Who may not clean up.
+pub(crate) fn denied() -> SqlError {
+    SqlError::new("42501", "permission denied to clean up row versions").with_hint("Must be superuser.")
+}
+
+/// Cleans up when it is read.
+fn cleaned(cx: &dyn PgContext, schema: SchemaRef) -> DfResult<SendableRecordBatchStream> {
+    if !cx.is_superuser() {
+        return Err(to_datafusion(denied()));
+    }
+    let Some(database) = cx.engine() else {
+        return Err(to_datafusion(SqlError::internal("resurgam_clean() without a database")));
+    };
+    let columns = schema.clone();
+    let work = async move {
+        // Dropped with this future when the statement is cancelled.
+        let told = Dropped::default();
+        let cancelled = told.question();
+        match tokio::task::spawn_blocking(move || clean(&database, &columns, &cancelled)).await {
+            Ok(batch) => batch.map_err(to_datafusion),
+            Err(error) => Err(to_datafusion(SqlError::internal(format!("the clean-up did not finish: {error}")))),
+        }
+    };
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::once(work))))
+}

@@ -1,0 +1,168 @@
+//! What a running statement carries: the view it reads through, its transaction,
+//! and whether someone asked it to stop.
+//!
+//! Operators find it in the task context's session configuration, so that one kept
+//! physical plan serves any transaction.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryReservation;
+use parking_lot::Mutex;
+use resurgam_engine::{ReadView, RowBuf};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::wire::SqlError;
+
+/// Why a statement has to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum StopReason {
+    Cancel = 1,
+}
+
+/// A flag with a bell; shared between a session and whoever may cancel it.
+#[derive(Debug, Default)]
+pub(crate) struct StopFlag {
+    reason: AtomicU8,
+    /// A statement is running: a cancel that comes between statements is forgotten.
+    running: AtomicBool,
+    /// When the statement is out of time, for what does not return to whoever waits for it.
+    deadline: Mutex<Option<Instant>>,
+    bell: Notify,
+}
+
+impl StopFlag {
+    pub(crate) fn begin(&self) {
+        self.reason.store(0, Ordering::Relaxed);
+        *self.deadline.lock() = None;
+        self.running.store(true, Ordering::Release);
+    }
+    pub(crate) fn end(&self) {
+        self.running.store(false, Ordering::Release);
+    }
+    pub(crate) fn stop(&self, reason: StopReason) {
+        if self.running.load(Ordering::Acquire) {
+            self.reason.store(reason as u8, Ordering::Release);
+            self.bell.notify_waiters();
+            self.bell.notify_one();
+        }
+    }
+    /// When the statement has to end, if it has a timeout.
+    pub(crate) fn set_deadline(&self, deadline: Instant) {
+        *self.deadline.lock() = Some(deadline);
+    }
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        *self.deadline.lock()
+    }
+    /// Whether a statement is running.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire)
+    }
+    /// The error that a stopped statement ends with.
+    pub(crate) fn check(&self) -> Result<(), SqlError> {
+        match self.reason.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err(SqlError::new("57014", "canceling statement due to user request")),
+        }
+    }
+    /// As [`Self::check`], and whether the statement is out of time.
+    pub(crate) fn check_time(&self) -> Result<(), SqlError> {
+        self.check()?;
+        match self.deadline() {
+            Some(deadline) if Instant::now() >= deadline => Err(crate::exec::wait::out_of_time()),
+            _ => Ok(()),
+        }
+    }
+    /// Completes when the statement has to stop.
+    pub(crate) async fn stopped(&self) -> SqlError {
+        loop {
+            let bell = self.bell.notified();
+            if let Err(error) = self.check() {
+                return error;
+            }
+            bell.await;
+        }
+    }
+}
+
+/// Raises a flag when it is dropped: the statement ended, perhaps by being cancelled.
+#[derive(Default)]
+pub(crate) struct Dropped(Arc<AtomicBool>);
+
+impl Dropped {
+    /// Whether it was dropped, as a question for the work.
+    pub(crate) fn question(&self) -> impl Fn() -> bool + Send + Sync + 'static {
+        let flag = Arc::clone(&self.0);
+        move || flag.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The newest version of one row, in place of the target table's scan: a statement
+/// of a READ COMMITTED transaction is run again on it after a concurrent change.
+#[derive(Debug)]
+pub(crate) struct TargetRow {
+    pub table: u32,
+    pub row: Mutex<Option<RowBuf>>,
+    /// Rows of other tables that are targets, too.
+    pub others: Vec<TargetRow>,
+}
+
+impl TargetRow {
+    pub(crate) fn new(table: u32, row: Option<RowBuf>) -> Self {
+        Self { table, row: Mutex::new(row), others: Vec::new() }
+    }
+    /// That of a table, if it is a target.
+    pub(crate) fn of(&self, table: u32) -> Option<&Self> {
+        if self.table == table { Some(self) } else { self.others.iter().find(|other| other.table == table) }
+    }
+}
+
+/// The rows that a statement's queries with a locking clause gave, in their order; see `locking`.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    pub rows: Vec<Vec<RecordBatch>>,
+    /// Counts them against the memory of queries.
+    pub memory: Vec<MemoryReservation>,
+}
+
+impl Locked {
+    /// Rows of the query of that number.
+    pub(crate) fn get(&self, number: usize) -> Option<&[RecordBatch]> {
+        self.rows.get(number).map(Vec::as_slice)
+    }
+}
+
+/// See the module's head.
+pub(crate) struct StatementContext {
+    pub view: ReadView,
+    pub stop: Arc<StopFlag>,
+    pub target: Option<TargetRow>,
+    /// Rows that were locked before, for the statement to read.
+    pub locked: Option<Arc<Locked>>,
+}
+
+impl std::fmt::Debug for StatementContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StatementContext")
+    }
+}
+
+impl StatementContext {
+    /// The context that `task` runs in.
+    pub(crate) fn of(task: &TaskContext) -> datafusion::common::Result<Arc<Self>> {
+        task.session_config()
+            .get_extension::<StatementContext>()
+            .ok_or_else(|| DataFusionError::Internal("a scan outside a statement".to_owned()))
+    }
+}

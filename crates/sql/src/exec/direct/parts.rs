@@ -1,0 +1,225 @@
+//! A planned query about one table, taken apart from the top: what comes out, sorted and limited how, of
+//! which rows.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DFSchema, DFSchemaRef};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, SkipType, SortExpr};
+use resurgam_engine::Table;
+
+use super::expr::{LIST_MAX, RowExpr};
+use crate::plan::access::{AccessPath, KeyValues, Probe, ProbeKind, probes};
+use crate::plan::planner::engine_table;
+
+/// See the module's head. Expressions are over the table's columns.
+pub(crate) struct Parts<'p> {
+    pub output: Vec<Expr>,
+    /// Over the groups, if there are any, as the output is.
+    pub sort: Vec<SortExpr>,
+    pub group: Option<Grouping>,
+    pub skip: usize,
+    pub fetch: Option<usize>,
+    pub filter: Option<&'p Expr>,
+    pub table: Arc<Table>,
+    pub schema: DFSchema,
+    /// The scan is that of the rows to be written.
+    pub target: bool,
+}
+
+/// GROUP BY, aggregates, DISTINCT.
+pub(crate) struct Grouping {
+    pub keys: Vec<Expr>,
+    pub aggregates: Vec<Expr>,
+    /// Of the keys and then the aggregates.
+    pub schema: DFSchemaRef,
+}
+
+pub(super) fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
+    }
+}
+
+/// `expr` over the input of a projection, instead of over its output. What is volatile must be
+/// evaluated once, so it stays there.
+fn through(expr: Expr, exprs: &[Expr], schema: &DFSchema) -> Option<Expr> {
+    let mut found = true;
+    let expr = expr.transform_up(|node| {
+        let Expr::Column(column) = &node else { return Ok(Transformed::no(node)) };
+        let mut named = schema.fields().iter().zip(exprs).filter(|(field, _)| field.name() == &column.name);
+        match (named.next(), named.next()) {
+            (Some((_, expr)), None) if !expr.is_volatile() => Ok(Transformed::yes(unaliased(expr).clone())),
+            _ => {
+                found = false;
+                Ok(Transformed::no(node))
+            }
+        }
+    });
+    expr.data().ok().filter(|_| found)
+}
+
+impl<'p> Parts<'p> {
+    pub(crate) fn of(plan: &'p LogicalPlan) -> Option<Self> {
+        // Those of the first projection stand as they are: each comes out once.
+        let mut output: Option<Vec<Expr>> = None;
+        let (mut sort, mut filter): (Vec<SortExpr>, Option<&Expr>) = (Vec::new(), None);
+        let mut limit: Option<(usize, Option<usize>)> = None;
+        let mut group: Option<Grouping> = None;
+        let mut node = plan;
+        // Of what comes after what, from the top: limit, sort, filter, scan.
+        let mut depth = 0;
+        loop {
+            match node {
+                LogicalPlan::SubqueryAlias(alias) => node = &alias.input,
+                LogicalPlan::Limit(found) if depth == 0 => {
+                    depth = 1;
+                    limit = Some(match (found.get_skip_type().ok()?, found.get_fetch_type().ok()?) {
+                        (SkipType::Literal(skip), FetchType::Literal(fetch)) => (skip, fetch),
+                        _ => return None,
+                    });
+                    node = &found.input;
+                }
+                LogicalPlan::Sort(found) if depth < 2 => {
+                    depth = 2;
+                    if found.fetch.is_some() && limit.is_none() {
+                        limit = Some((0, found.fetch));
+                    }
+                    sort.clone_from(&found.expr);
+                    node = &found.input;
+                }
+                LogicalPlan::Aggregate(found) if depth < 3 && group.is_none() => {
+                    depth = 2;
+                    let (keys, aggregates) = (found.group_expr.clone(), found.aggr_expr.clone());
+                    group = Some(Grouping { keys, aggregates, schema: Arc::clone(&found.schema) });
+                    node = &found.input;
+                }
+                LogicalPlan::Projection(projection) if depth < 3 => {
+                    let below = |expr| through(expr, &projection.expr, &projection.schema);
+                    if let Some(group) = &mut group {
+                        for expr in group.keys.iter_mut().chain(&mut group.aggregates) {
+                            *expr = below(expr.clone())?;
+                        }
+                        node = &projection.input;
+                        continue;
+                    }
+                    output = Some(match output {
+                        None => projection.expr.clone(),
+                        Some(output) => output.into_iter().map(below).collect::<Option<_>>()?,
+                    });
+                    for by in &mut sort {
+                        by.expr = below(by.expr.clone())?;
+                    }
+                    node = &projection.input;
+                }
+                LogicalPlan::Filter(found) if depth < 3 => {
+                    depth = 3;
+                    filter = Some(&found.predicate);
+                    node = &found.input;
+                }
+                LogicalPlan::TableScan(scan) => {
+                    // What a scan is told of predicates and limits is said again above it.
+                    if (filter.is_none() && !scan.filters.is_empty()) || (limit.is_none() && scan.fetch.is_some()) {
+                        return None;
+                    }
+                    let (table, target) = engine_table(&scan.source)?;
+                    let schema = scan.source.schema();
+                    let schema = DFSchema::try_from_qualified_schema(scan.table_name.clone(), schema.as_ref()).ok()?;
+                    let (skip, fetch) = limit.unwrap_or((0, None));
+                    let output =
+                        output.unwrap_or_else(|| plan.schema().columns().into_iter().map(Expr::Column).collect());
+                    return Some(Self { output, sort, group, skip, fetch, filter, table, schema, target });
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    fn conjuncts(&self) -> Vec<&'p Expr> {
+        self.filter.map(split_conjunction).unwrap_or_default()
+    }
+
+    /// How each tree can be read, the clustered one first.
+    pub(crate) fn paths(&self) -> Vec<AccessPath<Expr>> {
+        let probes: Vec<Probe> = self.conjuncts().iter().flat_map(|conjunct| probes(&self.table, conjunct)).collect();
+        AccessPath::all(&self.table, &probes).collect()
+    }
+
+    /// An expression over a row of the table; `None` if it needs more than that.
+    pub(super) fn over_row(&self, expr: &Expr) -> Option<RowExpr> {
+        RowExpr::new(expr, Some(&self.table), &self.schema)
+    }
+
+    /// A path whose values are evaluated without a row; not one by an array or a long list, which planned
+    /// operators look through faster than one row after the other.
+    pub(super) fn direct(&self, path: &AccessPath<Expr>) -> Option<AccessPath<RowExpr>> {
+        let is_short = |values: &KeyValues<Expr>| matches!(values, KeyValues::Each(list) if list.len() <= LIST_MAX);
+        if !path.equal.iter().all(is_short) {
+            return None;
+        }
+        path.try_map(|value| RowExpr::new(value, None, &self.schema).ok_or(())).ok()
+    }
+
+    /// The condition that rows must satisfy.
+    pub(super) fn whole_filter(&self) -> Option<Option<RowExpr>> {
+        self.filter.map(|filter| self.over_row(filter)).map_or(Some(None), |filter| filter.map(Some))
+    }
+
+    /// What a row must satisfy beside having the values of `path`, whose key it has.
+    pub(super) fn residual(&self, path: &AccessPath<Expr>) -> Option<Option<RowExpr>> {
+        let key = path.key_columns(&self.table);
+        let is_in_key = |conjunct: &Expr| match probes(&self.table, conjunct).as_slice() {
+            [Probe { column, kind: ProbeKind::In(values) }] => match values.as_slice() {
+                [value] => {
+                    let given = key.iter().zip(&path.equal).find(|(at, _)| *at == column);
+                    given.is_some_and(|(_, known)| known.single() == Some(value))
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        let mut residual: Option<RowExpr> = None;
+        for conjunct in self.conjuncts() {
+            if is_in_key(conjunct) {
+                continue;
+            }
+            let next = self.over_row(conjunct)?;
+            residual = Some(match residual {
+                Some(before) => RowExpr::And(Box::new(before), Box::new(next)),
+                None => next,
+            });
+        }
+        Some(residual)
+    }
+
+    /// Whether a path's rows come in the order of a column.
+    pub(super) fn is_next(&self, path: &AccessPath<Expr>, column: usize) -> bool {
+        let pinned: Vec<usize> = path.pinned(&self.table).collect();
+        path.key_columns(&self.table).iter().find(|at| !pinned.contains(at)) == Some(&column)
+    }
+
+    /// Whether rows come in the wanted order from a tree: forward (false), backward (true), or not.
+    pub(super) fn direction(&self, path: &AccessPath<Expr>) -> Option<bool> {
+        let behind: &[usize] = if path.index.is_some() { &self.table.primary_key } else { &[] };
+        let pinned: Vec<usize> = path.pinned(&self.table).collect();
+        let columns = path.key_columns(&self.table).iter().chain(behind).copied();
+        let mut order = columns.filter(|column| !pinned.contains(column));
+        let mut direction = None;
+        for by in &self.sort {
+            let Expr::Column(column) = unaliased(&by.expr) else { return None };
+            let column = self.table.columns.iter().position(|c| c.name == column.name)?;
+            if pinned.contains(&column) {
+                continue;
+            }
+            let backward = !by.asc;
+            let nulls = by.nulls_first == backward || !self.table.columns[column].nullable;
+            if order.next() != Some(column) || !nulls || direction.is_some_and(|known| known != backward) {
+                return None;
+            }
+            direction = Some(backward);
+        }
+        Some(direction.unwrap_or(false))
+    }
+}

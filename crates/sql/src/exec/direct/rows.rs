@@ -1,0 +1,185 @@
+//! Rows read directly: from the cursor of a path, judged on their datums.
+//!
+//! What is read is the part of a tree that an [`AccessPath`] says. Conditions are evaluated on each row.
+//! Many rows are the business of planned operators, which work on columns: a read that turns out long is
+//! given up, and a statement with which that happens often is left to them.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use datafusion::common::{Result as DfResult, ScalarValue};
+use resurgam_engine::{KeyRange, RawRow, ReadView, RowBatch, RowBuf, Table};
+
+use super::expr::{Input, Row, RowExpr, Values};
+use super::parts::Parts;
+use crate::exec::bridge;
+use crate::exec::context::StopFlag;
+use crate::pg::errors;
+use crate::plan::access::{self, AccessPath, PointKey};
+use crate::wire::SqlError;
+
+/// Rows of a result, and rows read for it, beyond which planned operators do it.
+pub(crate) const ROWS_MAX: usize = 400;
+const READ_MAX: usize = 2000;
+/// Long reads before a statement is left to planned operators; each short one takes one back.
+const LONG_MAX: u32 = 16;
+/// Rows of the first batch if nobody says how many are wanted.
+const FIRST_ROWS: usize = 32;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    pub table: Arc<Table>,
+    pub path: AccessPath<RowExpr>,
+    /// The whole condition.
+    filter: Option<RowExpr>,
+    /// What is left of it for a row that has the key of a path of one row.
+    residual: Option<RowExpr>,
+    long: AtomicU32,
+}
+
+/// Which rows, for one execution.
+pub(crate) enum Located {
+    /// At most one, by its whole key.
+    One(Vec<u8>),
+    Ranges(Vec<KeyRange>),
+}
+
+fn value(expr: &RowExpr, params: &[ScalarValue]) -> DfResult<ScalarValue> {
+    expr.evaluate(Input { params, row: None }).map_err(bridge::failure)
+}
+
+fn failed(error: datafusion::common::DataFusionError) -> SqlError {
+    errors::from_datafusion(error, "")
+}
+
+impl Rows {
+    /// The rows of `parts` by one of its paths (`backward`: from the end).
+    pub(crate) fn new(parts: &Parts<'_>, path: &AccessPath<datafusion::logical_expr::Expr>) -> Option<Self> {
+        Some(Self {
+            table: Arc::clone(&parts.table),
+            path: parts.direct(path)?,
+            filter: parts.whole_filter()?,
+            residual: if path.is_one() { parts.residual(path)? } else { None },
+            long: AtomicU32::new(0),
+        })
+    }
+
+    /// What EXPLAIN shows.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let mut line = String::from("Direct ");
+        // Writing to a string does not fail.
+        let _ = self.path.describe(&self.table, &mut line);
+        let mut lines = vec![line];
+        let filter = if self.path.is_one() { &self.residual } else { &self.filter };
+        lines.extend(filter.iter().map(|filter| format!("  Filter: {}", filter.shown(&self.table))));
+        lines
+    }
+
+    /// Which rows these values find; `None`: left to planned operators.
+    pub(crate) fn locate(&self, params: &[ScalarValue]) -> Result<Option<Located>, SqlError> {
+        if self.path.is_one() {
+            match self.path.point(&self.table, |expr| value(expr, params)).map_err(failed)? {
+                PointKey::Key(key) => return Ok(Some(Located::One(key))),
+                PointKey::None => return Ok(Some(Located::Ranges(Vec::new()))),
+                PointKey::Unknown => {}
+            }
+        }
+        if self.long.load(Ordering::Relaxed) >= LONG_MAX {
+            return Ok(None);
+        }
+        let ranges = self.path.ranges(&self.table, |expr| value(expr, params)).map_err(failed)?;
+        Ok(Some(Located::Ranges(ranges)))
+    }
+
+    /// The row under a whole key, if the view sees it and it satisfies the condition.
+    pub(crate) fn one(
+        &self,
+        view: &ReadView,
+        key: &[u8],
+        params: &[ScalarValue],
+        row: &mut RowBuf,
+    ) -> Result<bool, SqlError> {
+        let found = match self.path.index {
+            None => view.get(&self.table, key, row)?,
+            Some(index) => view.get_by_index(&self.table, &self.table.indexes[index], key, row)?,
+        };
+        Ok(found && self.holds(&self.residual, row.raw(), params, view)?)
+    }
+
+    /// Whether a row, whatever its key, satisfies the condition.
+    pub(crate) fn qualifies(&self, row: RawRow<'_>, params: &[ScalarValue], view: &ReadView) -> Result<bool, SqlError> {
+        self.holds(&self.filter, row, params, view)
+    }
+
+    fn holds(
+        &self,
+        filter: &Option<RowExpr>,
+        row: RawRow<'_>,
+        params: &[ScalarValue],
+        view: &ReadView,
+    ) -> Result<bool, SqlError> {
+        match filter {
+            None => Ok(true),
+            Some(filter) => {
+                let row = Row { table: &self.table, values: Values::Stored(row), view };
+                filter.holds(Input { params, row: Some(row) })
+            }
+        }
+    }
+
+    /// Calls `each` with the rows of `ranges` that satisfy the condition, until it breaks off (with
+    /// false: there are too many). Whether that was all of them that are wanted; if not, planned
+    /// operators have to begin anew. `want`: about how many are.
+    pub(crate) fn each(
+        &self,
+        view: &ReadView,
+        mut ranges: Vec<KeyRange>,
+        params: &[ScalarValue],
+        stop: &StopFlag,
+        want: Option<usize>,
+        mut each: impl FnMut(RawRow<'_>) -> Result<ControlFlow<bool>, SqlError>,
+    ) -> Result<bool, SqlError> {
+        if !self.path.backward {
+            ranges.reverse(); // taken from the end
+        }
+        let mut want = want.map_or(FIRST_ROWS, |rows| rows.clamp(1, ROWS_MAX));
+        let (mut rows, mut read) = (RowBatch::default(), 0);
+        while let Some(range) = ranges.pop() {
+            let mut cursor = access::cursor(view, &self.table, self.path.index, range, self.path.direction());
+            loop {
+                rows.clear();
+                if !cursor.next_batch(&mut rows, want)? {
+                    break;
+                }
+                stop.check()?;
+                read += rows.len();
+                want = (want * 2).min(ROWS_MAX);
+                for at in 0..rows.len() {
+                    let row = rows.row(at);
+                    if self.holds(&self.filter, row, params, view)?
+                        && let ControlFlow::Break(enough) = each(row)?
+                    {
+                        self.note(enough);
+                        return Ok(enough);
+                    }
+                }
+                if read > READ_MAX {
+                    self.note(false);
+                    return Ok(false);
+                }
+            }
+        }
+        self.note(true);
+        Ok(true)
+    }
+
+    fn note(&self, short: bool) {
+        if !short {
+            self.long.fetch_add(1, Ordering::Relaxed);
+        } else if self.long.load(Ordering::Relaxed) > 0 {
+            let _ = self.long.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |long| long.checked_sub(1));
+        }
+    }
+}

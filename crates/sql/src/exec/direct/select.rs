@@ -1,0 +1,264 @@
+//! SELECT of a few rows of one table: from the cursor to the wire, row by row, if they are wanted in the order
+//! of a key (or its reverse, or none); otherwise they are gathered first, and sorted or aggregated.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::common::ScalarValue;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::Expr;
+use resurgam_engine::{ReadView, RowBuf, StatementKind};
+
+use super::expr::{Input, Row, Values};
+use super::fold::{Groups, Sort};
+use super::output::Output;
+use super::parts::Parts;
+use super::rows::{Located, ROWS_MAX, Rows};
+use crate::exec::context::StopFlag;
+use crate::pg::encode::TextStyle;
+use crate::plan::access::AccessPath;
+use crate::plan::planner::QueryPlan;
+use crate::plan::planning::Planning;
+use crate::session::Session;
+use crate::wire::{Format, RowChunk, SqlError};
+
+/// Bytes of a result beyond which planned operators do it.
+const BYTES_MAX: usize = 48 << 10;
+/// Bytes of rows that are held to be sorted or aggregated.
+const GATHERED_MAX: usize = 256 << 10;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct DirectSelect {
+    pub rows: Rows,
+    pub output: Output,
+    groups: Option<Groups>,
+    /// Their order is not that of the path.
+    sort: Option<Sort>,
+    pub skip: usize,
+    pub fetch: Option<usize>,
+}
+
+impl DirectSelect {
+    pub(crate) fn new(state: &SessionState, plan: &QueryPlan) -> Option<Self> {
+        if !Planning::of(state.config()).direct || plan.is_planned_each_time() {
+            return None;
+        }
+        let parts = Parts::of(&plan.logical).filter(|parts| !parts.target)?;
+        let fields = plan.schema.fields();
+        let (mut groups, output) = match &parts.group {
+            None => (None, Output::new(&parts.output, fields, &parts.table, &parts.schema)?),
+            Some(group) => {
+                let output = Output::of_groups(&parts.output, fields, &group.schema)?;
+                (Some(Groups::new(&parts, group)?), output)
+            }
+        };
+        let (skip, fetch) = (parts.skip, parts.fetch);
+        let paths = parts.paths();
+        let best = |paths: &[AccessPath<Expr>]| paths.iter().max_by_key(|path| path.score()).cloned();
+        let done = |path: &AccessPath<Expr>, groups, sort| {
+            Some(Self { rows: Rows::new(&parts, path)?, groups, sort, output, skip, fetch })
+        };
+        // One row is in any order.
+        if let Some(path) = paths.iter().filter(|path| path.is_one()).max_by_key(|path| path.score()) {
+            let sort = if groups.is_some() { Some(Sort::new(&parts)?) } else { None };
+            return done(path, groups, sort);
+        }
+        let most_equal = paths.iter().map(|path| path.equal.len()).max().unwrap_or(0);
+        let in_order = |wanted: &dyn Fn(&AccessPath<Expr>) -> Option<bool>| {
+            let mut found: Option<AccessPath<Expr>> = None;
+            for path in &paths {
+                if let Some(backward) = wanted(path)
+                    && found.as_ref().is_none_or(|known| path.score() > known.score())
+                {
+                    found = Some(AccessPath { backward, ..path.clone() });
+                }
+            }
+            found.filter(|path| path.equal.len() >= most_equal)
+        };
+        if let Some(groups) = &mut groups
+            && let Some((column, backward)) = groups.extreme()
+        {
+            // The first row in that order; where there is no such order, it is the plan's to find.
+            let path = in_order(&|path| parts.is_next(path, column).then_some(backward))
+                .filter(|path| path.is_bounded() || parts.filter.is_none())?;
+            groups.first = true;
+            return done(&path, Some(std::mem::take(groups)), Some(Sort::new(&parts)?));
+        }
+        if groups.is_none()
+            && let Some(path) = in_order(&|path| parts.direction(path))
+        {
+            // Whole tables are read by planned operators, but for their first rows.
+            let first = parts.filter.is_none() && fetch.is_some_and(|rows| rows.saturating_add(skip) <= ROWS_MAX);
+            return if path.is_bounded() || first { done(&path, None, None) } else { None };
+        }
+        // All rows have to be read: they must be bounded on both sides.
+        let path = best(&paths).filter(|path| !path.equal.is_empty() || (path.low.is_some() && path.high.is_some()))?;
+        let sort = Sort::new(&parts)?;
+        done(&path, groups, Some(sort))
+    }
+
+    /// Whether each row of the table gives one of the result.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.groups.is_none()
+    }
+
+    /// Whether there may be too many rows.
+    pub(crate) fn may_be_long(&self) -> bool {
+        !self.rows.path.is_one()
+    }
+
+    /// What EXPLAIN shows.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.sort.as_ref().is_some_and(|sort| !sort.is_empty()) {
+            lines.push("Direct Sort".to_owned());
+        }
+        if let Some(groups) = &self.groups {
+            lines.push(groups.describe());
+        }
+        let above = lines.len();
+        let rows = self.rows.describe();
+        lines.extend(rows.into_iter().map(|line| if above > 0 { format!("  {line}") } else { line }));
+        if self.skip > 0 || self.fetch.is_some() {
+            let fetch = self.fetch.map_or_else(|| "all".to_owned(), |rows| rows.to_string());
+            lines.push(format!("  Limit: {fetch}, Offset: {}", self.skip));
+        }
+        lines
+    }
+}
+
+impl Session {
+    /// The rows of a SELECT; `None`: left to planned operators.
+    pub(crate) fn select_directly(
+        &mut self,
+        select: &DirectSelect,
+        params: &[ScalarValue],
+        formats: &[Format],
+        max_rows: usize,
+    ) -> Result<Option<RowChunk>, SqlError> {
+        if !select.output.accepts(formats) {
+            return Ok(None); // told by the encoder of planned rows
+        }
+        let Some(located) = select.rows.locate(params)? else { return Ok(None) };
+        let style = self.style();
+        let stop = Arc::clone(&self.shared.stop);
+        let open = self.transaction();
+        open.used = true;
+        let view = open.txn.statement(StatementKind::Read)?;
+        let mut chunk = select.output.chunk();
+        let wanted = select.fetch.unwrap_or(usize::MAX);
+        let table = &select.rows.table;
+        if select.groups.is_some() || select.sort.is_some() {
+            let Some(rows) = select.gather(located, &view, params, &stop)? else { return Ok(None) };
+            select.fold(&rows, &view, params, formats, &style, &mut chunk)?;
+            return Ok((max_rows == 0 || chunk.len() < max_rows).then_some(chunk));
+        }
+        let ranges = match located {
+            Located::One(key) => {
+                let mut row = RowBuf::default();
+                if wanted > 0 && select.skip == 0 && select.rows.one(&view, &key, params, &mut row)? {
+                    let row = Row { table, values: Values::Stored(row.raw()), view: &view };
+                    select.output.append(Input { params, row: Some(row) }, formats, &style, &mut chunk)?;
+                }
+                return Ok(Some(chunk));
+            }
+            Located::Ranges(ranges) if wanted > 0 => ranges,
+            Located::Ranges(_) => return Ok(Some(chunk)),
+        };
+        let mut skip = select.skip;
+        let about = select.fetch.map(|rows| rows.saturating_add(skip));
+        let all = select.rows.each(&view, ranges, params, &stop, about, |raw| {
+            if skip > 0 {
+                skip -= 1;
+                return Ok(ControlFlow::Continue(()));
+            }
+            let row = Row { table, values: Values::Stored(raw), view: &view };
+            select.output.append(Input { params, row: Some(row) }, formats, &style, &mut chunk)?;
+            Ok(if chunk.len() >= wanted {
+                ControlFlow::Break(true)
+            } else if chunk.len() > ROWS_MAX || chunk.bytes.len() > BYTES_MAX {
+                ControlFlow::Break(false)
+            } else {
+                ControlFlow::Continue(())
+            })
+        })?;
+        // A portal is read on from where its rows ended: by planned operators.
+        if !all || (max_rows > 0 && chunk.len() >= max_rows) {
+            return Ok(None);
+        }
+        Ok(Some(chunk))
+    }
+}
+
+impl DirectSelect {
+    /// All rows; `None`: there are too many.
+    fn gather(
+        &self,
+        located: Located,
+        view: &ReadView,
+        params: &[ScalarValue],
+        stop: &StopFlag,
+    ) -> Result<Option<Vec<RowBuf>>, SqlError> {
+        let mut found = Vec::new();
+        let ranges = match located {
+            Located::One(key) => {
+                let mut row = RowBuf::default();
+                if self.rows.one(view, &key, params, &mut row)? {
+                    found.push(row);
+                }
+                return Ok(Some(found));
+            }
+            Located::Ranges(ranges) => ranges,
+        };
+        let table = &self.rows.table;
+        let first = self.groups.as_ref().is_some_and(|groups| groups.first);
+        let (mut bytes, want) = (0, first.then_some(1));
+        let all = self.rows.each(view, ranges, params, stop, want, |raw| {
+            let row = Row { table, values: Values::Stored(raw), view };
+            if first && self.groups.as_ref().is_some_and(|groups| groups.passes_over(row)) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let mut row = RowBuf::default();
+            row.set(raw);
+            bytes += raw.key.len() + raw.value.len();
+            found.push(row);
+            Ok(if first {
+                ControlFlow::Break(true)
+            } else if found.len() > ROWS_MAX || bytes > GATHERED_MAX {
+                ControlFlow::Break(false)
+            } else {
+                ControlFlow::Continue(())
+            })
+        })?;
+        Ok(all.then_some(found))
+    }
+
+    /// What becomes of these rows.
+    fn fold(
+        &self,
+        rows: &[RowBuf],
+        view: &ReadView,
+        params: &[ScalarValue],
+        formats: &[Format],
+        style: &TextStyle,
+        chunk: &mut RowChunk,
+    ) -> Result<(), SqlError> {
+        let table = &self.rows.table;
+        let row = |values| Row { table, values, view };
+        let mut rows: Vec<Row<'_>> = rows.iter().map(|stored| row(Values::Stored(stored.raw()))).collect();
+        let groups;
+        if let Some(of) = &self.groups {
+            groups = of.of(&rows, params)?;
+            rows = groups.iter().map(|values| row(Values::Group(values))).collect();
+        }
+        let order = match &self.sort {
+            Some(sort) => sort.order(&rows, params)?,
+            None => (0..rows.len()).collect(),
+        };
+        for at in order.into_iter().skip(self.skip).take(self.fetch.unwrap_or(usize::MAX)) {
+            self.output.append(Input { params, row: Some(rows[at]) }, formats, style, chunk)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! SELECT … FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE.
+//!
+//! A query with a locking clause, wherever it stands in a statement, is planned by itself
+//! ([`LockPlan`]) and run before the statement ([`run`]): it locks its rows and keeps them. In the
+//! statement stands a table of those rows in its place ([`table`]). So it may be a subquery of an
+//! UPDATE or DELETE, which then finds its rows locked by its own transaction.
+//!
+//! A row is locked by a new version of the same content, written by the transaction
+//! (`Transaction::lock_row`): whoever wants to change, delete or lock it waits for the
+//! transaction's end, and the lock goes with a rollback to a savepoint like any write. There is
+//! one strength: FOR SHARE excludes other sharers, too.
+//!
+//! # Invariants
+//! 1. As PostgreSQL's LockRows node, which is above Sort and below Limit: rows are locked one after
+//!    the other in the order of the result, and no further than LIMIT (and OFFSET) reaches.
+//! 2. READ COMMITTED: a row whose newest committed version is not the one that the query saw is
+//!    locked and the query is run again on that version alone (for a join: with the versions of
+//!    the other tables that it was joined with). What comes out is the row, if anything does.
+//!    A row that has another primary key now is followed to it.
+//! 3. Only a row's lock is passed over by SKIP LOCKED and refused by NOWAIT; a table's (somebody
+//!    changes its definition) is waited for.
+
+mod clause;
+mod plan;
+mod quick;
+mod run;
+mod syntax;
+mod table;
+
+use datafusion::arrow::datatypes::SchemaRef;
+
+pub(crate) use crate::exec::context::Locked;
+pub(crate) use plan::{LockPlan, extract, is_locking, planning_state};
+pub(crate) use quick::DirectLock;
+pub(crate) use syntax::parse_as_postgresql;
+pub(crate) use table::relation;
+
+/// Schema under which planning finds the locked rows of a statement; the tables are numbered.
+pub(crate) const LOCKED: &str = "resurgam$locked";
+
+/// Columns of each table of locked rows; in the session's configuration while a statement is
+/// planned.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LockedSchemas(pub Vec<SchemaRef>);

@@ -1,0 +1,35 @@
+//! What runs: operators, direct execution, locks, values across the layers.
+//!
+//! | module | concept |
+//! |---|---|
+//! | `any_of` | `x IN ($1, $2, …)`, `x NOT IN (…)` and `x = ANY ($1)` of a kept plan |
+//! | `apply` | Subqueries that are run for the rows around them |
+//! | `bridge` | Values across the three representations that a statement meets |
+//! | `cell` | The values of a kept plan's parameters |
+//! | `clean_function` | `resurgam_clean()` in FROM |
+//! | `context` | What a running statement carries |
+//! | `direct` | Direct execution |
+//! | `filter` | A filter that bounds what it gathers by bytes |
+//! | `locking` | SELECT … FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE |
+//! | `lookup_join` | A join that looks up the rows of one side by the keys of the other |
+//! | `scan` | The operator that reads a table |
+//! | `table` | A table of the engine as DataFusion sees it |
+//! | `wait` | Waiting for other transactions, and for a statement's work, cancellable and bounded |
+//! | `watch` | An operator that ends a statement whose plan never waits |
+//! | `weight` | How many bytes the rows of a batch have, to gather no more of them than fit |
+
+pub(crate) mod any_of;
+pub(crate) mod apply;
+pub(crate) mod bridge;
+pub(crate) mod cell;
+pub(crate) mod clean_function;
+pub(crate) mod context;
+pub(crate) mod direct;
+pub(crate) mod filter;
+pub(crate) mod locking;
+pub(crate) mod lookup_join;
+pub(crate) mod scan;
+pub(crate) mod table;
+pub(crate) mod wait;
+pub(crate) mod watch;
+pub(crate) mod weight;

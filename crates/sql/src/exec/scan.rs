@@ -1,0 +1,509 @@
+//! The operator that reads a table: ranges of one of its trees, as Arrow batches.
+//!
+//! It keeps no state of an execution, so a kept plan can run it again and again. The view
+//! comes from the statement ([`StatementContext`]). Batches start small and grow, so that
+//! whoever wants a few rows does not pay for thousands. Only projected columns are decoded.
+//!
+//! Invariants:
+//! 1. There is one partition, and its rows come in the order of the tree's keys, or in the reverse.
+//!    Columns that the ranges pin to one value count as constants in that order. What is declared
+//!    holds for the rows that satisfy the predicates: they are applied again right above, and a
+//!    part of an ordered sequence is ordered.
+//! 2. Ranges that were given ([`ScanExec::with_ranges`]) are ascending and disjoint, too.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use datafusion::arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::SortOptions;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{AcrossPartitions, ConstExpr, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::coop::cooperative;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::StreamExt;
+use resurgam_engine::{Cursor, KeyRange, ReadView, RowBatch, Table};
+
+use crate::exec::bridge::{self, RowColumns};
+use crate::exec::context::StatementContext;
+use crate::plan::access::{self, AccessPath, Probe, ProbeKind, constant, evaluate_constant};
+use crate::plan::planning::Planning;
+
+/// Rows of the first batch, unless fewer are wanted.
+const FIRST_ROWS: usize = 64;
+const BATCH_ROWS: usize = 8192;
+
+/// Values are read when the scan begins: they may be those of parameters.
+pub(crate) type Access = AccessPath<Arc<dyn PhysicalExpr>>;
+
+/// See the module's head.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanExec {
+    pub(crate) table: Arc<Table>,
+    target: bool,
+    /// Positions in the provider's schema.
+    columns: Vec<usize>,
+    schema: SchemaRef,
+    /// Also which way it is read.
+    access: Access,
+    /// What the access was chosen by.
+    probes: Arc<[Probe]>,
+    limit: Option<usize>,
+    /// Rows of the first batch.
+    first: usize,
+    /// Read instead of the ranges of `access`.
+    given: Option<Arc<[KeyRange]>>,
+    /// Where the rows read are counted.
+    read: Option<Arc<AtomicUsize>>,
+    properties: Arc<PlanProperties>,
+}
+
+impl ScanExec {
+    pub(crate) fn new(
+        table: Arc<Table>,
+        target: bool,
+        columns: Vec<usize>,
+        full: &SchemaRef,
+        probes: Vec<Probe>,
+        limit: Option<usize>,
+    ) -> Result<Self> {
+        let schema = Arc::new(full.project(&columns)?);
+        let access = AccessPath::choose(&table, &probes).try_map(constant)?;
+        let properties = Self::properties_of(&table, &columns, &schema, &access)?;
+        let probes = probes.into();
+        let (first, given, read) = (FIRST_ROWS, None, None);
+        Ok(Self { table, target, columns, schema, access, probes, limit, first, given, read, properties })
+    }
+
+    /// What pins or bounds the rows read.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// The table's column that is column `at` of the output.
+    pub(crate) fn table_column(&self, at: usize) -> Option<usize> {
+        self.columns.get(at).copied().filter(|&column| column < self.table.columns.len())
+    }
+
+    /// The same rows in the reverse order.
+    pub(crate) fn reversed(&self) -> Result<Self> {
+        let access = Access { backward: !self.access.backward, ..self.access.clone() };
+        let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access)?;
+        Ok(Self { access, properties, ..self.clone() })
+    }
+
+    /// The same rows (after the predicates above) by other trees whose leading columns are pinned
+    /// by at least the same predicates; none if something bounds the rows read now beyond that.
+    pub(crate) fn by_other_trees(&self) -> Result<Vec<Self>> {
+        if self.access.low.is_some() || self.access.high.is_some() || self.given.is_some() {
+            return Ok(Vec::new());
+        }
+        let pinned = |access: &Access| access.key_columns(&self.table)[..access.equal.len()].to_vec();
+        let now = pinned(&self.access);
+        let mut out = Vec::new();
+        for access in AccessPath::all(&self.table, &self.probes) {
+            let access = access.try_map(constant)?;
+            let then = pinned(&access);
+            if access.index != self.access.index && now.iter().all(|column| then.contains(column)) {
+                let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access)?;
+                out.push(Self { access, properties, ..self.clone() });
+            }
+        }
+        Ok(out)
+    }
+
+    /// The same with a first batch of at most so many rows.
+    pub(crate) fn with_first(&self, rows: usize) -> Self {
+        Self { first: rows.clamp(1, FIRST_ROWS), ..self.clone() }
+    }
+
+    /// Reads these ranges, ascending and disjoint, of a tree (`None`: the clustered one). What it
+    /// declares stays: its order is true if the tree is the same.
+    pub(crate) fn with_ranges(&self, index: Option<usize>, ranges: Vec<KeyRange>) -> Self {
+        let access = Access { index, backward: self.access.backward, ..Access::default() };
+        Self { access, given: Some(ranges.into()), ..self.clone() }
+    }
+
+    /// Reads so many rows at most, and counts them.
+    pub(crate) fn counted(&self, limit: usize, read: Arc<AtomicUsize>) -> Self {
+        Self { limit: Some(limit), read: Some(read), ..self.clone() }
+    }
+
+    /// The one value that a column has in all rows that satisfy the predicates, if they say so.
+    pub(crate) fn pinned_value(&self, column: usize) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+        let value = self.probes.iter().filter(|probe| probe.column == column).find_map(|probe| match &probe.kind {
+            ProbeKind::In(values) => match values.as_slice() {
+                [value] => Some(value),
+                _ => None,
+            },
+            _ => None,
+        });
+        value.map(constant).transpose()
+    }
+
+    fn properties_of(
+        table: &Table,
+        columns: &[usize],
+        schema: &SchemaRef,
+        access: &Access,
+    ) -> Result<Arc<PlanProperties>> {
+        let ordering = Self::ordering(table, columns, schema, access);
+        let mut equivalences = if ordering.is_empty() {
+            EquivalenceProperties::new(Arc::clone(schema))
+        } else {
+            EquivalenceProperties::new_with_orderings(Arc::clone(schema), [ordering])
+        };
+        let pinned = access.pinned(table).filter_map(|column| {
+            let at = columns.iter().position(|&c| c == column)?;
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(at).name(), at));
+            Some(ConstExpr::new(column, AcrossPartitions::Uniform(None)))
+        });
+        equivalences.add_constants(pinned)?;
+        Ok(Arc::new(
+            PlanProperties::new(
+                equivalences,
+                Partitioning::UnknownPartitioning(1),
+                EmissionType::Incremental,
+                Boundedness::Bounded,
+            )
+            .with_scheduling_type(SchedulingType::Cooperative),
+        ))
+    }
+
+    /// The order in which rows come out, as far as projected columns can say it.
+    fn ordering(table: &Table, columns: &[usize], schema: &SchemaRef, access: &Access) -> Vec<PhysicalSortExpr> {
+        let backward = access.backward;
+        let mut out = Vec::new();
+        let key = access.key_columns(table).to_vec();
+        let behind: &[usize] = if access.index.is_some() { &table.primary_key } else { &[] };
+        for &column in key.iter().chain(behind) {
+            let Some(at) = columns.iter().position(|&c| c == column) else {
+                if access.pinned(table).any(|c| c == column) {
+                    continue;
+                }
+                break;
+            };
+            let column = Column::new(schema.field(at).name(), at);
+            out.push(PhysicalSortExpr::new(
+                Arc::new(column),
+                SortOptions { descending: backward, nulls_first: backward },
+            ));
+        }
+        out
+    }
+}
+
+impl DisplayAs for ScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        self.access.describe(&self.table, f)?;
+        if let Some(limit) = self.limit {
+            write!(f, " limit {limit}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for ScanExec {
+    fn name(&self) -> &str {
+        "ScanExec"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for expr in self.access.values() {
+            if f(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+    fn fetch(&self) -> Option<usize> {
+        self.limit
+    }
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(Arc::new(Self { limit, ..self.clone() }))
+    }
+    fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        // Of the first rows in one direction, the last are not the first in the other.
+        if self.limit.is_some() {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
+        let reversed = self.reversed()?;
+        if !reversed.properties.eq_properties.ordering_satisfy(order.iter().cloned())? {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
+        Ok(SortOrderPushdownResult::Exact { inner: Arc::new(reversed) })
+    }
+    fn execute(&self, partition: usize, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("a scan has one partition, not {partition}");
+        }
+        let statement = StatementContext::of(&task)?;
+        let mut ranges = match &self.given {
+            Some(given) => given.to_vec(),
+            None if Planning::of(task.session_config()).read_small_tables => {
+                self.access
+                    .ranges_worth(&self.table, evaluate_constant, || statement.view.row_count_estimate(&self.table))?
+            }
+            None => self.access.ranges(&self.table, evaluate_constant)?,
+        };
+        if !self.access.backward {
+            ranges.reverse(); // taken from the end
+        }
+        let reader = Reader {
+            scan: self.clone(),
+            view: statement.view.clone(),
+            statement,
+            ranges,
+            cursor: None,
+            rows: RowBatch::default(),
+            given: 0,
+            large: false,
+            want: self.first,
+            left: self.limit.unwrap_or(usize::MAX),
+        };
+        let stream =
+            futures::stream::try_unfold(
+                reader,
+                |mut reader| async move { Ok(reader.next()?.map(|batch| (batch, reader))) },
+            );
+        Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream.boxed()))))
+    }
+}
+
+struct Reader {
+    scan: ScanExec,
+    view: ReadView,
+    statement: Arc<StatementContext>,
+    ranges: Vec<KeyRange>,
+    cursor: Option<Cursor>,
+    rows: RowBatch,
+    /// How many of `rows` were handed out.
+    given: usize,
+    /// They have large values in the columns read, which are handed out a few rows at a time.
+    large: bool,
+    want: usize,
+    left: usize,
+}
+
+impl Reader {
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        self.statement.stop.check().map_err(bridge::failure)?;
+        if self.scan.target
+            && let Some(target) = self.statement.target.as_ref().and_then(|target| target.of(self.scan.table.id))
+        {
+            return match target.row.lock().take() {
+                Some(row) => self.batch(std::iter::once(row.raw()), true),
+                None => Ok(None),
+            };
+        }
+        if self.given < self.rows.len() {
+            return self.hand_out();
+        }
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.rows.clear();
+        (self.given, self.large) = (0, false);
+        let want = self.want.min(self.left);
+        // Short ranges share a batch.
+        while self.rows.len() < want {
+            let Some(cursor) = &mut self.cursor else {
+                let Some(range) = self.ranges.pop() else { break };
+                let Access { index, .. } = self.scan.access;
+                let direction = self.scan.access.direction();
+                self.cursor = Some(access::cursor(&self.view, &self.scan.table, index, range, direction));
+                continue;
+            };
+            let missing = want - self.rows.len();
+            if !cursor.next_batch(&mut self.rows, missing).map_err(bridge::storage)? {
+                self.cursor = None;
+                self.statement.stop.check().map_err(bridge::failure)?;
+            }
+        }
+        if self.rows.is_empty() {
+            return Ok(None);
+        }
+        self.want = (self.want * 4).min(BATCH_ROWS);
+        self.left -= self.rows.len().min(self.left);
+        if let Some(read) = &self.scan.read {
+            read.fetch_add(self.rows.len(), Ordering::Relaxed);
+        }
+        self.hand_out()
+    }
+
+    /// A batch of the rows that were read: all of them, or as many as have [`bridge::BATCH_BYTES`] of
+    /// large values.
+    fn hand_out(&mut self) -> Result<Option<RecordBatch>> {
+        if !self.large {
+            let all = self.batch((0..self.rows.len()).map(|i| self.rows.row(i)), false)?;
+            if all.is_some() {
+                self.given = self.rows.len();
+                return Ok(all);
+            }
+            self.large = true;
+        }
+        let left = self.given..self.rows.len();
+        let columns = RowColumns::new(&self.scan.table, &self.view);
+        let fitting = columns.fitting(&self.scan.columns, left.clone().map(|i| self.rows.row(i)))?;
+        let batch = self.batch(left.take(fitting).map(|i| self.rows.row(i)), true)?;
+        self.given += fitting;
+        Ok(batch)
+    }
+
+    /// A batch of rows; `None` if it would have large values and is not to have any.
+    fn batch<'a>(
+        &self,
+        rows: impl ExactSizeIterator<Item = resurgam_engine::RawRow<'a>> + Clone,
+        large: bool,
+    ) -> Result<Option<RecordBatch>> {
+        let count = rows.len();
+        let table = &self.scan.table;
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.scan.columns.len());
+        let mut columns = RowColumns::new(table, &self.view);
+        for &column in &self.scan.columns {
+            if column == table.columns.len() {
+                let mut keys = BinaryBuilder::with_capacity(count, count * 16);
+                rows.clone().for_each(|row| keys.append_value(row.key));
+                arrays.push(Arc::new(keys.finish()));
+            } else {
+                let array = if large {
+                    Some(columns.array(column, rows.clone())?)
+                } else {
+                    columns.array_in_rows(column, rows.clone())?
+                };
+                let Some(array) = array else { return Ok(None) };
+                arrays.push(array);
+            }
+        }
+        debug_assert!(self.scan.schema.fields().iter().all(|f| f.data_type() != &DataType::Null));
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        Ok(Some(RecordBatch::try_new_with_options(Arc::clone(&self.scan.schema), arrays, &options)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::common::ScalarValue;
+    use futures::StreamExt;
+    use resurgam_engine::{Database, Options, StatementKind};
+
+    use super::*;
+    use crate::SqlSettings;
+    use crate::exec::weight;
+    use crate::plan::planner::task_context;
+    use crate::plan::statement::Kind;
+    use crate::session::Session;
+    use crate::session::database::{SessionOptions, SqlDatabase};
+    use crate::wire::Execution;
+
+    const MB: usize = 1 << 20;
+
+    /// Rows and megabytes of each batch that a query gives.
+    async fn batches(session: &mut Session, text: &str) -> Vec<(usize, usize)> {
+        let prepared = session.prepare_text(text, &[]).expect("a plan");
+        let source = match &prepared.kind {
+            Kind::Query(query) => &query.plan,
+            Kind::Write(write) => &write.stream,
+            _ => panic!("no query: {text}"),
+        };
+        let state = session.state().expect("a state");
+        let view = session.transaction().txn.statement(StatementKind::Read).expect("a view");
+        let context = StatementContext { view, stop: Default::default(), target: None, locked: None };
+        let values: &[ScalarValue] = &[];
+        let instance = source.instance(&state, values).await.expect("an instance");
+        let mut stream = instance.start(task_context(&state, Arc::new(context))).expect("a stream");
+        let mut found = Vec::new();
+        while let Some(batch) = stream.next().await {
+            let batch = batch.expect("a batch");
+            found.push((batch.num_rows(), weight::of(&batch) / MB));
+        }
+        session.roll_back();
+        found
+    }
+
+    /// Rows of large values are gathered by their bytes, wherever they are gathered.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn large_rows_come_in_small_batches() {
+        let dir = tempfile::tempdir().expect("folder");
+        let engine = Database::open(dir.path().join("db"), Options::default()).expect("open");
+        let db = SqlDatabase::new(engine, SqlSettings::default());
+        let mut session = db.session(SessionOptions::default()).expect("session");
+        for text in [
+            "CREATE TABLE t (a int PRIMARY KEY, b text, c text, n int)".to_owned(),
+            format!("INSERT INTO t SELECT i, repeat('x', {MB}), 'c', i FROM generate_series(1, 40) AS s(i)"),
+            "INSERT INTO t SELECT i, 'small', 'c', i FROM generate_series(41, 100) AS s(i)".to_owned(),
+            format!("INSERT INTO t VALUES (101, repeat('y', {}), repeat('z', {MB}), 101)", 20 * MB),
+        ] {
+            session.query(&text).await.expect("filled");
+        }
+        for (text, rows) in [
+            ("SELECT a, b, c FROM t", 101),
+            ("SELECT b FROM t WHERE n % 2 = 0", 50),
+            ("SELECT b FROM t WHERE c = 'c' AND n > 1", 99),
+            ("UPDATE t SET c = 'd' WHERE n + a > 0", 101),
+            ("DELETE FROM t WHERE n + a > 0 RETURNING b", 101),
+        ] {
+            let found = batches(&mut session, text).await;
+            assert_eq!(found.iter().map(|(rows, _)| rows).sum::<usize>(), rows, "{text}");
+            // Two bounds meet in a filter: what it had, and what came with the last batch.
+            let most = if text.contains("WHERE") { 32 } else { 16 };
+            for (rows, bytes) in &found {
+                assert!(*bytes <= most || *rows == 1, "{text}: {found:?}");
+            }
+        }
+        // What is not read has no weight.
+        assert_eq!(batches(&mut session, "SELECT a, c FROM t WHERE a < 60").await.len(), 1);
+        // Chunks of a result, and of COPY.
+        let mut chunks = Vec::new();
+        for text in ["SELECT b FROM t WHERE n > 0", "COPY (SELECT b FROM t WHERE n > 0) TO STDOUT"] {
+            let statement = session.split(text).expect("a statement").pop().expect("one");
+            match session.execute_simple(statement, true).await.expect("an answer") {
+                Execution::Rows { first, rows: Some(mut rows), .. } => {
+                    chunks.extend(first.map(|chunk| chunk.bytes.len()));
+                    while let Some(chunk) = rows.next(&mut session).await.expect("rows") {
+                        chunks.push(chunk.bytes.len());
+                    }
+                }
+                Execution::CopyOut(mut copy) => {
+                    while let Some(data) = copy.next(&mut session).await.expect("data") {
+                        chunks.push(data.len());
+                    }
+                }
+                _ => panic!("neither rows nor COPY: {text}"),
+            }
+        }
+        let large = chunks.iter().filter(|bytes| **bytes > 2 * MB + 4096).count();
+        assert_eq!(large, 2, "{chunks:?}");
+        assert!(chunks.iter().sum::<usize>() >= 120 * MB, "{chunks:?}");
+    }
+}

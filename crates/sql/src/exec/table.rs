@@ -1,0 +1,86 @@
+//! A table of the engine as DataFusion sees it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::datasource::TableType;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+use resurgam_engine::Table;
+
+use crate::exec::scan::ScanExec;
+use crate::pg::types;
+use crate::plan::access::{Probe, probes};
+
+/// Name of the column that holds a row's encoded clustered key, present only in the
+/// target of UPDATE and DELETE.
+pub(crate) const KEY_COLUMN: &str = "resurgam$key";
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct EngineTable {
+    pub(crate) table: Arc<Table>,
+    /// The target of an UPDATE or DELETE: has [`KEY_COLUMN`] as its last column.
+    pub(crate) target: bool,
+    schema: SchemaRef,
+}
+
+/// Arrow schema of a table's rows.
+pub(crate) fn table_schema(table: &Table) -> Schema {
+    Schema::new(table.columns.iter().map(|c| types::arrow_field(&c.name, &c.ty, c.nullable)).collect::<Vec<_>>())
+}
+
+impl EngineTable {
+    pub(crate) fn new(table: Arc<Table>, target: bool) -> Self {
+        let mut fields: Vec<Field> =
+            table.columns.iter().map(|c| types::arrow_field(&c.name, &c.ty, c.nullable)).collect();
+        if target {
+            fields.push(Field::new(KEY_COLUMN, DataType::Binary, false));
+        }
+        Self { table, target, schema: Arc::new(Schema::new(fields)) }
+    }
+
+    fn all_probes(&self, filters: &[Expr]) -> Vec<Probe> {
+        filters.iter().flat_map(|filter| probes(&self.table, filter)).collect()
+    }
+}
+
+#[async_trait]
+impl TableProvider for EngineTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns = match projection {
+            Some(columns) => columns.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let probes = self.all_probes(filters);
+        let limit = if filters.is_empty() { limit } else { None };
+        Ok(Arc::new(ScanExec::new(Arc::clone(&self.table), self.target, columns, &self.schema, probes, limit)?))
+    }
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(filters
+            .iter()
+            .map(|filter| {
+                if probes(&self.table, filter).is_empty() {
+                    TableProviderFilterPushDown::Unsupported
+                } else {
+                    TableProviderFilterPushDown::Inexact
+                }
+            })
+            .collect())
+    }
+}

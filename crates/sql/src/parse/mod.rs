@@ -1,0 +1,19 @@
+//! From text to syntax.
+//!
+//! | module | concept |
+//! |---|---|
+//! | `depth` | How deep a statement may be |
+//! | `lexer` | Literals lifted out of statement texts ("forced parameterisation") |
+//! | `script` | Strings of several statements, some of which the parser does not know |
+//! | `symmetric` | BETWEEN SYMMETRIC and BETWEEN ASYMMETRIC, which the parser does not know |
+//! | `with_recursive` | What WITH RECURSIVE may say |
+//! | `with_write` | WITH before INSERT, UPDATE and DELETE |
+//! | `words` | The tokens of statements that are read by hand, without white space and comments |
+
+pub(crate) mod depth;
+pub(crate) mod lexer;
+pub(crate) mod script;
+pub(crate) mod symmetric;
+pub(crate) mod with_recursive;
+pub(crate) mod with_write;
+pub(crate) mod words;

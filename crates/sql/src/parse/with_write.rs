@@ -1,0 +1,175 @@
+//! WITH before INSERT, UPDATE and DELETE.
+//!
+//! The queries of WITH become subqueries in FROM, where they are named: planning knows them there.
+//! One that is named several times is run several times, as everywhere; one that locks rows may
+//! therefore be named once.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Cte, FromTable, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, TableWithJoins, UpdateTableFromKind,
+    VisitorMut,
+};
+use resurgam_ast::AstWalkMut;
+
+use crate::exec::locking::is_locking;
+use crate::naming;
+use crate::wire::SqlError;
+
+/// Rewrites a statement that writes and has WITH before it; leaves others alone.
+///
+/// # Errors
+/// `0A000` for WITH RECURSIVE and for WITH queries that write.
+pub(crate) fn inline(statement: &mut Statement) -> Result<(), SqlError> {
+    let query = match statement {
+        Statement::Explain { statement, .. } | Statement::Prepare { statement, .. } => return inline(statement),
+        Statement::Query(query) => query,
+        _ => return Ok(()),
+    };
+    if !matches!(query.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_)) {
+        return Ok(());
+    }
+    if query.order_by.is_some() || query.limit_clause.is_some() || !query.locks.is_empty() {
+        return Err(SqlError::syntax("a statement that writes has no ORDER BY, LIMIT or FOR"));
+    }
+    let Some(with) = query.with.take() else { return Ok(()) };
+    if with.recursive {
+        return Err(SqlError::unsupported("WITH RECURSIVE before INSERT, UPDATE or DELETE is not supported"));
+    }
+    let mut inlining = Inline { ctes: Vec::new() };
+    match query.body.as_mut() {
+        SetExpr::Insert(Statement::Insert(insert)) => match &mut insert.source {
+            Some(source) if source.with.is_none() => source.with = Some(with),
+            Some(_) => return Err(SqlError::unsupported("WITH twice in one INSERT is not supported")),
+            None => {}
+        },
+        SetExpr::Update(Statement::Update(update)) => {
+            inlining.define(with.cte_tables)?;
+            if let Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) = &mut update.from {
+                inlining.within(from)?;
+            }
+            inlining.within(&mut update.assignments)?;
+            inlining.within(&mut update.selection)?;
+            inlining.within(&mut update.returning)?;
+            // Not the target, which is a table.
+            inlining.refuse_target(std::slice::from_ref(&update.table))?;
+        }
+        SetExpr::Delete(Statement::Delete(delete)) => {
+            inlining.define(with.cte_tables)?;
+            inlining.within(&mut delete.using)?;
+            inlining.within(&mut delete.selection)?;
+            inlining.within(&mut delete.returning)?;
+            let (FromTable::WithFromKeyword(target) | FromTable::WithoutKeyword(target)) = &delete.from;
+            inlining.refuse_target(target)?;
+        }
+        _ => return Err(SqlError::unsupported("WITH before this statement is not supported")),
+    }
+    inlining.check()?;
+    let body = match query.body.as_mut() {
+        SetExpr::Insert(body) | SetExpr::Update(body) | SetExpr::Delete(body) => body.clone(),
+        _ => return Ok(()),
+    };
+    *statement = body;
+    Ok(())
+}
+
+fn folded(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
+}
+
+/// A query of WITH.
+struct Defined {
+    name: String,
+    cte: Cte,
+    uses: usize,
+}
+
+struct Inline {
+    ctes: Vec<Defined>,
+}
+
+impl Inline {
+    /// Takes the queries, each of which may name those before it.
+    fn define(&mut self, ctes: Vec<Cte>) -> Result<(), SqlError> {
+        for mut cte in ctes {
+            if matches!(cte.query.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_)) {
+                return Err(SqlError::unsupported("statements that write are not supported in WITH"));
+            }
+            let name = folded(&cte.alias.name);
+            if self.ctes.iter().any(|before| before.name == name) {
+                return Err(SqlError::new("42712", format!("WITH query name \"{name}\" specified more than once")));
+            }
+            self.within(&mut cte.query)?;
+            naming::name_columns(&mut cte.query);
+            self.ctes.push(Defined { name, cte, uses: 0 });
+        }
+        Ok(())
+    }
+
+    fn within<T: AstWalkMut>(&mut self, part: &mut T) -> Result<(), SqlError> {
+        match part.walk_mut(self) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(error) => Err(error),
+        }
+    }
+
+    fn refuse_target(&self, target: &[TableWithJoins]) -> Result<(), SqlError> {
+        for table in target {
+            if let TableFactor::Table { name, .. } = &table.relation
+                && let [part] = name.0.as_slice()
+                && let Some(name) = part.as_ident().map(folded)
+                && self.ctes.iter().any(|cte| cte.name == name)
+            {
+                return Err(SqlError::new(
+                    "42809",
+                    format!("relation \"{name}\" cannot be the target of a modifying statement"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), SqlError> {
+        match self.ctes.iter().find(|cte| cte.uses > 1 && is_locking(&cte.cte.query)) {
+            None => Ok(()),
+            Some(cte) => Err(SqlError::unsupported(format!(
+                "the WITH query \"{}\" locks rows, and can be named once only before INSERT, UPDATE or DELETE",
+                cte.name
+            ))),
+        }
+    }
+}
+
+impl VisitorMut for Inline {
+    type Break = SqlError;
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        let own = query.with.iter().flat_map(|with| &with.cte_tables);
+        match own.map(|cte| folded(&cte.alias.name)).find(|name| self.ctes.iter().any(|cte| cte.name == *name)) {
+            None => ControlFlow::Continue(()),
+            Some(name) => ControlFlow::Break(SqlError::unsupported(format!(
+                "two WITH queries called \"{name}\" are not supported before INSERT, UPDATE or DELETE"
+            ))),
+        }
+    }
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<SqlError> {
+        if let TableFactor::Table { name, alias, args: None, .. } = factor
+            && let [part] = name.0.as_slice()
+            && let Some(name) = part.as_ident().map(folded)
+            && let Some(found) = self.ctes.iter_mut().find(|cte| cte.name == name)
+        {
+            found.uses += 1;
+            let own = &found.cte.alias;
+            let mut alias = alias.take().unwrap_or_else(|| TableAlias { columns: Vec::new(), ..own.clone() });
+            if alias.columns.is_empty() {
+                alias.columns = own.columns.clone();
+            }
+            *factor = TableFactor::Derived {
+                lateral: false,
+                subquery: found.cte.query.clone(),
+                alias: Some(alias),
+                sample: None,
+            };
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,478 @@
+//! Which part of which tree is read: [`AccessPath`].
+//!
+//! One structure for whoever reads rows by a key: scans, lookups of joins, statements that run directly on
+//! a tree, row locks. It is chosen when a statement is planned, from what its predicates say
+//! ([`super::probe`]); the values are evaluated when it runs. `V` is what a value is: a planned expression
+//! where the path is chosen, a physical one in an operator, one over a row's datums in direct execution.
+//!
+//! Invariants:
+//! 1. The ranges hold at least every row that satisfies the probes, and may hold more: whoever reads
+//!    them applies the predicates again.
+//! 2. They are ascending and disjoint.
+//! 3. Where [`AccessPath::is_one`], at most one row has the values.
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use datafusion::arrow::array::Array;
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::Expr;
+use resurgam_engine::{Cursor, Datum, DatumRef, Direction, ErrorKind, KeyRange, ReadView, Table};
+
+use super::probe::{Probe, ProbeKind};
+use crate::exec::any_of;
+use crate::exec::bridge::{self, KeyValue};
+
+/// Most ranges that a path has: as many as there can be parameters.
+pub(super) const RANGES_MAX: usize = 65_536;
+/// Beyond so many ranges it is asked whether the table has more rows than that.
+const RANGES_FEW: usize = 64;
+
+/// Which tree is read and what bounds it.
+#[derive(Clone, Debug)]
+pub(crate) struct AccessPath<V> {
+    /// Position in the table's indexes; `None` is the clustered tree.
+    pub index: Option<usize>,
+    /// For each leading key column the values that it may equal.
+    pub equal: Vec<KeyValues<V>>,
+    /// Bounds of the key column after those, and whether they are inclusive.
+    pub low: Option<(V, bool)>,
+    pub high: Option<(V, bool)>,
+    /// Rows are read from the end.
+    pub backward: bool,
+    /// All columns of a unique key are given, maybe several values of each.
+    pub(crate) whole: bool,
+}
+
+/// The values that a key column may equal.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyValues<V> {
+    Each(Vec<V>),
+    /// The elements of an array.
+    Array(V),
+}
+
+impl<V> KeyValues<V> {
+    /// The expressions as they are.
+    pub(crate) fn exprs(&self) -> &[V] {
+        match self {
+            Self::Each(exprs) => exprs,
+            Self::Array(expr) => std::slice::from_ref(expr),
+        }
+    }
+
+    /// The value, if it is known that there is one only.
+    pub(crate) fn single(&self) -> Option<&V> {
+        match self {
+            Self::Each(exprs) => match exprs.as_slice() {
+                [one] => Some(one),
+                _ => None,
+            },
+            Self::Array(_) => None,
+        }
+    }
+
+    fn evaluate(&self, value: &mut impl FnMut(&V) -> Result<ScalarValue>) -> Result<Vec<ScalarValue>> {
+        match self {
+            Self::Each(exprs) => exprs.iter().map(value).collect(),
+            Self::Array(expr) => match any_of::array_elements(&value(expr)?)? {
+                Some(elements) => (0..elements.len()).map(|at| ScalarValue::try_from_array(&elements, at)).collect(),
+                None => Ok(Vec::new()),
+            },
+        }
+    }
+}
+
+impl<V> Default for AccessPath<V> {
+    fn default() -> Self {
+        Self { index: None, equal: Vec::new(), low: None, high: None, backward: false, whole: false }
+    }
+}
+
+/// The trees of a table, the clustered one first: position, columns, whether they are unique.
+pub(crate) fn trees(table: &Table) -> impl Iterator<Item = (Option<usize>, &[usize], bool)> {
+    let clustered = std::iter::once((None, table.primary_key.as_slice(), true));
+    let others = table.indexes.iter().enumerate();
+    clustered.chain(others.map(|(i, index)| (Some(i), index.columns.as_slice(), index.unique)))
+}
+
+/// What a tree's key columns are, without the primary key behind an index's own.
+pub(crate) fn key_columns(table: &Table, index: Option<usize>) -> &[usize] {
+    match index {
+        None => &table.primary_key,
+        Some(i) => &table.indexes[i].columns,
+    }
+}
+
+/// A key of a tree, or the beginning of one; `None`: too long to be one, so that no row has it.
+pub(crate) fn encode_key(table: &Table, index: Option<usize>, values: &[DatumRef<'_>]) -> Result<Option<Vec<u8>>> {
+    let mut key = Vec::with_capacity(16);
+    let encoded = match index {
+        None => table.encode_key(values, &mut key),
+        Some(i) => table.encode_index_key(i, values, &mut key),
+    };
+    match encoded {
+        Ok(()) => Ok(Some(key)),
+        Err(error) if error.kind() == ErrorKind::LimitExceeded => Ok(None),
+        Err(error) => Err(bridge::storage(error)),
+    }
+}
+
+/// Reads a range of a tree.
+pub(crate) fn cursor(
+    view: &ReadView,
+    table: &Arc<Table>,
+    index: Option<usize>,
+    range: KeyRange,
+    direction: Direction,
+) -> Cursor {
+    match index {
+        None => view.scan(table, range, direction),
+        Some(index) => view.scan_index(table, index, range, direction),
+    }
+}
+
+impl<V> AccessPath<V> {
+    /// Columns of the tree's key.
+    pub(crate) fn key_columns<'t>(&self, table: &'t Table) -> &'t [usize] {
+        key_columns(table, self.index)
+    }
+
+    /// Columns that have one value in all rows.
+    pub(crate) fn pinned<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = usize> + 'a {
+        let key = self.key_columns(table).iter();
+        key.zip(&self.equal).filter(|(_, values)| values.single().is_some()).map(|(&column, _)| column)
+    }
+
+    /// Whether anything bounds the rows.
+    pub(crate) fn is_bounded(&self) -> bool {
+        !self.equal.is_empty() || self.low.is_some() || self.high.is_some()
+    }
+
+    /// Whether at most one row has the values.
+    pub(crate) fn is_one(&self) -> bool {
+        self.whole && self.equal.iter().all(|values| values.single().is_some())
+    }
+
+    pub(crate) fn direction(&self) -> Direction {
+        if self.backward { Direction::Backward } else { Direction::Forward }
+    }
+
+    /// How much it bounds the rows: more is better. A whole unique key is best, then leading columns, then
+    /// bounds; on a tie the clustered tree, which holds the rows themselves.
+    pub(crate) fn score(&self) -> usize {
+        let bounds = usize::from(self.low.is_some()) + usize::from(self.high.is_some());
+        let whole = usize::from(self.whole) * 100;
+        let score = self.equal.len() * 4 + bounds + whole;
+        score * 2 + usize::from(self.index.is_none() && score > 0)
+    }
+
+    /// The same with other values.
+    pub(crate) fn try_map<W, E>(
+        &self,
+        mut map: impl FnMut(&V) -> std::result::Result<W, E>,
+    ) -> std::result::Result<AccessPath<W>, E> {
+        let mut equal = Vec::with_capacity(self.equal.len());
+        for values in &self.equal {
+            equal.push(match values {
+                KeyValues::Each(values) => {
+                    KeyValues::Each(values.iter().map(&mut map).collect::<std::result::Result<_, E>>()?)
+                }
+                KeyValues::Array(array) => KeyValues::Array(map(array)?),
+            });
+        }
+        let mut bound = |bound: &Option<(V, bool)>| match bound {
+            Some((value, inclusive)) => Ok(Some((map(value)?, *inclusive))),
+            None => Ok(None),
+        };
+        let (low, high) = (bound(&self.low)?, bound(&self.high)?);
+        let (index, backward, whole) = (self.index, self.backward, self.whole);
+        Ok(AccessPath { index, equal, low, high, backward, whole })
+    }
+
+    /// All values.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.equal.iter().flat_map(KeyValues::exprs).chain(self.low.iter().chain(&self.high).map(|(value, _)| value))
+    }
+}
+
+impl AccessPath<Expr> {
+    /// How a tree can be read with these probes.
+    fn with(index: Option<usize>, columns: &[usize], unique: bool, probes: &[Probe]) -> Self {
+        let mut path = Self { index, ..Self::default() };
+        let mut product = 1usize;
+        for &column in columns {
+            let mut list: Option<&Vec<Expr>> = None;
+            for probe in probes.iter().filter(|p| p.column == column) {
+                if let ProbeKind::In(values) = &probe.kind
+                    && list.is_none_or(|known| known.len() > values.len())
+                {
+                    list = Some(values);
+                }
+            }
+            if let Some(values) = list
+                && product.saturating_mul(values.len()) <= RANGES_MAX
+            {
+                product *= values.len();
+                path.equal.push(KeyValues::Each(values.clone()));
+                continue;
+            }
+            let array = probes.iter().filter(|p| p.column == column).find_map(|probe| match &probe.kind {
+                ProbeKind::InArray(array) => Some(array),
+                _ => None,
+            });
+            if let Some(array) = array {
+                path.equal.push(KeyValues::Array(array.clone()));
+                continue;
+            }
+            for probe in probes.iter().filter(|p| p.column == column) {
+                match &probe.kind {
+                    ProbeKind::Above { value, inclusive } if path.low.is_none() => {
+                        path.low = Some((value.clone(), *inclusive));
+                    }
+                    ProbeKind::Below { value, inclusive } if path.high.is_none() => {
+                        path.high = Some((value.clone(), *inclusive));
+                    }
+                    _ => {}
+                }
+            }
+            break;
+        }
+        path.whole = unique && !columns.is_empty() && path.equal.len() == columns.len();
+        path
+    }
+
+    /// How each tree can be read with these probes, the clustered one first.
+    pub(crate) fn all<'t>(table: &'t Table, probes: &'t [Probe]) -> impl Iterator<Item = Self> + 't {
+        trees(table).map(|(index, columns, unique)| Self::with(index, columns, unique, probes))
+    }
+
+    /// The best way for these probes; the whole clustered tree if they say nothing of use.
+    pub(crate) fn choose(table: &Table, probes: &[Probe]) -> Self {
+        let mut best = Self::default();
+        for path in Self::all(table, probes) {
+            if path.score() > best.score() {
+                best = path;
+            }
+        }
+        best
+    }
+}
+
+impl<V> AccessPath<V> {
+    /// How a tree can be read by what `value` says its leading columns equal.
+    pub(crate) fn leading<E>(
+        (index, columns, unique): (Option<usize>, &[usize], bool),
+        mut value: impl FnMut(usize) -> std::result::Result<Option<V>, E>,
+    ) -> std::result::Result<Self, E> {
+        let mut path = Self { index, ..Self::default() };
+        for &column in columns {
+            let Some(value) = value(column)? else { break };
+            path.equal.push(KeyValues::Each(vec![value]));
+        }
+        path.whole = unique && !columns.is_empty() && path.equal.len() == columns.len();
+        Ok(path)
+    }
+}
+
+/// The key of a path of which at most one row has the values.
+pub(crate) enum PointKey {
+    Key(Vec<u8>),
+    /// No row can match.
+    None,
+    /// A value is not of the key's type without loss: the ranges may tell.
+    Unknown,
+}
+
+impl<V> AccessPath<V> {
+    /// The whole key, where [`AccessPath::is_one`].
+    pub(crate) fn point(&self, table: &Table, mut value: impl FnMut(&V) -> Result<ScalarValue>) -> Result<PointKey> {
+        const FEW: usize = 4;
+        let columns = self.key_columns(table);
+        let mut few: [Datum; FEW] = [const { Datum::Null }; FEW];
+        let mut many;
+        let datums: &mut [Datum] = if self.equal.len() <= FEW {
+            &mut few[..self.equal.len()]
+        } else {
+            many = vec![Datum::Null; self.equal.len()];
+            &mut many
+        };
+        for ((values, &column), slot) in self.equal.iter().zip(columns).zip(datums.iter_mut()) {
+            let Some(only) = values.single() else { return Ok(PointKey::Unknown) };
+            match bridge::key_value(&value(only)?, &table.columns[column].ty)? {
+                KeyValue::Exact(datum) => *slot = datum,
+                KeyValue::Null | KeyValue::BelowAll | KeyValue::AboveAll => return Ok(PointKey::None),
+                KeyValue::Unknown => return Ok(PointKey::Unknown),
+            }
+        }
+        let key = match &*datums {
+            [only] => encode_key(table, self.index, &[only.as_ref()])?,
+            [a, b] => encode_key(table, self.index, &[a.as_ref(), b.as_ref()])?,
+            all => encode_key(table, self.index, &all.iter().map(Datum::as_ref).collect::<Vec<_>>())?,
+        };
+        Ok(key.map_or(PointKey::None, PointKey::Key))
+    }
+
+    /// The ranges to read, ascending and disjoint; empty if nothing can match.
+    pub(crate) fn ranges(
+        &self,
+        table: &Table,
+        mut value: impl FnMut(&V) -> Result<ScalarValue>,
+    ) -> Result<Vec<KeyRange>> {
+        let columns = self.key_columns(table);
+        let mut prefixes: Vec<Vec<Datum>> = vec![Vec::new()];
+        // A value that is not of the key's type without loss bounds nothing, nor does what comes behind it.
+        let mut complete = true;
+        for (values, &column) in self.equal.iter().zip(columns) {
+            let values = values.evaluate(&mut value)?;
+            let mut known = Vec::with_capacity(values.len());
+            for value in &values {
+                match bridge::key_value(value, &table.columns[column].ty)? {
+                    KeyValue::Exact(datum) => known.push(datum),
+                    KeyValue::Null | KeyValue::BelowAll | KeyValue::AboveAll => {}
+                    KeyValue::Unknown => complete = false,
+                }
+            }
+            complete &= prefixes.len().saturating_mul(known.len()) <= RANGES_MAX;
+            if !complete {
+                break;
+            }
+            match known.as_slice() {
+                [] => return Ok(Vec::new()),
+                [only] => prefixes.iter_mut().for_each(|prefix| prefix.push(only.clone())),
+                known => {
+                    prefixes = prefixes
+                        .iter()
+                        .flat_map(|prefix| {
+                            known.iter().map(move |datum| prefix.iter().chain([datum]).cloned().collect())
+                        })
+                        .collect();
+                }
+            }
+        }
+        let (mut low, mut high) = (None, None);
+        if complete && let Some(column) = columns.get(self.equal.len()) {
+            let ty = &table.columns[*column].ty;
+            if let Some((expr, inclusive)) = &self.low {
+                match bridge::key_value(&value(expr)?, ty)? {
+                    KeyValue::Exact(datum) => low = Some((datum, *inclusive)),
+                    KeyValue::Null | KeyValue::AboveAll => return Ok(Vec::new()),
+                    KeyValue::BelowAll | KeyValue::Unknown => {}
+                }
+            }
+            if let Some((expr, inclusive)) = &self.high {
+                match bridge::key_value(&value(expr)?, ty)? {
+                    KeyValue::Exact(datum) => high = Some((datum, *inclusive)),
+                    KeyValue::Null | KeyValue::BelowAll => return Ok(Vec::new()),
+                    KeyValue::AboveAll | KeyValue::Unknown => {}
+                }
+            }
+        }
+        let mut encoded: Vec<(Vec<u8>, Vec<Datum>)> = Vec::with_capacity(prefixes.len());
+        for prefix in prefixes {
+            if let Some(key) = self.encode(table, &prefix, None)? {
+                encoded.push((key, prefix));
+            }
+        }
+        encoded.sort_by(|a, b| a.0.cmp(&b.0));
+        encoded.dedup_by(|a, b| a.0 == b.0);
+        let mut out = Vec::with_capacity(encoded.len());
+        for (key, prefix) in encoded {
+            let mut range = if key.is_empty() { KeyRange::all() } else { KeyRange::prefix(&key) };
+            // A bound that is too long for a key bounds nothing.
+            if let Some((datum, inclusive)) = &low
+                && let Some(key) = self.encode(table, &prefix, Some(datum))?
+            {
+                range.low = if *inclusive {
+                    Bound::Included(key)
+                } else {
+                    match prefix_end(&key) {
+                        Some(end) => Bound::Included(end),
+                        None => continue,
+                    }
+                };
+            }
+            if let Some((datum, inclusive)) = &high
+                && let Some(key) = self.encode(table, &prefix, Some(datum))?
+            {
+                range.high = match (*inclusive, prefix_end(&key)) {
+                    (false, _) => Bound::Excluded(key),
+                    (true, Some(end)) => Bound::Excluded(end),
+                    (true, None) => Bound::Unbounded,
+                };
+            }
+            if let (Bound::Included(l), Bound::Excluded(h)) = (&range.low, &range.high)
+                && l >= h
+            {
+                continue;
+            }
+            out.push(range);
+        }
+        Ok(out)
+    }
+
+    /// As [`AccessPath::ranges`]; one that spans all of them where they are so many that going from one to
+    /// the next takes longer than reading what is between, of a table of `rows` rows.
+    pub(crate) fn ranges_worth(
+        &self,
+        table: &Table,
+        value: impl FnMut(&V) -> Result<ScalarValue>,
+        rows: impl FnOnce() -> u64,
+    ) -> Result<Vec<KeyRange>> {
+        let ranges = self.ranges(table, value)?;
+        if ranges.len() <= RANGES_FEW || ranges.len() as u64 * 4 <= rows() {
+            return Ok(ranges);
+        }
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return Ok(ranges) };
+        Ok(vec![KeyRange { low: first.low.clone(), high: last.high.clone() }])
+    }
+
+    fn encode(&self, table: &Table, prefix: &[Datum], last: Option<&Datum>) -> Result<Option<Vec<u8>>> {
+        let values: Vec<DatumRef<'_>> = prefix.iter().chain(last).map(Datum::as_ref).collect();
+        encode_key(table, self.index, &values)
+    }
+}
+
+impl<V: fmt::Display> AccessPath<V> {
+    /// As EXPLAIN shows it.
+    pub(crate) fn describe(&self, table: &Table, f: &mut dyn fmt::Write) -> fmt::Result {
+        match self.index {
+            None if !self.is_bounded() => write!(f, "Seq Scan on {}", table.name)?,
+            None => write!(f, "Primary Key Scan on {}", table.name)?,
+            Some(i) => write!(f, "Index Scan using {} on {}", table.indexes[i].name, table.name)?,
+        }
+        if self.backward {
+            f.write_str(" backward")?;
+        }
+        let key = self.key_columns(table);
+        let name = |i: usize| key.get(i).map_or("?", |&c| table.columns[c].name.as_str());
+        let mut conditions: Vec<String> = Vec::new();
+        for (i, values) in self.equal.iter().enumerate() {
+            match (values.single(), values) {
+                (Some(one), _) => conditions.push(format!("{} = {one}", name(i))),
+                (None, KeyValues::Each(many)) => conditions.push(format!("{} IN ({} values)", name(i), many.len())),
+                (None, KeyValues::Array(array)) => conditions.push(format!("{} = ANY ({array})", name(i))),
+            }
+        }
+        let next = name(self.equal.len());
+        if let Some((value, inclusive)) = &self.low {
+            conditions.push(format!("{next} {} {value}", if *inclusive { ">=" } else { ">" }));
+        }
+        if let Some((value, inclusive)) = &self.high {
+            conditions.push(format!("{next} {} {value}", if *inclusive { "<=" } else { "<" }));
+        }
+        if !conditions.is_empty() {
+            write!(f, ": {}", conditions.join(" AND "))?;
+        }
+        Ok(())
+    }
+}
+
+/// The smallest byte string above every string that starts with `prefix`.
+fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=keep].to_vec();
+    end[keep] += 1;
+    Some(end)
+}

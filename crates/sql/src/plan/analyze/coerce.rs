@@ -1,0 +1,390 @@
+//! Casts, written out.
+//!
+//! The dialect's tables say which steps a cast takes ([`CastPlan`]); here the steps become expressions.
+//! Constants are read at once. What depends on the session (its zone, its tables, today's date) is a call
+//! of `pg_cast_…`, which asks the session when it runs.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{Expr, cast, lit};
+use resurgam_dialect::{CastContext, CastPlan, CastStep, Catalog, ResolveError, TypeId};
+
+use super::bound::{Bound, Relation, Type};
+use super::select::{Target, project};
+use super::{Analyzer, Result, unknown};
+use crate::pg::datetime::Zone;
+use crate::pg::decode::decode_param;
+use crate::pg::functions::numeric;
+use crate::pg::types::{self, TEXT, oid};
+use crate::plan::params::placeholder_index;
+use crate::wire::{Format, SqlError};
+
+/// The dialect's error as one of ours.
+pub(super) fn sql_error(error: ResolveError) -> SqlError {
+    let mut out = SqlError::new(error.sqlstate, error.message);
+    (out.detail, out.hint) = (error.detail, error.hint);
+    out
+}
+
+/// The tables of the dialect.
+pub(super) fn catalog() -> &'static Catalog {
+    Catalog::postgres()
+}
+
+impl Type {
+    pub(super) fn id(self) -> TypeId {
+        TypeId(self.oid)
+    }
+}
+
+/// Words that a date or time can be, whose values are those of the day.
+fn is_of_the_day(text: &str) -> bool {
+    let text = text.trim().to_ascii_lowercase();
+    ["now", "today", "tomorrow", "yesterday"].iter().any(|word| text.contains(word))
+}
+
+impl Analyzer<'_> {
+    /// A cast of that context.
+    pub(super) fn cast_as(&mut self, bound: Bound, to: Type, context: CastContext) -> Result<Bound> {
+        let span = bound.span;
+        let plan = catalog().cast(bound.ty.id(), bound.ty.typmod, to.id(), to.typmod, context);
+        match plan {
+            Ok(plan) => self.steps(bound, plan),
+            Err(error) => Err(self.at(sql_error(error), span)),
+        }
+    }
+
+    /// The change of type that happens by itself; PostgreSQL has found before that it can.
+    pub(super) fn implicit(&mut self, bound: Bound, to: Type) -> Result<Bound> {
+        if bound.ty == to {
+            return Ok(bound);
+        }
+        let span = bound.span;
+        match catalog().coerce(bound.ty.id(), bound.ty.typmod, to.id(), -1, CastContext::Implicit) {
+            Some(plan) => self.steps(bound, plan),
+            None => {
+                let message = format!("cannot cast type {} to {}", bound.ty.name(), to.name());
+                Err(self.at(SqlError::new("42846", message), span))
+            }
+        }
+    }
+
+    /// As an argument of something that takes one type only; `message` is the error's, without the
+    /// given type.
+    pub(super) fn assigned_to(&mut self, bound: Bound, to: Type, message: &str) -> Result<Bound> {
+        let span = bound.span;
+        match catalog().coerce(bound.ty.id(), bound.ty.typmod, to.id(), -1, CastContext::Assignment) {
+            Some(plan) => self.steps(bound, plan),
+            None => {
+                let message = format!("{message}, not type {}", bound.ty.name());
+                Err(self.at(SqlError::new("42804", message), span))
+            }
+        }
+    }
+
+    /// Untyped constants and parameters become texts.
+    pub(super) fn settled(&mut self, bound: Bound) -> Result<Bound> {
+        if bound.ty.is_unknown() { self.read(bound, Type::TEXT) } else { Ok(bound) }
+    }
+
+    fn steps(&mut self, bound: Bound, plan: CastPlan) -> Result<Bound> {
+        let to = Type { oid: plan.ty.0, typmod: plan.typmod };
+        let span = bound.span;
+        let out = match plan.steps.as_slice() {
+            [] => bound,
+            [CastStep::Input { ty, typmod }, rest @ ..] => {
+                let read = self.read(bound, Type { oid: ty.0, typmod: *typmod })?;
+                match rest {
+                    [] => read,
+                    [CastStep::Relabel { .. }] => self.relabel(read, to)?,
+                    _ => self.converted(read, to)?,
+                }
+            }
+            steps if steps.iter().all(|step| matches!(step, CastStep::Relabel { .. })) => self.relabel(bound, to)?,
+            steps if steps.iter().any(|step| matches!(step, CastStep::Domain { .. } | CastStep::Row { .. })) => {
+                return unknown(format!("a cast to {}", to.name()));
+            }
+            _ => self.converted(bound, to)?,
+        };
+        Ok(out.at(span))
+    }
+
+    /// The same value under another type.
+    fn relabel(&mut self, bound: Bound, to: Type) -> Result<Bound> {
+        let data = to.data();
+        if bound.data == data || bound.ty.oid == to.oid {
+            return Ok(Bound { ty: to, ..bound });
+        }
+        self.converted(bound, to)
+    }
+
+    /// An untyped constant or parameter as a value of a type.
+    pub(super) fn read(&mut self, bound: Bound, to: Type) -> Result<Bound> {
+        let span = bound.span;
+        if let Expr::Placeholder(placeholder) = &bound.expr {
+            let id = placeholder.id.clone();
+            return Ok(self.typed_parameter(&id, to)?.at(span));
+        }
+        if bound.is_null() {
+            return Ok(self.null(to)?.at(span));
+        }
+        let Some(text) = bound.untyped_text().map(str::to_owned) else {
+            // The column of a subquery that stayed untyped is a text.
+            return match to.oid {
+                oid::TEXT | oid::UNKNOWN => Ok(Bound { ty: to, ..bound }),
+                _ => self.converted(Bound { ty: Type::TEXT, ..bound }, to),
+            };
+        };
+        let by_session = match to.oid {
+            oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if is_of_the_day(&text) => true,
+            oid::TIMESTAMPTZ => {
+                let elsewhere = Zone::parse("Asia/Tokyo").unwrap_or_default();
+                let read = |zone: &Zone| decode_param(to.oid, Format::Text, Some(text.as_bytes()), zone).ok();
+                read(&Zone::Utc) != read(&elsewhere)
+            }
+            oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::REGPROC | oid::REGPROCEDURE => true,
+            _ => false,
+        };
+        if matches!(to.oid, oid::TEXT | oid::VARCHAR | oid::UNKNOWN) && to.typmod < 0 {
+            return Ok(Bound { ty: to, ..bound });
+        }
+        if by_session {
+            return self.call_cast(Bound { ty: Type::TEXT, ..bound }, to);
+        }
+        if types::type_by_oid(to.oid).is_none() || types::arrow_type_of_oid(to.oid, to.typmod).is_none() {
+            return unknown(format!("constants of type {}", to.name()));
+        }
+        if to.oid == oid::NUMERIC
+            && let Some(value) = super::literal::decimal(&text)
+        {
+            // The digits that are written.
+            return Ok(Bound::literal(value, Type::of(oid::NUMERIC)).at(span));
+        }
+        if to.oid == oid::NUMERIC && to.typmod < 0 {
+            let args = vec![Bound { ty: Type::TEXT, ..bound }, Bound::new(lit(-1i32), Type::INT4)];
+            return Ok(self.numeric_call("numeric_in", args, to)?.at(span));
+        }
+        if matches!(to.oid, oid::NAME | oid::CHAR | oid::JSON | oid::JSONB | oid::INTERVAL) || to.typmod >= 0 {
+            return self.call_cast(Bound { ty: Type::TEXT, ..bound }, to);
+        }
+        match decode_param(to.oid, Format::Text, Some(text.as_bytes()), &self.names.cx.zone()) {
+            Ok(value) if value.data_type() == to.data() => Ok(Bound::literal(value, to).at(span)),
+            Ok(_) => self.call_cast(Bound { ty: Type::TEXT, ..bound }, to),
+            Err(error) => Err(self.at(error, span)),
+        }
+    }
+
+    /// A NULL of a type.
+    pub(super) fn null(&mut self, ty: Type) -> Result<Bound> {
+        let data = match ty.oid {
+            oid::NUMERIC if ty.typmod < 0 => DataType::Decimal128(1, 0),
+            _ => ty.data(),
+        };
+        let value = ScalarValue::try_from(&data)?;
+        Ok(Bound::literal(value, ty))
+    }
+
+    /// A parameter, which takes the type if it has none.
+    fn typed_parameter(&mut self, id: &str, to: Type) -> Result<Bound> {
+        let Some(slot) = placeholder_index(id).and_then(|index| self.params.known.get_mut(index)) else {
+            return Err(SqlError::new("42P02", format!("there is no parameter {id}")).into());
+        };
+        let to = Type::of(to.oid);
+        // Names of tables and the like are looked up when the statement runs.
+        let by_name = matches!(
+            to.oid,
+            oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::REGPROC | oid::REGPROCEDURE
+        );
+        if slot.is_none() {
+            *slot = Some(types::parameter_field(id, if by_name { oid::TEXT } else { to.oid }));
+        }
+        let bound = self.parameter(id)?;
+        if by_name && bound.ty.oid == oid::TEXT {
+            return self.call_cast(bound, to);
+        }
+        match bound.ty.oid == to.oid {
+            true => Ok(bound),
+            false => {
+                // It stood somewhere else before: PostgreSQL has it of one type.
+                self.cast_as(bound, to, CastContext::Implicit)
+            }
+        }
+    }
+
+    /// A parameter as far as it is known.
+    pub(super) fn parameter(&mut self, id: &str) -> Result<Bound> {
+        let Some(slot) = placeholder_index(id).and_then(|index| self.params.known.get(index)) else {
+            return Err(SqlError::new("42P02", format!("there is no parameter {id}")).into());
+        };
+        let placeholder = |field| Expr::Placeholder(Placeholder::new_with_field(id.to_owned(), field));
+        Ok(match slot {
+            Some(field) => {
+                let ty = Type::of(types::field_oid(field));
+                Bound::with_data(placeholder(Some(field.clone())), ty, field.data_type().clone())
+            }
+            None => Bound::with_data(placeholder(None), Type::UNKNOWN, TEXT),
+        })
+    }
+
+    /// A value of one type as one of another, by what computes it.
+    pub(super) fn converted(&mut self, bound: Bound, to: Type) -> Result<Bound> {
+        use DataType as D;
+        if bound.is_null() {
+            return self.null(to);
+        }
+        let data = to.data();
+        let whole = |data: &D| matches!(data, D::Int16 | D::Int32 | D::Int64);
+        if to.oid == oid::NUMERIC && to.typmod < 0 {
+            // Integers keep their digits, and have none behind the point.
+            let form = match bound.data {
+                D::Int16 => Some(D::Decimal128(5, 0)),
+                D::Int32 => Some(D::Decimal128(10, 0)),
+                D::Int64 => Some(D::Decimal128(19, 0)),
+                _ => None,
+            };
+            if let Some(form) = form {
+                return Ok(Bound::with_data(self.folded(cast(bound.expr, form.clone())), to, form));
+            }
+        }
+        if bound.data == data && bound.ty.oid == to.oid && to.typmod < 0 {
+            return Ok(Bound { ty: to, ..bound });
+        }
+        let widens = match (&bound.data, &data) {
+            (D::Int16, D::Int32 | D::Int64) | (D::Int32, D::Int64) => true,
+            (from, D::Float32 | D::Float64) if whole(from) => true,
+            (D::Float32, D::Float64) => true,
+            (D::UInt32, D::Int64) => true,
+            _ => false,
+        };
+        if widens {
+            return Ok(Bound::with_data(self.folded(cast(bound.expr, data.clone())), to, data));
+        }
+        self.call_cast(bound, to)
+    }
+
+    /// A constant cast to another type is that constant.
+    pub(super) fn folded(&self, expr: Expr) -> Expr {
+        if let Expr::Cast(cast) = &expr
+            && let Expr::Literal(value, _) = cast.expr.as_ref()
+            && let Ok(value) = value.cast_to(cast.field.data_type())
+        {
+            return Expr::Literal(value, None);
+        }
+        expr
+    }
+
+    /// A call of `pg_cast_…`.
+    fn call_cast(&mut self, bound: Bound, to: Type) -> Result<Bound> {
+        let Some(row) = types::type_by_oid(to.oid) else { return unknown(format!("type {}", to.oid)) };
+        let name = format!("pg_cast_{}", row.name);
+        let Some(function) = self.names.state.scalar_functions().get(name.as_str()).cloned() else {
+            return unknown(format!("casts to {}", to.name()));
+        };
+        let span = bound.span;
+        let mut args = vec![bound];
+        if to.typmod >= 0 {
+            args.push(Bound::new(lit(i64::from(to.typmod)), Type::INT8));
+        }
+        let (expr, data) = self.call_udf(&function, args)?;
+        Ok(Bound::with_data(expr, to, data).at(span))
+    }
+
+    /// The type that values have in common; `context` is the construct's name.
+    pub(super) fn common_type(&self, values: &[&Bound], context: &str) -> Result<Type> {
+        let ids: Vec<TypeId> = values.iter().map(|bound| bound.ty.id()).collect();
+        match catalog().common_type(context, &ids) {
+            Ok(ty) => {
+                let mut all = values.iter().map(|bound| bound.ty);
+                let first = all.next().map_or(-1, |ty| ty.typmod);
+                let same = values.iter().all(|bound| bound.ty.oid == ty.0 && bound.ty.typmod == first);
+                Ok(Type { oid: ty.0, typmod: if same { first } else { -1 } })
+            }
+            Err(error) => {
+                // The place is that of the first one which does not fit.
+                let first = values.iter().find(|bound| !bound.ty.is_unknown());
+                let category = |bound: &Bound| catalog().category(bound.ty.id()).0;
+                let odd = values.iter().find(|bound| {
+                    !bound.ty.is_unknown() && first.is_some_and(|first| category(first) != category(bound))
+                });
+                let span = odd.or(first).map_or_else(datafusion::sql::sqlparser::tokenizer::Span::empty, |b| b.span);
+                Err(self.at(sql_error(error), span))
+            }
+        }
+    }
+
+    /// The same; unknown if all are.
+    pub(super) fn common_type_or_unknown(&self, values: &[&Bound], context: &str) -> Result<Type> {
+        if values.iter().all(|bound| bound.ty.is_unknown()) {
+            return Ok(Type::UNKNOWN);
+        }
+        self.common_type(values, context)
+    }
+
+    /// Values of one type in one Arrow form: numerics get the scale that holds them all.
+    pub(super) fn one_form(&mut self, values: Vec<Bound>, ty: Type) -> Result<Vec<Bound>> {
+        if ty.oid != oid::NUMERIC {
+            return Ok(values);
+        }
+        let form = numeric_form(values.iter().map(|bound| &bound.data));
+        values.into_iter().map(|bound| self.in_form(bound, &form)).collect()
+    }
+
+    /// A value in an Arrow form of its type.
+    fn in_form(&mut self, bound: Bound, form: &DataType) -> Result<Bound> {
+        if &bound.data == form {
+            return Ok(bound);
+        }
+        if bound.ty.oid == oid::NUMERIC && form == &numeric::DYNAMIC {
+            let span = bound.span;
+            return Ok(self.numeric_call("numeric_dynamic", vec![bound], Type::of(oid::NUMERIC))?.at(span));
+        }
+        let expr = self.folded(cast(bound.expr, form.clone()));
+        Ok(Bound::with_data(expr, bound.ty, form.clone()).at(bound.span))
+    }
+
+    /// Two relations of the same types, their numerics of the same forms.
+    pub(super) fn one_form_columns(&mut self, a: Relation, b: Relation) -> Result<(Relation, Relation)> {
+        let mut forms = Vec::with_capacity(a.columns.len());
+        for (x, y) in a.columns.iter().zip(&b.columns) {
+            forms.push(match x.bound.data == y.bound.data {
+                true => None,
+                false if x.bound.ty.oid == oid::NUMERIC => {
+                    Some(numeric_form([&x.bound.data, &y.bound.data].into_iter()))
+                }
+                false => Some(x.bound.ty.data()),
+            });
+        }
+        let mut bring = |relation: Relation| -> Result<Relation> {
+            if forms.iter().zip(&relation.columns).all(|(form, c)| form.as_ref().is_none_or(|f| f == &c.bound.data)) {
+                return Ok(relation);
+            }
+            let mut targets = Vec::with_capacity(forms.len());
+            for (column, form) in relation.columns.into_iter().zip(&forms) {
+                let bound = match form {
+                    Some(form) => self.in_form(column.bound, form)?,
+                    None => column.bound,
+                };
+                targets.push(Target { name: column.name, bound, is_hidden: false });
+            }
+            project(relation.plan, &targets)
+        };
+        Ok((bring(a)?, bring(b)?))
+    }
+}
+
+/// The form of numerics that holds values of all of these. Decimals of one scale stay so; of several, each
+/// value keeps the digits that it shows.
+fn numeric_form<'d>(types: impl Iterator<Item = &'d DataType>) -> DataType {
+    let (mut precision, mut scale) = (1, None);
+    for ty in types {
+        match ty {
+            DataType::Decimal128(p, s) if scale.is_none_or(|scale| scale == *s) => {
+                precision = precision.max(*p);
+                scale = Some(*s);
+            }
+            _ => return numeric::DYNAMIC,
+        }
+    }
+    DataType::Decimal128(precision, scale.unwrap_or(0))
+}

@@ -1,0 +1,558 @@
+//! FROM: tables, subqueries, functions, joins.
+
+use std::sync::Arc;
+
+use datafusion::common::{Column as PlanColumn, NullEquality, Spans, TableReference};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr};
+use datafusion::sql::planner::ContextProvider;
+use datafusion::sql::sqlparser::ast::{
+    self, Ident, JoinConstraint, JoinOperator, Spanned, TableAlias, TableFactor, TableWithJoins,
+};
+
+use super::bound::{Bound, Column, Relation, Type};
+use super::expr::Clause;
+use super::scope::{Item, Scope, folded};
+use super::{Analyzer, Result, unknown};
+use crate::exec::table::KEY_COLUMN;
+use crate::pg::types::{self, oid};
+use crate::plan::planner::engine_table;
+use crate::wire::SqlError;
+
+/// What a FROM item, or several joined, bring.
+pub(super) struct From {
+    pub plan: LogicalPlan,
+    pub items: Vec<Item>,
+}
+
+fn builder(plan: LogicalPlan) -> LogicalPlanBuilder {
+    LogicalPlanBuilder::from(plan)
+}
+
+impl Analyzer<'_> {
+    /// The whole FROM clause; one row without columns if it is empty.
+    pub(super) fn bind_from(&mut self, from: &[TableWithJoins], scope: &Scope<'_>) -> Result<From> {
+        let mut all: Option<From> = None;
+        for table in from {
+            let left: &[Item] = all.as_ref().map_or(&[], |from| &from.items);
+            let next = self.table_with_joins(table, scope, left)?;
+            all = Some(match all {
+                None => next,
+                Some(mut before) => {
+                    self.check_names(&before.items, &next.items)?;
+                    let plan = builder(before.plan).cross_join(next.plan)?.build()?;
+                    before.items.extend(next.items);
+                    From { plan, items: before.items }
+                }
+            });
+        }
+        match all {
+            Some(from) => Ok(from),
+            None => Ok(From { plan: LogicalPlanBuilder::empty(true).build()?, items: Vec::new() }),
+        }
+    }
+
+    /// `42712` for a name that FROM has twice.
+    fn check_names(&self, left: &[Item], right: &[Item]) -> Result<()> {
+        for item in right.iter().filter(|item| item.by_name) {
+            let same = |other: &&Item| {
+                other.by_name
+                    && other.name.is_some()
+                    && other.name == item.name
+                    && (other.schema == item.schema || other.oid == 0 || item.oid == 0)
+            };
+            if let (Some(name), Some(_)) = (&item.name, left.iter().find(same)) {
+                let error = SqlError::new("42712", format!("table name \"{name}\" specified more than once"));
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn table_with_joins(&mut self, table: &TableWithJoins, scope: &Scope<'_>, before: &[Item]) -> Result<From> {
+        let mut left = self.factor(&table.relation, scope, before)?;
+        for join in &table.joins {
+            let mut visible = before.to_vec();
+            visible.extend(left.items.iter().cloned());
+            let right = self.factor(&join.relation, scope, &visible)?;
+            self.check_names(&left.items, &right.items)?;
+            left = self.join(left, right, &join.join_operator, scope)?;
+        }
+        Ok(left)
+    }
+
+    fn join(&mut self, left: From, right: From, operator: &JoinOperator, scope: &Scope<'_>) -> Result<From> {
+        use JoinOperator as J;
+        let (kind, constraint) = match operator {
+            J::Join(constraint) | J::Inner(constraint) => (JoinType::Inner, constraint),
+            J::Left(constraint) | J::LeftOuter(constraint) => (JoinType::Left, constraint),
+            J::Right(constraint) | J::RightOuter(constraint) => (JoinType::Right, constraint),
+            J::FullOuter(constraint) => (JoinType::Full, constraint),
+            J::CrossJoin(JoinConstraint::None) => {
+                let plan = builder(left.plan).cross_join(right.plan)?.build()?;
+                let items = left.items.into_iter().chain(right.items).collect();
+                return Ok(From { plan, items });
+            }
+            _ => return Err(SqlError::syntax("this kind of join is not PostgreSQL's").into()),
+        };
+        match constraint {
+            JoinConstraint::On(condition) => {
+                let items: Vec<Item> = left.items.iter().chain(&right.items).cloned().collect();
+                let mut inner = scope.inner();
+                inner.outer = scope.outer;
+                inner.items = items.clone();
+                let condition = self.condition(condition, &inner, Clause::JoinOn)?;
+                let plan = builder(left.plan).join_on(right.plan, kind, Some(condition.expr))?.build()?;
+                Ok(From { plan, items })
+            }
+            JoinConstraint::Using(names) => {
+                let mut columns = Vec::with_capacity(names.len());
+                for name in names {
+                    match name.0.as_slice() {
+                        [part] if part.as_ident().is_some() => columns.extend(part.as_ident().cloned()),
+                        _ => return Err(SqlError::syntax("bad column name in USING").into()),
+                    }
+                }
+                self.using(left, right, kind, &columns)
+            }
+            JoinConstraint::Natural => {
+                let names = |items: &[Item]| -> Vec<String> {
+                    let seen = items.iter().filter(|item| item.by_column);
+                    seen.flat_map(|item| item.columns.iter().map(|c| c.name.clone())).collect()
+                };
+                let right_names = names(&right.items);
+                let common: Vec<Ident> = names(&left.items)
+                    .into_iter()
+                    .filter(|name| right_names.contains(name))
+                    .map(|name| Ident::with_quote('"', name))
+                    .collect();
+                self.using(left, right, kind, &common)
+            }
+            JoinConstraint::None if kind == JoinType::Inner => {
+                Err(SqlError::syntax("syntax error: a join needs ON or USING").into())
+            }
+            JoinConstraint::None => Err(SqlError::syntax("syntax error: a join needs ON or USING").into()),
+        }
+    }
+
+    /// A join whose columns of one name become one.
+    fn using(&mut self, left: From, right: From, kind: JoinType, names: &[Ident]) -> Result<From> {
+        let mut condition: Option<Expr> = None;
+        let mut merged: Vec<Column> = Vec::with_capacity(names.len());
+        let mut seen: Vec<String> = Vec::new();
+        for ident in names {
+            let name = folded(ident);
+            if seen.contains(&name) {
+                let error =
+                    SqlError::new("42701", format!("column name \"{name}\" appears more than once in USING clause"));
+                return Err(self.at(error, ident.span));
+            }
+            let side = |items: &[Item], which: &str| -> Result<Bound> {
+                let mut found = items
+                    .iter()
+                    .filter(|item| item.by_column)
+                    .flat_map(|item| &item.columns)
+                    .filter(|column| column.name == name);
+                match (found.next(), found.next()) {
+                    (Some(column), None) => Ok(column.bound.clone()),
+                    (Some(_), Some(_)) => {
+                        let message = format!("common column name \"{name}\" appears more than once in {which} table");
+                        Err(self.at(SqlError::new("42702", message), ident.span))
+                    }
+                    (None, _) => {
+                        let message =
+                            format!("column \"{name}\" specified in USING clause does not exist in {which} table");
+                        Err(self.at(SqlError::new("42703", message), ident.span))
+                    }
+                }
+            };
+            let (l, r) = (side(&left.items, "left")?, side(&right.items, "right")?);
+            let equal = self.binary("=", l.clone(), r.clone(), ident.span)?;
+            condition = Some(match condition {
+                None => equal.expr,
+                Some(before) => binary_expr(before, Operator::And, equal.expr),
+            });
+            let common = self.common_type(&[&l, &r], "JOIN/USING")?;
+            let (l, r) = (self.implicit(l, common)?, self.implicit(r, common)?);
+            let bound = match kind {
+                JoinType::Right => r,
+                JoinType::Full => self.coalesce(vec![l, r], common)?,
+                _ => l,
+            };
+            merged.push(Column { name: name.clone(), bound });
+            seen.push(name);
+        }
+        let plan = match condition {
+            Some(condition) => builder(left.plan).join_on(right.plan, kind, Some(condition))?.build()?,
+            None => {
+                let none = (Vec::<PlanColumn>::new(), Vec::<PlanColumn>::new());
+                match kind {
+                    JoinType::Inner => builder(left.plan).cross_join(right.plan)?.build()?,
+                    _ => builder(left.plan)
+                        .join_detailed(
+                            right.plan,
+                            kind,
+                            none,
+                            Some(datafusion::logical_expr::lit(true)),
+                            NullEquality::NullEqualsNothing,
+                        )?
+                        .build()?,
+                }
+            }
+        };
+        // What is seen without a qualifier: the common columns, then the others of each side.
+        let mut columns = merged;
+        for item in left.items.iter().chain(&right.items).filter(|item| item.by_column) {
+            columns.extend(item.columns.iter().filter(|column| !seen.contains(&column.name)).cloned());
+        }
+        let mut items: Vec<Item> =
+            left.items.into_iter().chain(right.items).map(|item| Item { by_column: false, ..item }).collect();
+        items.push(Item { name: None, schema: None, columns, by_name: false, by_column: true, table: None, oid: 0 });
+        Ok(From { plan, items })
+    }
+
+    fn factor(&mut self, factor: &TableFactor, scope: &Scope<'_>, before: &[Item]) -> Result<From> {
+        match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args: None,
+                with_hints,
+                version: None,
+                with_ordinality: false,
+                partitions,
+                json_path: None,
+                sample: None,
+                index_hints,
+            } if with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
+                self.named(name, alias.as_ref(), scope)
+            }
+            TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample: None, .. } => {
+                self.function_item(name, &args.args, *with_ordinality, alias.as_ref(), scope, before)
+            }
+            TableFactor::Function { name, args, with_ordinality, alias, .. } => {
+                self.function_item(name, args, *with_ordinality, alias.as_ref(), scope, before)
+            }
+            TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. } => {
+                self.unnest_item(array_exprs, *with_ordinality, alias.as_ref(), scope, before)
+            }
+            TableFactor::Derived { lateral, subquery, alias, sample: None } => {
+                let relation = if *lateral {
+                    let mut around = scope.inner();
+                    around.outer = scope.outer;
+                    around.items = before.to_vec();
+                    self.bind_query(subquery, &around.inner(), None)?
+                } else {
+                    // The outer query's columns are seen, its FROM is not.
+                    let around = scope.without_items();
+                    self.bind_query(subquery, &around.inner(), None)?
+                };
+                let Some(alias) = alias else {
+                    let error = SqlError::syntax("subquery in FROM must have an alias")
+                        .with_hint("For example, FROM (SELECT ...) [AS] foo.");
+                    return Err(self.at(error, subquery.span()));
+                };
+                self.derived(relation, alias, *lateral)
+            }
+            TableFactor::NestedJoin { table_with_joins, alias } => {
+                let inner = self.table_with_joins(table_with_joins, scope, before)?;
+                match alias {
+                    None => Ok(inner),
+                    Some(_) => unknown("a join with an alias"),
+                }
+            }
+            _ => unknown("this kind of FROM item"),
+        }
+    }
+
+    /// A table, a view of the system, or a query of WITH.
+    fn named(&mut self, name: &ast::ObjectName, alias: Option<&TableAlias>, scope: &Scope<'_>) -> Result<From> {
+        let mut parts = Vec::with_capacity(name.0.len());
+        for part in &name.0 {
+            match part.as_ident() {
+                Some(ident) => parts.push(folded(ident)),
+                None => return unknown("this kind of name"),
+            }
+        }
+        if let [only] = parts.as_slice()
+            && let Some(cte) = scope.cte(only).cloned()
+        {
+            return self.cte_item(&cte, alias);
+        }
+        let reference = match parts.as_slice() {
+            [table] => TableReference::bare(table.clone()),
+            [schema, table] => TableReference::partial(schema.clone(), table.clone()),
+            [catalog, schema, table] => TableReference::full(catalog.clone(), schema.clone(), table.clone()),
+            _ => {
+                let error = SqlError::syntax(format!("improper relation name (too many dotted names): {name}"));
+                return Err(self.at(error, name.span()));
+            }
+        };
+        let source = match self.names.get_table_source(reference.clone()) {
+            Ok(source) => source,
+            Err(error) => {
+                let error = crate::pg::errors::from_datafusion(error, "");
+                return Err(self.at(error, name.span()));
+            }
+        };
+        let table = engine_table(&source).map(|(table, _)| table);
+        let schema = match (&table, parts.as_slice()) {
+            (Some(table), _) => Some(table.schema.clone()),
+            (None, [.., schema, _]) => Some(schema.clone()),
+            _ => Some("pg_catalog".to_owned()),
+        };
+        let own = parts.last().cloned().unwrap_or_default();
+        let (shown, schema) = match alias {
+            Some(alias) => (folded(&alias.name), None),
+            None => (own.clone(), schema),
+        };
+        let qualifier = self.qualifier(&shown);
+        let oid = match &table {
+            Some(table) => table.id,
+            None => crate::pg::catalog::system_relation("pg_catalog", &own).map_or(0, |system| system.oid),
+        };
+        let mut fields: Vec<(String, Type)> = Vec::with_capacity(source.schema().fields().len());
+        for field in source.schema().fields() {
+            fields.push((
+                field.name().clone(),
+                Type { oid: types::field_oid(field), typmod: types::field_typmod(field) },
+            ));
+        }
+        let is_computed = table.is_none() && source_as_provider(&source).is_err();
+        if is_computed {
+            return unknown("this kind of relation");
+        }
+        // The name that the plan shows is the table's own where it can be.
+        let scan = LogicalPlanBuilder::scan(TableReference::bare(own.clone()), source, None)?;
+        let plan =
+            if qualifier == own { scan.build()? } else { scan.alias(TableReference::bare(qualifier))?.build()? };
+        let mut relation = Relation::of_plan(plan, fields);
+        relation.columns.retain(|column| column.name != KEY_COLUMN || parts.len() == 3);
+        if let Some(alias) = alias {
+            self.rename(&mut relation.columns, alias)?;
+        }
+        let item =
+            Item { name: Some(shown), schema, columns: relation.columns, by_name: true, by_column: true, table, oid };
+        Ok(From { plan: relation.plan, items: vec![item] })
+    }
+
+    fn cte_item(&mut self, cte: &super::scope::Cte, alias: Option<&TableAlias>) -> Result<From> {
+        let own = TableAlias { explicit: false, name: Ident::with_quote('"', &cte.name), columns: vec![], at: None };
+        self.derived(cte.relation.clone(), alias.unwrap_or(&own), false)
+    }
+
+    /// New names for columns, as `t (a, b)` gives them.
+    fn rename(&self, columns: &mut [Column], alias: &TableAlias) -> Result<()> {
+        if alias.columns.len() > columns.len() {
+            let error = SqlError::new(
+                "42P10",
+                format!(
+                    "table \"{}\" has {} columns available but {} columns specified",
+                    folded(&alias.name),
+                    columns.len(),
+                    alias.columns.len()
+                ),
+            );
+            return Err(self.at(error, alias.name.span));
+        }
+        for (column, new) in columns.iter_mut().zip(&alias.columns) {
+            column.name = folded(&new.name);
+        }
+        Ok(())
+    }
+
+    /// A relation as a FROM item of that name. What is `lateral` may refer to items before it.
+    fn derived(&mut self, relation: Relation, alias: &TableAlias, lateral: bool) -> Result<From> {
+        let shown = folded(&alias.name);
+        let qualifier = TableReference::bare(self.qualifier(&shown));
+        let names: Vec<(String, Type)> =
+            relation.columns.iter().map(|column| (column.name.clone(), column.bound.ty)).collect();
+        let plan = if lateral && !relation.plan.all_out_ref_exprs().is_empty() {
+            let outer_ref_columns = relation.plan.all_out_ref_exprs();
+            let subquery = Subquery { subquery: Arc::new(relation.plan), outer_ref_columns, spans: Spans::new() };
+            builder(LogicalPlan::Subquery(subquery)).alias(qualifier)?.build()?
+        } else {
+            builder(relation.plan).alias(qualifier)?.build()?
+        };
+        let mut relation = Relation::of_plan(plan, names);
+        self.rename(&mut relation.columns, alias)?;
+        let item = Item {
+            name: Some(shown),
+            schema: None,
+            columns: relation.columns,
+            by_name: true,
+            by_column: true,
+            table: None,
+            oid: 0,
+        };
+        Ok(From { plan: relation.plan, items: vec![item] })
+    }
+
+    /// A function in FROM.
+    fn function_item(
+        &mut self,
+        name: &ast::ObjectName,
+        args: &[ast::FunctionArg],
+        ordinality: bool,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+        before: &[Item],
+    ) -> Result<From> {
+        let Some(function) = name.0.last().and_then(|part| part.as_ident()).map(folded) else {
+            return unknown("this kind of function name");
+        };
+        let mut exprs = Vec::with_capacity(args.len());
+        for arg in args {
+            match arg {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => exprs.push(expr.clone()),
+                _ => return unknown("this form of a function's arguments in FROM"),
+            }
+        }
+        if function == "unnest" {
+            return self.unnest_item(&exprs, ordinality, alias, scope, before);
+        }
+        let mut around = scope.inner();
+        around.outer = scope.outer;
+        around.items = before.to_vec();
+        let lateral = around.inner();
+        let bound = exprs.iter().map(|e| self.expr(e, &lateral, Clause::From)).collect::<Result<Vec<_>>>()?;
+        if ordinality {
+            return unknown("WITH ORDINALITY of this function");
+        }
+        let own;
+        let alias = match alias {
+            Some(alias) => alias,
+            None => {
+                own =
+                    TableAlias { explicit: false, name: Ident::with_quote('"', &function), columns: vec![], at: None };
+                &own
+            }
+        };
+        let constant = bound.iter().all(|arg| crate::plan::access::is_constant(&arg.expr));
+        if self.names.state.table_functions().contains_key(function.as_str()) {
+            if !constant {
+                return unknown("this function in FROM with arguments that are not constants");
+            }
+            return self.table_function(&function, bound, alias);
+        }
+        let (name_span, call) = (name.span(), self.call_bound(name, bound, name.span())?);
+        let _ = name_span;
+        if call.returns_set {
+            return unknown(format!("the set-returning function {function} in FROM"));
+        }
+        // One row of one column, which has the alias for its name.
+        let one = LogicalPlanBuilder::empty(true).build()?;
+        let column = alias.columns.first().map_or_else(|| folded(&alias.name), |column| folded(&column.name));
+        let ty = call.bound.ty;
+        if ty.oid == oid::RECORD {
+            return unknown("a function of records in FROM");
+        }
+        let plan = builder(one).project(vec![call.bound.expr.alias(column.clone())])?.build()?;
+        let lateral = !plan.all_out_ref_exprs().is_empty();
+        let relation = Relation::of_plan(plan, [(column, ty)]);
+        self.derived(relation, alias, lateral)
+    }
+
+    /// One of the functions that the planner knows as tables.
+    fn table_function(&mut self, function: &str, args: Vec<Bound>, alias: &TableAlias) -> Result<From> {
+        let (args, names): (Vec<Expr>, _) = match function {
+            "generate_series" => {
+                let (args, ty) = self.series_args(args)?;
+                (args.into_iter().map(|arg| arg.expr).collect(), Some(ty))
+            }
+            _ => {
+                let args = args.into_iter().map(|arg| self.settled(arg).map(|arg| arg.expr)).collect::<Result<_>>()?;
+                (args, None)
+            }
+        };
+        let source = self.names.get_table_function_source(function, args)?;
+        let fields: Vec<(String, Type)> = match names {
+            // A function of one column names it after itself, an alias after the alias.
+            Some(ty) => vec![(folded(&alias.name), ty)],
+            None => source
+                .schema()
+                .fields()
+                .iter()
+                .map(|f| (f.name().clone(), Type { oid: types::field_oid(f), typmod: types::field_typmod(f) }))
+                .collect(),
+        };
+        let scan = LogicalPlanBuilder::scan(TableReference::bare(function), source, None)?.build()?;
+        let mut relation = Relation::of_plan(scan, fields);
+        // The types that PostgreSQL says, whatever the function computes in.
+        let exprs = relation.columns.iter().map(|column| {
+            let data = column.bound.ty.data();
+            let expr = column.bound.expr.clone();
+            let expr = match column.bound.data == data {
+                true => expr,
+                false => datafusion::logical_expr::cast(expr, data),
+            };
+            expr.alias(&column.name)
+        });
+        let names: Vec<(String, Type)> = relation.columns.iter().map(|c| (c.name.clone(), c.bound.ty)).collect();
+        let plan = builder(relation.plan).project(exprs.collect::<Vec<_>>())?.build()?;
+        relation = Relation::of_plan(plan, names);
+        self.derived(relation, alias, false)
+    }
+
+    /// `unnest(…)` in FROM.
+    fn unnest_item(
+        &mut self,
+        arrays: &[ast::Expr],
+        ordinality: bool,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+        before: &[Item],
+    ) -> Result<From> {
+        let mut around = scope.inner();
+        around.outer = scope.outer;
+        around.items = before.to_vec();
+        let lateral = around.inner();
+        let mut exprs = Vec::new();
+        let mut columns: Vec<(String, Type)> = Vec::new();
+        for (at, array) in arrays.iter().enumerate() {
+            let bound = self.expr(array, &lateral, Clause::From)?;
+            let span = array.span();
+            let element = match types::type_by_oid(bound.ty.oid) {
+                Some(row) if row.elem != 0 && row.category == 'A' => Type::of(row.elem),
+                _ if bound.ty.is_unknown() => {
+                    let error = SqlError::new("42725", "function unnest(unknown) is not unique").with_hint(
+                        "Could not choose a best candidate function. You might need to add explicit type casts.",
+                    );
+                    return Err(self.at(error, span));
+                }
+                _ => {
+                    let message = format!("function unnest({}) does not exist", bound.ty.name());
+                    let error = SqlError::new("42883", message).with_hint(
+                        "No function matches the given name and argument types. You might need to add explicit type casts.",
+                    );
+                    return Err(self.at(error, span));
+                }
+            };
+            let name = match alias {
+                Some(alias) if arrays.len() == 1 => folded(&alias.name),
+                _ => "unnest".to_owned(),
+            };
+            exprs.push(bound.expr.alias(format!("a{at}")));
+            columns.push((name, element));
+        }
+        if ordinality {
+            return unknown("WITH ORDINALITY");
+        }
+        let own;
+        let alias = match alias {
+            Some(alias) => alias,
+            None => {
+                own = TableAlias { explicit: false, name: Ident::with_quote('"', "unnest"), columns: vec![], at: None };
+                &own
+            }
+        };
+        let arrays: Vec<PlanColumn> = (0..exprs.len()).map(|at| PlanColumn::from_name(format!("a{at}"))).collect();
+        let plan = builder(LogicalPlanBuilder::empty(true).build()?)
+            .project(exprs)?
+            .unnest_columns_with_options(arrays, datafusion::common::UnnestOptions::new().with_preserve_nulls(false))?
+            .build()?;
+        let lateral = !plan.all_out_ref_exprs().is_empty();
+        let relation = Relation::of_plan(plan, columns);
+        self.derived(relation, alias, lateral)
+    }
+}

@@ -1,0 +1,209 @@
+//! Analysis: from syntax to a typed logical plan, by PostgreSQL's rules.
+//!
+//! Names, operators, functions and casts are resolved here, once: what leaves this module is a
+//! DataFusion [`LogicalPlan`] in which every cast is written out, every relation has a qualifier of
+//! its own, and every column has a PostgreSQL type. DataFusion's own coercion finds nothing left to do.
+//! The order of work is that of PostgreSQL's `transformSelectStmt` (parser/analyze.c), because it decides
+//! which of several errors a statement gets.
+//!
+//! | file | concept | in PostgreSQL |
+//! |---|---|---|
+//! | `bound` | a typed expression; what analysis ends with | nodes with `exprType` |
+//! | `scope` | which columns a name can mean | parse_relation.c |
+//! | `from` | FROM items and joins | parse_clause.c |
+//! | `select`, `group`, `sort` | one SELECT; its groups; ORDER BY and DISTINCT | analyze.c, parse_agg.c, parse_clause.c |
+//! | `query` | WITH, set operations, VALUES, LIMIT | analyze.c, parse_cte.c |
+//! | `expr`, `literal`, `condition` | expressions; constants; comparisons, CASE, IN | parse_expr.c |
+//! | `coerce` | casts | parse_coerce.c |
+//! | `operator`, `function`, `aggregate`, `window` | what a resolved operator or function is computed by | pg_operator, pg_proc |
+//!
+//! Invariants:
+//! 1. The Arrow type of a [`Bound`]'s expression is a form of its PostgreSQL type (`bound::Bound::data`).
+//! 2. Qualifiers of FROM items are unique in a statement, so that a reference to an outer query's
+//!    column names its level by itself.
+//! 3. Fields are nullable: nothing downstream may rely on a promise that SQL does not make.
+
+mod aggregate;
+mod bound;
+mod coerce;
+mod condition;
+mod expr;
+mod from;
+mod function;
+mod group;
+mod literal;
+mod operator;
+mod query;
+mod scope;
+mod select;
+mod sort;
+mod window;
+
+use std::collections::HashSet;
+
+use datafusion::common::DataFusionError;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use crate::pg::errors;
+use crate::plan::planner::Names;
+use crate::plan::statement::ParamTypes;
+use crate::wire::SqlError;
+
+pub(crate) use bound::Type;
+use scope::Scope;
+
+/// Why there is no plan.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The statement is wrong.
+    Error(Box<SqlError>),
+    /// It has something that analysis does not know.
+    Unknown(String),
+}
+
+impl From<SqlError> for Refusal {
+    fn from(error: SqlError) -> Self {
+        Self::Error(Box::new(error))
+    }
+}
+
+impl From<DataFusionError> for Refusal {
+    fn from(error: DataFusionError) -> Self {
+        match errors::from_datafusion(error, "") {
+            // What DataFusion refuses to build is a shape that is not known here yet.
+            error if matches!(error.sqlstate.as_str(), "XX000" | "0A000" | "42601" | "42703" | "42883") => {
+                Self::Unknown(error.message)
+            }
+            error => Self::Error(Box::new(error)),
+        }
+    }
+}
+
+pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
+
+/// Something that analysis does not know.
+pub(crate) fn unknown<T>(what: impl Into<String>) -> Result<T> {
+    Err(Refusal::Unknown(what.into()))
+}
+
+/// One column of a result.
+#[derive(Clone, Debug)]
+pub(crate) struct OutputColumn {
+    /// As the client sees it.
+    pub name: String,
+    pub ty: Type,
+}
+
+/// An analysed query.
+#[derive(Debug)]
+pub(crate) struct Analyzed {
+    pub plan: LogicalPlan,
+    pub columns: Vec<OutputColumn>,
+}
+
+/// The analysis of one statement.
+pub(crate) struct Analyzer<'a> {
+    names: &'a Names<'a>,
+    /// The statement, for positions; empty if there is none.
+    text: &'a str,
+    params: &'a mut ParamTypes,
+    /// Qualifiers that are taken.
+    qualifiers: HashSet<String>,
+    /// Windows that the SELECTs around name, innermost last.
+    windows: Vec<Vec<ast::NamedWindowDefinition>>,
+    depth: usize,
+}
+
+/// Deepest nesting of expressions and queries that is followed.
+const DEPTH_MAX: usize = 1500;
+
+impl<'a> Analyzer<'a> {
+    pub(crate) fn new(names: &'a Names<'a>, text: &'a str, params: &'a mut ParamTypes) -> Self {
+        Self { names, text, params, qualifiers: HashSet::new(), windows: Vec::new(), depth: 0 }
+    }
+
+    /// Analyses a whole query; untyped columns become texts.
+    pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Analyzed> {
+        let relation = self.bind_query(query, &Scope::empty(), None)?;
+        Ok(relation.into_analyzed())
+    }
+
+    /// An error at a place of the text.
+    fn at(&self, mut error: SqlError, span: Span) -> Refusal {
+        if error.position.is_none() && span.start.line > 0 {
+            error.position = errors::character_position(self.text, span.start.line, span.start.column);
+        }
+        error.into()
+    }
+
+    /// Follows one level of nesting.
+    fn nested<T>(&mut self, go: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth >= DEPTH_MAX {
+            return Err(SqlError::new("54001", "stack depth limit exceeded").into());
+        }
+        self.depth += 1;
+        // Frames of analysis are large; so is a thread's stack only where this is asked for.
+        let result = stacker::maybe_grow(256 << 10, 4 << 20, || go(self));
+        self.depth -= 1;
+        result
+    }
+
+    /// A qualifier that nothing else in the statement has.
+    fn qualifier(&mut self, name: &str) -> String {
+        let mut unique = name.to_owned();
+        let mut n = 1;
+        while !self.qualifiers.insert(unique.clone()) {
+            n += 1;
+            unique = format!("{name}_{n}");
+        }
+        unique
+    }
+}
+
+/// A query by these rules; `None` if it has something that they do not know, which is left to DataFusion's
+/// own planning then.
+pub(crate) fn query(
+    names: &Names<'_>,
+    query: &ast::Query,
+    text: &str,
+    params: &mut ParamTypes,
+) -> std::result::Result<Option<Analyzed>, SqlError> {
+    let mode = mode();
+    if mode == Mode::Off {
+        return Ok(None);
+    }
+    let mut found = params.clone();
+    match Analyzer::new(names, text, &mut found).query(query) {
+        Ok(analyzed) => {
+            *params = found;
+            Ok(Some(analyzed))
+        }
+        Err(Refusal::Error(error)) => Err(*error),
+        Err(Refusal::Unknown(what)) if mode == Mode::Strict => Err(SqlError::unsupported(what)),
+        Err(Refusal::Unknown(what)) => {
+            tracing::debug!(what, "not analysed");
+            Ok(None)
+        }
+    }
+}
+
+/// Whether statements are analysed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    On,
+    /// What is not known is refused.
+    Strict,
+    Off,
+}
+
+fn mode() -> Mode {
+    static MODE: std::sync::LazyLock<Mode> =
+        std::sync::LazyLock::new(|| match std::env::var("RESURGAM_ANALYZE").as_deref() {
+            Ok("off") => Mode::Off,
+            Ok("strict") => Mode::Strict,
+            _ => Mode::On,
+        });
+    *MODE
+}

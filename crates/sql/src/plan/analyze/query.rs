@@ -1,0 +1,599 @@
+//! Queries: WITH, set operations, VALUES, ORDER BY of a set operation, LIMIT.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{Column as PlanColumn, NullEquality, TableReference};
+use datafusion::datasource::cte_worktable::CteWorkTable;
+use datafusion::datasource::provider_as_source;
+use datafusion::functions_window::expr_fn::row_number;
+use datafusion::logical_expr::{Expr, ExprFunctionExt, JoinType, LogicalPlan, LogicalPlanBuilder, Projection};
+use datafusion::sql::sqlparser::ast::{
+    self, Cte as AstCte, LimitClause, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Spanned,
+};
+
+use super::bound::{Bound, Column, Relation, Type};
+use super::expr::Clause;
+use super::scope::{Cte, Scope, folded};
+use super::select::{Target, project};
+use super::sort::{SortKey, direction};
+use super::{Analyzer, Result, unknown};
+use crate::wire::SqlError;
+
+impl Analyzer<'_> {
+    /// A query. `targets` are the types that columns without one take (those of INSERT's columns, say);
+    /// without them they become texts.
+    pub(super) fn bind_query(
+        &mut self,
+        query: &Query,
+        scope: &Scope<'_>,
+        targets: Option<&[Option<Type>]>,
+    ) -> Result<Relation> {
+        let relation = self.nested(|this| this.bind_query_untyped(query, scope))?;
+        self.type_columns(relation, targets)
+    }
+
+    /// A query whose untyped columns stay so.
+    fn bind_query_untyped(&mut self, query: &Query, scope: &Scope<'_>) -> Result<Relation> {
+        if !query.locks.is_empty() {
+            let error = SqlError::unsupported("FOR UPDATE/SHARE is not supported in this statement");
+            return Err(self.at(error, query.span()));
+        }
+        if query.for_clause.is_some()
+            || query.settings.is_some()
+            || query.format_clause.is_some()
+            || !query.pipe_operators.is_empty()
+        {
+            return Err(SqlError::syntax("this form of query is not PostgreSQL's").into());
+        }
+        let mut here = scope.clone();
+        if let Some(with) = &query.with {
+            for cte in &with.cte_tables {
+                let name = folded(&cte.alias.name);
+                if with.cte_tables.iter().filter(|other| folded(&other.alias.name) == name).count() > 1 {
+                    let error = SqlError::new("42712", format!("WITH query name \"{name}\" specified more than once"));
+                    return Err(self.at(error, cte.alias.name.span));
+                }
+            }
+            for cte in &with.cte_tables {
+                let bound = self.with_query(cte, with.recursive, &here)?;
+                here.ctes.push(Arc::new(bound));
+            }
+        }
+        let no_order: [OrderByExpr; 0] = [];
+        let order: &[OrderByExpr] = match &query.order_by {
+            None => &no_order,
+            Some(order) => match (&order.kind, &order.interpolate) {
+                (OrderByKind::Expressions(list), None) => list,
+                _ => return Err(SqlError::syntax("this form of ORDER BY is not PostgreSQL's").into()),
+            },
+        };
+        let mut relation = match query.body.as_ref() {
+            SetExpr::Select(select) => self.bind_select(select, order, &here)?,
+            body => {
+                let relation = self.body(body, &here)?;
+                self.sort_result(relation, order)?
+            }
+        };
+        relation.plan = self.limit(relation.plan, query, &here)?;
+        Ok(relation)
+    }
+
+    /// A query of WITH.
+    fn with_query(&mut self, cte: &AstCte, recursive: bool, scope: &Scope<'_>) -> Result<Cte> {
+        let name = folded(&cte.alias.name);
+        if matches!(
+            cte.query.body.as_ref(),
+            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
+        ) {
+            let error = SqlError::unsupported("statements that write are not supported in WITH");
+            return Err(self.at(error, cte.alias.name.span));
+        }
+        let mut relation = match recursive && mentions(&cte.query, &name) {
+            true => self.recursive(cte, &name, scope)?,
+            false => self.bind_query(&cte.query, scope, None)?,
+        };
+        if cte.alias.columns.len() > relation.columns.len() {
+            let message = format!(
+                "WITH query \"{name}\" has {} columns available but {} columns specified",
+                relation.columns.len(),
+                cte.alias.columns.len()
+            );
+            return Err(self.at(SqlError::new("42P10", message), cte.alias.name.span));
+        }
+        for (column, new) in relation.columns.iter_mut().zip(&cte.alias.columns) {
+            column.name = folded(&new.name);
+        }
+        Ok(Cte { name, relation })
+    }
+
+    /// `WITH RECURSIVE name AS (start UNION [ALL] step)`.
+    fn recursive(&mut self, cte: &AstCte, name: &str, scope: &Scope<'_>) -> Result<Relation> {
+        let query = &cte.query;
+        let refuse = || {
+            let message = format!(
+                "recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
+            );
+            SqlError::new("42P19", message)
+        };
+        let SetExpr::SetOperation { left, op: SetOperator::Union, set_quantifier, right } = query.body.as_ref() else {
+            return Err(self.at(refuse(), cte.alias.name.span));
+        };
+        if query.with.is_some() || query.order_by.is_some() || query.limit_clause.is_some() || query.fetch.is_some() {
+            return unknown("WITH, ORDER BY or LIMIT in a recursive query");
+        }
+        let distinct = !matches!(set_quantifier, SetQuantifier::All);
+        let start = self.body(left, scope)?;
+        let mut start = self.type_columns(start, None)?;
+        // The columns have the names of the WITH query, in both terms.
+        let names: Vec<String> = start
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(at, column)| cte.alias.columns.get(at).map_or_else(|| column.name.clone(), |c| folded(&c.name)))
+            .collect();
+        let rename = |relation: Relation, nullable: Option<&mut Self>| -> Result<Relation> {
+            let mut targets = Vec::with_capacity(names.len());
+            let mut nullable = nullable;
+            for (column, name) in relation.columns.into_iter().zip(&names) {
+                let bound = match &mut nullable {
+                    Some(this) => {
+                        let ty = column.bound.ty;
+                        this.call_named("pg_nullable", vec![column.bound], ty)?
+                    }
+                    None => column.bound,
+                };
+                targets.push(Target { name: name.clone(), bound, is_hidden: false });
+            }
+            project(relation.plan, &targets)
+        };
+        start = rename(start, Some(self))?;
+        let work_name = self.qualifier(name);
+        let schema = Arc::new(start.plan.schema().as_arrow().clone());
+        let source = provider_as_source(Arc::new(CteWorkTable::new(&work_name, schema)));
+        let plan = LogicalPlanBuilder::scan(TableReference::bare(work_name.clone()), source, None)?.build()?;
+        let types = start.columns.iter().map(|column| (column.name.clone(), column.bound.ty));
+        let work = Relation::of_plan(plan, types.collect::<Vec<_>>());
+        let mut inner = scope.clone();
+        inner.ctes.push(Arc::new(Cte { name: name.to_owned(), relation: work }));
+        let step = self.body(right, &inner)?;
+        if step.columns.len() != start.columns.len() {
+            let error = SqlError::syntax("each UNION query must have the same number of columns");
+            return Err(self.at(error, right.span()));
+        }
+        let wanted: Vec<Option<Type>> = start.columns.iter().map(|column| Some(column.bound.ty)).collect();
+        let step = self.type_columns(step, Some(&wanted))?;
+        for (at, (first, second)) in start.columns.iter().zip(&step.columns).enumerate() {
+            let common = self.common_type(&[&first.bound, &second.bound], "UNION")?;
+            if common.oid != first.bound.ty.oid {
+                let message = format!(
+                    "recursive query \"{name}\" column {} has type {} in non-recursive term but type {} overall",
+                    at + 1,
+                    first.bound.ty.name(),
+                    common.name()
+                );
+                let error = SqlError::new("42804", message)
+                    .with_hint("Cast the output of the non-recursive term to the correct type.");
+                return Err(self.at(error, left.span()));
+            }
+        }
+        let step = self.coerce_columns(step, &start.columns.iter().map(|c| c.bound.ty).collect::<Vec<_>>())?;
+        let step = rename(step, None)?;
+        let columns: Vec<(String, Type)> =
+            start.columns.iter().map(|column| (column.name.clone(), column.bound.ty)).collect();
+        let plan = LogicalPlanBuilder::from(start.plan).to_recursive_query(work_name, step.plan, distinct)?.build()?;
+        Ok(Relation::of_plan(plan, columns))
+    }
+
+    fn body(&mut self, body: &SetExpr, scope: &Scope<'_>) -> Result<Relation> {
+        match body {
+            SetExpr::Select(select) => self.bind_select(select, &[], scope),
+            SetExpr::Query(query) => self.nested(|this| this.bind_query_untyped(query, scope)),
+            SetExpr::Values(values) => self.values(values, scope),
+            SetExpr::SetOperation { left, op, set_quantifier, right } => {
+                self.nested(|this| this.set_operation(left, *op, *set_quantifier, right, scope))
+            }
+            SetExpr::Table(table) => {
+                let Some(name) = &table.table_name else { return unknown("TABLE without a name") };
+                let text = match &table.schema_name {
+                    Some(schema) => format!("SELECT * FROM {schema}.{name}"),
+                    None => format!("SELECT * FROM {name}"),
+                };
+                let query = crate::plan::statement::template(&text)?;
+                self.bind_query_untyped(&query, scope)
+            }
+            _ => unknown("this kind of query"),
+        }
+    }
+
+    fn set_operation(
+        &mut self,
+        left: &SetExpr,
+        op: SetOperator,
+        quantifier: SetQuantifier,
+        right: &SetExpr,
+        scope: &Scope<'_>,
+    ) -> Result<Relation> {
+        let all = match quantifier {
+            SetQuantifier::All => true,
+            SetQuantifier::Distinct | SetQuantifier::None => false,
+            _ => return Err(SqlError::syntax("BY NAME is not PostgreSQL's").into()),
+        };
+        let word = match op {
+            SetOperator::Union => "UNION",
+            SetOperator::Intersect => "INTERSECT",
+            SetOperator::Except => "EXCEPT",
+            SetOperator::Minus => return Err(SqlError::syntax("MINUS is not PostgreSQL's; use EXCEPT").into()),
+        };
+        let (l, r) = (self.body(left, scope)?, self.body(right, scope)?);
+        if l.columns.len() != r.columns.len() {
+            let error = SqlError::syntax(format!("each {word} query must have the same number of columns"));
+            return Err(self.at(error, right.span()));
+        }
+        let mut types = Vec::with_capacity(l.columns.len());
+        for (a, b) in l.columns.iter().zip(&r.columns) {
+            types.push(self.common_type(&[&a.bound, &b.bound], word)?);
+        }
+        // Both sides untyped: the whole stays so, as text at last.
+        let wanted: Vec<Option<Type>> = types.iter().map(|ty| Some(*ty)).collect();
+        let l = self.type_columns(l, Some(&wanted))?;
+        let r = self.type_columns(r, Some(&wanted))?;
+        let l = self.coerce_columns(l, &types)?;
+        let r = self.coerce_columns(r, &types)?;
+        let (l, r) = self.one_form_columns(l, r)?;
+        let names: Vec<(String, Type)> =
+            l.columns.iter().zip(&types).map(|(column, ty)| (column.name.clone(), *ty)).collect();
+        // One name for each column of either side.
+        let plain = |relation: Relation| -> Result<LogicalPlan> {
+            let exprs: Vec<Expr> = relation
+                .columns
+                .into_iter()
+                .zip(&names)
+                .enumerate()
+                .map(|(at, (column, (name, _)))| column.bound.expr.alias(set_column(name, at)))
+                .collect();
+            Ok(LogicalPlanBuilder::from(relation.plan).project(exprs)?.build()?)
+        };
+        if !all {
+            for column in &l.columns {
+                self.check_equality(&column.bound)?;
+            }
+        }
+        let (l, r) = (plain(l)?, plain(r)?);
+        let plan = match (op, all) {
+            (SetOperator::Union, true) => LogicalPlanBuilder::from(l).union(r)?.build()?,
+            (SetOperator::Union, false) => LogicalPlanBuilder::from(l).union(r)?.distinct()?.build()?,
+            (SetOperator::Intersect, all) => self.kept(l, r, JoinType::LeftSemi, all)?,
+            (_, all) => self.kept(l, r, JoinType::LeftAnti, all)?,
+        };
+        Ok(Relation::of_plan(plan, names))
+    }
+
+    /// Rows of `left` that are, or are not, among those of `right`. With ALL each row counts as often as
+    /// it occurs: the n-th of its kind is met by the n-th of the other side.
+    fn kept(&mut self, left: LogicalPlan, right: LogicalPlan, kind: JoinType, all: bool) -> Result<LogicalPlan> {
+        let width = left.schema().fields().len();
+        let (a, b) = (self.qualifier("left"), self.qualifier("right"));
+        let side = |plan: LogicalPlan, qualifier: &str| -> Result<LogicalPlan> {
+            let plan = LogicalPlanBuilder::from(plan).alias(TableReference::bare(qualifier))?;
+            let plan = match all {
+                false => plan.distinct()?.build()?,
+                true => {
+                    let plan = plan.build()?;
+                    let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+                    let nth = row_number().partition_by(columns.clone()).build()?.alias("nth");
+                    let windowed = LogicalPlanBuilder::window_plan(plan, vec![unaliased(nth)])?;
+                    let last = windowed.schema().columns().last().cloned();
+                    let nth = last.map(|column| Expr::Column(column).alias("nth"));
+                    LogicalPlanBuilder::from(windowed)
+                        .project(columns.into_iter().chain(nth).collect::<Vec<_>>())?
+                        .alias(TableReference::bare(qualifier))?
+                        .build()?
+                }
+            };
+            Ok(plan)
+        };
+        let (left, right) = (side(left, &a)?, side(right, &b)?);
+        let keys = (left.schema().columns(), right.schema().columns());
+        let plan = LogicalPlanBuilder::from(left)
+            .join_detailed(right, kind, keys, None, NullEquality::NullEqualsNull)?
+            .build()?;
+        let columns: Vec<PlanColumn> = plan.schema().columns().into_iter().take(width).collect();
+        let exprs: Vec<Expr> = columns
+            .into_iter()
+            .map(|column| {
+                let name = column.name.clone();
+                Expr::Column(column).alias(name)
+            })
+            .collect();
+        Ok(LogicalPlanBuilder::from(plan).project(exprs)?.build()?)
+    }
+
+    /// ORDER BY of a set operation or of VALUES: output columns only.
+    fn sort_result(&mut self, relation: Relation, order: &[OrderByExpr]) -> Result<Relation> {
+        if order.is_empty() {
+            return Ok(relation);
+        }
+        let relation = self.type_columns(relation, None)?;
+        let targets: Vec<Target> = relation
+            .columns
+            .iter()
+            .map(|column| Target { name: column.name.clone(), bound: column.bound.clone(), is_hidden: false })
+            .collect();
+        let mut keys: Vec<SortKey> = Vec::new();
+        for by in order {
+            let found = match &by.expr {
+                ast::Expr::Identifier(ident) => self.target_named(&folded(ident), &targets, "ORDER BY", &by.expr)?,
+                expr => self.target_numbered(expr, &targets, "ORDER BY")?,
+            };
+            let Some(target) = found else {
+                if let ast::Expr::Identifier(ident) = &by.expr {
+                    let message = format!("column \"{}\" does not exist", folded(ident));
+                    return Err(self.at(SqlError::new("42703", message), ident.span));
+                }
+                let error = SqlError::unsupported("invalid UNION/INTERSECT/EXCEPT ORDER BY clause")
+                    .with_detail("Only result column names can be used, not expressions or functions.")
+                    .with_hint("Add the expression/function to every SELECT, or move the UNION into a FROM clause.");
+                return Err(self.at(error, by.expr.span()));
+            };
+            let (ascending, nulls_first) = direction(&by.options);
+            self.check_sortable(&relation.columns[target].bound)?;
+            keys.push(SortKey { target, ascending, nulls_first });
+        }
+        let plan = self.sort(relation.plan, &relation.columns, &keys)?;
+        Ok(Relation { plan, columns: relation.columns })
+    }
+
+    fn limit(&mut self, plan: LogicalPlan, query: &Query, scope: &Scope<'_>) -> Result<LogicalPlan> {
+        let (mut limit, mut offset) = (None, None);
+        match &query.limit_clause {
+            None => {}
+            Some(LimitClause::LimitOffset { limit: l, offset: o, limit_by }) if limit_by.is_empty() => {
+                limit = l.as_ref();
+                offset = o.as_ref().map(|offset| &offset.value);
+            }
+            Some(_) => {
+                let error = SqlError::syntax("LIMIT #,# syntax is not supported")
+                    .with_hint("Use separate LIMIT and OFFSET clauses.");
+                return Err(error.into());
+            }
+        }
+        let one = ast::Expr::Value(ast::Value::Number("1".to_owned(), false).into());
+        if let Some(fetch) = &query.fetch {
+            if fetch.with_ties || fetch.percent {
+                return Err(SqlError::unsupported("FETCH FIRST … WITH TIES is not supported").into());
+            }
+            if limit.is_some() {
+                return Err(SqlError::syntax("multiple LIMIT clauses not allowed").into());
+            }
+            limit = Some(fetch.quantity.as_ref().unwrap_or(&one));
+        }
+        let fetch = self.limit_count(limit, "LIMIT", scope)?;
+        let skip = self.limit_count(offset, "OFFSET", scope)?;
+        if fetch.is_none() && skip.is_none() {
+            return Ok(plan);
+        }
+        Ok(LogicalPlanBuilder::from(plan).limit_by_expr(skip, fetch)?.build()?)
+    }
+
+    fn limit_count(&mut self, expr: Option<&ast::Expr>, clause: &str, scope: &Scope<'_>) -> Result<Option<Expr>> {
+        let Some(expr) = expr else { return Ok(None) };
+        if matches!(expr, ast::Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("all"))
+        {
+            return Ok(None);
+        }
+        let empty = scope.without_items();
+        let bound = match self.expr(expr, &empty, Clause::Limit) {
+            Err(super::Refusal::Error(error)) if error.sqlstate == "42703" => {
+                let error = SqlError::new("42P10", format!("argument of {clause} must not contain variables"));
+                return Err(self.at(error, expr.span()));
+            }
+            other => other?,
+        };
+        if bound.is_null() {
+            return Ok(None);
+        }
+        let bound = self.assigned_to(bound, Type::INT8, &format!("argument of {clause} must be type bigint"))?;
+        // A constant is known now.
+        let value =
+            crate::plan::planner::simplified(self.names.state, bound.expr, &datafusion::common::DFSchema::empty())?;
+        if let Expr::Literal(datafusion::common::ScalarValue::Int64(Some(count)), _) = &value
+            && *count < 0
+        {
+            let (code, what) = if clause == "LIMIT" { ("2201W", "LIMIT") } else { ("2201X", "OFFSET") };
+            return Err(SqlError::new(code, format!("{what} must not be negative")).into());
+        }
+        if matches!(&value, Expr::Literal(value, _) if value.is_null()) {
+            return Ok(None);
+        }
+        if value.exists(|e| Ok(matches!(e, Expr::ScalarSubquery(_))))? {
+            return unknown(format!("a subquery in {clause}"));
+        }
+        Ok(Some(value))
+    }
+
+    /// A VALUES list.
+    fn values(&mut self, values: &ast::Values, scope: &Scope<'_>) -> Result<Relation> {
+        let rows = self.values_rows(values, scope)?;
+        let width = rows.first().map_or(0, Vec::len);
+        let mut types = Vec::with_capacity(width);
+        for at in 0..width {
+            let column: Vec<&Bound> = rows.iter().map(|row| &row[at]).collect();
+            types.push(self.common_type_or_unknown(&column, "VALUES")?);
+        }
+        if rows.len() == 1 {
+            // One row stays a SELECT, so that untyped values can take a type later.
+            let targets: Vec<Target> = rows
+                .into_iter()
+                .flatten()
+                .enumerate()
+                .map(|(at, bound)| Target { name: format!("column{}", at + 1), bound, is_hidden: false })
+                .collect();
+            return project(LogicalPlanBuilder::empty(true).build()?, &targets);
+        }
+        let rows = rows
+            .into_iter()
+            .map(|row| {
+                row.into_iter()
+                    .zip(&types)
+                    .map(|(bound, ty)| if ty.is_unknown() { Ok(bound) } else { self.implicit(bound, *ty) })
+                    .collect::<Result<Vec<_>>>()
+            })
+            .collect::<Result<Vec<_>>>()?;
+        self.values_relation(rows, &types)
+    }
+
+    pub(super) fn values_rows(&mut self, values: &ast::Values, scope: &Scope<'_>) -> Result<Vec<Vec<Bound>>> {
+        let mut rows: Vec<Vec<Bound>> = Vec::with_capacity(values.rows.len());
+        for row in &values.rows {
+            if rows.first().is_some_and(|first| first.len() != row.content.len()) {
+                let error = SqlError::syntax("VALUES lists must all be the same length");
+                let span = row.content.first().map_or_else(|| values.span(), Spanned::span);
+                return Err(self.at(error, span));
+            }
+            let empty = scope.without_items();
+            rows.push(row.content.iter().map(|e| self.expr(e, &empty, Clause::Values)).collect::<Result<_>>()?);
+        }
+        Ok(rows)
+    }
+
+    /// Rows of values, each column of one type.
+    pub(super) fn values_relation(&mut self, rows: Vec<Vec<Bound>>, types: &[Type]) -> Result<Relation> {
+        // Numerics of several forms become one.
+        let width = types.len();
+        let mut exprs: Vec<Vec<Expr>> = rows.iter().map(|_| Vec::with_capacity(width)).collect();
+        for (at, ty) in types.iter().enumerate() {
+            let column: Vec<Bound> = rows.iter().map(|row| row[at].clone()).collect();
+            let column = self.one_form(column, *ty)?;
+            for (row, bound) in exprs.iter_mut().zip(column) {
+                row.push(bound.expr);
+            }
+        }
+        let plan = LogicalPlanBuilder::values(exprs)?.build()?;
+        let names: Vec<(String, Type)> =
+            types.iter().enumerate().map(|(at, ty)| (format!("column{}", at + 1), *ty)).collect();
+        Ok(Relation::of_plan(plan, names))
+    }
+
+    /// A relation whose untyped columns take the types that are wanted, or become texts.
+    pub(super) fn type_columns(&mut self, relation: Relation, wanted: Option<&[Option<Type>]>) -> Result<Relation> {
+        if !relation.columns.iter().any(|column| column.bound.ty.is_unknown()) {
+            return Ok(relation);
+        }
+        let mut plan = relation.plan;
+        let mut columns = relation.columns;
+        for (at, column) in columns.iter_mut().enumerate() {
+            if !column.bound.ty.is_unknown() {
+                continue;
+            }
+            let ty = wanted.and_then(|wanted| wanted.get(at).copied().flatten()).unwrap_or(Type::TEXT);
+            let ty = if ty.is_unknown() { Type::TEXT } else { ty };
+            plan = self.retype(plan, at, ty)?;
+            let field = plan.schema().field(at);
+            let bound = &mut column.bound;
+            (bound.ty, bound.data) = (ty, field.data_type().clone());
+            let (qualifier, field) = plan.schema().qualified_field(at);
+            bound.expr = Expr::Column(PlanColumn::from((qualifier, field)));
+        }
+        Ok(Relation { plan, columns })
+    }
+
+    /// Gives a type to a column that is an untyped constant or parameter wherever its rows come from.
+    fn retype(&mut self, plan: LogicalPlan, at: usize, ty: Type) -> Result<LogicalPlan> {
+        match plan {
+            LogicalPlan::Projection(projection) => {
+                let mut exprs = projection.expr;
+                let Some(expr) = exprs.get_mut(at) else { return unknown("an untyped column") };
+                match expr {
+                    Expr::Column(column) => {
+                        let inner = projection.input.schema().index_of_column(column)?;
+                        let input = self.retype(projection.input.as_ref().clone(), inner, ty)?;
+                        return Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?));
+                    }
+                    Expr::Alias(alias) if matches!(alias.expr.as_ref(), Expr::Column(_)) => {
+                        if let Expr::Column(column) = alias.expr.as_ref() {
+                            let inner = projection.input.schema().index_of_column(column)?;
+                            let input = self.retype(projection.input.as_ref().clone(), inner, ty)?;
+                            return Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?));
+                        }
+                    }
+                    Expr::Alias(alias) => {
+                        let bound = self.untyped(alias.expr.as_ref().clone())?;
+                        *alias.expr = self.implicit(bound, ty)?.expr;
+                    }
+                    _ => return unknown("an untyped column"),
+                }
+                Ok(LogicalPlan::Projection(Projection::try_new(exprs, projection.input)?))
+            }
+            LogicalPlan::Values(_) | LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Join(_) => {
+                unknown("an untyped column of this kind of query")
+            }
+            other => {
+                let inputs: Vec<LogicalPlan> = other.inputs().into_iter().cloned().collect();
+                if inputs.is_empty() || other.schema().fields().len() != inputs[0].schema().fields().len() {
+                    return unknown("an untyped column of this kind of query");
+                }
+                let exprs = other.expressions();
+                let inputs = inputs.into_iter().map(|input| self.retype(input, at, ty)).collect::<Result<Vec<_>>>()?;
+                Ok(other.with_new_exprs(exprs, inputs)?.recompute_schema()?)
+            }
+        }
+    }
+
+    /// The untyped constant or parameter that an expression is.
+    fn untyped(&self, expr: Expr) -> Result<Bound> {
+        match &expr {
+            Expr::Literal(..) | Expr::Placeholder(_) => {
+                Ok(Bound::with_data(expr, Type::UNKNOWN, crate::pg::types::TEXT))
+            }
+            _ => unknown("an untyped expression"),
+        }
+    }
+
+    /// A relation with its columns brought to types, each of which it can be brought to implicitly.
+    pub(super) fn coerce_columns(&mut self, relation: Relation, types: &[Type]) -> Result<Relation> {
+        let same = |column: &Column, ty: &Type| column.bound.ty.oid == ty.oid;
+        if relation.columns.iter().zip(types).all(|(column, ty)| same(column, ty)) {
+            return Ok(relation);
+        }
+        let mut targets = Vec::with_capacity(types.len());
+        for (column, ty) in relation.columns.into_iter().zip(types) {
+            let bound = self.implicit(column.bound, *ty)?;
+            targets.push(Target { name: column.name, bound, is_hidden: false });
+        }
+        project(relation.plan, &targets)
+    }
+}
+
+/// Name of a set operation's column within the plan.
+fn set_column(name: &str, at: usize) -> String {
+    format!("{name}{}{at}", crate::naming::MARK)
+}
+
+fn unaliased(expr: Expr) -> Expr {
+    match expr {
+        Expr::Alias(alias) => *alias.expr,
+        other => other,
+    }
+}
+
+/// Whether a query names a relation without a schema.
+fn mentions(query: &Query, name: &str) -> bool {
+    use std::ops::ControlFlow;
+
+    use resurgam_ast::AstWalk;
+    struct Find<'n>(&'n str);
+    impl ast::Visitor for Find<'_> {
+        type Break = ();
+        fn pre_visit_table_factor(&mut self, factor: &ast::TableFactor) -> ControlFlow<()> {
+            if let ast::TableFactor::Table { name, args: None, .. } = factor
+                && let [part] = name.0.as_slice()
+                && part.as_ident().map(folded).as_deref() == Some(self.0)
+            {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    query.walk(&mut Find(name)).is_break()
+}

@@ -1,0 +1,402 @@
+//! Expressions over the rows of one table that a definition holds or a change of one needs:
+//! CHECK conditions, USING of a type change, defaults that give each row a value of its own.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::execution_props::ExecutionProps;
+use datafusion::logical_expr::{Expr, ExprSchemable, Volatility};
+use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::sql::sqlparser::ast::{self, Ident, Visitor, VisitorMut};
+use resurgam_ast::{AstWalk, AstWalkMut};
+use resurgam_engine::{ColumnType, RawRow, ReadView, Table};
+
+use crate::exec::bridge::{self, RowColumns};
+use crate::exec::direct::{Input, Row, RowExpr};
+use crate::pg::errors;
+use crate::pg::types;
+use crate::plan::planner::{Names, settled, simplified};
+use crate::wire::SqlError;
+
+pub(crate) use crate::pg::definition::{kept_text, parse_expression};
+
+type DfResult<T> = datafusion::common::Result<T>;
+
+/// Functions that are marked volatile for being the session's, and give one value in all of a
+/// statement.
+const STABLE: [&str; 10] = [
+    "now",
+    "transaction_timestamp",
+    "statement_timestamp",
+    "current_timestamp",
+    "current_date",
+    "current_time",
+    "localtimestamp",
+    "localtime",
+    "current_user",
+    "session_user",
+];
+
+/// Such an expression, ready to be evaluated on batches of the columns that it mentions.
+#[derive(Debug)]
+pub(crate) struct TableExpr {
+    physical: Arc<dyn PhysicalExpr>,
+    /// The same over one row's datums.
+    row: Option<RowExpr>,
+    input: Arc<Schema>,
+    /// Positions of the columns that it mentions; the input has them in this order.
+    pub columns: Vec<usize>,
+    /// Type of the result.
+    pub field: FieldRef,
+    /// Gives another value for each row, whatever is in it.
+    pub volatile: bool,
+    /// Its value depends on the session.
+    pub of_session: bool,
+}
+
+/// `42P10`-like refusals of what cannot stand in a definition; `what` as in "check constraints".
+fn refuse_parts(expr: &ast::Expr, what: &str) -> Result<(), SqlError> {
+    struct Find(bool);
+    impl Visitor for Find {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+            self.0 = true;
+            ControlFlow::Break(())
+        }
+    }
+    let mut find = Find(false);
+    let _ = expr.walk(&mut find);
+    if find.0 {
+        let one = what.strip_suffix('s').unwrap_or(what);
+        return Err(SqlError::unsupported(format!("cannot use subquery in {one}")));
+    }
+    Ok(())
+}
+
+impl TableExpr {
+    /// Plans `expr` over `table`; `what` says in errors what it is, in the plural.
+    ///
+    /// # Errors
+    /// `42703` and the like; `0A000` for a subquery, `42803` and `42P20` for aggregates and
+    /// window functions.
+    pub(crate) fn plan(names: &Names<'_>, table: &Table, expr: ast::Expr, what: &str) -> Result<Self, SqlError> {
+        refuse_parts(&expr, what)?;
+        let text = expr.to_string();
+        let failed = |error| {
+            let mut error = errors::from_datafusion(error, &text);
+            error.position = None; // in the expression, not in the statement
+            error
+        };
+        let fields: Vec<_> =
+            table.columns.iter().map(|column| types::arrow_field(&column.name, &column.ty, true)).collect();
+        let full = DFSchema::try_from_qualified_schema(table.name.as_str(), &Schema::new(fields)).map_err(failed)?;
+        let expr = names.expression(expr, &full, &[]).map_err(failed)?;
+        // All of this before anything is simplified: what is written counts, and what a constant
+        // is made of.
+        let (mut volatile, mut refused) = (false, None);
+        expr.apply(|node| {
+            match node {
+                Expr::ScalarFunction(call) => {
+                    volatile |=
+                        call.func.signature().volatility == Volatility::Volatile && !STABLE.contains(&call.name());
+                }
+                Expr::AggregateFunction(_) => {
+                    refused = Some(SqlError::new("42803", format!("aggregate functions are not allowed in {what}")));
+                }
+                Expr::WindowFunction(_) => {
+                    refused = Some(SqlError::new("42P20", format!("window functions are not allowed in {what}")));
+                }
+                Expr::Placeholder(placeholder) => {
+                    refused = Some(SqlError::new("42P02", format!("there is no parameter {}", placeholder.id)));
+                }
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .map_err(failed)?;
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        // In the order in which they are mentioned.
+        let mut columns: Vec<usize> = Vec::new();
+        expr.apply(|node| {
+            if let Expr::Column(column) = node
+                && let Some(at) = table.columns.iter().position(|known| known.name == column.name)
+                && !columns.contains(&at)
+            {
+                columns.push(at);
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .map_err(failed)?;
+        let expr = settled(names.state, expr, &full).map_err(failed)?;
+        let of_session = bridge::is_of_session(names.state, &expr);
+        let expr = simplified(names.state, expr, &full).map_err(failed)?;
+        let (_, field) = expr.to_field(&full).map_err(failed)?;
+        let fields: Vec<_> = columns
+            .iter()
+            .map(|at| types::arrow_field(&table.columns[*at].name, &table.columns[*at].ty, true))
+            .collect();
+        let input = Arc::new(Schema::new(fields));
+        let some = DFSchema::try_from_qualified_schema(table.name.as_str(), &input).map_err(failed)?;
+        let physical =
+            create_physical_expr(&expr, &some, &ExecutionProps::new(), &Default::default()).map_err(failed)?;
+        let row = RowExpr::new(&expr, Some(table), &full);
+        Ok(Self { physical, row, input, columns, field, volatile, of_session })
+    }
+
+    /// The table's columns that it mentions.
+    pub(crate) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    fn run(&self, arrays: Vec<ArrayRef>, rows: usize) -> DfResult<ArrayRef> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.input), arrays, &options)?;
+        self.physical.evaluate(&batch)?.into_array(rows)
+    }
+
+    /// For each row of a batch that begins with all columns of the table, of their types,
+    /// whether this holds: a condition.
+    pub(crate) fn holds(&self, batch: &RecordBatch) -> DfResult<BooleanArray> {
+        self.truth(self.columns.iter().map(|at| Arc::clone(batch.column(*at))).collect(), batch.num_rows())
+    }
+
+    /// As [`TableExpr::holds`] for stored rows.
+    pub(crate) fn holds_rows<'r>(
+        &self,
+        table: &Table,
+        view: &ReadView,
+        rows: impl ExactSizeIterator<Item = RawRow<'r>> + Clone,
+    ) -> DfResult<BooleanArray> {
+        let count = rows.len();
+        self.truth(self.arrays(table, view, rows)?, count)
+    }
+
+    /// The truth of a condition for one row; `None` is NULL.
+    ///
+    /// # Errors
+    /// Those of evaluating it.
+    pub(crate) fn truth_of(&self, row: Row<'_>) -> Result<Option<bool>, SqlError> {
+        match &self.row {
+            Some(expr) => expr.truth(Input { params: &[], row: Some(row) }),
+            None => Err(SqlError::internal("a condition that needs more than its row")),
+        }
+    }
+
+    /// Where the rows together fail, each is looked at by itself: what one is spared, by the
+    /// other side of an OR, say, is evaluated for all when another is not.
+    fn truth(&self, arrays: Vec<ArrayRef>, rows: usize) -> DfResult<BooleanArray> {
+        if rows <= 1 {
+            return self.truth_together(arrays, rows);
+        }
+        if let Ok(truth) = self.truth_together(arrays.clone(), rows) {
+            return Ok(truth);
+        }
+        let one = |row| self.truth_together(arrays.iter().map(|array| array.slice(row, 1)).collect(), 1);
+        (0..rows).map(|row| one(row).map(|truth| truth.is_valid(0).then(|| truth.value(0)))).collect()
+    }
+
+    fn truth_together(&self, arrays: Vec<ArrayRef>, rows: usize) -> DfResult<BooleanArray> {
+        let values = self.run(arrays, rows)?;
+        match values.as_boolean_opt() {
+            Some(values) => Ok(values.clone()),
+            None if values.data_type() == &DataType::Null => Ok(BooleanArray::new_null(rows)),
+            None => Err(bridge::failure(SqlError::internal("a condition that is not boolean"))),
+        }
+    }
+
+    fn arrays<'r>(
+        &self,
+        table: &Table,
+        view: &ReadView,
+        rows: impl ExactSizeIterator<Item = RawRow<'r>> + Clone,
+    ) -> DfResult<Vec<ArrayRef>> {
+        let mut columns = RowColumns::new(table, view);
+        self.columns.iter().map(|at| columns.array(*at, rows.clone())).collect()
+    }
+
+    /// Its one value, if it mentions no columns.
+    pub(crate) fn value(&self) -> DfResult<ArrayRef> {
+        self.run(Vec::new(), 1)
+    }
+
+    /// Its values for stored rows.
+    pub(crate) fn evaluate_rows<'r>(
+        &self,
+        table: &Table,
+        view: &ReadView,
+        rows: impl ExactSizeIterator<Item = RawRow<'r>> + Clone,
+    ) -> DfResult<ArrayRef> {
+        let count = rows.len();
+        self.run(self.arrays(table, view, rows)?, count)
+    }
+}
+
+fn name_of(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
+}
+
+/// An identifier, quoted if it must be.
+fn ident(name: &str) -> Ident {
+    let plain = !name.is_empty()
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && crate::pg::functions::quote_ident(name) == name;
+    if plain { Ident::new(name) } else { Ident::with_quote('"', name) }
+}
+
+/// Columns by their name alone: the table's own may change.
+pub(crate) fn unqualify(expr: &mut ast::Expr, table: &str) {
+    struct Walk<'a>(&'a str);
+    impl VisitorMut for Walk<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if let ast::Expr::CompoundIdentifier(parts) = expr
+                && let Some(column) = parts.last().cloned()
+                && parts.len() >= 2
+                && name_of(&parts[parts.len() - 2]) == self.0
+            {
+                *expr = ast::Expr::Identifier(column);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.walk_mut(&mut Walk(table));
+}
+
+/// A column by its new name.
+pub(crate) fn rename_column(expr: &mut ast::Expr, from: &str, to: &str) {
+    struct Walk<'a>(&'a str, &'a str);
+    impl VisitorMut for Walk<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if let ast::Expr::Identifier(found) = expr
+                && name_of(found) == self.0
+            {
+                *found = ident(self.1);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.walk_mut(&mut Walk(from, to));
+}
+
+/// The text of a literal that is read as a `timestamptz`.
+fn written_time(expr: &mut ast::Expr) -> Option<&mut ast::Value> {
+    let ast::Expr::Function(call) = expr else { return None };
+    if call.name.to_string() != "pg_cast_timestamptz" {
+        return None;
+    }
+    let ast::FunctionArguments::List(list) = &mut call.args else { return None };
+    match list.args.first_mut() {
+        Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(value)))) => {
+            matches!(value.value, ast::Value::SingleQuotedString(_)).then_some(&mut value.value)
+        }
+        _ => None,
+    }
+}
+
+/// Literals beside columns of type `timestamptz` as casts: they are read as such.
+pub(crate) fn cast_times(expr: &mut ast::Expr, table: &Table) {
+    struct Walk<'a>(&'a Table);
+    impl VisitorMut for Walk<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            let is_time = |side: &ast::Expr| {
+                let ast::Expr::Identifier(name) = side else { return false };
+                let name = name_of(name);
+                self.0.columns.iter().any(|column| column.name == name && column.ty == ColumnType::TimestampTz)
+            };
+            let cast = |side: &mut ast::Expr| {
+                if let ast::Expr::Value(value) = side
+                    && matches!(value.value, ast::Value::SingleQuotedString(_))
+                    && let Ok(call) = parse_expression(&format!("pg_cast_timestamptz({value})"))
+                {
+                    *side = call;
+                }
+            };
+            match expr {
+                ast::Expr::BinaryOp { left, right, .. } => {
+                    if is_time(left) {
+                        cast(right);
+                    } else if is_time(right) {
+                        cast(left);
+                    }
+                }
+                ast::Expr::Between { expr, low, high, .. } if is_time(expr) => {
+                    cast(low);
+                    cast(high);
+                }
+                ast::Expr::InList { expr, list, .. } if is_time(expr) => list.iter_mut().for_each(cast),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.walk_mut(&mut Walk(table));
+}
+
+/// All such literals with their casts.
+pub(crate) fn written_times(expr: &ast::Expr) -> Vec<ast::Expr> {
+    struct Walk(Vec<ast::Expr>);
+    impl VisitorMut for Walk {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if written_time(expr).is_some() {
+                self.0.push(expr.clone());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut walk = Walk(Vec::new());
+    let _ = expr.clone().walk_mut(&mut walk);
+    walk.0
+}
+
+/// Writes the time that is written as `call` in other words.
+pub(crate) fn fix_time(expr: &mut ast::Expr, call: &ast::Expr, text: &str) {
+    struct Walk<'a>(&'a ast::Expr, &'a str);
+    impl VisitorMut for Walk<'_> {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut ast::Expr) -> ControlFlow<()> {
+            if expr == self.0
+                && let Some(value) = written_time(expr)
+            {
+                *value = ast::Value::SingleQuotedString(self.1.to_owned());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = expr.walk_mut(&mut Walk(call, text));
+}
+
+/// Whether it is a literal whose type is still open: text or NULL.
+pub(crate) fn is_untyped(expr: &ast::Expr) -> bool {
+    match expr {
+        ast::Expr::Nested(inner) => is_untyped(inner),
+        ast::Expr::Value(value) => {
+            matches!(value.value, ast::Value::Null | ast::Value::SingleQuotedString(_))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let mut expr = parse_expression("t.A > 0 AND lower(t.b) = 'a'").expect("expression");
+        unqualify(&mut expr, "t");
+        assert_eq!(expr.to_string(), "A > 0 AND lower(b) = 'a'");
+        rename_column(&mut expr, "a", "New one");
+        rename_column(&mut expr, "b", "c");
+        assert_eq!(expr.to_string(), "\"New one\" > 0 AND lower(c) = 'a'");
+    }
+}

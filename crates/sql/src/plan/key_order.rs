@@ -1,0 +1,193 @@
+//! A physical rule that knows the order of trees (and calls the one about joins).
+//!
+//! DataFusion leaves a sort out where its input is ordered already. Here is the rest: a sort that a
+//! backward read answers, or a read of another tree of the same table; and `min` and `max`, which
+//! are the first row in an order.
+//!
+//! The rules run last. Each replaces an operator by one with the same rows, in an order that is at
+//! least as good; and none looks below an operator with a row limit, whose rows another order changes.
+
+use std::sync::Arc;
+
+use datafusion::arrow::compute::SortOptions;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::physical_expr::PhysicalSortExpr;
+use datafusion::physical_expr::expressions::{Column, IsNotNullExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, ReplaceChildrenOptions};
+
+use crate::exec::lookup_join::LookupJoinExec;
+use crate::exec::scan::ScanExec;
+use crate::plan::planning::Planning;
+
+type Plan = Arc<dyn ExecutionPlan>;
+
+/// Most rows that are fetched one by one through an index to save a sort.
+const FETCHED_MAX: usize = 1000;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct KeyOrder(pub Planning);
+
+impl PhysicalOptimizerRule for KeyOrder {
+    fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
+        plan.transform_up(|node| {
+            if let Some(join) = LookupJoinExec::in_place_of(&node, self.0)? {
+                return Ok(Transformed::yes(join));
+            }
+            if !self.0.key_order {
+                return Ok(Transformed::no(node));
+            }
+            if let Some(sort) = node.downcast_ref::<SortExec>()
+                && sort.input().output_partitioning().partition_count() == 1
+                && let Some(sorted) = ordered(sort.input(), sort.expr(), sort.fetch())?
+            {
+                return Ok(Transformed::yes(first_rows(sorted, sort.fetch())?));
+            }
+            if let Some(aggregate) = node.downcast_ref::<AggregateExec>()
+                && let Some(first) = first_of(aggregate)?
+            {
+                let aggregate = node.replace_children(vec![first], options())?;
+                return Ok(Transformed::yes(aggregate));
+            }
+            if let Some(fetch) = node.fetch()
+                && let Some(small) = small_batches(&node, fetch)?
+            {
+                return Ok(Transformed::yes(small));
+            }
+            Ok(Transformed::no(node))
+        })
+        .data()
+    }
+    fn name(&self) -> &str {
+        "resurgam_key_order"
+    }
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn options() -> ReplaceChildrenOptions {
+    ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute)
+}
+
+/// `plan` in the wanted order, if reading its table in some other way gives that.
+fn ordered(plan: &Plan, wanted: &[PhysicalSortExpr], fetch: Option<usize>) -> Result<Option<Plan>> {
+    let satisfies = |plan: &Plan| plan.equivalence_properties().ordering_satisfy(wanted.iter().cloned());
+    if satisfies(plan)? {
+        return Ok(Some(Arc::clone(plan)));
+    }
+    let Some(scan) = scan_below(plan) else { return Ok(None) };
+    let mut ways = vec![scan.reversed()?];
+    if fetch.is_some_and(|rows| rows <= FETCHED_MAX) {
+        let filtered = has_filter(plan);
+        for other in scan.by_other_trees()? {
+            // Rows that a filter drops are not worth fetching one by one, unless a key bounds them.
+            if !filtered || !other.access().equal.is_empty() {
+                ways.push(other.reversed()?);
+                ways.push(other);
+            }
+        }
+    }
+    for way in ways {
+        let plan = with_scan(plan, Arc::new(way), ChildrenPropertiesMode::Recompute)?;
+        if satisfies(&plan)? {
+            return Ok(Some(plan));
+        }
+    }
+    Ok(None)
+}
+
+/// The only child of an operator that keeps its input's order, and takes all of it.
+fn input_in_order(plan: &Plan) -> Option<&Plan> {
+    let keeps = plan.is::<FilterExec>() || plan.is::<ProjectionExec>();
+    match plan.children().as_slice() {
+        [child] if keeps && plan.fetch().is_none() => Some(child),
+        _ => None,
+    }
+}
+
+/// The scan at the end of a chain of filters and projections.
+pub(crate) fn scan_below(plan: &Plan) -> Option<&ScanExec> {
+    match plan.downcast_ref::<ScanExec>() {
+        Some(scan) => scan.fetch().is_none().then_some(scan),
+        None => scan_below(input_in_order(plan)?),
+    }
+}
+
+fn has_filter(plan: &Plan) -> bool {
+    plan.is::<FilterExec>() || input_in_order(plan).is_some_and(has_filter)
+}
+
+/// Such a chain with another scan, whose properties are those of the old one (`Keep`) or not.
+pub(crate) fn with_scan(plan: &Plan, scan: Plan, mode: ChildrenPropertiesMode) -> Result<Plan> {
+    match input_in_order(plan) {
+        Some(child) => {
+            let children = vec![with_scan(child, scan, mode)?];
+            Arc::clone(plan).replace_children(children, ReplaceChildrenOptions::new(mode))
+        }
+        None => Ok(scan),
+    }
+}
+
+/// The first rows of `plan`.
+fn first_rows(plan: Plan, fetch: Option<usize>) -> Result<Plan> {
+    let Some(fetch) = fetch else { return Ok(plan) };
+    let limited = match plan.with_fetch(Some(fetch)) {
+        Some(limited) => limited,
+        None => Arc::new(GlobalLimitExec::new(plan, 0, Some(fetch))),
+    };
+    Ok(small_batches(&limited, fetch)?.unwrap_or(limited))
+}
+
+/// Has the scan below a limit begin with as few rows as are wanted.
+fn small_batches(limited: &Plan, fetch: usize) -> Result<Option<Plan>> {
+    let children = limited.children();
+    let [child] = children.as_slice() else { return Ok(None) };
+    let passes = limited.is::<FilterExec>() || limited.is::<GlobalLimitExec>();
+    match scan_below(child) {
+        Some(scan) if passes => {
+            let child = with_scan(child, Arc::new(scan.with_first(fetch)), ChildrenPropertiesMode::Keep)?;
+            Ok(Some(Arc::clone(limited).replace_children(vec![child], options())?))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The one row that decides an aggregate without groups that is a `min` or `max` of a key column.
+fn first_of(aggregate: &AggregateExec) -> Result<Option<Plan>> {
+    if !aggregate.group_expr().is_true_no_grouping() || aggregate.filter_expr().iter().any(Option::is_some) {
+        return Ok(None);
+    }
+    let [function] = aggregate.aggr_expr() else { return Ok(None) };
+    let descending = match function.fun().name() {
+        "min" => false,
+        "max" => true,
+        _ => return Ok(None),
+    };
+    let input = aggregate.input();
+    let arguments = function.expressions();
+    let [argument] = arguments.as_slice() else { return Ok(None) };
+    let Some(column) = argument.downcast_ref::<Column>() else { return Ok(None) };
+    if scan_below(input).is_none() {
+        return Ok(None);
+    }
+    // NULLs come last ascending, first descending; they are no minimum nor maximum.
+    let wanted = PhysicalSortExpr::new(Arc::clone(argument), SortOptions { descending, nulls_first: descending });
+    let Some(sorted) = ordered(input, &[wanted], Some(1))? else { return Ok(None) };
+    let nullable = input.schema().field(column.index()).is_nullable();
+    let sorted: Plan = if nullable {
+        Arc::new(FilterExec::try_new(Arc::new(IsNotNullExpr::new(Arc::clone(argument))), sorted)?)
+    } else {
+        sorted
+    };
+    Ok(Some(first_rows(sorted, Some(1))?))
+}

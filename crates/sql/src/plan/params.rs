@@ -1,0 +1,375 @@
+//! Placeholders in logical plans: which types they get, and what takes their place.
+//!
+//! A statement is optimised with its parameters as placeholders. When a physical plan
+//! is made to be kept, each placeholder becomes a call of a function without arguments that reads
+//! the plan's own [`ParamCell`]; running the plan again means filling the cell. See
+//! [`cell`](crate::exec::cell) for what keeps values out of such plans.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
+use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, ReturnFieldArgs, ScalarUDF, WindowFunctionDefinition,
+};
+
+use crate::exec::any_of;
+use crate::exec::cell::{ParamCell, ParamFunction};
+use crate::pg::functions::numeric::DYNAMIC;
+use crate::plan::coercion::{takes_one_type, text};
+
+/// Index of a placeholder such as `$3` (then 2).
+pub(crate) fn placeholder_index(id: &str) -> Option<usize> {
+    id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
+}
+
+/// Types that planning has found for the parameters of `plan`, from what each is compared or
+/// computed with. A parameter may stand in several places: of two integer types it takes the
+/// wider, and any other type before an integer; the first place decides between the rest.
+/// A numeric one has no scale of its own, whatever the column's is.
+pub(crate) fn inferred_types(plan: &LogicalPlan, count: usize) -> Vec<Option<FieldRef>> {
+    let mut found = Inference::new(count);
+    // The closures below return no error.
+    let _ = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Limit(limit) = node {
+            for expr in [&limit.skip, &limit.fetch].into_iter().flatten() {
+                found.other(expr, &DataType::Int64);
+            }
+        }
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            found.look(expr, &schema);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    found.finish()
+}
+
+/// The same for an expression over `schema`.
+pub(crate) fn inferred_in(expr: &Expr, schema: &DFSchema, count: usize) -> Vec<Option<FieldRef>> {
+    let mut found = Inference::new(count);
+    found.look(expr, schema);
+    found.finish()
+}
+
+struct Inference {
+    /// By what parameters are compared and computed with.
+    found: Vec<Option<FieldRef>>,
+    /// Where nothing was found so: what `$1::int` is cast to, the bigint of a LIMIT, the type of the
+    /// values that may come instead of it in CASE and coalesce.
+    others: Vec<(usize, FieldRef)>,
+}
+
+/// The parameter that an expression is, if it has no type yet.
+fn untyped(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Placeholder(placeholder) if placeholder.field.as_ref().is_none_or(|f| f.data_type().is_null()) => {
+            placeholder_index(&placeholder.id)
+        }
+        _ => None,
+    }
+}
+
+impl Inference {
+    fn new(count: usize) -> Self {
+        Self { found: vec![None; count], others: Vec::new() }
+    }
+
+    fn note(&mut self, placeholder: &Placeholder) {
+        if let Some(field) = &placeholder.field
+            && !field.data_type().is_null()
+            && let Some(slot) = placeholder_index(&placeholder.id).and_then(|index| self.found.get_mut(index))
+        {
+            let field = without_scale(field);
+            match slot {
+                Some(before) if !is_better(field.data_type(), before.data_type()) => {}
+                _ => *slot = Some(field),
+            }
+        }
+    }
+
+    fn other(&mut self, expr: &Expr, ty: &DataType) {
+        if let Some(index) = untyped(expr) {
+            self.others.push((index, Arc::new(Field::new("", ty.clone(), true))));
+        }
+    }
+
+    /// Untyped parameters among `exprs` get the type that PostgreSQL would choose for the rest.
+    fn alike<'e>(&mut self, exprs: impl Iterator<Item = &'e Expr> + Clone, schema: &DFSchema) {
+        if !exprs.clone().any(|expr| untyped(expr).is_some()) {
+            return;
+        }
+        let mut chosen: Option<FieldRef> = None;
+        for expr in exprs.clone() {
+            // A text that has no type of its own does not count.
+            if untyped(expr).is_some() || text(expr).is_some() {
+                continue;
+            }
+            let field = match expr {
+                // An integer that is written is an `integer` if it fits.
+                Expr::Literal(ScalarValue::Int64(Some(value)), _) if i32::try_from(*value).is_ok() => {
+                    Arc::new(Field::new("", DataType::Int32, true))
+                }
+                expr => match expr.to_field(schema) {
+                    Ok((_, field)) => field,
+                    Err(_) => continue,
+                },
+            };
+            let better = |before: &FieldRef| is_preferred(field.data_type(), before.data_type());
+            if !field.data_type().is_null() && chosen.as_ref().is_none_or(better) {
+                chosen = Some(field);
+            }
+        }
+        if let Some(chosen) = chosen {
+            self.others.extend(exprs.filter_map(untyped).map(|index| (index, Arc::clone(&chosen))));
+        }
+    }
+
+    fn look(&mut self, expr: &Expr, schema: &DFSchema) {
+        // The closure returns no error.
+        let _ = expr.apply(|expr| {
+            match expr {
+                Expr::Placeholder(placeholder) => self.note(placeholder),
+                Expr::Cast(cast) => self.other(&cast.expr, cast.field.data_type()),
+                Expr::Case(case) => {
+                    let whens = case.when_then_expr.iter().map(|(when, _)| when.as_ref());
+                    match &case.expr {
+                        Some(operand) => self.alike(std::iter::once(operand.as_ref()).chain(whens), schema),
+                        None => whens.for_each(|when| self.other(when, &DataType::Boolean)),
+                    }
+                    let thens = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
+                    self.alike(thens.chain(case.else_expr.as_deref()), schema);
+                }
+                Expr::ScalarFunction(call) if takes_one_type(call.name()) => self.alike(call.args.iter(), schema),
+                Expr::InList(list) => self.alike(std::iter::once(list.expr.as_ref()).chain(&list.list), schema),
+                Expr::Between(between) => {
+                    self.alike(
+                        [&between.expr, &between.low, &between.high].into_iter().map(|part| part.as_ref()),
+                        schema,
+                    );
+                }
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+    }
+
+    fn finish(self) -> Vec<Option<FieldRef>> {
+        let Self { mut found, others } = self;
+        for (index, field) in others {
+            if let Some(slot @ None) = found.get_mut(index) {
+                let field = field.as_ref().clone().with_name(format!("${}", index + 1)).with_nullable(true);
+                *slot = Some(without_scale(&Arc::new(field)));
+            }
+        }
+        found
+    }
+}
+
+/// Whether values of type `before` are cast to `new` rather than the other way round.
+fn is_preferred(new: &DataType, before: &DataType) -> bool {
+    let rank = |ty: &DataType| match ty {
+        DataType::Int16 => Some((0, 0)),
+        DataType::Int32 => Some((0, 1)),
+        DataType::Int64 => Some((0, 2)),
+        DataType::Decimal128(..) | DataType::LargeBinary => Some((0, 3)),
+        DataType::Float32 => Some((0, 4)),
+        DataType::Float64 => Some((0, 5)),
+        DataType::Date32 => Some((1, 0)),
+        DataType::Timestamp(_, None) => Some((1, 1)),
+        DataType::Timestamp(_, Some(_)) => Some((1, 2)),
+        _ => None,
+    };
+    match (rank(new), rank(before)) {
+        (Some((kind, new)), Some((same, before))) => kind == same && new > before,
+        _ => false,
+    }
+}
+
+/// A numeric parameter has the digits that its value has, whatever the column's are.
+pub(crate) fn without_scale(field: &FieldRef) -> FieldRef {
+    match field.data_type() {
+        DataType::Decimal128(..) => Arc::new(Field::new(field.name(), DYNAMIC, field.is_nullable())),
+        _ => Arc::clone(field),
+    }
+}
+
+fn is_better(new: &DataType, before: &DataType) -> bool {
+    let width = |ty: &DataType| if ty.is_integer() { ty.primitive_width() } else { None };
+    match (width(new), width(before)) {
+        (Some(new), Some(before)) => new > before,
+        (None, Some(_)) => new.is_numeric() || new == &DYNAMIC,
+        _ => false,
+    }
+}
+
+/// `plan` with each placeholder replaced by a reader of `cell`.
+pub(crate) fn bind_to_cell(plan: LogicalPlan, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<LogicalPlan> {
+    map_expressions(plan, &mut |expr| bind_expr_to_cell(expr, cell, types))
+}
+
+/// `plan` with each placeholder replaced by its value.
+pub(crate) fn bind_to_values(plan: LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan> {
+    map_expressions(plan, &mut |expr| bind_expr_to_values(expr, values))
+}
+
+/// Maps the expressions of a plan that have placeholders; columns keep their names.
+fn map_expressions(plan: LogicalPlan, bind: &mut dyn FnMut(Expr) -> Result<Expr>) -> Result<LogicalPlan> {
+    plan.transform_up_with_subqueries(|node| {
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            if !contains_placeholder(&expr) {
+                return Ok(Transformed::no(expr));
+            }
+            let name = names.save(&expr);
+            Ok(Transformed::yes(name.restore(bind(expr)?)))
+        })?
+        .map_data(|node| node.recompute_schema())
+    })
+    .data()
+}
+
+/// Whether a placeholder occurs in `expr`.
+pub(crate) fn contains_placeholder(expr: &Expr) -> bool {
+    expr.exists(|e| Ok(matches!(e, Expr::Placeholder(_)))).unwrap_or(true)
+}
+
+/// Whether a kept physical plan cannot serve `plan`, because planning itself reads the values or the
+/// plan cannot be started twice (recursion). What this does not know of comes out when the plan is
+/// made ([`made_without_values`](crate::exec::cell::made_without_values)).
+pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let _ = crate::exec::apply::walk(plan, &mut |node| {
+        found |= match node {
+            LogicalPlan::Limit(limit) => limit.skip.iter().chain(limit.fetch.iter()).any(|e| contains_placeholder(e)),
+            LogicalPlan::Values(values) => values.values.iter().flatten().any(contains_placeholder),
+            LogicalPlan::RecursiveQuery(_) => true,
+            LogicalPlan::Extension(extension) => !crate::exec::apply::is_lateral(extension),
+            LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
+                node.expressions().iter().any(|expr| expr.exists(|e| Ok(wants_constant(e))).unwrap_or(true))
+            }
+            _ => false,
+        };
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found
+}
+
+/// Whether a call has a parameter where aggregates and window functions want a literal: they look
+/// for one when they begin, and take something else or fail if there is none.
+fn wants_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::AggregateFunction(call) => call.params.args.iter().skip(1).any(contains_placeholder),
+        Expr::WindowFunction(call) => {
+            let computed = usize::from(matches!(call.fun, WindowFunctionDefinition::AggregateUDF(_)));
+            call.params.args.iter().skip(computed).any(contains_placeholder)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the type of a call in `plan` would be another one were its parameters literals (the digits that
+/// `trunc(n, 2)` keeps): then literals in their places are not to be lifted.
+pub(crate) fn is_typed_by_literals(plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let _ = plan.apply_with_subqueries(|node| {
+        let schema = merge_schema(&node.inputs());
+        node.apply_expressions(|expr| {
+            found |= contains_placeholder(expr) && is_typed_by_literal(expr, &schema);
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })
+    });
+    found
+}
+
+/// The same of an expression over `schema`.
+pub(crate) fn is_typed_by_literal(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.exists(|expr| {
+        let Expr::ScalarFunction(call) = expr else { return Ok(false) };
+        if !call.args.iter().any(is_parameter) {
+            return Ok(false);
+        }
+        let Ok(fields) = call.args.iter().map(|arg| Ok(arg.to_field(schema)?.1)).collect::<Result<Vec<_>>>() else {
+            return Ok(false);
+        };
+        let gives = |probe: Option<usize>| {
+            let values: Vec<Option<ScalarValue>> = call
+                .args
+                .iter()
+                .zip(&fields)
+                .map(|(arg, field)| match (arg, probe) {
+                    (Expr::Literal(value, _), _) => Some(value.clone()),
+                    (arg, Some(probe)) if is_parameter(arg) => a_value(field.data_type(), probe),
+                    _ => None,
+                })
+                .collect();
+            let values: Vec<Option<&ScalarValue>> = values.iter().map(Option::as_ref).collect();
+            let args = ReturnFieldArgs { arg_fields: &fields, scalar_arguments: &values };
+            call.func.return_field_from_args(args).map(|field| field.data_type().clone()).ok()
+        };
+        let without = gives(None);
+        Ok((0..PROBES).any(|probe| gives(Some(probe)) != without))
+    })
+    .unwrap_or(true)
+}
+
+/// Values that a function is tried with.
+const PROBES: usize = 3;
+
+fn a_value(ty: &DataType, probe: usize) -> Option<ScalarValue> {
+    let text = ["year", "epoch", "2"][probe % PROBES];
+    match ty {
+        ty if ty.is_integer() => ScalarValue::Int64(Some([0, 1, 7][probe % PROBES])).cast_to(ty).ok(),
+        ty if ty.is_string() => ScalarValue::Utf8(Some(text.to_owned())).cast_to(ty).ok(),
+        _ => None,
+    }
+}
+
+/// A placeholder, maybe brought to another type.
+fn is_parameter(expr: &Expr) -> bool {
+    match expr {
+        Expr::Placeholder(_) => true,
+        Expr::Cast(cast) => is_parameter(&cast.expr),
+        _ => false,
+    }
+}
+
+/// `expr` with each placeholder replaced by a reader of `cell`, and lists of them by what builds its set in
+/// each run.
+pub(crate) fn bind_expr_to_cell(expr: Expr, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<Expr> {
+    expr.transform_up(|expr| match &expr {
+        Expr::Placeholder(placeholder) => Ok(Transformed::yes(param_call(placeholder, cell, types)?)),
+        Expr::InList(_) | Expr::ScalarFunction(_) => Ok(match any_of::in_place_of(&expr, cell)? {
+            Some(other) => Transformed::yes(other),
+            None => Transformed::no(expr),
+        }),
+        _ => Ok(Transformed::no(expr)),
+    })
+    .data()
+}
+
+/// `expr` with each placeholder replaced by its value.
+pub(crate) fn bind_expr_to_values(expr: Expr, values: &[ScalarValue]) -> Result<Expr> {
+    expr.transform_up(|expr| {
+        let Expr::Placeholder(placeholder) = &expr else { return Ok(Transformed::no(expr)) };
+        match placeholder_index(&placeholder.id).and_then(|index| values.get(index)) {
+            Some(value) => Ok(Transformed::yes(Expr::Literal(value.clone(), None))),
+            None => internal_err!("no value for parameter {}", placeholder.id),
+        }
+    })
+    .data()
+}
+
+fn param_call(placeholder: &Placeholder, cell: &Arc<ParamCell>, types: &[DataType]) -> Result<Expr> {
+    let Some(index) = placeholder_index(&placeholder.id) else {
+        return internal_err!("unknown parameter {}", placeholder.id);
+    };
+    let Some(ty) = types.get(index) else { return internal_err!("no type for parameter {}", placeholder.id) };
+    let field = Arc::new(Field::new(&placeholder.id, ty.clone(), true));
+    let function = ScalarUDF::new_from_impl(ParamFunction::new(index, field, Arc::clone(cell)));
+    Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![])))
+}

@@ -1,0 +1,564 @@
+//! From syntax to plans: name lookup against a transaction, DataFusion's session state,
+//! and kept physical plans.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::common::config::Dialect;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue, TableReference, plan_datafusion_err};
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::{cte_worktable::CteWorkTable, provider_as_source};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::SessionConfig;
+use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast::{self, Statement};
+use parking_lot::Mutex;
+use resurgam_engine::{Table, Transaction};
+
+use crate::exec::apply;
+use crate::exec::bridge;
+use crate::exec::cell::{ParamCell, made_without_values};
+use crate::exec::context::StatementContext;
+use crate::exec::filter::ByteFilters;
+use crate::exec::table::EngineTable;
+use crate::exec::watch::Watches;
+use crate::pg::context::PgContext;
+use crate::pg::types::PgTypePlanner;
+use crate::plan::analyze::Analyzed;
+use crate::plan::canary::{self, Canary};
+use crate::plan::coercion::Coercion;
+use crate::plan::key_order::KeyOrder;
+use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
+use crate::plan::planning::Planning;
+use crate::plan::plans::{Counts, RunBy};
+use crate::wire::SqlError;
+
+/// Catalog name under which planning finds the target of an UPDATE or DELETE.
+pub(crate) const TARGET: &str = "resurgam$target";
+/// Kept physical plans of one statement, for as many concurrent executions.
+const INSTANCES_MAX: usize = 16;
+
+/// Resources that all queries of a database share.
+pub(crate) fn runtime(query_memory_bytes: u64) -> Arc<RuntimeEnv> {
+    let bytes = usize::try_from(query_memory_bytes).unwrap_or(usize::MAX).max(16 << 20);
+    let pool = datafusion::execution::memory_pool::TrackConsumersPool::new(
+        datafusion::execution::memory_pool::FairSpillPool::new(bytes),
+        NonZeroUsize::new(3).unwrap_or(NonZeroUsize::MIN),
+    );
+    RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc().unwrap_or_default()
+}
+
+fn config() -> SessionConfig {
+    let mut options = ConfigOptions::new();
+    options.execution.target_partitions = 1;
+    options.execution.collect_statistics = false;
+    options.execution.time_zone = Some("UTC".to_owned());
+    // A filter that an operator fills while it runs, in another operator of a plan that is kept, would
+    // go into the next run. Each has a switch of its own, which the common one is no master of here.
+    options.optimizer.enable_dynamic_filter_pushdown = false;
+    options.optimizer.enable_topk_dynamic_filter_pushdown = false;
+    options.optimizer.enable_join_dynamic_filter_pushdown = false;
+    options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    options.optimizer.repartition_joins = false;
+    options.optimizer.repartition_aggregations = false;
+    options.optimizer.repartition_windows = false;
+    options.optimizer.repartition_sorts = false;
+    options.sql_parser.dialect = Dialect::PostgreSQL;
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.map_string_types_to_utf8view = true;
+    options.sql_parser.collect_spans = true;
+    options.sql_parser.default_null_ordering = "nulls_max".to_owned();
+    options.catalog.create_default_catalog_and_schema = false;
+    options.catalog.information_schema = false;
+    SessionConfig::from(options)
+}
+
+/// The state that a session plans with.
+pub(crate) fn session_state(
+    runtime: &Arc<RuntimeEnv>,
+    cx: &Arc<dyn PgContext>,
+    planning: Planning,
+) -> Result<SessionState> {
+    let coercion = Coercion::new(cx);
+    let mut builder = SessionStateBuilder::new()
+        .with_analyzer_rules(coercion.rules())
+        .with_config(config().with_extension(Arc::new(planning)).with_extension(Arc::new(coercion)))
+        .with_runtime_env(Arc::clone(runtime))
+        .with_default_features()
+        .with_query_planner(Arc::new(apply::Planner))
+        .with_type_planner(Arc::new(PgTypePlanner));
+    if planning.key_order || planning.lookup_rows > 0 {
+        builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
+    }
+    let builder = builder.with_physical_optimizer_rule(Arc::new(Watches));
+    let mut state = builder.with_physical_optimizer_rule(Arc::new(ByteFilters)).build();
+    bridge::register_functions(&mut state, cx)?;
+    // The last one: what the others do to a subquery has to be done before it is taken out.
+    state.add_analyzer_rule(Arc::new(apply::Extract));
+    Ok(state)
+}
+
+/// Looks names up for one statement.
+pub(crate) struct Names<'a> {
+    pub state: &'a SessionState,
+    pub txn: &'a Transaction,
+    pub cx: &'a Arc<dyn PgContext>,
+}
+
+impl Names<'_> {
+    /// The table of that name, system catalogs excluded.
+    pub(crate) fn table(&self, name: &TableReference) -> Result<Option<Arc<Table>>> {
+        let schema = name.schema().unwrap_or("public");
+        self.txn.table(schema, name.table()).map_err(bridge::storage)
+    }
+}
+
+fn undefined(name: &TableReference) -> datafusion::common::DataFusionError {
+    let name = match name.schema() {
+        Some(schema) => format!("{schema}.{}", name.table()),
+        None => name.table().to_owned(),
+    };
+    bridge::failure(SqlError::new("42P01", format!("relation \"{name}\" does not exist")))
+}
+
+impl ContextProvider for Names<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        if name.catalog() == Some(TARGET) {
+            let table = self.table(&name)?.ok_or_else(|| undefined(&name))?;
+            return Ok(provider_as_source(Arc::new(EngineTable::new(table, true))));
+        }
+        let system = |schema: &str| bridge::catalog_table(self.cx, schema, name.table());
+        let found: Option<Arc<dyn TableProvider>> = match name.schema() {
+            Some(schema @ ("pg_catalog" | "information_schema" | "sys")) => system(schema)?,
+            Some(crate::exec::locking::LOCKED) => crate::exec::locking::relation(self, name.table()),
+            Some(_) => None,
+            None => system("pg_catalog")?,
+        };
+        if let Some(provider) = found {
+            return Ok(provider_as_source(provider));
+        }
+        match self.table(&name)? {
+            Some(table) => Ok(provider_as_source(Arc::new(EngineTable::new(table, false)))),
+            None => Err(undefined(&name)),
+        }
+    }
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        let function = self
+            .state
+            .table_functions()
+            .get(name)
+            .cloned()
+            .ok_or_else(|| plan_datafusion_err!("table function '{name}' not found"))?;
+        let schema = DFSchema::empty();
+        let args = args
+            .into_iter()
+            .map(crate::pg::functions::as_written)
+            .map(|arg| simplified(self.state, settled(self.state, arg?, &schema)?, &schema))
+            .collect::<Result<Vec<_>>>()?;
+        let args = datafusion::catalog::TableFunctionArgs::new(&args, self.state);
+        Ok(provider_as_source(function.create_table_provider_with_args(args)?))
+    }
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        self.state.relation_planners()
+    }
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        Some(Arc::new(PgTypePlanner))
+    }
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).cloned()
+    }
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).cloned()
+    }
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+    fn udf_names(&self) -> Vec<String> {
+        self.state.scalar_functions().keys().cloned().collect()
+    }
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.state.higher_order_functions().keys().cloned().collect()
+    }
+    fn udaf_names(&self) -> Vec<String> {
+        self.state.aggregate_functions().keys().cloned().collect()
+    }
+    fn udwf_names(&self) -> Vec<String> {
+        self.state.window_functions().keys().cloned().collect()
+    }
+}
+
+impl Names<'_> {
+    fn parser_options() -> ParserOptions {
+        ParserOptions {
+            parse_float_as_decimal: true,
+            enable_ident_normalization: true,
+            support_varchar_with_length: true,
+            map_string_types_to_utf8view: true,
+            enable_options_value_normalization: false,
+            collect_spans: true,
+            default_null_ordering: NullOrdering::NullsMax,
+        }
+    }
+
+    /// Logical plan of a query. `params` are the known parameter types; `target` is the
+    /// schema whose types a VALUES list takes.
+    pub(crate) fn query(
+        &self,
+        mut query: ast::Query,
+        params: &[Option<FieldRef>],
+        target: Option<DFSchema>,
+    ) -> Result<LogicalPlan> {
+        if crate::exec::locking::is_locking(&query) {
+            // It would be planned as if there were no such clause.
+            let error = SqlError::unsupported("FOR UPDATE/SHARE is not supported in this statement");
+            return Err(bridge::failure(error));
+        }
+        let is_aggregate = |name: &str| self.state.aggregate_functions().contains_key(name);
+        crate::parse::with_recursive::check(&query, &is_aggregate).map_err(bridge::failure)?;
+        apply::compare_rows(&mut query).map_err(bridge::failure)?;
+        crate::plan::scopes::qualify_outer(&mut query);
+        let planner = SqlToRel::new_with_options(self, Self::parser_options());
+        let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
+        context.set_table_schema(target.map(Arc::new));
+        planner.sql_statement_to_plan_with_context(Statement::Query(Box::new(query)), &mut context)
+    }
+
+    /// Logical form of an expression over `schema`.
+    pub(crate) fn expression(&self, expr: ast::Expr, schema: &DFSchema, params: &[Option<FieldRef>]) -> Result<Expr> {
+        self.expressions(std::iter::once(expr), schema, params)
+            .next()
+            .unwrap_or_else(|| Err(bridge::failure(SqlError::internal("no expression"))))
+    }
+
+    /// The same of many: the parameters, of which there may be as many, are copied once.
+    pub(crate) fn expressions(
+        &self,
+        exprs: impl Iterator<Item = ast::Expr>,
+        schema: &DFSchema,
+        params: &[Option<FieldRef>],
+    ) -> impl Iterator<Item = Result<Expr>> {
+        let planner = SqlToRel::new_with_options(self, Self::parser_options());
+        let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
+        exprs.map(move |expr| planner.sql_to_expr(expr, schema, &mut context))
+    }
+}
+
+impl Names<'_> {
+    /// Value of an expression that reads no row.
+    pub(crate) fn constant(&self, expr: ast::Expr) -> Result<ScalarValue> {
+        let schema = DFSchema::empty();
+        let expr = settled(self.state, self.expression(expr, &schema, &[])?, &schema)?;
+        crate::plan::access::evaluate_constant(&crate::plan::access::constant(&expr)?)
+    }
+}
+
+/// An expression over `schema` as the analyzer would leave it in a plan.
+pub(crate) fn settled(state: &SessionState, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let Some(coercion) = Coercion::of(state) else {
+        return Err(bridge::failure(SqlError::internal("a state without rules for types")));
+    };
+    bridge::checked_arithmetic(coercion.expression(expr, schema)?, schema)
+}
+
+/// The same, folded.
+pub(crate) fn simplified(state: &SessionState, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::new(schema.clone()))
+        .with_config_options(Arc::clone(state.config_options()))
+        .build();
+    ExprSimplifier::new(context).simplify(expr)
+}
+
+/// A physical plan for one run.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    plan: Arc<dyn ExecutionPlan>,
+    subqueries: apply::Run,
+    /// What its parameters read; `None` if their values are in the plan, which then serves this run only.
+    cell: Option<Arc<ParamCell>>,
+    canary: Mutex<Option<(Canary, Arc<[ScalarValue]>)>>,
+}
+
+/// A planned query that can be run any number of times.
+#[derive(Debug)]
+pub(crate) struct QueryPlan {
+    /// Optimised, with placeholders; or as planned, when every execution plans anew.
+    pub(crate) logical: LogicalPlan,
+    /// No physical plan of it can be kept.
+    each_time: AtomicBool,
+    /// With literals for its parameters some of its types would be others.
+    pub(crate) typed_by_literals: bool,
+    /// It has a value in it, maybe folded to a constant, that depends on the session.
+    of_session: bool,
+    pub(crate) params: Arc<[DataType]>,
+    pub(crate) schema: SchemaRef,
+    pub(crate) counts: Arc<Counts>,
+    pool: Mutex<VecDeque<Kept>>,
+}
+
+/// A physical plan that is not running, with its cell, which is empty.
+#[derive(Debug)]
+struct Kept {
+    made: Made,
+    cell: Arc<ParamCell>,
+}
+
+/// A physical plan and the subqueries that it runs itself.
+#[derive(Debug)]
+struct Made {
+    plan: Arc<dyn ExecutionPlan>,
+    subqueries: apply::Run,
+}
+
+impl QueryPlan {
+    /// Optimises `logical`; `params` are the types of all parameters.
+    pub(crate) fn new(state: &SessionState, logical: LogicalPlan, params: Arc<[DataType]>) -> Result<Self> {
+        let analyzed = state.analyzer().execute_and_check(logical.clone(), state.config_options(), |_, _| {})?;
+        let schema = settled_schema(logical.schema(), analyzed.schema());
+        let of_session = has_session_values(state, &analyzed);
+        let typed_by_literals = is_typed_by_literals(&analyzed);
+        let each_time = must_plan_each_time(&logical);
+        let logical = if each_time { logical } else { apply::optimize(state, analyzed)? };
+        // The optimiser can bring parameters into places that need their values.
+        let each_time = each_time || must_plan_each_time(&logical);
+        let each_time = AtomicBool::new(each_time);
+        let (counts, pool) = (Arc::default(), Mutex::default());
+        Ok(Self { logical, each_time, typed_by_literals, of_session, params, schema, counts, pool })
+    }
+
+    /// The same of an analysed query, which says what its columns are.
+    pub(crate) fn analyzed(state: &SessionState, query: Analyzed, params: Arc<[DataType]>) -> Result<Self> {
+        let Analyzed { plan, columns } = query;
+        let mut out = Self::new(state, plan, params)?;
+        let fields = out
+            .schema
+            .fields()
+            .iter()
+            .zip(&columns)
+            .map(|(field, column)| Arc::new(column.ty.field(&column.name, field.data_type())) as FieldRef);
+        out.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(out)
+    }
+
+    /// A physical plan ready to run with `values`.
+    pub(crate) async fn instance(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Instance> {
+        let kept = self.pool.lock().pop_front();
+        let kept = match kept {
+            Some(kept) => {
+                self.counts.run(RunBy::Hit);
+                Some(kept)
+            }
+            None if !self.each_time.load(Ordering::Relaxed) => {
+                let begun = Instant::now();
+                let made = self.without_values(state).await?;
+                self.counts.planned(begun.elapsed());
+                match made {
+                    Some(_) => self.counts.run(RunBy::Miss),
+                    None => self.each_time.store(true, Ordering::Relaxed),
+                }
+                made
+            }
+            None => None,
+        };
+        let Some(Kept { made, cell }) = kept else {
+            let begun = Instant::now();
+            let Made { plan, subqueries } = self.with_values(state, values).await?;
+            self.counts.planned(begun.elapsed());
+            self.counts.run(RunBy::EachTime);
+            return Ok(Instance { plan, subqueries, cell: None, canary: Mutex::default() });
+        };
+        let Made { plan, subqueries } = made;
+        // Plans that run subqueries themselves are compared by the tests of these.
+        let canary = match Planning::of(state.config()).canary && subqueries.is_empty() {
+            true => self.canary(state, values).await,
+            false => None,
+        };
+        cell.fill(values.into());
+        Ok(Instance { plan, subqueries, cell: Some(cell), canary: Mutex::new(canary) })
+    }
+
+    /// What a run with these values is compared with.
+    #[cold]
+    async fn canary(&self, state: &SessionState, values: &[ScalarValue]) -> Option<(Canary, Arc<[ScalarValue]>)> {
+        let is_limited = canary::is_comparable(&self.logical)?;
+        let fresh = self.with_values(state, values).await.ok().map(|made| made.plan);
+        let other = match canary::other_values(values) {
+            Some(others) => self.with_values(state, &others).await.ok().map(|made| (others, made.plan)),
+            None => None,
+        };
+        Some((Canary { fresh, other, is_limited }, values.into()))
+    }
+
+    /// Keeps a plan with values in it, for a test of the canary.
+    #[cfg(test)]
+    pub(crate) async fn plant(&self, state: &SessionState, values: &[ScalarValue]) -> Result<()> {
+        let made = self.with_values(state, values).await?;
+        self.pool.lock().push_front(Kept { made, cell: Arc::default() });
+        Ok(())
+    }
+
+    /// A physical plan that reads its parameters from a cell, which is empty; `None` if there is none
+    /// that could be kept.
+    async fn without_values(&self, state: &SessionState) -> Result<Option<Kept>> {
+        let cell = Arc::<ParamCell>::default();
+        let bind = |plan| bind_to_cell(plan, &cell, &self.params);
+        let made = match bind(self.logical.clone()) {
+            Ok(bound) => Self::physical(bound, state, &bind).await,
+            Err(error) => Err(error),
+        };
+        Ok(made_without_values(&cell, made)?.map(|made| Kept { made, cell }))
+    }
+
+    /// A physical plan for these values alone.
+    async fn with_values(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Made> {
+        let bound = bind_to_values(self.logical.clone(), values)?;
+        let analyzed = state.analyzer().execute_and_check(bound, state.config_options(), |_, _| {})?;
+        let bound = apply::optimize(state, analyzed)?;
+        Self::physical(bound, state, &|plan| bind_to_values(plan, values)).await
+    }
+
+    async fn physical(bound: LogicalPlan, state: &SessionState, bind: apply::Bind<'_>) -> Result<Made> {
+        let (bound, subqueries) = apply::physical(bound, state, bind).await?;
+        let plan = state.query_planner().create_physical_plan(&bound, state).await?;
+        Ok(Made { plan, subqueries })
+    }
+
+    /// Gives a physical plan back after its stream ended, without what it held: a join's rows, and
+    /// the memory that was reserved for them, would stay as long as the plan is kept.
+    pub(crate) fn give_back(&self, instance: Instance) {
+        let Instance { plan, subqueries, cell: Some(cell), .. } = instance else { return };
+        cell.clear();
+        subqueries.end();
+        let Ok(plan) = reset_plan_states(plan) else { return };
+        let mut pool = self.pool.lock();
+        if pool.len() < INSTANCES_MAX {
+            pool.push_back(Kept { made: Made { plan, subqueries }, cell });
+        }
+    }
+
+    /// Whether it is as it was planned first, without casts and the like, since each run plans anew.
+    pub(crate) fn is_planned_each_time(&self) -> bool {
+        self.each_time.load(Ordering::Relaxed)
+    }
+
+    /// Whether the plan has no state of a session in it: then all sessions may share it.
+    pub(crate) fn is_shareable(&self, state: &SessionState) -> bool {
+        let mut shareable = !self.of_session;
+        let _ = apply::walk(&self.logical, &mut |node| {
+            if let LogicalPlan::TableScan(scan) = node {
+                shareable &= engine_table(&scan.source).is_some();
+            }
+            node.apply_expressions(|expr| {
+                expr.apply(|expr| {
+                    if let Expr::ScalarFunction(f) = expr {
+                        shareable &= !bridge::is_session_function(state, f.name());
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        });
+        shareable
+    }
+}
+
+impl Instance {
+    pub(crate) fn start(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.subqueries.begin(&task);
+        let canary = self.canary.lock().take();
+        if let (Some((canary, values)), Some(cell)) = (canary, &self.cell)
+            && StatementContext::of(&task)?.target.is_none()
+        {
+            return Ok(canary.start(Arc::clone(&self.plan), Arc::clone(cell), values, task));
+        }
+        execute_stream(Arc::clone(&self.plan), task)
+    }
+    pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.plan
+    }
+    /// Its subqueries' plans, as EXPLAIN shows them.
+    pub(crate) fn shown_subqueries(&self, verbose: bool) -> Vec<String> {
+        self.subqueries.shown(verbose)
+    }
+    /// The plan as EXPLAIN ANALYZE shows it, after its stream has ended.
+    pub(crate) fn measured(&self, verbose: bool) -> Vec<String> {
+        let shown = DisplayableExecutionPlan::with_metrics(self.plan.as_ref()).indent(verbose).to_string();
+        let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();
+        lines.extend(self.shown_subqueries(verbose));
+        lines
+    }
+}
+
+/// The engine table behind a source, if it is one, and whether it is a DML target.
+pub(crate) fn engine_table(source: &Arc<dyn TableSource>) -> Option<(Arc<Table>, bool)> {
+    let provider = datafusion::datasource::source_as_provider(source).ok()?;
+    provider.downcast_ref::<EngineTable>().map(|found| (Arc::clone(&found.table), found.target))
+}
+
+/// A plan's columns, with the types that they have once types are settled.
+fn settled_schema(planned: &DFSchema, settled: &DFSchema) -> SchemaRef {
+    let fields = planned.fields().iter().zip(settled.fields()).map(|(planned, settled)| {
+        match planned.data_type() == settled.data_type() {
+            true => Arc::clone(planned),
+            // What else the field said was of that type.
+            false => Arc::new(Field::new(planned.name(), settled.data_type().clone(), true)),
+        }
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<FieldRef>>()))
+}
+
+fn has_session_values(state: &SessionState, plan: &LogicalPlan) -> bool {
+    let mut found = false;
+    let _ = apply::walk(plan, &mut |node| {
+        node.apply_expressions(|expr| {
+            found |= bridge::is_of_session(state, expr);
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    found
+}
+
+/// What operators of one execution share.
+pub(crate) fn task_context(state: &SessionState, statement: Arc<StatementContext>) -> Arc<TaskContext> {
+    let config = state.config().clone().with_extension(statement);
+    Arc::new(TaskContext::new(
+        None,
+        String::new(),
+        config,
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        Default::default(),
+        Arc::clone(state.runtime_env()),
+    ))
+}

@@ -1,0 +1,38 @@
+//! What this crate's own planning does beyond DataFusion's; tests turn it off to compare answers.
+
+use datafusion::prelude::SessionConfig;
+
+use crate::plan::canary;
+
+/// See the module's head. Answers are the same whatever is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planning {
+    /// Sorts, and `min` and `max`, are answered by reading a tree in its order.
+    pub key_order: bool,
+    /// Joins look up the rows of their inner side while the outer one has given at most so many
+    /// rows; 0: they never do.
+    pub lookup_rows: usize,
+    /// A small table is read as a whole rather than looked up in.
+    pub read_small_tables: bool,
+    /// Statements about one row, or about rows in the order of a key, are executed directly.
+    pub direct: bool,
+    /// Each run of a kept plan is compared with fresh plans; see `canary.rs`.
+    pub canary: bool,
+}
+
+impl Default for Planning {
+    fn default() -> Self {
+        Self { key_order: true, lookup_rows: 4096, read_small_tables: true, direct: true, canary: canary::is_wanted() }
+    }
+}
+
+impl Planning {
+    /// Nothing of it: DataFusion's plans as they are.
+    pub const OFF: Self =
+        Self { key_order: false, lookup_rows: 0, read_small_tables: false, direct: false, canary: false };
+
+    /// What is set for whoever plans with `config`.
+    pub(crate) fn of(config: &SessionConfig) -> Self {
+        config.get_extension::<Self>().map_or_else(Self::default, |set| *set)
+    }
+}

@@ -1,0 +1,462 @@
+//! A prepared statement: parsed, named, typed and planned.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field as ArrowField, FieldRef, Schema};
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::{Expr as LogicalExpr, LogicalPlan};
+use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Statement, Value, Visitor};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use resurgam_ast::AstWalk;
+
+use crate::dml::{self, WritePlan};
+use crate::exec::direct::DirectSelect;
+use crate::exec::locking::{self, DirectLock, LockPlan};
+use crate::naming;
+use crate::pg::definition::NESTING_MAX;
+use crate::pg::errors;
+use crate::pg::types::{self, TEXT, oid};
+use crate::plan::params::{inferred_in, inferred_types, placeholder_index, without_scale};
+use crate::plan::planner::{Names, QueryPlan};
+use crate::plan::plans::{self, Counts};
+use crate::wire::{Field, SqlError};
+
+pub(crate) use crate::pg::definition::parse_expression;
+
+/// Most parameters, as the protocol counts them.
+const PARAMS_MAX: usize = 65_535;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub text: Arc<str>,
+    pub kind: Kind,
+    /// PostgreSQL types of the parameters.
+    pub param_oids: Arc<[u32]>,
+    /// Result columns; `None` if there are none.
+    pub fields: Option<Arc<[Field]>>,
+    /// The catalog that names were looked up in.
+    pub catalog_version: u64,
+    /// The generation of the settings that it was made with, if it is one session's.
+    pub settings: Option<u64>,
+    /// Not bound to one session.
+    pub shareable: bool,
+    /// Its queries with a locking clause, which are run before it.
+    pub locks: Vec<LockPlan>,
+    /// With literals for its parameters some of its types would be others: it stands for no text that
+    /// has them.
+    pub typed_by_literals: bool,
+    /// Counters of its runs, if it is one that is planned.
+    pub counts: Option<Arc<Counts>>,
+    /// About what it takes in memory.
+    pub bytes: usize,
+}
+
+impl Prepared {
+    pub(crate) fn new(text: &str, kind: Kind, catalog_version: u64) -> Self {
+        Self {
+            text: Arc::from(text),
+            kind,
+            param_oids: Arc::new([]),
+            fields: None,
+            catalog_version,
+            settings: None,
+            shareable: false,
+            locks: Vec::new(),
+            typed_by_literals: false,
+            counts: None,
+            bytes: 0,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Empty,
+    Query(Box<Query>),
+    Write(Box<WritePlan>),
+    Explain {
+        analyze: bool,
+        verbose: bool,
+        inner: Arc<Prepared>,
+    },
+    /// Run from its syntax.
+    Utility(Box<Statement>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Query {
+    pub plan: QueryPlan,
+    pub schema: Arc<Schema>,
+    /// It is done without running the plan, if few rows are read.
+    pub direct: Option<DirectSelect>,
+    /// It locks one row by its key.
+    pub direct_lock: Option<DirectLock>,
+}
+
+/// Parses a string of statements.
+///
+/// # Errors
+/// `42601` with a position.
+pub(crate) fn parse(text: &str) -> Result<Vec<Statement>, SqlError> {
+    if let Some(special) = crate::command::utility::parse_special(text) {
+        return special;
+    }
+    if let Some(statements) = crate::parse::script::parse(text, parse_known) {
+        return statements;
+    }
+    parse_known(text)
+}
+
+/// As [`parse`], of what the parser knows.
+pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
+    let failed = |error: &_| errors::from_parser(error, text);
+    let read = |mut parser: Parser<'_>| {
+        let statements = parser.parse_statements()?;
+        // It stops at some words without a complaint.
+        parser.expect_token(&Token::EOF)?;
+        Ok(statements)
+    };
+    let parser = || Parser::new(&PostgreSqlDialect {}).with_recursion_limit(NESTING_MAX);
+    let symmetric = crate::parse::symmetric::tokens(text);
+    let tokens = match symmetric.clone().or_else(|| crate::parse::words::with_signs_apart(text)) {
+        Some(tokens) => tokens,
+        None => Tokenizer::new(&PostgreSqlDialect {}, text)
+            .tokenize_with_location()
+            .map_err(|error| failed(&ParserError::from(error)))?,
+    };
+    let parsed = |tokens: Vec<TokenWithSpan>| {
+        read(parser().with_tokens_with_locations(tokens))
+            .or_else(|error| match crate::exec::locking::parse_as_postgresql(text) {
+                Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
+                None => Err(error),
+            })
+            .map_err(|error| failed(&error))
+    };
+    let mut statements = crate::parse::depth::parsed(tokens, parsed)?;
+    for statement in &mut statements {
+        if symmetric.is_some() {
+            crate::parse::symmetric::expand(statement);
+        }
+        crate::parse::with_write::inline(statement)?;
+        if !is_analyzed(statement) {
+            crate::exec::bridge::rewrite(statement)?;
+        }
+    }
+    Ok(statements)
+}
+
+/// Whether a statement is analysed as it is written.
+fn is_analyzed(statement: &Statement) -> bool {
+    match statement {
+        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => true,
+        Statement::Explain { statement, .. } | Statement::Prepare { statement, .. } => is_analyzed(statement),
+        _ => false,
+    }
+}
+
+/// Parses one statement; `None` for an empty string.
+pub(crate) fn parse_one(text: &str) -> Result<Option<Statement>, SqlError> {
+    let mut statements = parse(text)?;
+    if statements.len() > 1 {
+        return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement"));
+    }
+    Ok(statements.pop())
+}
+
+/// Number of parameters that a statement mentions.
+pub(crate) fn count_params<T: AstWalk>(statement: &T) -> Result<usize, SqlError> {
+    struct Count(usize);
+    impl Visitor for Count {
+        type Break = SqlError;
+        fn pre_visit_value(&mut self, value: &ast::ValueWithSpan) -> ControlFlow<SqlError> {
+            if let Value::Placeholder(id) = &value.value {
+                match placeholder_index(id) {
+                    Some(index) if index < PARAMS_MAX => self.0 = self.0.max(index + 1),
+                    _ => return ControlFlow::Break(SqlError::new("42P02", format!("there is no parameter {id}"))),
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut count = Count(0);
+    match statement.walk(&mut count) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(count.0),
+    }
+}
+
+/// Parameters in a part of a statement.
+pub(crate) fn mentioned<T: AstWalk>(part: &T) -> HashSet<usize> {
+    struct Find(HashSet<usize>);
+    impl Visitor for Find {
+        type Break = ();
+        fn pre_visit_value(&mut self, value: &ast::ValueWithSpan) -> ControlFlow<()> {
+            if let Value::Placeholder(id) = &value.value {
+                self.0.extend(placeholder_index(id));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut find = Find(HashSet::new());
+    let _ = part.walk(&mut find);
+    find.0
+}
+
+/// Types of a statement's parameters while they are found out.
+#[derive(Clone)]
+pub(crate) struct ParamTypes {
+    declared: Vec<u32>,
+    pub known: Vec<Option<FieldRef>>,
+}
+
+impl ParamTypes {
+    pub(crate) fn new(count: usize, declared: &[u32]) -> Self {
+        let count = count.max(declared.len());
+        let mut oids = declared.to_vec();
+        oids.resize(count, 0);
+        let known = oids
+            .iter()
+            .enumerate()
+            .map(|(i, &o)| (o != 0 && o != oid::UNKNOWN).then(|| types::parameter_field(&format!("${}", i + 1), o)))
+            .collect();
+        Self { declared: oids, known }
+    }
+    /// A parameter stands where a value of that field's type is wanted.
+    pub(crate) fn hint(&mut self, expr: &Expr, field: &ArrowField) {
+        if let Expr::Value(value) = expr
+            && let Value::Placeholder(id) = &value.value
+            && let Some(index) = placeholder_index(id)
+            && let Some(slot) = self.known.get_mut(index)
+            && slot.is_none()
+        {
+            *slot = Some(without_scale(&Arc::new(field.clone().with_name(id).with_nullable(true))));
+        }
+    }
+    /// Runs `plan` until every parameter has a type.
+    pub(crate) fn resolve(
+        &mut self,
+        mut plan: impl FnMut(&[Option<FieldRef>]) -> datafusion::common::Result<LogicalPlan>,
+    ) -> datafusion::common::Result<LogicalPlan> {
+        if self.known.iter().all(Option::is_some) {
+            return plan(&self.known);
+        }
+        let count = self.known.len();
+        if let Ok(first) = plan(&self.known) {
+            for (slot, found) in self.known.iter_mut().zip(inferred_types(&first, count)) {
+                if slot.is_none() {
+                    *slot = found;
+                }
+            }
+        }
+        for (i, slot) in self.known.iter_mut().enumerate() {
+            if slot.is_none() {
+                *slot = Some(Arc::new(ArrowField::new(format!("${}", i + 1), TEXT, true)));
+            }
+        }
+        plan(&self.known)
+    }
+    /// Types that parameters get in an expression over `schema`; the others stay unknown.
+    pub(crate) fn infer(
+        &mut self,
+        plan: impl FnOnce(&[Option<FieldRef>]) -> datafusion::common::Result<LogicalExpr>,
+        schema: &DFSchema,
+    ) {
+        if let Ok(expr) = plan(&self.known) {
+            let found = inferred_in(&expr, schema, self.known.len());
+            for (slot, found) in self.known.iter_mut().zip(found) {
+                if slot.is_none() {
+                    *slot = found;
+                }
+            }
+        }
+    }
+    /// As [`Self::resolve`], of a part of the statement that has these parameters only.
+    pub(crate) fn resolve_mentioned(
+        &mut self,
+        mentioned: &HashSet<usize>,
+        mut plan: impl FnMut(&[Option<FieldRef>]) -> datafusion::common::Result<LogicalPlan>,
+    ) -> datafusion::common::Result<LogicalPlan> {
+        let others: Vec<usize> =
+            (0..self.known.len()).filter(|i| self.known[*i].is_none() && !mentioned.contains(i)).collect();
+        let planned = self.resolve(&mut plan);
+        for other in others {
+            self.known[other] = None;
+        }
+        planned
+    }
+    pub(crate) fn oids(&self) -> Arc<[u32]> {
+        self.known
+            .iter()
+            .zip(&self.declared)
+            .map(|(field, &declared)| match field {
+                _ if declared != 0 && declared != oid::UNKNOWN => declared,
+                Some(field) => types::field_oid(field),
+                None => oid::TEXT,
+            })
+            .collect()
+    }
+    pub(crate) fn data_types(&self) -> Arc<[DataType]> {
+        self.known.iter().map(|f| f.as_ref().map_or(TEXT, |f| f.data_type().clone())).collect()
+    }
+}
+
+/// `RowDescription` of a result.
+pub(crate) fn result_fields(schema: &Schema) -> Arc<[Field]> {
+    schema
+        .fields()
+        .iter()
+        .map(|field| {
+            let mut out = types::wire_field(field, 0, 0);
+            naming::shown(&mut out.name);
+            out
+        })
+        .collect()
+}
+
+/// The one column of `SHOW` and `EXPLAIN`.
+pub(crate) fn text_field(name: &str) -> Arc<[Field]> {
+    Arc::new([Field { name: name.to_owned(), type_oid: oid::TEXT, type_len: -1, typmod: -1, table_oid: 0, column: 0 }])
+}
+
+/// Plans one statement.
+pub(crate) fn prepare(
+    names: &Names<'_>,
+    statement: Option<Statement>,
+    text: &str,
+    declared: &[u32],
+    catalog_version: u64,
+) -> Result<Prepared, SqlError> {
+    let mut prepared = Prepared::new(text, Kind::Empty, catalog_version);
+    let text = Arc::clone(&prepared.text);
+    let failed = |error| errors::from_datafusion(error, &text);
+    let Some(mut statement) = statement else { return Ok(prepared) };
+    let is_aggregate = |name: &str| names.state.aggregate_functions().contains_key(name);
+    crate::parse::with_recursive::check(&statement, &is_aggregate)?;
+    let mut params = ParamTypes::new(0, declared);
+    let mut direct_lock = None;
+    let mut analyzed = None;
+    if matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)) {
+        params = ParamTypes::new(count_params(&statement)?, declared);
+        if let Statement::Query(query) = &statement
+            && !locking::is_locking(&statement)
+        {
+            analyzed = crate::plan::analyze::query(names, query, &text, &mut params)?;
+        }
+        if analyzed.is_none() {
+            crate::exec::bridge::rewrite(&mut statement)?;
+        }
+        if locking::is_locking(&statement) {
+            let before = statement.clone();
+            prepared.locks = locking::extract(names, &mut statement, &mut params, &text)?;
+            if let Statement::Query(query) = &before {
+                direct_lock = DirectLock::new(names, query, &params);
+            }
+        }
+    }
+    let (state, with_locked);
+    let names = if prepared.locks.is_empty() {
+        names
+    } else {
+        state = locking::planning_state(names.state, &prepared.locks);
+        with_locked = Names { state: &state, txn: names.txn, cx: names.cx };
+        &with_locked
+    };
+    match statement {
+        Statement::Query(mut query) => {
+            let plan = match analyzed {
+                Some(analyzed) => QueryPlan::analyzed(names.state, analyzed, params.data_types()),
+                None => {
+                    reject_query(&query)?;
+                    naming::name_columns(&mut query);
+                    let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+                    QueryPlan::new(names.state, logical, params.data_types())
+                }
+            };
+            let plan = plan.map_err(failed)?;
+            prepared.param_oids = params.oids();
+            prepared.fields = Some(result_fields(&plan.schema));
+            prepared.shareable = plan.is_shareable(names.state) && prepared.locks.is_empty();
+            prepared.typed_by_literals = plan.typed_by_literals;
+            prepared.counts = Some(Arc::clone(&plan.counts));
+            prepared.kind = Kind::Query(query_kind(names, plan, direct_lock));
+        }
+        Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+            let plan = dml::plan(names, statement, &mut params, &text)?;
+            prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
+            prepared.param_oids = params.oids();
+            prepared.shareable = plan.stream.is_shareable(names.state)
+                && prepared.locks.is_empty()
+                && plan.returning.as_ref().is_none_or(|returning| !returning.of_session)
+                && plan.conflict.as_ref().is_none_or(|conflict| !conflict.of_session)
+                && plan.checks.is_shareable();
+            let returning = plan.returning.as_ref().is_some_and(|returning| returning.typed_by_literals);
+            prepared.typed_by_literals = plan.stream.typed_by_literals || returning;
+            prepared.counts = Some(Arc::clone(&plan.stream.counts));
+            prepared.kind = Kind::Write(Box::new(plan));
+        }
+        Statement::Explain { analyze, verbose, statement, options, format, .. } => {
+            if format.is_some() {
+                return Err(SqlError::unsupported("EXPLAIN formats other than text are not supported"));
+            }
+            let mut analyze = analyze;
+            let mut verbose = verbose;
+            for option in options.into_iter().flatten() {
+                let on =
+                    !matches!(option.arg.as_ref().map(ToString::to_string).as_deref(), Some("off" | "false" | "0"));
+                match option.name.value.to_ascii_lowercase().as_str() {
+                    "analyze" => analyze = on,
+                    "verbose" => verbose = on,
+                    "costs" | "buffers" | "timing" | "summary" | "settings" | "wal" | "format" => {}
+                    other => {
+                        return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\"")));
+                    }
+                }
+            }
+            let inner = prepare(names, Some(*statement), &text, declared, catalog_version)?;
+            // What EXECUTE names is looked for when it is run.
+            let is_execute =
+                matches!(&inner.kind, Kind::Utility(statement) if matches!(**statement, Statement::Execute { .. }));
+            if !is_execute && !matches!(inner.kind, Kind::Query(_) | Kind::Write(_)) {
+                return Err(SqlError::unsupported("EXPLAIN of this statement is not supported"));
+            }
+            prepared.param_oids = Arc::clone(&inner.param_oids);
+            prepared.fields = Some(text_field("QUERY PLAN"));
+            prepared.kind = Kind::Explain { analyze, verbose, inner: Arc::new(inner) };
+        }
+        other => {
+            prepared.fields = crate::command::utility::fields(&other);
+            prepared.kind = Kind::Utility(Box::new(other));
+        }
+    }
+    prepared.bytes = plans::bytes_of(&prepared);
+    Ok(prepared)
+}
+
+fn query_kind(names: &Names<'_>, plan: QueryPlan, direct_lock: Option<DirectLock>) -> Box<Query> {
+    let direct = DirectSelect::new(names.state, &plan);
+    let schema = Arc::clone(&plan.schema);
+    Box::new(Query { plan, schema, direct, direct_lock })
+}
+
+/// Syntax that DataFusion would accept and ignore, or misunderstand.
+fn reject_query(query: &ast::Query) -> Result<(), SqlError> {
+    if let SetExpr::Select(select) = query.body.as_ref()
+        && select.into.is_some()
+    {
+        return Err(SqlError::unsupported("SELECT ... INTO is not supported").with_hint("Use CREATE TABLE AS."));
+    }
+    Ok(())
+}
+
+/// A query parsed from text that this crate wrote.
+pub(crate) fn template(text: &str) -> Result<Box<ast::Query>, SqlError> {
+    match Parser::parse_sql(&PostgreSqlDialect {}, text).map(|mut all| all.pop()) {
+        Ok(Some(Statement::Query(query))) => Ok(query),
+        _ => Err(SqlError::internal(format!("bad template: {text}"))),
+    }
+}

@@ -1,0 +1,124 @@
+//! Statements that are planned and run again because a definition changed.
+//!
+//! PostgreSQL locks a table when it plans, so a plan is never behind the definitions. Here nothing
+//! is locked before the first row is written: what a statement was planned with may be changed by
+//! somebody else before it has the lock, while it waits for it, or, of a table that only a cascade
+//! touches, when rows are written already. In READ COMMITTED that is no conflict: what the
+//! statement did is taken back, and it is planned and run again, up to [`RUNS_MAX`] times in all.
+//!
+//! # Invariants
+//! 1. A statement is run again only while nothing of it was sent: an error that comes out of
+//!    [`Session::run`]. For a result that is sent as it is read, the definitions of its plan are
+//!    compared with those of its view before the first row ([`Session::refuse_older_plan`]).
+//! 2. What it did is taken back whole: the transaction goes back to a savepoint, or is begun anew
+//!    if it had done nothing before. Rows that it locked stay locked where that is all it did.
+//! 3. A cancel counts for all runs together, and so does `statement_timeout`.
+//! 4. In REPEATABLE READ the error (`40001`) stays: the snapshot cannot be a newer one.
+
+use std::sync::Arc;
+
+use resurgam_engine::{Isolation, ReadView, Savepoint};
+
+use crate::plan::statement::Prepared;
+use crate::session::Session;
+use crate::wire::SqlError;
+
+/// Runs of one statement; each but the first follows somebody's change of definitions.
+const RUNS_MAX: usize = 16;
+
+/// How what the running statement did is taken back.
+#[derive(Clone, Copy, Debug, Default)]
+enum Undo {
+    /// Not at all: it is not to be run again.
+    #[default]
+    No,
+    /// It does nothing before it knows that its definitions are the newest.
+    Nothing,
+    /// Its transaction did nothing before it, and is begun anew.
+    Begin,
+    To(Savepoint),
+}
+
+/// Where the running statement is with its runs.
+#[derive(Debug, Default)]
+pub(crate) struct Again {
+    undo: Undo,
+    /// Runs that were taken back.
+    runs: usize,
+    /// Notices that there were before it.
+    notices: usize,
+}
+
+impl Session {
+    /// A statement begins.
+    pub(crate) fn first_run(&mut self) {
+        self.again = Again { notices: self.notices.len(), ..Again::default() };
+    }
+
+    /// Whether the running statement is run again: no plan that is kept will do.
+    pub(crate) fn is_run_again(&self) -> bool {
+        self.again.runs > 0
+    }
+
+    /// It is about to run. `writes`: it may have written rows when it finds that a definition is
+    /// not the newest any more.
+    ///
+    /// # Errors
+    /// Those of setting a savepoint.
+    pub(crate) fn note_undo(&mut self, writes: bool) -> Result<(), SqlError> {
+        let txn = &self.transaction().txn;
+        let undo = match txn.isolation() {
+            Isolation::RepeatableRead => Undo::No,
+            Isolation::ReadCommitted if !txn.has_written() => Undo::Begin,
+            Isolation::ReadCommitted if writes => Undo::To(txn.savepoint()?),
+            Isolation::ReadCommitted => Undo::Nothing,
+        };
+        self.again.undo = undo;
+        Ok(())
+    }
+
+    /// Whether a statement that failed is to be planned and run again; what it did is then taken
+    /// back.
+    pub(crate) fn runs_again(&mut self, error: &SqlError) -> bool {
+        if !error.definition_changed || self.again.runs + 1 >= RUNS_MAX {
+            return false;
+        }
+        let undo = std::mem::take(&mut self.again.undo);
+        let Some(open) = &mut self.open else { return false };
+        let taken_back = match undo {
+            Undo::No => return false,
+            Undo::Nothing => Ok(()),
+            Undo::To(savepoint) => open.txn.rollback_to(savepoint),
+            Undo::Begin => {
+                let txn = self.db.engine.begin(open.txn.isolation());
+                let before = std::mem::replace(&mut open.txn, txn.clone());
+                *self.shared.txn.lock() = Some(txn.clone());
+                // Savepoints that are set now are before its first write as well.
+                let begun = if open.savepoints.is_empty() { Ok(()) } else { txn.savepoint().map(|_| ()) };
+                before.rollback().and(begun)
+            }
+        };
+        if let Err(error) = taken_back {
+            tracing::error!(%error, "taking a statement back failed");
+            return false;
+        }
+        self.notices.truncate(self.again.notices);
+        // Plans may name tables that are no more.
+        self.forget_local();
+        self.again.runs += 1;
+        true
+    }
+
+    /// The error that has a statement planned again, if its plan is older than its view: rows may
+    /// have been sent when a table turns out to be another one.
+    pub(crate) fn refuse_older_plan(&self, prepared: &Arc<Prepared>, view: &ReadView) -> Result<(), SqlError> {
+        let may_run_again = !matches!(self.again.undo, Undo::No) && self.again.runs + 1 < RUNS_MAX;
+        let own = self.open.as_ref().is_some_and(|open| open.txn.has_catalog_changes());
+        if !may_run_again || own || prepared.catalog_version == view.catalog_version() {
+            return Ok(());
+        }
+        let mut error = SqlError::new("40001", "a definition was changed while the statement was planned");
+        error.definition_changed = true;
+        Err(error)
+    }
+}

@@ -1,0 +1,132 @@
+//! The SQL face of a database: what sessions share.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Weak};
+
+use datafusion::execution::runtime_env::RuntimeEnv;
+use parking_lot::Mutex;
+use resurgam_engine::{Database, Options};
+
+use crate::exec::context::{StopFlag, StopReason};
+use crate::plan::planner;
+use crate::plan::plans::{PlanTotals, Plans};
+use crate::session::Session;
+use crate::session::cache::StatementCache;
+use crate::session::settings::SqlSettings;
+use crate::session::shared::SessionShared;
+use crate::wire::SqlError;
+
+/// Who connects, and with what settings.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    pub user: String,
+    pub database: String,
+    pub application_name: String,
+    /// Where the client is; `None` for an embedded session.
+    pub client_addr: Option<SocketAddr>,
+    /// Number that a cancel request names; 0 lets the database choose one.
+    pub process_id: i32,
+    /// Settings of the start-up packet, in order.
+    pub params: Vec<(String, String)>,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            user: "postgres".to_owned(),
+            database: "postgres".to_owned(),
+            application_name: String::new(),
+            client_addr: None,
+            process_id: 0,
+            params: Vec::new(),
+        }
+    }
+}
+
+/// A database that speaks SQL. Sessions come from [`SqlDatabase::session`].
+pub struct SqlDatabase {
+    pub(crate) engine: Database,
+    pub(crate) settings: SqlSettings,
+    pub(crate) runtime: Arc<RuntimeEnv>,
+    pub(crate) statements: StatementCache,
+    pub(crate) plans: Plans,
+    pub(crate) sessions: Mutex<HashMap<i32, Weak<SessionShared>>>,
+    next_pid: AtomicI32,
+    pub(crate) started: i64,
+}
+
+impl SqlDatabase {
+    /// SQL over an open database.
+    pub fn new(engine: Database, settings: SqlSettings) -> Arc<Self> {
+        let runtime = planner::runtime(settings.query_memory_bytes);
+        Arc::new(Self {
+            engine,
+            runtime,
+            settings,
+            statements: StatementCache::new(),
+            plans: Plans::default(),
+            sessions: Mutex::default(),
+            next_pid: AtomicI32::new(1 << 20),
+            started: crate::session::shared::now(),
+        })
+    }
+
+    /// Opens (or creates) a database folder with default settings.
+    ///
+    /// # Errors
+    /// Whatever keeps the engine from opening it.
+    pub fn open(dir: impl AsRef<std::path::Path>) -> Result<Arc<Self>, SqlError> {
+        Ok(Self::new(Database::open(dir, Options::default())?, SqlSettings::default()))
+    }
+
+    /// The engine below.
+    pub fn engine(&self) -> &Database {
+        &self.engine
+    }
+
+    /// How statements were planned and run since the start.
+    pub fn plan_totals(&self) -> PlanTotals {
+        self.statements.totals(self.plans.totals())
+    }
+
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// `22023`, `42704`: a start-up setting is not acceptable.
+    pub fn session(self: &Arc<Self>, options: SessionOptions) -> Result<Session, SqlError> {
+        let pid = match options.process_id {
+            0 => self.next_pid.fetch_add(1, Ordering::Relaxed),
+            pid => pid,
+        };
+        let session = Session::new(Arc::clone(self), options, pid)?;
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|_, session| session.strong_count() > 0);
+        sessions.insert(pid, Arc::downgrade(&session.shared));
+        Ok(session)
+    }
+
+    /// Stops the running statement of a session; whether there is such a session.
+    pub(crate) fn cancel(&self, pid: i32) -> bool {
+        let found = self.sessions.lock().get(&pid).and_then(Weak::upgrade);
+        match found {
+            Some(session) => {
+                session.stop.stop(StopReason::Cancel);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Stops a session's running statement from anywhere.
+#[derive(Clone)]
+pub struct CancelHandle(pub(crate) Arc<StopFlag>);
+
+impl CancelHandle {
+    /// The running statement, if any, ends with `57014`.
+    pub fn cancel(&self) {
+        self.0.stop(StopReason::Cancel);
+    }
+}

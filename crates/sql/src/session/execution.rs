@@ -1,0 +1,23 @@
+//! The outcome of an execution.
+
+use std::sync::Arc;
+
+use crate::dml::copy::{CopyIn, CopyOut};
+use crate::session::stream::RowStream;
+use crate::wire::{Field, RowChunk, Tag};
+
+/// What an execution gives back.
+pub enum Execution {
+    /// The statement text was empty: `EmptyQueryResponse`.
+    Empty,
+    /// Rows. A small result is complete: all of it in `first`, `rows` is `None`
+    /// and `tag` is final. Otherwise `first` comes before what `rows` yields, and
+    /// the tag is [`RowStream::tag`] at its end.
+    Rows { fields: Arc<[Field]>, first: Option<RowChunk>, rows: Option<RowStream>, tag: Tag },
+    /// A statement without result rows.
+    Command { tag: Tag },
+    /// The client now sends `CopyData`.
+    CopyIn(Box<CopyIn>),
+    /// The client now receives `CopyData`.
+    CopyOut(CopyOut),
+}

@@ -1,0 +1,1156 @@
+//! A session: its transaction, prepared statements and portals, and how statements run.
+//!
+//! Transaction states, as PostgreSQL has them:
+//! ```text
+//! Idle --statement--> implicit --end of Query / Sync--> Idle
+//! Idle --BEGIN--> block --COMMIT/ROLLBACK--> Idle
+//! block --error--> failed --COMMIT/ROLLBACK--> Idle
+//! ```
+//! A failed block has given its locks back already: the engine's transaction is rolled back
+//! at the error. Results of an autocommitted statement are handed out only after its commit is
+//! durable (or at once with `synchronous_commit = off`).
+
+pub(crate) mod again;
+pub(crate) mod cache;
+pub(crate) mod database;
+pub(crate) mod embedded;
+pub(crate) mod execution;
+pub(crate) mod settings;
+pub(crate) mod shared;
+pub(crate) mod stream;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use datafusion::common::ScalarValue;
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::sqlparser::ast::Statement;
+use parking_lot::Mutex;
+use resurgam_engine::{Durability, Isolation, Savepoint, StatementKind, Transaction};
+use tokio::time::Instant;
+
+use crate::dml::foreign::{Deferred, Modes};
+use crate::dml::{Op, WritePlan};
+use crate::exec::context::{StatementContext, StopFlag};
+use crate::parse::lexer::{self, Literal};
+use crate::pg::context::PgContext;
+use crate::pg::decode::decode_param;
+use crate::pg::encode::TextStyle;
+use crate::pg::errors;
+use crate::plan::planner::{self, Names, task_context};
+use crate::plan::plans::RunBy;
+use crate::plan::statement::{self, Kind, Prepared};
+use crate::session::again::Again;
+use crate::session::database::{CancelHandle, SessionOptions, SqlDatabase};
+use crate::session::settings::Variables;
+use crate::session::shared::{SUPERUSER, SessionShared, now};
+use crate::session::stream::{ActiveRows, RowStream};
+use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag, TransactionStatus};
+
+/// Statements that belong to one session, kept by text.
+const LOCAL_MAX: usize = 256;
+
+/// The open transaction.
+pub(crate) struct Open {
+    pub txn: Transaction,
+    /// Begun by BEGIN.
+    pub block: bool,
+    pub read_only: bool,
+    /// A statement has run: its isolation is fixed.
+    pub used: bool,
+    /// Innermost last.
+    pub savepoints: Vec<NamedSavepoint>,
+    /// Foreign keys that have to hold at its end.
+    pub deferred: Arc<Mutex<Deferred>>,
+}
+
+/// A savepoint as SQL knows it. Names may be taken again; the newest counts.
+pub(crate) struct NamedSavepoint {
+    pub name: String,
+    pub savepoint: Savepoint,
+    /// Changes of settings before it.
+    pub settings: usize,
+    /// What SET CONSTRAINTS had said.
+    pub constraints: Modes,
+    /// Portals that there had been in the session: later ones go with it.
+    pub portals: u64,
+}
+
+/// How often a statement is planned again whose planning failed while definitions changed.
+const PLANS_MAX: u32 = 100;
+
+/// One connection's state; see the module's head.
+pub struct Session {
+    pub(crate) db: Arc<SqlDatabase>,
+    pub(crate) shared: Arc<SessionShared>,
+    pub(crate) cx: Arc<dyn PgContext>,
+    state: Option<Arc<SessionState>>,
+    /// As `state`, for queries of which few rows may be wanted.
+    few: Option<Arc<SessionState>>,
+    pub(crate) open: Option<Open>,
+    /// A block that failed and waits for its end.
+    pub(crate) failed: bool,
+    /// The running statement is one of several of a string, which are one transaction: as if
+    /// there were a BEGIN before them and a COMMIT behind, as PostgreSQL has it.
+    pub(crate) in_string: bool,
+    pub(crate) statements: HashMap<String, Named>,
+    portals: HashMap<String, Portal>,
+    /// Portals that were ever made.
+    pub(crate) portals_made: u64,
+    /// Plans that are this session's alone, and the generation of the settings that they were
+    /// made with.
+    local: HashMap<(String, Vec<u32>), Arc<Prepared>>,
+    local_generation: u64,
+    pub(crate) notices: Vec<SqlError>,
+    /// The runs of the running statement.
+    pub(crate) again: Again,
+    /// When its first run began.
+    began: Instant,
+    /// When the statement that changes definitions is out of time.
+    pub(crate) ddl_deadline: Option<Instant>,
+}
+
+/// A prepared statement by name.
+pub(crate) struct Named {
+    pub prepared: Arc<Prepared>,
+    pub declared: Vec<u32>,
+}
+
+struct Portal {
+    prepared: Arc<Prepared>,
+    values: Vec<ScalarValue>,
+    formats: Vec<Format>,
+    running: Option<ActiveRows>,
+    done: bool,
+    /// It ended with an error.
+    failed: bool,
+    /// Which one of the session it is.
+    number: u64,
+    /// Definitions that it was planned with.
+    planned_at: PlannedAt,
+}
+
+/// Version of the catalog, and number of the open transaction's own changes of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct PlannedAt(u64, u64);
+
+/// One statement of a simple query.
+pub struct SimpleStatement {
+    simple: Simple,
+    /// There are others in the same string.
+    in_string: bool,
+}
+
+impl SimpleStatement {
+    fn alone(simple: Simple) -> Self {
+        Self { simple, in_string: false }
+    }
+}
+
+enum Simple {
+    /// Planned before; literals as parameters.
+    Ready { prepared: Arc<Prepared>, literals: Vec<Literal> },
+    /// To be planned with its literals lifted, or as it is if that fails.
+    Lifted { text: String, oids: Vec<u32>, literals: Vec<Literal>, original: String },
+    /// To be planned as it is.
+    Text(String),
+    /// Part of a string of several statements.
+    Parsed { statement: Box<Statement>, text: Arc<str> },
+}
+
+impl Session {
+    pub(crate) fn new(db: Arc<SqlDatabase>, options: SessionOptions, pid: i32) -> Result<Self, SqlError> {
+        let mut variables = Variables::new(&db.settings);
+        variables.set_default("session_authorization", options.user.clone());
+        if options.user != SUPERUSER {
+            variables.set_default("is_superuser", "off".to_owned());
+        }
+        if !options.application_name.is_empty() {
+            variables.start("application_name", &options.application_name)?;
+        }
+        for (name, value) in &options.params {
+            variables.start(name, value)?;
+        }
+        let shared = Arc::new(SessionShared {
+            database: Arc::downgrade(&db),
+            database_name: options.database,
+            user: options.user,
+            pid,
+            client_addr: options.client_addr,
+            started: now(),
+            stop: Arc::<StopFlag>::default(),
+            variables: Mutex::new(variables),
+            txn: Mutex::new(None),
+            transaction_start: Default::default(),
+            statement_start: Default::default(),
+            query: Mutex::new(Arc::from("")),
+        });
+        let cx: Arc<dyn PgContext> = Arc::clone(&shared) as _;
+        Ok(Self {
+            db,
+            shared,
+            cx,
+            state: None,
+            few: None,
+            open: None,
+            failed: false,
+            in_string: false,
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            portals_made: 0,
+            local: HashMap::new(),
+            local_generation: 0,
+            notices: Vec::new(),
+            again: Again::default(),
+            began: Instant::now(),
+            ddl_deadline: None,
+        })
+    }
+
+    /// `I`, `T` or `E` of `ReadyForQuery`.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        match &self.open {
+            _ if self.failed => TransactionStatus::Failed,
+            Some(open) if open.block => TransactionStatus::InTransaction,
+            _ => TransactionStatus::Idle,
+        }
+    }
+
+    /// Stops this session's running statement from another task.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        CancelHandle(Arc::clone(&self.shared.stop))
+    }
+
+    /// Notices since the last call.
+    pub fn take_notices(&mut self) -> Vec<SqlError> {
+        if self.notices.is_empty() { Vec::new() } else { std::mem::take(&mut self.notices) }
+    }
+
+    /// Reported parameters that changed since the last call.
+    pub fn take_parameter_changes(&mut self) -> Vec<(String, String)> {
+        self.shared.variables.lock().take_changes()
+    }
+
+    /// Reported parameters and their values, for the start of a connection.
+    pub fn reported_parameters(&self) -> Vec<(String, String)> {
+        self.shared.variables.lock().reported()
+    }
+
+    /// Longest time that the session may sit idle inside a transaction.
+    pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
+        let timeout = self.shared.variables.lock().idle_timeout;
+        (!timeout.is_zero()).then_some(timeout)
+    }
+
+    pub(crate) fn notice(&mut self, notice: SqlError) {
+        self.notices.push(notice);
+    }
+
+    pub(crate) fn state(&mut self) -> Result<Arc<SessionState>, SqlError> {
+        if let Some(state) = &self.state {
+            return Ok(Arc::clone(state));
+        }
+        let state = planner::session_state(&self.db.runtime, &self.cx, self.db.settings.planning)
+            .map_err(|error| errors::from_datafusion(error, ""))?;
+        let state = Arc::new(state);
+        self.state = Some(Arc::clone(&state));
+        Ok(state)
+    }
+
+    /// As [`Session::state`], with small batches: whoever wants a few rows does not wait for
+    /// thousands.
+    pub(crate) fn state_for_few(&mut self) -> Result<Arc<SessionState>, SqlError> {
+        const BATCH_ROWS: usize = 64;
+        if let Some(state) = &self.few {
+            return Ok(Arc::clone(state));
+        }
+        let mut state = self.state()?.as_ref().clone();
+        *state.config_mut() = state.config().clone().with_batch_size(BATCH_ROWS);
+        let state = Arc::new(state);
+        self.few = Some(Arc::clone(&state));
+        Ok(state)
+    }
+
+    // ---- transactions ----
+
+    /// The open transaction, begun if there is none.
+    #[inline]
+    pub(crate) fn transaction(&mut self) -> &mut Open {
+        if self.open.is_none() {
+            let (repeatable, read_only) = {
+                let variables = self.shared.variables.lock();
+                (variables.repeatable_read, variables.read_only)
+            };
+            let isolation = if repeatable { Isolation::RepeatableRead } else { Isolation::ReadCommitted };
+            self.begin(isolation, read_only, false);
+        }
+        match &mut self.open {
+            Some(open) => open,
+            None => unreachable!("just begun"),
+        }
+    }
+
+    pub(crate) fn begin(&mut self, isolation: Isolation, read_only: bool, block: bool) {
+        let txn = self.db.engine.begin(isolation);
+        *self.shared.txn.lock() = Some(txn.clone());
+        self.shared.transaction_start.store(now(), Ordering::Relaxed);
+        let deferred = Arc::<Mutex<Deferred>>::default();
+        self.open = Some(Open { txn, block, read_only, used: false, savepoints: Vec::new(), deferred });
+    }
+
+    /// Commits what is open, if anything, and waits until it is durable. Settings are part of it:
+    /// those of a transaction that cannot be committed are taken back.
+    pub(crate) async fn commit(&mut self) -> Result<(), SqlError> {
+        if self.open.as_ref().is_some_and(|open| !open.deferred.lock().is_empty()) {
+            self.shared.stop.begin();
+            let checked = self.check_deferred(false).await;
+            self.shared.stop.end();
+            if let Err(error) = checked {
+                // Takes the settings back as well.
+                self.roll_back();
+                return Err(error);
+            }
+        }
+        let committed = match self.open.take() {
+            None => Ok(()),
+            Some(open) => {
+                *self.shared.txn.lock() = None;
+                let durability =
+                    if self.shared.variables.lock().synchronous { Durability::Sync } else { Durability::Async };
+                self.close_portals();
+                match open.txn.commit(durability) {
+                    Ok(ticket) => {
+                        drop(open);
+                        ticket.await
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        self.shared.variables.lock().end_transaction(committed.is_ok());
+        Ok(committed?)
+    }
+
+    /// The open transaction is no longer the session's.
+    pub(crate) fn leave_transaction(&mut self, done: bool) {
+        *self.shared.txn.lock() = None;
+        self.open = None;
+        self.shared.variables.lock().end_transaction(done);
+        self.close_portals();
+    }
+
+    /// Rolls back what is open, if anything.
+    pub(crate) fn roll_back(&mut self) {
+        self.drop_transaction();
+        self.shared.variables.lock().end_transaction(false);
+    }
+
+    /// As [`Session::roll_back`], without the settings.
+    pub(crate) fn drop_transaction(&mut self) {
+        *self.shared.txn.lock() = None;
+        if let Some(open) = self.open.take()
+            && let Err(error) = open.txn.rollback()
+        {
+            tracing::error!(%error, "rollback failed");
+        }
+        self.close_portals();
+    }
+
+    fn close_portals(&mut self) {
+        if !self.portals.is_empty() {
+            self.portals.clear();
+        }
+    }
+
+    /// A statement failed: the transaction is rolled back, at once as far as nothing can bring
+    /// it back (its newest savepoint, if it has any); a block waits for its end.
+    pub(crate) fn statement_failed(&mut self) {
+        self.shared.stop.end();
+        let block = self.open.as_ref().is_some_and(|open| open.block);
+        let newest = self.open.as_ref().map_or(0, |open| open.savepoints.len());
+        if newest > 0 {
+            if !self.failed
+                && let Err(error) = self.go_back(newest - 1)
+            {
+                tracing::error!(%error, "going back to a savepoint failed");
+                self.roll_back();
+            }
+        } else {
+            self.roll_back();
+        }
+        self.failed |= block;
+        self.end_statement();
+    }
+
+    /// No statement runs any more: while the transaction is idle it keeps no row versions for one.
+    fn end_statement(&self) {
+        if let Some(open) = &self.open {
+            open.txn.end_statement();
+        }
+    }
+
+    /// Takes back everything since the savepoint at `at`, which stays; those after it go.
+    ///
+    /// Portals that were made before it stay, as PostgreSQL has it: what they read is not what is
+    /// taken back.
+    pub(crate) fn go_back(&mut self, at: usize) -> Result<(), SqlError> {
+        // Plans may name tables that are no more.
+        self.forget_local();
+        let Some(open) = &mut self.open else { return Err(SqlError::internal("no transaction")) };
+        open.savepoints.truncate(at + 1);
+        let Some(to) = open.savepoints.last() else { return Err(SqlError::internal("no savepoint")) };
+        self.portals.retain(|_, portal| portal.number <= to.portals);
+        open.txn.rollback_to(to.savepoint)?;
+        open.deferred.lock().back_to(to.constraints.clone());
+        self.shared.variables.lock().back_to(to.settings);
+        Ok(())
+    }
+
+    /// A statement succeeded; commits if it was a transaction of its own.
+    pub(crate) async fn statement_done(&mut self, autocommit: bool) -> Result<(), SqlError> {
+        self.shared.stop.end();
+        if autocommit && !self.in_block() {
+            self.commit().await?;
+        }
+        self.end_statement();
+        Ok(())
+    }
+
+    /// The server tells of a failure that this layer did not see.
+    pub fn error_occurred(&mut self) {
+        self.statement_failed();
+    }
+
+    fn refuse_if_failed(&self, kind: &Kind) -> Result<(), SqlError> {
+        if !self.failed {
+            return Ok(());
+        }
+        match kind {
+            Kind::Utility(statement) if crate::command::utility::is_allowed_when_failed(statement) => Ok(()),
+            _ => Err(aborted()),
+        }
+    }
+
+    // ---- planning ----
+
+    /// The statement of that text, planned now or before.
+    pub(crate) fn prepare_text(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>, SqlError> {
+        if let Some(found) = self.kept(text, declared) {
+            return Ok(found);
+        }
+        let statement = statement::parse_one(text)?;
+        self.plan(statement, text, declared, true)
+    }
+
+    /// Settings changed: plans that were made with them go.
+    pub(crate) fn forget_local(&mut self) {
+        self.local.clear();
+    }
+
+    fn own_catalog(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.txn.has_catalog_changes())
+    }
+
+    /// Version of the catalog that statements are planned with now: in REPEATABLE READ that of the
+    /// snapshot.
+    fn catalog_version(&self) -> u64 {
+        match &self.open {
+            Some(open) if open.txn.isolation() == Isolation::RepeatableRead => open.txn.catalog_version(),
+            _ => self.db.engine.catalog_version(),
+        }
+    }
+
+    fn kept(&self, text: &str, declared: &[u32]) -> Option<Arc<Prepared>> {
+        if self.own_catalog() || self.is_run_again() {
+            return None;
+        }
+        let version = self.catalog_version();
+        if let Some(found) = self.db.statements.get(text, declared, version) {
+            return Some(found);
+        }
+        if self.local.is_empty() || self.local_generation != self.shared.variables.lock().generation {
+            return None;
+        }
+        let found = self.local.get(&(text.to_owned(), declared.to_vec()))?;
+        (found.catalog_version == version).then(|| Arc::clone(found))
+    }
+
+    fn plan(
+        &mut self,
+        statement: Option<Statement>,
+        text: &str,
+        declared: &[u32],
+        keep: bool,
+    ) -> Result<Arc<Prepared>, SqlError> {
+        if self.failed && !statement.as_ref().is_some_and(crate::command::utility::is_allowed_when_failed) {
+            return Err(aborted());
+        }
+        let planned = matches!(
+            statement,
+            Some(
+                Statement::Query(_)
+                    | Statement::Insert(_)
+                    | Statement::Update(_)
+                    | Statement::Delete(_)
+                    | Statement::Explain { .. }
+            )
+        );
+        if !planned {
+            let mut prepared = Prepared::new(text, Kind::Empty, self.db.engine.catalog_version());
+            if let Some(statement) = statement {
+                prepared.fields = self.utility_fields(&statement)?;
+                prepared.kind = Kind::Utility(Box::new(statement));
+            }
+            return Ok(Arc::new(prepared));
+        }
+        let state = self.state()?;
+        let cx = Arc::clone(&self.cx);
+        let txn = self.transaction().txn.clone();
+        let names = Names { state: &state, txn: &txn, cx: &cx };
+        let mut tries = 0;
+        let begun = std::time::Instant::now();
+        let (version, mut prepared) = loop {
+            // Behind that of others in REPEATABLE READ: then the plan is nobody else's.
+            let version = txn.catalog_version();
+            // Made with definitions that nobody else has, and that may be taken back: never current.
+            let made_at = if txn.has_catalog_changes() { 0 } else { version };
+            match statement::prepare(&names, statement.clone(), text, declared, made_at) {
+                Ok(prepared) => break (version, prepared),
+                // It looks at definitions more than once; one may have changed in between.
+                Err(_) if tries < PLANS_MAX && txn.catalog_version() != version => tries += 1,
+                Err(error) => return Err(error),
+            }
+        };
+        if !prepared.shareable {
+            prepared.settings = Some(self.shared.variables.lock().planned_with);
+        }
+        if let Some(counts) = &prepared.counts {
+            counts.planned(begun.elapsed());
+        }
+        let prepared = Arc::new(prepared);
+        self.db.plans.add(&prepared);
+        if keep && !txn.has_catalog_changes() && self.db.engine.catalog_version() == version {
+            if prepared.shareable {
+                self.db.statements.put(text, declared, &prepared);
+            } else if !matches!(prepared.kind, Kind::Explain { .. }) {
+                let generation = self.shared.variables.lock().generation;
+                if self.local.len() >= LOCAL_MAX || self.local_generation != generation {
+                    self.local.clear();
+                    self.local_generation = generation;
+                }
+                self.local.insert((text.to_owned(), declared.to_vec()), Arc::clone(&prepared));
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// Whether a statement was planned with the definitions of this moment, and with the settings
+    /// if it has to do with them.
+    fn is_current(&self, prepared: &Prepared) -> bool {
+        !self.own_catalog()
+            && prepared.catalog_version == self.catalog_version()
+            && prepared.settings.is_none_or(|made_with| made_with == self.shared.variables.lock().planned_with)
+    }
+
+    /// The statement planned against the present catalog.
+    fn current(&mut self, prepared: Arc<Prepared>, declared: &[u32]) -> Result<Arc<Prepared>, SqlError> {
+        let planned = !matches!(prepared.kind, Kind::Utility(_) | Kind::Empty);
+        if planned && (self.is_run_again() || !self.is_current(&prepared)) {
+            let text = Arc::clone(&prepared.text);
+            return self.prepare_text(&text, declared);
+        }
+        Ok(prepared)
+    }
+
+    fn definitions_now(&self) -> PlannedAt {
+        let own = self.open.as_ref().map_or(0, |open| open.txn.catalog_changes());
+        PlannedAt(self.catalog_version(), own)
+    }
+
+    /// The statement of a portal, planned anew after a change of definitions. Its values are
+    /// there already, and its columns are known.
+    fn planned_again(&mut self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>, SqlError> {
+        let oids = Arc::clone(&prepared.param_oids);
+        let newer = self.current(Arc::clone(&prepared), &oids)?;
+        same_result(&prepared, &newer)?;
+        if newer.param_oids != oids {
+            return Err(SqlError::unsupported("cached plan must not change parameter types"));
+        }
+        Ok(newer)
+    }
+
+    // ---- simple protocol ----
+
+    /// Splits a simple query into statements; nothing runs yet. A text whose form is known
+    /// is not parsed.
+    ///
+    /// # Errors
+    /// `42601` with a position.
+    pub fn split(&mut self, sql: &str) -> Result<Vec<SimpleStatement>, SqlError> {
+        let lifted = lexer::lift(sql).filter(|lifted| !lifted.literals.is_empty());
+        if let Some(lifted) = lifted {
+            let kept = self.kept(&lifted.text, &lifted.oids);
+            if let Some(prepared) = kept.filter(|prepared| !prepared.typed_by_literals) {
+                return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: lifted.literals })]);
+            }
+            if let Some(prepared) = self.kept(sql, &[]) {
+                return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: vec![] })]);
+            }
+            return Ok(vec![SimpleStatement::alone(Simple::Lifted {
+                text: lifted.text,
+                oids: lifted.oids,
+                literals: lifted.literals,
+                original: sql.to_owned(),
+            })]);
+        }
+        if let Some(prepared) = self.kept(sql, &[]) {
+            return Ok(vec![SimpleStatement::alone(Simple::Ready { prepared, literals: vec![] })]);
+        }
+        if lexer::is_single(sql) {
+            return Ok(vec![SimpleStatement::alone(Simple::Text(sql.to_owned()))]);
+        }
+        let text: Arc<str> = Arc::from(sql);
+        let statements = statement::parse(sql)?;
+        let in_string = statements.len() > 1;
+        Ok(statements
+            .into_iter()
+            .map(|statement| {
+                let simple = Simple::Parsed { statement: Box::new(statement), text: Arc::clone(&text) };
+                SimpleStatement { simple, in_string }
+            })
+            .collect())
+    }
+
+    /// Runs one statement of a simple query. `last`: it is the last of its string, so what
+    /// it and its predecessors did outside of BEGIN is committed.
+    ///
+    /// # Errors
+    /// The statement's; the transaction has then failed and the rest must not run.
+    pub async fn execute_simple(&mut self, simple: SimpleStatement, last: bool) -> Result<Execution, SqlError> {
+        self.in_string = simple.in_string;
+        self.first_run();
+        let result = loop {
+            match self.run_simple(&simple.simple, last).await {
+                Err(error) if self.runs_again(&error) => {}
+                result => break result,
+            }
+        };
+        self.first_run();
+        if result.is_err() {
+            self.statement_failed();
+        }
+        result
+    }
+
+    async fn run_simple(&mut self, simple: &Simple, last: bool) -> Result<Execution, SqlError> {
+        let (prepared, literals): (_, &[Literal]) = match simple {
+            Simple::Ready { prepared, literals } => (Arc::clone(prepared), literals),
+            Simple::Lifted { text, oids, literals, original } => match self.prepare_text(text, oids) {
+                Ok(prepared) if prepared.param_oids.len() == literals.len() && !prepared.typed_by_literals => {
+                    (prepared, literals)
+                }
+                _ => {
+                    // Any failure is told in terms of the text that the user wrote.
+                    let statement = statement::parse(original)?;
+                    if statement.len() != 1 {
+                        return Err(SqlError::syntax("cannot run several statements here"));
+                    }
+                    let prepared = self.plan(statement.into_iter().next(), original, &[], true)?;
+                    (prepared, &[])
+                }
+            },
+            Simple::Text(text) => (self.prepare_text(text, &[])?, &[]),
+            Simple::Parsed { statement, text } => {
+                // Planned this moment, and its text is that of the whole string.
+                let prepared = self.plan(Some((**statement).clone()), text, &[], false)?;
+                return self.run(&prepared, &[], &[], 0, None, last).await;
+            }
+        };
+        let prepared = if self.is_run_again() && matches!(simple, Simple::Lifted { .. } | Simple::Text(_)) {
+            prepared // planned this moment
+        } else {
+            self.current_lifted(prepared, literals)?
+        };
+        let zone = self.zone_if_needed(&prepared);
+        let mut values = Vec::with_capacity(literals.len());
+        for (literal, &oid) in literals.iter().zip(prepared.param_oids.iter()) {
+            values.push(decode_param(oid, Format::Text, Some(literal.text.as_bytes()), &zone)?);
+        }
+        if values.len() < prepared.param_oids.len() {
+            return Err(SqlError::new("42P02", format!("there is no parameter ${}", values.len() + 1)));
+        }
+        self.run(&prepared, &values, &[], 0, None, last).await
+    }
+
+    fn current_lifted(&mut self, prepared: Arc<Prepared>, literals: &[Literal]) -> Result<Arc<Prepared>, SqlError> {
+        if literals.is_empty() {
+            return self.current(prepared, &[]);
+        }
+        let oids: Vec<u32> = literals.iter().map(|literal| literal.oid).collect();
+        self.current(prepared, &oids)
+    }
+
+    fn zone_if_needed(&self, prepared: &Prepared) -> crate::pg::datetime::Zone {
+        if prepared.param_oids.is_empty() { Default::default() } else { self.shared.variables.lock().zone }
+    }
+
+    // ---- extended protocol ----
+
+    /// Parse: plans a statement and keeps it under `name` (empty: until the next).
+    ///
+    /// # Errors
+    /// As the statement deserves; `42P05` for a name in use.
+    pub async fn parse(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<(), SqlError> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            self.statement_failed();
+            return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
+        }
+        match self.prepare_text(sql, param_types) {
+            Ok(prepared) => {
+                let named = Named { prepared, declared: param_types.to_vec() };
+                self.statements.insert(name.to_owned(), named);
+                Ok(())
+            }
+            Err(error) => {
+                self.statement_failed();
+                Err(error)
+            }
+        }
+    }
+
+    fn named(&self, name: &str) -> Result<&Named, SqlError> {
+        self.statements.get(name).ok_or_else(|| {
+            if name.is_empty() {
+                SqlError::new("26000", "unnamed prepared statement does not exist")
+            } else {
+                SqlError::new("26000", format!("prepared statement \"{name}\" does not exist"))
+            }
+        })
+    }
+
+    /// Describe of a statement: parameter types and result columns.
+    ///
+    /// # Errors
+    /// `26000`.
+    pub fn describe_statement(&mut self, name: &str) -> Result<(Vec<u32>, Option<Arc<[Field]>>), SqlError> {
+        let named = self.named(name)?;
+        let (prepared, declared) = (Arc::clone(&named.prepared), named.declared.clone());
+        if self.failed && prepared.fields.is_some() {
+            return Err(aborted());
+        }
+        let newer = self.current(Arc::clone(&prepared), &declared)?;
+        same_result(&prepared, &newer)?;
+        Ok((newer.param_oids.to_vec(), newer.fields.clone()))
+    }
+
+    /// Bind: a portal from a statement and values.
+    ///
+    /// # Errors
+    /// `26000`, `08P01` for a wrong number of values, `22P02`… for bad ones, `25P02`.
+    pub async fn bind(
+        &mut self,
+        portal: &str,
+        statement: &str,
+        params: Vec<Option<Bytes>>,
+        param_formats: &[Format],
+        result_formats: &[Format],
+    ) -> Result<(), SqlError> {
+        let bound = self.make_portal(statement, params, param_formats, result_formats);
+        match bound {
+            Ok(mut bound) if portal.is_empty() || !self.portals.contains_key(portal) => {
+                self.portals_made += 1;
+                bound.number = self.portals_made;
+                self.portals.insert(portal.to_owned(), bound);
+                Ok(())
+            }
+            Ok(_) => {
+                self.statement_failed();
+                Err(SqlError::new("42P03", format!("cursor \"{portal}\" already exists")))
+            }
+            Err(error) => {
+                self.statement_failed();
+                Err(error)
+            }
+        }
+    }
+
+    fn make_portal(
+        &mut self,
+        statement: &str,
+        params: Vec<Option<Bytes>>,
+        param_formats: &[Format],
+        result_formats: &[Format],
+    ) -> Result<Portal, SqlError> {
+        let named = self.named(statement)?;
+        let mut prepared = Arc::clone(&named.prepared);
+        if !self.is_current(&prepared) {
+            let declared = named.declared.clone();
+            let newer = self.current(Arc::clone(&prepared), &declared)?;
+            same_result(&prepared, &newer)?;
+            prepared = newer;
+            if let Some(named) = self.statements.get_mut(statement) {
+                named.prepared = Arc::clone(&prepared);
+            }
+        }
+        self.refuse_if_failed(&prepared.kind)?;
+        let wanted = prepared.param_oids.len();
+        if params.len() != wanted {
+            return Err(SqlError::new(
+                "08P01",
+                format!(
+                    "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {wanted}",
+                    params.len()
+                ),
+            ));
+        }
+        if param_formats.len() > 1 && param_formats.len() != params.len() {
+            return Err(SqlError::new(
+                "08P01",
+                format!("bind message has {} parameter formats but {} parameters", param_formats.len(), params.len()),
+            ));
+        }
+        let zone = self.zone_if_needed(&prepared);
+        let mut values = Vec::with_capacity(wanted);
+        for (i, (value, &oid)) in params.iter().zip(prepared.param_oids.iter()).enumerate() {
+            let format = match param_formats {
+                [] => Format::Text,
+                [one] => *one,
+                many => many[i],
+            };
+            values.push(decode_param(oid, format, value.as_deref(), &zone)?);
+        }
+        let formats = result_formats.to_vec();
+        let planned_at = self.definitions_now();
+        Ok(Portal { prepared, values, formats, running: None, done: false, failed: false, number: 0, planned_at })
+    }
+
+    fn portal(&mut self, name: &str) -> Result<&mut Portal, SqlError> {
+        self.portals.get_mut(name).ok_or_else(|| SqlError::new("34000", format!("portal \"{name}\" does not exist")))
+    }
+
+    /// Describe of a portal: result columns and the formats that Bind asked for.
+    ///
+    /// # Errors
+    /// `34000`.
+    pub fn describe_portal(&mut self, portal: &str) -> Result<(Option<Arc<[Field]>>, Vec<Format>), SqlError> {
+        let portal = self.portal(portal)?;
+        Ok((portal.prepared.fields.clone(), portal.formats.clone()))
+    }
+
+    /// Execute: runs a portal, for at most `max_rows` rows (0: all).
+    ///
+    /// # Errors
+    /// The statement's; the transaction has then failed.
+    pub async fn execute(&mut self, portal: &str, max_rows: usize) -> Result<Execution, SqlError> {
+        self.in_string = false;
+        self.first_run();
+        let result = self.run_portal(portal, max_rows).await;
+        self.first_run();
+        if result.is_err() {
+            self.statement_failed();
+        }
+        result
+    }
+
+    /// A portal ended with an error: should it be left, it cannot go on.
+    pub(crate) fn portal_failed(&mut self, name: &str) {
+        if let Some(portal) = self.portals.get_mut(name) {
+            portal.failed = true;
+        }
+    }
+
+    async fn run_portal(&mut self, name: &str, max_rows: usize) -> Result<Execution, SqlError> {
+        let portal = self.portal(name)?;
+        let (prepared, failed) = (Arc::clone(&portal.prepared), portal.failed);
+        self.refuse_if_failed(&prepared.kind)?;
+        if failed {
+            return Err(SqlError::new("55000", format!("portal \"{name}\" cannot be run")));
+        }
+        let result = self.go_on(name, max_rows).await;
+        if result.is_err() {
+            self.portal_failed(name);
+        }
+        result
+    }
+
+    async fn go_on(&mut self, name: &str, max_rows: usize) -> Result<Execution, SqlError> {
+        let portal = self.portal(name)?;
+        let prepared = Arc::clone(&portal.prepared);
+        if let Some(active) = portal.running.take() {
+            let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+            self.shared.stop.begin();
+            return self.rows(active, fields, max_rows, Some(name.to_owned()), false).await;
+        }
+        if portal.done {
+            if prepared.fields.is_none() {
+                return Err(SqlError::new("55000", format!("portal \"{name}\" cannot be run")));
+            }
+            let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+            return Ok(Execution::Rows { fields, first: None, rows: None, tag: Tag::Count("SELECT", 0) });
+        }
+        portal.done = true;
+        let values = std::mem::take(&mut portal.values);
+        let formats = portal.formats.clone();
+        let planned_at = portal.planned_at;
+        let mut prepared = if planned_at == self.definitions_now() { prepared } else { self.planned_again(prepared)? };
+        loop {
+            match self.run(&prepared, &values, &formats, max_rows, Some(name.to_owned()), false).await {
+                Err(error) if self.runs_again(&error) => prepared = self.planned_again(prepared)?,
+                result => return result,
+            }
+        }
+    }
+
+    /// Keeps the rest of a portal's rows for its next execution.
+    pub(crate) fn suspend(&mut self, portal: &str, active: ActiveRows) {
+        self.shared.stop.end();
+        if let Some(portal) = self.portals.get_mut(portal) {
+            portal.running = Some(active);
+        }
+    }
+
+    /// Sync: ends what ran outside of BEGIN, by committing it.
+    ///
+    /// # Errors
+    /// That of the commit.
+    pub async fn sync(&mut self) -> Result<(), SqlError> {
+        match &self.open {
+            Some(open) if open.block => {
+                // A portal that had not come to its end may have been closed, a statement planned.
+                self.end_statement();
+                Ok(())
+            }
+            // Without a transaction there may be settings to keep.
+            _ => {
+                self.close_portals();
+                self.commit().await
+            }
+        }
+    }
+
+    /// Close of a statement; unknown names are no error.
+    pub fn close_statement(&mut self, name: &str) {
+        self.statements.remove(name);
+    }
+
+    /// Close of a portal; unknown names are no error.
+    pub fn close_portal(&mut self, name: &str) {
+        self.portals.remove(name);
+    }
+
+    // ---- running ----
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let timeout = self.shared.variables.lock().statement_timeout;
+        let from = if self.is_run_again() { self.began } else { Instant::now() };
+        (!timeout.is_zero()).then(|| from + timeout)
+    }
+
+    pub(crate) fn style(&self) -> TextStyle {
+        TextStyle::of(&self.cx)
+    }
+
+    /// Runs a statement, and counts how long it takes until its first rows are there.
+    pub(crate) async fn run(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        values: &[ScalarValue],
+        formats: &[Format],
+        max_rows: usize,
+        portal: Option<String>,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        let begun = std::time::Instant::now();
+        let result = self.run_uncounted(prepared, values, formats, max_rows, portal, autocommit).await;
+        if let Some(counts) = &prepared.counts {
+            counts.ran(begun.elapsed());
+        }
+        result
+    }
+
+    async fn run_uncounted(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        values: &[ScalarValue],
+        formats: &[Format],
+        max_rows: usize,
+        portal: Option<String>,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        self.refuse_if_failed(&prepared.kind)?;
+        if !self.is_run_again() {
+            self.shared.stop.begin();
+            self.began = Instant::now();
+        }
+        self.shared.statement_start.store(now(), Ordering::Relaxed);
+        *self.shared.query.lock() = Arc::clone(&prepared.text);
+        match &prepared.kind {
+            Kind::Empty => Ok(Execution::Empty),
+            Kind::Query(query) => {
+                let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+                self.note_undo(false)?;
+                if let Some(lock) = &query.direct_lock
+                    && let Some(chunk) = self.lock_directly(lock, values, formats).await?
+                {
+                    query.plan.counts.run(RunBy::Direct);
+                    return self.whole(fields, chunk, autocommit).await;
+                }
+                let locked = self.lock_rows(&prepared.locks, values, &prepared.text).await?;
+                if let Some(select) = &query.direct
+                    && let Some(chunk) = self.select_directly(select, values, formats, max_rows)?
+                {
+                    query.plan.counts.run(RunBy::Direct);
+                    return self.whole(fields, chunk, autocommit).await;
+                }
+                let state = self.state()?;
+                let deadline = self.deadline();
+                let style = self.style();
+                let stop = Arc::clone(&self.shared.stop);
+                let open = self.transaction();
+                open.used = true;
+                // A portal reads on while the transaction may write.
+                let kind = if max_rows > 0 { StatementKind::Cursor } else { StatementKind::Read };
+                let view = open.txn.statement(kind)?;
+                self.refuse_older_plan(prepared, &view)?;
+                let failed = |error| errors::from_datafusion(error, &prepared.text);
+                let instance = query.plan.instance(&state, values).await.map_err(failed)?;
+                let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
+                let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
+                let active = ActiveRows::new(
+                    stream,
+                    instance,
+                    Arc::clone(prepared),
+                    &query.schema,
+                    formats,
+                    &style,
+                    stop,
+                    deadline,
+                )?;
+                self.rows(active, fields, max_rows, portal, autocommit).await
+            }
+            Kind::Write(plan) => self.write(prepared, plan, values, formats, autocommit).await,
+            Kind::Explain { analyze, verbose, inner } => {
+                self.note_undo(*analyze)?;
+                let lines = self.explain(inner, values, *analyze, *verbose).await?;
+                let chunk = text_rows(&lines);
+                self.statement_done(autocommit).await?;
+                let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+                Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Fixed("EXPLAIN") })
+            }
+            Kind::Utility(statement) => {
+                if crate::command::utility::may_run_again(statement) {
+                    self.note_undo(true)?;
+                }
+                let execution = self.utility(statement, &prepared.text, formats, autocommit).await?;
+                if !matches!(
+                    execution,
+                    Execution::CopyIn(_) | Execution::CopyOut(_) | Execution::Rows { rows: Some(_), .. }
+                ) {
+                    self.statement_done(autocommit).await?;
+                }
+                Ok(execution)
+            }
+        }
+    }
+
+    /// The answer of a query whose rows are all there.
+    async fn whole(&mut self, fields: Arc<[Field]>, chunk: RowChunk, autocommit: bool) -> Result<Execution, SqlError> {
+        self.statement_done(autocommit).await?;
+        let tag = Tag::Count("SELECT", chunk.len() as u64);
+        Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag })
+    }
+
+    /// The first rows of a running query, and the rest as a stream.
+    pub(crate) async fn rows(
+        &mut self,
+        mut active: ActiveRows,
+        fields: Arc<[Field]>,
+        max_rows: usize,
+        portal: Option<String>,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        let limit = if max_rows == 0 { usize::MAX } else { max_rows };
+        let mut first = RowChunk { fields: fields.len() as i16, ..RowChunk::default() };
+        let more = active.fill(&mut first, limit).await?;
+        let count = first.len() as u64;
+        if !more {
+            active.finish();
+            self.statement_done(autocommit).await?;
+            return Ok(Execution::Rows { fields, first: Some(first), rows: None, tag: Tag::Count("SELECT", count) });
+        }
+        let rows =
+            RowStream { active: Some(active), portal, left: limit - first.len(), count, suspended: false, autocommit };
+        Ok(Execution::Rows { fields, first: Some(first), rows: Some(rows), tag: Tag::Count("SELECT", count) })
+    }
+
+    pub(crate) fn refuse_if_read_only(&mut self, what: &str) -> Result<(), SqlError> {
+        if self.transaction().read_only {
+            return Err(SqlError::new("25006", format!("cannot execute {what} in a read-only transaction")));
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        plan: &WritePlan,
+        values: &[ScalarValue],
+        formats: &[Format],
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        let modified = self.modify(prepared, plan, values, formats, None).await?;
+        self.statement_done(autocommit).await?;
+        let tag = write_tag(plan.op, modified.rows);
+        Ok(match &plan.returning {
+            Some(returning) => {
+                let fields = Arc::clone(&returning.fields);
+                Execution::Rows { fields, first: Some(modified.returned), rows: None, tag }
+            }
+            None => Execution::Command { tag },
+        })
+    }
+}
+
+pub(crate) fn write_tag(op: Op, rows: u64) -> Tag {
+    match op {
+        Op::Insert => Tag::Insert(rows),
+        Op::Update => Tag::Count("UPDATE", rows),
+        Op::Delete => Tag::Count("DELETE", rows),
+    }
+}
+
+/// A client that has prepared a statement knows the columns of its result: they must not be
+/// others after a change of a definition.
+pub(crate) fn same_result(before: &Prepared, now: &Prepared) -> Result<(), SqlError> {
+    let alike = match (&before.fields, &now.fields) {
+        (None, None) => true,
+        (Some(before), Some(now)) => {
+            before.len() == now.len()
+                && before
+                    .iter()
+                    .zip(now.iter())
+                    .all(|(a, b)| (&a.name, a.type_oid, a.typmod) == (&b.name, b.type_oid, b.typmod))
+        }
+        _ => false,
+    };
+    if alike { Ok(()) } else { Err(SqlError::unsupported("cached plan must not change result type")) }
+}
+
+pub(crate) fn aborted() -> SqlError {
+    SqlError::new("25P02", "current transaction is aborted, commands ignored until end of transaction block")
+}
+
+/// One-column rows of text.
+pub(crate) fn text_rows(lines: &[String]) -> RowChunk {
+    use bytes::BufMut;
+    let mut chunk = RowChunk { fields: 1, ..RowChunk::default() };
+    for line in lines {
+        chunk.bytes.put_i32(line.len() as i32);
+        chunk.bytes.put_slice(line.as_bytes());
+        chunk.ends.push(chunk.bytes.len() as u32);
+    }
+    chunk
+}

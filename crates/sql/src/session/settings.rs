@@ -1,0 +1,533 @@
+//! Run-time parameters: what `SET`, `SHOW` and `pg_settings` know.
+//!
+//! A session keeps the values that differ from the defaults. `SET` in a transaction that rolls
+//! back is undone; `SET LOCAL` is undone when the transaction ends. A statement outside of BEGIN
+//! is a transaction as well, and so is a string of several: every change is noted until
+//! [`Variables::end_transaction`].
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::pg::context::Setting;
+use crate::pg::datetime::Zone;
+use crate::plan::planning::Planning;
+use crate::wire::SqlError;
+
+/// A setting of the server, fixed while it runs, as `SHOW` presents it.
+#[derive(Clone, Debug)]
+pub struct ServerSetting {
+    pub name: &'static str,
+    pub value: String,
+    pub default: &'static str,
+    /// `bool`, `integer`, `string` or `enum`.
+    pub kind: &'static str,
+    pub description: &'static str,
+    /// Where the value came from: `default`, `configuration file`…
+    pub source: &'static str,
+}
+
+/// Settings of the SQL layer.
+#[derive(Clone, Debug)]
+pub struct SqlSettings {
+    /// Default of the session parameter; zero is no limit.
+    pub statement_timeout: Duration,
+    /// Default of the session parameter; zero is no limit.
+    pub idle_in_transaction_session_timeout: Duration,
+    /// Default of the session parameter: whether a commit waits until it is durable.
+    pub synchronous_commit: bool,
+    /// Memory that all queries together may use before they spill.
+    pub query_memory_bytes: u64,
+    /// The server's own settings.
+    pub server: Vec<ServerSetting>,
+    /// How statements are planned.
+    #[doc(hidden)]
+    pub planning: Planning,
+}
+
+impl Default for SqlSettings {
+    fn default() -> Self {
+        Self {
+            statement_timeout: Duration::ZERO,
+            idle_in_transaction_session_timeout: Duration::ZERO,
+            synchronous_commit: true,
+            query_memory_bytes: 1 << 30,
+            server: Vec::new(),
+            planning: Planning::default(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Bool,
+    Integer,
+    Real,
+    Text,
+    /// Milliseconds unless a unit is written.
+    Duration,
+    Enum(&'static [&'static str]),
+    /// Cannot be changed.
+    Fixed,
+}
+
+struct Definition {
+    /// As `SHOW` spells it.
+    name: &'static str,
+    default: &'static str,
+    kind: Kind,
+    /// Clients are told of every change (`ParameterStatus`).
+    reported: bool,
+    description: &'static str,
+}
+
+const fn def(
+    name: &'static str,
+    default: &'static str,
+    kind: Kind,
+    reported: bool,
+    description: &'static str,
+) -> Definition {
+    Definition { name, default, kind, reported, description }
+}
+
+const ISOLATION: &[&str] = &["read committed", "repeatable read", "read uncommitted"];
+
+static DEFINITIONS: &[Definition] = &[
+    def("application_name", "", Kind::Text, true, "Name of the client program."),
+    def("bytea_output", "hex", Kind::Enum(&["hex"]), false, "Output format of bytea."),
+    def("check_function_bodies", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def("client_encoding", "UTF8", Kind::Text, true, "Encoding of the client; UTF8 is the one supported."),
+    def(
+        "client_min_messages",
+        "notice",
+        Kind::Enum(&["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"]),
+        false,
+        "Least severity of messages sent to the client.",
+    ),
+    def("DateStyle", "ISO, MDY", Kind::Text, true, "Display format of dates; ISO is the one supported."),
+    def("default_table_access_method", "heap", Kind::Text, false, "Accepted for compatibility."),
+    def("default_tablespace", "", Kind::Text, false, "Accepted for compatibility."),
+    def("default_transaction_deferrable", "off", Kind::Bool, false, "Accepted for compatibility."),
+    def(
+        "default_transaction_isolation",
+        "read committed",
+        Kind::Enum(ISOLATION),
+        false,
+        "Isolation of new transactions.",
+    ),
+    def("default_transaction_read_only", "off", Kind::Bool, true, "Whether new transactions are read-only."),
+    def(
+        "extra_float_digits",
+        "1",
+        Kind::Integer,
+        false,
+        "Digits of floating-point output; shortest exact is the one supported.",
+    ),
+    def("idle_in_transaction_session_timeout", "0", Kind::Duration, false, "Longest idle time within a transaction."),
+    def("idle_session_timeout", "0", Kind::Duration, false, "Accepted for compatibility."),
+    def("in_hot_standby", "off", Kind::Fixed, true, "Whether the server is a standby."),
+    def("integer_datetimes", "on", Kind::Fixed, true, "Datetimes are 64-bit integers."),
+    def("IntervalStyle", "postgres", Kind::Text, true, "Display format of intervals; postgres is the one supported."),
+    def("is_superuser", "on", Kind::Fixed, true, "Whether the user is a superuser."),
+    def("jit", "off", Kind::Bool, false, "Accepted for compatibility."),
+    def("lc_collate", "C", Kind::Fixed, false, "Order of text: by its bytes."),
+    def("lc_ctype", "C.UTF-8", Kind::Fixed, false, "Character classes."),
+    def("lc_messages", "C", Kind::Text, false, "Language of messages."),
+    def("lc_monetary", "C", Kind::Text, false, "Accepted for compatibility."),
+    def("lc_numeric", "C", Kind::Text, false, "Accepted for compatibility."),
+    def("lc_time", "C", Kind::Text, false, "Accepted for compatibility."),
+    def("lock_timeout", "0", Kind::Duration, false, "Longest wait for a lock."),
+    def("maintenance_work_mem", "64MB", Kind::Text, false, "Accepted for compatibility."),
+    def("max_identifier_length", "63", Kind::Fixed, false, "Longest identifier in bytes."),
+    def("max_index_keys", "32", Kind::Fixed, false, "Most columns of an index."),
+    def("row_security", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def("search_path", "\"$user\", public", Kind::Text, false, "Schemas in which names are looked up."),
+    def("server_encoding", "UTF8", Kind::Fixed, true, "Encoding of the database."),
+    def(
+        "server_version",
+        concat!("15.0 (Resurgam ", env!("CARGO_PKG_VERSION"), ")"),
+        Kind::Fixed,
+        true,
+        "Version of PostgreSQL whose dialect is spoken.",
+    ),
+    def("server_version_num", "150000", Kind::Fixed, false, "The same as a number."),
+    def("session_authorization", "postgres", Kind::Fixed, true, "The user who logged in."),
+    def("session_replication_role", "origin", Kind::Text, false, "Accepted for compatibility."),
+    def("standard_conforming_strings", "on", Kind::Enum(&["on"]), true, "Backslashes in plain strings are ordinary."),
+    def("statement_timeout", "0", Kind::Duration, false, "Longest time of a statement."),
+    def("synchronize_seqscans", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def(
+        "synchronous_commit",
+        "on",
+        Kind::Enum(&["on", "off", "local", "remote_write", "remote_apply"]),
+        false,
+        "Whether a commit waits until it is durable.",
+    ),
+    def("temp_buffers", "8MB", Kind::Text, false, "Accepted for compatibility."),
+    def("TimeZone", "UTC", Kind::Text, true, "Time zone in which timestamps are shown."),
+    def("transaction_deferrable", "off", Kind::Bool, false, "Accepted for compatibility."),
+    def("transaction_isolation", "read committed", Kind::Enum(ISOLATION), false, "Isolation of the transaction."),
+    def("transaction_read_only", "off", Kind::Bool, false, "Whether the transaction is read-only."),
+    def("work_mem", "4MB", Kind::Text, false, "Accepted for compatibility."),
+    def("xmloption", "content", Kind::Text, false, "Accepted for compatibility."),
+    def("enable_seqscan", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def("enable_indexscan", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def("enable_bitmapscan", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def("enable_hashjoin", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def("enable_mergejoin", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def("enable_nestloop", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def("geqo", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def("random_page_cost", "4", Kind::Real, false, "Accepted for compatibility."),
+];
+
+/// Those that plans go by; custom ones besides.
+const PLANNED_WITH: [&str; 4] = ["TimeZone", "DateStyle", "IntervalStyle", "search_path"];
+
+fn find(name: &str) -> Option<&'static Definition> {
+    DEFINITIONS.iter().find(|d| d.name.eq_ignore_ascii_case(name))
+}
+
+/// A session's values.
+#[derive(Debug, Default)]
+pub(crate) struct Variables {
+    /// Lower-case name to value, where it differs from `defaults`.
+    values: HashMap<String, String>,
+    /// What `RESET` goes back to, where that differs from the definition.
+    defaults: HashMap<String, String>,
+    server: Vec<ServerSetting>,
+    /// Earlier values to restore: name, value, whether the change was LOCAL.
+    undo: Vec<(String, Option<String>, bool)>,
+    /// Changes that the client has to be told of.
+    changed: Vec<(String, String)>,
+    /// Raised by every change, also by one that is taken back: plans may have values in them.
+    pub(crate) generation: u64,
+    /// As `generation`, of those that a named statement's plan goes by.
+    pub(crate) planned_with: u64,
+    /// Hot values, read on every statement.
+    pub(crate) statement_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) lock_timeout: Duration,
+    pub(crate) synchronous: bool,
+    pub(crate) repeatable_read: bool,
+    pub(crate) read_only: bool,
+    pub(crate) zone: Zone,
+}
+
+impl Variables {
+    pub(crate) fn new(settings: &SqlSettings) -> Self {
+        let mut out = Self { server: settings.server.clone(), ..Self::default() };
+        let mut default = |name: &str, value: String| {
+            out.defaults.insert(name.to_owned(), value);
+        };
+        default("statement_timeout", format_ms(settings.statement_timeout));
+        default("idle_in_transaction_session_timeout", format_ms(settings.idle_in_transaction_session_timeout));
+        default("synchronous_commit", if settings.synchronous_commit { "on" } else { "off" }.to_owned());
+        out.refresh();
+        out
+    }
+
+    fn refresh(&mut self) {
+        self.generation += 1;
+        let duration =
+            |name: &str| parse_ms(&self.get(name).unwrap_or_default()).map_or(Duration::ZERO, Duration::from_millis);
+        let (statement, idle, lock) =
+            (duration("statement_timeout"), duration("idle_in_transaction_session_timeout"), duration("lock_timeout"));
+        self.synchronous = self.get("synchronous_commit").as_deref() != Some("off");
+        self.zone = self.get("timezone").and_then(|zone| Zone::parse(&zone)).unwrap_or_default();
+        self.repeatable_read = self.get("default_transaction_isolation").as_deref() == Some("repeatable read");
+        self.read_only = self.get("default_transaction_read_only").as_deref() == Some("on");
+        (self.statement_timeout, self.idle_timeout, self.lock_timeout) = (statement, idle, lock);
+    }
+
+    /// Value of a parameter; any case.
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        let key = name.to_ascii_lowercase();
+        if let Some(value) = self.values.get(&key).or_else(|| self.defaults.get(&key)) {
+            return Some(value.clone());
+        }
+        if let Some(definition) = find(&key) {
+            return Some(definition.default.to_owned());
+        }
+        self.server.iter().find(|s| s.name.eq_ignore_ascii_case(&key)).map(|s| s.value.clone())
+    }
+
+    /// The value that `SHOW` prints, or `42704`.
+    pub(crate) fn show(&self, name: &str) -> Result<String, SqlError> {
+        let Some(value) = self.get(name) else { return Err(unknown(name)) };
+        Ok(match find(name).map(|d| d.kind) {
+            Some(Kind::Duration) => show_ms(parse_ms(&value).unwrap_or(0)),
+            _ => value,
+        })
+    }
+
+    /// A name as `SHOW` prints it.
+    pub(crate) fn spelling(name: &str) -> String {
+        find(name).map_or_else(|| name.to_ascii_lowercase(), |d| d.name.to_owned())
+    }
+
+    /// `SET name = value`; `None` is `DEFAULT`. Returns what `SHOW` would print.
+    ///
+    /// # Errors
+    /// `42704` unknown, `55P02` not changeable, `22023` bad value.
+    pub(crate) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<String, SqlError> {
+        let key = name.to_ascii_lowercase();
+        let value = match (value, find(&key)) {
+            (_, None) if self.server.iter().any(|s| s.name.eq_ignore_ascii_case(&key)) => {
+                return Err(SqlError::new("55P02", format!("parameter \"{name}\" cannot be changed now")));
+            }
+            // Any name with a dot is a custom parameter, as in PostgreSQL.
+            (value, None) if key.contains('.') => value.map(str::to_owned),
+            (_, None) => return Err(unknown(name)),
+            (None, Some(_)) => None,
+            (Some(value), Some(definition)) => Some(check(definition, value)?),
+        };
+        let earlier = match &value {
+            Some(value) => self.values.insert(key.clone(), value.clone()),
+            None => self.values.remove(&key),
+        };
+        self.undo.push((key.clone(), earlier, local));
+        self.after_change(&key);
+        self.show(&key).or(Ok(String::new()))
+    }
+
+    fn after_change(&mut self, key: &str) {
+        self.refresh();
+        // A timeout, for instance, has no say in plans, and is often set for each transaction.
+        if key.contains('.') || PLANNED_WITH.iter().any(|name| name.eq_ignore_ascii_case(key)) {
+            self.planned_with += 1;
+        }
+        if let Some(definition) = find(key)
+            && definition.reported
+        {
+            self.changed.push((definition.name.to_owned(), self.get(key).unwrap_or_default()));
+        }
+    }
+
+    /// `RESET ALL` (also what `DISCARD ALL` does).
+    pub(crate) fn reset_all(&mut self) {
+        let keys: Vec<String> = self.values.keys().cloned().collect();
+        for key in keys {
+            if find(&key).is_some_and(|d| d.kind == Kind::Fixed) {
+                continue;
+            }
+            let earlier = self.values.remove(&key);
+            self.undo.push((key.clone(), earlier, false));
+            self.after_change(&key);
+        }
+    }
+
+    /// A value that `RESET` goes back to: start-up options, the logged-in user.
+    pub(crate) fn set_default(&mut self, name: &str, value: String) {
+        self.defaults.insert(name.to_ascii_lowercase(), value);
+        self.refresh();
+    }
+
+    /// A start-up option of the client.
+    pub(crate) fn start(&mut self, name: &str, value: &str) -> Result<(), SqlError> {
+        self.set(name, Some(value), false)?;
+        self.undo.clear();
+        if let Some(value) = self.values.remove(&name.to_ascii_lowercase()) {
+            self.set_default(name, value);
+        }
+        self.changed.clear();
+        Ok(())
+    }
+
+    /// The transaction ended.
+    pub(crate) fn end_transaction(&mut self, committed: bool) {
+        if self.undo.is_empty() {
+            return;
+        }
+        // What SET gave a value outlives a SET LOCAL before it.
+        let mut kept = Vec::new();
+        for (key, earlier, local) in std::mem::take(&mut self.undo).into_iter().rev() {
+            if committed && !local {
+                kept.push(key);
+            } else if !kept.contains(&key) {
+                self.restore(key, earlier);
+            }
+        }
+    }
+
+    /// Changes made in the open transaction so far; for [`Self::back_to`].
+    pub(crate) fn changes(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// Takes back all but the first `changes`.
+    pub(crate) fn back_to(&mut self, changes: usize) {
+        while self.undo.len() > changes
+            && let Some((key, earlier, _)) = self.undo.pop()
+        {
+            self.restore(key, earlier);
+        }
+    }
+
+    fn restore(&mut self, key: String, earlier: Option<String>) {
+        match earlier {
+            Some(value) => self.values.insert(key.clone(), value),
+            None => self.values.remove(&key),
+        };
+        self.after_change(&key);
+    }
+
+    pub(crate) fn take_changes(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// What a client is told when it logs in.
+    pub(crate) fn reported(&self) -> Vec<(String, String)> {
+        DEFINITIONS
+            .iter()
+            .filter(|d| d.reported)
+            .map(|d| (d.name.to_owned(), self.get(d.name).unwrap_or_default()))
+            .collect()
+    }
+
+    /// All parameters, by name.
+    pub(crate) fn all(&self) -> Vec<Setting> {
+        let mut out: Vec<Setting> = DEFINITIONS
+            .iter()
+            .map(|d| Setting {
+                name: d.name.to_owned(),
+                value: self.get(d.name).unwrap_or_default(),
+                unit: (d.kind == Kind::Duration).then_some("ms"),
+                category: "Client Connection Defaults",
+                description: d.description,
+                context: if d.kind == Kind::Fixed { "internal" } else { "user" },
+                kind: match d.kind {
+                    Kind::Bool => "bool",
+                    Kind::Integer | Kind::Duration => "integer",
+                    Kind::Real => "real",
+                    Kind::Enum(_) => "enum",
+                    Kind::Text | Kind::Fixed => "string",
+                },
+                default: d.default.to_owned(),
+            })
+            .chain(self.server.iter().filter(|s| find(s.name).is_none()).map(|s| Setting {
+                name: s.name.to_owned(),
+                value: s.value.clone(),
+                unit: None,
+                category: "Server",
+                description: s.description,
+                context: "postmaster",
+                kind: s.kind,
+                default: s.default.to_owned(),
+            }))
+            .collect();
+        out.sort_by_key(|s| s.name.to_ascii_lowercase());
+        out
+    }
+}
+
+fn unknown(name: &str) -> SqlError {
+    SqlError::new("42704", format!("unrecognized configuration parameter \"{name}\""))
+}
+
+fn invalid(definition: &Definition, value: &str) -> SqlError {
+    SqlError::new("22023", format!("invalid value for parameter \"{}\": \"{value}\"", definition.name))
+}
+
+fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
+    let trimmed = value.trim();
+    let lower = trimmed.to_ascii_lowercase();
+    Ok(match definition.kind {
+        Kind::Fixed => {
+            return Err(SqlError::new("55P02", format!("parameter \"{}\" cannot be changed", definition.name)));
+        }
+        Kind::Bool => match lower.as_str() {
+            "on" | "true" | "t" | "yes" | "1" => "on".to_owned(),
+            "off" | "false" | "f" | "no" | "0" => "off".to_owned(),
+            _ => {
+                return Err(SqlError::new(
+                    "22023",
+                    format!("parameter \"{}\" requires a Boolean value", definition.name),
+                ));
+            }
+        },
+        Kind::Integer => trimmed.parse::<i64>().map_err(|_| invalid(definition, value))?.to_string(),
+        Kind::Real => trimmed.parse::<f64>().map_err(|_| invalid(definition, value))?.to_string(),
+        Kind::Duration => parse_ms(&lower).ok_or_else(|| invalid(definition, value))?.to_string(),
+        Kind::Enum(words) => match (words.iter().find(|word| **word == lower), lower.as_str()) {
+            (Some(word), _) => (*word).to_owned(),
+            (None, "true" | "yes" | "1") if words.contains(&"on") => "on".to_owned(),
+            (None, "false" | "no" | "0") if words.contains(&"off") => "off".to_owned(),
+            (None, "serializable") => {
+                return Err(SqlError::unsupported("isolation level SERIALIZABLE is not supported")
+                    .with_hint("REPEATABLE READ gives a consistent snapshot for the whole transaction."));
+            }
+            _ => return Err(invalid(definition, value)),
+        },
+        Kind::Text => match definition.name {
+            "client_encoding" => match lower.replace(['-', '_'], "").as_str() {
+                "utf8" | "unicode" | "sqlascii" => "UTF8".to_owned(),
+                _ => {
+                    return Err(SqlError::unsupported(format!("client encoding \"{value}\" is not supported"))
+                        .with_hint("UTF8 is."));
+                }
+            },
+            "DateStyle" => {
+                for word in lower.split([',', ' ', '\t', '\'']).filter(|word| !word.is_empty()) {
+                    match word {
+                        "iso" | "mdy" | "us" | "noneuro" | "noneuropean" | "default" => {}
+                        "german" | "sql" | "postgres" => {
+                            return Err(SqlError::unsupported("only the ISO date style is supported"));
+                        }
+                        "dmy" | "ymd" | "euro" | "european" => {
+                            return Err(SqlError::unsupported("only the order MDY of dates is supported")
+                                .with_hint("Dates as 2024-12-31 are read alike in every order."));
+                        }
+                        _ => return Err(invalid(definition, value)),
+                    }
+                }
+                "ISO, MDY".to_owned()
+            }
+            "IntervalStyle" => match lower.trim_matches('\'') {
+                "postgres" => "postgres".to_owned(),
+                "postgres_verbose" | "sql_standard" | "iso_8601" => {
+                    return Err(SqlError::unsupported("only the interval style postgres is supported"));
+                }
+                _ => return Err(invalid(definition, value)),
+            },
+            "TimeZone" => {
+                let zone = trimmed.trim_matches('\'');
+                if Zone::parse(zone).is_none() {
+                    return Err(invalid(definition, value));
+                }
+                zone.to_owned()
+            }
+            _ => value.to_owned(),
+        },
+    })
+}
+
+fn format_ms(duration: Duration) -> String {
+    duration.as_millis().to_string()
+}
+
+/// Milliseconds of `1500`, `1500ms`, `2s`, `5min`, `1h`, `1d`.
+fn parse_ms(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim() {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.checked_mul(unit).filter(|ms| *ms <= i32::MAX as u64)
+}
+
+fn show_ms(ms: u64) -> String {
+    match ms {
+        0 => "0".to_owned(),
+        _ if ms.is_multiple_of(86_400_000) => format!("{}d", ms / 86_400_000),
+        _ if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
+        _ if ms.is_multiple_of(60_000) => format!("{}min", ms / 60_000),
+        _ if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
+        _ => format!("{ms}ms"),
+    }
+}

@@ -1,0 +1,165 @@
+//! The part of a session that functions, catalog tables and other sessions see.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use resurgam_engine::{Table, Transaction};
+
+use crate::command::alter_database;
+use crate::exec::context::StopFlag;
+use crate::pg::context::{Activity, PgContext, PlanRow, Setting};
+use crate::pg::datetime::Zone;
+use crate::session::database::SqlDatabase;
+use crate::session::settings::Variables;
+use crate::wire::SqlError;
+
+pub(crate) use crate::pg::datetime::now;
+
+/// The user who may do everything.
+pub(crate) const SUPERUSER: &str = "postgres";
+
+/// See the module's head.
+pub(crate) struct SessionShared {
+    pub database: Weak<SqlDatabase>,
+    pub database_name: String,
+    pub user: String,
+    pub pid: i32,
+    pub client_addr: Option<SocketAddr>,
+    pub started: i64,
+    pub stop: Arc<StopFlag>,
+    pub variables: Mutex<Variables>,
+    pub txn: Mutex<Option<Transaction>>,
+    pub transaction_start: AtomicI64,
+    pub statement_start: AtomicI64,
+    /// Text of the statement that changes definitions, or did so last.
+    pub query: Mutex<Arc<str>>,
+}
+
+impl std::fmt::Debug for SessionShared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "session {}", self.pid)
+    }
+}
+
+impl PgContext for SessionShared {
+    fn database(&self) -> String {
+        self.database_name.clone()
+    }
+    fn user(&self) -> String {
+        self.user.clone()
+    }
+    fn backend_pid(&self) -> i32 {
+        self.pid
+    }
+    fn tables(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        let txn = self.txn.lock().clone();
+        match txn {
+            Some(txn) => Ok(txn.tables()?),
+            None => Ok(Vec::new()),
+        }
+    }
+    fn setting(&self, name: &str) -> Option<String> {
+        self.show(name).ok()
+    }
+    fn set_setting(&self, name: &str, value: &str, is_local: bool) -> Result<String, SqlError> {
+        self.variables.lock().set(name, Some(value), is_local)
+    }
+    fn settings(&self) -> Vec<Setting> {
+        let mut settings = self.variables.lock().all();
+        if let Some(database) = self.database.upgrade() {
+            for setting in settings.iter_mut().filter(|setting| setting.name == alter_database::SETTING) {
+                setting.value = alter_database::shown(database.engine()).to_owned();
+            }
+        }
+        settings
+    }
+    fn zone(&self) -> Zone {
+        self.variables.lock().zone
+    }
+    fn transaction_start(&self) -> i64 {
+        self.transaction_start.load(Ordering::Relaxed)
+    }
+    fn statement_start(&self) -> i64 {
+        self.statement_start.load(Ordering::Relaxed)
+    }
+    fn transaction_id(&self, _assign: bool) -> Option<u64> {
+        self.txn.lock().as_ref().and_then(Transaction::id).map(|id| id.0)
+    }
+    fn relation_bytes(&self, _: u32) -> Option<u64> {
+        None
+    }
+    fn row_estimate(&self, table: &Table) -> Option<u64> {
+        let txn = self.txn.lock().clone()?;
+        let view = txn.view().ok()?;
+        Some(view.row_count_estimate(table))
+    }
+    fn activity(&self) -> Vec<Activity> {
+        let Some(database) = self.database.upgrade() else { return Vec::new() };
+        let sessions: Vec<Arc<Self>> = database.sessions.lock().values().filter_map(Weak::upgrade).collect();
+        let mut out: Vec<Activity> = sessions.iter().map(|session| session.describe()).collect();
+        out.sort_by_key(|activity| activity.pid);
+        out
+    }
+    fn engine(&self) -> Option<resurgam_engine::Database> {
+        self.database.upgrade().map(|database| database.engine().clone())
+    }
+    fn plans(&self) -> Vec<PlanRow> {
+        self.database.upgrade().map(|database| database.plans.rows()).unwrap_or_default()
+    }
+    fn server_start(&self) -> i64 {
+        self.database.upgrade().map_or(0, |database| database.started)
+    }
+    fn signal_backend(&self, pid: i32, _terminate: bool) -> bool {
+        self.database.upgrade().is_some_and(|database| database.cancel(pid))
+    }
+    fn is_superuser(&self) -> bool {
+        self.user == SUPERUSER
+    }
+    fn check_cancelled(&self) -> Result<(), SqlError> {
+        self.stop.check()
+    }
+}
+
+impl SessionShared {
+    /// What SHOW prints of a parameter.
+    ///
+    /// # Errors
+    /// `42704`: there is none of that name.
+    pub(crate) fn show(&self, name: &str) -> Result<String, SqlError> {
+        if name.eq_ignore_ascii_case(alter_database::SETTING)
+            && let Some(database) = self.database.upgrade()
+        {
+            return Ok(alter_database::shown(database.engine()).to_owned());
+        }
+        self.variables.lock().show(name)
+    }
+    fn describe(&self) -> Activity {
+        let query = Arc::clone(&self.query.lock());
+        let time = |value: i64| (value != 0).then_some(value);
+        let txn = self.txn.lock().clone();
+        let in_transaction = txn.is_some();
+        let state = match (self.stop.is_running(), in_transaction) {
+            (true, _) => "active",
+            (false, true) => "idle in transaction",
+            (false, false) => "idle",
+        };
+        Activity {
+            pid: self.pid,
+            database: self.database_name.clone(),
+            user: self.user.clone(),
+            application_name: self.variables.lock().get("application_name").unwrap_or_default(),
+            client_addr: self.client_addr.map(|addr| addr.ip().to_string()),
+            client_port: self.client_addr.map(|addr| i32::from(addr.port())),
+            backend_start: time(self.started),
+            xact_start: if in_transaction { time(self.transaction_start()) } else { None },
+            query_start: time(self.statement_start()),
+            state_change: time(self.statement_start()),
+            state: state.to_owned(),
+            query: query.to_string(),
+            snapshot: txn.as_ref().and_then(Transaction::snapshot_if_free).map(|ts| ts.0),
+            backend_xid: txn.as_ref().and_then(Transaction::id_if_free).map(|id| id.0),
+        }
+    }
+}

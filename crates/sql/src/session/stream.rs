@@ -1,0 +1,160 @@
+//! Results that are still being computed.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::Schema;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt;
+use tokio::time::Instant;
+
+use crate::exec::context::StopFlag;
+use crate::exec::weight;
+use crate::pg::encode::{RowEncoder, TextStyle};
+use crate::pg::errors;
+use crate::plan::planner::Instance;
+use crate::plan::statement::{Kind, Prepared};
+use crate::session::Session;
+use crate::wire::{Format, RowChunk, SqlError, Tag};
+
+use crate::exec::wait::guarded;
+
+/// Rows that one chunk holds at most, and bytes after which it is handed out.
+const CHUNK_ROWS: usize = 8192;
+const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes of rows that are encoded in one go at most, beside one row of more.
+pub(crate) const STEP_BYTES: usize = 1 << 20;
+
+/// A running query with its encoder; lives in a portal between executions.
+pub(crate) struct ActiveRows {
+    stream: SendableRecordBatchStream,
+    instance: Option<Instance>,
+    prepared: Arc<Prepared>,
+    encoder: RowEncoder,
+    pending: Option<(RecordBatch, usize)>,
+    stop: Arc<StopFlag>,
+    deadline: Option<Instant>,
+}
+
+impl ActiveRows {
+    pub(crate) fn new(
+        stream: SendableRecordBatchStream,
+        instance: Instance,
+        prepared: Arc<Prepared>,
+        schema: &Schema,
+        formats: &[Format],
+        style: &TextStyle,
+        stop: Arc<StopFlag>,
+        deadline: Option<Instant>,
+    ) -> Result<Self, SqlError> {
+        let encoder = RowEncoder::new(schema.fields(), formats, style)?;
+        Ok(Self { stream, instance: Some(instance), prepared, encoder, pending: None, stop, deadline })
+    }
+
+    /// Appends up to `max` rows to `chunk`; false at the end of the result.
+    pub(crate) async fn fill(&mut self, chunk: &mut RowChunk, max: usize) -> Result<bool, SqlError> {
+        let max = max.min(CHUNK_ROWS);
+        while chunk.len() < max && chunk.bytes.len() < CHUNK_BYTES {
+            let (batch, from) = match self.pending.take() {
+                Some(pending) => pending,
+                None => {
+                    let text = &self.prepared.text;
+                    let next = async {
+                        match self.stream.next().await {
+                            Some(Ok(batch)) => Ok(Some(batch)),
+                            Some(Err(error)) => Err(errors::from_datafusion(error, text)),
+                            None => Ok(None),
+                        }
+                    };
+                    match guarded(&self.stop, self.deadline, next).await? {
+                        Some(batch) => (batch, 0),
+                        None => return Ok(false),
+                    }
+                }
+            };
+            let take = weight::fitting(&batch, from, max - chunk.len(), STEP_BYTES);
+            self.encoder.encode(&batch, from..from + take, chunk)?;
+            if from + take < batch.num_rows() {
+                self.pending = Some((batch, from + take));
+            }
+        }
+        Ok(true)
+    }
+
+    /// The result was read to its end: the plan can serve again.
+    pub(crate) fn finish(mut self) {
+        let instance = self.instance.take();
+        let prepared = Arc::clone(&self.prepared);
+        drop(self);
+        if let (Some(instance), Kind::Query(query)) = (instance, &prepared.kind) {
+            query.plan.give_back(instance);
+        }
+    }
+}
+
+/// The rest of a result; see [`crate::wire::Execution::Rows`].
+pub struct RowStream {
+    pub(crate) active: Option<ActiveRows>,
+    /// Portal to which the rest goes back when the row limit is reached.
+    pub(crate) portal: Option<String>,
+    /// Rows that may still be handed out.
+    pub(crate) left: usize,
+    pub(crate) count: u64,
+    pub(crate) suspended: bool,
+    /// The statement is a transaction of its own.
+    pub(crate) autocommit: bool,
+}
+
+impl RowStream {
+    /// The next rows; `None` at the end, or when the row limit is reached.
+    ///
+    /// # Errors
+    /// The statement's; its transaction has then failed.
+    pub async fn next(&mut self, session: &mut Session) -> Result<Option<RowChunk>, SqlError> {
+        let Some(active) = &mut self.active else { return Ok(None) };
+        if self.left == 0 {
+            self.suspended = true;
+            let active = self.active.take();
+            if let (Some(name), Some(active)) = (&self.portal, active) {
+                session.suspend(name, active);
+            }
+            return Ok(None);
+        }
+        let mut chunk = RowChunk::default();
+        let (begun, counts) = (std::time::Instant::now(), active.prepared.counts.clone());
+        let filled = active.fill(&mut chunk, self.left).await;
+        if let Some(counts) = counts {
+            counts.ran(begun.elapsed());
+        }
+        let more = match filled {
+            Ok(more) => more,
+            Err(error) => {
+                self.active = None;
+                if let Some(name) = &self.portal {
+                    session.portal_failed(name);
+                }
+                session.statement_failed();
+                return Err(error);
+            }
+        };
+        self.left -= chunk.len();
+        self.count += chunk.len() as u64;
+        if !more {
+            if let Some(active) = self.active.take() {
+                active.finish();
+            }
+            session.statement_done(self.autocommit).await?;
+        }
+        if chunk.is_empty() && !more { Ok(None) } else { Ok(Some(chunk)) }
+    }
+
+    /// Whether the end of [`Self::next`] was the row limit, not the end of the result.
+    pub fn suspended(&self) -> bool {
+        self.suspended
+    }
+
+    /// The command tag, with the rows handed out by this execution.
+    pub fn tag(&self) -> Tag {
+        Tag::Count("SELECT", self.count)
+    }
+}
