@@ -41,7 +41,7 @@ use resurgam_engine::{Datum, DatumRef, ErrorKind, ForeignKey, ReferentialAction,
 use crate::exec::bridge::shown_whole;
 use crate::wire::SqlError;
 
-pub(crate) use deferred::{CONSTRAINTS, Deferred, Modes, parse as parse_set_constraints};
+pub(crate) use deferred::{Deferred, Modes, Wanted, parse as parse_set_constraints};
 pub(crate) use definition::{Depends, ForeignParts, refuse_needed_elsewhere};
 pub(crate) use enforce::{Enforcer, Help};
 
