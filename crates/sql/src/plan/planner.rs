@@ -33,6 +33,7 @@ use resurgam_engine::{Table, Transaction};
 use crate::exec::apply;
 use crate::exec::bridge;
 use crate::exec::cell::{ParamCell, made_without_values};
+use crate::exec::compute::{Pace, beside};
 use crate::exec::context::StatementContext;
 use crate::exec::filter::ByteFilters;
 use crate::exec::table::EngineTable;
@@ -307,6 +308,7 @@ pub(crate) struct Instance {
     /// What its parameters read; `None` if their values are in the plan, which then serves this run only.
     cell: Option<Arc<ParamCell>>,
     canary: Mutex<Option<(Canary, Arc<[ScalarValue]>)>>,
+    pace: Arc<Pace>,
 }
 
 /// A planned query that can be run any number of times.
@@ -324,6 +326,7 @@ pub(crate) struct QueryPlan {
     pub(crate) schema: SchemaRef,
     pub(crate) counts: Arc<Counts>,
     pool: Mutex<VecDeque<Kept>>,
+    pace: Arc<Pace>,
 }
 
 /// A physical plan that is not running, with its cell, which is empty.
@@ -352,8 +355,8 @@ impl QueryPlan {
         // The optimiser can bring parameters into places that need their values.
         let each_time = each_time || must_plan_each_time(&logical);
         let each_time = AtomicBool::new(each_time);
-        let (counts, pool) = (Arc::default(), Mutex::default());
-        Ok(Self { logical, each_time, typed_by_literals, of_session, params, schema, counts, pool })
+        let (counts, pool, pace) = (Arc::default(), Mutex::default(), Arc::default());
+        Ok(Self { logical, each_time, typed_by_literals, of_session, params, schema, counts, pool, pace })
     }
 
     /// The same of an analysed query, which says what its columns are.
@@ -395,7 +398,8 @@ impl QueryPlan {
             let Made { plan, subqueries } = self.with_values(state, values).await?;
             self.counts.planned(begun.elapsed());
             self.counts.run(RunBy::EachTime);
-            return Ok(Instance { plan, subqueries, cell: None, canary: Mutex::default() });
+            let pace = Arc::clone(&self.pace);
+            return Ok(Instance { plan, subqueries, cell: None, canary: Mutex::default(), pace });
         };
         let Made { plan, subqueries } = made;
         // Plans that run subqueries themselves are compared by the tests of these.
@@ -404,7 +408,8 @@ impl QueryPlan {
             false => None,
         };
         cell.fill(values.into());
-        Ok(Instance { plan, subqueries, cell: Some(cell), canary: Mutex::new(canary) })
+        let pace = Arc::clone(&self.pace);
+        Ok(Instance { plan, subqueries, cell: Some(cell), canary: Mutex::new(canary), pace })
     }
 
     /// What a run with these values is compared with.
@@ -501,7 +506,7 @@ impl Instance {
         {
             return Ok(canary.start(Arc::clone(&self.plan), Arc::clone(cell), values, task));
         }
-        execute_stream(Arc::clone(&self.plan), task)
+        beside(&self.pace, || execute_stream(Arc::clone(&self.plan), task))
     }
     pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
