@@ -140,7 +140,7 @@ pub(crate) fn parse(
 
 #[cfg(test)]
 mod tests {
-    use crate::parse::own::{Own, Parsed};
+    use crate::parse::own::Own;
     use crate::plan::statement;
 
     #[test]
