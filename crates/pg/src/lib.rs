@@ -35,6 +35,7 @@ pub mod errors;
 pub mod functions;
 pub mod naming;
 pub mod rewrite;
+pub mod running;
 pub mod types;
 pub mod wire;
 

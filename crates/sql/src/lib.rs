@@ -37,6 +37,7 @@ pub mod wire {
 }
 
 pub use dml::copy::{CopyIn, CopyOut};
+pub use exec::compute::{plans_moved, plans_running};
 pub use parse::depth::STACK_BYTES;
 #[doc(hidden)]
 pub use plan::canary::plans_compared;

@@ -262,23 +262,23 @@ impl Call<'_> {
         &self,
         value: impl Fn(usize) -> Result<Option<String>, SqlError>,
     ) -> Result<ArrayRef, SqlError> {
-        Ok(Arc::new((0..self.rows).map(value).collect::<Result<StringViewArray, _>>()?))
+        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<StringViewArray, _>>()?))
     }
     /// A boolean for each row.
     pub(super) fn bools(&self, value: impl Fn(usize) -> Result<Option<bool>, SqlError>) -> Result<ArrayRef, SqlError> {
-        Ok(Arc::new((0..self.rows).map(value).collect::<Result<BooleanArray, _>>()?))
+        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<BooleanArray, _>>()?))
     }
     /// A `bigint` for each row.
     pub(super) fn ints(&self, value: impl Fn(usize) -> Result<Option<i64>, SqlError>) -> Result<ArrayRef, SqlError> {
-        Ok(Arc::new((0..self.rows).map(value).collect::<Result<Int64Array, _>>()?))
+        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<Int64Array, _>>()?))
     }
     /// An `integer` for each row.
     pub(super) fn int4s(&self, value: impl Fn(usize) -> Result<Option<i32>, SqlError>) -> Result<ArrayRef, SqlError> {
-        Ok(Arc::new((0..self.rows).map(value).collect::<Result<Int32Array, _>>()?))
+        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<Int32Array, _>>()?))
     }
     /// An oid for each row.
     pub(super) fn oids(&self, value: impl Fn(usize) -> Result<Option<u32>, SqlError>) -> Result<ArrayRef, SqlError> {
-        Ok(Arc::new((0..self.rows).map(value).collect::<Result<UInt32Array, _>>()?))
+        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<UInt32Array, _>>()?))
     }
     /// The same value in every row, of the function's result type.
     pub(super) fn same(&self, value: ScalarValue) -> Result<ArrayRef, SqlError> {
@@ -296,5 +296,15 @@ impl Call<'_> {
     /// Null in every row.
     pub(super) fn null(&self) -> Result<ArrayRef, SqlError> {
         Ok(new_null_array(self.returns.data_type(), self.rows))
+    }
+}
+
+/// The values of rows until the statement has to stop: one of them may take long.
+fn unless_stopped<T>(
+    value: impl Fn(usize) -> Result<Option<T>, SqlError>,
+) -> impl Fn(usize) -> Result<Option<T>, SqlError> {
+    move |row| {
+        crate::running::check()?;
+        value(row)
     }
 }

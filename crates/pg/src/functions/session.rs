@@ -55,7 +55,10 @@ fn sleep(cx: &dyn PgContext, seconds: f64) -> Result<(), SqlError> {
     let end = std::time::Instant::now() + Duration::from_secs_f64(seconds.min(1e9));
     let pause = || -> Result<(), SqlError> {
         loop {
-            cx.check_cancelled()?;
+            crate::running::check()?;
+            if !crate::running::is_known() {
+                cx.check_cancelled()?;
+            }
             let left = end.saturating_duration_since(std::time::Instant::now());
             if left.is_zero() {
                 return Ok(());

@@ -2,15 +2,16 @@
 //!
 //! A plan may compute for a long time between two moments at which it lets others go on: a batch of a cross join, a
 //! string function over long texts, a sort. On the threads that read the clients' messages that would hold up every
-//! session, logins, and the cancel that is to end it. So plans run on threads of their own ([`pool`]),
-//! with a lower priority, and hand their batches over.
+//! session, logins, and the cancel that is to end it. So plans run on threads of their own ([`pool`]), a thread for
+//! each (the system shares the processors among them, whatever they do), with a lower priority, and hand their batches over.
 //!
 //! Handing over takes two wake-ups of threads, which is more than a short plan takes. A plan whose last run was
-//! short ([`Pace`]) therefore begins where its session is, and moves when it has computed for [`HERE_MAX`].
+//! short ([`Pace`]) therefore begins where its session is, and moves when it has computed for [`HERE_MAX`]; one that
+//! calls a function which may take long for a single row never does.
 //!
 //! Invariants:
-//! 1. Whoever reads the stream can leave it at any time: it is told to stop, and what it holds is let go on its
-//!    own thread, at the end of the batch that it is in. Nothing waits for that.
+//! 1. Whoever reads the stream can leave it at any time: the plan is told to stop ([`running`]), and what it holds is let
+//!    go on its own thread, at the latest at the end of the batch that it is in. Nothing waits for that.
 //! 2. The end of a result is said. A plan that breaks off (a panic) is an error, never an end.
 //! 3. A plan's streams are gone when its end arrives: it can be kept for another run.
 
@@ -23,17 +24,25 @@ use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use futures::{Stream, StreamExt};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::exec::apply;
+use crate::exec::context::StopFlag;
 use crate::parse::depth::STACK_BYTES;
+use crate::pg::running::{self, Stop};
+use crate::wire::SqlError;
 
 /// How long a plan computes on its session's thread before it moves to one of [`pool`].
 const HERE_MAX: Duration = Duration::from_millis(1);
+/// Plans that run at the same time at most; others wait for one to end.
+const THREADS_MAX: usize = 1024;
 /// Batches that are ready beside the one that is being read.
 const READY_MAX: usize = 2;
 /// Added to the threads' niceness: who asks for one row goes before who asks for a million.
@@ -42,6 +51,30 @@ const NICENESS: i32 = 5;
 /// Plans that moved to threads of their own, since the process began; for metrics.
 static MOVED: AtomicU64 = AtomicU64::new(0);
 
+/// Plans that run on threads of their own now.
+static RUNNING: AtomicU64 = AtomicU64::new(0);
+
+/// Plans that run on threads of their own at this moment, those among them that were told to stop.
+pub fn plans_running() -> u64 {
+    RUNNING.load(Ordering::Relaxed)
+}
+
+/// Counts a plan as running.
+struct Running;
+
+impl Running {
+    fn new() -> Self {
+        RUNNING.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Plans that were run, or went on, on threads of their own, since the process began.
 pub fn plans_moved() -> u64 {
     MOVED.load(Ordering::Relaxed)
@@ -49,13 +82,73 @@ pub fn plans_moved() -> u64 {
 
 /// Whether the last run of a plan was short.
 #[derive(Debug, Default)]
-pub(crate) struct Pace(AtomicBool);
+pub(crate) struct Pace {
+    short: AtomicBool,
+    /// A single row may take long.
+    never_here: bool,
+}
 
-/// The threads, one for each processor.
+impl Pace {
+    /// That of a plan which was not run yet.
+    pub(crate) fn of(plan: &LogicalPlan) -> Self {
+        let mut never_here = false;
+        let _ = apply::walk(plan, &mut |node| {
+            node.apply_expressions(|expr| {
+                expr.apply(|expr| {
+                    if let Expr::ScalarFunction(call) = expr {
+                        never_here |= SLOW.contains(&call.name());
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        });
+        Self { short: AtomicBool::new(false), never_here }
+    }
+}
+
+/// Functions that may take long for a single row.
+const SLOW: &[&str] = &[
+    "pg_sleep",
+    "repeat",
+    "lpad",
+    "rpad",
+    "levenshtein",
+    "regexp_like",
+    "regexp_match",
+    "regexp_matches",
+    "regexp_replace",
+    "regexp_count",
+    "regexp_instr",
+    "regexp_substr",
+    "regexp_split_to_array",
+    "string_to_array",
+    "generate_series",
+];
+
+/// A running plan, for [`running`].
+struct Run {
+    statement: Arc<StopFlag>,
+    /// Nobody reads its rows any more.
+    left: AtomicBool,
+}
+
+impl Stop for Run {
+    fn check(&self) -> Result<(), SqlError> {
+        match self.left.load(Ordering::Relaxed) {
+            true => Err(SqlError::new("57014", "canceling statement due to user request")),
+            false => self.statement.check_time(),
+        }
+    }
+}
+
+/// The threads: as many as there are plans that run.
 fn pool() -> Result<&'static Runtime> {
     static POOL: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
     POOL.get_or_init(|| {
         Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(THREADS_MAX)
             .thread_name("compute")
             .thread_stack_size(STACK_BYTES)
             .on_thread_start(|| {
@@ -69,12 +162,22 @@ fn pool() -> Result<&'static Runtime> {
     .map_err(|error| exec_datafusion_err!("no threads to run plans: {error}"))
 }
 
+/// Does what may take long without a moment at which it lets others go on (parsing, planning): what else this thread
+/// would have to do goes to another one first.
+pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current() {
+        Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
 /// A plan's stream, which `start` makes; see the module's head.
 ///
 /// # Errors
 /// Those of `start`.
 pub(crate) fn beside(
     pace: &Arc<Pace>,
+    statement: &Arc<StopFlag>,
     start: impl FnOnce() -> Result<SendableRecordBatchStream>,
 ) -> Result<SendableRecordBatchStream> {
     let pool = pool()?;
@@ -84,11 +187,12 @@ pub(crate) fn beside(
         start()?
     };
     let schema = stream.schema();
-    let place = match pace.0.load(Ordering::Relaxed) {
+    let run = Arc::new(Run { statement: Arc::clone(statement), left: AtomicBool::new(false) });
+    let place = match pace.short.load(Ordering::Relaxed) && !pace.never_here {
         true => Place::Here(stream),
-        false => Place::moved(stream, pool),
+        false => Place::moved(stream, &run, pool),
     };
-    Ok(Box::pin(Beside { schema, place, pace: Arc::clone(pace), computed: Duration::ZERO }))
+    Ok(Box::pin(Beside { schema, place, run, pace: Arc::clone(pace), computed: Duration::ZERO }))
 }
 
 /// What a thread of the pool says.
@@ -100,24 +204,32 @@ enum Said {
 
 enum Place {
     Here(SendableRecordBatchStream),
-    There { said: mpsc::Receiver<Said>, task: Task },
+    There { said: mpsc::Receiver<Said>, task: JoinHandle<()> },
     Ended,
 }
 
 impl Place {
-    fn moved(mut stream: SendableRecordBatchStream, pool: &Runtime) -> Self {
+    fn moved(mut stream: SendableRecordBatchStream, run: &Arc<Run>, pool: &'static Runtime) -> Self {
         MOVED.fetch_add(1, Ordering::Relaxed);
         let (sender, said) = mpsc::channel(READY_MAX);
-        let task = pool.spawn(async move {
+        let run = Arc::clone(run) as Arc<dyn Stop>;
+        let running = Running::new();
+        let work = async move {
+            let _running = running;
             let mut computed = Duration::ZERO;
             loop {
                 let next = poll_fn(|cx| {
                     let begun = Instant::now();
-                    let polled = stream.poll_next_unpin(cx);
+                    let polled = running::with(&run, || stream.poll_next_unpin(cx));
                     computed += begun.elapsed();
                     polled
                 });
-                let Some(batch) = next.await else { break };
+                let batch = tokio::select! {
+                    biased;
+                    () = sender.closed() => return,
+                    batch = next => batch,
+                };
+                let Some(batch) = batch else { break };
                 let failed = batch.is_err();
                 if sender.send(Said::Batch(batch)).await.is_err() {
                     return;
@@ -128,23 +240,16 @@ impl Place {
             }
             drop(stream);
             let _ = sender.send(Said::End(computed)).await;
-        });
-        Self::There { said, task: Task(task) }
-    }
-}
-
-/// A plan on a thread of the pool, which is told to stop when nobody reads it any more.
-struct Task(JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
+        };
+        let task = pool.spawn_blocking(|| pool.block_on(work));
+        Self::There { said, task }
     }
 }
 
 struct Beside {
     schema: SchemaRef,
     place: Place,
+    run: Arc<Run>,
     pace: Arc<Pace>,
     /// What it took here so far.
     computed: Duration,
@@ -153,7 +258,13 @@ struct Beside {
 impl Beside {
     fn end(&mut self, short: bool) {
         self.place = Place::Ended;
-        self.pace.0.store(short, Ordering::Relaxed);
+        self.pace.short.store(short, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.run.left.store(true, Ordering::Relaxed);
     }
 }
 
@@ -164,14 +275,15 @@ impl Stream for Beside {
         let this = self.get_mut();
         if this.computed > HERE_MAX {
             this.place = match std::mem::replace(&mut this.place, Place::Ended) {
-                Place::Here(stream) => Place::moved(stream, pool()?),
+                Place::Here(stream) => Place::moved(stream, &this.run, pool()?),
                 other => other,
             };
         }
         match &mut this.place {
             Place::Here(stream) => {
                 let begun = Instant::now();
-                let polled = stream.poll_next_unpin(cx);
+                let run = Arc::clone(&this.run) as Arc<dyn Stop>;
+                let polled = running::with(&run, || stream.poll_next_unpin(cx));
                 this.computed += begun.elapsed();
                 match polled {
                     Poll::Ready(None) => this.end(this.computed <= HERE_MAX),
@@ -188,7 +300,7 @@ impl Stream for Beside {
                     Poll::Ready(None)
                 }
                 // It broke off: say why.
-                Poll::Ready(None) => match Pin::new(&mut task.0).poll(cx) {
+                Poll::Ready(None) => match Pin::new(task).poll(cx) {
                     Poll::Pending => Poll::Pending,
                     Poll::Ready(ended) => {
                         this.end(false);
@@ -261,7 +373,10 @@ mod tests {
                         (at < 20).then_some(at)
                     }))
                 };
-                assert_eq!(values(beside(&pace, rows).expect("a stream")).await, (0..20).collect::<Vec<_>>());
+                assert_eq!(
+                    values(beside(&pace, &Arc::default(), rows).expect("a stream")).await,
+                    (0..20).collect::<Vec<_>>()
+                );
                 let threads = threads.lock().clone();
                 threads.iter().map(|name| name == "compute").collect::<Vec<_>>()
             }
@@ -286,7 +401,7 @@ mod tests {
                 Some(1)
             }))
         };
-        let mut rows = beside(&Arc::default(), rows).expect("a stream");
+        let mut rows = beside(&Arc::default(), &Arc::default(), rows).expect("a stream");
         let next = tokio::time::timeout(Duration::from_millis(50), rows.next()).await;
         assert!(next.is_err() && begun.load(Ordering::SeqCst));
         drop(rows);
@@ -297,6 +412,6 @@ mod tests {
     #[should_panic(expected = "in the middle")]
     async fn a_panic_is_no_end() {
         let rows = || Ok(stream(|at| if at < 3 { Some(at) } else { panic!("in the middle") }));
-        values(beside(&Arc::default(), rows).expect("a stream")).await;
+        values(beside(&Arc::default(), &Arc::default(), rows).expect("a stream")).await;
     }
 }

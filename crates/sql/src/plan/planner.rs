@@ -355,7 +355,8 @@ impl QueryPlan {
         // The optimiser can bring parameters into places that need their values.
         let each_time = each_time || must_plan_each_time(&logical);
         let each_time = AtomicBool::new(each_time);
-        let (counts, pool, pace) = (Arc::default(), Mutex::default(), Arc::default());
+        let (counts, pool) = (Arc::default(), Mutex::default());
+        let pace = Arc::new(Pace::of(&logical));
         Ok(Self { logical, each_time, typed_by_literals, of_session, params, schema, counts, pool, pace })
     }
 
@@ -383,7 +384,7 @@ impl QueryPlan {
             }
             None if !self.each_time.load(Ordering::Relaxed) => {
                 let begun = Instant::now();
-                let made = self.without_values(state).await?;
+                let made = apply::wait(self.without_values(state))?;
                 self.counts.planned(begun.elapsed());
                 match made {
                     Some(_) => self.counts.run(RunBy::Miss),
@@ -395,7 +396,7 @@ impl QueryPlan {
         };
         let Some(Kept { made, cell }) = kept else {
             let begun = Instant::now();
-            let Made { plan, subqueries } = self.with_values(state, values).await?;
+            let Made { plan, subqueries } = apply::wait(self.with_values(state, values))?;
             self.counts.planned(begun.elapsed());
             self.counts.run(RunBy::EachTime);
             let pace = Arc::clone(&self.pace);
@@ -506,7 +507,8 @@ impl Instance {
         {
             return Ok(canary.start(Arc::clone(&self.plan), Arc::clone(cell), values, task));
         }
-        beside(&self.pace, || execute_stream(Arc::clone(&self.plan), task))
+        let stop = Arc::clone(&StatementContext::of(&task)?.stop);
+        beside(&self.pace, &stop, || execute_stream(Arc::clone(&self.plan), task))
     }
     pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan

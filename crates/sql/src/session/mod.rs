@@ -34,6 +34,7 @@ use tokio::time::Instant;
 
 use crate::dml::foreign::{Deferred, Modes};
 use crate::dml::{Op, WritePlan};
+use crate::exec::compute::aside;
 use crate::exec::context::{StatementContext, StopFlag};
 use crate::parse::lexer::{self, Literal};
 use crate::parse::own::Parsed;
@@ -447,7 +448,7 @@ impl Session {
         if let Some(found) = self.kept(text, declared) {
             return Ok(found);
         }
-        let statement = statement::parse_one(text)?;
+        let statement = aside(|| statement::parse_one(text))?;
         self.plan(statement, text, declared, true)
     }
 
@@ -534,7 +535,7 @@ impl Session {
             let version = txn.catalog_version();
             // Made with definitions that nobody else has, and that may be taken back: never current.
             let made_at = if txn.has_catalog_changes() { 0 } else { version };
-            match statement::prepare(&names, statement.clone(), text, declared, made_at) {
+            match aside(|| statement::prepare(&names, statement.clone(), text, declared, made_at)) {
                 Ok(prepared) => break (version, prepared),
                 // It looks at definitions more than once; one may have changed in between.
                 Err(_) if tries < PLANS_MAX && txn.catalog_version() != version => tries += 1,
@@ -630,7 +631,7 @@ impl Session {
             return Ok(vec![SimpleStatement::alone(Simple::Text(sql.to_owned()))]);
         }
         let text: Arc<str> = Arc::from(sql);
-        let statements = statement::parse(sql)?;
+        let statements = aside(|| statement::parse(sql))?;
         let in_string = statements.len() > 1;
         Ok(statements
             .into_iter()
@@ -671,7 +672,7 @@ impl Session {
                 }
                 _ => {
                     // Any failure is told in terms of the text that the user wrote.
-                    let statement = statement::parse(original)?;
+                    let statement = aside(|| statement::parse(original))?;
                     if statement.len() != 1 {
                         return Err(SqlError::syntax("cannot run several statements here"));
                     }
