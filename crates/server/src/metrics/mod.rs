@@ -133,6 +133,16 @@ fn plans(out: &mut Exposition, totals: &PlanTotals) {
             (&[("by", "each_time")], totals.each_time.into()),
         ],
     );
+    out.counter(
+        "resurgam_plans_beside_total",
+        "Plans that ran, or went on, on threads of their own, beside those that serve connections.",
+        resurgam_sql::plans_moved(),
+    );
+    out.gauge(
+        "resurgam_plans_beside",
+        "Plans that run on such threads now, those that were told to stop and have not yet among them.",
+        resurgam_sql::plans_running(),
+    );
     out.counter("resurgam_planning_seconds_total", "Time spent planning statements.", totals.planning);
     out.counter("resurgam_running_seconds_total", "Time spent running planned statements.", totals.running);
     out.family(
