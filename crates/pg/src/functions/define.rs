@@ -15,9 +15,10 @@ use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, UInt32Type};
 use datafusion::common::{DataFusionError, Result as DfResult, ScalarValue};
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::call_name::call_name;
 use crate::errors::{from_datafusion, to_datafusion};
 use crate::types::{field_of_oid, format_type};
 use crate::wire::SqlError;
@@ -173,6 +174,9 @@ impl ScalarUDFImpl for PgFunction {
     }
     fn aliases(&self) -> &[String] {
         &self.aliases
+    }
+    fn schema_name(&self, args: &[Expr]) -> DfResult<String> {
+        Ok(call_name(self.name(), args))
     }
     fn signature(&self) -> &Signature {
         &self.signature

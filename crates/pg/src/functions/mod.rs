@@ -25,6 +25,7 @@
 
 mod aggregate;
 mod arrays;
+mod call_name;
 mod cast;
 mod catalog;
 mod checked;
@@ -52,6 +53,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::ScalarUDF;
 
+pub use call_name::call_name;
 pub use checked::checked_arithmetic;
 pub use series::as_written;
 pub use text::{quote_ident, quote_literal, similar_to_regex};
