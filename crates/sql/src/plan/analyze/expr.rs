@@ -34,6 +34,16 @@ pub(crate) enum Clause {
     Aggregate,
     /// The arguments and the definition of a window.
     Window,
+    /// SET of UPDATE and of ON CONFLICT.
+    Set,
+    Returning,
+    /// A CHECK condition.
+    Check,
+    Default,
+    /// USING of ALTER COLUMN TYPE.
+    Transform,
+    /// An argument of EXECUTE.
+    Execute,
 }
 
 impl Clause {
@@ -48,6 +58,12 @@ impl Clause {
             Self::Limit => "aggregate functions are not allowed in LIMIT",
             Self::Values => "aggregate functions are not allowed in VALUES",
             Self::Aggregate => "aggregate function calls cannot be nested",
+            Self::Set => "aggregate functions are not allowed in UPDATE",
+            Self::Returning => "aggregate functions are not allowed in RETURNING",
+            Self::Check => "aggregate functions are not allowed in check constraints",
+            Self::Default => "aggregate functions are not allowed in DEFAULT expressions",
+            Self::Transform => "aggregate functions are not allowed in transform expressions",
+            Self::Execute => "aggregate functions are not allowed in EXECUTE parameters",
         })
     }
     /// Why window functions cannot be here.
@@ -63,6 +79,12 @@ impl Clause {
             Self::Values => "window functions are not allowed in VALUES",
             Self::Aggregate => "aggregate function calls cannot contain window function calls",
             Self::Window => "window function calls cannot be nested",
+            Self::Set => "window functions are not allowed in UPDATE",
+            Self::Returning => "window functions are not allowed in RETURNING",
+            Self::Check => "window functions are not allowed in check constraints",
+            Self::Default => "window functions are not allowed in DEFAULT expressions",
+            Self::Transform => "window functions are not allowed in transform expressions",
+            Self::Execute => "window functions are not allowed in EXECUTE parameters",
         })
     }
     /// What a condition is called in `argument of X must be type boolean`.
@@ -71,6 +93,7 @@ impl Clause {
             Self::JoinOn => "JOIN/ON",
             Self::Having => "HAVING",
             Self::Aggregate => "FILTER",
+            Self::Check => "CHECK",
             _ => "WHERE",
         }
     }
@@ -202,6 +225,9 @@ impl Analyzer<'_> {
             E::Value(value) => self.literal(&value.value, value.span, false),
             E::Identifier(ident) if ident.quote_style.is_none() && is_keyword(&ident.value) => {
                 self.keyword(&ident.value.to_ascii_lowercase(), ident.span)
+            }
+            E::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
+                Err(self.at(SqlError::syntax("DEFAULT is not allowed in this context"), ident.span))
             }
             E::Identifier(ident) => self.column(scope, std::slice::from_ref(ident)),
             E::CompoundIdentifier(parts) => self.column(scope, parts),

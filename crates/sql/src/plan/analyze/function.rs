@@ -117,17 +117,26 @@ impl Analyzer<'_> {
             return match clause {
                 Clause::SelectList => Ok(called.bound),
                 Clause::OrderBy | Clause::GroupBy => unknown("a function that returns a set in this clause"),
-                Clause::Where | Clause::Having | Clause::JoinOn | Clause::Limit => {
+                Clause::From | Clause::Aggregate | Clause::Window => {
+                    unknown("a function that returns a set in this clause")
+                }
+                clause => {
                     let what = match clause {
                         Clause::Where => "WHERE",
                         Clause::Having => "HAVING",
                         Clause::JoinOn => "JOIN conditions",
+                        Clause::Values => "VALUES",
+                        Clause::Set => "UPDATE",
+                        Clause::Returning => "RETURNING",
+                        Clause::Check => "check constraints",
+                        Clause::Default => "DEFAULT expressions",
+                        Clause::Transform => "transform expressions",
+                        Clause::Execute => "EXECUTE parameters",
                         _ => "LIMIT",
                     };
                     let message = format!("set-returning functions are not allowed in {what}");
                     Err(self.at(SqlError::unsupported(message), span))
                 }
-                _ => unknown("a function that returns a set in this clause"),
             };
         }
         Ok(called.bound)
@@ -190,6 +199,17 @@ impl Analyzer<'_> {
         if is_own(name) {
             return self.own_function(name, args, span);
         }
+        // Definitions keep these words as calls.
+        let name = match name {
+            "user" | "current_role" if args.is_empty() => "current_user",
+            "current_catalog" if args.is_empty() => "current_database",
+            "current_date" | "current_time" | "current_timestamp" | "localtime" | "localtimestamp"
+                if args.is_empty() =>
+            {
+                return Ok(Called { bound: self.call_special(name, span)?, returns_set: false });
+            }
+            name => name,
+        };
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
         let resolved = catalog().resolve_function(&Call { is_parameter, ..Call::new(name, &types) });

@@ -34,10 +34,9 @@ impl Analyzer<'_> {
     }
 
     /// A query whose untyped columns stay so.
-    fn bind_query_untyped(&mut self, query: &Query, scope: &Scope<'_>) -> Result<Relation> {
+    pub(super) fn bind_query_untyped(&mut self, query: &Query, scope: &Scope<'_>) -> Result<Relation> {
         if !query.locks.is_empty() {
-            let error = SqlError::unsupported("FOR UPDATE/SHARE is not supported in this statement");
-            return Err(self.at(error, query.span()));
+            return self.locking_query(query, scope);
         }
         if query.for_clause.is_some()
             || query.settings.is_some()
@@ -48,17 +47,7 @@ impl Analyzer<'_> {
         }
         let mut here = scope.clone();
         if let Some(with) = &query.with {
-            for cte in &with.cte_tables {
-                let name = folded(&cte.alias.name);
-                if with.cte_tables.iter().filter(|other| folded(&other.alias.name) == name).count() > 1 {
-                    let error = SqlError::new("42712", format!("WITH query name \"{name}\" specified more than once"));
-                    return Err(self.at(error, cte.alias.name.span));
-                }
-            }
-            for cte in &with.cte_tables {
-                let bound = self.with_query(cte, with.recursive, &here)?;
-                here.ctes.push(Arc::new(bound));
-            }
+            self.with_clause(with, &mut here)?;
         }
         let no_order: [OrderByExpr; 0] = [];
         let order: &[OrderByExpr] = match &query.order_by {
@@ -77,6 +66,22 @@ impl Analyzer<'_> {
         };
         relation.plan = self.limit(relation.plan, query, &here)?;
         Ok(relation)
+    }
+
+    /// The queries of WITH, which those behind them and what follows see.
+    pub(super) fn with_clause(&mut self, with: &ast::With, here: &mut Scope<'_>) -> Result<()> {
+        for cte in &with.cte_tables {
+            let name = folded(&cte.alias.name);
+            if with.cte_tables.iter().filter(|other| folded(&other.alias.name) == name).count() > 1 {
+                let error = SqlError::new("42712", format!("WITH query name \"{name}\" specified more than once"));
+                return Err(self.at(error, cte.alias.name.span));
+            }
+        }
+        for cte in &with.cte_tables {
+            let bound = self.with_query(cte, with.recursive, here)?;
+            here.ctes.push(Arc::new(bound));
+        }
+        Ok(())
     }
 
     /// A query of WITH.
@@ -376,7 +381,12 @@ impl Analyzer<'_> {
         Ok(LogicalPlanBuilder::from(plan).limit_by_expr(skip, fetch)?.build()?)
     }
 
-    fn limit_count(&mut self, expr: Option<&ast::Expr>, clause: &str, scope: &Scope<'_>) -> Result<Option<Expr>> {
+    pub(super) fn limit_count(
+        &mut self,
+        expr: Option<&ast::Expr>,
+        clause: &str,
+        scope: &Scope<'_>,
+    ) -> Result<Option<Expr>> {
         let Some(expr) = expr else { return Ok(None) };
         if matches!(expr, ast::Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("all"))
         {
