@@ -2,19 +2,15 @@
 //! database rolls back and recovers, for good. Both PostgreSQL's spelling and that of SQL
 //! Server (`ALTER DATABASE CURRENT SET ACCELERATED_DATABASE_RECOVERY = ON`) are understood.
 
-use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::Database;
 
-use crate::command::utility::marker;
+use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::wire::SqlError;
 
 /// Name of the setting.
 pub(crate) const SETTING: &str = "accelerated_database_recovery";
-/// Names of the two statements for [`marker`].
-pub(crate) const ON: &str = "ALTER DATABASE ON";
-pub(crate) const OFF: &str = "ALTER DATABASE OFF";
 /// The one database.
 const DATABASE: &str = "postgres";
 
@@ -24,7 +20,7 @@ pub(crate) fn shown(engine: &Database) -> &'static str {
 }
 
 /// Reads the statement, whose first two words are taken already.
-pub(crate) fn parse(mut words: Words<'_>) -> Result<Statement, SqlError> {
+pub(crate) fn parse(mut words: Words<'_>) -> Result<Own, SqlError> {
     let unsupported = || {
         SqlError::new("0A000", "ALTER DATABASE can only set accelerated_database_recovery")
             .with_hint("ALTER DATABASE postgres SET accelerated_database_recovery = on")
@@ -69,8 +65,8 @@ pub(crate) fn parse(mut words: Words<'_>) -> Result<Statement, SqlError> {
     }
     words.expect_end()?;
     match value.as_str() {
-        "on" | "true" | "yes" | "1" => Ok(marker(ON)),
-        "off" | "false" | "no" | "0" => Ok(marker(OFF)),
+        "on" | "true" | "yes" | "1" => Ok(Own::SetRecovery { accelerated: true }),
+        "off" | "false" | "no" | "0" => Ok(Own::SetRecovery { accelerated: false }),
         _ => Err(SqlError::new("22023", format!("parameter \"{SETTING}\" requires a Boolean value"))),
     }
 }
@@ -79,7 +75,7 @@ pub(crate) fn parse(mut words: Words<'_>) -> Result<Statement, SqlError> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Statement, SqlError> {
+    fn parse(text: &str) -> Result<Own, SqlError> {
         let mut words = Words::of(text).unwrap_or_else(|| panic!("{text}"));
         assert!(words.take_words(&["alter", "database"]), "{text}");
         super::parse(words)
@@ -94,7 +90,7 @@ mod tests {
             "ALTER DATABASE [postgres] SET ACCELERATED_DATABASE_RECOVERY = OFF",
             "/* x */ ALTER -- y\n DATABASE/* = */postgres SET accelerated_database_recovery = -- on\n off /* on */",
         ] {
-            assert_eq!(parse(text).ok(), Some(marker(OFF)), "{text}");
+            assert_eq!(parse(text).ok(), Some(Own::SetRecovery { accelerated: false }), "{text}");
         }
         let code = |text: &str| parse(text).err().map(|e| e.sqlstate);
         assert_eq!(code("ALTER DATABASE other SET accelerated_database_recovery = off").as_deref(), Some("3D000"));

@@ -1,25 +1,20 @@
 //! Cleaning up now: VACUUM, and what SQL Server's users call for the same
 //! (`EXEC sys.sp_persistent_version_cleanup`). `resurgam_clean()` is in `clean_function.rs`.
 
-use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::SweepReport;
 
 use crate::command::apart::Ending;
-use crate::command::utility::{command, marker};
+use crate::command::utility::command;
 use crate::exec::clean_function::denied;
+use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::session::Session;
 use crate::wire::{Execution, SqlError};
 
-/// Names of the statements for [`marker`].
-pub(crate) const VACUUM: &str = "VACUUM";
-pub(crate) const VERBOSE: &str = "VACUUM VERBOSE";
-pub(crate) const PROCEDURE: &str = "CALL";
-
 /// VACUUM in all its forms, whose first word is taken already: the sweep is always one of the
 /// whole database.
-pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Statement, SqlError> {
+pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Own, SqlError> {
     let mut verbose = false;
     if words.take(&Token::LParen) {
         while !words.take(&Token::RParen) {
@@ -39,7 +34,7 @@ pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Statement, SqlError> 
     {
         return Err(words.unexpected());
     }
-    Ok(marker(if verbose { VERBOSE } else { VACUUM }))
+    Ok(Own::Vacuum { verbose })
 }
 
 /// A call of SQL Server's procedure, whose first word is taken already; `None` if it calls
@@ -49,7 +44,7 @@ pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Statement, SqlError> 
 /// EXEC sys.sp_persistent_version_cleanup [ [@dbname =] [N]'postgres' | [postgres] ]
 /// CALL sys.sp_persistent_version_cleanup( ['postgres'] )
 /// ```
-pub(crate) fn parse_call(first: &str, mut words: Words<'_>) -> Option<Result<Statement, SqlError>> {
+pub(crate) fn parse_call(first: &str, mut words: Words<'_>) -> Option<Result<Own, SqlError>> {
     let mut name = identifier(&mut words)?;
     if name.eq_ignore_ascii_case("sys") && words.take(&Token::Period) {
         name = identifier(&mut words)?;
@@ -57,7 +52,7 @@ pub(crate) fn parse_call(first: &str, mut words: Words<'_>) -> Option<Result<Sta
     if !name.eq_ignore_ascii_case("sp_persistent_version_cleanup") {
         return None;
     }
-    Some(arguments(first, words).map(|()| marker(PROCEDURE)))
+    Some(arguments(first, words).map(|()| Own::CleanupProcedure))
 }
 
 /// What stands behind the procedure's name.
@@ -127,15 +122,16 @@ fn in_words(report: &SweepReport) -> String {
 
 impl Session {
     /// A complete sweep of the cleaner now, rather than when it is due.
-    pub(crate) async fn vacuum(&mut self, name: &str) -> Result<Execution, SqlError> {
-        let shown = if name == PROCEDURE { "sp_persistent_version_cleanup" } else { "VACUUM" };
+    pub(crate) async fn vacuum(&mut self, statement: &Own) -> Result<Execution, SqlError> {
+        let called = *statement == Own::CleanupProcedure;
+        let shown = if called { "sp_persistent_version_cleanup" } else { "VACUUM" };
         self.refuse_in_transaction(shown)?;
         if !self.cx.is_superuser() {
             return Err(denied());
         }
         let report =
             self.apart_until_stopped(Ending::Abandoned, |engine, cancelled| engine.clean_unless(cancelled)).await?;
-        if name == VERBOSE {
+        if *statement == (Own::Vacuum { verbose: true }) {
             let detail = self.db.engine.stats().versions_held_by;
             let notice = SqlError::notice("INFO", "00000", in_words(&report));
             self.notice(notice.with_detail(format!("Row versions are held by: {detail}.")));
@@ -143,7 +139,7 @@ impl Session {
             let notice = SqlError::notice("WARNING", "01000", in_words(&report));
             self.notice(notice.with_hint("\"resurgam check\" and the view resurgam_cleaner say which pages."));
         }
-        command(if name == PROCEDURE { "CALL" } else { "VACUUM" })
+        command(if called { "CALL" } else { "VACUUM" })
     }
 }
 
@@ -152,7 +148,7 @@ mod tests {
     use super::*;
     use crate::parse::words::first_word;
 
-    fn parse_call(text: &str) -> Option<Result<Statement, SqlError>> {
+    fn parse_call(text: &str) -> Option<Result<Own, SqlError>> {
         let mut words = Words::of(text)?;
         words.next();
         super::parse_call(&first_word(text), words)
@@ -169,7 +165,7 @@ mod tests {
             "call sys.sp_persistent_version_cleanup('postgres')",
             "exec/*x*/sys . /* other */ sp_persistent_version_cleanup -- 'other'\n [postgres] -- , 1",
         ] {
-            assert_eq!(parse_call(text).and_then(Result::ok), Some(marker(PROCEDURE)), "{text}");
+            assert_eq!(parse_call(text).and_then(Result::ok), Some(Own::CleanupProcedure), "{text}");
         }
         let code = |text| parse_call(text).and_then(Result::err).map(|error| error.sqlstate);
         assert_eq!(code("EXEC sys.sp_persistent_version_cleanup other").as_deref(), Some("3D000"));
@@ -187,11 +183,11 @@ mod tests {
             words.next();
             parse_vacuum(words).ok()
         };
-        assert_eq!(parse("vacuum (analyze, Verbose) t"), Some(marker(VERBOSE)));
-        assert_eq!(parse("vacuum freeze /**/ verbose t, public.u (a)"), Some(marker(VERBOSE)));
-        assert_eq!(parse("VACUUM FULL t"), Some(marker(VACUUM)));
-        assert_eq!(parse("VACUUM -- verbose"), Some(marker(VACUUM)));
-        assert_eq!(parse("VACUUM (verbose off) /* verbose */ \"verbose\""), Some(marker(VACUUM)));
+        assert_eq!(parse("vacuum (analyze, Verbose) t"), Some(Own::Vacuum { verbose: true }));
+        assert_eq!(parse("vacuum freeze /**/ verbose t, public.u (a)"), Some(Own::Vacuum { verbose: true }));
+        assert_eq!(parse("VACUUM FULL t"), Some(Own::Vacuum { verbose: false }));
+        assert_eq!(parse("VACUUM -- verbose"), Some(Own::Vacuum { verbose: false }));
+        assert_eq!(parse("VACUUM (verbose off) /* verbose */ \"verbose\""), Some(Own::Vacuum { verbose: false }));
         assert_eq!(parse("VACUUM 7"), None);
         assert_eq!(parse("VACUUM (verbose"), None);
     }

@@ -8,23 +8,23 @@
 //! ```
 //! The other two are statements of their own, from any session.
 
-use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{CommitTicket, Database};
 
-use crate::command::utility::{command, marker_with};
+use crate::command::utility::command;
+use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::session::Session;
 use crate::wire::{Execution, SqlError};
 
-/// Names of the statements for [`marker_with`].
-pub(crate) const PREPARE: &str = "PREPARE TRANSACTION";
-pub(crate) const COMMIT: &str = "COMMIT PREPARED";
-pub(crate) const ROLLBACK: &str = "ROLLBACK PREPARED";
+/// Names of the statements.
+const PREPARE: &str = "PREPARE TRANSACTION";
+const COMMIT: &str = "COMMIT PREPARED";
+const ROLLBACK: &str = "ROLLBACK PREPARED";
 
 /// Reads one of the three, whose first word is taken already; `None` if the text is something
 /// else (a PREPARE of a statement, a plain COMMIT).
-pub(crate) fn parse(first: &str, mut words: Words<'_>) -> Option<Result<Statement, SqlError>> {
+pub(crate) fn parse(first: &str, mut words: Words<'_>) -> Option<Result<Own, SqlError>> {
     let name = [PREPARE, COMMIT, ROLLBACK].into_iter().find(|name| {
         let (one, two) = name.split_once(' ').unwrap_or_default();
         first.eq_ignore_ascii_case(one) && words.take_word(two)
@@ -39,7 +39,11 @@ pub(crate) fn parse(first: &str, mut words: Words<'_>) -> Option<Result<Statemen
         _ => return Some(Err(words.unexpected())),
     };
     words.next();
-    Some(words.expect_end().map(|()| marker_with(name, &gid)))
+    Some(words.expect_end().map(|()| match name {
+        PREPARE => Own::PrepareTransaction { gid },
+        COMMIT => Own::CommitPrepared { gid },
+        _ => Own::RollbackPrepared { gid },
+    }))
 }
 
 impl Session {
@@ -79,7 +83,8 @@ impl Session {
     }
 
     /// COMMIT PREPARED or ROLLBACK PREPARED.
-    pub(crate) async fn finish_prepared(&mut self, name: &'static str, gid: &str) -> Result<Execution, SqlError> {
+    pub(crate) async fn finish_prepared(&mut self, gid: &str, to_commit: bool) -> Result<Execution, SqlError> {
+        let name = if to_commit { COMMIT } else { ROLLBACK };
         self.refuse_in_transaction(name)?;
         let engine = &self.db.engine;
         let found = engine.prepared().into_iter().find(|prepared| prepared.gid == gid);
@@ -91,7 +96,7 @@ impl Session {
                 .with_hint("Must be superuser or the user that prepared the transaction."));
         }
         let finish: fn(&Database, &str) -> resurgam_engine::Result<CommitTicket> =
-            if name == COMMIT { Database::commit_prepared } else { Database::rollback_prepared };
+            if to_commit { Database::commit_prepared } else { Database::rollback_prepared };
         let gid = gid.to_owned();
         let ticket = self.apart(move |engine| finish(engine, &gid)).await?;
         ticket.await?;
@@ -104,7 +109,7 @@ mod tests {
     use super::*;
     use crate::parse::words::first_word;
 
-    fn parse(text: &str) -> Option<Result<Statement, SqlError>> {
+    fn parse(text: &str) -> Option<Result<Own, SqlError>> {
         let mut words = Words::of(text)?;
         words.next();
         super::parse(&first_word(text), words)
@@ -121,7 +126,13 @@ mod tests {
             ("/* a /* b */ */ commit -- c; d\n/**/prepared/**/'x'--", COMMIT, "x"),
         ] {
             let found = parse(text).map(|found| found.map_err(|error| error.to_string()));
-            assert_eq!(found, Some(Ok(marker_with(name, gid))), "{text}");
+            let gid = gid.to_owned();
+            let own = match name {
+                PREPARE => Own::PrepareTransaction { gid },
+                COMMIT => Own::CommitPrepared { gid },
+                _ => Own::RollbackPrepared { gid },
+            };
+            assert_eq!(found, Some(Ok(own)), "{text}");
         }
         for text in [
             "PREPARE transaction AS SELECT 1",

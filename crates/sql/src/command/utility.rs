@@ -11,16 +11,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::Isolation;
 
-use crate::command::alter_database;
-use crate::command::apart::Ending;
-use crate::command::cleaning;
-use crate::command::two_phase;
-use crate::dml::foreign;
 use crate::exec::context::StatementContext;
 use crate::exec::direct::DirectSelect;
 use crate::exec::locking::Locked;
 use crate::exec::wait::guarded;
-use crate::parse::words::{Words, first_word};
 use crate::pg::context::PgContext;
 use crate::pg::errors;
 use crate::plan::planner::{Names, QueryPlan, task_context};
@@ -28,103 +22,6 @@ use crate::plan::statement::{Kind, Prepared, text_field};
 use crate::session::settings::Variables;
 use crate::session::{Named, NamedSavepoint, Session, text_rows};
 use crate::wire::{Execution, Field, Format, SqlError, Tag};
-
-/// Statements that the parser does not know; `None` leaves the text to it.
-pub(crate) fn parse_special(text: &str) -> Option<Result<Vec<Statement>, SqlError>> {
-    let first = first_word(text);
-    if first == "copy" {
-        return with_freeze(text.trim().trim_end_matches(';')).map(|text| crate::plan::statement::parse_known(&text));
-    }
-    if !SPECIAL.contains(&first.as_str()) {
-        return None;
-    }
-    // Several statements are told apart by `script`.
-    let mut words = Words::of(text)?;
-    words.next();
-    let found = match first.as_str() {
-        "vacuum" => cleaning::parse_vacuum(words),
-        "analyze" => Ok(marker("ANALYZE")),
-        "checkpoint" => words.expect_end().map(|()| marker("CHECKPOINT")),
-        "alter" if words.take_word("database") => alter_database::parse(words),
-        "prepare" | "commit" | "rollback" => two_phase::parse(&first, words)?,
-        "exec" | "execute" | "call" => cleaning::parse_call(&first, words)?,
-        "set" => foreign::parse_set_constraints(words, text)?,
-        "show" => {
-            let name = if words.take_words(&["transaction", "isolation", "level"]) {
-                "transaction_isolation"
-            } else if words.take_words(&["time", "zone"]) {
-                "timezone"
-            } else if words.take_words(&["session", "authorization"]) {
-                "session_authorization"
-            } else {
-                return None;
-            };
-            words.expect_end().map(|()| Statement::ShowVariable { variable: vec![Ident::new(name)] })
-        }
-        _ => return None,
-    };
-    Some(found.map(|statement| vec![statement]))
-}
-
-/// First words of the statements that [`parse_special`] may know.
-pub(crate) const SPECIAL: &[&str] = &[
-    "vacuum",
-    "analyze",
-    "checkpoint",
-    "alter",
-    "prepare",
-    "commit",
-    "rollback",
-    "exec",
-    "execute",
-    "call",
-    "set",
-    "show",
-];
-
-/// COPY with the option `FREEZE on`, which is what pgbench sends, in the words that the parser
-/// knows; `None` for any other text.
-fn with_freeze(text: &str) -> Option<String> {
-    const FREEZE: &str = "freeze on";
-    let at = text.to_ascii_lowercase().rfind(FREEZE)?;
-    let before = &text[..at];
-    let quoted = before.matches('\'').count() % 2 == 1 || before.matches('"').count() % 2 == 1;
-    let is_option = before.trim_end().ends_with(['(', ',']) && !quoted && !text.contains(';');
-    is_option.then(|| format!("{before}freeze true{}", &text[at + FREEZE.len()..]))
-}
-
-/// A statement without content that this crate understands by its name.
-pub(crate) fn marker(name: &str) -> Statement {
-    Statement::ShowVariable { variable: vec![Ident::with_quote('`', name)] }
-}
-
-/// As [`marker`], with an argument.
-pub(crate) fn marker_with(name: &str, argument: &str) -> Statement {
-    Statement::ShowVariable { variable: vec![Ident::with_quote('`', name), Ident::with_quote('`', argument)] }
-}
-
-fn marker_name(statement: &Statement) -> Option<&str> {
-    match statement {
-        Statement::ShowVariable { variable } => match variable.as_slice() {
-            [ident] | [ident, _] if ident.quote_style == Some('`') => Some(&ident.value),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn marker_argument(statement: &Statement) -> &str {
-    match statement {
-        Statement::ShowVariable { variable } => variable.get(1).map_or("", |ident| &ident.value),
-        _ => "",
-    }
-}
-
-/// Whether a failed transaction accepts the statement.
-pub(crate) fn is_allowed_when_failed(statement: &Statement) -> bool {
-    matches!(statement, Statement::Commit { .. } | Statement::Rollback { .. })
-        || marker_name(statement) == Some(two_phase::PREPARE)
-}
 
 /// Whether it goes by definitions, and can be run again when they change meanwhile.
 pub(crate) fn may_run_again(statement: &Statement) -> bool {
@@ -143,16 +40,18 @@ pub(crate) fn may_run_again(statement: &Statement) -> bool {
 /// Result columns of a utility statement.
 pub(crate) fn fields(statement: &Statement) -> Option<Arc<[Field]>> {
     match statement {
-        Statement::ShowVariable { variable } if marker_name(statement).is_none() => {
-            let name = show_name(variable);
-            if name == "all" {
-                let text = |name: &str| text_field(name)[0].clone();
-                return Some(Arc::new([text("name"), text("setting"), text("description")]));
-            }
-            Some(text_field(&Variables::spelling(&name)))
-        }
+        Statement::ShowVariable { variable } => Some(shown_fields(&show_name(variable))),
         _ => None,
     }
+}
+
+/// Result columns of SHOW.
+pub(crate) fn shown_fields(name: &str) -> Arc<[Field]> {
+    if name == "all" {
+        let text = |name: &str| text_field(name)[0].clone();
+        return Arc::new([text("name"), text("setting"), text("description")]);
+    }
+    text_field(&Variables::spelling(name))
 }
 
 fn show_name(variable: &[Ident]) -> String {
@@ -184,39 +83,6 @@ impl Session {
         formats: &[Format],
         autocommit: bool,
     ) -> Result<Execution, SqlError> {
-        if let Some(name) = marker_name(statement) {
-            return match name {
-                cleaning::VACUUM | cleaning::VERBOSE | cleaning::PROCEDURE => self.vacuum(name).await,
-                two_phase::PREPARE => self.prepare_transaction(marker_argument(statement)).await,
-                two_phase::COMMIT => self.finish_prepared(two_phase::COMMIT, marker_argument(statement)).await,
-                two_phase::ROLLBACK => self.finish_prepared(two_phase::ROLLBACK, marker_argument(statement)).await,
-                alter_database::ON | alter_database::OFF => {
-                    self.refuse_in_transaction("ALTER DATABASE")?;
-                    if !self.cx.is_superuser() {
-                        return Err(SqlError::new("42501", "must be owner of database postgres"));
-                    }
-                    let on = name == alter_database::ON;
-                    self.apart_until_stopped(Ending::Awaited, move |engine, cancelled| {
-                        engine.set_accelerated_recovery(on, cancelled)
-                    })
-                    .await?;
-                    command("ALTER DATABASE")
-                }
-                foreign::CONSTRAINTS => self.set_constraints(marker_argument(statement)).await,
-                // There are no statistics to gather: estimates come from the trees.
-                "ANALYZE" => command("ANALYZE"),
-                _ => {
-                    if !self.cx.is_superuser() {
-                        return Err(SqlError::new(
-                            "42501",
-                            "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
-                        ));
-                    }
-                    self.apart_until_stopped(Ending::Abandoned, |engine, _| engine.checkpoint()).await?;
-                    command("CHECKPOINT")
-                }
-            };
-        }
         match statement {
             Statement::StartTransaction { modes, begin, .. } => {
                 self.start_transaction(modes)?;
@@ -542,9 +408,8 @@ impl Session {
         command("SET")
     }
 
-    fn show(&mut self, name: &str) -> Result<Execution, SqlError> {
-        let statement = Statement::ShowVariable { variable: vec![Ident::new(name)] };
-        let fields = fields(&statement).unwrap_or_else(|| Arc::new([]));
+    pub(crate) fn show(&mut self, name: &str) -> Result<Execution, SqlError> {
+        let fields = shown_fields(name);
         let chunk = if name == "all" {
             use bytes::BufMut;
             let mut chunk = crate::wire::RowChunk { fields: 3, ..Default::default() };

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `depth` | How deep a statement may be |
 //! | `lexer` | Literals lifted out of statement texts ("forced parameterisation") |
+//! | `own` | Statements that the parser does not know, and its own beside them |
 //! | `script` | Strings of several statements, some of which the parser does not know |
 //! | `symmetric` | BETWEEN SYMMETRIC and BETWEEN ASYMMETRIC, which the parser does not know |
 //! | `with_recursive` | What WITH RECURSIVE may say |
@@ -12,6 +13,7 @@
 
 pub(crate) mod depth;
 pub(crate) mod lexer;
+pub(crate) mod own;
 pub(crate) mod script;
 pub(crate) mod symmetric;
 pub(crate) mod with_recursive;

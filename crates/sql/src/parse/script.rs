@@ -9,11 +9,11 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 
-use crate::command::utility::{SPECIAL, parse_special};
 use crate::parse::lexer::is_single;
+use crate::parse::own::{self, Parsed, SPECIAL};
 use crate::wire::SqlError;
 
-/// First words of the statements that [`parse_special`] may know.
+/// First words of the statements that [`own::parse`] may know.
 fn first_words() -> impl Iterator<Item = &'static str> {
     SPECIAL.iter().copied().chain(["copy"])
 }
@@ -82,7 +82,7 @@ fn parts(text: &str) -> Option<Vec<(Part, String)>> {
 pub(crate) fn parse(
     text: &str,
     parser: impl Fn(&str) -> Result<Vec<Statement>, SqlError>,
-) -> Option<Result<Vec<Statement>, SqlError>> {
+) -> Option<Result<Vec<Parsed>, SqlError>> {
     // Most texts need no second look.
     let start = text.trim_start();
     if is_single(text) && !start.starts_with("--") && !start.starts_with("/*") {
@@ -106,14 +106,17 @@ pub(crate) fn parse(
         }
         let own: String = chars[part.from..part.to].iter().collect();
         // Behind COPY FROM STDIN the parser takes the rest of the string for its data.
-        let alone = || (word == "copy" && own.to_ascii_lowercase().contains("stdin")).then(|| parser(&own));
-        match parse_special(&own).or_else(alone) {
+        let alone = || {
+            let data = word == "copy" && own.to_ascii_lowercase().contains("stdin");
+            data.then(|| parser(&own).map(|mut all| all.pop().map(Parsed::Known)))
+        };
+        match own::parse(&own).map(|found| found.map(Some)).or_else(alone) {
             None => continue,
             Some(Err(mut error)) => {
                 error.position = error.position.map(|position| position + part.from as u32);
                 return Some(Err(error));
             }
-            Some(Ok(mut statements)) => ours.push((at, statements.pop()?)),
+            Some(Ok(statement)) => ours.push((at, statement?)),
         }
         let place = &mut shown[part.from..part.to];
         place.iter_mut().filter(|c| **c != '\n').for_each(|c| *c = ' ');
@@ -123,10 +126,11 @@ pub(crate) fn parse(
     if ours.is_empty() {
         return None;
     }
-    Some(parser(&shown.into_iter().collect::<String>()).and_then(|mut statements| {
+    Some(parser(&shown.into_iter().collect::<String>()).and_then(|statements| {
         if statements.len() != parts.len() {
             return Err(SqlError::internal("the statements of a string were miscounted"));
         }
+        let mut statements: Vec<_> = statements.into_iter().map(Parsed::Known).collect();
         for (at, statement) in ours {
             statements[at] = statement;
         }
@@ -136,16 +140,22 @@ pub(crate) fn parse(
 
 #[cfg(test)]
 mod tests {
-    use crate::command::utility::marker;
+    use crate::parse::own::{Own, Parsed};
     use crate::plan::statement;
 
     #[test]
     fn ours_are_found_among_others() {
         let names = |text: &str| {
             let statements = statement::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            statements.iter().map(ToString::to_string).collect::<Vec<_>>()
+            statements
+                .iter()
+                .map(|statement| match statement {
+                    Parsed::Known(statement) => statement.to_string(),
+                    Parsed::Own(own) => format!("{own:?}"),
+                })
+                .collect::<Vec<_>>()
         };
-        let vacuum = marker("VACUUM").to_string();
+        let vacuum = format!("{:?}", Own::Vacuum { verbose: false });
         assert_eq!(names("begin; vacuum"), ["BEGIN".to_owned(), vacuum.clone()]);
         assert_eq!(names("/* x; */ vacuum ; ; select ';'")[0], vacuum);
         assert_eq!(names("/* x; */ vacuum ; ; select ';'").len(), 2);

@@ -17,6 +17,7 @@ use crate::dml::{self, WritePlan};
 use crate::exec::direct::DirectSelect;
 use crate::exec::locking::{self, DirectLock, LockPlan};
 use crate::naming;
+use crate::parse::own::{Own, Parsed};
 use crate::pg::definition::NESTING_MAX;
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
@@ -25,7 +26,8 @@ use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
 use crate::wire::{Field, SqlError};
 
-pub(crate) use crate::pg::definition::parse_expression;
+pub(crate) use crate::parse::own::{Own, Parsed};
+use crate::pg::definition::parse_expression;
 
 /// Most parameters, as the protocol counts them.
 const PARAMS_MAX: usize = 65_535;
@@ -86,6 +88,8 @@ pub(crate) enum Kind {
     },
     /// Run from its syntax.
     Utility(Box<Statement>),
+    /// The same, of a statement that the parser does not know.
+    Own(Box<Own>),
 }
 
 #[derive(Debug)]
@@ -102,14 +106,14 @@ pub(crate) struct Query {
 ///
 /// # Errors
 /// `42601` with a position.
-pub(crate) fn parse(text: &str) -> Result<Vec<Statement>, SqlError> {
-    if let Some(special) = crate::command::utility::parse_special(text) {
-        return special;
+pub(crate) fn parse(text: &str) -> Result<Vec<Parsed>, SqlError> {
+    if let Some(special) = crate::parse::own::parse(text) {
+        return special.map(|statement| vec![statement]);
     }
     if let Some(statements) = crate::parse::script::parse(text, parse_known) {
         return statements;
     }
-    parse_known(text)
+    Ok(parse_known(text)?.into_iter().map(Parsed::Known).collect())
 }
 
 /// As [`parse`], of what the parser knows.
@@ -160,7 +164,7 @@ fn is_analyzed(statement: &Statement) -> bool {
 }
 
 /// Parses one statement; `None` for an empty string.
-pub(crate) fn parse_one(text: &str) -> Result<Option<Statement>, SqlError> {
+pub(crate) fn parse_one(text: &str) -> Result<Option<Parsed>, SqlError> {
     let mut statements = parse(text)?;
     if statements.len() > 1 {
         return Err(SqlError::syntax("cannot insert multiple commands into a prepared statement"));

@@ -1,19 +1,20 @@
 //! Statements that are planned and run again because a definition changed.
 //!
-//! PostgreSQL locks a table when it plans, so a plan is never behind the definitions. Here nothing
-//! is locked before the first row is written: what a statement was planned with may be changed by
-//! somebody else before it has the lock, while it waits for it, or, of a table that only a cascade
-//! touches, when rows are written already. In READ COMMITTED that is no conflict: what the
-//! statement did is taken back, and it is planned and run again, up to [`RUNS_MAX`] times in all.
+//! PostgreSQL locks a table when it plans a statement, so a plan never lags behind the definitions. Here
+//! a table is locked when the first row is written. Until then another transaction may change the
+//! definitions that the statement was planned with: before the lock is taken, while the statement waits for
+//! it, or, for a table that only a cascade reaches, when rows are already written. In READ COMMITTED that is
+//! not a conflict: what the statement did is undone, and it is planned and run again, at most [`RUNS_MAX`]
+//! times in all.
 //!
 //! # Invariants
-//! 1. A statement is run again only while nothing of it was sent: an error that comes out of
-//!    [`Session::run`]. For a result that is sent as it is read, the definitions of its plan are
-//!    compared with those of its view before the first row ([`Session::refuse_older_plan`]).
-//! 2. What it did is taken back whole: the transaction goes back to a savepoint, or is begun anew
-//!    if it had done nothing before. Rows that it locked stay locked where that is all it did.
-//! 3. A cancel counts for all runs together, and so does `statement_timeout`.
-//! 4. In REPEATABLE READ the error (`40001`) stays: the snapshot cannot be a newer one.
+//! 1. A statement runs again only if nothing of its result was sent: only errors that come out of
+//!    [`Session::run`] count. For results that are streamed, the definitions of the plan are compared
+//!    with those of the snapshot before the first row ([`Session::refuse_older_plan`]).
+//! 2. Everything that a run did is undone: the transaction goes back to a savepoint, or starts anew if it
+//!    had done nothing before. If the run only locked rows, they stay locked.
+//! 3. A cancel, and `statement_timeout`, count for all runs together.
+//! 4. In REPEATABLE READ the error (`40001`) reaches the client: its snapshot cannot become newer.
 
 use std::sync::Arc;
 

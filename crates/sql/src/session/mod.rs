@@ -36,6 +36,7 @@ use crate::dml::foreign::{Deferred, Modes};
 use crate::dml::{Op, WritePlan};
 use crate::exec::context::{StatementContext, StopFlag};
 use crate::parse::lexer::{self, Literal};
+use crate::parse::own::Parsed;
 use crate::pg::context::PgContext;
 use crate::pg::decode::decode_param;
 use crate::pg::encode::TextStyle;
@@ -158,7 +159,7 @@ enum Simple {
     /// To be planned as it is.
     Text(String),
     /// Part of a string of several statements.
-    Parsed { statement: Box<Statement>, text: Arc<str> },
+    Parsed { statement: Box<Parsed>, text: Arc<str> },
 }
 
 impl Session {
@@ -429,7 +430,12 @@ impl Session {
             return Ok(());
         }
         match kind {
-            Kind::Utility(statement) if crate::command::utility::is_allowed_when_failed(statement) => Ok(()),
+            Kind::Utility(statement)
+                if matches!(**statement, Statement::Commit { .. } | Statement::Rollback { .. }) =>
+            {
+                Ok(())
+            }
+            Kind::Own(own) if own.is_allowed_when_failed() => Ok(()),
             _ => Err(aborted()),
         }
     }
@@ -480,32 +486,43 @@ impl Session {
 
     fn plan(
         &mut self,
-        statement: Option<Statement>,
+        statement: Option<Parsed>,
         text: &str,
         declared: &[u32],
         keep: bool,
     ) -> Result<Arc<Prepared>, SqlError> {
-        if self.failed && !statement.as_ref().is_some_and(crate::command::utility::is_allowed_when_failed) {
+        if self.failed && !statement.as_ref().is_some_and(Parsed::is_allowed_when_failed) {
             return Err(aborted());
         }
         let planned = matches!(
             statement,
-            Some(
+            Some(Parsed::Known(
                 Statement::Query(_)
                     | Statement::Insert(_)
                     | Statement::Update(_)
                     | Statement::Delete(_)
                     | Statement::Explain { .. }
-            )
+            ))
         );
         if !planned {
             let mut prepared = Prepared::new(text, Kind::Empty, self.db.engine.catalog_version());
-            if let Some(statement) = statement {
-                prepared.fields = self.utility_fields(&statement)?;
-                prepared.kind = Kind::Utility(Box::new(statement));
+            match statement {
+                Some(Parsed::Known(statement)) => {
+                    prepared.fields = self.utility_fields(&statement)?;
+                    prepared.kind = Kind::Utility(Box::new(statement));
+                }
+                Some(Parsed::Own(own)) => {
+                    prepared.fields = crate::command::own::fields(&own);
+                    prepared.kind = Kind::Own(Box::new(own));
+                }
+                None => {}
             }
             return Ok(Arc::new(prepared));
         }
+        let statement = match statement {
+            Some(Parsed::Known(statement)) => Some(statement),
+            _ => None,
+        };
         let state = self.state()?;
         let cx = Arc::clone(&self.cx);
         let txn = self.transaction().txn.clone();
@@ -557,7 +574,7 @@ impl Session {
 
     /// The statement planned against the present catalog.
     fn current(&mut self, prepared: Arc<Prepared>, declared: &[u32]) -> Result<Arc<Prepared>, SqlError> {
-        let planned = !matches!(prepared.kind, Kind::Utility(_) | Kind::Empty);
+        let planned = !matches!(prepared.kind, Kind::Utility(_) | Kind::Own(_) | Kind::Empty);
         if planned && (self.is_run_again() || !self.is_current(&prepared)) {
             let text = Arc::clone(&prepared.text);
             return self.prepare_text(&text, declared);
@@ -1039,6 +1056,11 @@ impl Session {
                 self.statement_done(autocommit).await?;
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
                 Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Fixed("EXPLAIN") })
+            }
+            Kind::Own(own) => {
+                let execution = self.run_own(own).await?;
+                self.statement_done(autocommit).await?;
+                Ok(execution)
             }
             Kind::Utility(statement) => {
                 if crate::command::utility::may_run_again(statement) {

@@ -8,21 +8,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::Statement;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::{ForeignKey, Table};
 
 use super::enforce::{Check, bounded, entry_bytes, run_check};
 use super::{Reference, Side};
-use crate::command::utility::{command, marker_with};
+use crate::command::utility::command;
 use crate::exec::wait::guarded;
 use crate::exec::wait::{Waiting, settle};
+use crate::parse::own::Own;
 use crate::parse::words::Words;
 use crate::session::Session;
 use crate::wire::{Execution, SqlError};
-
-/// Name of the statement for [`marker_with`].
-pub(crate) const CONSTRAINTS: &str = "SET CONSTRAINTS";
 
 /// What SET CONSTRAINTS said.
 #[derive(Clone, Debug, Default)]
@@ -108,24 +105,19 @@ impl Deferred {
 
 /// `SET CONSTRAINTS { ALL | name [, ...] } { DEFERRED | IMMEDIATE }`, behind its SET; `None`: another
 /// statement.
-pub(crate) fn parse(mut words: Words<'_>, text: &str) -> Option<Result<Statement, SqlError>> {
-    words.take_word("constraints").then(|| Wanted::parse(words).map(|_| marker_with(CONSTRAINTS, text)))
+pub(crate) fn parse(mut words: Words<'_>) -> Option<Result<Own, SqlError>> {
+    words.take_word("constraints").then(|| Wanted::parse(words).map(Own::SetConstraints))
 }
 
-struct Wanted {
+/// What SET CONSTRAINTS wants.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Wanted {
     /// Empty: all.
     names: Vec<(Option<String>, String)>,
     deferred: bool,
 }
 
 impl Wanted {
-    /// What a whole statement says.
-    fn of(text: &str) -> Result<Self, SqlError> {
-        let Some(mut words) = Words::of(text) else { return Err(SqlError::internal("not one statement")) };
-        words.take_words(&["set", "constraints"]);
-        Self::parse(words)
-    }
-
     /// What stands behind SET CONSTRAINTS.
     fn parse(mut words: Words<'_>) -> Result<Self, SqlError> {
         let mut names = Vec::new();
@@ -193,8 +185,7 @@ impl Session {
     }
 
     /// Runs SET CONSTRAINTS.
-    pub(crate) async fn set_constraints(&mut self, text: &str) -> Result<Execution, SqlError> {
-        let wanted = Wanted::of(text)?;
+    pub(crate) async fn set_constraints(&mut self, wanted: &Wanted) -> Result<Execution, SqlError> {
         if !self.is_local_to_something() {
             self.notice(SqlError::notice("WARNING", "25P01", "SET CONSTRAINTS can only be used in transaction blocks"));
             return command("SET CONSTRAINTS");
@@ -246,7 +237,12 @@ mod tests {
 
     #[test]
     fn forms() {
-        let parsed = |text: &str| Wanted::of(text).map(|w| (w.names, w.deferred)).ok();
+        let read = |text: &str| {
+            let mut words = Words::of(text).expect("words");
+            words.take_words(&["set", "constraints"]);
+            Wanted::parse(words)
+        };
+        let parsed = |text: &str| read(text).map(|w| (w.names, w.deferred)).ok();
         assert_eq!(parsed("SET CONSTRAINTS ALL DEFERRED"), Some((vec![], true)));
         assert_eq!(
             parsed("set constraints \"A b\", s.c immediate"),
@@ -265,9 +261,9 @@ mod tests {
             ("SET CONSTRAINTS 'a' DEFERRED", "\"'a'\""),
             ("SET CONSTRAINTS a DEFERRED now", "\"now\""),
         ] {
-            let message = Wanted::of(bad).err().map(|error| error.message).unwrap_or_default();
+            let message = read(bad).err().map(|error| error.message).unwrap_or_default();
             assert!(message.contains(at), "{bad}: {message}");
         }
-        assert!(parse(Words::of("constraint TO x").expect("words"), "").is_none());
+        assert!(parse(Words::of("constraint TO x").expect("words")).is_none());
     }
 }

@@ -1,8 +1,8 @@
 //! FOREIGN KEY constraints: what a write does about them.
 //!
-//! The engine keeps them in the definition of the table that refers (the *child*); their
-//! meaning is here. How two transactions that touch both ends at once find each other is in the
-//! engine's `reference.rs`: write first, then look at the newest state of the other side.
+//! The engine stores a constraint in the definition of the referring table (the *child*) and gives it no
+//! meaning; this module does. Two transactions that touch both ends at the same time meet because each
+//! writes first and then reads the newest state of the other end (the engine's `reference.rs`).
 //!
 //! | file | concept |
 //! |---|---|
@@ -13,20 +13,26 @@
 //! | `deferred.rs` | what waits for the end of the transaction; SET CONSTRAINTS |
 //! | `definition.rs` | from syntax to the definition; what depends on a key |
 //!
-//! # Order
-//! As in PostgreSQL everything is judged at the end of the statement. Right after each row it
-//! is looked whether the referenced key is there, or whether rows refer to the one that went;
-//! this never waits. Only what is then not fine for certain is remembered, by its key, and
-//! judged again at the end: first the actions are carried out, and what they do is looked after
-//! like the statement itself (so there is no recursion); then what still is not fine waits for
-//! those who may make it so, or fails, or is deferred to the end of the transaction. What was
-//! fine once stays fine: whoever changes it later looks himself, and a transaction takes its own
-//! writes back in the opposite order in which it wrote them.
+//! # When a key is checked
+//! As in PostgreSQL, a constraint is judged at the end of the statement, not row by row:
 //!
-//! A statement locks the tables at the other ends as it does those that it writes to (`ROW
-//! SHARE` there), which also tells that it knows their newest definitions. A table gets a new
-//! generation when a constraint that refers to it is added or dropped, so a statement that does
-//! not know of one cannot write to it.
+//! 1. Right after each row is written, one look-up that never waits tells whether the referenced key
+//!    is there (child written) or whether rows still refer to the old key (parent written). What is
+//!    certainly fine needs no further check; the rest is queued by its key.
+//! 2. At the end of the statement the referential actions (CASCADE, SET NULL, SET DEFAULT) run over the
+//!    queue. The rows that they write are checked as in step 1, into the same queue, so actions never
+//!    recurse.
+//! 3. What is still queued is checked again. It may have to wait for transactions that are about to
+//!    make it valid; then it passes, fails with `23503`, or, if the constraint is deferred, goes to
+//!    the queue of the transaction.
+//!
+//! A key that passed once needs no second check: whoever invalidates it later checks it himself, and
+//! a transaction undoes its own writes in the reverse order of writing them.
+//!
+//! # Definitions
+//! A statement locks the tables at the other ends of its constraints with ROW SHARE, and the tables that
+//! it writes to as usual. With the lock it knows their newest definitions. Adding or dropping a
+//! constraint gives both tables a new generation, so no statement writes without knowing of it.
 
 mod action;
 mod deferred;
@@ -41,7 +47,7 @@ use resurgam_engine::{Datum, DatumRef, ErrorKind, ForeignKey, ReferentialAction,
 use crate::exec::bridge::shown_whole;
 use crate::wire::SqlError;
 
-pub(crate) use deferred::{CONSTRAINTS, Deferred, Modes, parse as parse_set_constraints};
+pub(crate) use deferred::{Deferred, Modes, Wanted, parse as parse_set_constraints};
 pub(crate) use definition::{Depends, ForeignParts, refuse_needed_elsewhere};
 pub(crate) use enforce::{Enforcer, Help};
 

@@ -1,0 +1,54 @@
+//! Running the statements that the parser does not know.
+
+use std::sync::Arc;
+
+use crate::command::apart::Ending;
+use crate::command::utility::{command, shown_fields};
+use crate::parse::own::Own;
+use crate::session::Session;
+use crate::wire::{Execution, Field, SqlError};
+
+/// Result columns of such a statement; `None` if it has none.
+pub(crate) fn fields(own: &Own) -> Option<Arc<[Field]>> {
+    match own {
+        Own::Show(name) => Some(shown_fields(name)),
+        _ => None,
+    }
+}
+
+impl Session {
+    /// Runs one.
+    pub(crate) async fn run_own(&mut self, own: &Own) -> Result<Execution, SqlError> {
+        match own {
+            Own::Vacuum { .. } | Own::CleanupProcedure => self.vacuum(own).await,
+            // There are no statistics to gather: estimates come from the trees.
+            Own::Analyze => command("ANALYZE"),
+            Own::Checkpoint => {
+                if !self.cx.is_superuser() {
+                    return Err(SqlError::new(
+                        "42501",
+                        "must be superuser or have privileges of pg_checkpoint to do CHECKPOINT",
+                    ));
+                }
+                self.apart_until_stopped(Ending::Abandoned, |engine, _| engine.checkpoint()).await?;
+                command("CHECKPOINT")
+            }
+            &Own::SetRecovery { accelerated } => {
+                self.refuse_in_transaction("ALTER DATABASE")?;
+                if !self.cx.is_superuser() {
+                    return Err(SqlError::new("42501", "must be owner of database postgres"));
+                }
+                self.apart_until_stopped(Ending::Awaited, move |engine, cancelled| {
+                    engine.set_accelerated_recovery(accelerated, cancelled)
+                })
+                .await?;
+                command("ALTER DATABASE")
+            }
+            Own::PrepareTransaction { gid } => self.prepare_transaction(gid).await,
+            Own::CommitPrepared { gid } => self.finish_prepared(gid, true).await,
+            Own::RollbackPrepared { gid } => self.finish_prepared(gid, false).await,
+            Own::SetConstraints(wanted) => self.set_constraints(wanted).await,
+            Own::Show(name) => self.show(name),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Statements that the parser does not know, and its own beside them.
+//!
+//! An [`Own`] is read from its tokens, by the module that runs it; [`SPECIAL`] holds the words that it may begin with. A text
+//! of several statements is taken apart by [`script`](crate::parse::script).
+
+use datafusion::sql::sqlparser::ast::Statement;
+
+use crate::command::{alter_database, cleaning, two_phase};
+use crate::dml::foreign;
+use crate::parse::words::{Words, first_word};
+use crate::plan::statement::parse_known;
+use crate::wire::SqlError;
+
+/// A statement as it was read.
+#[derive(Clone, Debug)]
+pub(crate) enum Parsed {
+    /// One that the parser knows.
+    Known(Statement),
+    Own(Own),
+}
+
+impl Parsed {
+    /// Whether a failed transaction accepts the statement: it ends it.
+    pub(crate) fn is_allowed_when_failed(&self) -> bool {
+        match self {
+            Self::Known(statement) => matches!(statement, Statement::Commit { .. } | Statement::Rollback { .. }),
+            Self::Own(own) => own.is_allowed_when_failed(),
+        }
+    }
+}
+
+/// A statement that the parser does not know.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Own {
+    /// VACUUM in all its forms.
+    Vacuum {
+        verbose: bool,
+    },
+    /// SQL Server's procedure for the same.
+    CleanupProcedure,
+    Analyze,
+    Checkpoint,
+    /// ALTER DATABASE … SET accelerated_database_recovery.
+    SetRecovery {
+        accelerated: bool,
+    },
+    PrepareTransaction {
+        gid: String,
+    },
+    CommitPrepared {
+        gid: String,
+    },
+    RollbackPrepared {
+        gid: String,
+    },
+    SetConstraints(foreign::Wanted),
+    /// SHOW of a setting whose name has several words.
+    Show(&'static str),
+}
+
+impl Own {
+    /// See [`Parsed::is_allowed_when_failed`].
+    pub(crate) fn is_allowed_when_failed(&self) -> bool {
+        matches!(self, Self::PrepareTransaction { .. })
+    }
+}
+
+/// First words of the statements that [`parse`] may know.
+pub(crate) const SPECIAL: &[&str] = &[
+    "vacuum",
+    "analyze",
+    "checkpoint",
+    "alter",
+    "prepare",
+    "commit",
+    "rollback",
+    "exec",
+    "execute",
+    "call",
+    "set",
+    "show",
+];
+
+/// Reads one statement that the parser does not know, or knows in other words; `None` leaves the text to it.
+pub(crate) fn parse(text: &str) -> Option<Result<Parsed, SqlError>> {
+    if first_word(text) == "copy" {
+        let text = with_freeze(text.trim().trim_end_matches(';'))?;
+        return Some(parse_known(&text).and_then(|mut all| match (all.pop(), all.is_empty()) {
+            (Some(statement), true) => Ok(Parsed::Known(statement)),
+            _ => Err(SqlError::internal("a COPY of several statements")),
+        }));
+    }
+    parse_own(text).map(|found| found.map(Parsed::Own))
+}
+
+/// COPY with the option `FREEZE on`, which is what pgbench sends, in the words that the parser
+/// knows; `None` for any other text.
+fn with_freeze(text: &str) -> Option<String> {
+    const FREEZE: &str = "freeze on";
+    let at = text.to_ascii_lowercase().rfind(FREEZE)?;
+    let before = &text[..at];
+    let quoted = before.matches('\'').count() % 2 == 1 || before.matches('"').count() % 2 == 1;
+    let is_option = before.trim_end().ends_with(['(', ',']) && !quoted && !text.contains(';');
+    is_option.then(|| format!("{before}freeze true{}", &text[at + FREEZE.len()..]))
+}
+
+fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
+    let first = first_word(text);
+    if !SPECIAL.contains(&first.as_str()) {
+        return None;
+    }
+    // Several statements are told apart by `script`.
+    let mut words = Words::of(text)?;
+    words.next();
+    match first.as_str() {
+        "vacuum" => Some(cleaning::parse_vacuum(words)),
+        "analyze" => Some(Ok(Own::Analyze)),
+        "checkpoint" => Some(words.expect_end().map(|()| Own::Checkpoint)),
+        "alter" if words.take_word("database") => Some(alter_database::parse(words)),
+        "prepare" | "commit" | "rollback" => two_phase::parse(&first, words),
+        "exec" | "execute" | "call" => cleaning::parse_call(&first, words),
+        "set" => foreign::parse_set_constraints(words),
+        "show" => {
+            let name = if words.take_words(&["transaction", "isolation", "level"]) {
+                "transaction_isolation"
+            } else if words.take_words(&["time", "zone"]) {
+                "timezone"
+            } else if words.take_words(&["session", "authorization"]) {
+                "session_authorization"
+            } else {
+                return None;
+            };
+            Some(words.expect_end().map(|()| Own::Show(name)))
+        }
+        _ => None,
+    }
+}
