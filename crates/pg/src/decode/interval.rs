@@ -78,6 +78,85 @@ pub fn parse_interval(text: &str) -> Result<Interval, SqlError> {
     sum.finish(text)
 }
 
+/// A field of `INTERVAL '…' field TO field`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum IntervalField {
+    Year,
+    Month,
+    Day,
+    Hour,
+    Minute,
+    Second,
+}
+
+impl IntervalField {
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Year => "year",
+            Self::Month => "month",
+            Self::Day => "day",
+            Self::Hour => "hour",
+            Self::Minute => "minute",
+            Self::Second => "second",
+        }
+    }
+}
+
+/// An interval that is written with its fields: a number without a unit is one of the last field, and what is
+/// below that field is cut off. `digits` are kept of the seconds' fraction.
+///
+/// # Errors
+/// As [`parse_interval`].
+pub fn parse_interval_of(
+    text: &str,
+    from: IntervalField,
+    to: IntervalField,
+    digits: Option<u64>,
+) -> Result<Interval, SqlError> {
+    use IntervalField as F;
+    let number = |word: &str| word.parse::<f64>().is_ok_and(f64::is_finite) && !word.ends_with(char::is_alphabetic);
+    let mut words: Vec<String> = text.split_ascii_whitespace().map(str::to_owned).collect();
+    if let Some((last, before)) = words.split_last_mut() {
+        if number(last) {
+            last.push_str(to.unit());
+            // `'1 2' DAY TO HOUR`
+            if to == F::Hour
+                && let Some(days) = before.last_mut()
+                && number(days)
+            {
+                days.push_str("day");
+            }
+        } else if from == F::Minute && to == F::Second && last.matches(':').count() == 1 {
+            let at = usize::from(last.starts_with(['-', '+']));
+            last.insert_str(at, "0:");
+        }
+    }
+    let mut value = parse_interval(&words.join(" ")).map_err(|error| match error.sqlstate.as_str() {
+        "22007" => bad("interval", text),
+        _ => error,
+    })?;
+    let mut cut = |unit: i64| value.us -= value.us % unit;
+    match to {
+        F::Year | F::Month | F::Day => cut(i64::MAX),
+        F::Hour => cut(3600 * SECOND_US),
+        F::Minute => cut(60 * SECOND_US),
+        F::Second => {
+            if let Some(digits) = digits.filter(|digits| *digits < 6) {
+                let unit = 10i64.pow(6 - digits as u32);
+                let half = if value.us < 0 { -unit / 2 } else { unit / 2 };
+                value.us = value.us.saturating_add(half) / unit * unit;
+            }
+        }
+    }
+    if matches!(to, F::Year | F::Month) {
+        value.days = 0;
+    }
+    if to == F::Year {
+        value.months -= value.months % 12;
+    }
+    Ok(value)
+}
+
 /// Interval fields while they are summed; fractions of months are 30 days, of days 24 hours.
 #[derive(Default)]
 struct Sum {

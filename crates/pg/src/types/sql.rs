@@ -45,6 +45,8 @@ pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
     }
     match resolved.oid {
         oid::OID => None,
+        // They would keep all digits.
+        oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if resolved.typmod >= 0 => None,
         oid => super::column_type_of_oid(oid, resolved.typmod),
     }
     .ok_or_else(|| SqlError::unsupported(format!("columns of type {ty} are not supported")))
@@ -97,10 +99,18 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
         T::Char(n) | T::Character(n) => Resolved { oid: oid::BPCHAR, typmod: length("char", n.as_ref(), 5)? },
         T::Bytea => Resolved::plain(oid::BYTEA),
         T::Date => Resolved::plain(oid::DATE),
-        T::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Resolved::plain(oid::TIME),
-        T::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Resolved::plain(oid::TIMESTAMP),
-        T::Timestamp(_, _) => Resolved::plain(oid::TIMESTAMPTZ),
-        T::Interval { .. } => Resolved::plain(oid::INTERVAL),
+        T::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            Resolved { oid: oid::TIME, typmod: second_digits(*digits) }
+        }
+        T::Time(..) => return Err(SqlError::unsupported("type time with time zone is not supported")),
+        T::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            Resolved { oid: oid::TIMESTAMP, typmod: second_digits(*digits) }
+        }
+        T::Timestamp(digits, _) => Resolved { oid: oid::TIMESTAMPTZ, typmod: second_digits(*digits) },
+        T::Interval { fields: None, precision: None } => Resolved::plain(oid::INTERVAL),
+        T::Interval { .. } => {
+            return Err(SqlError::unsupported(format!("type {ty} is not supported")).with_hint("Use interval."));
+        }
         T::Uuid => Resolved::plain(oid::UUID),
         T::JSON => Resolved::plain(oid::JSON),
         T::JSONB => Resolved::plain(oid::JSONB),
@@ -149,6 +159,11 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
     })
 }
 
+/// Modifier of a time with so many digits behind the seconds' point; none for all that there are.
+fn second_digits(digits: Option<u64>) -> i32 {
+    digits.filter(|digits| *digits < 6).map_or(-1, |digits| digits as i32)
+}
+
 /// Types that the parser has no keyword for.
 fn custom(name: &str, quoted: bool, modifiers: &[String]) -> Option<Resolved> {
     let modifier = modifiers.first().and_then(|m| m.parse::<i32>().ok());
@@ -163,6 +178,7 @@ fn custom(name: &str, quoted: bool, modifiers: &[String]) -> Option<Resolved> {
     }?;
     let typmod = match (row.oid, modifier) {
         (oid::VARCHAR | oid::BPCHAR, Some(n)) if n > 0 => n.saturating_add(4),
+        (oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ, Some(n)) => second_digits(u64::try_from(n).ok()),
         (oid::NUMERIC, Some(p)) if (1..=38).contains(&p) => {
             let scale = modifiers.get(1).and_then(|m| m.parse().ok()).unwrap_or(0);
             numeric_typmod(p as u8, scale)
@@ -260,6 +276,9 @@ mod tests {
             ("numeric(39,2)", "0A000"),
             ("serial", "0A000"),
             ("int[]", "0A000"),
+            ("timestamp(3)", "0A000"),
+            ("time with time zone", "0A000"),
+            ("interval day", "0A000"),
         ] {
             assert_eq!(column_type_from_sql(&parse(text)).unwrap_err().sqlstate, state, "{text}");
         }

@@ -13,6 +13,7 @@
 //! | `locking` | SELECT … FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE |
 //! | `lookup_join` | A join that looks up the rows of one side by the keys of the other |
 //! | `scan` | The operator that reads a table |
+//! | `sets` | Functions that return sets: rows are repeated for the values that they give |
 //! | `table` | A table of the engine as DataFusion sees it |
 //! | `wait` | Waiting for other transactions, and for a statement's work, cancellable and bounded |
 //! | `watch` | An operator that ends a statement whose plan never waits |
@@ -29,6 +30,7 @@ pub(crate) mod filter;
 pub(crate) mod locking;
 pub(crate) mod lookup_join;
 pub(crate) mod scan;
+pub(crate) mod sets;
 pub(crate) mod table;
 pub(crate) mod wait;
 pub(crate) mod watch;

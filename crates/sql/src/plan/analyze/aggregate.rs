@@ -52,7 +52,9 @@ impl Analyzer<'_> {
         if let Some(message) = clause.refuses_aggregates() {
             return Err(self.at(SqlError::new("42803", message), span));
         }
+        let seen = self.sets;
         let parts = self.aggregate_parts(function, name, list, scope, Clause::Aggregate)?;
+        self.no_sets_since(seen, "aggregate function calls cannot contain set-returning function calls")?;
         let call = AggregateFunction::new_udf(
             parts.function,
             parts.args,

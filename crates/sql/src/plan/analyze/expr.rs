@@ -1,5 +1,6 @@
 //! Expressions.
 
+use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::Spans;
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison, SetQuantifier, Sort};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, cast, lit};
@@ -12,6 +13,7 @@ use resurgam_dialect::CastContext;
 
 use super::bound::{Bound, Relation, Type};
 use super::coerce::catalog;
+use super::condition::is_row;
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
 use crate::pg::functions::numeric;
@@ -138,7 +140,14 @@ impl Analyzer<'_> {
 
     /// A bound expression as a boolean; `construct` is what wants it.
     pub(super) fn boolean(&mut self, bound: Bound, construct: &str) -> Result<Bound> {
-        self.assigned_to(bound, Type::BOOL, &format!("argument of {construct} must be type boolean"))
+        let bound = self.assigned_to(bound, Type::BOOL, &format!("argument of {construct} must be type boolean"))?;
+        match super::sets::has_set(&bound.expr) {
+            true => {
+                let message = format!("argument of {construct} must not return a set");
+                Err(self.at(SqlError::new("42804", message), bound.span))
+            }
+            false => Ok(bound),
+        }
     }
 
     /// An expression.
@@ -159,8 +168,7 @@ impl Analyzer<'_> {
         }
         let mut done: Option<Bound> = None;
         while let Some((left, op, right)) = links.pop() {
-            let row = |expr: &ast::Expr| matches!(super::condition::bare(expr), ast::Expr::Tuple(_));
-            if done.is_none() && (row(left) || row(right)) {
+            if done.is_none() && (is_row(left) || is_row(right)) {
                 done = Some(self.row_comparison(left, op, right, scope, clause)?);
                 continue;
             }
@@ -268,11 +276,8 @@ impl Analyzer<'_> {
                 self.cast_as(bound, to, CastContext::Explicit)
             }
             E::Interval(interval) => {
-                if interval.leading_precision.is_some()
-                    || interval.last_field.is_some()
-                    || interval.leading_field.is_some()
-                {
-                    return unknown("an interval with fields");
+                if interval.leading_field.is_some() {
+                    return self.interval_of_fields(interval, span());
                 }
                 let bound = self.expr(&interval.value, scope, clause)?;
                 self.cast_as(bound, Type::of(oid::INTERVAL), CastContext::Explicit)
@@ -344,6 +349,8 @@ impl Analyzer<'_> {
             E::Subquery(query) => {
                 let relation = self.subquery(query, scope)?;
                 let bound = self.only_column(&relation, span())?;
+                let name = relation.columns.first().map(|column| column.name.clone()).unwrap_or_default();
+                self.subqueries.insert(std::ptr::from_ref::<ast::Query>(query) as usize, name);
                 let expr = Expr::ScalarSubquery(as_subquery(relation));
                 Ok(Bound::with_data(expr, bound.ty, bound.data).at(span()))
             }
@@ -361,6 +368,52 @@ impl Analyzer<'_> {
             E::Tuple(_) => unknown("a row as a value"),
             _ => unknown(format!("the expression {expr}")),
         }
+    }
+
+    /// `INTERVAL '1-2' YEAR TO MONTH`
+    fn interval_of_fields(&mut self, interval: &ast::Interval, span: Span) -> Result<Bound> {
+        use crate::pg::decode::IntervalField as F;
+        let field = |field: &ast::DateTimeField| {
+            use ast::DateTimeField as D;
+            Some(match field {
+                D::Year => F::Year,
+                D::Month => F::Month,
+                D::Day => F::Day,
+                D::Hour => F::Hour,
+                D::Minute => F::Minute,
+                D::Second => F::Second,
+                _ => return None,
+            })
+        };
+        let text = match interval.value.as_ref() {
+            ast::Expr::Value(value) => match &value.value {
+                Value::SingleQuotedString(text) => Some(text),
+                _ => None,
+            },
+            _ => None,
+        };
+        let from = interval.leading_field.as_ref().and_then(field);
+        let to = match &interval.last_field {
+            Some(last) => field(last),
+            None => from,
+        };
+        // The digits of SECOND(n) are read as the first field's.
+        let digits = interval.fractional_seconds_precision.or(interval.leading_precision);
+        let (Some(text), Some(from), Some(to)) = (text, from, to) else {
+            return Err(self.at(SqlError::syntax(format!("syntax error in \"{interval}\"")), span));
+        };
+        if digits.is_some() && to != F::Second || interval.last_field.is_some() && to <= from {
+            return Err(self.at(SqlError::syntax(format!("syntax error in \"{interval}\"")), span));
+        }
+        let read = crate::pg::decode::parse_interval_of(text, from, to, digits);
+        let value = read.map_err(|error| self.at(error, interval.value.span()))?;
+        let Some(nanos) = value.us.checked_mul(1000) else {
+            let message = format!("interval field value out of range: \"{text}\"");
+            return Err(self.at(SqlError::new("22008", message), span));
+        };
+        let value = IntervalMonthDayNano::new(value.months, value.days, nanos);
+        let value = datafusion::common::ScalarValue::IntervalMonthDayNano(Some(value));
+        Ok(Bound::literal(value, Type::of(oid::INTERVAL)).at(span))
     }
 
     /// The operand of a cast: an ARRAY takes its type from it.
@@ -435,7 +488,7 @@ impl Analyzer<'_> {
     }
 
     fn is_null(&mut self, inner: &ast::Expr, negated: bool, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
-        if matches!(super::condition::bare(inner), ast::Expr::Tuple(_)) {
+        if is_row(inner) {
             return self.row_is_null(inner, negated, scope, clause);
         }
         let bound = self.expr(inner, scope, clause)?;
@@ -480,8 +533,8 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
         clause: Clause,
     ) -> Result<Bound> {
-        if matches!(super::condition::bare(left), ast::Expr::Tuple(_)) {
-            return unknown("a row in a subquery");
+        if is_row(left) {
+            return self.row_in_subquery(left, query, negated, scope, clause);
         }
         let left = self.expr(left, scope, clause)?;
         let (left, relation) = self.beside_rows(left, "=", query, scope)?;
@@ -509,25 +562,28 @@ impl Analyzer<'_> {
         }
         let right = self.only_column(&relation, span)?;
         let (left, right) = self.operands(op, left, right, span)?;
-        // Numerics that show different digits may be equal: they are compared by their keys.
-        let (left, right) = match [&left.data, &right.data].contains(&&numeric::DYNAMIC) {
-            true => {
-                let key = Type::of(oid::BYTEA);
-                let mut by_key = |bound: Bound| -> Result<Bound> {
-                    let Some(function) = numeric::by_proc_name(numeric::KEY) else { return unknown("numeric_key") };
-                    let (expr, data) = self.call_udf(&function, vec![bound])?;
-                    Ok(Bound::with_data(expr, key, data))
-                };
-                (by_key(left)?.at(span), by_key(right)?)
-            }
-            false => (left, right),
-        };
+        let (left, right) = self.by_keys(left, right)?;
+        let left = left.at(span);
         let target = super::select::Target { name: relation.columns[0].name.clone(), bound: right, is_hidden: false };
         let relation = match target.bound.expr == relation.columns[0].bound.expr {
             true => relation,
             false => super::select::project(relation.plan, &[target])?,
         };
         Ok((left, relation))
+    }
+
+    /// Numerics that show different digits may be equal: they are compared by their keys.
+    pub(super) fn by_keys(&mut self, left: Bound, right: Bound) -> Result<(Bound, Bound)> {
+        if ![&left.data, &right.data].contains(&&numeric::DYNAMIC) {
+            return Ok((left, right));
+        }
+        let key = Type::of(oid::BYTEA);
+        let mut by_key = |bound: Bound| -> Result<Bound> {
+            let Some(function) = numeric::by_proc_name(numeric::KEY) else { return unknown("numeric_key") };
+            let (expr, data) = self.call_udf(&function, vec![bound])?;
+            Ok(Bound::with_data(expr, key, data))
+        };
+        Ok((by_key(left)?, by_key(right)?))
     }
 
     fn any_all(
@@ -543,6 +599,13 @@ impl Analyzer<'_> {
             return unknown(format!("ANY or ALL with {op}"));
         };
         let span = left.span();
+        if is_row(left) {
+            return match (super::condition::bare(right), name.as_str(), any) {
+                (ast::Expr::Subquery(query), "=", true) => self.row_in_subquery(left, query, false, scope, clause),
+                (ast::Expr::Subquery(query), "<>", false) => self.row_in_subquery(left, query, true, scope, clause),
+                _ => unknown("this comparison of a row with ANY or ALL"),
+            };
+        }
         let left = self.expr(left, scope, clause)?;
         if let ast::Expr::Subquery(query) = super::condition::bare(right) {
             let (left, relation) = self.beside_rows(left, &name, query, scope)?;

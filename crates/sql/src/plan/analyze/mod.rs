@@ -10,8 +10,8 @@
 //! |---|---|---|
 //! | `bound` | a typed expression; what analysis ends with | nodes with `exprType` |
 //! | `scope` | which columns a name can mean | parse_relation.c |
-//! | `from` | FROM items and joins | parse_clause.c |
-//! | `select`, `group`, `sort` | one SELECT; its groups; ORDER BY and DISTINCT | analyze.c, parse_agg.c, parse_clause.c |
+//! | `from`, `function_item` | FROM items and joins; functions there | parse_clause.c |
+//! | `select`, `group`, `sort`, `sets` | one SELECT; its groups; ORDER BY and DISTINCT; functions that return sets | analyze.c, parse_agg.c, parse_clause.c |
 //! | `query` | WITH, set operations, VALUES, LIMIT | analyze.c, parse_cte.c |
 //! | `expr`, `literal`, `condition` | expressions; constants; comparisons, CASE, IN | parse_expr.c |
 //! | `coerce` | casts | parse_coerce.c |
@@ -30,16 +30,18 @@ mod condition;
 mod expr;
 mod from;
 mod function;
+mod function_item;
 mod group;
 mod literal;
 mod operator;
 mod query;
 mod scope;
 mod select;
+mod sets;
 mod sort;
 mod window;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
@@ -113,6 +115,9 @@ pub(crate) struct Analyzer<'a> {
     qualifiers: HashSet<String>,
     /// Windows that the SELECTs around name, innermost last.
     windows: Vec<Vec<ast::NamedWindowDefinition>>,
+    sets: sets::SetsSeen,
+    /// Names of the columns of subqueries that are values, by the place of their syntax in memory.
+    subqueries: HashMap<usize, String>,
     depth: usize,
 }
 
@@ -121,7 +126,7 @@ const DEPTH_MAX: usize = 1500;
 
 impl<'a> Analyzer<'a> {
     pub(crate) fn new(names: &'a Names<'a>, text: &'a str, params: &'a mut ParamTypes) -> Self {
-        Self { names, text, params, qualifiers: HashSet::new(), windows: Vec::new(), depth: 0 }
+        Self { names, text, params, qualifiers: HashSet::new(), windows: Vec::new(), sets: Default::default(), subqueries: HashMap::new(), depth: 0 }
     }
 
     /// Analyses a whole query; untyped columns become texts.

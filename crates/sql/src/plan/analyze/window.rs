@@ -36,6 +36,7 @@ impl Analyzer<'_> {
             Some(WindowType::NamedWindow(name)) => self.named_window(name)?,
             None => return unknown("a window function without OVER"),
         };
+        let seen = self.sets;
         let (fun, args, distinct, filter, data, result) = if self.is_aggregate(name) {
             let parts = self.aggregate_parts(function, name, list, scope, Clause::Window)?;
             if parts.distinct {
@@ -50,6 +51,7 @@ impl Analyzer<'_> {
         } else {
             self.window_function(function, name, list, scope)?
         };
+        self.no_sets_since(seen, "window function calls cannot contain set-returning function calls")?;
         let mut partition_by = Vec::with_capacity(spec.partition_by.len());
         for expr in &spec.partition_by {
             let bound = self.expr(expr, scope, Clause::Window)?;
@@ -69,6 +71,7 @@ impl Analyzer<'_> {
             None => WindowFrame::new((!order_by.is_empty()).then_some(false)),
             Some(frame) => self.frame(frame, &mut order_by, scope)?,
         };
+        self.no_sets_since(seen, "set-returning functions in the definition of a window are not supported")?;
         let call = WindowFunction {
             fun,
             params: WindowFunctionParams {
