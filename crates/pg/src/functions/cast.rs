@@ -152,9 +152,6 @@ impl PgCast {
                     .collect::<Result<_, _>>()?;
                 Ok(Arc::new(fitted))
             }
-            oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if (0..6).contains(&typmod) => {
-                rounded(&out, self.oid == oid::TIME, typmod)
-            }
             oid::NAME => Ok(Arc::new(
                 out.as_string_view().iter().map(|text| text.map(|text| cut(text, 63))).collect::<StringViewArray>(),
             )),
@@ -237,24 +234,6 @@ impl PgCast {
         }
         Ok(Arc::new(builder.finish()))
     }
-}
-
-/// Times with so many digits behind the seconds' point. Timestamps are rounded away from the year 2000.
-fn rounded(array: &ArrayRef, of_day: bool, digits: i32) -> Result<ArrayRef, SqlError> {
-    let unit = 10i64.pow(6 - digits.clamp(0, 6) as u32);
-    let round = |us: i64| {
-        let us = i128::from(us);
-        let origin = if of_day { 0 } else { i128::from(crate::types::EPOCH_US) };
-        let (unit, since) = (i128::from(unit), us - origin);
-        let rounded = (since.abs() + unit / 2) / unit * unit * since.signum();
-        i64::try_from(rounded + origin).unwrap_or(i64::MAX)
-    };
-    let failed = |error: datafusion::arrow::error::ArrowError| from_arrow(&error);
-    let ints = datafusion::arrow::compute::cast(array, &DataType::Int64).map_err(failed)?;
-    let ints: Int64Array = ints
-        .as_primitive::<datafusion::arrow::datatypes::Int64Type>()
-        .unary(|us| if us == i64::MAX || us == i64::MIN { us } else { round(us) });
-    datafusion::arrow::compute::cast(&ints, array.data_type()).map_err(failed)
 }
 
 /// At most so many bytes, whole characters.

@@ -1,6 +1,5 @@
 //! Expressions.
 
-use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::Spans;
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison, SetQuantifier, Sort};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, cast, lit};
@@ -372,48 +371,16 @@ impl Analyzer<'_> {
 
     /// `INTERVAL '1-2' YEAR TO MONTH`
     fn interval_of_fields(&mut self, interval: &ast::Interval, span: Span) -> Result<Bound> {
-        use crate::pg::decode::IntervalField as F;
-        let field = |field: &ast::DateTimeField| {
-            use ast::DateTimeField as D;
-            Some(match field {
-                D::Year => F::Year,
-                D::Month => F::Month,
-                D::Day => F::Day,
-                D::Hour => F::Hour,
-                D::Minute => F::Minute,
-                D::Second => F::Second,
-                _ => return None,
-            })
-        };
-        let text = match interval.value.as_ref() {
-            ast::Expr::Value(value) => match &value.value {
-                Value::SingleQuotedString(text) => Some(text),
-                _ => None,
-            },
-            _ => None,
-        };
-        let from = interval.leading_field.as_ref().and_then(field);
-        let to = match &interval.last_field {
-            Some(last) => field(last),
-            None => from,
-        };
         // The digits of SECOND(n) are read as the first field's.
         let digits = interval.fractional_seconds_precision.or(interval.leading_precision);
-        let (Some(text), Some(from), Some(to)) = (text, from, to) else {
+        let typmod = types::interval_typmod(interval.leading_field.as_ref(), interval.last_field.as_ref(), digits);
+        let is_text = matches!(interval.value.as_ref(), ast::Expr::Value(value)
+            if matches!(value.value, Value::SingleQuotedString(_)));
+        let (Some(typmod), true) = (typmod, is_text) else {
             return Err(self.at(SqlError::syntax(format!("syntax error in \"{interval}\"")), span));
         };
-        if digits.is_some() && to != F::Second || interval.last_field.is_some() && to <= from {
-            return Err(self.at(SqlError::syntax(format!("syntax error in \"{interval}\"")), span));
-        }
-        let read = crate::pg::decode::parse_interval_of(text, from, to, digits);
-        let value = read.map_err(|error| self.at(error, interval.value.span()))?;
-        let Some(nanos) = value.us.checked_mul(1000) else {
-            let message = format!("interval field value out of range: \"{text}\"");
-            return Err(self.at(SqlError::new("22008", message), span));
-        };
-        let value = IntervalMonthDayNano::new(value.months, value.days, nanos);
-        let value = datafusion::common::ScalarValue::IntervalMonthDayNano(Some(value));
-        Ok(Bound::literal(value, Type::of(oid::INTERVAL)).at(span))
+        let text = self.expr(&interval.value, &Scope::empty(), Clause::Values)?;
+        self.cast_as(text, Type { oid: oid::INTERVAL, typmod }, CastContext::Explicit)
     }
 
     /// The operand of a cast: an ARRAY takes its type from it.

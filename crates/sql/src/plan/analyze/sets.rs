@@ -51,17 +51,17 @@ impl Default for SetsSeen {
 
 impl Clause {
     /// Why sets cannot be here.
-    fn refuses_sets(self) -> Option<&'static str> {
-        Some(match self {
+    fn refuses_sets(self) -> Option<String> {
+        match self {
             // What contains them is refused by whoever has bound it.
-            Self::SelectList | Self::OrderBy | Self::GroupBy | Self::Aggregate | Self::Window => return None,
-            Self::From => "set-returning functions must appear at top level of FROM",
-            Self::JoinOn => "set-returning functions are not allowed in JOIN conditions",
-            Self::Where => "set-returning functions are not allowed in WHERE",
-            Self::Having => "set-returning functions are not allowed in HAVING",
-            Self::Limit => "set-returning functions are not allowed in LIMIT",
-            Self::Values => "set-returning functions are not allowed in VALUES",
-        })
+            Self::SelectList | Self::OrderBy | Self::GroupBy | Self::Aggregate | Self::Window => None,
+            Self::From => Some("set-returning functions must appear at top level of FROM".to_owned()),
+            // Where there is no place for a window, there is none for a set.
+            other => {
+                let place = other.refuses_windows().and_then(|why| why.strip_prefix("window functions are "));
+                Some(format!("set-returning functions are {}", place.unwrap_or("not allowed here")))
+            }
+        }
     }
 }
 
