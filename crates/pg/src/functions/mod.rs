@@ -15,7 +15,8 @@
 //! - `aggregate`: `pg_single`
 //! - `nullable`: `pg_nullable`
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
-//! - `percentile`: `percentile_cont`, `percentile_disc`
+//! - `percentile`: `percentile_cont`, `percentile_disc`, `mode`
+//! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
 //! - `planner`: operators on lists, dates, intervals, numerics
 //! - `series`: `generate_series`
 //!
@@ -33,6 +34,7 @@ mod extract;
 mod fields;
 mod format_number;
 mod format_time;
+mod interval_aggregate;
 mod math;
 mod nullable;
 pub mod numeric;
@@ -53,6 +55,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::ScalarUDF;
 
 pub use checked::checked_arithmetic;
+pub use interval_aggregate::interval_aggregate;
 pub use series::{SeriesFunction, SeriesRows, as_written, series_call_name, series_function};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `any_of` | `x IN ($1, $2, …)`, `x NOT IN (…)` and `x = ANY ($1)` of a kept plan |
 //! | `apply` | Subqueries that are run for the rows around them |
+//! | `array_compare` | A value against the elements of an array: ANY, ALL |
 //! | `bridge` | Values across the three representations that a statement meets |
 //! | `cell` | The values of a kept plan's parameters |
 //! | `clean_function` | `resurgam_clean()` in FROM |
@@ -21,6 +22,7 @@
 
 pub(crate) mod any_of;
 pub(crate) mod apply;
+pub(crate) mod array_compare;
 pub(crate) mod bridge;
 pub(crate) mod cell;
 pub(crate) mod clean_function;

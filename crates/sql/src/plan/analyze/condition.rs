@@ -1,5 +1,7 @@
 //! Comparisons of rows, IN, BETWEEN, CASE, COALESCE and their kin.
 
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{Case, InList, InSubquery};
 use datafusion::logical_expr::{Expr, Operator, binary_expr, lit};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, CaseWhen, Spanned, ValueWithSpan};
@@ -143,7 +145,7 @@ impl Analyzer<'_> {
         let span = left.span();
         let items = row(left).unwrap_or_default();
         let items = items.into_iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
-        let relation = self.subquery(query, scope)?;
+        let relation = self.subquery(query, scope, clause)?;
         if relation.columns.len() != items.len() {
             let many = if relation.columns.len() > items.len() { "many" } else { "few" };
             return Err(self.at(SqlError::syntax(format!("subquery has too {many} columns")), span));
@@ -257,7 +259,7 @@ impl Analyzer<'_> {
         }
         let Some(first) = first else { return unknown("an empty list") };
         if alike {
-            let list = compared.into_iter().map(|(_, r)| r.expr).collect();
+            let list = self.list_of(compared.into_iter().map(|(_, r)| r))?;
             let expr = Expr::InList(InList::new(Box::new(first.expr), list, negated));
             return Ok(Bound::new(expr, Type::BOOL).at(span));
         }
@@ -268,6 +270,32 @@ impl Analyzer<'_> {
         }
         let expr = all(parts, if negated { Operator::And } else { Operator::Or });
         Ok(Bound::new(expr, Type::BOOL).at(span))
+    }
+
+    /// The items of a list of IN. A set of floats goes by their bits: zero is in it with either sign.
+    fn list_of(&mut self, items: impl Iterator<Item = Bound>) -> Result<Vec<Expr>> {
+        let mut list = Vec::new();
+        for item in items {
+            if !matches!(item.data, DataType::Float32 | DataType::Float64) {
+                list.push(item.expr);
+                continue;
+            }
+            // What is read when it runs (a cast that fails, say) stays so.
+            let folded = crate::plan::planner::simplified(
+                self.names.state,
+                item.expr.clone(),
+                &datafusion::common::DFSchema::empty(),
+            );
+            match folded {
+                Ok(Expr::Literal(ScalarValue::Float64(Some(0.0)), _)) => list.extend([lit(0f64), lit(-0f64)]),
+                Ok(Expr::Literal(ScalarValue::Float32(Some(0.0)), _)) => list.extend([lit(0f32), lit(-0f32)]),
+                Ok(Expr::Literal(ScalarValue::Float64(Some(v)), _)) if v.is_nan() => list.push(lit(f64::NAN)),
+                Ok(Expr::Literal(ScalarValue::Float32(Some(v)), _)) if v.is_nan() => list.push(lit(f32::NAN)),
+                Ok(value @ Expr::Literal(..)) => list.push(value),
+                _ => list.push(item.expr),
+            }
+        }
+        Ok(list)
     }
 
     /// `left op ANY/ALL` of elements that are written out.
@@ -291,7 +319,7 @@ impl Analyzer<'_> {
         if let Some((first, _)) = pairs.first() {
             let first = first.expr.clone();
             if pairs.iter().all(|(l, r)| l.expr == first && l.data == r.data) {
-                let list = pairs.into_iter().map(|(_, r)| r.expr).collect();
+                let list = self.list_of(pairs.into_iter().map(|(_, r)| r))?;
                 let expr = Expr::InList(InList::new(Box::new(first), list, !any));
                 return Ok(Bound::new(expr, Type::BOOL).at(span));
             }
@@ -328,6 +356,8 @@ impl Analyzer<'_> {
         let (first, second, op) = if negated { ("<", ">", Operator::Or) } else { (">=", "<=", Operator::And) };
         let low = self.binary(first, value.clone(), low, span)?;
         let high = self.binary(second, value, high, span)?;
+        let word = if negated { "OR" } else { "AND" };
+        let (low, high) = (self.boolean(low, word)?, self.boolean(high, word)?);
         Ok(Bound::new(binary_expr(low.expr, op, high.expr), Type::BOOL).at(span))
     }
 
@@ -432,7 +462,12 @@ impl Analyzer<'_> {
             return Err(self.at(SqlError::syntax("NULLIF needs two arguments"), span));
         };
         // Its type is that of the comparison's left operand.
-        let (first, second) = self.operands("=", first, second, span)?;
+        let resolved = super::coerce::catalog().resolve_operator("=", Some(first.ty.id()), second.ty.id());
+        let to = match resolved {
+            Ok(resolved) => resolved.left.map_or(first.ty.oid, |ty| ty.0),
+            Err(error) => return Err(self.at(super::coerce::sql_error(error), span)),
+        };
+        let first = if first.ty.oid == to { first } else { self.implicit(first, Type::of(to))? };
         let equal = self.binary("=", first.clone(), second, span)?;
         let null = self.null(first.ty)?;
         let null = match null.data == first.data {

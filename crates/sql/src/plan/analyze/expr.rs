@@ -341,12 +341,12 @@ impl Analyzer<'_> {
             }
             E::Function(function) => self.function(function, scope, clause),
             E::Exists { subquery, negated } => {
-                let relation = self.subquery(subquery, scope)?;
+                let relation = self.subquery(subquery, scope, clause)?;
                 let expr = Expr::Exists(Exists { subquery: as_subquery(relation), negated: *negated });
                 Ok(Bound::new(expr, Type::BOOL).at(span()))
             }
             E::Subquery(query) => {
-                let relation = self.subquery(query, scope)?;
+                let relation = self.subquery(query, scope, clause)?;
                 let bound = self.only_column(&relation, span())?;
                 let name = relation.columns.first().map(|column| column.name.clone()).unwrap_or_default();
                 self.subqueries.insert(std::ptr::from_ref::<ast::Query>(query) as usize, name);
@@ -385,16 +385,36 @@ impl Analyzer<'_> {
 
     /// The operand of a cast: an ARRAY takes its type from it.
     fn cast_operand(&mut self, expr: &ast::Expr, to: Type, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
-        if let ast::Expr::Array(array) = expr
-            && array.elem.is_empty()
+        if let ast::Expr::Array(array) = super::condition::bare(expr)
+            && let Some(element) = catalog().element_type(to.id())
         {
-            let bound = self.null(to)?;
-            let ty = bound.data.clone();
-            let empty = self.text_constant("{}");
-            let _ = ty;
-            return Ok(empty);
+            if array.elem.is_empty() {
+                return Ok(self.text_constant("{}"));
+            }
+            let elements = self.elements_of(&array.elem, Type { oid: element.0, typmod: to.typmod }, scope, clause)?;
+            return self.array_from(elements, Type { oid: element.0, typmod: to.typmod }, expr.span());
         }
         self.expr(expr, scope, clause)
+    }
+
+    /// The elements of an ARRAY that is cast to an array of that type.
+    fn elements_of(
+        &mut self,
+        elements: &[ast::Expr],
+        ty: Type,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Vec<Bound>> {
+        if elements.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_))) {
+            return unknown("an array of arrays");
+        }
+        let mut bound = Vec::with_capacity(elements.len());
+        for element in elements {
+            let element = self.expr(element, scope, clause)?;
+            let span = element.span;
+            bound.push(self.cast_as(element, ty, CastContext::Explicit)?.at(span));
+        }
+        Ok(bound)
     }
 
     /// An untyped text.
@@ -480,8 +500,16 @@ impl Analyzer<'_> {
     }
 
     /// A subquery inside an expression over `scope`.
-    pub(super) fn subquery(&mut self, query: &ast::Query, scope: &Scope<'_>) -> Result<Relation> {
-        self.bind_query(query, &scope.inner(), None)
+    pub(super) fn subquery(&mut self, query: &ast::Query, scope: &Scope<'_>, clause: Clause) -> Result<Relation> {
+        self.inside(clause, |this| this.bind_query(query, &scope.inner(), None))
+    }
+
+    /// Binds a query that stands in that clause of the one around it.
+    pub(super) fn inside<T>(&mut self, clause: Clause, bind: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.within.push(clause);
+        let bound = bind(self);
+        self.within.pop();
+        bound
     }
 
     /// The one column of a subquery that is a value.
@@ -504,7 +532,7 @@ impl Analyzer<'_> {
             return self.row_in_subquery(left, query, negated, scope, clause);
         }
         let left = self.expr(left, scope, clause)?;
-        let (left, relation) = self.beside_rows(left, "=", query, scope)?;
+        let (left, relation) = self.beside_rows(left, "=", query, scope, clause)?;
         let span = left.span;
         let expr = Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), negated));
         Ok(Bound::new(expr, Type::BOOL).at(span))
@@ -517,8 +545,9 @@ impl Analyzer<'_> {
         op: &str,
         query: &ast::Query,
         scope: &Scope<'_>,
+        clause: Clause,
     ) -> Result<(Bound, Relation)> {
-        let relation = self.subquery(query, scope)?;
+        let relation = self.subquery(query, scope, clause)?;
         let span = left.span;
         if relation.columns.len() != 1 {
             let error = match relation.columns.len() {
@@ -575,7 +604,7 @@ impl Analyzer<'_> {
         }
         let left = self.expr(left, scope, clause)?;
         if let ast::Expr::Subquery(query) = super::condition::bare(right) {
-            let (left, relation) = self.beside_rows(left, &name, query, scope)?;
+            let (left, relation) = self.beside_rows(left, &name, query, scope, clause)?;
             let expr = match (name.as_str(), any) {
                 ("=", true) => Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), false)),
                 ("<>", false) => Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), true)),
@@ -608,6 +637,18 @@ impl Analyzer<'_> {
                 false => elements.into_iter().map(|e| self.implicit(e, common)).collect::<Result<_>>()?,
             };
             return self.compared_with_each(&name, left, elements, any, span);
+        }
+        if let ast::Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, .. } =
+            super::condition::bare(right)
+            && let ast::Expr::Array(array) = super::condition::bare(inner)
+            && !array.elem.is_empty()
+        {
+            let to = self.type_of(data_type)?;
+            if let Some(element) = catalog().element_type(to.id()) {
+                let ty = Type { oid: element.0, typmod: to.typmod };
+                let elements = self.elements_of(&array.elem, ty, scope, clause)?;
+                return self.compared_with_each(&name, left, elements, any, span);
+            }
         }
         let right = self.expr(right, scope, clause)?;
         if let Some(text) = right.untyped_text()
@@ -642,11 +683,16 @@ impl Analyzer<'_> {
         let bound = elements.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
         let refs: Vec<&Bound> = bound.iter().collect();
         let common = self.common_type(&refs, "ARRAY")?;
-        let Some(row) = types::type_by_oid(common.oid).filter(|row| row.array != 0) else {
-            return unknown(format!("an array of {}", common.name()));
-        };
         let bound = bound.into_iter().map(|e| self.implicit(e, common)).collect::<Result<Vec<_>>>()?;
-        let bound = self.one_form(bound, common)?;
+        self.array_from(bound, common, span)
+    }
+
+    /// An array of elements of that type.
+    fn array_from(&mut self, elements: Vec<Bound>, element: Type, span: Span) -> Result<Bound> {
+        let Some(row) = types::type_by_oid(element.oid).filter(|row| row.array != 0) else {
+            return unknown(format!("an array of {}", element.name()));
+        };
+        let bound = self.one_form(elements, element)?;
         let Some(make) = self.names.state.scalar_functions().get("make_array").cloned() else {
             return unknown("make_array");
         };
@@ -672,8 +718,14 @@ impl Analyzer<'_> {
     }
 
     /// `ARRAY(SELECT …)`
-    pub(super) fn array_of_rows(&mut self, query: &ast::Query, scope: &Scope<'_>, span: Span) -> Result<Bound> {
-        let relation = self.subquery(query, scope)?;
+    pub(super) fn array_of_rows(
+        &mut self,
+        query: &ast::Query,
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let relation = self.subquery(query, scope, clause)?;
         let column = self.only_column(&relation, span)?;
         let Some(row) = types::type_by_oid(column.ty.oid).filter(|row| row.array != 0) else {
             return unknown(format!("an array of {}", column.ty.name()));

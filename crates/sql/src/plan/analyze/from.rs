@@ -281,11 +281,11 @@ impl Analyzer<'_> {
                     let mut around = scope.inner();
                     around.outer = scope.outer;
                     around.items = before.to_vec();
-                    self.bind_query(subquery, &around.inner(), None)?
+                    self.inside(Clause::From, |this| this.bind_query(subquery, &around.inner(), None))?
                 } else {
                     // The outer query's columns are seen, its FROM is not.
                     let around = scope.without_items();
-                    self.bind_query(subquery, &around.inner(), None)?
+                    self.inside(Clause::From, |this| this.bind_query(subquery, &around.inner(), None))?
                 };
                 let Some(alias) = alias else {
                     let error = SqlError::syntax("subquery in FROM must have an alias")

@@ -43,7 +43,7 @@ pub(super) struct CallForm {
 fn is_own(name: &str) -> bool {
     name.starts_with("resurgam_")
         || name.starts_with("pg_cast_")
-        || matches!(name, "pg_array_or_empty" | "similar_to_escape")
+        || matches!(name, "pg_array_or_empty" | "similar_to_escape" | "pg_byteacat")
 }
 
 impl Analyzer<'_> {
@@ -57,7 +57,7 @@ impl Analyzer<'_> {
         if name == "array"
             && let FunctionArguments::Subquery(query) = &function.args
         {
-            return self.array_of_rows(query, scope, span);
+            return self.array_of_rows(query, scope, clause, span);
         }
         if function.over.is_some() {
             return self.window_call(function, &name, scope, clause);

@@ -85,7 +85,9 @@ impl Analyzer<'_> {
         let args = args.into_iter().map(|arg| self.settled(arg).map(|arg| arg.expr)).collect::<Result<_>>()?;
         let source = {
             use datafusion::sql::planner::ContextProvider;
-            self.names.get_table_function_source(function, args)?
+            // Its errors are its own.
+            let found = self.names.get_table_function_source(function, args);
+            found.map_err(|error| crate::pg::errors::from_datafusion(error, self.text))?
         };
         let fields: Vec<(String, Type)> = source
             .schema()

@@ -15,7 +15,7 @@
 //! | `query` | WITH, set operations, VALUES, LIMIT | analyze.c, parse_cte.c |
 //! | `expr`, `literal`, `condition` | expressions; constants; comparisons, CASE, IN | parse_expr.c |
 //! | `coerce` | casts | parse_coerce.c |
-//! | `operator`, `function`, `aggregate`, `window` | what a resolved operator or function is computed by | pg_operator, pg_proc |
+//! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
 //!
 //! Invariants:
 //! 1. The Arrow type of a [`Bound`]'s expression is a form of its PostgreSQL type (`bound::Bound::data`).
@@ -28,6 +28,7 @@ mod bound;
 mod coerce;
 mod condition;
 mod expr;
+mod frame;
 mod from;
 mod function;
 mod function_item;
@@ -115,6 +116,8 @@ pub(crate) struct Analyzer<'a> {
     qualifiers: HashSet<String>,
     /// Windows that the SELECTs around name, innermost last.
     windows: Vec<Vec<ast::NamedWindowDefinition>>,
+    /// The clauses in which the subqueries around stand, innermost last.
+    within: Vec<expr::Clause>,
     sets: sets::SetsSeen,
     /// Names of the columns of subqueries that are values, by the place of their syntax in memory.
     subqueries: HashMap<usize, String>,
@@ -126,7 +129,7 @@ const DEPTH_MAX: usize = 1500;
 
 impl<'a> Analyzer<'a> {
     pub(crate) fn new(names: &'a Names<'a>, text: &'a str, params: &'a mut ParamTypes) -> Self {
-        Self { names, text, params, qualifiers: HashSet::new(), windows: Vec::new(), sets: Default::default(), subqueries: HashMap::new(), depth: 0 }
+        Self { names, text, params, qualifiers: HashSet::new(), windows: Vec::new(), within: Vec::new(), sets: Default::default(), subqueries: HashMap::new(), depth: 0 }
     }
 
     /// Analyses a whole query; untyped columns become texts.
@@ -186,7 +189,10 @@ pub(crate) fn query(
             Ok(Some(analyzed))
         }
         Err(Refusal::Error(error)) => Err(*error),
-        Err(Refusal::Unknown(what)) if mode == Mode::Strict => Err(SqlError::unsupported(what)),
+        Err(Refusal::Unknown(what)) if mode == Mode::Strict => {
+            let is_sentence = what.ends_with("supported");
+            Err(SqlError::unsupported(if is_sentence { what } else { format!("{what} is not supported") }))
+        }
         Err(Refusal::Unknown(what)) => {
             tracing::debug!(what, "not analysed");
             Ok(None)

@@ -246,7 +246,7 @@ impl Analyzer<'_> {
     }
 
     /// The FROM item that `t.*` names.
-    fn item_of(&self, name: &ast::ObjectName, scope: &Scope<'_>) -> Result<Item> {
+    pub(super) fn item_of(&self, name: &ast::ObjectName, scope: &Scope<'_>) -> Result<Item> {
         let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
         let (schema, relation) = match parts.as_slice() {
             [relation] => (None, relation),
