@@ -10,12 +10,12 @@
 //! |---|---|---|
 //! | `bound` | a typed expression; what analysis ends with | nodes with `exprType` |
 //! | `scope` | which columns a name can mean | parse_relation.c |
-//! | `from` | FROM items and joins | parse_clause.c |
-//! | `select`, `group`, `sort` | one SELECT; its groups; ORDER BY and DISTINCT | analyze.c, parse_agg.c, parse_clause.c |
+//! | `from`, `function_item` | FROM items and joins; functions there | parse_clause.c |
+//! | `select`, `group`, `sort`, `sets` | one SELECT; its groups; ORDER BY and DISTINCT; functions that return sets | analyze.c, parse_agg.c, parse_clause.c |
 //! | `query` | WITH, set operations, VALUES, LIMIT | analyze.c, parse_cte.c |
 //! | `expr`, `literal`, `condition` | expressions; constants; comparisons, CASE, IN | parse_expr.c |
 //! | `coerce` | casts | parse_coerce.c |
-//! | `operator`, `function`, `aggregate`, `window` | what a resolved operator or function is computed by | pg_operator, pg_proc |
+//! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
 //! | `write`, `insert`, `update` | INSERT, UPDATE, DELETE: targets, assignments, ON CONFLICT, RETURNING | analyze.c, parse_target.c |
 //! | `lock` | queries with FOR UPDATE and its kin | analyze.c |
 //! | `row` | expressions of definitions, arguments of EXECUTE | heap.c, tablecmds.c, prepare.c |
@@ -31,8 +31,10 @@ mod bound;
 mod coerce;
 mod condition;
 mod expr;
+mod frame;
 mod from;
 mod function;
+mod function_item;
 mod group;
 mod insert;
 mod literal;
@@ -42,12 +44,13 @@ mod query;
 mod row;
 mod scope;
 mod select;
+mod sets;
 mod sort;
 mod update;
 mod window;
 mod write;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use datafusion::common::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
@@ -141,6 +144,11 @@ pub(crate) struct Analyzer<'a> {
     windows: Vec<Vec<ast::NamedWindowDefinition>>,
     /// Queries that lock rows, as they were met.
     locks: Vec<Locking>,
+    /// The clauses in which the subqueries around stand, innermost last.
+    within: Vec<expr::Clause>,
+    sets: sets::SetsSeen,
+    /// Names of the columns of subqueries that are values, by the place of their syntax in memory.
+    subqueries: HashMap<usize, String>,
     depth: usize,
 }
 
@@ -149,7 +157,18 @@ const DEPTH_MAX: usize = 1500;
 
 impl<'a> Analyzer<'a> {
     pub(crate) fn new(names: &'a Names<'a>, text: &'a str, params: &'a mut ParamTypes) -> Self {
-        Self { names, text, params, qualifiers: HashSet::new(), windows: Vec::new(), locks: Vec::new(), depth: 0 }
+        Self {
+            names,
+            text,
+            params,
+            qualifiers: HashSet::new(),
+            windows: Vec::new(),
+            locks: Vec::new(),
+            within: Vec::new(),
+            sets: Default::default(),
+            subqueries: HashMap::new(),
+            depth: 0,
+        }
     }
 
     /// Analyses a whole query; untyped columns become texts.

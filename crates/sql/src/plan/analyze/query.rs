@@ -417,7 +417,7 @@ impl Analyzer<'_> {
             return Ok(None);
         }
         if value.exists(|e| Ok(matches!(e, Expr::ScalarSubquery(_))))? {
-            return unknown(format!("a subquery in {clause}"));
+            return unknown("LIMIT and OFFSET with a subquery are not supported");
         }
         Ok(Some(value))
     }

@@ -294,7 +294,7 @@ impl Analyzer<'_> {
                 Ok(values.into_iter().map(single).collect())
             }
             ast::Expr::Subquery(query) => {
-                let relation = self.subquery(query, scope)?;
+                let relation = self.subquery(query, scope, Clause::Set)?;
                 if has_volatile(&relation.plan) && relation.columns.len() > 1 {
                     return unknown("assigning a volatile subquery to several columns");
                 }
