@@ -36,11 +36,7 @@ fn refers_to(plan: &LogicalPlan, items: &[Item]) -> bool {
         let Expr::OuterReferenceColumn(_, wanted) = outer else { return false };
         let mut columns = items.iter().flat_map(|item| &item.columns);
         columns.any(|column| {
-            column
-                .bound
-                .expr
-                .exists(|e| Ok(matches!(e, Expr::Column(column) if *column == wanted)))
-                .unwrap_or(true)
+            column.bound.expr.exists(|e| Ok(matches!(e, Expr::Column(column) if *column == wanted))).unwrap_or(true)
         })
     })
 }

@@ -212,7 +212,7 @@ impl Analyzer<'_> {
             "current_date" => Type::of(oid::DATE),
             "current_time" => {
                 return Err(self.at(SqlError::unsupported("type time with time zone is not supported"), span));
-            },
+            }
             "current_timestamp" => Type::of(oid::TIMESTAMPTZ),
             "localtime" => Type::of(oid::TIME),
             _ => Type::of(oid::TIMESTAMP),
@@ -243,7 +243,7 @@ impl Analyzer<'_> {
             "current_date" | "current_time" | "current_timestamp" | "localtime" | "localtimestamp"
                 if args.is_empty() =>
             {
-                return Ok(Called { bound: self.call_special(name, span)?, returns_set: false });
+                return Ok(Called { bound: self.call_special(name, span)?, returns_set: false, out_name: None });
             }
             name => name,
         };

@@ -11,8 +11,8 @@ use datafusion::common::{ScalarValue, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
-    Ident, JoinConstraint, JoinOperator, LimitClause, LockClause, ObjectName, Query, SelectItem, SetExpr, TableAlias,
-    TableFactor, TableWithJoins,
+    self, Ident, JoinConstraint, JoinOperator, LimitClause, LockClause, ObjectName, Query, SelectItem, SetExpr,
+    TableAlias, TableFactor, TableWithJoins,
 };
 use resurgam_engine::Table;
 
@@ -73,9 +73,15 @@ impl Analyzer<'_> {
             }
             Some(_) => return Err(SqlError::syntax("this form of LIMIT is not supported").into()),
         };
-        if query.fetch.is_some() || query.for_clause.is_some() {
-            return Err(SqlError::unsupported("this query cannot be locked").into());
-        }
+        let one = ast::Expr::Value(ast::Value::Number("1".to_owned(), false).into());
+        let limit = match query.fetch.take() {
+            None => limit,
+            Some(fetch) if fetch.with_ties || fetch.percent => {
+                return Err(SqlError::unsupported("FETCH FIRST … WITH TIES is not supported").into());
+            }
+            Some(_) if limit.is_some() => return Err(SqlError::syntax("multiple LIMIT clauses not allowed").into()),
+            Some(fetch) => Some(fetch.quantity.unwrap_or(one)),
+        };
         let own: HashSet<String> = query
             .with
             .iter()
@@ -99,7 +105,7 @@ impl Analyzer<'_> {
             }
             let key = vec![Ident::with_quote('"', &found.alias), Ident::with_quote('"', KEY_COLUMN)];
             select.projection.push(SelectItem::ExprWithAlias {
-                expr: datafusion::sql::sqlparser::ast::Expr::CompoundIdentifier(key),
+                expr: ast::Expr::CompoundIdentifier(key),
                 alias: Ident::with_quote('"', format!("{KEY_COLUMN}{at}")),
             });
         }
@@ -135,12 +141,7 @@ impl Analyzer<'_> {
         Ok(Relation::of_plan(rows, columns))
     }
 
-    fn lock_count(
-        &mut self,
-        expr: Option<&datafusion::sql::sqlparser::ast::Expr>,
-        clause: &str,
-        scope: &Scope<'_>,
-    ) -> Result<Option<Count>> {
+    fn lock_count(&mut self, expr: Option<&ast::Expr>, clause: &str, scope: &Scope<'_>) -> Result<Option<Count>> {
         Ok(match self.limit_count(expr, clause, scope)? {
             None => None,
             Some(Expr::Literal(ScalarValue::Int64(count), _)) => Some(Count::Given(count)),
