@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Column as PlanColumn, NullEquality, TableReference};
+use datafusion::common::{Column as PlanColumn, DFSchema, DFSchemaRef, NullEquality, TableReference};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::functions_window::expr_fn::row_number;
-use datafusion::logical_expr::{Expr, ExprFunctionExt, JoinType, LogicalPlan, LogicalPlanBuilder, Projection};
+use datafusion::logical_expr::{Expr, ExprFunctionExt, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Projection};
 use datafusion::sql::sqlparser::ast::{
     self, Cte as AstCte, LimitClause, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Spanned,
 };
@@ -479,7 +480,9 @@ impl Analyzer<'_> {
                 row.push(bound.expr);
             }
         }
-        let plan = LogicalPlanBuilder::values(exprs)?.build()?;
+        // Some values say their type and others of that type do not (NULL, say).
+        let forms = rows_fields(&exprs)?;
+        let plan = LogicalPlanBuilder::values_with_schema(exprs, &forms)?.build()?;
         let names: Vec<(String, Type)> =
             types.iter().enumerate().map(|(at, ty)| (format!("column{}", at + 1), *ty)).collect();
         Ok(Relation::of_plan(plan, names))
@@ -573,6 +576,18 @@ impl Analyzer<'_> {
         }
         project(relation.plan, &targets)
     }
+}
+
+/// Fields of the columns of rows that are of one form each.
+fn rows_fields(rows: &[Vec<Expr>]) -> Result<DFSchemaRef> {
+    let empty = DFSchema::empty();
+    let first = rows.first().map(Vec::as_slice).unwrap_or_default();
+    let fields = first.iter().enumerate().map(|(at, value)| {
+        let data = value.get_type(&empty)?;
+        Ok(Field::new(format!("column{}", at + 1), data, true))
+    });
+    let fields = fields.collect::<datafusion::common::Result<Vec<_>>>()?;
+    Ok(Arc::new(DFSchema::try_from(Schema::new(fields))?))
 }
 
 /// Name of a set operation's column within the plan.
