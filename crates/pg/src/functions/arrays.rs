@@ -39,6 +39,15 @@ pub(super) fn all() -> Vec<PgFunction> {
             let lengths = lengths(call);
             call.int4s(|row| Ok(lengths[row].filter(|&n| n > 0 && call.int(1, row) == Some(1)).map(|_| 1)))
         }),
+        // bytea || bytea
+        f("pg_byteacat", &[P::Any, P::Any], oid(t::BYTEA), |call| {
+            let (left, right) = (call.arrays[0].as_binary_view(), call.arrays[1].as_binary_view());
+            let joined = left.iter().zip(right).map(|pair| match pair {
+                (Some(left), Some(right)) => Some([left, right].concat()),
+                _ => None,
+            });
+            Ok(Arc::new(joined.collect::<BinaryViewArray>()) as ArrayRef)
+        }),
         // ARRAY(subquery) is never null
         f(
             "pg_array_or_empty",

@@ -15,9 +15,10 @@
 //! - `aggregate`: `pg_single`
 //! - `nullable`: `pg_nullable`
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
-//! - `percentile`: `percentile_cont`, `percentile_disc`
+//! - `percentile`: `percentile_cont`, `percentile_disc`, `mode`
+//! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
 //! - `planner`: operators on lists, dates, intervals, numerics
-//! - `series`: `generate_series` in FROM
+//! - `series`: `generate_series`
 //!
 //! Volatility: what depends on the session but not on the statement is `Volatile`, so that
 //! it is never folded into a plan; `now()` and its kin are `Stable`: they are folded, and plans
@@ -34,6 +35,7 @@ mod extract;
 mod fields;
 mod format_number;
 mod format_time;
+mod interval_aggregate;
 mod math;
 mod nullable;
 pub mod numeric;
@@ -55,7 +57,8 @@ use datafusion::logical_expr::ScalarUDF;
 
 pub use call_name::call_name;
 pub use checked::checked_arithmetic;
-pub use series::as_written;
+pub use interval_aggregate::interval_aggregate;
+pub use series::{SeriesFunction, SeriesRows, as_written, series_call_name, series_function};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
 
@@ -113,6 +116,9 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     if let Some(keys) = numeric::keys::NumericKeys::new() {
         state.add_analyzer_rule(Arc::new(keys));
     }
+    for series in series::functions(cx) {
+        state.register_udf(Arc::new(series))?;
+    }
     state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(cx.clone())));
     Ok(())
 }
@@ -130,6 +136,7 @@ pub fn is_session_function(name: &str) -> bool {
         || privileges::NAMES.contains(&name)
         || time::SESSION_NAMES.contains(&name)
         || name.starts_with("pg_cast_")
+        || series::is_of_session(name)
         || name == "to_char"
         || name == "to_timestamp"
         || name == "to_date"

@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::{Field, FieldRef};
 use datafusion::common::Result as DfResult;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
+    ArrayElemTypeDef, CharacterLength, DataType as SqlType, DateTimeField, ExactNumberInfo, IntervalFields, TimezoneInfo,
 };
 use resurgam_engine::ColumnType;
 
@@ -45,6 +45,8 @@ pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
     }
     match resolved.oid {
         oid::OID => None,
+        // They would keep all digits.
+        oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if resolved.typmod >= 0 => None,
         oid => super::column_type_of_oid(oid, resolved.typmod),
     }
     .ok_or_else(|| SqlError::unsupported(format!("columns of type {ty} are not supported")))
@@ -97,10 +99,21 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
         T::Char(n) | T::Character(n) => Resolved { oid: oid::BPCHAR, typmod: length("char", n.as_ref(), 5)? },
         T::Bytea => Resolved::plain(oid::BYTEA),
         T::Date => Resolved::plain(oid::DATE),
-        T::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Resolved::plain(oid::TIME),
-        T::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Resolved::plain(oid::TIMESTAMP),
-        T::Timestamp(_, _) => Resolved::plain(oid::TIMESTAMPTZ),
-        T::Interval { .. } => Resolved::plain(oid::INTERVAL),
+        T::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            Resolved { oid: oid::TIME, typmod: second_digits(*digits) }
+        }
+        T::Time(..) => return Err(SqlError::unsupported("type time with time zone is not supported")),
+        T::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            Resolved { oid: oid::TIMESTAMP, typmod: second_digits(*digits) }
+        }
+        T::Timestamp(digits, _) => Resolved { oid: oid::TIMESTAMPTZ, typmod: second_digits(*digits) },
+        T::Interval { fields, precision } => {
+            let (first, last) = fields.as_ref().map_or((None, None), interval_fields);
+            match interval_typmod(first.as_ref(), last.as_ref(), *precision) {
+                Some(typmod) => Resolved { oid: oid::INTERVAL, typmod },
+                None => return Err(SqlError::syntax(format!("syntax error in \"{ty}\""))),
+            }
+        }
         T::Uuid => Resolved::plain(oid::UUID),
         T::JSON => Resolved::plain(oid::JSON),
         T::JSONB => Resolved::plain(oid::JSONB),
@@ -149,6 +162,68 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
     })
 }
 
+/// Modifier of a time with so many digits behind the seconds' point; none for all that there are.
+fn second_digits(digits: Option<u64>) -> i32 {
+    digits.filter(|digits| *digits < 6).map_or(-1, |digits| digits as i32)
+}
+
+/// Modifier of an interval with these fields and so many digits of seconds; `None` for fields that do not go
+/// together.
+pub fn interval_typmod(first: Option<&DateTimeField>, last: Option<&DateTimeField>, digits: Option<u64>) -> Option<i32> {
+    use DateTimeField as D;
+    /// Bits of PostgreSQL's `INTERVAL_MASK`, from years to seconds.
+    const BITS: [i32; 6] = [2, 1, 3, 10, 11, 12];
+    let place = |field: &D| {
+        Some(match field {
+            D::Year => 0,
+            D::Month => 1,
+            D::Day => 2,
+            D::Hour => 3,
+            D::Minute => 4,
+            D::Second => 5usize,
+            _ => return None,
+        })
+    };
+    let digits = digits.filter(|digits| *digits < 6).map_or(0xffff, |digits| digits as i32);
+    let range = match (first, last) {
+        (None, _) if digits == 0xffff => return Some(-1),
+        (None, _) => 0x7fff,
+        (Some(first), last) => {
+            let first = place(first)?;
+            let last = match last {
+                Some(last) => place(last).filter(|last| *last > first && (first == 0) == (*last == 1))?,
+                None => first,
+            };
+            if digits != 0xffff && last != 5 {
+                return None;
+            }
+            BITS[first..=last].iter().fold(0, |bits, bit| bits | 1 << bit)
+        }
+    };
+    Some(range << 16 | digits)
+}
+
+fn interval_fields(fields: &IntervalFields) -> (Option<DateTimeField>, Option<DateTimeField>) {
+    use DateTimeField as D;
+    use IntervalFields as F;
+    let (first, last) = match fields {
+        F::Year => (D::Year, None),
+        F::Month => (D::Month, None),
+        F::Day => (D::Day, None),
+        F::Hour => (D::Hour, None),
+        F::Minute => (D::Minute, None),
+        F::Second => (D::Second, None),
+        F::YearToMonth => (D::Year, Some(D::Month)),
+        F::DayToHour => (D::Day, Some(D::Hour)),
+        F::DayToMinute => (D::Day, Some(D::Minute)),
+        F::DayToSecond => (D::Day, Some(D::Second)),
+        F::HourToMinute => (D::Hour, Some(D::Minute)),
+        F::HourToSecond => (D::Hour, Some(D::Second)),
+        F::MinuteToSecond => (D::Minute, Some(D::Second)),
+    };
+    (Some(first), last)
+}
+
 /// Types that the parser has no keyword for.
 fn custom(name: &str, quoted: bool, modifiers: &[String]) -> Option<Resolved> {
     let modifier = modifiers.first().and_then(|m| m.parse::<i32>().ok());
@@ -163,6 +238,7 @@ fn custom(name: &str, quoted: bool, modifiers: &[String]) -> Option<Resolved> {
     }?;
     let typmod = match (row.oid, modifier) {
         (oid::VARCHAR | oid::BPCHAR, Some(n)) if n > 0 => n.saturating_add(4),
+        (oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ, Some(n)) => second_digits(u64::try_from(n).ok()),
         (oid::NUMERIC, Some(p)) if (1..=38).contains(&p) => {
             let scale = modifiers.get(1).and_then(|m| m.parse().ok()).unwrap_or(0);
             numeric_typmod(p as u8, scale)
@@ -260,6 +336,8 @@ mod tests {
             ("numeric(39,2)", "0A000"),
             ("serial", "0A000"),
             ("int[]", "0A000"),
+            ("timestamp(3)", "0A000"),
+            ("time with time zone", "0A000"),
         ] {
             assert_eq!(column_type_from_sql(&parse(text)).unwrap_err().sqlstate, state, "{text}");
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `any_of` | `x IN ($1, $2, …)`, `x NOT IN (…)` and `x = ANY ($1)` of a kept plan |
 //! | `apply` | Subqueries that are run for the rows around them |
+//! | `array_compare` | A value against the elements of an array: ANY, ALL |
 //! | `bridge` | Values across the three representations that a statement meets |
 //! | `cell` | The values of a kept plan's parameters |
 //! | `clean_function` | `resurgam_clean()` in FROM |
@@ -14,6 +15,7 @@
 //! | `locking` | SELECT … FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE |
 //! | `lookup_join` | A join that looks up the rows of one side by the keys of the other |
 //! | `scan` | The operator that reads a table |
+//! | `sets` | Functions that return sets: rows are repeated for the values that they give |
 //! | `table` | A table of the engine as DataFusion sees it |
 //! | `wait` | Waiting for other transactions, and for a statement's work, cancellable and bounded |
 //! | `watch` | An operator that ends a statement whose plan never waits |
@@ -21,6 +23,7 @@
 
 pub(crate) mod any_of;
 pub(crate) mod apply;
+pub(crate) mod array_compare;
 pub(crate) mod bridge;
 pub(crate) mod cell;
 pub(crate) mod clean_function;
@@ -31,6 +34,7 @@ pub(crate) mod filter;
 pub(crate) mod locking;
 pub(crate) mod lookup_join;
 pub(crate) mod scan;
+pub(crate) mod sets;
 pub(crate) mod table;
 pub(crate) mod wait;
 pub(crate) mod watch;

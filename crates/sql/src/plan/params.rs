@@ -49,13 +49,6 @@ pub(crate) fn inferred_types(plan: &LogicalPlan, count: usize) -> Vec<Option<Fie
     found.finish()
 }
 
-/// The same for an expression over `schema`.
-pub(crate) fn inferred_in(expr: &Expr, schema: &DFSchema, count: usize) -> Vec<Option<FieldRef>> {
-    let mut found = Inference::new(count);
-    found.look(expr, schema);
-    found.finish()
-}
-
 struct Inference {
     /// By what parameters are compared and computed with.
     found: Vec<Option<FieldRef>>,
@@ -191,7 +184,7 @@ fn is_preferred(new: &DataType, before: &DataType) -> bool {
 }
 
 /// A numeric parameter has the digits that its value has, whatever the column's are.
-pub(crate) fn without_scale(field: &FieldRef) -> FieldRef {
+fn without_scale(field: &FieldRef) -> FieldRef {
     match field.data_type() {
         DataType::Decimal128(..) => Arc::new(Field::new(field.name(), DYNAMIC, field.is_nullable())),
         _ => Arc::clone(field),
@@ -248,7 +241,9 @@ pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
             LogicalPlan::Limit(limit) => limit.skip.iter().chain(limit.fetch.iter()).any(|e| contains_placeholder(e)),
             LogicalPlan::Values(values) => values.values.iter().flatten().any(contains_placeholder),
             LogicalPlan::RecursiveQuery(_) => true,
-            LogicalPlan::Extension(extension) => !crate::exec::apply::is_lateral(extension),
+            LogicalPlan::Extension(extension) => {
+                !crate::exec::apply::is_lateral(extension) && !crate::exec::sets::is_project_set(extension)
+            }
             LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
                 node.expressions().iter().any(|expr| expr.exists(|e| Ok(wants_constant(e))).unwrap_or(true))
             }

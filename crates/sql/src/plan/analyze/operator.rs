@@ -227,7 +227,8 @@ impl Analyzer<'_> {
             return Ok(Bound::new(binary_expr(left.expr, op, right.expr), Type::BOOL));
         }
         match (name, code) {
-            ("||", "textanycat" | "anytextcat") => {
+            ("||", "byteacat") => return self.call_named("pg_byteacat", vec![left, right], result),
+            ("||", _) if result.oid == oid::TEXT && (is_text(l) || is_text(r)) => {
                 let text = Type::TEXT;
                 let (left, right) = (self.as_text(left)?, self.as_text(right)?);
                 return Ok(Bound::new(binary_expr(left.expr, Operator::StringConcat, right.expr), text));
@@ -378,17 +379,26 @@ impl Analyzer<'_> {
         let array_type = Type::of(resolved.array.0);
         let left = self.operand(left, to_left)?;
         let array = self.operand(array, array_type)?;
-        match (name, any) {
-            ("=", true) | ("<>", false) => {
-                let (l, _) =
-                    self.one_form_pair(left.clone(), Bound::new(lit(0), element_type)).unwrap_or((left.clone(), left));
-                let has = self.call_named("array_has", vec![array, l], Type::BOOL)?;
-                // NULL elements: array_has knows them not; see the known issues.
-                let expr = if any { has.expr } else { Expr::Not(Box::new(has.expr)) };
-                Ok(Bound::new(expr, Type::BOOL).at(span))
-            }
-            _ => unknown(format!("{name} {} of an array", if any { "ANY" } else { "ALL" })),
+        let Some(op) = comparison(name) else {
+            return match name {
+                "~~" | "!~~" | "~~*" | "!~~*" | "~" | "!~" | "~*" | "!~*" => {
+                    unknown(format!("{name} {} of an array", if any { "ANY" } else { "ALL" }))
+                }
+                _ => unknown(format!("the operator {name} of arrays")),
+            };
+        };
+        // The value has the wider type of the two.
+        let wide = self.one_form_pair(left.clone(), Bound::new(lit(0), element_type));
+        let left = wide.map_or(left, |(left, _)| left);
+        // A constant array is looked through as a set.
+        if matches!((name, any), ("=", true) | ("<>", false)) && crate::plan::access::is_constant(&array.expr) {
+            let has = self.call_named("array_has", vec![array, left], Type::BOOL)?;
+            let expr = if any { has.expr } else { Expr::Not(Box::new(has.expr)) };
+            return Ok(Bound::new(expr, Type::BOOL).at(span));
         }
+        let function = std::sync::Arc::new(crate::exec::array_compare::function(op, any));
+        let (expr, data) = self.call_udf(&function, vec![left, array])?;
+        Ok(Bound::with_data(expr, Type::BOOL, data).at(span))
     }
 
     /// A function that the session has under that name, its result of that type.

@@ -58,6 +58,23 @@ impl<'p> Scope<'p> {
         self.ctes.iter().rev().find(|cte| cte.name == name)
     }
 
+    /// How many queries further out a column is; `None` if it is of none of them.
+    pub(crate) fn level_of(&self, column: &datafusion::common::Column) -> Option<usize> {
+        let (mut level, mut next) = (0, Some(self));
+        while let Some(scope) = next {
+            let mut columns = scope.items.iter().flat_map(|item| &item.columns);
+            let is_here = columns.any(|known| {
+                known.bound.expr.exists(|e| Ok(matches!(e, Expr::Column(known) if known == column))).unwrap_or(false)
+            });
+            if is_here {
+                return Some(level);
+            }
+            level += 1;
+            next = scope.outer;
+        }
+        None
+    }
+
     /// The same without items: what VALUES and LIMIT see.
     pub(crate) fn without_items<'q>(&'q self) -> Scope<'q> {
         Scope { items: Vec::new(), outer: self.outer, ctes: self.ctes.clone() }
@@ -124,6 +141,19 @@ impl Analyzer<'_> {
     /// The column of that name here, if there is one, in this scope only.
     pub(super) fn local_column(&self, scope: &Scope<'_>, ident: &Ident) -> Result<Option<Bound>> {
         self.in_items(&scope.items, &folded(ident), ident)
+    }
+
+    /// Whether a column of any query around has that name.
+    pub(super) fn is_column(&self, scope: &Scope<'_>, ident: &Ident) -> Result<bool> {
+        let name = folded(ident);
+        let mut next = Some(scope);
+        while let Some(scope) = next {
+            if self.in_items(&scope.items, &name, ident)?.is_some() {
+                return Ok(true);
+            }
+            next = scope.outer;
+        }
+        Ok(false)
     }
 
     fn by_column(&self, scope: &Scope<'_>, ident: &Ident) -> Result<Bound> {
