@@ -121,6 +121,9 @@ impl Analyzer<'_> {
                 _ => {}
             }
         }
+        if schema.is_none() && name == "row" {
+            return unknown("a row as a value");
+        }
         if self.is_aggregate(&name) {
             return self.aggregate_call(function, &name, list, scope, clause);
         }
