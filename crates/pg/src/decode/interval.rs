@@ -1,6 +1,8 @@
 //! Intervals from text: PostgreSQL's `DecodeInterval` and `DecodeISO8601Interval`
 //! (`src/backend/utils/adt/datetime.c`), for `IntervalStyle` postgres.
 
+use datafusion::arrow::datatypes::IntervalMonthDayNano;
+
 use super::datetime::words::{Field, Kind, fields, fraction, integer, integer32, token};
 use super::datetime::{Wrong, clock, wrong};
 use crate::datetime::{DAY_US, SECOND_US};
@@ -12,6 +14,17 @@ pub struct Interval {
     pub months: i32,
     pub days: i32,
     pub us: i64,
+}
+
+/// An interval as Arrow has it.
+///
+/// # Errors
+/// 0A000 for a time of more than 292 years: it is kept in nanoseconds there.
+pub fn interval_value(value: Interval) -> Result<IntervalMonthDayNano, SqlError> {
+    let nanos = value.us.checked_mul(1000).ok_or_else(|| {
+        SqlError::unsupported("intervals of more than 2562047 hours are not supported")
+    })?;
+    Ok(IntervalMonthDayNano::new(value.months, value.days, nanos))
 }
 
 /// Which fields an interval type has (`INTERVAL DAY TO SECOND`), and how many digits of seconds.

@@ -9,6 +9,8 @@
 //! - `time`: `now()` and its kin, `age`, `timezone`
 //! - `extract`: `extract`, `date_part`
 //! - `fields`: `date_trunc`
+//! - `floats`: floating-point arithmetic and functions
+//! - `moments`: arithmetic of dates, times and intervals
 //! - `to_char`: `to_char`, `to_date`, `to_timestamp`; `format_number`, `format_time`: its templates
 //! - `arrays`, `math`: what their names say
 //! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
@@ -31,9 +33,11 @@ mod checked;
 mod define;
 mod extract;
 mod fields;
+mod floats;
 mod format_number;
 mod format_time;
 mod math;
+mod moments;
 mod nullable;
 pub mod numeric;
 mod percentile;
@@ -53,6 +57,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::ScalarUDF;
 
 pub use checked::checked_arithmetic;
+pub use moments::time_operator;
 pub use series::as_written;
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
@@ -67,6 +72,9 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     for udf in datafusion_functions_nested::all_default_nested_functions() {
         state.register_udf(udf)?;
     }
+    if let Ok(has) = state.udf("array_has") {
+        state.register_udf(Arc::new(arrays::array_has(has)))?;
+    }
     state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner))?;
     state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner))?;
     state.add_analyzer_rule(Arc::new(checked::CheckedArithmetic::new()));
@@ -77,7 +85,8 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
         state.register_udf(Arc::new(udf))?;
     }
     let timestamptz = state.udf("pg_cast_timestamptz")?;
-    state.register_expr_planner(Arc::new(planner::PgExprPlanner { cx: cx.clone(), timestamptz }))?;
+    let moments = moments::all(cx).into_iter().map(|function| Arc::new(function.into_udf())).collect();
+    state.register_expr_planner(Arc::new(planner::PgExprPlanner { cx: cx.clone(), timestamptz, moments }))?;
     for udf in time::special(cx) {
         state.register_udf(Arc::new(udf))?;
     }
@@ -86,7 +95,7 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     state.register_udaf(Arc::new(aggregate::pg_single()))?;
     // names that only differ
-    for (alias, name) in [("sign", "signum"), ("pow", "power"), ("char_length", "character_length")] {
+    for (alias, name) in [("sign", "signum"), ("char_length", "character_length")] {
         if let Ok(udf) = state.udf(name)
             && !udf.aliases().iter().any(|known| known == alias)
         {
@@ -120,6 +129,11 @@ pub fn cast_function(cx: &Arc<dyn PgContext>, ty: u32) -> Option<ScalarUDF> {
     cast::one(cx, ty)
 }
 
+/// The function whose values intervals compare by.
+pub fn interval_key() -> ScalarUDF {
+    moments::interval_key_function().into_udf()
+}
+
 /// Whether a function is bound to the session it was registered for, so that a plan with it
 /// must not be given to another.
 pub fn is_session_function(name: &str) -> bool {
@@ -143,6 +157,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(to_char::all(cx));
     out.extend(arrays::all());
     out.extend(math::all());
+    out.extend(floats::all());
     out.extend(nullable::all());
     out
 }

@@ -6,7 +6,7 @@
 //! Results count from 1970 (Arrow's epoch); the caller moves them to the engine's.
 
 mod decode;
-pub(super) mod words;
+pub(crate) mod words;
 
 pub(super) use decode::{Wrong, clock};
 use decode::{Decoded, Meant, TextZone};

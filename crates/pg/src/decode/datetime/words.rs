@@ -42,7 +42,7 @@ pub(super) enum Unit {
 }
 
 /// Words are known by their first ten characters.
-pub(in crate::decode) fn token(word: &str) -> &str {
+pub(crate) fn token(word: &str) -> &str {
     word.get(..10).unwrap_or(word)
 }
 

@@ -3,7 +3,7 @@
 //! The dialect's tables choose the operator and its operands' types; here it becomes an expression of
 //! DataFusion's over operands of one Arrow form, or a call.
 
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::{Expr, Like, Operator, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::tokenizer::Span;
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::{Analyzer, Result, unknown};
-use crate::pg::functions::numeric;
+use crate::pg::functions::{numeric, time_operator};
 use crate::pg::types::oid;
 use crate::wire::SqlError;
 
@@ -303,31 +303,11 @@ impl Analyzer<'_> {
 
     /// `+`, `-`, `*`, `/` of dates, times and intervals.
     fn date_arithmetic(&mut self, op: Operator, left: Bound, right: Bound, result: Type) -> Result<Bound> {
-        let days = |expr: Expr| cast(expr, DataType::Int32);
-        let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
-        let plus_or_minus = matches!(op, Operator::Plus | Operator::Minus);
-        let (l, r) = (left.ty.oid, right.ty.oid);
-        let expr = match (l, op, r) {
-            (oid::DATE, Operator::Minus, oid::DATE) => binary_expr(days(left.expr), op, days(right.expr)),
-            (oid::DATE, _, oid::INT4) if plus_or_minus => {
-                cast(binary_expr(days(left.expr), op, right.expr), DataType::Date32)
-            }
-            (oid::INT4, Operator::Plus, oid::DATE) => {
-                cast(binary_expr(left.expr, op, days(right.expr)), DataType::Date32)
-            }
-            (oid::DATE, _, oid::INTERVAL) if plus_or_minus => binary_expr(cast(left.expr, timestamp), op, right.expr),
-            (oid::INTERVAL, Operator::Plus, oid::DATE) => binary_expr(cast(right.expr, timestamp), op, left.expr),
-            (oid::TIMESTAMP | oid::TIMESTAMPTZ, _, oid::INTERVAL) if plus_or_minus => {
-                if l == oid::TIMESTAMPTZ {
-                    return unknown("timestamptz and interval");
-                }
-                binary_expr(left.expr, op, right.expr)
-            }
-            (oid::INTERVAL, Operator::Plus, oid::TIMESTAMP) => binary_expr(right.expr, op, left.expr),
-            (oid::INTERVAL, _, oid::INTERVAL) if plus_or_minus => binary_expr(left.expr, op, right.expr),
-            _ => return unknown(format!("arithmetic of {} and {}", left.ty.name(), right.ty.name())),
-        };
-        Ok(Bound::new(expr, result))
+        match time_operator(left.ty.oid, &op.to_string(), right.ty.oid) {
+            Some((name, false)) => self.call_named(name, vec![left, right], result),
+            Some((name, true)) => self.call_named(name, vec![right, left], result),
+            None => unknown(format!("arithmetic of {} and {}", left.ty.name(), right.ty.name())),
+        }
     }
 
     /// `name operand`
