@@ -326,7 +326,8 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
             oid::UUID => {
                 parse_each!(texts, StringViewArray, |text: &str| decode::parse_uuid(text).map(|u| uuid_text(&u)))
             }
-            oid::JSON | oid::JSONB => {
+            oid::JSONB => parse_each!(texts, StringViewArray, decode::canonical_jsonb),
+            oid::JSON => {
                 for text in texts.iter().flatten() {
                     decode::check_json(text)?;
                 }

@@ -120,6 +120,14 @@ fn array_of(fields: &[FieldRef]) -> FieldRef {
     Arc::new(Field::new("", ty, true))
 }
 
+/// The type of an array's elements.
+fn element_of(fields: &[FieldRef]) -> FieldRef {
+    match fields.first().map(|field| field.data_type()) {
+        Some(DataType::List(item)) => Arc::new(item.as_ref().clone().with_nullable(true)),
+        _ => Arc::new(Field::new("", DataType::Utf8View, true)),
+    }
+}
+
 fn int4_list() -> Returns {
     Returns::By(|_| Arc::new(Field::new("", DataType::new_list(DataType::Int32, true), true)))
 }
@@ -236,6 +244,25 @@ fn searches() -> Vec<PgFunction> {
                 };
                 Ok(Some(a.iter().any(|a| !a.is_null() && b.iter().any(|b| same(a, b)))))
             })
+        }),
+        f("array_element", &[P::Any, P::Int], Returns::By(element_of), |call| {
+            let item = call.returns.data_type();
+            let value = |row| {
+                let at = call.int(1, row).and_then(|at| usize::try_from(at.checked_sub(1)?).ok());
+                let value = match (elements(&call.arrays[0], row)?, at) {
+                    (Some(values), Some(at)) => values.into_iter().nth(at),
+                    _ => None,
+                };
+                match value {
+                    Some(value) => Ok(value),
+                    None => ScalarValue::try_from(item).map_err(|error| from_datafusion(error, "")),
+                }
+            };
+            let values = (0..call.rows).map(value).collect::<Result<Vec<_>, SqlError>>()?;
+            match values.is_empty() {
+                true => Ok(new_empty_array(item)),
+                false => ScalarValue::iter_to_array(values).map_err(|error| from_datafusion(error, "")),
+            }
         }),
         f("trim_array", &[P::Any, P::Int], Returns::By(array_of), |call| {
             let row = |row| {

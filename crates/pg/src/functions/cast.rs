@@ -164,10 +164,20 @@ impl PgCast {
             oid::NAME => Ok(Arc::new(
                 out.as_string_view().iter().map(|text| text.map(|text| cut(text, 63))).collect::<StringViewArray>(),
             )),
+            oid::CHAR if array.data_type().is_integer() => {
+                let numbers = cast_array(array, &DataType::Int64, oid::INT8, &zone)?;
+                let numbers = numbers.as_primitive::<datafusion::arrow::datatypes::Int64Type>();
+                let byte = |number: i64| match i8::try_from(number) {
+                    Ok(byte) => Ok(one_byte(byte as u8)),
+                    Err(_) => Err(SqlError::new("22003", "\"char\" out of range")),
+                };
+                let out = numbers.iter().map(|number| number.map(byte).transpose());
+                Ok(Arc::new(out.collect::<Result<StringViewArray, SqlError>>()?))
+            }
             oid::CHAR => Ok(Arc::new(
                 out.as_string_view()
                     .iter()
-                    .map(|text| text.map(|text| text.chars().next().map(String::from).unwrap_or_default()))
+                    .map(|text| text.map(|text| one_byte(char_byte(text))))
                     .collect::<StringViewArray>(),
             )),
             _ => Ok(out),
@@ -242,6 +252,23 @@ impl PgCast {
             builder.append_value(crate::decode::utf8(&text)?);
         }
         Ok(Arc::new(builder.finish()))
+    }
+}
+
+/// The byte that a text is as `"char"`: an octal escape, or its first.
+fn char_byte(text: &str) -> u8 {
+    match text.as_bytes() {
+        [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'] => (a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'),
+        bytes => bytes.first().copied().unwrap_or(0),
+    }
+}
+
+/// A value of `"char"` as it is shown, which is how it is kept.
+fn one_byte(byte: u8) -> String {
+    match byte {
+        0 => String::new(),
+        0x80.. => format!("\\{byte:03o}"),
+        byte => char::from(byte).to_string(),
     }
 }
 

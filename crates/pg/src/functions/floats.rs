@@ -17,6 +17,7 @@ unsafe extern "C" {
     safe fn asinh(x: f64) -> f64;
     safe fn acosh(x: f64) -> f64;
     safe fn atanh(x: f64) -> f64;
+    safe fn cbrt(x: f64) -> f64;
 }
 
 fn overflow() -> SqlError {
@@ -303,7 +304,10 @@ pub(super) fn all() -> Vec<PgFunction> {
         unary("ln", |x| logarithm(x, f64::ln)),
         unary("log", |x| logarithm(x, f64::log10)).alias("log10"),
         unary("sqrt", sqrt),
-        unary("cbrt", |x| Ok(x.cbrt())),
+        unary("cbrt", |x| Ok(cbrt(x))),
+        f("sign", &[P::Float], oid(t::FLOAT8), |call| {
+            column(call, |row| Ok(call.float(0, row).map(|x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 })))
+        }),
         binary("power", power).alias("pow"),
         unary("acos", |x| of_ratio(x, f64::acos)),
         unary("asin", |x| of_ratio(x, f64::asin)),

@@ -5,13 +5,15 @@
 //! - `catalog`: `pg_get_…`, `pg_…_is_visible`, sizes
 //! - `privileges`: `has_…_privilege`
 //! - `cast`: `pg_cast_TYPE`, which casts are rewritten to
+//! - `strings`: padding, joining, encodings
 //! - `text`: quoting, patterns, `format`
 //! - `time`: `now()` and its kin, `age`, `timezone`
 //! - `extract`: `extract`, `date_part`
 //! - `fields`: `date_trunc`
 //! - `floats`: floating-point arithmetic and functions
 //! - `moments`: arithmetic of dates, times and intervals
-//! - `to_char`: `to_char`, `to_date`, `to_timestamp`; `format_number`, `format_time`: its templates
+//! - `to_char`: `to_char`, `to_date`, `to_timestamp`; `format_number`, `format_time`, `parse_time`: its templates
+//! - `are`: regular expressions
 //! - `arrays`, `math`: what their names say
 //! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
 //! - `aggregate`: `pg_single`
@@ -26,6 +28,7 @@
 //! with them are made anew for each statement.
 
 mod aggregate;
+mod are;
 mod arrays;
 mod cast;
 mod catalog;
@@ -40,11 +43,13 @@ mod math;
 mod moments;
 mod nullable;
 pub mod numeric;
+mod parse_time;
 mod percentile;
 mod planner;
 mod privileges;
 mod series;
 mod session;
+mod strings;
 mod text;
 mod time;
 mod to_char;
@@ -56,6 +61,7 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::ScalarUDF;
 
+pub use are::OPERATORS as REGEX_OPERATORS;
 pub use checked::checked_arithmetic;
 pub use moments::time_operator;
 pub use series::as_written;
@@ -85,8 +91,9 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
         state.register_udf(Arc::new(udf))?;
     }
     let timestamptz = state.udf("pg_cast_timestamptz")?;
-    let moments = moments::all(cx).into_iter().map(|function| Arc::new(function.into_udf())).collect();
-    state.register_expr_planner(Arc::new(planner::PgExprPlanner { cx: cx.clone(), timestamptz, moments }))?;
+    let operators = moments::all(cx).into_iter().chain(are::all());
+    let operators = operators.map(|function| Arc::new(function.into_udf())).collect();
+    state.register_expr_planner(Arc::new(planner::PgExprPlanner { cx: cx.clone(), timestamptz, operators }))?;
     for udf in time::special(cx) {
         state.register_udf(Arc::new(udf))?;
     }
@@ -95,7 +102,7 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     state.register_udaf(Arc::new(aggregate::pg_single()))?;
     // names that only differ
-    for (alias, name) in [("sign", "signum"), ("char_length", "character_length")] {
+    for (alias, name) in [("char_length", "character_length")] {
         if let Ok(udf) = state.udf(name)
             && !udf.aliases().iter().any(|known| known == alias)
         {
@@ -158,6 +165,8 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(arrays::all());
     out.extend(math::all());
     out.extend(floats::all());
+    out.extend(are::all());
+    out.extend(strings::all());
     out.extend(nullable::all());
     out
 }

@@ -26,8 +26,8 @@ pub(super) struct PgExprPlanner {
     pub cx: Arc<dyn PgContext>,
     /// The cast of a text to a `timestamptz`.
     pub timestamptz: Arc<ScalarUDF>,
-    /// Operators on times.
-    pub moments: Vec<Arc<ScalarUDF>>,
+    /// Operators on times, and regular expressions.
+    pub operators: Vec<Arc<ScalarUDF>>,
 }
 
 /// Types as which a literal beside them is read. `numeric` is not among them: its literals may
@@ -182,10 +182,16 @@ impl ExprPlanner for PgExprPlanner {
                 | BinaryOperator::PGRegexNotMatch
                 | BinaryOperator::PGRegexNotIMatch
         ) {
-            // the optimizer makes LIKE of simple patterns and keeps the pattern's type, which
-            // must then be that of the text
-            let RawBinaryExpr { op, left, right } = expr;
-            return Ok(PlannerResult::Original(RawBinaryExpr { op, left: as_text(left), right: as_text(right) }));
+            let name = match expr.op {
+                BinaryOperator::PGRegexMatch => "textregexeq",
+                BinaryOperator::PGRegexIMatch => "texticregexeq",
+                BinaryOperator::PGRegexNotMatch => "textregexne",
+                _ => "texticregexne",
+            };
+            return match self.operators.iter().find(|function| function.name() == name) {
+                Some(function) => Ok(PlannerResult::Planned(function.call(vec![as_text(expr.left), as_text(expr.right)]))),
+                None => Err(to_datafusion(SqlError::internal("an operator without a function"))),
+            };
         }
         if matches!(expr.op, BinaryOperator::StringConcat) {
             no_letters(&expr, schema)?;
@@ -265,7 +271,7 @@ impl ExprPlanner for PgExprPlanner {
             return Ok(PlannerResult::Original(expr));
         };
         let args = if swapped { vec![expr.right, expr.left] } else { vec![expr.left, expr.right] };
-        match self.moments.iter().find(|function| function.name() == name) {
+        match self.operators.iter().find(|function| function.name() == name) {
             Some(function) => Ok(PlannerResult::Planned(function.call(args))),
             None => Err(to_datafusion(SqlError::internal("an operator without a function"))),
         }

@@ -243,6 +243,9 @@ impl Analyzer<'_> {
                 let text = self.expr(text, scope, clause)?;
                 let mut args = vec![self.expr(pattern, scope, clause)?];
                 if let Some(escape) = escape_char {
+                    if matches!(escape.value, ast::Value::Null) {
+                        return Ok(self.null(Type::BOOL)?.at(span()));
+                    }
                     args.push(self.literal(&escape.value, escape.span, false)?);
                 }
                 let pattern = self.call("similar_to_escape", args, span())?;
@@ -268,14 +271,10 @@ impl Analyzer<'_> {
                 self.cast_as(bound, to, CastContext::Explicit)
             }
             E::Interval(interval) => {
-                if interval.leading_precision.is_some()
-                    || interval.last_field.is_some()
-                    || interval.leading_field.is_some()
-                {
-                    return unknown("an interval with fields");
-                }
+                let Some(ty) = types::interval_type(interval) else { return unknown("an interval with such fields") };
+                let to = self.type_of(&ty)?;
                 let bound = self.expr(&interval.value, scope, clause)?;
-                self.cast_as(bound, Type::of(oid::INTERVAL), CastContext::Explicit)
+                self.cast_as(bound, to, CastContext::Explicit)
             }
             E::AtTimeZone { timestamp, time_zone } => {
                 let value = self.expr(timestamp, scope, clause)?;

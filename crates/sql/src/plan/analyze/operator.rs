@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::{Analyzer, Result, unknown};
-use crate::pg::functions::{numeric, time_operator};
+use crate::pg::functions::{REGEX_OPERATORS, numeric, time_operator};
 use crate::pg::types::oid;
 use crate::wire::SqlError;
 
@@ -205,15 +205,16 @@ impl Analyzer<'_> {
             return self.date_arithmetic(op, left, right, result);
         }
         if is_text(l) && is_text(r) {
-            let op = match name {
+            match name {
                 "||" => {
                     let expr = binary_expr(left.expr, Operator::StringConcat, right.expr);
                     return Ok(Bound::new(expr, result));
                 }
-                "~" => Operator::RegexMatch,
-                "~*" => Operator::RegexIMatch,
-                "!~" => Operator::RegexNotMatch,
-                "!~*" => Operator::RegexNotIMatch,
+                "~" | "~*" | "!~" | "!~*" => {
+                    let function = REGEX_OPERATORS.iter().find(|(operator, _)| *operator == name);
+                    let Some((_, function)) = function else { return unknown("this regular expression") };
+                    return self.call_named(function, vec![left, right], Type::BOOL);
+                }
                 "~~" | "!~~" | "~~*" | "!~~*" => {
                     let negated = name.starts_with('!');
                     let insensitive = name.ends_with('*');
@@ -223,8 +224,7 @@ impl Analyzer<'_> {
                 }
                 "^@" => return self.call("starts_with", vec![left, right], span),
                 _ => return unknown(format!("the operator {name} of texts")),
-            };
-            return Ok(Bound::new(binary_expr(left.expr, op, right.expr), Type::BOOL));
+            }
         }
         match (name, code) {
             ("||", "textanycat" | "anytextcat") => {
