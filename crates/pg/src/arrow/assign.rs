@@ -326,7 +326,8 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
             oid::UUID => {
                 parse_each!(texts, StringViewArray, |text: &str| decode::parse_uuid(text).map(|u| uuid_text(&u)))
             }
-            oid::JSON | oid::JSONB => {
+            oid::JSONB => parse_each!(texts, StringViewArray, decode::canonical_jsonb),
+            oid::JSON => {
                 for text in texts.iter().flatten() {
                     decode::check_json(text)?;
                 }
@@ -381,10 +382,7 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
         }
         DataType::Interval(IntervalUnit::MonthDayNano) => {
             parse_each!(texts, IntervalMonthDayNanoArray, |text: &str| {
-                let interval = decode::parse_interval(text)?;
-                let nanos =
-                    interval.us.checked_mul(1000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
-                Ok(IntervalMonthDayNano::new(interval.months, interval.days, nanos))
+                decode::interval_value(decode::parse_interval(text)?)
             })
         }
         DataType::BinaryView => parse_each!(texts, BinaryViewArray, |text: &str| {

@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, UInt32Type};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, IntervalUnit, TimeUnit, UInt32Type};
 use datafusion::common::{DataFusionError, Result as DfResult, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 
 use super::call_name::call_name;
 use crate::errors::{from_datafusion, to_datafusion};
-use crate::types::{field_of_oid, format_type};
+use crate::types::{field_of_oid, format_type, timestamptz};
 use crate::wire::SqlError;
 
 /// Type of a parameter.
@@ -32,6 +32,11 @@ pub(super) enum P {
     Int,
     Oid,
     Float,
+    Date,
+    Time,
+    Timestamp,
+    Timestamptz,
+    Interval,
     /// The argument as it is.
     Any,
 }
@@ -44,6 +49,11 @@ impl P {
             Self::Int => DataType::Int64,
             Self::Oid => DataType::UInt32,
             Self::Float => DataType::Float64,
+            Self::Date => DataType::Date32,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::Timestamptz => timestamptz(),
+            Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
             Self::Any => given.clone(),
         }
     }
