@@ -101,6 +101,10 @@ impl RowBatch {
         self.bytes.clear();
         self.rows.clear();
     }
+    /// Takes a copy of a row.
+    pub fn add(&mut self, row: RawRow<'_>) {
+        self.push(row.key, row.value);
+    }
     fn push(&mut self, key: &[u8], value: &[u8]) {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(key);

@@ -9,7 +9,8 @@
 //! | `session.rs` | a session with any server, MariaDB's included |
 //! | `machine.rs`, `setup.rs` | what the numbers were measured on, and the space files take |
 //! | `report.rs`, `svg.rs`, `lines.rs`, `timeline.rs` | tables, bar charts, line plots with logarithmic axes, and over time |
-//! | `pgbench.rs`, `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments about everyday work |
+//! | `oltp/` | pgbench, sysbench and the TPC-C-like mix: transactions a second, and what one costs the server |
+//! | `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments about everyday work |
 //! | `recovery/` | the experiments about rolling back and recovering, after the paper |
 //! | `mix/` | mixes after TPC-C and TPC-E, and what is measured with them |
 //! | `answers/` | whether answers are right: a corpus, and PostgreSQL beside |
@@ -24,7 +25,7 @@ mod copy;
 mod lines;
 mod machine;
 mod mix;
-mod pgbench;
+mod oltp;
 mod recovery;
 mod report;
 mod restart;
@@ -53,8 +54,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Experiment {
-    /// Throughput of pgbench's select-only and tpcb-like scripts
-    Pgbench(pgbench::Options),
+    /// Transactions a second of pgbench, sysbench and the TPC-C-like mix, and the server's processor time for one
+    Oltp(oltp::Options),
     /// Time from process start to the first answered query, after kill -9 with a large open transaction
     Restart(restart::Options),
     /// Speed and peak memory of COPY FROM STDIN
@@ -117,7 +118,7 @@ pub struct Common {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().experiment {
-        Experiment::Pgbench(options) => pgbench::run(&options),
+        Experiment::Oltp(options) => oltp::run(&options),
         Experiment::Restart(options) => restart::run(&options),
         Experiment::Copy(options) => copy::run(&options),
         Experiment::AbortedMap(options) => aborted_map::run(&options),

@@ -358,6 +358,20 @@ impl Server {
         Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
     }
 
+    /// Processor time, user and system, that its processes have taken since it was started, in seconds; those
+    /// that have ended are among them.
+    ///
+    /// # Errors
+    /// It does not run.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        let gone = || format!("{} does not run", self.kind.name());
+        let id = self.process().ok_or_else(gone)?;
+        let ticks = ticks_of(id).ok_or_else(gone)?;
+        // One that ends meanwhile is counted by its parent from then on.
+        let children: u64 = children_of(id).into_iter().filter_map(ticks_of).sum();
+        Ok((ticks + children) as f64 / TICKS_A_SECOND)
+    }
+
     /// Its version, as it says itself.
     pub fn version(&self) -> String {
         let shown = match self.kind {
@@ -400,10 +414,39 @@ fn stat(id: u32) -> Option<(String, u32)> {
     Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
 }
 
+/// Units of processor time in `/proc`, on every Linux of the last decades.
+const TICKS_A_SECOND: f64 = 100.0;
+
+/// Processor time of a process and of its children that it has waited for.
+fn ticks_of(id: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    // utime, stime, cutime, cstime: 14 to 17, with the id and the name before.
+    fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok()).sum()
+}
+
 fn parent_of(id: u32) -> Option<u32> {
     stat(id).map(|(_, parent)| parent)
 }
 
 fn is_running(id: u32) -> bool {
     stat(id).is_some_and(|(state, _)| state != "Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ticks_of;
+
+    #[test]
+    fn processor_time_is_counted() {
+        let own = std::process::id();
+        let before = ticks_of(own).expect("this process runs");
+        let begun = std::time::Instant::now();
+        let mut sum = 0u64;
+        while ticks_of(own) <= Some(before + 2) && begun.elapsed().as_secs() < 20 {
+            sum = (0..100_000).fold(sum, |sum, i| std::hint::black_box(sum ^ i));
+        }
+        assert!(ticks_of(own) > Some(before + 2), "{sum}");
+        assert_eq!(ticks_of(0), None);
+    }
 }

@@ -30,6 +30,8 @@ mod tpce;
 mod values;
 
 pub use db::{Db, Stop};
+pub use drive::drive;
+pub use tpcc::TpcC;
 
 use crate::Result;
 use crate::servers::Server;

@@ -1,23 +1,27 @@
 //! Aggregates, GROUP BY, DISTINCT and sorts over the few rows that were read directly.
 //!
-//! Aggregates are the plan's: the same accumulators, fed with one batch. Sorts are by the kernel that planned
-//! sorts use. What is here is only the way from rows to columns and back.
+//! Aggregates are the plan's: the same accumulators, fed with one batch. Sorts and groups by columns compare
+//! the stored values; others are by the kernel that planned sorts use, and by scalars. What is here is only
+//! the way from rows to columns and back.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, UInt32Array};
-use datafusion::arrow::compute::{SortColumn, SortOptions, lexsort_to_indices};
+use datafusion::arrow::compute::{SortColumn, SortOptions, cast, lexsort_to_indices};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::expressions::Column;
-use resurgam_engine::DatumRef;
+use resurgam_engine::{DatumRef, Table};
 
-use super::expr::{Input, Row, RowExpr};
+use super::compare::{self, is_comparable};
+use super::expr::{Input, Row, RowExpr, Values};
 use super::parts::{Grouping, Parts, unaliased};
+use crate::pg::arrow::ColumnBuilder;
 use crate::pg::errors;
 use crate::wire::SqlError;
 
@@ -25,6 +29,8 @@ use crate::wire::SqlError;
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     keys: Vec<RowExpr>,
+    /// The keys, if all are columns whose stored values are compared.
+    columns: Option<Vec<usize>>,
     aggregates: Vec<Aggregate>,
     /// `min` or `max` of a column in whose order the rows are read: the first that is not NULL decides.
     pub first: bool,
@@ -36,12 +42,26 @@ struct Aggregate {
     args: Vec<(RowExpr, DataType)>,
 }
 
+/// DISTINCT: of rows that are alike in these columns, one.
+#[derive(Debug)]
+pub(super) struct Distinct(Vec<usize>);
+
 /// ORDER BY.
 #[derive(Debug)]
-pub(super) struct Sort(Vec<(RowExpr, DataType, SortOptions)>);
+pub(super) struct Sort {
+    keys: Vec<(RowExpr, DataType, SortOptions)>,
+    /// The keys, if all are columns whose stored values are compared.
+    columns: Option<Vec<usize>>,
+}
 
 fn failed(error: datafusion::common::DataFusionError) -> SqlError {
     errors::from_datafusion(error, "")
+}
+
+/// The columns that these expressions are, if their stored values can be compared.
+fn compared<'e>(table: &Table, exprs: impl Iterator<Item = &'e RowExpr>) -> Option<Vec<usize>> {
+    let of = |expr: &RowExpr| expr.column().filter(|at| table.columns.get(*at).is_some_and(|c| is_comparable(&c.ty)));
+    exprs.map(of).collect()
 }
 
 /// Values of one type as an array.
@@ -54,6 +74,57 @@ fn array_of(values: Vec<ScalarValue>, ty: &DataType) -> Result<ArrayRef, SqlErro
         false => value.cast_to(ty),
     });
     ScalarValue::iter_to_array(values.collect::<Result<Vec<_>, _>>().map_err(failed)?).map_err(failed)
+}
+
+/// What an expression gives for each row, as an array of type `ty`.
+fn array_over<'r>(
+    expr: &RowExpr,
+    ty: &DataType,
+    rows: impl ExactSizeIterator<Item = Row<'r>> + Clone,
+    params: &[ScalarValue],
+) -> Result<ArrayRef, SqlError> {
+    let array = match expr {
+        RowExpr::Column(column) => column_over(*column, rows.clone())?,
+        // No value of the one is missing in the other.
+        RowExpr::Cast(inner, to @ (DataType::Int32 | DataType::Int64)) => {
+            let inner = inner.column().map(|column| column_over(column, rows.clone())).transpose()?.flatten();
+            let is_wider = |from: &DataType| match from {
+                DataType::Int16 => true,
+                DataType::Int32 => to == &DataType::Int64,
+                _ => false,
+            };
+            let inner = inner.filter(|array| is_wider(array.data_type()));
+            inner.map(|array| cast(&array, to)).transpose().map_err(|error| errors::from_arrow(&error))?
+        }
+        RowExpr::Literal(value) => Some(value.to_array_of_size(rows.len()).map_err(failed)?),
+        _ => None,
+    };
+    if let Some(array) = array.filter(|array| array.data_type() == ty) {
+        return Ok(array);
+    }
+    let mut values = Vec::with_capacity(rows.len());
+    for row in rows {
+        values.push(expr.evaluate(Input { params, row: Some(row) })?);
+    }
+    array_of(values, ty)
+}
+
+/// A column of stored rows; `None` if there is a large value, or a row that is not stored.
+fn column_over<'r>(column: usize, rows: impl ExactSizeIterator<Item = Row<'r>>) -> Result<Option<ArrayRef>, SqlError> {
+    let mut builder: Option<ColumnBuilder> = None;
+    let count = rows.len();
+    for row in rows {
+        if !matches!(row.values, Values::Stored(_)) {
+            return Ok(None);
+        }
+        let builder = builder.get_or_insert_with(|| ColumnBuilder::new(&row.table.columns[column].ty, count));
+        match row.column(column)? {
+            DatumRef::Null => builder.append_null(),
+            DatumRef::External(_) => return Ok(None),
+            datum => builder.append(datum)?,
+        }
+    }
+    Ok(builder.map(|mut builder| builder.finish()))
 }
 
 impl Groups {
@@ -79,7 +150,8 @@ impl Groups {
         for aggregate in &grouping.aggregates {
             aggregates.push(Aggregate::new(parts, aggregate)?);
         }
-        Some(Self { keys, aggregates, first: false })
+        let columns = compared(&parts.table, keys.iter());
+        Some(Self { keys, columns, aggregates, first: false })
     }
 
     /// What EXPLAIN shows.
@@ -111,27 +183,13 @@ impl Groups {
 
     /// Keys and results of each group of `rows`, in the order in which groups first occur.
     pub(super) fn of(&self, rows: &[Row<'_>], params: &[ScalarValue]) -> Result<Vec<Vec<ScalarValue>>, SqlError> {
-        let mut groups: Vec<(Vec<ScalarValue>, Vec<usize>)> = Vec::new();
-        if self.keys.is_empty() {
-            groups.push((Vec::new(), (0..rows.len()).collect()));
-        } else {
-            let mut known: HashMap<Vec<ScalarValue>, usize> = HashMap::new();
-            for (at, row) in rows.iter().enumerate() {
-                let input = Input { params, row: Some(*row) };
-                let key = self.keys.iter().map(|key| key.evaluate(input)).collect::<Result<Vec<_>, _>>()?;
-                let group = match known.get(&key) {
-                    Some(group) => *group,
-                    None => {
-                        groups.push((key.clone(), Vec::new()));
-                        known.insert(key, groups.len() - 1);
-                        groups.len() - 1
-                    }
-                };
-                groups[group].1.push(at);
+        let mut out = Vec::new();
+        for members in self.members(rows, params)? {
+            let mut values = Vec::with_capacity(self.keys.len() + self.aggregates.len());
+            for key in &self.keys {
+                let row = members.first().map(|at| rows[*at]);
+                values.push(key.evaluate(Input { params, row })?);
             }
-        }
-        let mut out = Vec::with_capacity(groups.len());
-        for (mut values, members) in groups {
             for aggregate in &self.aggregates {
                 values.push(aggregate.of(members.iter().map(|at| rows[*at]), params)?);
             }
@@ -139,6 +197,38 @@ impl Groups {
         }
         Ok(out)
     }
+
+    /// The numbers of the rows of each group.
+    fn members(&self, rows: &[Row<'_>], params: &[ScalarValue]) -> Result<Vec<Vec<usize>>, SqlError> {
+        if self.keys.is_empty() {
+            return Ok(vec![(0..rows.len()).collect()]);
+        }
+        if let (Some(columns), Some(first)) = (&self.columns, rows.first())
+            && let Some(values) = compare::values(first.table, rows, columns.iter().copied())?
+        {
+            return Ok(alike(values.chunks_exact(columns.len())));
+        }
+        let mut keys = Vec::with_capacity(rows.len());
+        for row in rows {
+            let input = Input { params, row: Some(*row) };
+            keys.push(self.keys.iter().map(|key| key.evaluate(input)).collect::<Result<Vec<_>, _>>()?);
+        }
+        Ok(alike(keys.iter()))
+    }
+}
+
+/// The places of equal keys, in the order in which they first occur.
+fn alike<K: std::hash::Hash + Eq>(keys: impl Iterator<Item = K>) -> Vec<Vec<usize>> {
+    let mut known: HashMap<K, usize> = HashMap::new();
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (at, key) in keys.enumerate() {
+        let group = *known.entry(key).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[group].push(at);
+    }
+    groups
 }
 
 impl Aggregate {
@@ -173,18 +263,41 @@ impl Aggregate {
         params: &[ScalarValue],
     ) -> Result<ScalarValue, SqlError> {
         let mut accumulator = self.function.create_accumulator().map_err(failed)?;
-        let mut arrays = Vec::with_capacity(self.args.len());
-        for (arg, ty) in &self.args {
-            let mut values = Vec::with_capacity(rows.len());
-            for row in rows.clone() {
-                values.push(arg.evaluate(Input { params, row: Some(row) })?);
-            }
-            arrays.push(array_of(values, ty)?);
-        }
         if rows.len() > 0 {
+            let mut arrays = Vec::with_capacity(self.args.len());
+            for (arg, ty) in &self.args {
+                arrays.push(array_over(arg, ty, rows.clone(), params)?);
+            }
             accumulator.update_batch(&arrays).map_err(failed)?;
         }
         accumulator.evaluate().map_err(failed)
+    }
+}
+
+impl Distinct {
+    /// That of `parts`, if it is by columns, and by nothing else: then each row of the result is a row of the
+    /// table. What is over the groups, `parts` has over these rows afterwards.
+    pub(super) fn take(parts: &mut Parts<'_>) -> Option<Self> {
+        let group = parts.group.as_ref().filter(|group| group.aggregates.is_empty() && !group.keys.is_empty())?;
+        let keys: Option<Vec<RowExpr>> = group.keys.iter().map(|key| parts.over_row(key)).collect();
+        let columns = compared(&parts.table, keys?.iter())?;
+        let output: Option<Vec<Expr>> = parts.output.iter().map(|expr| group.below(expr)).collect();
+        let mut sort = parts.sort.clone();
+        for by in &mut sort {
+            by.expr = group.below(&by.expr)?;
+        }
+        (parts.output, parts.sort, parts.group) = (output?, sort, None);
+        Some(Self(columns))
+    }
+
+    /// Leaves one row of each kind; false: there is a large value, which is not compared here.
+    pub(super) fn keep(&self, rows: &mut Vec<Row<'_>>) -> Result<bool, SqlError> {
+        let Some(first) = rows.first() else { return Ok(true) };
+        let Some(values) = compare::values(first.table, rows, self.0.iter().copied())? else { return Ok(false) };
+        let mut known = HashSet::with_capacity(rows.len());
+        let mut keys = values.chunks_exact(self.0.len());
+        rows.retain(|_| keys.next().is_some_and(|key| known.insert(key)));
+        Ok(true)
     }
 }
 
@@ -199,25 +312,39 @@ impl Sort {
             };
             keys.push((expr, ty, SortOptions { descending: !by.asc, nulls_first: by.nulls_first }));
         }
-        Some(Self(keys))
+        let columns = match parts.group {
+            None => compared(&parts.table, keys.iter().map(|(expr, ..)| expr)),
+            Some(_) => None,
+        };
+        Some(Self { keys, columns })
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.keys.is_empty()
     }
 
     /// The numbers of rows in their order.
     pub(super) fn order(&self, rows: &[Row<'_>], params: &[ScalarValue]) -> Result<Vec<usize>, SqlError> {
-        if self.0.is_empty() || rows.len() < 2 {
+        let (Some(first), false, true) = (rows.first(), self.is_empty(), rows.len() > 1) else {
             return Ok((0..rows.len()).collect());
+        };
+        if let Some(columns) = &self.columns
+            && let Some(values) = compare::values(first.table, rows, columns.iter().copied())?
+        {
+            let key = |row: usize| &values[row * columns.len()..][..columns.len()];
+            let mut order: Vec<usize> = (0..rows.len()).collect();
+            order.sort_by(|a, b| {
+                let pairs = key(*a).iter().zip(key(*b)).zip(&self.keys);
+                pairs.fold(Ordering::Equal, |order, ((a, b), (.., options))| {
+                    order.then_with(|| compare::order(*a, *b, *options))
+                })
+            });
+            return Ok(order);
         }
-        let mut columns = Vec::with_capacity(self.0.len());
-        for (expr, ty, options) in &self.0 {
-            let mut values = Vec::with_capacity(rows.len());
-            for row in rows {
-                values.push(expr.evaluate(Input { params, row: Some(*row) })?);
-            }
-            columns.push(SortColumn { values: array_of(values, ty)?, options: Some(*options) });
+        let mut columns = Vec::with_capacity(self.keys.len());
+        for (expr, ty, options) in &self.keys {
+            let values = array_over(expr, ty, rows.iter().copied(), params)?;
+            columns.push(SortColumn { values, options: Some(*options) });
         }
         let order: UInt32Array = lexsort_to_indices(&columns, None).map_err(|error| errors::from_arrow(&error))?;
         Ok(order.values().iter().map(|at| *at as usize).collect())

@@ -10,9 +10,11 @@
 //! | `parts.rs` | plans taken apart |
 //! | `rows.rs` | rows by a path, judged |
 //! | `select.rs` | SELECT |
+//! | `compare.rs` | stored values as they are sorted and told apart |
 //! | `fold.rs` | aggregates, DISTINCT, sorts of few rows |
 //! | `output.rs` | what is sent of a row |
 
+mod compare;
 mod expr;
 mod fold;
 mod output;

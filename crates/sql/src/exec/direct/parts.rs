@@ -1,10 +1,11 @@
 //! A planned query about one table, taken apart from the top: what comes out, sorted and limited how, of
 //! which rows.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{DFSchema, DFSchemaRef};
+use datafusion::common::{Column, DFSchema, DFSchemaRef};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, SkipType, SortExpr};
 use resurgam_engine::Table;
@@ -21,7 +22,7 @@ pub(crate) struct Parts<'p> {
     pub group: Option<Grouping>,
     pub skip: usize,
     pub fetch: Option<usize>,
-    pub filter: Option<&'p Expr>,
+    pub filter: Option<Cow<'p, Expr>>,
     pub table: Arc<Table>,
     pub schema: DFSchema,
     /// The scan is that of the rows to be written.
@@ -34,6 +35,13 @@ pub(crate) struct Grouping {
     pub aggregates: Vec<Expr>,
     /// Of the keys and then the aggregates.
     pub schema: DFSchemaRef,
+}
+
+impl Grouping {
+    /// An expression over the groups, over what is grouped; `None` if it needs an aggregate.
+    pub(super) fn below(&self, expr: &Expr) -> Option<Expr> {
+        through(expr.clone(), &self.keys, &self.schema)
+    }
 }
 
 pub(super) fn unaliased(expr: &Expr) -> &Expr {
@@ -65,15 +73,19 @@ impl<'p> Parts<'p> {
     pub(crate) fn of(plan: &'p LogicalPlan) -> Option<Self> {
         // Those of the first projection stand as they are: each comes out once.
         let mut output: Option<Vec<Expr>> = None;
-        let (mut sort, mut filter): (Vec<SortExpr>, Option<&Expr>) = (Vec::new(), None);
+        let (mut sort, mut filter): (Vec<SortExpr>, Option<Cow<'p, Expr>>) = (Vec::new(), None);
         let mut limit: Option<(usize, Option<usize>)> = None;
         let mut group: Option<Grouping> = None;
         let mut node = plan;
+        let mut is_aliased = false;
         // Of what comes after what, from the top: limit, sort, filter, scan.
         let mut depth = 0;
         loop {
             match node {
-                LogicalPlan::SubqueryAlias(alias) => node = &alias.input,
+                LogicalPlan::SubqueryAlias(alias) => {
+                    is_aliased = true;
+                    node = &alias.input;
+                }
                 LogicalPlan::Limit(found) if depth == 0 => {
                     depth = 1;
                     limit = Some(match (found.get_skip_type().ok()?, found.get_fetch_type().ok()?) {
@@ -116,7 +128,7 @@ impl<'p> Parts<'p> {
                 }
                 LogicalPlan::Filter(found) if depth < 3 => {
                     depth = 3;
-                    filter = Some(&found.predicate);
+                    filter = Some(Cow::Borrowed(&found.predicate));
                     node = &found.input;
                 }
                 LogicalPlan::TableScan(scan) => {
@@ -130,15 +142,55 @@ impl<'p> Parts<'p> {
                     let (skip, fetch) = limit.unwrap_or((0, None));
                     let output =
                         output.unwrap_or_else(|| plan.schema().columns().into_iter().map(Expr::Column).collect());
-                    return Some(Self { output, sort, group, skip, fetch, filter, table, schema, target });
+                    let mut parts = Self { output, sort, group, skip, fetch, filter, table, schema, target };
+                    if is_aliased {
+                        parts.unqualify()?;
+                    }
+                    return Some(parts);
                 }
                 _ => return None,
             }
         }
     }
 
-    fn conjuncts(&self) -> Vec<&'p Expr> {
-        self.filter.map(split_conjunction).unwrap_or_default()
+    /// Takes the qualifiers off columns: there is one table, which has another name above an alias than below.
+    fn unqualify(&mut self) -> Option<()> {
+        let bare = |expr: Expr| {
+            let done = expr.transform_up(|node| {
+                Ok(match node {
+                    Expr::Column(column) if column.relation.is_some() => {
+                        Transformed::yes(Expr::Column(Column { relation: None, ..column }))
+                    }
+                    other => Transformed::no(other),
+                })
+            });
+            done.data().ok()
+        };
+        let all = |exprs: &mut Vec<Expr>| {
+            *exprs = std::mem::take(exprs).into_iter().map(bare).collect::<Option<_>>()?;
+            Some(())
+        };
+        self.filter = match self.filter.take() {
+            Some(filter) => Some(Cow::Owned(bare(filter.into_owned())?)),
+            None => None,
+        };
+        // What is over groups has the names of these.
+        match &mut self.group {
+            Some(group) => {
+                all(&mut group.keys)?;
+                all(&mut group.aggregates)
+            }
+            None => {
+                for by in &mut self.sort {
+                    by.expr = bare(by.expr.clone())?;
+                }
+                all(&mut self.output)
+            }
+        }
+    }
+
+    fn conjuncts(&self) -> Vec<&Expr> {
+        self.filter.as_deref().map(split_conjunction).unwrap_or_default()
     }
 
     /// How each tree can be read, the clustered one first.
@@ -164,7 +216,7 @@ impl<'p> Parts<'p> {
 
     /// The condition that rows must satisfy.
     pub(super) fn whole_filter(&self) -> Option<Option<RowExpr>> {
-        self.filter.map(|filter| self.over_row(filter)).map_or(Some(None), |filter| filter.map(Some))
+        self.filter.as_deref().map(|filter| self.over_row(filter)).map_or(Some(None), |filter| filter.map(Some))
     }
 
     /// What a row must satisfy beside having the values of `path`, whose key it has.

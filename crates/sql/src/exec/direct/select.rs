@@ -7,10 +7,10 @@ use std::sync::Arc;
 use datafusion::common::ScalarValue;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
-use resurgam_engine::{ReadView, RowBuf, StatementKind};
+use resurgam_engine::{ReadView, RowBatch, RowBuf, StatementKind};
 
 use super::expr::{Input, Row, Values};
-use super::fold::{Groups, Sort};
+use super::fold::{Distinct, Groups, Sort};
 use super::output::Output;
 use super::parts::Parts;
 use super::rows::{Located, ROWS_MAX, Rows};
@@ -33,6 +33,8 @@ pub(crate) struct DirectSelect {
     pub rows: Rows,
     pub output: Output,
     groups: Option<Groups>,
+    /// Of the rows, without groups.
+    distinct: Option<Distinct>,
     /// Their order is not that of the path.
     sort: Option<Sort>,
     pub skip: usize,
@@ -44,7 +46,8 @@ impl DirectSelect {
         if !Planning::of(state.config()).direct || plan.is_planned_each_time() {
             return None;
         }
-        let parts = Parts::of(&plan.logical).filter(|parts| !parts.target)?;
+        let mut parts = Parts::of(&plan.logical).filter(|parts| !parts.target)?;
+        let distinct = Distinct::take(&mut parts);
         let fields = plan.schema.fields();
         let (mut groups, output) = match &parts.group {
             None => (None, Output::new(&parts.output, fields, &parts.table, &parts.schema)?),
@@ -55,9 +58,9 @@ impl DirectSelect {
         };
         let (skip, fetch) = (parts.skip, parts.fetch);
         let paths = parts.paths();
-        let best = |paths: &[AccessPath<Expr>]| paths.iter().max_by_key(|path| path.score()).cloned();
+        let is_gathered = groups.is_some() || distinct.is_some();
         let done = |path: &AccessPath<Expr>, groups, sort| {
-            Some(Self { rows: Rows::new(&parts, path)?, groups, sort, output, skip, fetch })
+            Some(Self { rows: Rows::new(&parts, path)?, groups, distinct, sort, output, skip, fetch })
         };
         // One row is in any order.
         if let Some(path) = paths.iter().filter(|path| path.is_one()).max_by_key(|path| path.score()) {
@@ -85,22 +88,26 @@ impl DirectSelect {
             groups.first = true;
             return done(&path, Some(std::mem::take(groups)), Some(Sort::new(&parts)?));
         }
-        if groups.is_none()
-            && let Some(path) = in_order(&|path| parts.direction(path))
-        {
-            // Whole tables are read by planned operators, but for their first rows.
+        // Where all rows have to be read they must be bounded on both sides.
+        let is_short = |path: &&AccessPath<Expr>| !path.equal.is_empty() || (path.low.is_some() && path.high.is_some());
+        let short = paths.iter().max_by_key(|path| path.score()).filter(is_short);
+        if !is_gathered && let Some(path) = in_order(&|path| parts.direction(path)) {
+            // Whole tables are read by planned operators, but for their first rows. A path that bounds the
+            // rows better is worth a sort.
             let first = parts.filter.is_none() && fetch.is_some_and(|rows| rows.saturating_add(skip) <= ROWS_MAX);
-            return if path.is_bounded() || first { done(&path, None, None) } else { None };
+            let is_better = fetch.is_none() && short.is_some_and(|short| short.score() / 2 > path.score() / 2);
+            if (path.is_bounded() || first) && !is_better {
+                return done(&path, None, None);
+            }
         }
-        // All rows have to be read: they must be bounded on both sides.
-        let path = best(&paths).filter(|path| !path.equal.is_empty() || (path.low.is_some() && path.high.is_some()))?;
+        let path = short?.clone();
         let sort = Sort::new(&parts)?;
         done(&path, groups, Some(sort))
     }
 
     /// Whether each row of the table gives one of the result.
     pub(crate) fn is_plain(&self) -> bool {
-        self.groups.is_none()
+        self.groups.is_none() && self.distinct.is_none()
     }
 
     /// Whether there may be too many rows.
@@ -113,6 +120,9 @@ impl DirectSelect {
         let mut lines = Vec::new();
         if self.sort.as_ref().is_some_and(|sort| !sort.is_empty()) {
             lines.push("Direct Sort".to_owned());
+        }
+        if self.distinct.is_some() {
+            lines.push("Direct Distinct".to_owned());
         }
         if let Some(groups) = &self.groups {
             lines.push(groups.describe());
@@ -149,10 +159,10 @@ impl Session {
         let mut chunk = select.output.chunk();
         let wanted = select.fetch.unwrap_or(usize::MAX);
         let table = &select.rows.table;
-        if select.groups.is_some() || select.sort.is_some() {
+        if select.groups.is_some() || select.distinct.is_some() || select.sort.is_some() {
             let Some(rows) = select.gather(located, &view, params, &stop)? else { return Ok(None) };
-            select.fold(&rows, &view, params, formats, &style, &mut chunk)?;
-            return Ok((max_rows == 0 || chunk.len() < max_rows).then_some(chunk));
+            let is_whole = select.fold(&rows, &view, params, formats, &style, &mut chunk)?;
+            return Ok((is_whole && (max_rows == 0 || chunk.len() < max_rows)).then_some(chunk));
         }
         let ranges = match located {
             Located::One(key) => {
@@ -199,13 +209,13 @@ impl DirectSelect {
         view: &ReadView,
         params: &[ScalarValue],
         stop: &StopFlag,
-    ) -> Result<Option<Vec<RowBuf>>, SqlError> {
-        let mut found = Vec::new();
+    ) -> Result<Option<RowBatch>, SqlError> {
+        let mut found = RowBatch::default();
         let ranges = match located {
             Located::One(key) => {
                 let mut row = RowBuf::default();
                 if self.rows.one(view, &key, params, &mut row)? {
-                    found.push(row);
+                    found.add(row.raw());
                 }
                 return Ok(Some(found));
             }
@@ -213,19 +223,15 @@ impl DirectSelect {
         };
         let table = &self.rows.table;
         let first = self.groups.as_ref().is_some_and(|groups| groups.first);
-        let (mut bytes, want) = (0, first.then_some(1));
-        let all = self.rows.each(view, ranges, params, stop, want, |raw| {
+        let all = self.rows.each(view, ranges, params, stop, first.then_some(1), |raw| {
             let row = Row { table, values: Values::Stored(raw), view };
             if first && self.groups.as_ref().is_some_and(|groups| groups.passes_over(row)) {
                 return Ok(ControlFlow::Continue(()));
             }
-            let mut row = RowBuf::default();
-            row.set(raw);
-            bytes += raw.key.len() + raw.value.len();
-            found.push(row);
+            found.add(raw);
             Ok(if first {
                 ControlFlow::Break(true)
-            } else if found.len() > ROWS_MAX || bytes > GATHERED_MAX {
+            } else if found.len() > ROWS_MAX || found.bytes() > GATHERED_MAX {
                 ControlFlow::Break(false)
             } else {
                 ControlFlow::Continue(())
@@ -234,19 +240,24 @@ impl DirectSelect {
         Ok(all.then_some(found))
     }
 
-    /// What becomes of these rows.
+    /// What becomes of these rows; false: that is left to planned operators.
     fn fold(
         &self,
-        rows: &[RowBuf],
+        rows: &RowBatch,
         view: &ReadView,
         params: &[ScalarValue],
         formats: &[Format],
         style: &TextStyle,
         chunk: &mut RowChunk,
-    ) -> Result<(), SqlError> {
+    ) -> Result<bool, SqlError> {
         let table = &self.rows.table;
         let row = |values| Row { table, values, view };
-        let mut rows: Vec<Row<'_>> = rows.iter().map(|stored| row(Values::Stored(stored.raw()))).collect();
+        let mut rows: Vec<Row<'_>> = (0..rows.len()).map(|at| row(Values::Stored(rows.row(at)))).collect();
+        if let Some(distinct) = &self.distinct
+            && !distinct.keep(&mut rows)?
+        {
+            return Ok(false);
+        }
         let groups;
         if let Some(of) = &self.groups {
             groups = of.of(&rows, params)?;
@@ -259,6 +270,6 @@ impl DirectSelect {
         for at in order.into_iter().skip(self.skip).take(self.fetch.unwrap_or(usize::MAX)) {
             self.output.append(Input { params, row: Some(rows[at]) }, formats, style, chunk)?;
         }
-        Ok(())
+        Ok(true)
     }
 }
