@@ -24,7 +24,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, ReplaceChildrenOptions};
 
-use crate::exec::lookup_join::LookupJoinExec;
+use crate::exec::lookup_join::{LookupJoinExec, key_column};
 use crate::exec::scan::ScanExec;
 use crate::plan::planning::Planning;
 
@@ -180,9 +180,21 @@ fn first_of(aggregate: &AggregateExec) -> Result<Option<Plan>> {
     if scan_below(input).is_none() {
         return Ok(None);
     }
-    // NULLs come last ascending, first descending; they are no minimum nor maximum.
-    let wanted = PhysicalSortExpr::new(Arc::clone(argument), SortOptions { descending, nulls_first: descending });
-    let Some(sorted) = ordered(input, &[wanted], Some(1))? else { return Ok(None) };
+    // NULLs, at whichever end they are, are no minimum nor maximum: they are passed over.
+    let mut sorted = None;
+    for nulls_first in [false, true] {
+        let wanted = PhysicalSortExpr::new(Arc::clone(argument), SortOptions { descending, nulls_first });
+        if sorted.is_none() {
+            sorted = ordered(input, &[wanted], Some(1))?;
+        }
+    }
+    let Some(mut sorted) = sorted else { return Ok(None) };
+    if let Some(scan) = scan_below(&sorted)
+        && let Some(column) = key_column(&sorted, argument)
+    {
+        let scan = scan.without_nulls(column);
+        sorted = with_scan(&sorted, Arc::new(scan), ChildrenPropertiesMode::Keep)?;
+    }
     let nullable = input.schema().field(column.index()).is_nullable();
     let sorted: Plan = if nullable {
         Arc::new(FilterExec::try_new(Arc::new(IsNotNullExpr::new(Arc::clone(argument))), sorted)?)
