@@ -34,11 +34,10 @@ impl World {
             2 => (vec![N], false),
             _ => (vec![N, 1], false),
         };
-        let order = |world: &mut Self| ColumnOrder {
-            descending: world.rng.one_in(2),
-            nulls_first: world.rng.one_in(2),
-        };
-        let orders = columns.iter().map(|_| if self.rng.one_in(2) { ColumnOrder::ASCENDING } else { order(self) }).collect();
+        let order =
+            |world: &mut Self| ColumnOrder { descending: world.rng.one_in(2), nulls_first: world.rng.one_in(2) };
+        let orders =
+            columns.iter().map(|_| if self.rng.one_in(2) { ColumnOrder::ASCENDING } else { order(self) }).collect();
         IndexModel { name: self.index_name(), columns, orders, unique }
     }
 
