@@ -26,8 +26,7 @@ use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
 use crate::wire::{Field, SqlError};
 
-pub(crate) use crate::parse::own::{Own, Parsed};
-use crate::pg::definition::parse_expression;
+pub(crate) use crate::pg::definition::parse_expression;
 
 /// Most parameters, as the protocol counts them.
 const PARAMS_MAX: usize = 65_535;
