@@ -238,7 +238,10 @@ fn sorted_read(random: &mut Random) -> String {
 
 fn extreme(random: &mut Random) -> String {
     let column = random.one(&["a", "b", "c", "d", "e", "f"]);
-    let what = match random.below(6) {
+    let other = random.one(&["a", "b", "c", "d", "e", "f"]);
+    let what = match random.below(8) {
+        6 => format!("min({column}) AS low, max({column}) AS high"),
+        7 => format!("max({column}) AS m, min({other}) AS n, max({other}) AS o"),
         0 | 1 => format!("min({column})"),
         2 | 3 => format!("max({column})"),
         4 => format!("max({column}) - 1 AS m, count(*)"),

@@ -20,7 +20,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, JoinConstraint, JoinType, NullEquality, Result, internal_err};
 use datafusion::logical_expr::builder::build_join_schema;
 use datafusion::logical_expr::utils::{

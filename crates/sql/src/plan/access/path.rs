@@ -153,7 +153,8 @@ impl<V> AccessPath<V> {
 
     /// Passes over the rows in which `column` is NULL, if it is the one after those with values.
     pub(crate) fn without_nulls(mut self, table: &Table, column: usize) -> Self {
-        self.not_null |= self.key_columns(table).get(self.equal.len()) == Some(&column);
+        let is_next = self.key_columns(table).get(self.equal.len()) == Some(&column);
+        self.not_null |= is_next && table.columns[column].nullable;
         self
     }
 
