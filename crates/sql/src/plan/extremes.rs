@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::compute::SortOptions;
 use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{Column, IsNotNullExpr};
-use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
@@ -19,7 +19,7 @@ use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::CrossJoinExec;
 
-use super::key_order::{Plan, first_rows, input_in_order, options, ordered, scan_below, with_scan};
+use super::key_order::{Plan, first_rows, input_in_order, ordered, scan_below, with_scan};
 use crate::exec::lookup_join::key_column;
 
 /// Most aggregates of one SELECT that are read one by one: each costs a descent of a tree.

@@ -73,7 +73,7 @@ impl PhysicalOptimizerRule for KeyOrder {
     }
 }
 
-pub(super) fn options() -> ReplaceChildrenOptions {
+fn options() -> ReplaceChildrenOptions {
     ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute)
 }
 
