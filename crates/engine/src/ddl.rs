@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, ObjectId, Result, limits::COLUMNS_MAX};
 use resurgam_btree::{self as btree, Tree};
+use resurgam_page::key::ColumnOrder;
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 use resurgam_txn::LockMode;
@@ -730,7 +731,10 @@ fn constraint_exists(parts: &Definition, name: &str) -> Error {
 }
 
 fn index_of(id: u32, spec: &IndexSpec, tree: Tree) -> Index {
+    let mut orders = spec.orders.clone();
+    orders.resize(spec.columns.len(), ColumnOrder::ASCENDING);
     Index {
+        orders,
         id,
         name: spec.name.clone(),
         columns: spec.columns.clone(),

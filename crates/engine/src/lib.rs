@@ -97,6 +97,7 @@ pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 pub use resurgam_log::LogStats;
+pub use resurgam_page::key::ColumnOrder;
 pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};
 pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
 pub use resurgam_versions::{

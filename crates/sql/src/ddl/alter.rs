@@ -333,7 +333,7 @@ impl Session {
             Some(name) => name,
             None => free_name(made_name(&table.name, &names, "key"), &is_taken)?,
         };
-        let spec = IndexSpec { name, columns, unique: true, constraint: true };
+        let spec = IndexSpec { name, columns, orders: Vec::new(), unique: true, constraint: true };
         self.settle_ddl(|| tokio::task::block_in_place(|| txn.create_index(table, spec.clone()))).await
     }
 

@@ -315,7 +315,7 @@ impl Lookup {
 
 /// The column of the table at the end of a chain of filters and projections that `expr` over that
 /// chain is, seen through casts that keep equality.
-fn key_column(plan: &Plan, expr: &Expr) -> Option<usize> {
+pub(crate) fn key_column(plan: &Plan, expr: &Expr) -> Option<usize> {
     if let Some(cast) = expr.downcast_ref::<CastExpr>() {
         let column = key_column(plan, cast.expr())?;
         let ty = &scan_below(plan)?.table.columns[column].ty;

@@ -43,6 +43,7 @@ use crate::pg::types::PgTypePlanner;
 use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary};
 use crate::plan::coercion::Coercion;
+use crate::plan::join_order;
 use crate::plan::key_order::KeyOrder;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::plan::planning::Planning;
@@ -103,6 +104,9 @@ pub(crate) fn session_state(
         .with_default_features()
         .with_query_planner(Arc::new(apply::Planner))
         .with_type_planner(Arc::new(PgTypePlanner));
+    if planning.join_order {
+        builder = builder.with_optimizer_rules(join_order::rules());
+    }
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
