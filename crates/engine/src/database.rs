@@ -313,6 +313,7 @@ impl Database {
             db.rebuild_lost();
             db.undo_queued()?;
         }
+        log.set_writer_delay(db.0.options.wal_writer_delay);
         if db.0.options.background {
             log.start_flusher()?;
             *db.0.background.lock() = Some(Background::start(&db.0)?);
@@ -425,6 +426,10 @@ impl Database {
     /// Its folder.
     pub fn dir(&self) -> &Path {
         &self.0.dir
+    }
+    /// Changes [`Options::wal_writer_delay`], from now on.
+    pub fn set_wal_writer_delay(&self, delay: Duration) {
+        self.0.log.set_writer_delay(delay);
     }
     /// What recovery did at open.
     pub fn recovery(&self) -> &RecoveryReport {

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_log::{FlushTicket, Group, RecordKind};
 use resurgam_recovery::TxRecord;
-use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Visible};
+use resurgam_txn::{ActiveTx, Commit, LockMode, LockWait, SnapshotHold, Snapshots, Visible};
 
 use crate::catalog_overlay::CatalogOverlay;
 use crate::database::Database;
@@ -51,7 +51,9 @@ pub enum StatementKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     Sync,
-    /// Acknowledge at once; a crash may lose the transaction, whole.
+    /// Acknowledge as soon as others see it, which is at once unless a commit before it still
+    /// waits for the disk; durable within [`Options::wal_writer_delay`](crate::Options::wal_writer_delay)
+    /// or so. A crash before that loses the transaction, whole.
     Async,
 }
 
@@ -512,13 +514,13 @@ impl Transaction {
             Durability::Sync => Visible::WhenDurable,
             Durability::Async => Visible::AtOnce,
         };
-        let end = inner.txs.commit(&active, visible, || {
+        let commit = inner.txs.commit(&active, visible, || {
             let body = TxRecord { time_us: inner.vfs.wall_clock_us(), subs: active.subs() }.encode();
             let mut group = Group::default();
             group.record(RecordKind::Commit, active.id, active.last_lsn(), &body);
             Ok(inner.log.append(&group)?.end)
         });
-        let (end, visible) = match end {
+        let commit = match commit {
             Ok(decided) => decided,
             Err(error) => {
                 // Not in the log, so it can never be committed; others must not wait for it
@@ -528,7 +530,7 @@ impl Transaction {
                 return Err(error);
             }
         };
-        self.0.db.publish_commit(end, visible, ddl, || self.0.release(&mut state, active.id))
+        self.0.db.publish_commit(commit, ddl, || self.0.release(&mut state, active.id))
     }
 
     /// Sets a savepoint: what is written from here on is written under an id of its own
@@ -658,12 +660,12 @@ impl Database {
     /// What follows a commit that is decided: `release` gives up its locks.
     pub(crate) fn publish_commit(
         &self,
-        end: Lsn,
-        visible: Visible,
+        commit: Commit,
         definitions: bool,
         release: impl FnOnce(),
     ) -> Result<CommitTicket> {
         let inner = self.inner();
+        let end = commit.end;
         if definitions {
             // New definitions are handed out in the moment in which they become visible, and
             // tables stay locked until then.
@@ -678,10 +680,11 @@ impl Database {
             return Ok(CommitTicket { flush: None });
         }
         release();
-        if visible == Visible::AtOnce {
-            return Ok(CommitTicket { flush: None });
+        match commit.seen_from {
+            None => Ok(CommitTicket { flush: None }),
+            // Whoever is told of it sees it.
+            Some(upto) => self.durable(upto),
         }
-        self.durable(end)
     }
 
     /// Completes when the log is durable up to `end`, and commits up to there are visible.
