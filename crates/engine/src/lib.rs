@@ -30,6 +30,7 @@
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
 //! | `catalog_overlay.rs` | what a transaction sees of the catalog once it has changed it |
 //! | `transaction.rs` | begin, statements, commit, rollback |
+//! | `operations.rs` | what of a transaction is under way while it is ended |
 //! | `statement.rs` | one statement: what it sees, how it writes |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
@@ -62,6 +63,7 @@ mod ddl;
 mod definition;
 mod lost;
 mod mode;
+mod operations;
 mod options;
 mod prepared;
 mod progress;

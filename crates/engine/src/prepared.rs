@@ -208,7 +208,7 @@ impl Transaction {
     pub fn prepare(&self, gid: &str, owner: &str, database: &str) -> Result<CommitTicket> {
         let inner = self.0.db.inner();
         check_names(gid, owner, database)?;
-        let mut state = self.0.state.lock();
+        let mut state = self.quiet();
         check_open(&state)?;
         check_whole(&state)?;
         let mut list = inner.prepared.list.lock();

@@ -21,6 +21,7 @@ use resurgam_txn::{ActiveTx, Commit, LockMode, LockWait, SnapshotHold, Snapshots
 
 use crate::catalog_overlay::CatalogOverlay;
 use crate::database::Database;
+use crate::operations::{Operation, Operations};
 use crate::table::Table;
 use crate::undo::Unfinished;
 use crate::view::ReadView;
@@ -163,11 +164,16 @@ pub(crate) struct TxInner {
     pub db: Database,
     pub isolation: Isolation,
     pub state: Mutex<TxState>,
+    pub operations: Operations,
     /// Statements that have begun.
     pub statements: AtomicU64,
 }
 
 /// A transaction. Dropping the last clone of an unfinished one rolls it back.
+///
+/// Clones may be used on several threads. Who ends it (or prepares it, or goes back to a savepoint)
+/// waits for calls that write and are under way on other threads; they are part of it. Those that come later fail
+/// with `InvalidTransactionState`.
 #[derive(Clone)]
 pub struct Transaction(pub(crate) Arc<TxInner>);
 
@@ -185,8 +191,9 @@ pub struct Savepoint {
     undo: Lsn,
 }
 
-/// What a row operation needs of its transaction.
-pub(crate) struct WriteContext {
+/// What a row operation needs of its transaction, which is not ended while this is held.
+pub(crate) struct WriteContext<'tx> {
+    _operation: Operation<'tx>,
     pub active: Arc<ActiveTx>,
     pub xid: TxId,
     pub bulk: bool,
@@ -199,6 +206,7 @@ impl Transaction {
             db: db.clone(),
             isolation,
             statements: AtomicU64::new(0),
+            operations: Operations::default(),
             state: Mutex::new(TxState {
                 phase: Phase::Open,
                 active: None,
@@ -364,7 +372,7 @@ impl Transaction {
     }
 
     /// What a write needs; gives the transaction its id.
-    pub(crate) fn write_context(&self) -> Result<WriteContext> {
+    pub(crate) fn write_context(&self) -> Result<WriteContext<'_>> {
         let inner = self.0.db.inner();
         let mut state = self.0.state.lock();
         check_open(&state)?;
@@ -387,7 +395,8 @@ impl Transaction {
             state.fresh_id = false;
         }
         let Some(snapshot) = state.snapshot.clone() else { return Err(Error::internal("no snapshot")) };
-        Ok(WriteContext { active, xid: state.xid, bulk: state.bulk, snapshot })
+        let _operation = self.0.operations.begin(&state);
+        Ok(WriteContext { _operation, active, xid: state.xid, bulk: state.bulk, snapshot })
     }
 
     /// Locks a table for this transaction. `None` = locked; otherwise wait and ask again.
@@ -396,6 +405,8 @@ impl Transaction {
         if mode == LockMode::Share && self.0.state.lock().locked.contains(&object) {
             return Ok(None);
         }
+        // What it takes is given back at the end.
+        let _operation = self.operation()?;
         if let Some(wait) = self.enter()? {
             return Ok(Some(wait));
         }
@@ -426,12 +437,13 @@ impl Transaction {
     /// Locks a table for writing rows, and makes sure that `table` still describes it.
     pub(crate) fn lock_for_rows(&self, table: &Table) -> Result<Option<LockWait>> {
         let object = ObjectId(table.id);
-        let held = {
+        let (held, _operation) = {
             let state = self.0.state.lock();
             if state.current.get(&table.id) == Some(&table.generation) {
                 return Ok(None);
             }
-            state.locked.contains(&object)
+            check_open(&state)?;
+            (state.locked.contains(&object), self.0.operations.begin(&state))
         };
         if let Some(wait) = self.lock_table(object, LockMode::Share)? {
             return Ok(Some(wait));
@@ -488,7 +500,7 @@ impl Transaction {
     /// written, in which case the outcome is known only after a restart.
     pub fn commit(&self, durability: Durability) -> Result<CommitTicket> {
         let inner = self.0.db.inner();
-        let mut state = self.0.state.lock();
+        let mut state = self.quiet();
         check_open(&state)?;
         check_whole(&state)?;
         if state.catalog.changed {
@@ -559,7 +571,7 @@ impl Transaction {
     /// can only be rolled back.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
         let inner = self.0.db.inner();
-        let mut state = self.0.state.lock();
+        let mut state = self.quiet();
         check_open(&state)?;
         state.fresh_id = true;
         state.bulk = false;
@@ -627,7 +639,7 @@ impl Transaction {
     /// Rolls back: constant time, whatever the transaction did (but for the traditional mode,
     /// which undoes it from the log).
     pub fn rollback(&self) -> Result<()> {
-        let mut state = self.0.state.lock();
+        let mut state = self.quiet();
         check_open(&state)?;
         self.0.roll_back(&mut state)
     }
