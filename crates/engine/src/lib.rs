@@ -47,6 +47,7 @@
 //! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
 //! | `undo.rs` | rolling back what is to be undone: short transactions, the traditional mode |
 //! | `status.rs` | what an operator can see |
+//! | `troubles.rs` | what fails in the background, and is tried again |
 //! | `verify.rs` | proof that everything fits together |
 
 mod background;
@@ -75,6 +76,7 @@ mod status;
 mod successor;
 mod table;
 mod transaction;
+mod troubles;
 mod undo;
 mod verify;
 mod version_file;
@@ -116,4 +118,5 @@ pub use table::{ColumnSpec, IndexSpec, RawRow, RowBuf, Table, TableSpec};
 pub use transaction::{
     Attempt, Change, CommitTicket, Durability, Interrupt, Isolation, Savepoint, StatementKind, Transaction,
 };
+pub use troubles::Trouble;
 pub use view::ReadView;
