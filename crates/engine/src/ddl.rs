@@ -156,6 +156,7 @@ impl Transaction {
     /// `DefinitionChanged` when it was changed by someone else meanwhile; the
     /// lock is then held all the same.
     pub fn lock_for_change(&self, table: &Table) -> Result<Attempt<()>> {
+        let _operation = self.operation()?;
         self.lock_exclusive(table)
     }
 
@@ -164,6 +165,7 @@ impl Transaction {
     /// # Errors
     /// `DuplicateTable`, `DuplicateColumn`, `LimitExceeded`.
     pub fn create_table(&self, spec: TableSpec) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         if let Some(wait) = self.enter()? {
             return Ok(Attempt::Wait(wait));
         }
@@ -220,6 +222,7 @@ impl Transaction {
     /// # Errors
     /// `DependentObjects` when another table's foreign key refers to it.
     pub fn drop_table(&self, table: &Arc<Table>) -> Result<Attempt<()>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         if let Some(other) = self.referrers(table.id)?.iter().find(|other| other.id != table.id) {
             return Err(Error::new(
@@ -245,6 +248,7 @@ impl Transaction {
 
     /// Empties a table by giving it new trees: constant time.
     pub fn truncate(&self, table: &Arc<Table>) -> Result<Attempt<()>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         let mut parts = Definition::of(table);
         self.drop_rows(table)?;
@@ -264,6 +268,7 @@ impl Transaction {
     /// `UniqueViolation` when rows that exist are not unique. The transaction must then be
     /// rolled back.
     pub fn create_index(&self, table: &Arc<Table>, spec: IndexSpec) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         check_positions(&spec.columns, table.columns.len())?;
         attempt!(self.lock_exclusive(table));
         let mut parts = Definition::of(table);
@@ -281,6 +286,7 @@ impl Transaction {
 
     /// Drops an index by name.
     pub fn drop_index(&self, table: &Arc<Table>, name: &str) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         let Some(at) = table.indexes.iter().position(|i| i.name == name) else {
             return Err(Error::new(ErrorKind::UndefinedObject, format!("index \"{name}\" does not exist")));
@@ -298,6 +304,7 @@ impl Transaction {
 
     /// Changes a definition. The result is the new one.
     pub fn alter_table(&self, table: &Arc<Table>, change: TableChange) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         let mut parts = Definition::of(table);
         parts.generation += 1;
@@ -516,6 +523,7 @@ impl Transaction {
         parent: &Arc<Table>,
         mut foreign: ForeignKey,
     ) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         attempt!(self.lock_exclusive(parent));
         check_name("constraint", &foreign.name)?;
@@ -543,6 +551,7 @@ impl Transaction {
 
     /// Drops a foreign key of a table, by name; the referenced table gets a new generation.
     pub fn drop_foreign_key(&self, table: &Arc<Table>, name: &str) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         let mut parts = Definition::of(table);
         let foreign = parts.foreign_keys.remove(foreign_at(&parts, name)?);
@@ -588,6 +597,7 @@ impl Transaction {
         types: &[(usize, ColumnType)],
         added: &[ColumnSpec],
     ) -> Result<Attempt<Rewrite>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         let mut parts = Definition::of(table);
         parts.generation += 1;
