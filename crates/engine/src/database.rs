@@ -148,7 +148,7 @@ impl Database {
     /// After a crash this is where recovery happens.
     ///
     /// # Errors
-    /// `InUse` when another process has it; `NotADatabase` when the folder holds something
+    /// `NotInPrerequisiteState` when others can enter it; `InUse` when another process has it; `NotADatabase` when the folder holds something
     /// else; `NewerFormat`; `Corrupt`; `Io`; `DiskFull`.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_with(Arc::new(RealVfs::new()), dir.as_ref(), options, |_| {})
@@ -169,12 +169,19 @@ impl Database {
             )
             .with_hint("Name an empty or new folder to create a database, or the right one."));
         }
+        vfs.keep_private(dir, entries.is_empty())?;
         let lock = vfs.lock(&paths.lock).map_err(|e| match e.kind() {
-            ErrorKind::InUse => Error::new(
-                ErrorKind::InUse,
-                format!("the data folder \"{}\" is in use by another process", dir.display()),
-            )
-            .with_hint("Stop the other server, or use another folder."),
+            ErrorKind::InUse => {
+                let in_use = Error::new(
+                    ErrorKind::InUse,
+                    format!("the data folder \"{}\" is in use by another process", dir.display()),
+                )
+                .with_hint("Stop the other server, or use another folder.");
+                match e.detail() {
+                    Some(holder) => in_use.with_detail(holder),
+                    None => in_use,
+                }
+            }
             _ => e,
         })?;
         if creating || !has_control {

@@ -68,11 +68,19 @@ fn connections(out: &mut Exposition, monitor: &Monitor) {
     out.gauge("resurgam_connections", "Clients logged in.", registry.sessions());
     out.gauge("resurgam_connections_max", "Clients at one time, at most (max_connections).", registry.sessions_max());
     out.counter("resurgam_connections_accepted_total", "Connections accepted.", registry.accepted());
+    out.gauge(
+        "resurgam_connections_unauthenticated",
+        "Connections that have not logged in yet.",
+        registry.unauthenticated() as u64,
+    );
+    let failed = registry.logins_failed().map(|(reason, count)| ([("reason", reason)], Value::from(count)));
+    let samples: Vec<(&[(&str, &str)], Value)> = failed.iter().map(|(label, count)| (&label[..], *count)).collect();
+    out.family(Kind::Counter, "resurgam_logins_failed_total", "Logins that failed.", &samples);
     let [half_open, full] = registry.refused();
     out.family(
         Kind::Counter,
         "resurgam_connections_refused_total",
-        "Connections closed because there were too many: half-open ones, or clients logged in.",
+        "Connections closed because there were too many: those not logged in, or clients logged in.",
         &[(&[("reason", "half_open")], half_open.into()), (&[("reason", "max_connections")], full.into())],
     );
 }

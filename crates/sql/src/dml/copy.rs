@@ -224,7 +224,7 @@ impl CopyOut {
                             None => Ok(None),
                         }
                     };
-                    match guarded(&stop, None, next).await? {
+                    match guarded(&stop, stop.deadline(), next).await? {
                         Some(batch) => (batch, 0),
                         None => return Ok(()),
                     }
@@ -389,6 +389,9 @@ impl Session {
         open.used = true;
         let view = open.txn.statement(StatementKind::Read)?;
         self.refuse_older_plan(&prepared, &view)?;
+        if let Some(deadline) = self.deadline() {
+            self.shared.stop.set_deadline(deadline);
+        }
         let instance = query.plan.instance(&state, &[]).await.map_err(failed)?;
         let context = StatementContext { view, stop: Arc::clone(&self.shared.stop), target: None, locked: None };
         let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
