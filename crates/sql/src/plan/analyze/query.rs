@@ -407,7 +407,8 @@ impl Analyzer<'_> {
             return Ok(None);
         }
         if value.exists(|e| Ok(matches!(e, Expr::ScalarSubquery(_))))? {
-            return unknown("LIMIT and OFFSET with a subquery are not supported");
+            let error = SqlError::unsupported("LIMIT and OFFSET with a subquery are not supported");
+            return Err(self.at(error, expr.span()));
         }
         Ok(Some(value))
     }
