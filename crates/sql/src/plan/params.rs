@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
-use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr::{FieldMetadata, Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -352,7 +352,12 @@ pub(crate) fn bind_expr_to_values(expr: Expr, values: &[ScalarValue]) -> Result<
     expr.transform_up(|expr| {
         let Expr::Placeholder(placeholder) = &expr else { return Ok(Transformed::no(expr)) };
         match placeholder_index(&placeholder.id).and_then(|index| values.get(index)) {
-            Some(value) => Ok(Transformed::yes(Expr::Literal(value.clone(), None))),
+            // What plans say of the parameter stays true of the value.
+            Some(value) => {
+                let metadata = placeholder.field.as_ref().filter(|field| !field.metadata().is_empty());
+                let metadata = metadata.map(|field| FieldMetadata::new_from_field(field));
+                Ok(Transformed::yes(Expr::Literal(value.clone(), metadata)))
+            }
             None => internal_err!("no value for parameter {}", placeholder.id),
         }
     })
@@ -364,7 +369,8 @@ fn param_call(placeholder: &Placeholder, cell: &Arc<ParamCell>, types: &[DataTyp
         return internal_err!("unknown parameter {}", placeholder.id);
     };
     let Some(ty) = types.get(index) else { return internal_err!("no type for parameter {}", placeholder.id) };
-    let field = Arc::new(Field::new(&placeholder.id, ty.clone(), true));
+    let metadata = placeholder.field.as_ref().map(|field| field.metadata().clone()).unwrap_or_default();
+    let field = Arc::new(Field::new(&placeholder.id, ty.clone(), true).with_metadata(metadata));
     let function = ScalarUDF::new_from_impl(ParamFunction::new(index, field, Arc::clone(cell)));
     Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![])))
 }

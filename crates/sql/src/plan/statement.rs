@@ -131,13 +131,14 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
             .tokenize_with_location()
             .map_err(|error| failed(&ParserError::from(error)))?,
     };
+    let tokens = crate::parse::typed_literal::as_casts(tokens);
     let parsed = |tokens: Vec<TokenWithSpan>| {
         read(parser().with_tokens_with_locations(tokens))
             .or_else(|error| match crate::exec::locking::parse_as_postgresql(text) {
                 Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
                 None => Err(error),
             })
-            .map_err(|error| failed(&error))
+            .map_err(|error| crate::parse::unsupported::found(text).unwrap_or_else(|| failed(&error)))
     };
     let mut statements = crate::parse::depth::parsed(tokens, parsed)?;
     for statement in &mut statements {

@@ -54,7 +54,10 @@ impl Analyzer<'_> {
             Some(end) => self.frame_bound(end, units, over.as_ref(), "ending", scope)?,
             None => WindowFrameBound::CurrentRow,
         };
-        let frame = WindowFrame::new_bounds(units, start, end);
+        let mut frame = WindowFrame::new_bounds(units, start, end);
+        if over.is_none() {
+            frame = with_peers(frame, sorted_by);
+        }
         frame.regularize_order_bys(order_by)?;
         Ok(frame)
     }
@@ -189,6 +192,20 @@ impl Analyzer<'_> {
         );
         let error = SqlError::unsupported(text).with_hint("Cast the offset value to an appropriate type.");
         self.at(error, offset.span)
+    }
+}
+
+/// A frame of RANGE without offsets is one of GROUPS: DataFusion knows RANGE of some types only.
+pub(super) fn with_peers(frame: WindowFrame, sorted_by: &[Bound]) -> WindowFrame {
+    let knows = |data: &DataType| {
+        data.is_numeric()
+            || data.is_string()
+            || matches!(data, DataType::Boolean | DataType::Date32 | DataType::Timestamp(..))
+            || data == &crate::pg::functions::numeric::DYNAMIC
+    };
+    match frame.units == WindowFrameUnits::Range && !sorted_by.iter().all(|bound| knows(&bound.data)) {
+        true => WindowFrame::new_bounds(WindowFrameUnits::Groups, frame.start_bound, frame.end_bound),
+        false => frame,
     }
 }
 

@@ -420,7 +420,8 @@ impl Analyzer<'_> {
             return Ok(None);
         }
         if value.exists(|e| Ok(matches!(e, Expr::ScalarSubquery(_))))? {
-            return unknown("LIMIT and OFFSET with a subquery are not supported");
+            let error = SqlError::unsupported("LIMIT and OFFSET with a subquery are not supported");
+            return Err(self.at(error, expr.span()));
         }
         Ok(Some(value))
     }
@@ -540,7 +541,22 @@ impl Analyzer<'_> {
                 }
                 Ok(LogicalPlan::Projection(Projection::try_new(exprs, projection.input)?))
             }
-            LogicalPlan::Values(_) | LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Join(_) => {
+            LogicalPlan::Values(values) => {
+                let mut rows = values.values;
+                let mut column = Vec::with_capacity(rows.len());
+                for row in &mut rows {
+                    let Some(expr) = row.get_mut(at) else { return unknown("an untyped column") };
+                    let bound = self.untyped(std::mem::take(expr))?;
+                    column.push(self.implicit(bound, ty)?);
+                }
+                for (row, bound) in rows.iter_mut().zip(self.one_form(column, ty)?) {
+                    if let Some(expr) = row.get_mut(at) {
+                        *expr = bound.expr;
+                    }
+                }
+                Ok(LogicalPlanBuilder::values(rows)?.build()?)
+            }
+            LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Join(_) => {
                 unknown("an untyped column of this kind of query")
             }
             other => {

@@ -71,7 +71,10 @@ impl Analyzer<'_> {
             sorted_by.push(bound);
         }
         let window_frame = match &spec.window_frame {
-            None => WindowFrame::new((!order_by.is_empty()).then_some(false)),
+            None => {
+                let frame = WindowFrame::new((!order_by.is_empty()).then_some(false));
+                super::frame::with_peers(frame, &sorted_by)
+            }
             Some(frame) => self.frame(frame, &mut order_by, &sorted_by, scope)?,
         };
         self.no_sets_since(seen, "set-returning functions in the definition of a window are not supported")?;
