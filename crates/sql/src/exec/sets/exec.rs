@@ -65,7 +65,7 @@ impl ExtensionPlanner for SetsPlanner {
             sets.push(Set { kind, ty: field.data_type().clone() });
         }
         let schema = Arc::new(node.schema.as_arrow().clone());
-        let exec = ProjectSetExec::new(Arc::clone(input), sets, node.ordinality.is_some(), schema);
+        let exec = ProjectSetExec::new(Arc::clone(input), sets, node.ordinality.is_some(), node.outer, schema);
         Ok(Some(Arc::new(exec)))
     }
 }
@@ -98,19 +98,20 @@ struct ProjectSetExec {
     input: Arc<dyn ExecutionPlan>,
     sets: Vec<Set>,
     counts: bool,
+    outer: bool,
     schema: SchemaRef,
     properties: Arc<PlanProperties>,
 }
 
 impl ProjectSetExec {
-    fn new(input: Arc<dyn ExecutionPlan>, sets: Vec<Set>, counts: bool, schema: SchemaRef) -> Self {
+    fn new(input: Arc<dyn ExecutionPlan>, sets: Vec<Set>, counts: bool, outer: bool, schema: SchemaRef) -> Self {
         let properties = Arc::new(PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        Self { input, sets, counts, schema, properties }
+        Self { input, sets, counts, outer, schema, properties }
     }
 }
 
@@ -251,7 +252,7 @@ impl Rows {
     fn of_batch(&mut self) -> Result<Option<RecordBatch>> {
         let Some((batch, args)) = &self.batch else { return Ok(None) };
         let mut indices: Vec<u32> = Vec::new();
-        let mut numbers: Vec<i64> = Vec::new();
+        let mut numbers: Vec<Option<i64>> = Vec::new();
         let mut pieces: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.exec.sets.len()];
         while indices.len() < BATCH_ROWS && self.row < batch.num_rows() {
             if self.sets.is_empty() {
@@ -264,6 +265,13 @@ impl Rows {
             }
             let most = next.iter().flatten().map(|values| values.len()).max().unwrap_or(0);
             if most == 0 {
+                if self.exec.outer && self.given == 0 {
+                    indices.push(self.row as u32);
+                    numbers.push(None);
+                    for (pieces, set) in pieces.iter_mut().zip(&self.exec.sets) {
+                        pieces.push(new_null_array(&set.ty, 1));
+                    }
+                }
                 self.sets.clear();
                 self.row += 1;
                 continue;
@@ -276,10 +284,8 @@ impl Rows {
                 }
             }
             indices.extend(std::iter::repeat_n(self.row as u32, most));
-            if self.exec.counts {
-                numbers.extend(self.given + 1..=self.given + most as i64);
-                self.given += most as i64;
-            }
+            numbers.extend((self.given + 1..=self.given + most as i64).map(Some));
+            self.given += most as i64;
         }
         let at_end = self.row >= batch.num_rows();
         let out = match indices.is_empty() {
@@ -319,7 +325,7 @@ fn together(
     exec: &ProjectSetExec,
     batch: &RecordBatch,
     indices: Vec<u32>,
-    numbers: Vec<i64>,
+    numbers: Vec<Option<i64>>,
     pieces: &[Vec<ArrayRef>],
 ) -> Result<RecordBatch> {
     let rows = indices.len();

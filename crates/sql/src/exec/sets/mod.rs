@@ -2,7 +2,7 @@
 //!
 //! [`ProjectSet`] has each row of its input as often as the longest of its sets has values, beside the next value of
 //! each; those that end before get NULLs (PostgreSQL's node of that name, and its function scan where the
-//! input is one row). A row whose sets are all empty is gone. A number of the row is counted beside them for WITH
+//! input is one row). A row whose sets are all empty is gone, unless a LEFT JOIN keeps it. A number of the row is counted beside them for WITH
 //! ORDINALITY.
 //!
 //! A set is a list, whose elements are its values, or a call of `generate_series`, whose values are made as they are
@@ -31,6 +31,8 @@ pub(crate) struct ProjectSet {
     names: Vec<String>,
     /// Of the column that counts them, if there is one.
     ordinality: Option<String>,
+    /// A row without values stays, with NULLs in their place.
+    outer: bool,
     schema: DFSchemaRef,
 }
 
@@ -42,11 +44,42 @@ impl ProjectSet {
         ordinality: Option<String>,
     ) -> Result<LogicalPlan> {
         let (sets, names) = sets.into_iter().unzip();
-        let node = Self::new(input, sets, names, ordinality)?;
+        let node = Self::new(input, sets, names, ordinality, false)?;
         Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
     }
 
-    fn new(input: LogicalPlan, sets: Vec<Expr>, names: Vec<String>, ordinality: Option<String>) -> Result<Self> {
+    /// The node, if a plan is one of one row alone: a function in FROM.
+    pub(crate) fn of_one_row(plan: &LogicalPlan) -> Option<&Self> {
+        let LogicalPlan::Extension(extension) = plan else { return None };
+        let node = extension.node.as_any().downcast_ref::<Self>()?;
+        matches!(&node.input, LogicalPlan::EmptyRelation(empty) if empty.produce_one_row).then_some(node)
+    }
+
+    /// The same sets for each row of another input, with their expressions changed. `outer`: a row without values
+    /// stays.
+    pub(crate) fn over(
+        &self,
+        input: LogicalPlan,
+        outer: bool,
+        change: impl Fn(Expr) -> Result<Expr>,
+    ) -> Result<LogicalPlan> {
+        let sets = self.sets.iter().cloned().map(change).collect::<Result<_>>()?;
+        let node = Self::new(input, sets, self.names.clone(), self.ordinality.clone(), outer)?;
+        Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+    }
+
+    /// Its sets.
+    pub(crate) fn sets(&self) -> &[Expr] {
+        &self.sets
+    }
+
+    fn new(
+        input: LogicalPlan,
+        sets: Vec<Expr>,
+        names: Vec<String>,
+        ordinality: Option<String>,
+        outer: bool,
+    ) -> Result<Self> {
         type Fields = Vec<(Option<TableReference>, FieldRef)>;
         let mut fields: Fields =
             input.schema().iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field))).collect();
@@ -59,7 +92,7 @@ impl ProjectSet {
             fields.push((None, Arc::new(Field::new(name, DataType::Int64, true))));
         }
         let schema = Arc::new(DFSchema::new_with_metadata(fields, input.schema().metadata().clone())?);
-        Ok(Self { input, sets, names, ordinality, schema })
+        Ok(Self { input, sets, names, ordinality, outer, schema })
     }
 }
 
@@ -70,7 +103,7 @@ pub(crate) fn is_project_set(extension: &Extension) -> bool {
 
 impl Hash for ProjectSet {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.input, &self.sets, &self.names, &self.ordinality).hash(state);
+        (&self.input, &self.sets, &self.names, &self.ordinality, self.outer).hash(state);
     }
 }
 
@@ -118,6 +151,6 @@ impl UserDefinedLogicalNodeCore for ProjectSet {
             return internal_err!("sets without an input");
         };
         let sets = exprs.into_iter().map(Expr::unalias).collect();
-        Self::new(input, sets, self.names.clone(), self.ordinality.clone())
+        Self::new(input, sets, self.names.clone(), self.ordinality.clone(), self.outer)
     }
 }

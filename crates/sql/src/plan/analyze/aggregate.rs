@@ -90,7 +90,8 @@ impl Analyzer<'_> {
         if let Some(message) = clause.and_then(|clause| clause.refuses_aggregates()) {
             return Err(self.at(SqlError::new("42803", message), span));
         }
-        unknown("an aggregate that belongs to an outer query")
+        let text = "aggregate functions of an outer query are not supported in a subquery";
+        Err(self.at(SqlError::unsupported(text), span))
     }
 
     pub(super) fn aggregate_parts(

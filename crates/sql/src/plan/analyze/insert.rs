@@ -226,7 +226,6 @@ impl Analyzer<'_> {
                 }
                 crate::dml::arbiters(table, on.conflict_target.as_ref())?;
                 let proposed = self.target(table, Some("excluded".to_owned()), false)?;
-                self.check_names(std::slice::from_ref(&proposed.item), std::slice::from_ref(&target.item))?;
                 // A plain name is a column of both.
                 let items = vec![proposed.item.clone(), target.item.clone()];
                 let scope = Scope { items, ..scope.clone() };

@@ -8,7 +8,9 @@ use datafusion::common::{Column as PlanColumn, DFSchema, DFSchemaRef, NullEquali
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::functions_window::expr_fn::row_number;
-use datafusion::logical_expr::{Expr, ExprFunctionExt, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Projection};
+use datafusion::logical_expr::{
+    Expr, ExprFunctionExt, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Projection,
+};
 use datafusion::sql::sqlparser::ast::{
     self, Cte as AstCte, LimitClause, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Spanned,
 };
@@ -418,7 +420,8 @@ impl Analyzer<'_> {
             return Ok(None);
         }
         if value.exists(|e| Ok(matches!(e, Expr::ScalarSubquery(_))))? {
-            return unknown("LIMIT and OFFSET with a subquery are not supported");
+            let error = SqlError::unsupported("LIMIT and OFFSET with a subquery are not supported");
+            return Err(self.at(error, expr.span()));
         }
         Ok(Some(value))
     }
