@@ -122,7 +122,7 @@ impl Analyzer<'_> {
             }
         }
         if schema.is_none() && name == "row" {
-            return unknown("a row as a value");
+            return Err(self.at(SqlError::unsupported("a row as a value is not supported"), span));
         }
         if self.is_aggregate(&name) {
             return self.aggregate_call(function, &name, list, scope, clause);
