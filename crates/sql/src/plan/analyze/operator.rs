@@ -162,6 +162,10 @@ impl Analyzer<'_> {
             if !(is_plain(left.ty) || arrays || left.ty.oid == oid::INTERVAL) {
                 return unknown(format!("comparing values of type {}", left.ty.name()));
             }
+            if arrays && !matches!(op, Operator::Eq | Operator::NotEq) {
+                let order = self.call_named("btarraycmp", vec![left, right], Type::INT4)?;
+                return Ok(self.compare(op, order, Bound::new(lit(0i32), Type::INT4))?.at(span));
+            }
             let (left, right) = self.one_form_pair(left, right)?;
             return Ok(self.compare(op, left, right)?.at(span));
         }
@@ -366,6 +370,10 @@ impl Analyzer<'_> {
                 // NULL elements: array_has knows them not; see the known issues.
                 let expr = if any { has.expr } else { Expr::Not(Box::new(has.expr)) };
                 Ok(Bound::new(expr, Type::BOOL).at(span))
+            }
+            _ if comparison(name).is_some() && array.data != DataType::new_list(numeric::DYNAMIC, true) => {
+                let args = vec![array, left, self.text_constant(name), Bound::new(lit(any), Type::BOOL)];
+                Ok(self.call_named("pg_compare_array", args, Type::BOOL)?.at(span))
             }
             _ => unknown(format!("{name} {} of an array", if any { "ANY" } else { "ALL" })),
         }
