@@ -176,9 +176,8 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
             Ok(Arc::new(out))
         }
         (DataType::Time64(TimeUnit::Microsecond), DataType::Interval(IntervalUnit::MonthDayNano)) => {
-            let out: IntervalMonthDayNanoArray = array
-                .as_primitive::<Time64MicrosecondType>()
-                .unary(|us| IntervalMonthDayNano::new(0, 0, us * 1000));
+            let out: IntervalMonthDayNanoArray =
+                array.as_primitive::<Time64MicrosecondType>().unary(|us| IntervalMonthDayNano::new(0, 0, us * 1000));
             Ok(Arc::new(out))
         }
         (DataType::Decimal128(precision, scale), DataType::Float64) => {

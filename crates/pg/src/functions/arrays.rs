@@ -170,9 +170,9 @@ fn searches() -> Vec<PgFunction> {
             call.int4s(|row| {
                 let Some(found) = found(call, row)? else { return Ok(None) };
                 let first = match call.given(2) {
-                    true => call.int(2, row).ok_or_else(|| {
-                        SqlError::new("22004", "initial position must not be null")
-                    })?,
+                    true => {
+                        call.int(2, row).ok_or_else(|| SqlError::new("22004", "initial position must not be null"))?
+                    }
                     false => 1,
                 };
                 Ok(found.into_iter().find(|at| i64::from(*at) >= first))
@@ -215,7 +215,9 @@ fn searches() -> Vec<PgFunction> {
                 }
             });
             if !same_depth {
-                return Err(SqlError::unsupported("joining arrays of different numbers of dimensions is not supported"));
+                return Err(SqlError::unsupported(
+                    "joining arrays of different numbers of dimensions is not supported",
+                ));
             }
             let row = |row| {
                 Ok(match (elements(&call.arrays[0], row)?, elements(&call.arrays[1], row)?) {
@@ -293,7 +295,9 @@ fn measures() -> Vec<PgFunction> {
             call.int4s(|row| Ok(length(call, row).map(|_| 1)))
         }),
         f("array_ndims", &[P::Any], oid(t::INT4), |call| {
-            call.int4s(|row| Ok(dimensions(&call.arrays[0], row).filter(|all| !all.is_empty()).map(|all| all.len() as i32)))
+            call.int4s(|row| {
+                Ok(dimensions(&call.arrays[0], row).filter(|all| !all.is_empty()).map(|all| all.len() as i32))
+            })
         }),
         f("array_dims", &[P::Any], oid(t::TEXT), |call| {
             call.texts(|row| {
@@ -303,9 +307,8 @@ fn measures() -> Vec<PgFunction> {
         }),
         f("cardinality", &[P::Any], oid(t::INT4), |call| {
             call.int4s(|row| {
-                Ok(dimensions(&call.arrays[0], row).map(|all| {
-                    if all.is_empty() { 0 } else { all.iter().product::<usize>() as i32 }
-                }))
+                Ok(dimensions(&call.arrays[0], row)
+                    .map(|all| if all.is_empty() { 0 } else { all.iter().product::<usize>() as i32 }))
             })
         }),
         f("array_to_string", &[P::Any, P::Text, P::Text], oid(t::TEXT), |call| {

@@ -47,8 +47,7 @@ fn shown(call: &Call<'_>, at: usize, row: usize) -> Result<Option<String>, SqlEr
     if let Some(bools) = array.as_boolean_opt() {
         return Ok(Some(if bools.value(row) { "t" } else { "f" }.to_owned()));
     }
-    let value =
-        ScalarValue::try_from_array(array, row).map_err(|error| crate::errors::from_datafusion(error, ""))?;
+    let value = ScalarValue::try_from_array(array, row).map_err(|error| crate::errors::from_datafusion(error, ""))?;
     crate::decode::scalar_text(&value, &TextStyle::default())
 }
 
@@ -147,9 +146,7 @@ fn of_integers(name: &'static str, of: fn(i64, i64) -> Option<i64>) -> PgFunctio
                 return Ok(None);
             }
             let fits = |value: &i64| !small || i32::try_from(*value).is_ok();
-            let range = || {
-                SqlError::new("22003", format!("{} out of range", if small { "integer" } else { "bigint" }))
-            };
+            let range = || SqlError::new("22003", format!("{} out of range", if small { "integer" } else { "bigint" }));
             of(a.value(row), b.value(row)).filter(fits).map(Some).ok_or_else(range)
         };
         match small {

@@ -167,10 +167,12 @@ impl NumericKeys {
                 let expr = Expr::AggregateFunction(AggregateFunction { func, params });
                 if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
             }
-            Expr::Negative(value) if matches!(value.get_type(schema), Ok(DYNAMIC)) => match by_proc_name("numeric_uminus") {
-                Some(negate) => Transformed::yes(negate.call(vec![*value])),
-                None => Transformed::no(Expr::Negative(value)),
-            },
+            Expr::Negative(value) if matches!(value.get_type(schema), Ok(DYNAMIC)) => {
+                match by_proc_name("numeric_uminus") {
+                    Some(negate) => Transformed::yes(negate.call(vec![*value])),
+                    None => Transformed::no(Expr::Negative(value)),
+                }
+            }
             Expr::Cast(cast) => {
                 let from = cast.expr.get_type(schema).unwrap_or(DataType::Null);
                 match cast_call(&from, cast.field.data_type(), cast.expr.as_ref()) {
