@@ -21,9 +21,10 @@ pub struct Interval {
 /// # Errors
 /// 0A000 for a time of more than 292 years: it is kept in nanoseconds there.
 pub fn interval_value(value: Interval) -> Result<IntervalMonthDayNano, SqlError> {
-    let nanos = value.us.checked_mul(1000).ok_or_else(|| {
-        SqlError::unsupported("intervals of more than 2562047 hours are not supported")
-    })?;
+    let nanos = value
+        .us
+        .checked_mul(1000)
+        .ok_or_else(|| SqlError::unsupported("intervals of more than 2562047 hours are not supported"))?;
     Ok(IntervalMonthDayNano::new(value.months, value.days, nanos))
 }
 

@@ -115,9 +115,7 @@ impl Reader<'_> {
             let mut chars = self.rest.chars();
             let c = chars.next().ok_or_else(broken)?;
             self.rest = chars.as_str();
-            let lone = || {
-                broken().with_detail("Unicode low surrogate must follow a high surrogate.")
-            };
+            let lone = || broken().with_detail("Unicode low surrogate must follow a high surrogate.");
             if c != '\\' {
                 if high.is_some() {
                     return Err(lone());

@@ -74,9 +74,7 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
         oid::TIMESTAMPTZ => {
             ScalarValue::TimestampMicrosecond(Some(parse_timestamptz(text, zone)?), Some(Arc::from(UTC)))
         }
-        oid::INTERVAL => {
-            ScalarValue::IntervalMonthDayNano(Some(interval_value(parse_interval(text)?)?))
-        }
+        oid::INTERVAL => ScalarValue::IntervalMonthDayNano(Some(interval_value(parse_interval(text)?)?)),
         oid::OID | oid::XID | oid::CID | oid::REGNAMESPACE | oid::REGROLE | oid::REGCLASS => {
             ScalarValue::UInt32(Some(parse_oid(text)?))
         }

@@ -170,9 +170,9 @@ fn searches() -> Vec<PgFunction> {
             call.int4s(|row| {
                 let Some(found) = found(call, row)? else { return Ok(None) };
                 let first = match call.given(2) {
-                    true => call.int(2, row).ok_or_else(|| {
-                        SqlError::new("22004", "initial position must not be null")
-                    })?,
+                    true => {
+                        call.int(2, row).ok_or_else(|| SqlError::new("22004", "initial position must not be null"))?
+                    }
                     false => 1,
                 };
                 Ok(found.into_iter().find(|at| i64::from(*at) >= first))
@@ -215,7 +215,9 @@ fn searches() -> Vec<PgFunction> {
                 }
             });
             if !same_depth {
-                return Err(SqlError::unsupported("joining arrays of different numbers of dimensions is not supported"));
+                return Err(SqlError::unsupported(
+                    "joining arrays of different numbers of dimensions is not supported",
+                ));
             }
             let row = |row| {
                 Ok(match (elements(&call.arrays[0], row)?, elements(&call.arrays[1], row)?) {
@@ -293,7 +295,9 @@ fn measures() -> Vec<PgFunction> {
             call.int4s(|row| Ok(length(call, row).map(|_| 1)))
         }),
         f("array_ndims", &[P::Any], oid(t::INT4), |call| {
-            call.int4s(|row| Ok(dimensions(&call.arrays[0], row).filter(|all| !all.is_empty()).map(|all| all.len() as i32)))
+            call.int4s(|row| {
+                Ok(dimensions(&call.arrays[0], row).filter(|all| !all.is_empty()).map(|all| all.len() as i32))
+            })
         }),
         f("array_dims", &[P::Any], oid(t::TEXT), |call| {
             call.texts(|row| {
@@ -303,9 +307,8 @@ fn measures() -> Vec<PgFunction> {
         }),
         f("cardinality", &[P::Any], oid(t::INT4), |call| {
             call.int4s(|row| {
-                Ok(dimensions(&call.arrays[0], row).map(|all| {
-                    if all.is_empty() { 0 } else { all.iter().product::<usize>() as i32 }
-                }))
+                Ok(dimensions(&call.arrays[0], row)
+                    .map(|all| if all.is_empty() { 0 } else { all.iter().product::<usize>() as i32 }))
             })
         }),
         f("array_to_string", &[P::Any, P::Text, P::Text], oid(t::TEXT), |call| {
@@ -336,6 +339,72 @@ fn measures() -> Vec<PgFunction> {
         })
         .required(2),
     ]
+}
+
+/// How two elements compare; `None` if one is null or the type has no order.
+fn ordering(a: &ScalarValue, b: &ScalarValue) -> Option<std::cmp::Ordering> {
+    use std::cmp::Ordering;
+    match (a, b) {
+        (a, b) if a.is_null() || b.is_null() => None,
+        (a, b) if same(a, b) => Some(Ordering::Equal),
+        // NaN is above all.
+        (ScalarValue::Float64(Some(a)), ScalarValue::Float64(Some(b))) => Some(a.total_cmp(b)),
+        (ScalarValue::Float32(Some(a)), ScalarValue::Float32(Some(b))) => Some(a.total_cmp(b)),
+        (a, b) => a.partial_cmp(b),
+    }
+}
+
+/// `value op ANY (array)` and `ALL`, for comparisons: the operator and which of them are constants behind.
+fn quantified() -> PgFunction {
+    f("pg_compare_array", &[P::Any, P::Any, P::Text, P::Bool], oid(t::BOOL), |call| {
+        call.bools(|row| {
+            let (Some(op), Some(any)) = (call.text(2, row), call.bool(3, row)) else { return Ok(None) };
+            let Some(values) = elements(&call.arrays[0], row)? else { return Ok(None) };
+            let wanted = element(call, 1, row, 0)?;
+            let mut unknown = false;
+            for value in &values {
+                let Some(order) = ordering(&wanted, value) else {
+                    unknown = true;
+                    continue;
+                };
+                let holds = match op {
+                    "=" => order.is_eq(),
+                    "<>" => order.is_ne(),
+                    "<" => order.is_lt(),
+                    "<=" => order.is_le(),
+                    ">" => order.is_gt(),
+                    _ => order.is_ge(),
+                };
+                if holds == any {
+                    return Ok(Some(any));
+                }
+            }
+            Ok((!unknown).then_some(!any))
+        })
+    })
+}
+
+/// Which of two arrays comes first: -1, 0, 1. NULLs are equal to each other and above all else.
+fn array_order() -> PgFunction {
+    f("btarraycmp", &[P::Any, P::Any], oid(t::INT4), |call| {
+        call.int4s(|row| {
+            let (Some(a), Some(b)) = (elements(&call.arrays[0], row)?, elements(&call.arrays[1], row)?) else {
+                return Ok(None);
+            };
+            for (a, b) in a.iter().zip(&b) {
+                let order = match (a.is_null(), b.is_null()) {
+                    (false, false) => ordering(a, b).ok_or_else(|| {
+                        SqlError::unsupported("comparisons of arrays of such elements are not supported")
+                    })?,
+                    (a, b) => a.cmp(&b),
+                };
+                if order.is_ne() {
+                    return Ok(Some(order as i32));
+                }
+            }
+            Ok(Some(a.len().cmp(&b.len()) as i32))
+        })
+    })
 }
 
 fn text_list() -> Returns {
@@ -430,6 +499,7 @@ pub(super) fn array_has(of: Arc<ScalarUDF>) -> ScalarUDF {
 pub(super) fn all() -> Vec<PgFunction> {
     let mut out = searches();
     out.extend(measures());
+    out.extend([quantified(), array_order()]);
     out.extend(sets());
     out
 }

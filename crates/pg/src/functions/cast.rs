@@ -145,7 +145,9 @@ impl PgCast {
         }
         let out = cast_array(array, target, self.oid, &zone)?;
         match self.oid {
-            oid::INTERVAL | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if typmod >= 0 => Ok(at_precision(&out, typmod)),
+            oid::INTERVAL | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if typmod >= 0 => {
+                Ok(at_precision(&out, typmod))
+            }
             // With more digits than a fixed one has.
             oid::NUMERIC if typmod >= 4 && target == &super::numeric::DYNAMIC => {
                 let modifiers: ArrayRef = Arc::new(Int32Array::from(vec![typmod; out.len()]));
@@ -291,7 +293,8 @@ fn at_precision(array: &ArrayRef, typmod: i32) -> ArrayRef {
         DataType::Interval(_) => {
             let values = array.as_primitive::<IntervalMonthDayNanoType>();
             Arc::new(values.unary::<_, IntervalMonthDayNanoType>(|value| {
-                let whole = crate::decode::Interval { months: value.months, days: value.days, us: value.nanoseconds / 1000 };
+                let whole =
+                    crate::decode::Interval { months: value.months, days: value.days, us: value.nanoseconds / 1000 };
                 let cut = crate::decode::cut_interval(whole, typmod);
                 IntervalMonthDayNano::new(cut.months, cut.days, cut.us.saturating_mul(1000))
             }))

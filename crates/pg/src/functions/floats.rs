@@ -113,12 +113,10 @@ where
 
 /// The function of an operator between floats of one width.
 pub(super) fn operator(name: &'static str, op: Operator) -> PgFunction {
-    f(name, &[P::Any, P::Any], Returns::By(|fields| fields[0].clone()), move |call| {
-        match call.arrays[0].data_type() {
-            DataType::Float32 => operate_columns::<Float32Type>(&call.arrays[0], op, &call.arrays[1]),
-            DataType::Float64 => operate_columns::<Float64Type>(&call.arrays[0], op, &call.arrays[1]),
-            other => Err(SqlError::internal(format!("arithmetic of floats over {other}"))),
-        }
+    f(name, &[P::Any, P::Any], Returns::By(|fields| fields[0].clone()), move |call| match call.arrays[0].data_type() {
+        DataType::Float32 => operate_columns::<Float32Type>(&call.arrays[0], op, &call.arrays[1]),
+        DataType::Float64 => operate_columns::<Float64Type>(&call.arrays[0], op, &call.arrays[1]),
+        other => Err(SqlError::internal(format!("arithmetic of floats over {other}"))),
     })
 }
 
@@ -169,10 +167,7 @@ fn power(x: f64, y: f64) -> Result<f64, SqlError> {
         return Err(SqlError::new("2201F", "zero raised to a negative power is undefined"));
     }
     if x < 0.0 && y.floor() != y {
-        return Err(SqlError::new(
-            "2201F",
-            "a negative number raised to a non-integer power yields a complex result",
-        ));
+        return Err(SqlError::new("2201F", "a negative number raised to a non-integer power yields a complex result"));
     }
     if y.is_infinite() {
         let size = x.abs();
@@ -188,8 +183,20 @@ fn power(x: f64, y: f64) -> Result<f64, SqlError> {
             (true, ..) => 1.0,
             (_, true, true) => x,
             (_, true, false) => 0.0,
-            (_, false, true) => if odd { x } else { -x },
-            (_, false, false) => if odd { -0.0 } else { 0.0 },
+            (_, false, true) => {
+                if odd {
+                    x
+                } else {
+                    -x
+                }
+            }
+            (_, false, false) => {
+                if odd {
+                    -0.0
+                } else {
+                    0.0
+                }
+            }
         });
     }
     checked(x.powf(y), x == 0.0)
@@ -272,9 +279,7 @@ fn quadrant(x: f64) -> (f64, f64, f64, f64) {
 
 fn unary(name: &'static str, of: impl Fn(f64) -> Result<f64, SqlError> + Send + Sync + 'static) -> PgFunction {
     f(name, &[P::Float], oid(t::FLOAT8), move |call| {
-        column(call, |row| {
-            call.float(0, row).map(|x| if x.is_nan() { Ok(f64::NAN) } else { of(x) }).transpose()
-        })
+        column(call, |row| call.float(0, row).map(|x| if x.is_nan() { Ok(f64::NAN) } else { of(x) }).transpose())
     })
 }
 
@@ -306,7 +311,17 @@ pub(super) fn all() -> Vec<PgFunction> {
         unary("sqrt", sqrt),
         unary("cbrt", |x| Ok(cbrt(x))),
         f("sign", &[P::Float], oid(t::FLOAT8), |call| {
-            column(call, |row| Ok(call.float(0, row).map(|x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 })))
+            column(call, |row| {
+                Ok(call.float(0, row).map(|x| {
+                    if x > 0.0 {
+                        1.0
+                    } else if x < 0.0 {
+                        -1.0
+                    } else {
+                        0.0
+                    }
+                }))
+            })
         }),
         binary("power", power).alias("pow"),
         unary("acos", |x| of_ratio(x, f64::acos)),
@@ -388,7 +403,9 @@ mod tests {
         ] {
             assert_eq!(power(x, y).expect("power"), out, "{x} ^ {y}");
         }
-        for (x, y, state) in [(0.0, -1.0, "2201F"), (-8.0, 0.5, "2201F"), (10.0, 400.0, "22003"), (10.0, -400.0, "22003")] {
+        for (x, y, state) in
+            [(0.0, -1.0, "2201F"), (-8.0, 0.5, "2201F"), (10.0, 400.0, "22003"), (10.0, -400.0, "22003")]
+        {
             assert_eq!(power(x, y).unwrap_err().sqlstate, state, "{x} ^ {y}");
         }
     }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::{
-    DataType, Date32Type, Float64Type, IntervalMonthDayNanoType,
-    Time64MicrosecondType, TimestampMicrosecondType,
+    DataType, Date32Type, Float64Type, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
 };
 
 use super::define::{Call, P, PgFunction, f, oid};
@@ -315,9 +314,7 @@ fn make_date(year: i64, month: i64, day: i64) -> Result<i64, SqlError> {
 
 /// Microseconds since midnight.
 fn make_time(hour: i64, minute: i64, second: f64) -> Result<i64, SqlError> {
-    let wrong = || {
-        SqlError::new("22008", format!("time field value out of range: {hour}:{minute:02}:{second:02}"))
-    };
+    let wrong = || SqlError::new("22008", format!("time field value out of range: {hour}:{minute:02}:{second:02}"));
     if !(0..=24).contains(&hour) || !(0..60).contains(&minute) || second.is_nan() || !(0.0..=60.0).contains(&second) {
         return Err(wrong());
     }
@@ -364,7 +361,10 @@ impl Call<'_> {
     }
 
     /// An interval for each row.
-    pub(super) fn spans(&self, value: impl Fn(usize) -> Result<Option<Interval>, SqlError>) -> Result<ArrayRef, SqlError> {
+    pub(super) fn spans(
+        &self,
+        value: impl Fn(usize) -> Result<Option<Interval>, SqlError>,
+    ) -> Result<ArrayRef, SqlError> {
         let each = |row| value(row)?.map(interval_value).transpose();
         Ok(Arc::new((0..self.rows).map(each).collect::<Result<IntervalMonthDayNanoArray, SqlError>>()?))
     }
@@ -386,7 +386,11 @@ impl Call<'_> {
 }
 
 /// A result of two arguments, null if one is.
-fn both<A, B, R>(a: Option<A>, b: Option<B>, value: impl Fn(A, B) -> Result<R, SqlError>) -> Result<Option<R>, SqlError> {
+fn both<A, B, R>(
+    a: Option<A>,
+    b: Option<B>,
+    value: impl Fn(A, B) -> Result<R, SqlError>,
+) -> Result<Option<R>, SqlError> {
     match (a, b) {
         (Some(a), Some(b)) => value(a, b).map(Some),
         _ => Ok(None),
@@ -495,10 +499,9 @@ fn operators(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             .volatile(),
         );
     }
-    for (name, parameters) in [
-        ("timestamp_mi", &[P::Timestamp, P::Timestamp]),
-        ("timestamptz_mi", &[P::Timestamptz, P::Timestamptz]),
-    ] {
+    for (name, parameters) in
+        [("timestamp_mi", &[P::Timestamp, P::Timestamp]), ("timestamptz_mi", &[P::Timestamptz, P::Timestamptz])]
+    {
         out.push(f(name, parameters, oid(t::INTERVAL), |c| {
             c.spans(|row| {
                 both(c.moment(0, row), c.moment(1, row), |a, b| {

@@ -132,10 +132,8 @@ fn nodes(template: &str) -> Vec<Node> {
 
 /// Whether a pattern's text begins with a digit.
 fn is_digit(name: &str) -> bool {
-    !matches!(
-        name,
-        "A.D." | "AD" | "A.M." | "AM" | "B.C." | "BC" | "P.M." | "PM" | "FX" | "OF" | "RM" | "TZH" | "TZ"
-    ) && !name.starts_with("FF")
+    !matches!(name, "A.D." | "AD" | "A.M." | "AM" | "B.C." | "BC" | "P.M." | "PM" | "FX" | "OF" | "RM" | "TZH" | "TZ")
+        && !name.starts_with("FF")
         && !matches!(name.to_ascii_uppercase().as_str(), "DAY" | "DY" | "MONTH" | "MON")
 }
 
@@ -207,9 +205,9 @@ impl Source<'_> {
             "" => Some(0),
             digits => digits.trim_start_matches('+').parse::<i64>().ok(),
         };
-        let value = value.filter(|value| i32::try_from(*value).is_ok()).ok_or_else(|| {
-            SqlError::new("22008", format!("value for \"{name}\" in source string is out of range"))
-        })?;
+        let value = value
+            .filter(|value| i32::try_from(*value).is_ok())
+            .ok_or_else(|| SqlError::new("22008", format!("value for \"{name}\" in source string is out of range")))?;
         Ok((value, taken))
     }
 
@@ -285,9 +283,8 @@ fn read(text: &str, nodes: &[Node]) -> Result<Fields, SqlError> {
             match out.mode {
                 None => out.mode = Some(mode),
                 Some(known) if known != mode => {
-                    return Err(wrong_format("invalid combination of date conventions".to_owned()).with_hint(
-                        "Do not mix Gregorian and ISO week date conventions in a formatting template.",
-                    ));
+                    return Err(wrong_format("invalid combination of date conventions".to_owned())
+                        .with_hint("Do not mix Gregorian and ISO week date conventions in a formatting template."));
                 }
                 Some(_) => {}
             }

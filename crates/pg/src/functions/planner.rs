@@ -189,7 +189,9 @@ impl ExprPlanner for PgExprPlanner {
                 _ => "texticregexne",
             };
             return match self.operators.iter().find(|function| function.name() == name) {
-                Some(function) => Ok(PlannerResult::Planned(function.call(vec![as_text(expr.left), as_text(expr.right)]))),
+                Some(function) => {
+                    Ok(PlannerResult::Planned(function.call(vec![as_text(expr.left), as_text(expr.right)])))
+                }
                 None => Err(to_datafusion(SqlError::internal("an operator without a function"))),
             };
         }

@@ -47,8 +47,7 @@ fn shown(call: &Call<'_>, at: usize, row: usize) -> Result<Option<String>, SqlEr
     if let Some(bools) = array.as_boolean_opt() {
         return Ok(Some(if bools.value(row) { "t" } else { "f" }.to_owned()));
     }
-    let value =
-        ScalarValue::try_from_array(array, row).map_err(|error| crate::errors::from_datafusion(error, ""))?;
+    let value = ScalarValue::try_from_array(array, row).map_err(|error| crate::errors::from_datafusion(error, ""))?;
     crate::decode::scalar_text(&value, &TextStyle::default())
 }
 
@@ -147,9 +146,7 @@ fn of_integers(name: &'static str, of: fn(i64, i64) -> Option<i64>) -> PgFunctio
                 return Ok(None);
             }
             let fits = |value: &i64| !small || i32::try_from(*value).is_ok();
-            let range = || {
-                SqlError::new("22003", format!("{} out of range", if small { "integer" } else { "bigint" }))
-            };
+            let range = || SqlError::new("22003", format!("{} out of range", if small { "integer" } else { "bigint" }));
             of(a.value(row), b.value(row)).filter(fits).map(Some).ok_or_else(range)
         };
         match small {
@@ -176,7 +173,7 @@ pub(super) fn all() -> Vec<PgFunction> {
             call.texts(|row| {
                 let Some(code) = call.int(0, row) else { return Ok(None) };
                 if code < 0 {
-                    return Err(SqlError::new("54000", "character number must be positive"));
+                    return Err(SqlError::new("22023", "character number must be positive"));
                 }
                 if code == 0 {
                     return Err(SqlError::new("54000", "null character not permitted"));
@@ -221,6 +218,7 @@ pub(super) fn all() -> Vec<PgFunction> {
         .required(1)
         .variadic(),
     ];
+    out.extend(parts());
     for (name, left) in [("lpad", true), ("rpad", false)] {
         out.push(
             f(name, &[P::Text, P::Int, P::Text], oid(t::TEXT), move |call| {
@@ -230,6 +228,124 @@ pub(super) fn all() -> Vec<PgFunction> {
                         (Some(text), Some(length), Some(with)) => pad(text, length, with, left).map(Some),
                         _ => Ok(None),
                     }
+                })
+            })
+            .required(2),
+        );
+    }
+    out
+}
+
+/// A part of `count` things from `start` on, counted from 1, as a range from 0; of what is before the begin nothing.
+///
+/// # Errors
+/// 22011 for a negative length.
+fn part(count: usize, start: i64, length: Option<i64>) -> Result<std::ops::Range<usize>, SqlError> {
+    let end = match length {
+        None => i64::MAX,
+        Some(length) => {
+            // A sum that overflows is an end behind everything.
+            let end = start.checked_add(length).unwrap_or(i64::MAX);
+            if end < start {
+                return Err(SqlError::new("22011", "negative substring length not allowed"));
+            }
+            end
+        }
+    };
+    let place = |at: i64| usize::try_from(at.saturating_sub(1)).unwrap_or(0).min(count);
+    let (begin, end) = (place(start), place(end));
+    Ok(begin..end.max(begin))
+}
+
+fn text_part(text: &str, start: i64, length: Option<i64>) -> Result<String, SqlError> {
+    let range = part(text.chars().count(), start, length)?;
+    Ok(text.chars().skip(range.start).take(range.len()).collect())
+}
+
+/// Parts of texts and of bytes.
+fn parts() -> Vec<PgFunction> {
+    let same = |fields: &[datafusion::arrow::datatypes::FieldRef]| {
+        let binary = fields.first().is_some_and(|field| field.data_type().is_binary());
+        let ty = if binary { DataType::BinaryView } else { DataType::Utf8View };
+        Arc::new(datafusion::arrow::datatypes::Field::new("", ty, true))
+    };
+    let mut out = vec![
+        f("overlay", &[P::Any, P::Any, P::Int, P::Int], super::define::Returns::By(same), |call| {
+            if call.arrays[0].data_type().is_binary() {
+                return Err(SqlError::unsupported("overlay of bytea is not supported"));
+            }
+            let read = |at: usize| cast_array(&call.arrays[at], &DataType::Utf8View, t::TEXT, &Zone::Utc);
+            let (texts, news) = (read(0)?, read(1)?);
+            let (texts, news) = (texts.as_string_view(), news.as_string_view());
+            call.texts(|row| {
+                let Some(start) = call.int(2, row).filter(|_| texts.is_valid(row) && news.is_valid(row)) else {
+                    return Ok(None);
+                };
+                let (text, new) = (texts.value(row), news.value(row));
+                let length = match call.given(3) {
+                    true => call.int(3, row),
+                    false => Some(new.chars().count() as i64),
+                };
+                let Some(length) = length else { return Ok(None) };
+                if start <= 0 {
+                    return Err(SqlError::new("22011", "negative substring length not allowed"));
+                }
+                let behind = start.checked_add(length).filter(|at| i32::try_from(*at).is_ok());
+                let behind = behind.ok_or_else(|| SqlError::new("22003", "integer out of range"))?;
+                let mut out = text_part(text, 1, Some(start - 1))?;
+                out.push_str(new);
+                out.push_str(&text_part(text, behind, None)?);
+                Ok(Some(out))
+            })
+        })
+        .required(3),
+        f("split_part", &[P::Text, P::Text, P::Int], oid(t::TEXT), |call| {
+            call.texts(|row| {
+                let (Some(text), Some(separator), Some(n)) = (call.text(0, row), call.text(1, row), call.int(2, row))
+                else {
+                    return Ok(None);
+                };
+                if n == 0 {
+                    return Err(SqlError::new("22023", "field position must not be zero"));
+                }
+                let at = usize::try_from(n.unsigned_abs() - 1).unwrap_or(usize::MAX);
+                let found = match separator {
+                    _ if text.is_empty() => None,
+                    "" => (at == 0).then_some(text),
+                    separator if n > 0 => text.split(separator).nth(at),
+                    separator => text.split(separator).collect::<Vec<_>>().into_iter().rev().nth(at),
+                };
+                Ok(Some(found.unwrap_or_default().to_owned()))
+            })
+        }),
+    ];
+    for name in ["substr", "substring"] {
+        out.push(
+            f(name, &[P::Any, P::Int, P::Int], super::define::Returns::By(same), |call| {
+                let length = |row: usize| match call.given(2) {
+                    true => call.int(2, row).map(Some),
+                    false => Some(None),
+                };
+                let range = |row: usize, valid: bool| match (call.int(1, row), length(row)) {
+                    (Some(start), Some(length)) if valid => Some((start, length)),
+                    _ => None,
+                };
+                if call.arrays[0].data_type().is_binary() {
+                    let bytes = bytes_of(&call.arrays[0])?;
+                    let value = |row: usize| match range(row, bytes.is_valid(row)) {
+                        Some((start, length)) => {
+                            let bytes = bytes.value(row);
+                            Ok(Some(bytes[part(bytes.len(), start, length)?].to_vec()))
+                        }
+                        None => Ok(None),
+                    };
+                    return Ok(Arc::new((0..call.rows).map(value).collect::<Result<BinaryViewArray, SqlError>>()?));
+                }
+                let texts = cast_array(&call.arrays[0], &DataType::Utf8View, t::TEXT, &Zone::Utc)?;
+                let texts = texts.as_string_view();
+                call.texts(|row| match range(row, texts.is_valid(row)) {
+                    Some((start, length)) => text_part(texts.value(row), start, length).map(Some),
+                    None => Ok(None),
                 })
             })
             .required(2),
@@ -262,6 +378,16 @@ mod tests {
         assert_eq!(encode(&[b'a'; 58], "base64").expect("text"), format!("{}\nYQ==", "YWFh".repeat(19)));
         assert_eq!(encode(b"a\\\0\xff", "escape").expect("text"), "a\\\\\\000\\377");
         assert_eq!(encode(b"a", "foo").unwrap_err().sqlstate, "22023");
+    }
+
+    #[test]
+    fn parts_of_texts() {
+        for (start, length, out) in
+            [(2, Some(2), "bc"), (-1, Some(3), "a"), (0, None, "abc"), (4, Some(1), ""), (2, Some(i64::MAX), "bc")]
+        {
+            assert_eq!(text_part("abc", start, length).expect("text"), out, "{start} {length:?}");
+        }
+        assert_eq!(text_part("abc", 2, Some(-1)).unwrap_err().sqlstate, "22011");
     }
 
     #[test]

@@ -146,9 +146,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     .map(|value| match value {
                         None => Ok(None),
                         Some(value) if value.is_infinite() => Ok(Some(if value > 0.0 { i64::MAX } else { i64::MIN })),
-                        Some(value) if value.is_nan() => {
-                            Err(SqlError::new("22008", "timestamp cannot be NaN"))
-                        }
+                        Some(value) if value.is_nan() => Err(SqlError::new("22008", "timestamp cannot be NaN")),
                         Some(value) if (-210_866_803_200.0..9.2e12).contains(&value) => {
                             Ok(Some((value * SECOND_US as f64).round_ties_even() as i64))
                         }

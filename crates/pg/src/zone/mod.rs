@@ -135,9 +135,7 @@ impl Zone {
     pub fn of_expression(name: &str, us: i64) -> Option<Self> {
         match abbreviations::meaning(&name.to_ascii_lowercase()) {
             Some(Meaning::Fixed(east) | Meaning::Summer(east)) => Some(Self::Fixed(east, Name::new(name))),
-            Some(Meaning::Zone(zone)) => {
-                Some(Self::Fixed(Self::parse(zone)?.offset_of(name, us), Name::new(name)))
-            }
+            Some(Meaning::Zone(zone)) => Some(Self::Fixed(Self::parse(zone)?.offset_of(name, us), Name::new(name))),
             None => Self::parse(name),
         }
     }

@@ -23,8 +23,7 @@ pub(crate) fn refuse_junk(tokens: &[TokenWithSpan], text: &str) -> Result<(), Sq
             (Token::HexStringLiteral(digits), _) if is_zero(text, start.line, start.column) => format!("0x{digits}"),
             _ => continue,
         };
-        let mut error =
-            SqlError::new("42601", format!("trailing junk after numeric literal at or near \"{junk}\""));
+        let mut error = SqlError::new("42601", format!("trailing junk after numeric literal at or near \"{junk}\""));
         error.position = errors::character_position(text, start.line, start.column);
         return Err(error);
     }

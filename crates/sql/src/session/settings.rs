@@ -536,9 +536,8 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
             let number = trimmed.parse::<i64>().map_err(|_| invalid(definition, value))?;
             if definition.name == "extra_float_digits" {
                 if !(-15..=3).contains(&number) {
-                    let message = format!(
-                        "{number} is outside the valid range for parameter \"extra_float_digits\" (-15 .. 3)"
-                    );
+                    let message =
+                        format!("{number} is outside the valid range for parameter \"extra_float_digits\" (-15 .. 3)");
                     return Err(SqlError::new("22023", message));
                 }
                 if number < 1 {

@@ -387,9 +387,7 @@ impl State {
         let text = fields[at].text.as_str();
         let given = self.mask | part::DATE;
         match text.find('.') {
-            Some(_)
-                if at == 0 && fields.len() >= 2 && fields.last().is_some_and(|field| field.kind == Kind::Date) =>
-            {
+            Some(_) if at == 0 && fields.len() >= 2 && fields.last().is_some_and(|field| field.kind == Kind::Date) => {
                 self.date(text)
             }
             Some(point) if point > 2 => self.number_field(text, given),
@@ -427,7 +425,9 @@ impl State {
         };
         let mut text_month = false;
         for piece in &mut pieces {
-            let Some(name) = piece.filter(|piece| piece.starts_with(|c: char| c.is_ascii_alphabetic())) else { continue };
+            let Some(name) = piece.filter(|piece| piece.starts_with(|c: char| c.is_ascii_alphabetic())) else {
+                continue;
+            };
             match word(name) {
                 Some(Word::Ignore) => {}
                 Some(Word::Month(month)) => {

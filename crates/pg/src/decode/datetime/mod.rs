@@ -8,8 +8,8 @@
 mod decode;
 pub(crate) mod words;
 
-pub(super) use decode::{Wrong, clock};
 use decode::{Decoded, Meant, TextZone};
+pub(super) use decode::{Wrong, clock};
 
 use crate::datetime::{DAY_US, SECOND_US, Zone, clock_us, days_from_civil};
 use crate::wire::SqlError;

@@ -19,8 +19,8 @@ use regex_automata::nfa::thompson::pikevm::{Cache, PikeVM};
 use regex_automata::util::captures::Captures;
 use regex_automata::{Anchored, Input, MatchKind, meta};
 
-pub(super) use functions::all;
 pub use functions::OPERATORS;
+pub(super) use functions::all;
 
 use crate::wire::SqlError;
 use translate::{Syntax, translate};

@@ -241,7 +241,10 @@ impl State<'_> {
             while digits.is_none_or(|digits| count < digits)
                 && let Some(digit) = state.chars.peek().and_then(|c| c.to_digit(16))
             {
-                value = value.checked_mul(16).map(|value| value + digit).ok_or_else(|| invalid("invalid escape \\ sequence"))?;
+                value = value
+                    .checked_mul(16)
+                    .map(|value| value + digit)
+                    .ok_or_else(|| invalid("invalid escape \\ sequence"))?;
                 count += 1;
                 state.chars.next();
             }

@@ -92,6 +92,7 @@ impl NumericKeys {
     /// An expression over `schema` whose parts are right already.
     fn expression(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         refuse_lists(&expr, schema)?;
+        refuse_records(&expr, schema)?;
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { mut left, op, mut right }) if is_comparison(op) => {
                 let changed = self.keys(vec![left.as_mut(), right.as_mut()], schema);
@@ -166,10 +167,12 @@ impl NumericKeys {
                 let expr = Expr::AggregateFunction(AggregateFunction { func, params });
                 if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
             }
-            Expr::Negative(value) if matches!(value.get_type(schema), Ok(DYNAMIC)) => match by_proc_name("numeric_uminus") {
-                Some(negate) => Transformed::yes(negate.call(vec![*value])),
-                None => Transformed::no(Expr::Negative(value)),
-            },
+            Expr::Negative(value) if matches!(value.get_type(schema), Ok(DYNAMIC)) => {
+                match by_proc_name("numeric_uminus") {
+                    Some(negate) => Transformed::yes(negate.call(vec![*value])),
+                    None => Transformed::no(Expr::Negative(value)),
+                }
+            }
             Expr::Cast(cast) => {
                 let from = cast.expr.get_type(schema).unwrap_or(DataType::Null);
                 match cast_call(&from, cast.field.data_type(), cast.expr.as_ref()) {
@@ -466,6 +469,20 @@ fn refuse_lists(expr: &Expr, schema: &dyn ExprSchema) -> Result<()> {
         true => Err(to_datafusion(SqlError::unsupported(
             "comparisons of arrays of numerics with digits of their own are not supported",
         ))),
+        false => Ok(()),
+    }
+}
+
+/// Comparisons of records as values are refused: a NULL within them makes the result unknown, which Arrow does not know.
+fn refuse_records(expr: &Expr, schema: &dyn ExprSchema) -> Result<()> {
+    let record = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Struct(_)));
+    let refused = match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => is_comparison(*op) && (record(left) || record(right)),
+        Expr::InList(list) => record(&list.expr),
+        _ => false,
+    };
+    match refused {
+        true => Err(to_datafusion(SqlError::unsupported("comparisons of records are not supported"))),
         false => Ok(()),
     }
 }

@@ -375,6 +375,10 @@ impl Analyzer<'_> {
         let known = match name {
             "substring" if source.starts_with("select") => return unknown("substring with a pattern and an escape"),
             "position" => "strpos",
+            "substring" if source == "textregexsubstr" => source,
+            "substring" if args.get(1).is_some_and(|arg| arg.ty.oid == oid::TEXT) => {
+                return unknown("substring by a pattern of SQL");
+            }
             "char_length" | "character_length" if source == "textlen" => "character_length",
             other => other,
         };

@@ -162,6 +162,10 @@ impl Analyzer<'_> {
             if !(is_plain(left.ty) || arrays || left.ty.oid == oid::INTERVAL) {
                 return unknown(format!("comparing values of type {}", left.ty.name()));
             }
+            if arrays && !matches!(op, Operator::Eq | Operator::NotEq) {
+                let order = self.call_named("btarraycmp", vec![left, right], Type::INT4)?;
+                return Ok(self.compare(op, order, Bound::new(lit(0i32), Type::INT4))?.at(span));
+            }
             let (left, right) = self.one_form_pair(left, right)?;
             return Ok(self.compare(op, left, right)?.at(span));
         }
