@@ -7,6 +7,7 @@
 //! | `bridge` | Values across the three representations that a statement meets |
 //! | `cell` | The values of a kept plan's parameters |
 //! | `clean_function` | `resurgam_clean()` in FROM |
+//! | `compact` | Few rows in no more memory than they need |
 //! | `context` | What a running statement carries |
 //! | `direct` | Direct execution |
 //! | `filter` | A filter that bounds what it gathers by bytes |
@@ -23,6 +24,7 @@ pub(crate) mod apply;
 pub(crate) mod bridge;
 pub(crate) mod cell;
 pub(crate) mod clean_function;
+pub(crate) mod compact;
 pub(crate) mod context;
 pub(crate) mod direct;
 pub(crate) mod filter;
