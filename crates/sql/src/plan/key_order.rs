@@ -22,6 +22,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, ReplaceChildrenOptions};
 
+use crate::exec::compact;
 use crate::exec::lookup_join::LookupJoinExec;
 use crate::exec::scan::ScanExec;
 use crate::plan::extremes;
@@ -40,6 +41,9 @@ impl PhysicalOptimizerRule for KeyOrder {
     fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
         plan.transform_up(|node| {
             if let Some(join) = LookupJoinExec::in_place_of(&node, self.0)? {
+                return Ok(Transformed::yes(join));
+            }
+            if let Some(join) = compact::held(&node)? {
                 return Ok(Transformed::yes(join));
             }
             if !self.0.key_order {
