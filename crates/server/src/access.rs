@@ -83,8 +83,7 @@ impl Access {
     }
 }
 
-const NO_PASSWORD: &str =
-    "there is no password: set password_file, or RESURGAM_PASSWORD in the environment";
+const NO_PASSWORD: &str = "there is no password: set password_file, or RESURGAM_PASSWORD in the environment";
 
 /// What is in force now, and how to read it again.
 pub struct Gate {
@@ -117,7 +116,9 @@ impl Gate {
             }
             Err(errors) => {
                 errors.iter().for_each(|error| tracing::error!("{error}"));
-                tracing::error!("host rules, password and certificates were not reloaded; the ones before stay in force");
+                tracing::error!(
+                    "host rules, password and certificates were not reloaded; the ones before stay in force"
+                );
                 false
             }
         }

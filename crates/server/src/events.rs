@@ -79,12 +79,7 @@ pub fn authorized(visitor: &Visitor, process_id: i32, encryption: Option<&str>) 
 /// A login failed; always logged.
 pub fn refused(visitor: &Visitor, sqlstate: &str, reason: &str, detail: Option<&str>) {
     let detail = detail.map(|detail| format!(" ({})", one_line(detail))).unwrap_or_default();
-    tracing::warn!(
-        "login failed: {sqlstate} {}{detail}: {}{}",
-        one_line(reason),
-        visitor.place(),
-        visitor.names()
-    );
+    tracing::warn!("login failed: {sqlstate} {}{detail}: {}{}", one_line(reason), visitor.place(), visitor.names());
 }
 
 /// `log_disconnections`: a session has ended.
@@ -131,7 +126,8 @@ fn shown(text: &str) -> String {
         out.push_str(&text[from..after]);
         let rest = text[after..].trim_start();
         from = after;
-        let quote = rest.find('\'').filter(|at| rest[..*at].chars().all(|c| c.is_ascii_alphabetic() || c == '&' || c == '='));
+        let quote =
+            rest.find('\'').filter(|at| rest[..*at].chars().all(|c| c.is_ascii_alphabetic() || c == '&' || c == '='));
         if let Some(quote) = quote {
             out.push_str(" <REDACTED>");
             // To the end of the literal; "''" within it is a quote.

@@ -26,8 +26,7 @@ pub fn close_to_others() {
 /// A sentence that names it: it is not there, it is not a plain file, it is somebody else's, or others can read it.
 pub fn check_secret(what: &str, path: &Path) -> Result<(), String> {
     let shown = path.display();
-    let found =
-        std::fs::metadata(path).map_err(|error| format!("could not access {what} \"{shown}\": {error}"))?;
+    let found = std::fs::metadata(path).map_err(|error| format!("could not access {what} \"{shown}\": {error}"))?;
     if !found.is_file() {
         return Err(format!("{what} \"{shown}\" is not a regular file"));
     }
@@ -72,7 +71,10 @@ mod tests {
                 Ok(bytes) => assert!(good && bytes == b"hush", "{mode:o}"),
                 Err(error) => {
                     assert!(!good, "{mode:o}: {error}");
-                    assert!(error.contains(path.to_str().unwrap()) && error.contains("group or world access"), "{error}");
+                    assert!(
+                        error.contains(path.to_str().unwrap()) && error.contains("group or world access"),
+                        "{error}"
+                    );
                     assert!(!error.contains("hush"), "{error}");
                 }
             }

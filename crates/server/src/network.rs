@@ -1,11 +1,15 @@
 //! Socket options that sessions and settings choose: keepalives and the time for acknowledgements.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use resurgam_sql::ConnectionSettings;
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use crate::registry::Control;
 use crate::settings::Settings;
 
 /// What the system gave a fresh socket; a parameter of 0 goes back to it.
@@ -48,6 +52,42 @@ pub fn apply(stream: &TcpStream, defaults: &Defaults, wanted: &ConnectionSetting
         .and_then(|()| socket.set_tcp_user_timeout(wanted.tcp_user_timeout.or(defaults.user_timeout)));
     if let Err(error) = set {
         tracing::debug!("could not set socket options: {error}");
+    }
+}
+
+/// Ends a connection when its client is gone, until this is dropped (`client_connection_check_interval`).
+///
+/// A task of its own looks at the socket: the one that serves the connection is busy with the statement.
+pub struct Watch(tokio::task::AbortHandle);
+
+impl Watch {
+    /// Looks `every` so often.
+    ///
+    /// # Errors
+    /// The socket cannot be looked at.
+    pub fn begin(stream: &TcpStream, control: Arc<Control>, every: Duration) -> std::io::Result<Self> {
+        let stream: std::net::TcpStream = SockRef::from(stream).try_clone()?.into();
+        let stream = TcpStream::from_std(stream)?;
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(every).await;
+                let is_lost = match stream.ready(Interest::READABLE).now_or_never() {
+                    Some(Ok(ready)) => ready.is_read_closed(),
+                    Some(Err(_)) => true,
+                    None => false,
+                };
+                if is_lost {
+                    return control.lose();
+                }
+            }
+        });
+        Ok(Self(task.abort_handle()))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

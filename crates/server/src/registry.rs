@@ -27,6 +27,7 @@ pub struct Control {
     stopping: AtomicBool,
     waker: AtomicWaker,
     ending: AtomicBool,
+    lost: AtomicBool,
     end_waker: AtomicWaker,
     cancel: Mutex<Option<CancelHandle>>,
 }
@@ -79,6 +80,15 @@ impl Control {
             }
         });
         *lock(&self.cancel) = Some(handle);
+    }
+    /// As [`Self::terminate`], because the client is gone.
+    pub fn lose(&self) {
+        self.lost.store(true, Ordering::SeqCst);
+        self.terminate();
+    }
+    /// Whether [`Self::lose`] was called.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
     }
     /// Ends the session, its running statement first.
     pub fn terminate(&self) {

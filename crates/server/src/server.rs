@@ -113,12 +113,8 @@ impl Server {
         self.monitor.plans_of(&database);
         database.served_by(self.gate.clone());
         self.monitor.serving(database.engine().clone());
-        let shared = Arc::new(Shared {
-            database,
-            registry: registry.clone(),
-            gate: self.gate,
-            settings: self.settings,
-        });
+        let shared =
+            Arc::new(Shared { database, registry: registry.clone(), gate: self.gate, settings: self.settings });
         let mut tasks = JoinSet::new();
         loop {
             let accepted = tokio::select! {

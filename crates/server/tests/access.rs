@@ -180,13 +180,16 @@ fn the_whole_handshake_has_one_deadline() {
         let mut client = server.raw();
         let begun = Instant::now();
         client.send(&begin);
+        let mut bytes = [0; 1000];
+        if what == "within TLS" {
+            assert_eq!(client.stream.read(&mut bytes).unwrap(), 1);
+        }
         let trickle = match what {
             "within TLS" => [&[0x16, 3, 1, 2, 0][..], &[0; 100]].concat(),
             "before the password" => [&b"p\0\0\x03\xff"[..], &[b'x'; 100]].concat(),
             _ => [&b"\0\0\x20\x00\0\x03\0\0"[..], &[b'x'; 100]].concat(),
         };
         client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        let mut bytes = [0; 1000];
         for byte in trickle {
             if client.stream.write_all(&[byte]).is_err() || begun.elapsed() > Duration::from_secs(10) {
                 break;

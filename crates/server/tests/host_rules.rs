@@ -68,18 +68,19 @@ fn the_first_rule_that_matches_decides() {
 
 #[test]
 fn the_view_shows_the_file() {
-    let (server, dir) = with_rules("host all,postgres \"a b\",postgres 10.0.0.0/8 reject\nhost all all all trust\n", |_| {});
+    let (server, dir) =
+        with_rules("host all,postgres \"a b\",postgres 10.0.0.0/8 reject\nhost all all all trust\n", |_| {});
     let mut client = server.client();
-    let text = "select concat_ws('|', line_number, type, database, user_name, address, netmask, auth_method, options, error) \
+    let text = "select concat_ws('|', line_number, type, array_to_string(database, ','), array_to_string(user_name, ','), address, netmask, auth_method, error) \
                 from pg_hba_file_rules order by line_number";
-    let rows = ["1|host|{all,postgres}|{\"a b\",postgres}|10.0.0.0|255.0.0.0|reject", "2|host|{all}|{all}|all|trust"];
+    let rows = ["1|host|all,postgres|a b,postgres|10.0.0.0|255.0.0.0|reject", "2|host|all|all|all|trust"];
     assert_eq!(client.rows(text), rows);
     rules_of(dir.path(), "host all all all trust\nhost all all\n");
-    let rows = ["1|host|{all}|{all}|all|trust", "2|end-of-line before IP address specification"];
+    let rows = ["1|host|all|all|all|trust", "2|end-of-line before IP address specification"];
     assert_eq!(client.rows(text), rows);
     // What is in force without a file.
     let server = TestServer::start();
-    assert_eq!(server.client().rows(text), ["1|host|{all}|{all}|all|trust"]);
+    assert_eq!(server.client().rows(text), ["1|host|all|all|all|trust"]);
 }
 
 #[test]
@@ -142,7 +143,10 @@ fn certificates_and_encryption_are_asked_for() {
         (full, "1"),
         (with("require", "other"), "certificate authentication failed for user \"postgres\""),
         (none("require"), "connection requires a valid client certificate"),
-        (none("disable"), "no pg_hba.conf entry for host \"127.0.0.1\", user \"postgres\", database \"postgres\", no encryption"),
+        (
+            none("disable"),
+            "no pg_hba.conf entry for host \"127.0.0.1\", user \"postgres\", database \"postgres\", no encryption",
+        ),
         // The authority is not one that the server trusts: refused in the handshake.
         (with("require", "stranger"), "SSL"),
     ] {
@@ -199,7 +203,9 @@ impl Logged {
         let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
         let log = Arc::<Mutex<Vec<String>>>::default();
         let (keep, errors) = (log.clone(), BufReader::new(child.stderr.take().expect("stderr")));
-        std::thread::spawn(move || errors.lines().map_while(Result::ok).for_each(|line| keep.lock().unwrap().push(line)));
+        std::thread::spawn(move || {
+            errors.lines().map_while(Result::ok).for_each(|line| keep.lock().unwrap().push(line))
+        });
         let port = loop {
             let line = lines.next().expect("the server ended").expect("a line");
             if let Some(rest) = line.strip_prefix("Listening on 127.0.0.1:") {
@@ -295,7 +301,10 @@ fn a_bad_file_keeps_the_server_from_starting() {
     let path = path.to_str().unwrap();
     let text = refusal(&data, &["--hba-file", path]);
     for (line, what) in [(2, "invalid connection type \"hosts\""), (3, "end-of-line before IP address")] {
-        assert!(text.contains(what) && text.contains(&format!("line {line} of configuration file \"{path}\"")), "{text}");
+        assert!(
+            text.contains(what) && text.contains(&format!("line {line} of configuration file \"{path}\"")),
+            "{text}"
+        );
     }
     rules_of(dir.path(), "# nothing\n");
     assert!(refusal(&data, &["--hba-file", path]).contains("contains no entries"));
@@ -359,7 +368,9 @@ fn connections_statements_and_failures_are_logged() {
     client.startup(&[("user", "postgres"), ("application_name", "teller\nlogin failed")]);
     assert_eq!(client.until_ready().0, b'I');
     server.line(&["connection received: host=127.0.0.1", &format!("port={port}")]);
-    server.line(&["connection authorized: user=postgres database=postgres application_name=teller\\nlogin failed host=127.0.0.1"]);
+    server.line(&[
+        "connection authorized: user=postgres database=postgres application_name=teller\\nlogin failed host=127.0.0.1",
+    ]);
     client.rows("select pg_sleep(0.3)");
     server.line(&["duration: 3", "statement: select pg_sleep(0.3) user=postgres database=postgres"]);
     client.rows("select 'quick'");

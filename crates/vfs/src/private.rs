@@ -51,7 +51,9 @@ pub(crate) fn tighten(file: &fs::File) -> std::io::Result<()> {
 /// # Errors
 /// `NotInPrerequisiteState`, with PostgreSQL's words: it is another user's, or others can enter it.
 pub(crate) fn keep_folder(dir: &Path, fresh: bool) -> Result<()> {
-    let refused = |what: &str| Error::new(ErrorKind::NotInPrerequisiteState, format!("data directory \"{}\" {what}", dir.display()));
+    let refused = |what: &str| {
+        Error::new(ErrorKind::NotInPrerequisiteState, format!("data directory \"{}\" {what}", dir.display()))
+    };
     let metadata = fs::metadata(dir).map_err(|e| Error::io("read permissions of directory", dir.display(), &e))?;
     if !metadata.is_dir() {
         return Err(refused("is not a directory"));

@@ -190,9 +190,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             None => call.null(),
         }
     }));
-    out.push(add!("pg_cancel_backend", &[P::Int], t::BOOL, |cx, call| call.bools(|row| {
-        call.int(0, row).map(|pid| signal(cx, pid, false, 0)).transpose()
-    })));
+    out.push(add!("pg_cancel_backend", &[P::Int], t::BOOL, |cx, call| call
+        .bools(|row| { call.int(0, row).map(|pid| signal(cx, pid, false, 0)).transpose() })));
     out.push(
         add!("pg_terminate_backend", &[P::Int, P::Int], t::BOOL, |cx, call| call.bools(|row| {
             let timeout = if call.arrays.len() > 1 { call.int(1, row) } else { Some(0) };

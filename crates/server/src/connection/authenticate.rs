@@ -57,7 +57,9 @@ pub(super) async fn authenticate(
     }
     let mut identity = user.to_owned();
     match (rule.method, &access.verifier) {
-        (Method::Scram | Method::Md5, Some(verifier)) => scram(access, channel, verifier, user).await.map_err(matched)?,
+        (Method::Scram | Method::Md5, Some(verifier)) => {
+            scram(access, channel, verifier, user).await.map_err(matched)?
+        }
         (Method::Scram | Method::Md5, None) => return Err(matched(password_failed(user))),
         (Method::Trust | Method::Reject | Method::Cert, _) => {}
     }

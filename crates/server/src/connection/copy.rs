@@ -76,7 +76,7 @@ async fn receive_rows(session: &mut Session, channel: &mut Channel, mut copy: Co
 pub async fn send(session: &mut Session, channel: &mut Channel, mut copy: CopyOut) -> Result<Outcome, Ending> {
     backend::copy_response(&mut channel.output, b'H', copy.format(), copy.columns());
     loop {
-        match channel.while_connected(copy.next(session)).await? {
+        match copy.next(session).await {
             Ok(Some(data)) => backend::copy_data(&mut channel.output, &data),
             Ok(None) => break,
             Err(error) => return Ok(Outcome::Failed(error.into())),

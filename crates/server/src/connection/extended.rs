@@ -56,7 +56,7 @@ impl Connection<'_> {
         let begun = Instant::now();
         let text = self.settings.log_min_duration.and_then(|_| self.session.statement_text(portal));
         let rows_max = usize::try_from(rows_max).unwrap_or(0);
-        let outcome = match self.channel.while_connected(self.session.execute(portal, rows_max)).await? {
+        let outcome = match self.session.execute(portal, rows_max).await {
             Ok(execution) => respond::execution(&mut self.session, self.channel, execution, false).await?,
             Err(error) => Outcome::Failed(error.into()),
         };

@@ -16,7 +16,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures::FutureExt;
 use pgwire::tokio::tokio_rustls::server::TlsStream;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -95,8 +94,6 @@ pub struct Channel {
     sent: usize,
     /// A message longer than [`INPUT_BYTES_KEPT`] was read since the input was last empty.
     has_grown: bool,
-    /// How often to look whether the client of a running statement is still there.
-    pub check_interval: Option<Duration>,
 }
 
 impl Channel {
@@ -111,7 +108,6 @@ impl Channel {
             read_bytes: frame::READ_BYTES,
             sent: 0,
             has_grown: false,
-            check_interval: None,
         }
     }
 
@@ -170,29 +166,6 @@ impl Channel {
         let tls = stream.get_ref().1;
         let cipher = tls.negotiated_cipher_suite().map(|cipher| format!(" {:?}", cipher.suite())).unwrap_or_default();
         Some(format!("{:?}{cipher}", tls.protocol_version()?))
-    }
-
-    /// The result of a statement's work, unless the client goes away meanwhile (`client_connection_check_interval`).
-    pub async fn while_connected<T>(&self, work: impl Future<Output = T>) -> Result<T, Ending> {
-        let Some(every) = self.check_interval else { return Ok(work.await) };
-        let mut work = std::pin::pin!(work);
-        loop {
-            match tokio::time::timeout(every, &mut work).await {
-                Ok(done) => return Ok(done),
-                Err(_) if self.is_lost() => return Err(Ending::Lost),
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Whether the client has closed its side.
-    fn is_lost(&self) -> bool {
-        let Some(stream) = self.stream() else { return true };
-        match stream.ready(tokio::io::Interest::READABLE).now_or_never() {
-            Some(Ok(ready)) => ready.is_read_closed(),
-            Some(Err(_)) => true,
-            None => false,
-        }
     }
 
     /// Takes the plain socket out, to be encrypted.

@@ -38,7 +38,7 @@ use tokio::net::TcpStream;
 
 use crate::access::{Access, Gate};
 use crate::events::{self, Visitor};
-use crate::network;
+use crate::network::{self, Watch};
 use crate::protocol::ProtocolError;
 use crate::protocol::backend;
 use crate::protocol::frame::Frame;
@@ -180,11 +180,13 @@ async fn serve(
         defaults,
         settings,
         settings_seen: 0,
+        watch: None,
     };
     connection.go_by_settings();
     let ending = match control.unless_ended(connection.serve()).await {
         Some(Ok(never)) => match never {},
         Some(Err(ending)) => ending,
+        None if control.is_lost() => Ending::Lost,
         None => Ending::Terminated,
     };
     connection.session.end();
@@ -244,6 +246,7 @@ struct Connection<'a> {
     settings: ConnectionSettings,
     /// The generation of the session's parameters that `settings` is of.
     settings_seen: u64,
+    watch: Option<Watch>,
 }
 
 impl Connection<'_> {
@@ -265,7 +268,12 @@ impl Connection<'_> {
             if let Some(stream) = self.channel.stream() {
                 network::apply(stream, self.defaults, &settings);
             }
-            self.channel.check_interval = settings.client_connection_check_interval;
+            self.watch = match (settings.client_connection_check_interval, self.channel.stream()) {
+                (Some(every), Some(stream)) => Watch::begin(stream, self.guard.control.clone(), every)
+                    .map_err(|error| tracing::warn!("client_connection_check_interval has no effect: {error}"))
+                    .ok(),
+                _ => None,
+            };
             self.settings = settings;
         }
     }

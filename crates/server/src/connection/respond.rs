@@ -54,7 +54,7 @@ pub async fn execution(
                 if let Err(error) = flush_if_large(session, channel).await? {
                     return Ok(Outcome::Failed(error.into()));
                 }
-                match channel.while_connected(rows.next(session)).await? {
+                match rows.next(session).await {
                     Ok(Some(chunk)) => backend::data_rows(&mut channel.output, &chunk),
                     Ok(None) => break,
                     Err(error) => return Ok(Outcome::Failed(error.into())),

@@ -29,8 +29,7 @@ impl Connection<'_> {
         }
         let count = statements.len();
         for (i, statement) in statements.into_iter().enumerate() {
-            let run = self.session.execute_simple(statement, i + 1 == count);
-            let outcome = match self.channel.while_connected(run).await? {
+            let outcome = match self.session.execute_simple(statement, i + 1 == count).await {
                 Ok(execution) => respond::execution(&mut self.session, self.channel, execution, true).await?,
                 Err(error) => Outcome::Failed(error.into()),
             };

@@ -147,11 +147,7 @@ pub(super) fn encode(channel: &mut Channel, message: &impl Message) -> Result<()
 }
 
 /// Answers encryption and cancel requests; gives out the StartupMessage.
-async fn negotiate(
-    shared: &Arc<Shared>,
-    access: &Access,
-    channel: &mut Channel,
-) -> Result<Option<BytesMut>, Refusal> {
+async fn negotiate(shared: &Arc<Shared>, access: &Access, channel: &mut Channel) -> Result<Option<BytesMut>, Refusal> {
     let (mut ssl_asked, mut gss_asked) = (false, false);
     loop {
         let packet = startup_packet(channel).await?;

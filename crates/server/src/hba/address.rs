@@ -10,16 +10,17 @@ pub enum AddressRule {
     SameHost,
     /// Any address of a network that this machine is in.
     SameNet,
-    Range { address: IpAddr, mask: IpAddr },
+    Range {
+        address: IpAddr,
+        mask: IpAddr,
+    },
 }
 
 /// The mask whose first `bits` bits are set, for addresses of the family of `of`.
 pub fn mask(of: IpAddr, bits: &str) -> Option<IpAddr> {
     let bits: u32 = bits.parse().ok()?;
     match of {
-        IpAddr::V4(_) if bits <= 32 => {
-            Some(Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - bits).unwrap_or(0)).into())
-        }
+        IpAddr::V4(_) if bits <= 32 => Some(Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - bits).unwrap_or(0)).into()),
         IpAddr::V6(_) if bits <= 128 => {
             Some(Ipv6Addr::from_bits(u128::MAX.checked_shl(128 - bits).unwrap_or(0)).into())
         }
@@ -113,7 +114,8 @@ mod tests {
         ] {
             assert_eq!(rule.covers(ip(peer)), covered, "{rule:?} {peer}");
         }
-        for (address, bits) in [("1.2.3.4", "33"), ("::1", "129"), ("1.2.3.4", ""), ("1.2.3.4", "x"), ("1.2.3.4", "-1")] {
+        for (address, bits) in [("1.2.3.4", "33"), ("::1", "129"), ("1.2.3.4", ""), ("1.2.3.4", "x"), ("1.2.3.4", "-1")]
+        {
             assert_eq!(mask(ip(address), bits), None, "{address}/{bits}");
         }
         assert!(!range("127.0.0.1", "8").reaches_others() && !range("::1", "128").reaches_others());

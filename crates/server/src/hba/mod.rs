@@ -10,8 +10,8 @@ mod tokens;
 use std::path::Path;
 
 pub use address::AddressRule;
-pub use rule::{Client, ClientCert, Kind, Method, Rule};
 use resurgam_sql::pg::context::HostRule;
+pub use rule::{Client, ClientCert, Kind, Method, Rule};
 
 /// The rules in force.
 #[derive(Clone, Debug)]

@@ -133,8 +133,16 @@ impl Rule {
         if method == Method::Cert && kind != Kind::HostSsl {
             return Err("cert authentication is only supported on hostssl connections".into());
         }
-        let mut rule =
-            Self { line: line.number, raw: line.raw.clone(), kind, databases, users, address, method, client_cert: None };
+        let mut rule = Self {
+            line: line.number,
+            raw: line.raw.clone(),
+            kind,
+            databases,
+            users,
+            address,
+            method,
+            client_cert: None,
+        };
         for option in fields.flatten() {
             match option.text.split_once('=') {
                 Some((name, value)) => rule.read_option(name, value)?,
@@ -175,9 +183,7 @@ impl Rule {
                     _ => Err(format!("invalid value for clientname: \"{value}\"")),
                 }
             }
-            ("map", _) if self.method == Method::Cert => {
-                Err("authentication option \"map\" is not supported".into())
-            }
+            ("map", _) if self.method == Method::Cert => Err("authentication option \"map\" is not supported".into()),
             ("map", _) => Err("authentication option \"map\" is only valid for authentication methods ident, peer, \
                                gssapi, sspi, and cert"
                 .into()),
@@ -312,12 +318,8 @@ mod tests {
 
     #[test]
     fn rules_match_by_kind_names_and_address() {
-        let client = |peer: &str, encrypted| Client {
-            peer: peer.parse().unwrap(),
-            encrypted,
-            user: "alice",
-            database: "shop",
-        };
+        let client =
+            |peer: &str, encrypted| Client { peer: peer.parse().unwrap(), encrypted, user: "alice", database: "shop" };
         let plain = client("10.0.0.7", false);
         let ssl = client("10.0.0.7", true);
         for (text, on_plain, on_ssl) in [

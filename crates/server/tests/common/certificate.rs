@@ -37,8 +37,21 @@ impl Certificates {
         let subject = format!("/CN={name}");
         let (key, crt) = (format!("{name}.key"), format!("{name}.crt"));
         self.openssl(&[
-            "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
-            &subject, "-keyout", &key, "-out", &crt,
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            &subject,
+            "-keyout",
+            &key,
+            "-out",
+            &crt,
         ])
     }
 
@@ -50,12 +63,35 @@ impl Certificates {
         let more = "subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n";
         std::fs::write(self.path(&ext), more).is_ok()
             && self.openssl(&[
-                "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", &subject,
-                "-keyout", &key, "-out", &csr,
+                "req",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-subj",
+                &subject,
+                "-keyout",
+                &key,
+                "-out",
+                &csr,
             ])
             && self.openssl(&[
-                "x509", "-req", "-in", &csr, "-CA", &ca, "-CAkey", &ca_key, "-CAcreateserial", "-days", "2", "-extfile",
-                &ext, "-out", &crt,
+                "x509",
+                "-req",
+                "-in",
+                &csr,
+                "-CA",
+                &ca,
+                "-CAkey",
+                &ca_key,
+                "-CAcreateserial",
+                "-days",
+                "2",
+                "-extfile",
+                &ext,
+                "-out",
+                &crt,
             ])
     }
 }

@@ -199,7 +199,13 @@ static DEFINITIONS: &[Definition] = &[
         false,
         "Whether a commit waits until it is durable.",
     ),
-    def("tcp_keepalives_count", "0", Kind::Counted(""), false, "Keepalives that may be lost; 0 for the system's default."),
+    def(
+        "tcp_keepalives_count",
+        "0",
+        Kind::Counted(""),
+        false,
+        "Keepalives that may be lost; 0 for the system's default.",
+    ),
     def(
         "tcp_keepalives_idle",
         "0",
@@ -554,7 +560,8 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
         Kind::Counted("") => match trimmed.parse::<i64>() {
             Ok(number) if (0..=i64::from(i32::MAX)).contains(&number) => number.to_string(),
             Ok(number) => {
-                let range = format!("is outside the valid range for parameter \"{}\" (0 .. 2147483647)", definition.name);
+                let range =
+                    format!("is outside the valid range for parameter \"{}\" (0 .. 2147483647)", definition.name);
                 return Err(SqlError::new("22023", format!("{number} {range}")));
             }
             Err(_) => return Err(invalid(definition, value)),
