@@ -218,7 +218,8 @@ async fn short_ranges_are_folded_as_by_a_plan() {
             asked.push((format!("SELECT {list} FROM s WHERE id BETWEEN $1 AND $2 ORDER BY {by}"), true));
         }
         asked.push((format!("SELECT DISTINCT {column} FROM s WHERE id BETWEEN $1 AND $2 ORDER BY {column}"), plain));
-        asked.push((format!("SELECT DISTINCT {column}, k FROM s WHERE id BETWEEN $1 AND $2 ORDER BY k DESC, 1"), plain));
+        asked
+            .push((format!("SELECT DISTINCT {column}, k FROM s WHERE id BETWEEN $1 AND $2 ORDER BY k DESC, 1"), plain));
         asked.push((
             format!("SELECT {column}, count(*) FROM s WHERE id BETWEEN $1 AND $2 GROUP BY {column} ORDER BY {column}"),
             plain && !matches!(column, "u" | "y"),
@@ -228,7 +229,10 @@ async fn short_ranges_are_folded_as_by_a_plan() {
     for (sql, is_direct) in [
         ("SELECT c FROM s WHERE id BETWEEN $1 AND $2 ORDER BY c, id", true),
         ("SELECT sum(k) FROM s WHERE id BETWEEN $1 AND $2", true),
-        ("SELECT sum(k), avg(k), min(c), max(big), sum(big), sum(small), sum(n) FROM s WHERE id BETWEEN $1 AND $2", true),
+        (
+            "SELECT sum(k), avg(k), min(c), max(big), sum(big), sum(small), sum(n) FROM s WHERE id BETWEEN $1 AND $2",
+            true,
+        ),
         ("SELECT sum(k + 1), count(DISTINCT x) FROM s WHERE id BETWEEN $1 AND $2", true),
         ("SELECT k, sum(id) FROM s WHERE id BETWEEN $1 AND $2 GROUP BY k ORDER BY 2 DESC, 1 LIMIT 3", true),
         ("SELECT DISTINCT x, c FROM s WHERE id BETWEEN $1 AND $2 ORDER BY c DESC, x LIMIT 4 OFFSET 1", true),

@@ -354,36 +354,6 @@ fn ordering(a: &ScalarValue, b: &ScalarValue) -> Option<std::cmp::Ordering> {
     }
 }
 
-/// `value op ANY (array)` and `ALL`, for comparisons: the operator and which of them are constants behind.
-fn quantified() -> PgFunction {
-    f("pg_compare_array", &[P::Any, P::Any, P::Text, P::Bool], oid(t::BOOL), |call| {
-        call.bools(|row| {
-            let (Some(op), Some(any)) = (call.text(2, row), call.bool(3, row)) else { return Ok(None) };
-            let Some(values) = elements(&call.arrays[0], row)? else { return Ok(None) };
-            let wanted = element(call, 1, row, 0)?;
-            let mut unknown = false;
-            for value in &values {
-                let Some(order) = ordering(&wanted, value) else {
-                    unknown = true;
-                    continue;
-                };
-                let holds = match op {
-                    "=" => order.is_eq(),
-                    "<>" => order.is_ne(),
-                    "<" => order.is_lt(),
-                    "<=" => order.is_le(),
-                    ">" => order.is_gt(),
-                    _ => order.is_ge(),
-                };
-                if holds == any {
-                    return Ok(Some(any));
-                }
-            }
-            Ok((!unknown).then_some(!any))
-        })
-    })
-}
-
 /// Which of two arrays comes first: -1, 0, 1. NULLs are equal to each other and above all else.
 fn array_order() -> PgFunction {
     f("btarraycmp", &[P::Any, P::Any], oid(t::INT4), |call| {
@@ -499,7 +469,7 @@ pub(super) fn array_has(of: Arc<ScalarUDF>) -> ScalarUDF {
 pub(super) fn all() -> Vec<PgFunction> {
     let mut out = searches();
     out.extend(measures());
-    out.extend([quantified(), array_order()]);
+    out.extend([array_order()]);
     out.extend(sets());
     out
 }
