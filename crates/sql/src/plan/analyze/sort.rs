@@ -215,8 +215,20 @@ impl Analyzer<'_> {
         let shown = targets.iter().filter(|target| !target.is_hidden).count();
         // What is not selected is kept where the rows are sorted once more.
         let visible: Vec<Target> = targets.iter().filter(|target| !target.is_hidden || !in_order).cloned().collect();
-        let select: Vec<Expr> =
-            visible.iter().map(|target| target.bound.expr.clone().alias(names.name(&target.name))).collect();
+        // Each once: the plan has one aggregate for alike ones.
+        let mut distinct: Vec<&Expr> = Vec::with_capacity(visible.len());
+        let mut select: Vec<Expr> = Vec::with_capacity(visible.len());
+        let places: Vec<usize> = visible
+            .iter()
+            .map(|target| {
+                let expr = &target.bound.expr;
+                distinct.iter().position(|other| *other == expr).unwrap_or_else(|| {
+                    distinct.push(expr);
+                    select.push(expr.clone().alias(names.name(&target.name)));
+                    distinct.len() - 1
+                })
+            })
+            .collect();
         // All of ON first: the plan wants its sort to begin with them.
         let key = |at: usize| {
             let found = sorted.iter().find(|key| key.target == at);
@@ -239,7 +251,14 @@ impl Analyzer<'_> {
             }
             first
         });
-        let plan = LogicalPlanBuilder::from(plan).distinct_on(on_exprs, select, Some(sorts))?.build()?;
+        let mut plan = LogicalPlanBuilder::from(plan).distinct_on(on_exprs, select, Some(sorts))?.build()?;
+        if distinct.len() < visible.len() {
+            let column = |at: usize| Expr::Column(datafusion::common::Column::from(plan.schema().qualified_field(at)));
+            let mut names = UniqueNames::new();
+            let all: Vec<Expr> =
+                visible.iter().zip(&places).map(|(target, at)| column(*at).alias(names.name(&target.name))).collect();
+            plan = LogicalPlanBuilder::from(plan).project(all)?.build()?;
+        }
         let columns: Vec<Column> = visible
             .iter()
             .enumerate()
