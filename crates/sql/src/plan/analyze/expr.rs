@@ -250,6 +250,9 @@ impl Analyzer<'_> {
                 let text = self.expr(text, scope, clause)?;
                 let mut args = vec![self.expr(pattern, scope, clause)?];
                 if let Some(escape) = escape_char {
+                    if matches!(escape.value, ast::Value::Null) {
+                        return Ok(self.null(Type::BOOL)?.at(span()));
+                    }
                     args.push(self.literal(&escape.value, escape.span, false)?);
                 }
                 let pattern = self.call("similar_to_escape", args, span())?;
@@ -275,11 +278,10 @@ impl Analyzer<'_> {
                 self.cast_as(bound, to, CastContext::Explicit)
             }
             E::Interval(interval) => {
-                if interval.leading_field.is_some() {
-                    return self.interval_of_fields(interval, span());
-                }
+                let Some(ty) = types::interval_type(interval) else { return unknown("an interval with such fields") };
+                let to = self.type_of(&ty)?;
                 let bound = self.expr(&interval.value, scope, clause)?;
-                self.cast_as(bound, Type::of(oid::INTERVAL), CastContext::Explicit)
+                self.cast_as(bound, to, CastContext::Explicit)
             }
             E::AtTimeZone { timestamp, time_zone } => {
                 let value = self.expr(timestamp, scope, clause)?;
@@ -367,20 +369,6 @@ impl Analyzer<'_> {
             E::Tuple(_) => unknown("a row as a value"),
             _ => unknown(format!("the expression {expr}")),
         }
-    }
-
-    /// `INTERVAL '1-2' YEAR TO MONTH`
-    fn interval_of_fields(&mut self, interval: &ast::Interval, span: Span) -> Result<Bound> {
-        // The digits of SECOND(n) are read as the first field's.
-        let digits = interval.fractional_seconds_precision.or(interval.leading_precision);
-        let typmod = types::interval_typmod(interval.leading_field.as_ref(), interval.last_field.as_ref(), digits);
-        let is_text = matches!(interval.value.as_ref(), ast::Expr::Value(value)
-            if matches!(value.value, Value::SingleQuotedString(_)));
-        let (Some(typmod), true) = (typmod, is_text) else {
-            return Err(self.at(SqlError::syntax(format!("syntax error in \"{interval}\"")), span));
-        };
-        let text = self.expr(&interval.value, &Scope::empty(), Clause::Values)?;
-        self.cast_as(text, Type { oid: oid::INTERVAL, typmod }, CastContext::Explicit)
     }
 
     /// The operand of a cast: an ARRAY takes its type from it.
