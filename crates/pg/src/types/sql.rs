@@ -104,6 +104,7 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
         T::Bytea => Resolved::plain(oid::BYTEA),
         T::Date => Resolved::plain(oid::DATE),
         T::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => seconds(oid::TIME, *digits),
+        T::Time(..) => return Err(SqlError::unsupported("type time with time zone is not supported")),
         T::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => seconds(oid::TIMESTAMP, *digits),
         T::Timestamp(digits, _) => seconds(oid::TIMESTAMPTZ, *digits),
         T::Interval { fields, precision } => {
@@ -226,6 +227,7 @@ fn custom(name: &str, quoted: bool, modifiers: &[String]) -> Option<Resolved> {
     }?;
     let typmod = match (row.oid, modifier) {
         (oid::VARCHAR | oid::BPCHAR, Some(n)) if n > 0 => n.saturating_add(4),
+        (oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ, Some(n)) if n >= 0 => n.min(6),
         (oid::NUMERIC, Some(p)) if (1..=38).contains(&p) => {
             let scale = modifiers.get(1).and_then(|m| m.parse().ok()).unwrap_or(0);
             numeric_typmod(p as u8, scale)

@@ -366,14 +366,7 @@ impl Analyzer<'_> {
                 _ => unknown(format!("the set-returning function {name}")),
             };
         }
-        if source == "textregexsubstr" {
-            // What the first parentheses match, or the whole.
-            let matched = self.call_named("regexp_match", args, Type::of(oid::TEXT_ARRAY))?;
-            let first = Bound::literal(ScalarValue::Int64(Some(1)), Type::INT8);
-            return self.call_named("array_element", vec![matched, first], result);
-        }
         let known = match name {
-            "substring" if source.starts_with("select") => return unknown("substring with a pattern and an escape"),
             "position" => "strpos",
             "substring" if source == "textregexsubstr" => source,
             "substring" if args.get(1).is_some_and(|arg| arg.ty.oid == oid::TEXT) => {
