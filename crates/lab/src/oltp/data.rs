@@ -89,7 +89,9 @@ fn make_update(server: &Server) -> Result<()> {
     for (checked, constraints) in [(false, ""), (true, ", CHECK (v >= 0), CHECK (w <> 'none' AND id + v > 0)")] {
         let table = table(checked);
         client.query(&format!("CREATE TABLE {table} (id int PRIMARY KEY, v int NOT NULL, w text{constraints})"))?;
-        client.query(&format!("INSERT INTO {table} SELECT i, 0, 'some words' FROM generate_series(1, {UPDATE_ROWS}) i"))?;
+        client.query(&format!(
+            "INSERT INTO {table} SELECT i, 0, 'some words' FROM generate_series(1, {UPDATE_ROWS}) i"
+        ))?;
     }
     Ok(())
 }

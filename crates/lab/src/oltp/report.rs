@@ -29,13 +29,7 @@ pub fn report(
          counted; no TPC result).\n\
          *CPU* is user and system time of all of the server's processes, its background work among it, for one \
          transaction. Ratios are medians over the rounds, each of two runs next to each other.\n\n",
-        options.clients,
-        options.rounds,
-        options.seconds,
-        options.seed,
-        options.scale,
-        options.rows,
-        options.warehouses
+        options.clients, options.rounds, options.seconds, options.seed, options.scale, options.rows, options.warehouses
     );
     text += machine;
     for server in servers {
