@@ -52,8 +52,9 @@ impl BufferPool {
     /// all candidates were latched).
     ///
     /// # Errors
-    /// A full disk leaves the pages dirty and may be retried; a failed sync stops the
-    /// pool for good, because what the file holds is then unknown.
+    /// A failed write, a full disk and a failed sync of the double-write area leave the pages dirty,
+    /// and the next call tries again; a failed sync of the data file or the version store stops
+    /// the pool for good, because what these hold is then unknown.
     pub fn write_back(&self, goal: WriteGoal) -> Result<usize> {
         let mut dw = self.double_write.lock();
         self.check_poisoned()?;
@@ -104,14 +105,10 @@ impl BufferPool {
         // The WAL rule. A page LSN is the start of its record, so flush past it.
         self.log.flush(Lsn(newest.0 + 1))?;
         self.check_poisoned()?;
-        if let Err(error) = dw.write() {
-            // The side file's state is unknown, and it protects nothing any more:
-            // no in-place write has happened, so nothing is lost, but go no further.
-            if error.kind() != resurgam_base::ErrorKind::DiskFull {
-                self.poison();
-            }
-            return Err(error);
-        }
+        // Where this fails the area's content is unknown, which does no harm: what it protected is
+        // synced, nothing of this batch is in place, and its pages stay dirty. The next batch
+        // writes all that it relies on anew.
+        dw.write()?;
         self.write_in_place(&mut dw)?;
         for (frame, copied) in &chosen {
             let Some(page) = frame.latch.try_read() else { continue };

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use resurgam_base::Result;
 use resurgam_btree::Tree;
+use resurgam_engine::Index;
 use resurgam_engine::stored::{Definition, Place};
 
 use crate::catalog;
@@ -54,6 +55,22 @@ fn place(tree: Tree) -> String {
     format!("object {} root page {}", tree.object, tree.root)
 }
 
+/// An index's columns with what is not ascending with NULLs last.
+fn ordered(table: &Definition, index: &Index) -> String {
+    let columns = index.columns.iter().enumerate().filter_map(|(at, column)| {
+        let name = &table.columns.get(*column)?.name;
+        let order = index.order(at);
+        let direction = if order.descending { " DESC" } else { "" };
+        let nulls = match (order.descending, order.nulls_first) {
+            (false, true) => " NULLS FIRST",
+            (true, false) => " NULLS LAST",
+            _ => "",
+        };
+        Some(format!("{name}{direction}{nulls}"))
+    });
+    columns.collect::<Vec<_>>().join(", ")
+}
+
 fn print_table(table: &Definition, out: &mut dyn Write) -> Result<()> {
     let names = |positions: &[usize]| {
         let all: Vec<&str> =
@@ -88,7 +105,7 @@ fn print_table(table: &Definition, out: &mut dyn Write) -> Result<()> {
             out,
             "  {unique} {} ({}){constraint}  id {}  {}",
             index.name,
-            names(&index.columns),
+            ordered(table, index),
             index.id,
             place(index.tree)
         )?;

@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use resurgam_base::{ObjectId, PageId, SlotId};
-use resurgam_ctl::Severity;
-use resurgam_engine::{Database, DatumRef, Isolation, Options, Seen, VersionCaps};
+use resurgam_ctl::{Severity, inspect_catalog};
+use resurgam_engine::{ColumnOrder, Database, DatumRef, IndexSpec, Isolation, Options, Seen, VersionCaps};
 use resurgam_page::{LeafBuilder, PageBuf, PageType, leaf, space};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 use std::path::Path;
@@ -190,6 +190,45 @@ fn rows_that_cannot_be_read() {
         put(vfs, at, p);
     });
     expect(&found, &["table public.people: row: stores 9 columns"]);
+}
+
+/// Entries of an index whose columns descend, with NULLs at either end: sound as they are, and read back whole.
+#[test]
+fn an_index_of_any_order() {
+    let vfs = SimVfs::new(9);
+    let db = open(&vfs);
+    let tx = db.begin(Isolation::ReadCommitted);
+    let table = tx.create_table(people()).unwrap().done().unwrap();
+    for id in 0..300 {
+        let name = format!("name {id}");
+        let born = if id % 5 == 0 { DatumRef::Null } else { DatumRef::Date(id) };
+        tx.insert(&table, &[DatumRef::Int4(id), DatumRef::Text(&name), born]).unwrap().done().unwrap();
+    }
+    let orders = vec![ColumnOrder { descending: true, nulls_first: false }, ColumnOrder::DESCENDING];
+    let spec = IndexSpec { name: "down".into(), columns: vec![2, 1], orders, unique: false, constraint: false };
+    tx.create_index(&table, spec).unwrap().done().unwrap();
+    commit(tx);
+    db.close().unwrap();
+    let (report, text) = checked(&vfs);
+    assert!(report.problems.is_empty() && report.counts.index_entries == 900, "{text}");
+    let mut printed = Vec::new();
+    inspect_catalog(&folder(&vfs), &mut printed).unwrap();
+    let printed = String::from_utf8(printed).unwrap();
+    let line = printed.split("index down (born DESC NULLS LAST, name DESC)  id ").nth(1).expect("the index");
+    let object = ObjectId(line.split_whitespace().nth(2).and_then(|word| word.parse().ok()).expect("its object"));
+
+    // A marker that is none in this order, as it is in another.
+    let at = find(&vfs, |p| p.is(PageType::Leaf) && p.object() == object && p.slot_count() > 0);
+    let mut p = page(&vfs, at);
+    let mut entry = leaf::key_of(p.rec(SlotId(0))).to_vec();
+    assert_eq!(entry[0], !1, "a value whose bytes are inverted");
+    entry[0] = !2;
+    p.replace(SlotId(0), &LeafBuilder::plain(&entry, &[]).encode().unwrap()).unwrap();
+    put(&vfs, at, p);
+    let (report, text) = checked(&vfs);
+    let found: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    expect(&found, &["unknown marker at byte 0"]);
+    assert!(report.damaged > 0, "{text}");
 }
 
 #[test]

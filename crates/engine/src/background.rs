@@ -1,7 +1,8 @@
 //! Background threads: write-back, checkpoints, what recovery left to do, cleaning. They
 //! hold weak references, so a database that nobody uses any more goes away.
 //!
-//! A failure that stops the database shows itself to every user of it; the threads just end.
+//! A failure that stops the database shows itself to every user of it; the threads just end. Any
+//! other is tried again, and said: see `troubles.rs`.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -57,43 +58,82 @@ fn alive(weak: &Weak<Inner>) -> Option<Database> {
     (!inner.stopping.load(Ordering::SeqCst)).then_some(Database(inner))
 }
 
-fn writer(weak: &Weak<Inner>) {
-    while let Some(db) = alive(weak) {
-        let inner = db.inner();
-        let wanted = inner.pool.wait_for_work(TICK);
-        let mut goals = Vec::new();
-        if wanted {
-            goals.push(WriteGoal::Victims);
-        }
-        // Keep the log short: pages whose changes are older than half of what it should hold.
-        let end = inner.log.end_lsn().0;
-        let oldest_allowed = end.saturating_sub(db.log_wanted() / 2);
-        if inner.pool.oldest_rec_lsn().is_some_and(|lsn| lsn.0 < oldest_allowed) {
-            goals.push(WriteGoal::OlderThan(Lsn(oldest_allowed)));
-        }
-        for goal in goals {
-            match inner.pool.write_back(goal) {
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::DiskFull => std::thread::sleep(Duration::from_millis(500)),
-                Err(error) => {
-                    tracing::error!("background write-back stopped: {error}");
-                    return;
-                }
+/// What became of a step in the background.
+enum Step {
+    Done,
+    /// It failed; the next try after this pause.
+    Pause(Duration),
+    /// The database has stopped.
+    Stop,
+}
+
+impl Database {
+    fn judge<T>(&self, what: &'static str, outcome: Result<T>) -> Step {
+        match outcome {
+            Ok(_) => {
+                self.inner().troubles.over(what);
+                Step::Done
             }
-        }
-        // What was written lets the log go only after a checkpoint; one that is due by volume
-        // may come too late for a small bound.
-        let since = inner.log.end_lsn().0.saturating_sub(db.last_checkpoint().0);
-        let step = db.log_wanted() / 8;
-        if inner.log.bytes_in_use() > db.log_wanted()
-            // Writers that are slowed down write too little for one to come due by volume.
-            && (since > step || db.log_releasable() > step)
-            && let Err(error) = db.checkpoint()
-            && error.kind() == ErrorKind::DiskFull
-        {
-            std::thread::sleep(Duration::from_millis(500));
+            Err(error) if error.kind() == ErrorKind::Stopped => Step::Stop,
+            Err(error) => Step::Pause(self.inner().troubles.failed(what, &error)),
         }
     }
+}
+
+const WRITE_BACK: &str = "writing changed pages";
+const CHECKPOINT: &str = "taking a checkpoint";
+
+fn writer(weak: &Weak<Inner>) {
+    while let Some(db) = alive(weak) {
+        let wanted = db.inner().pool.wait_for_work(TICK);
+        let step = match write_pages(&db, wanted) {
+            Step::Done => checkpoint_for_space(&db),
+            other => other,
+        };
+        drop(db);
+        match step {
+            Step::Done => {}
+            Step::Pause(length) => {
+                pause(weak, length);
+            }
+            Step::Stop => return,
+        }
+    }
+}
+
+/// Writes pages that would be evicted next, if they are `wanted`, and those that keep the log long.
+fn write_pages(db: &Database, wanted: bool) -> Step {
+    let inner = db.inner();
+    let mut goals = Vec::new();
+    if wanted {
+        goals.push(WriteGoal::Victims);
+    }
+    // Pages whose changes are older than half of what the log should hold.
+    let end = inner.log.end_lsn().0;
+    let oldest_allowed = end.saturating_sub(db.log_wanted() / 2);
+    if inner.pool.oldest_rec_lsn().is_some_and(|lsn| lsn.0 < oldest_allowed) {
+        goals.push(WriteGoal::OlderThan(Lsn(oldest_allowed)));
+    }
+    for goal in goals {
+        match db.judge(WRITE_BACK, inner.pool.write_back(goal)) {
+            Step::Done => {}
+            other => return other,
+        }
+    }
+    Step::Done
+}
+
+/// What was written lets the log go only after a checkpoint; one that is due by volume may come too
+/// late for a small bound.
+fn checkpoint_for_space(db: &Database) -> Step {
+    let log = &db.inner().log;
+    let since = log.end_lsn().0.saturating_sub(db.last_checkpoint().0);
+    let step = db.log_wanted() / 8;
+    // Writers that are slowed down write too little for one to come due by volume.
+    if log.bytes_in_use() > db.log_wanted() && (since > step || db.log_releasable() > step) {
+        return db.judge(CHECKPOINT, db.checkpoint());
+    }
+    Step::Done
 }
 
 fn checkpointer(weak: &Weak<Inner>) {
@@ -101,27 +141,26 @@ fn checkpointer(weak: &Weak<Inner>) {
         let inner = db.inner();
         inner.moves.sweep(&inner.txs);
         let since = inner.log.end_lsn().0.saturating_sub(db.last_checkpoint().0);
+        let mut length = TICK;
         if since >= inner.options.checkpoint_log_bytes {
             let started = Instant::now();
-            match db.checkpoint() {
-                Ok(()) => tracing::debug!("checkpoint after {} MB of log took {:?}", since >> 20, started.elapsed()),
-                Err(error) if error.kind() == ErrorKind::DiskFull => {
-                    tracing::warn!("checkpoint failed, will be tried again: {error}");
-                    std::thread::sleep(Duration::from_secs(1));
+            match db.judge(CHECKPOINT, db.checkpoint()) {
+                Step::Done => {
+                    tracing::debug!("checkpoint after {} MB of log took {:?}", since >> 20, started.elapsed())
                 }
-                Err(error) => {
-                    tracing::error!("checkpoints stopped: {error}");
-                    return;
-                }
+                Step::Pause(longer) => length = longer,
+                Step::Stop => return,
             }
         }
         drop(db);
-        std::thread::sleep(TICK);
+        pause(weak, length);
     }
 }
 
 /// How often pages are tried again that recovery could not read.
 const RETRY_UNREAD: Duration = Duration::from_secs(60);
+
+const REDO: &str = "bringing pages up to date";
 
 /// Sleeps, but not while the database is to go away; false if it is.
 fn pause(weak: &Weak<Inner>, length: Duration) -> bool {
@@ -145,6 +184,7 @@ fn redo(weak: &Weak<Inner>) {
         let damaged = |_, error: &Error| tracing::error!("recovery passes over a page: {error}");
         match db.inner().pool.redo_some(32, damaged) {
             Ok(0) => {
+                db.inner().troubles.over(REDO);
                 let first = db.inner().redo_time.lock().replace(started.elapsed()).is_none();
                 let pending = db.inner().pool.pending_redo();
                 let stuck = pending.stuck();
@@ -174,14 +214,17 @@ fn redo(weak: &Weak<Inner>) {
                 }
             }
             Ok(left) => {
+                db.inner().troubles.over(REDO);
                 if said.elapsed() > Duration::from_secs(2) {
                     said = Instant::now();
                     tracing::info!("recovering in the background: {left} of {total} pages to go; the database is open");
                 }
             }
+            Err(error) if error.kind() == ErrorKind::Stopped => return,
             Err(error) => {
-                tracing::error!("background recovery met a page it cannot bring up to date: {error}");
-                std::thread::sleep(Duration::from_secs(5));
+                let length = db.inner().troubles.failed(REDO, &error);
+                drop(db);
+                pause(weak, length);
             }
         }
     }
@@ -189,18 +232,13 @@ fn redo(weak: &Weak<Inner>) {
 
 fn undo(weak: &Weak<Inner>) {
     let started = Instant::now();
-    let mut said: Option<Instant> = None;
     while let Some(db) = alive(weak) {
-        match db.undo_queued() {
-            Ok(()) => db.note_undo_finished(started.elapsed()),
-            Err(error) if error.kind() == ErrorKind::Stopped => return,
-            Err(error) => {
-                if said.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
-                    said = Some(Instant::now());
-                    tracing::error!("a transaction cannot be undone now; its rows stay locked: {error}");
-                }
+        match db.judge("undoing a transaction, whose rows stay locked,", db.undo_queued()) {
+            Step::Done => db.note_undo_finished(started.elapsed()),
+            Step::Stop => return,
+            Step::Pause(length) => {
                 drop(db);
-                std::thread::sleep(Duration::from_millis(500));
+                pause(weak, length);
                 continue;
             }
         }
@@ -225,19 +263,15 @@ fn rebuild(weak: &Weak<Inner>) {
 
 /// Keeps version pages ready, so that writers need not allocate them.
 fn version_pages(weak: &Weak<Inner>) {
-    let mut full = false;
     while let Some(db) = alive(weak) {
         db.inner().versions.wait_for_work(TICK);
-        match db.make_version_pages_ready() {
-            Ok(()) => full = false,
-            Err(error) if matches!(error.kind(), ErrorKind::Stopped) => return,
-            Err(error) => {
-                if !std::mem::replace(&mut full, true) {
-                    tracing::warn!("no version pages can be made ready: {error}");
-                }
+        match db.judge("making version pages ready", db.make_version_pages_ready()) {
+            Step::Done => {}
+            Step::Pause(length) => {
                 drop(db);
-                std::thread::sleep(Duration::from_millis(500));
+                pause(weak, length);
             }
+            Step::Stop => return,
         }
     }
 }
@@ -255,10 +289,8 @@ fn cleaner(weak: &Weak<Inner>) {
         let interval = Duration::from_secs_f64(interval);
         if last.elapsed() >= interval && db.inner().pool.pending_redo().is_caught_up() {
             first = false;
-            match db.sweep(false, &|| false) {
-                Ok(_) => {}
-                Err(error) if matches!(error.kind(), ErrorKind::Stopped) => return,
-                Err(error) => tracing::error!("cleaner: {error}"),
+            if let Step::Stop = db.judge("a sweep of the cleaner", db.sweep(false, &|| false)) {
+                return;
             }
             last = Instant::now();
         }
@@ -275,10 +307,8 @@ fn free_versions(weak: &Weak<Inner>) {
     let mut last = Instant::now();
     while let Some(db) = alive(weak) {
         if last.elapsed() >= EVERY {
-            match db.free_versions() {
-                Ok(_) => {}
-                Err(error) if matches!(error.kind(), ErrorKind::Stopped) => return,
-                Err(error) => tracing::error!("version pages cannot be freed: {error}"),
+            if let Step::Stop = db.judge("freeing version pages", db.free_versions()) {
+                return;
             }
             events.look(&db);
             last = Instant::now();

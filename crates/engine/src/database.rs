@@ -39,6 +39,7 @@ use crate::progress::Builds;
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
 use crate::transaction::{Isolation, Transaction};
+use crate::troubles::Troubles;
 use crate::version_file::Search;
 use crate::view::ReadView;
 
@@ -64,6 +65,7 @@ pub(crate) struct Inner {
     /// The last checkpoint, for those who must not wait for one that is being taken.
     checkpoint: AtomicU64,
     pub checkpoints: CheckpointCounter,
+    pub troubles: Troubles,
     next_object: AtomicU32,
     /// Trees that were made since the open, until they are freed: those among them that no
     /// committed definition names (yet) are known from here alone.
@@ -146,7 +148,7 @@ impl Database {
     /// After a crash this is where recovery happens.
     ///
     /// # Errors
-    /// `InUse` when another process has it; `NotADatabase` when the folder holds something
+    /// `NotInPrerequisiteState` when others can enter it; `InUse` when another process has it; `NotADatabase` when the folder holds something
     /// else; `NewerFormat`; `Corrupt`; `Io`; `DiskFull`.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_with(Arc::new(RealVfs::new()), dir.as_ref(), options, |_| {})
@@ -167,12 +169,19 @@ impl Database {
             )
             .with_hint("Name an empty or new folder to create a database, or the right one."));
         }
+        vfs.keep_private(dir, entries.is_empty())?;
         let lock = vfs.lock(&paths.lock).map_err(|e| match e.kind() {
-            ErrorKind::InUse => Error::new(
-                ErrorKind::InUse,
-                format!("the data folder \"{}\" is in use by another process", dir.display()),
-            )
-            .with_hint("Stop the other server, or use another folder."),
+            ErrorKind::InUse => {
+                let in_use = Error::new(
+                    ErrorKind::InUse,
+                    format!("the data folder \"{}\" is in use by another process", dir.display()),
+                )
+                .with_hint("Stop the other server, or use another folder.");
+                match e.detail() {
+                    Some(holder) => in_use.with_detail(holder),
+                    None => in_use,
+                }
+            }
             _ => e,
         })?;
         if creating || !has_control {
@@ -292,6 +301,7 @@ impl Database {
             redo_time: Mutex::new(None),
             checkpoint: AtomicU64::new(control.checkpoint.0),
             checkpoints: CheckpointCounter::default(),
+            troubles: Troubles::default(),
             control: Mutex::new((control_file, control)),
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
@@ -313,6 +323,7 @@ impl Database {
             db.rebuild_lost();
             db.undo_queued()?;
         }
+        log.set_writer_delay(db.0.options.wal_writer_delay);
         if db.0.options.background {
             log.start_flusher()?;
             *db.0.background.lock() = Some(Background::start(&db.0)?);
@@ -425,6 +436,10 @@ impl Database {
     /// Its folder.
     pub fn dir(&self) -> &Path {
         &self.0.dir
+    }
+    /// Changes [`Options::wal_writer_delay`], from now on.
+    pub fn set_wal_writer_delay(&self, delay: Duration) {
+        self.0.log.set_writer_delay(delay);
     }
     /// What recovery did at open.
     pub fn recovery(&self) -> &RecoveryReport {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, ObjectId, Result, limits::COLUMNS_MAX};
 use resurgam_btree::{self as btree, Tree};
+use resurgam_page::key::ColumnOrder;
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 use resurgam_txn::LockMode;
@@ -155,6 +156,7 @@ impl Transaction {
     /// `DefinitionChanged` when it was changed by someone else meanwhile; the
     /// lock is then held all the same.
     pub fn lock_for_change(&self, table: &Table) -> Result<Attempt<()>> {
+        let _operation = self.operation()?;
         self.lock_exclusive(table)
     }
 
@@ -163,6 +165,7 @@ impl Transaction {
     /// # Errors
     /// `DuplicateTable`, `DuplicateColumn`, `LimitExceeded`.
     pub fn create_table(&self, spec: TableSpec) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         if let Some(wait) = self.enter()? {
             return Ok(Attempt::Wait(wait));
         }
@@ -219,6 +222,7 @@ impl Transaction {
     /// # Errors
     /// `DependentObjects` when another table's foreign key refers to it.
     pub fn drop_table(&self, table: &Arc<Table>) -> Result<Attempt<()>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         if let Some(other) = self.referrers(table.id)?.iter().find(|other| other.id != table.id) {
             return Err(Error::new(
@@ -244,6 +248,7 @@ impl Transaction {
 
     /// Empties a table by giving it new trees: constant time.
     pub fn truncate(&self, table: &Arc<Table>) -> Result<Attempt<()>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         let mut parts = Definition::of(table);
         self.drop_rows(table)?;
@@ -263,6 +268,7 @@ impl Transaction {
     /// `UniqueViolation` when rows that exist are not unique. The transaction must then be
     /// rolled back.
     pub fn create_index(&self, table: &Arc<Table>, spec: IndexSpec) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         check_positions(&spec.columns, table.columns.len())?;
         attempt!(self.lock_exclusive(table));
         let mut parts = Definition::of(table);
@@ -280,6 +286,7 @@ impl Transaction {
 
     /// Drops an index by name.
     pub fn drop_index(&self, table: &Arc<Table>, name: &str) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         let Some(at) = table.indexes.iter().position(|i| i.name == name) else {
             return Err(Error::new(ErrorKind::UndefinedObject, format!("index \"{name}\" does not exist")));
@@ -297,6 +304,7 @@ impl Transaction {
 
     /// Changes a definition. The result is the new one.
     pub fn alter_table(&self, table: &Arc<Table>, change: TableChange) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         let mut parts = Definition::of(table);
         parts.generation += 1;
@@ -515,6 +523,7 @@ impl Transaction {
         parent: &Arc<Table>,
         mut foreign: ForeignKey,
     ) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         attempt!(self.lock_exclusive(parent));
         check_name("constraint", &foreign.name)?;
@@ -542,6 +551,7 @@ impl Transaction {
 
     /// Drops a foreign key of a table, by name; the referenced table gets a new generation.
     pub fn drop_foreign_key(&self, table: &Arc<Table>, name: &str) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         let mut parts = Definition::of(table);
         let foreign = parts.foreign_keys.remove(foreign_at(&parts, name)?);
@@ -587,6 +597,7 @@ impl Transaction {
         types: &[(usize, ColumnType)],
         added: &[ColumnSpec],
     ) -> Result<Attempt<Rewrite>> {
+        let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
         let mut parts = Definition::of(table);
         parts.generation += 1;
@@ -730,7 +741,10 @@ fn constraint_exists(parts: &Definition, name: &str) -> Error {
 }
 
 fn index_of(id: u32, spec: &IndexSpec, tree: Tree) -> Index {
+    let mut orders = spec.orders.clone();
+    orders.resize(spec.columns.len(), ColumnOrder::ASCENDING);
     Index {
+        orders,
         id,
         name: spec.name.clone(),
         columns: spec.columns.clone(),

@@ -2,7 +2,7 @@
 //! checker reads definitions with the same code.
 //!
 //! ```text
-//! encoding u8 = 1 to 3 | table id u32 | generation u64
+//! encoding u8 = 1 to 4 | table id u32 | generation u64
 //! schema, name, primary key name            counted text
 //! tree                                      root page u64, object u32
 //! primary key                               count u16, column positions u16 each
@@ -11,10 +11,11 @@
 //!                                           [DEFAULT] SQL text, [missing] counted: a row of
 //!                                           one column
 //! indexes                                   count u16, each: id u32, name, flags u8,
-//!                                           columns (count u16, positions u16), tree
-//! checks (encoding 2, 3)                    count u16, each: id u32, name, SQL text, flags u8,
+//!                                           columns (count u16, positions u16), [orders: u8 for
+//!                                           each column], tree
+//! checks (encoding 2 and up)                count u16, each: id u32, name, SQL text, flags u8,
 //!                                           columns (count u16, positions u16)
-//! foreign keys (encoding 3)                 count u16, each: id u32, name, columns (count u16,
+//! foreign keys (encoding 3 and up)          count u16, each: id u32, name, columns (count u16,
 //!                                           positions u16), referenced table u32, its index u32
 //!                                           (0 = primary key), positions in that key (count u16,
 //!                                           u16 each), ON DELETE u8, ON UPDATE u8, flags u8
@@ -23,7 +24,9 @@
 //! check flags                               1 validated
 //! foreign key actions                       0 NO ACTION, 1 RESTRICT, 2 CASCADE, 3 SET NULL, 4 SET DEFAULT
 //! foreign key flags                         1 MATCH FULL, 2 deferrable, 4 initially deferred, 8 validated
-//! index flags                               1 unique, 2 implements a constraint
+//! index flags                               1 unique, 2 implements a constraint, 4 orders of columns
+//!                                           (encoding 4; else all ascend with NULLs last)
+//! order of an index column                  1 descending, 2 NULLs first
 //! ```
 
 use std::sync::Arc;
@@ -32,7 +35,7 @@ use std::sync::atomic::AtomicU64;
 use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result};
 use resurgam_btree::Tree;
 use resurgam_page::codec::{Reader, put_counted};
-use resurgam_page::key::KeyColumn;
+use resurgam_page::key::{ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
@@ -40,7 +43,7 @@ use crate::table::Table;
 
 /// Newest version of the definition's encoding. A definition is written in the oldest one that
 /// can say all of it.
-const ENCODING: u8 = 3;
+const ENCODING: u8 = 4;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,11 +76,25 @@ pub struct Index {
     pub name: String,
     /// Positions in [`Table::columns`].
     pub columns: Vec<usize>,
+    /// Of each of them.
+    pub orders: Vec<ColumnOrder>,
     pub unique: bool,
     /// It implements a UNIQUE constraint of that name.
     pub constraint: bool,
     #[doc(hidden)]
     pub tree: Tree,
+}
+
+impl Index {
+    /// In which order it has the values of its column at that position.
+    pub fn order(&self, at: usize) -> ColumnOrder {
+        self.orders.get(at).copied().unwrap_or_default()
+    }
+
+    /// Whether any column is not ascending with NULLs last.
+    fn has_orders(&self) -> bool {
+        (0..self.columns.len()).any(|at| self.order(at) != ColumnOrder::ASCENDING)
+    }
 }
 
 /// A CHECK constraint. Its meaning is the SQL layer's: row operations do not evaluate it.
@@ -200,8 +217,10 @@ impl Definition {
 
     /// Their stored form.
     pub fn encode(&self) -> Vec<u8> {
-        let encoding = if !self.foreign_keys.is_empty() {
-            ENCODING
+        let encoding = if self.indexes.iter().any(Index::has_orders) {
+            4
+        } else if !self.foreign_keys.is_empty() {
+            3
         } else if !self.checks.is_empty() || self.columns.iter().any(|c| c.missing.is_some()) {
             2
         } else {
@@ -245,8 +264,12 @@ impl Definition {
         for index in &self.indexes {
             out.extend_from_slice(&index.id.to_le_bytes());
             put_counted(&mut out, index.name.as_bytes());
-            out.push(u8::from(index.unique) | u8::from(index.constraint) << 1);
+            let has_orders = index.has_orders();
+            out.push(u8::from(index.unique) | u8::from(index.constraint) << 1 | u8::from(has_orders) << 2);
             put_positions(&mut out, &index.columns);
+            if has_orders {
+                out.extend(index.columns.iter().enumerate().map(|(at, _)| order_byte(index.order(at))));
+            }
             put_tree(&mut out, index.tree);
         }
         if encoding > 1 {
@@ -309,10 +332,16 @@ impl Definition {
             let name = text(&mut r)?;
             let flags = r.u8()?;
             let columns = positions(&mut r)?;
+            let orders = if flags & 4 != 0 {
+                columns.iter().map(|_| read_order(&mut r)).collect::<Result<_>>()?
+            } else {
+                vec![ColumnOrder::ASCENDING; columns.len()]
+            };
             indexes.push(Index {
                 id,
                 name,
                 columns,
+                orders,
                 unique: flags & 1 != 0,
                 constraint: flags & 2 != 0,
                 tree: read_tree(&mut r)?,
@@ -367,8 +396,19 @@ impl Definition {
     }
 
     /// Types of the columns at these positions, which [`Definition::decode`] has checked.
-    pub fn columns_of(&self, positions: &[usize]) -> Vec<KeyColumn> {
+    fn columns_of(&self, positions: &[usize]) -> Vec<KeyColumn> {
         positions.iter().filter_map(|at| self.columns.get(*at)).map(|c| KeyColumn::ascending(c.ty)).collect()
+    }
+
+    /// Types and orders of an index's columns, without the clustered key that may follow.
+    pub fn index_key(&self, index: &Index) -> Vec<KeyColumn> {
+        let columns = index.columns.iter().enumerate();
+        columns
+            .filter_map(|(at, column)| {
+                let ty = self.columns.get(*column)?.ty;
+                Some(KeyColumn { ty, order: index.order(at) })
+            })
+            .collect()
     }
 
     /// `schema.name`.
@@ -379,7 +419,7 @@ impl Definition {
     /// Completes the definition.
     pub fn build(self, next_row_id: Arc<AtomicU64>, valid_from: u64) -> Table {
         let key_columns = self.key_columns();
-        let index_keys = self.indexes.iter().map(|index| self.columns_of(&index.columns)).collect();
+        let index_keys = self.indexes.iter().map(|index| self.index_key(index)).collect();
         Table {
             layout: RowLayout::new(&self.value_types),
             id: self.id,
@@ -431,6 +471,15 @@ fn put_positions(out: &mut Vec<u8>, positions: &[usize]) {
 fn positions(r: &mut Reader<'_>) -> Result<Vec<usize>> {
     let count = r.u16()?;
     (0..count).map(|_| r.u16().map(usize::from)).collect()
+}
+fn order_byte(order: ColumnOrder) -> u8 {
+    u8::from(order.descending) | u8::from(order.nulls_first) << 1
+}
+fn read_order(r: &mut Reader<'_>) -> Result<ColumnOrder> {
+    match r.u8()? {
+        order @ 0..4 => Ok(ColumnOrder { descending: order & 1 != 0, nulls_first: order & 2 != 0 }),
+        _ => Err(r.bad("an unknown order of an index column")),
+    }
 }
 fn put_foreign(out: &mut Vec<u8>, foreign: &ForeignKey) {
     out.extend_from_slice(&foreign.id.to_le_bytes());
@@ -523,6 +572,7 @@ mod tests {
                 id: 21,
                 name: "i".into(),
                 columns: vec![1, 0],
+                orders: vec![ColumnOrder::DESCENDING, ColumnOrder { descending: false, nulls_first: true }],
                 unique: true,
                 constraint: true,
                 tree: tree(21),
@@ -546,6 +596,25 @@ mod tests {
         assert!(Definition::decode(&[bytes.as_slice(), &[0]].concat()).is_err(), "a byte too many");
         let newer = [&[ENCODING + 1], &bytes[1..]].concat();
         assert!(Definition::decode(&newer).is_err_and(|error| error.kind() == ErrorKind::NewerFormat));
+    }
+
+    /// What older programs can read is written as they wrote it.
+    #[test]
+    fn a_definition_is_written_in_the_oldest_encoding_that_says_it() {
+        let mut definition = full();
+        let mut encodings = vec![definition.encode()[0]];
+        let ordered = definition.encode().len();
+        definition.indexes[0].orders.fill(ColumnOrder::ASCENDING);
+        assert_eq!(definition.encode().len(), ordered - 2);
+        encodings.push(definition.encode()[0]);
+        definition.foreign_keys.clear();
+        encodings.push(definition.encode()[0]);
+        definition.checks.clear();
+        definition.columns[1].missing = None;
+        encodings.push(definition.encode()[0]);
+        assert_eq!(encodings, [4, 3, 2, 1]);
+        let again = Definition::decode(&definition.encode()).expect("definition");
+        assert_eq!(format!("{again:?}"), format!("{definition:?}"));
     }
 
     #[test]

@@ -30,6 +30,7 @@
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
 //! | `catalog_overlay.rs` | what a transaction sees of the catalog once it has changed it |
 //! | `transaction.rs` | begin, statements, commit, rollback |
+//! | `operations.rs` | what of a transaction is under way while it is ended |
 //! | `statement.rs` | one statement: what it sees, how it writes |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
@@ -46,6 +47,7 @@
 //! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
 //! | `undo.rs` | rolling back what is to be undone: short transactions, the traditional mode |
 //! | `status.rs` | what an operator can see |
+//! | `troubles.rs` | what fails in the background, and is tried again |
 //! | `verify.rs` | proof that everything fits together |
 
 mod background;
@@ -62,6 +64,7 @@ mod ddl;
 mod definition;
 mod lost;
 mod mode;
+mod operations;
 mod options;
 mod prepared;
 mod progress;
@@ -73,6 +76,7 @@ mod status;
 mod successor;
 mod table;
 mod transaction;
+mod troubles;
 mod undo;
 mod verify;
 mod version_file;
@@ -97,6 +101,7 @@ pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 pub use resurgam_log::LogStats;
+pub use resurgam_page::key::ColumnOrder;
 pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};
 pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
 pub use resurgam_versions::{
@@ -114,4 +119,5 @@ pub use table::{ColumnSpec, IndexSpec, RawRow, RowBuf, Table, TableSpec};
 pub use transaction::{
     Attempt, Change, CommitTicket, Durability, Interrupt, Isolation, Savepoint, StatementKind, Transaction,
 };
+pub use troubles::Trouble;
 pub use view::ReadView;

@@ -23,7 +23,7 @@ use resurgam_txn::LockWait;
 use resurgam_versions::{Skipped, Versioning};
 
 use crate::database::Database;
-use crate::transaction::{Transaction, TxState};
+use crate::transaction::{Transaction, TxState, check_open};
 use crate::undo::UndoQueue;
 
 /// How long to wait between looks at whether the way is free.
@@ -89,6 +89,7 @@ impl Transaction {
             if state.entered {
                 return Ok(None);
             }
+            check_open(&state)?;
             mode.writers.fetch_add(1, Ordering::SeqCst);
             if mode.changing.load(Ordering::SeqCst) == 0 {
                 state.entered = true;

@@ -1,6 +1,7 @@
 //! Settings of the engine.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use resurgam_versions::VersionCaps;
 
@@ -22,6 +23,10 @@ pub struct Options {
     /// background redo after a crash. At most five eighths of
     /// [`Options::log_bytes_max`] count.
     pub log_bytes_wanted: u64,
+    /// Longest time that an asynchronous commit stays in memory alone, where nothing makes the log
+    /// durable sooner. [`Database::set_wal_writer_delay`](crate::Database::set_wal_writer_delay)
+    /// changes it.
+    pub wal_writer_delay: Duration,
     /// Seconds between sweeps of the cleaner when there is anything to clean.
     pub cleaner_interval_s: f64,
     /// Threads of a sweep of the cleaner; 0 = as many as there are cores, at most 4.
@@ -84,6 +89,7 @@ impl Default for Options {
             checkpoint_log_bytes: 64 << 20,
             log_bytes_max: 1 << 30,
             log_bytes_wanted: 160 << 20,
+            wal_writer_delay: Duration::from_millis(200),
             cleaner_interval_s: 10.0,
             cleaner_threads: 0,
             cleaner_pages_per_second: 10_000,

@@ -208,7 +208,7 @@ impl Transaction {
     pub fn prepare(&self, gid: &str, owner: &str, database: &str) -> Result<CommitTicket> {
         let inner = self.0.db.inner();
         check_names(gid, owner, database)?;
-        let mut state = self.0.state.lock();
+        let mut state = self.quiet();
         check_open(&state)?;
         check_whole(&state)?;
         let mut list = inner.prepared.list.lock();
@@ -354,13 +354,13 @@ impl Database {
             inner.catalog.committed(self)?;
         }
         let visible = if definitions { Visible::WhenRevealed } else { Visible::WhenDurable };
-        let (end, visible) = inner.txs.commit(&active, visible, || {
+        let commit = inner.txs.commit(&active, visible, || {
             let body = TxRecord { time_us: inner.vfs.wall_clock_us(), subs: active.subs() }.encode();
             let mut group = Group::default();
             group.record(RecordKind::Commit, active.id, active.last_lsn(), &body);
             Ok(inner.log.append(&group)?.end)
         })?;
-        let one = inner.prepared.list.lock().leave(claim.gid(), end);
+        let one = inner.prepared.list.lock().leave(claim.gid(), commit.end);
         if let Some(lost) = &lost {
             // Its rows are others' to change from here on.
             lost.resolve();
@@ -368,7 +368,7 @@ impl Database {
         }
         drop(still);
         inner.prepared.committed.fetch_add(1, Ordering::Relaxed);
-        self.publish_commit(end, visible, definitions, || {
+        self.publish_commit(commit, definitions, || {
             if let Some(one) = one {
                 self.release_resolved(&one.active, &one.locked, one.entered);
             }

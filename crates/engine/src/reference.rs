@@ -153,7 +153,7 @@ impl Transaction {
         self.0.db.reading(|| self.record_presence(&context, tree, key))
     }
 
-    fn record_presence(&self, context: &WriteContext, tree: Tree, key: &[u8]) -> Result<Presence> {
+    fn record_presence(&self, context: &WriteContext<'_>, tree: Tree, key: &[u8]) -> Result<Presence> {
         let pool = &self.0.db.inner().pool;
         let page = tree.read_leaf(pool, key, Access::Point)?;
         let Ok(slot) = leaf::search(&page, key) else { return Ok(Presence::No) };
@@ -167,7 +167,7 @@ impl Transaction {
         Ok(Presence::of(yes, no, holder))
     }
 
-    fn newest<'a>(&'a self, context: &WriteContext) -> View<'a> {
+    fn newest<'a>(&'a self, context: &WriteContext<'_>) -> View<'a> {
         let txs = &self.0.db.inner().txs;
         View { txs, ts: context.snapshot.ts(), own: context.active.id, hidden_from: TxId(u64::MAX) }
     }
@@ -226,7 +226,8 @@ impl Referencing {
     /// over when [`Referencing::is_over`].
     pub fn step(&mut self) -> Result<Option<Vec<u8>>> {
         if self.found.is_empty() && !self.at_end {
-            let context = self.tx.write_context()?;
+            let tx = self.tx.clone();
+            let context = tx.write_context()?;
             let db = self.tx.0.db.clone();
             let before = self.walk.clone();
             db.reading(|| {
@@ -245,7 +246,7 @@ impl Referencing {
         self.found.is_empty() && self.at_end
     }
 
-    fn fill(&mut self, context: &WriteContext) -> Result<()> {
+    fn fill(&mut self, context: &WriteContext<'_>) -> Result<()> {
         let db = self.tx.0.db.clone();
         let (pool, tx) = (&db.inner().pool, self.tx.clone());
         let view = tx.newest(context);
@@ -300,7 +301,7 @@ impl Referencing {
         self.tx.0.db.reading(|| self.judge_now(&context, key))
     }
 
-    fn judge_now(&self, context: &WriteContext, key: &[u8]) -> Result<Found> {
+    fn judge_now(&self, context: &WriteContext<'_>, key: &[u8]) -> Result<Found> {
         let pool = &self.tx.0.db.inner().pool;
         let view = self.tx.newest(context);
         let mut found = Found {

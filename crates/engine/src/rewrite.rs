@@ -17,17 +17,19 @@
 
 use std::sync::Arc;
 
-use resurgam_base::{Error, ErrorKind, PageId, Result};
+use resurgam_base::{Error, ErrorKind, PageId, Result, TxId};
 use resurgam_page::types::{ColumnType, DatumRef};
+use resurgam_txn::{ActiveTx, Status};
 use resurgam_versions::PendingFree;
 
 use crate::build::{insert_plain, not_unique};
 use crate::cursor::{Cursor, RowBatch};
 use crate::definition::Definition;
+use crate::operations::Operation;
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
 use crate::table::{RawRow, Table};
-use crate::transaction::{Transaction, WriteContext};
+use crate::transaction::Transaction;
 use crate::view::ReadView;
 
 /// Most rows that are read at a time, about.
@@ -58,7 +60,9 @@ pub fn is_stored_alike(from: ColumnType, to: ColumnType) -> bool {
 /// then finish.
 pub struct Rewrite {
     tx: Transaction,
-    context: WriteContext,
+    active: Arc<ActiveTx>,
+    /// Under which it writes.
+    xid: TxId,
     old: Arc<Table>,
     new: Arc<Table>,
     parts: Definition,
@@ -96,7 +100,8 @@ impl Transaction {
         Ok(Rewrite {
             build: Build::start(&self.0.db, context.active.id, old, None),
             tx: self.clone(),
-            context,
+            active: Arc::clone(&context.active),
+            xid: context.xid,
             old: Arc::clone(old),
             hints: vec![None; new.indexes.len()],
             new,
@@ -156,6 +161,8 @@ impl Rewrite {
     /// `NotNullViolation`; `UniqueViolation` naming the index; `LimitExceeded`. The
     /// transaction must then be rolled back.
     pub fn put(&mut self, before: RawRow<'_>, row: &[DatumRef<'_>]) -> Result<()> {
+        let tx = self.tx.clone();
+        let _operation = self.operation(&tx)?;
         self.check_nulls(row)?;
         let new = &self.new;
         let pool = &self.tx.0.db.inner().pool;
@@ -165,12 +172,12 @@ impl Rewrite {
         let whole = &*with_large(row, &large)?;
         let mut key = Vec::new();
         new.key_of_row(whole, || Ok(row_id), &mut key)?;
-        let encoded = self.tx.encode_value(new, row, &self.context.active, self.context.xid)?;
+        let encoded = self.tx.encode_value(new, row, &self.active, self.xid)?;
         let kept = new.externals_of_value(&encoded.bytes)?;
         let gone = self.old.externals_of_value(before.value)?;
         self.gone.extend(gone.into_iter().filter(|page| !kept.contains(page)));
         if self.gone.len() >= PendingFree::VALUES_MAX {
-            self.tx.drop_externals(&self.context, self.gone.drain(..))?;
+            self.tx.drop_externals(&self.active, self.xid, self.gone.drain(..))?;
         }
         if !insert_plain(pool, new.tree, &key, &encoded.bytes, &mut self.hint)? {
             return Err(not_unique(&duplicate(new, None, whole), &new.primary_key_name));
@@ -183,6 +190,16 @@ impl Rewrite {
             }
         }
         Ok(())
+    }
+
+    /// The next step. Not after the transaction has gone back to before the rewrite began: its trees
+    /// are then no more.
+    fn operation<'tx>(&self, tx: &'tx Transaction) -> Result<Operation<'tx>> {
+        let operation = tx.operation()?;
+        match tx.0.db.inner().txs.status(self.xid) {
+            Status::Active(_) => Ok(operation),
+            _ => Err(Error::new(ErrorKind::InvalidTransactionState, "the rewrite was rolled back already")),
+        }
     }
 
     fn check_nulls(&self, row: &[DatumRef<'_>]) -> Result<()> {
@@ -211,7 +228,9 @@ impl Rewrite {
 
     /// Stores the definition and gives up the old trees.
     pub fn finish(mut self) -> Result<Arc<Table>> {
-        self.tx.drop_externals(&self.context, self.gone.drain(..))?;
+        let tx = self.tx.clone();
+        let _operation = self.operation(&tx)?;
+        self.tx.drop_externals(&self.active, self.xid, self.gone.drain(..))?;
         self.tx.drop_tree(self.old.tree)?;
         for index in &self.old.indexes {
             self.tx.drop_tree(index.tree)?;

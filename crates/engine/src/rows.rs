@@ -41,7 +41,7 @@ enum Steps {
 }
 
 impl Transaction {
-    fn writer<'a>(&'a self, context: &'a WriteContext, trust: bool) -> RowWriter<'a> {
+    fn writer<'a>(&'a self, context: &'a WriteContext<'_>, trust: bool) -> RowWriter<'a> {
         let inner = self.0.db.inner();
         let hidden_from = if context.bulk && !trust { context.xid } else { TxId(u64::MAX) };
         RowWriter {
@@ -59,7 +59,7 @@ impl Transaction {
         }
     }
 
-    pub(crate) fn wait_for(&self, context: &WriteContext, holder: TxId) -> Result<LockWait> {
+    pub(crate) fn wait_for(&self, context: &WriteContext<'_>, holder: TxId) -> Result<LockWait> {
         self.0.db.inner().txs.wait_for(context.active.id, holder)
     }
 
@@ -113,7 +113,7 @@ impl Transaction {
     fn insert_steps(
         &self,
         table: &Table,
-        context: &WriteContext,
+        context: &WriteContext<'_>,
         row: &[DatumRef<'_>],
         key: &[u8],
         value: &[u8],
@@ -156,7 +156,7 @@ impl Transaction {
     fn insert_entries(
         &self,
         table: &Table,
-        context: &WriteContext,
+        context: &WriteContext<'_>,
         row: &[DatumRef<'_>],
         key: &[u8],
         old: Option<(&[DatumRef<'_>], &[u8])>,
@@ -198,7 +198,7 @@ impl Transaction {
     fn delete_entries(
         &self,
         table: &Table,
-        context: &WriteContext,
+        context: &WriteContext<'_>,
         row: &[DatumRef<'_>],
         key: &[u8],
         new: Option<(&[DatumRef<'_>], &[u8])>,
@@ -229,7 +229,7 @@ impl Transaction {
     }
 
     /// Takes back an insert of this transaction.
-    fn take_back(&self, context: &WriteContext, tree: Tree, key: &[u8]) -> Result<()> {
+    fn take_back(&self, context: &WriteContext<'_>, tree: Tree, key: &[u8]) -> Result<()> {
         match self.writer(context, true).delete(tree, key, Seen::Snapshot)? {
             Outcome::Done | Outcome::Gone => Ok(()),
             other => Err(Error::internal(format!("an insert could not be taken back: {other:?}"))),
@@ -287,7 +287,7 @@ impl Transaction {
     fn update_steps(
         &self,
         table: &Arc<Table>,
-        context: &WriteContext,
+        context: &WriteContext<'_>,
         key: &[u8],
         seen: Seen,
         new_row: &[DatumRef<'_>],
@@ -317,7 +317,7 @@ impl Transaction {
     fn update_rest(
         &self,
         table: &Arc<Table>,
-        context: &WriteContext,
+        context: &WriteContext<'_>,
         old: &RowBuf,
         new_row: &[DatumRef<'_>],
         new_key: &[u8],
@@ -364,14 +364,14 @@ impl Transaction {
     }
 
     /// An insert may be over a row that was deleted a short while ago.
-    fn note_stay(&self, table: &Table, context: &WriteContext, writer: &RowWriter<'_>, key: &[u8]) {
+    fn note_stay(&self, table: &Table, context: &WriteContext<'_>, writer: &RowWriter<'_>, key: &[u8]) {
         if writer.over_deleted.get() {
             let inner = self.0.db.inner();
             inner.moves.note(&inner.txs, table.tree.object, context.xid, key, None);
         }
     }
 
-    fn note_move(&self, table: &Table, context: &WriteContext, from: &[u8], to: &[u8]) {
+    fn note_move(&self, table: &Table, context: &WriteContext<'_>, from: &[u8], to: &[u8]) {
         let inner = self.0.db.inner();
         inner.moves.note(&inner.txs, table.tree.object, context.xid, from, Some(to));
     }
@@ -380,13 +380,13 @@ impl Transaction {
     fn drop_replaced(
         &self,
         table: &Table,
-        context: &WriteContext,
+        context: &WriteContext<'_>,
         old: &RowBuf,
         new_row: &[DatumRef<'_>],
     ) -> Result<()> {
         let kept = Table::externals(new_row);
         let gone = table.externals_of_value(&old.value)?;
-        self.drop_externals(context, gone.into_iter().filter(|p| !kept.contains(p)))
+        self.drop_externals(&context.active, context.xid, gone.into_iter().filter(|p| !kept.contains(p)))
     }
 
     /// Runs an update or delete of a row. A row that this statement changed and took back
@@ -394,7 +394,7 @@ impl Transaction {
     fn over_own(
         &self,
         table: &Table,
-        context: &WriteContext,
+        context: &WriteContext<'_>,
         key: &[u8],
         write: impl Fn(&RowWriter<'_>) -> Result<Outcome>,
     ) -> Result<(Outcome, Vec<u8>)> {
@@ -414,7 +414,7 @@ impl Transaction {
     }
 
     /// Brings a table's row back, and remembers that the statement has not changed it.
-    fn restore_row(&self, context: &WriteContext, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+    fn restore_row(&self, context: &WriteContext<'_>, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.restore(context, table.tree, key, value)?;
         if context.bulk {
             self.0.state.lock().taken_back.push((table.tree.object, key.to_vec()));
@@ -423,7 +423,7 @@ impl Transaction {
     }
 
     /// Brings back what this transaction has just deleted or changed.
-    fn restore(&self, context: &WriteContext, tree: Tree, key: &[u8], value: &[u8]) -> Result<()> {
+    fn restore(&self, context: &WriteContext<'_>, tree: Tree, key: &[u8], value: &[u8]) -> Result<()> {
         let writer = self.writer(context, true);
         let outcome = match writer.update(tree, key, value, Seen::Snapshot)? {
             Outcome::Gone => writer.insert(tree, key, value, &mut None)?,
@@ -461,7 +461,7 @@ impl Transaction {
                 let old_row = table.all_columns(old.raw())?;
                 let large = self.large_indexed(table, &old_row)?;
                 self.delete_entries(table, &context, &with_large(&old_row, &large)?, key, None)?;
-                self.drop_externals(&context, table.externals_of_value(&old.value)?.into_iter())
+                self.drop_externals(&context.active, context.xid, table.externals_of_value(&old.value)?.into_iter())
             };
             rest().inspect_err(|_| self.broken_off(context.xid))?;
         }
@@ -509,7 +509,13 @@ impl Transaction {
         }
     }
 
-    fn newest_row(&self, table: &Table, key: &[u8], context: &WriteContext, row: &mut RowBuf) -> Result<Option<TxId>> {
+    fn newest_row(
+        &self,
+        table: &Table,
+        key: &[u8],
+        context: &WriteContext<'_>,
+        row: &mut RowBuf,
+    ) -> Result<Option<TxId>> {
         self.0.db.reading(|| self.newest_row_now(table, key, context, row))
     }
 
@@ -517,7 +523,7 @@ impl Transaction {
         &self,
         table: &Table,
         key: &[u8],
-        context: &WriteContext,
+        context: &WriteContext<'_>,
         row: &mut RowBuf,
     ) -> Result<Option<TxId>> {
         let inner = self.0.db.inner();
@@ -532,7 +538,7 @@ impl Transaction {
         Ok(found)
     }
 
-    fn changed(&self, context: &WriteContext, outcome: Outcome) -> Result<Attempt<Change>> {
+    fn changed(&self, context: &WriteContext<'_>, outcome: Outcome) -> Result<Attempt<Change>> {
         match step_of(outcome) {
             Steps::Done => Ok(Attempt::Done(Change::Done)),
             Steps::Wait(holder) => Ok(Attempt::Wait(self.wait_for(context, holder)?)),
@@ -630,12 +636,12 @@ impl Transaction {
     }
 
     /// Notes large values that this transaction no longer refers to.
-    pub(crate) fn drop_externals(&self, context: &WriteContext, pages: impl Iterator<Item = PageId>) -> Result<()> {
+    pub(crate) fn drop_externals(&self, tx: &ActiveTx, xid: TxId, pages: impl Iterator<Item = PageId>) -> Result<()> {
         let inner = self.0.db.inner();
         let pages: Vec<PageId> = pages.collect();
         for pages in pages.chunks(PendingFree::VALUES_MAX) {
             let action = PendingFree::ValuesIfCommitted(pages.to_vec());
-            context.active.logged_aside(inner.pending_frees.add(&inner.pool, context.xid, &action)?);
+            tx.logged_aside(inner.pending_frees.add(&inner.pool, xid, &action)?);
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 
 use resurgam_base::{Error, ErrorKind, Result, limits};
 use resurgam_btree::Tree;
-use resurgam_page::key::{self, KeyColumn};
+use resurgam_page::key::{self, ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
@@ -89,6 +89,8 @@ pub struct ColumnSpec {
 pub struct IndexSpec {
     pub name: String,
     pub columns: Vec<usize>,
+    /// Of the first of them; the rest ascend with NULLs last.
+    pub orders: Vec<ColumnOrder>,
     pub unique: bool,
     pub constraint: bool,
 }
@@ -123,7 +125,7 @@ impl TableSpec {
     /// Adds an index by column names; unknown names are ignored.
     pub fn index(mut self, name: &str, names: &[&str], unique: bool) -> Self {
         let columns = names.iter().filter_map(|n| self.columns.iter().position(|c| c.name == *n)).collect();
-        self.indexes.push(IndexSpec { name: name.into(), columns, unique, constraint: false });
+        self.indexes.push(IndexSpec { name: name.into(), columns, orders: Vec::new(), unique, constraint: false });
         self
     }
 }
@@ -256,6 +258,12 @@ impl Table {
         entry_key
             .get(at..)
             .ok_or_else(|| Error::corrupt(format!("an entry of index {} has no row key", self.indexes[index].name)))
+    }
+
+    /// In which order an index (`None`: the clustered tree) has the values of its key column at that position.
+    pub fn column_order(&self, index: Option<usize>, at: usize) -> ColumnOrder {
+        let index = index.and_then(|index| self.indexes.get(index));
+        index.map_or(ColumnOrder::ASCENDING, |index| index.order(at))
     }
 
     /// Checks NOT NULL and the number of values.

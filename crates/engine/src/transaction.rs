@@ -17,10 +17,11 @@ use parking_lot::Mutex;
 use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, Result, TxId};
 use resurgam_log::{FlushTicket, Group, RecordKind};
 use resurgam_recovery::TxRecord;
-use resurgam_txn::{ActiveTx, LockMode, LockWait, SnapshotHold, Snapshots, Visible};
+use resurgam_txn::{ActiveTx, Commit, LockMode, LockWait, SnapshotHold, Snapshots, Visible};
 
 use crate::catalog_overlay::CatalogOverlay;
 use crate::database::Database;
+use crate::operations::{Operation, Operations};
 use crate::table::Table;
 use crate::undo::Unfinished;
 use crate::view::ReadView;
@@ -51,7 +52,9 @@ pub enum StatementKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     Sync,
-    /// Acknowledge at once; a crash may lose the transaction, whole.
+    /// Acknowledge as soon as others see it, which is at once unless a commit before it still
+    /// waits for the disk; durable within [`Options::wal_writer_delay`](crate::Options::wal_writer_delay)
+    /// or so. A crash before that loses the transaction, whole.
     Async,
 }
 
@@ -161,11 +164,16 @@ pub(crate) struct TxInner {
     pub db: Database,
     pub isolation: Isolation,
     pub state: Mutex<TxState>,
+    pub operations: Operations,
     /// Statements that have begun.
     pub statements: AtomicU64,
 }
 
 /// A transaction. Dropping the last clone of an unfinished one rolls it back.
+///
+/// Clones may be used on several threads. Who ends it (or prepares it, or goes back to a savepoint)
+/// waits for calls that write and are under way on other threads; they are part of it. Those that come later fail
+/// with `InvalidTransactionState`.
 #[derive(Clone)]
 pub struct Transaction(pub(crate) Arc<TxInner>);
 
@@ -183,8 +191,9 @@ pub struct Savepoint {
     undo: Lsn,
 }
 
-/// What a row operation needs of its transaction.
-pub(crate) struct WriteContext {
+/// What a row operation needs of its transaction, which is not ended while this is held.
+pub(crate) struct WriteContext<'tx> {
+    _operation: Operation<'tx>,
     pub active: Arc<ActiveTx>,
     pub xid: TxId,
     pub bulk: bool,
@@ -197,6 +206,7 @@ impl Transaction {
             db: db.clone(),
             isolation,
             statements: AtomicU64::new(0),
+            operations: Operations::default(),
             state: Mutex::new(TxState {
                 phase: Phase::Open,
                 active: None,
@@ -362,7 +372,7 @@ impl Transaction {
     }
 
     /// What a write needs; gives the transaction its id.
-    pub(crate) fn write_context(&self) -> Result<WriteContext> {
+    pub(crate) fn write_context(&self) -> Result<WriteContext<'_>> {
         let inner = self.0.db.inner();
         let mut state = self.0.state.lock();
         check_open(&state)?;
@@ -385,7 +395,8 @@ impl Transaction {
             state.fresh_id = false;
         }
         let Some(snapshot) = state.snapshot.clone() else { return Err(Error::internal("no snapshot")) };
-        Ok(WriteContext { active, xid: state.xid, bulk: state.bulk, snapshot })
+        let _operation = self.0.operations.begin(&state);
+        Ok(WriteContext { _operation, active, xid: state.xid, bulk: state.bulk, snapshot })
     }
 
     /// Locks a table for this transaction. `None` = locked; otherwise wait and ask again.
@@ -394,6 +405,8 @@ impl Transaction {
         if mode == LockMode::Share && self.0.state.lock().locked.contains(&object) {
             return Ok(None);
         }
+        // What it takes is given back at the end.
+        let _operation = self.operation()?;
         if let Some(wait) = self.enter()? {
             return Ok(Some(wait));
         }
@@ -424,12 +437,13 @@ impl Transaction {
     /// Locks a table for writing rows, and makes sure that `table` still describes it.
     pub(crate) fn lock_for_rows(&self, table: &Table) -> Result<Option<LockWait>> {
         let object = ObjectId(table.id);
-        let held = {
+        let (held, _operation) = {
             let state = self.0.state.lock();
             if state.current.get(&table.id) == Some(&table.generation) {
                 return Ok(None);
             }
-            state.locked.contains(&object)
+            check_open(&state)?;
+            (state.locked.contains(&object), self.0.operations.begin(&state))
         };
         if let Some(wait) = self.lock_table(object, LockMode::Share)? {
             return Ok(Some(wait));
@@ -486,7 +500,7 @@ impl Transaction {
     /// written, in which case the outcome is known only after a restart.
     pub fn commit(&self, durability: Durability) -> Result<CommitTicket> {
         let inner = self.0.db.inner();
-        let mut state = self.0.state.lock();
+        let mut state = self.quiet();
         check_open(&state)?;
         check_whole(&state)?;
         if state.catalog.changed {
@@ -512,13 +526,13 @@ impl Transaction {
             Durability::Sync => Visible::WhenDurable,
             Durability::Async => Visible::AtOnce,
         };
-        let end = inner.txs.commit(&active, visible, || {
+        let commit = inner.txs.commit(&active, visible, || {
             let body = TxRecord { time_us: inner.vfs.wall_clock_us(), subs: active.subs() }.encode();
             let mut group = Group::default();
             group.record(RecordKind::Commit, active.id, active.last_lsn(), &body);
             Ok(inner.log.append(&group)?.end)
         });
-        let (end, visible) = match end {
+        let commit = match commit {
             Ok(decided) => decided,
             Err(error) => {
                 // Not in the log, so it can never be committed; others must not wait for it
@@ -528,7 +542,7 @@ impl Transaction {
                 return Err(error);
             }
         };
-        self.0.db.publish_commit(end, visible, ddl, || self.0.release(&mut state, active.id))
+        self.0.db.publish_commit(commit, ddl, || self.0.release(&mut state, active.id))
     }
 
     /// Sets a savepoint: what is written from here on is written under an id of its own
@@ -557,7 +571,7 @@ impl Transaction {
     /// can only be rolled back.
     pub fn rollback_to(&self, savepoint: Savepoint) -> Result<()> {
         let inner = self.0.db.inner();
-        let mut state = self.0.state.lock();
+        let mut state = self.quiet();
         check_open(&state)?;
         state.fresh_id = true;
         state.bulk = false;
@@ -625,7 +639,7 @@ impl Transaction {
     /// Rolls back: constant time, whatever the transaction did (but for the traditional mode,
     /// which undoes it from the log).
     pub fn rollback(&self) -> Result<()> {
-        let mut state = self.0.state.lock();
+        let mut state = self.quiet();
         check_open(&state)?;
         self.0.roll_back(&mut state)
     }
@@ -658,12 +672,12 @@ impl Database {
     /// What follows a commit that is decided: `release` gives up its locks.
     pub(crate) fn publish_commit(
         &self,
-        end: Lsn,
-        visible: Visible,
+        commit: Commit,
         definitions: bool,
         release: impl FnOnce(),
     ) -> Result<CommitTicket> {
         let inner = self.inner();
+        let end = commit.end;
         if definitions {
             // New definitions are handed out in the moment in which they become visible, and
             // tables stay locked until then.
@@ -678,10 +692,11 @@ impl Database {
             return Ok(CommitTicket { flush: None });
         }
         release();
-        if visible == Visible::AtOnce {
-            return Ok(CommitTicket { flush: None });
+        match commit.seen_from {
+            None => Ok(CommitTicket { flush: None }),
+            // Whoever is told of it sees it.
+            Some(upto) => self.durable(upto),
         }
-        self.durable(end)
     }
 
     /// Completes when the log is durable up to `end`, and commits up to there are visible.

@@ -187,11 +187,17 @@ impl Search<'_> {
             ));
         }
         let lock = self.vfs.lock(path).map_err(|error| match error.kind() {
-            ErrorKind::InUse => Error::new(
-                ErrorKind::InUse,
-                format!("the version store \"{}\" is in use by another process", path.display()),
-            )
-            .with_hint("A copy of a data folder needs a version-store file of its own."),
+            ErrorKind::InUse => {
+                let in_use = Error::new(
+                    ErrorKind::InUse,
+                    format!("the version store \"{}\" is in use by another process", path.display()),
+                )
+                .with_hint("A copy of a data folder needs a version-store file of its own.");
+                match error.detail() {
+                    Some(holder) => in_use.with_detail(holder),
+                    None => in_use,
+                }
+            }
             _ => error,
         })?;
         Ok(Attached { path: path.to_path_buf(), file, header, lock })

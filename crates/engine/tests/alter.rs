@@ -237,7 +237,8 @@ fn a_rewrite_is_whole_or_nothing_after_a_crash() -> Result<()> {
 fn an_index_that_is_not_finished_leaves_nothing() -> Result<()> {
     let vfs = SimVfs::new(3);
     let db = filled(&vfs, 5000)?;
-    let spec = IndexSpec { name: "i".into(), columns: vec![1, 0], unique: false, constraint: false };
+    let spec =
+        IndexSpec { name: "i".into(), columns: vec![1, 0], orders: Vec::new(), unique: false, constraint: false };
     let tx = db.begin(Isolation::ReadCommitted);
     let asked = Arc::new(AtomicU64::new(0));
     let (counter, inside) = (Arc::clone(&asked), db.clone());
@@ -342,7 +343,10 @@ fn values_of_rows_stored_before_a_column() -> Result<()> {
     let t = tx.alter_table(&t, TableChange::SetType(4, ColumnType::Text))?.done()?;
     let t = tx.alter_table(&t, TableChange::SetNotNull(3, true))?.done()?;
     let t = tx
-        .create_index(&t, IndexSpec { name: "by_x".into(), columns: vec![3], unique: false, constraint: false })?
+        .create_index(
+            &t,
+            IndexSpec { name: "by_x".into(), columns: vec![3], orders: Vec::new(), unique: false, constraint: false },
+        )?
         .done()?;
     assert!(tx.alter_table(&t, TableChange::SetType(4, ColumnType::Int4)).is_err(), "needs a rewrite");
     tx.commit(Durability::Sync)?.wait()?;
@@ -425,7 +429,8 @@ fn checks_are_kept_with_the_definition() -> Result<()> {
     let twice = tx.alter_table(&t, check("b", &[])).err().expect("taken");
     assert_eq!(twice.kind(), ErrorKind::DuplicateObject);
     // Nor may an index have the name, where it is a constraint.
-    let index = |constraint| IndexSpec { name: "c".into(), columns: vec![1], unique: false, constraint };
+    let index =
+        |constraint| IndexSpec { name: "c".into(), columns: vec![1], orders: Vec::new(), unique: false, constraint };
     assert_eq!(refused(tx.create_index(&t, index(true))), ErrorKind::DuplicateObject);
     let rename = |from: &str, to: &str| TableChange::RenameIndex(from.into(), to.into());
     assert_eq!(refused(tx.alter_table(&t, rename("t_pkey", "c"))), ErrorKind::DuplicateObject);
@@ -469,7 +474,13 @@ fn a_refused_change_lets_no_row_into_what_is_gone() -> Result<()> {
         let old = table(&behind)?;
         let savepoint = behind.savepoint()?;
         let other = db.begin(Isolation::ReadCommitted);
-        let spec = IndexSpec { name: format!("i{to_savepoint}"), columns: vec![1], unique: false, constraint: false };
+        let spec = IndexSpec {
+            name: format!("i{to_savepoint}"),
+            columns: vec![1],
+            orders: Vec::new(),
+            unique: false,
+            constraint: false,
+        };
         other.create_index(&table(&other)?, spec)?.done()?;
         other.commit(Durability::Sync)?.wait()?;
 
@@ -686,7 +697,13 @@ fn half_done(db: &Database, which: usize) -> Result<Transaction> {
     let t = table(&tx)?;
     match which {
         0 => {
-            let spec = IndexSpec { name: "i".into(), columns: vec![2, 0], unique: false, constraint: false };
+            let spec = IndexSpec {
+                name: "i".into(),
+                columns: vec![2, 0],
+                orders: Vec::new(),
+                unique: false,
+                constraint: false,
+            };
             tx.create_index(&t, spec)?.done()?;
         }
         1 => {

@@ -199,7 +199,13 @@ fn built_on_commits_that_are_not_durable_yet() -> Result<()> {
         not_durable += usize::from(!ticket.is_done());
         let tx = db.begin(Isolation::ReadCommitted);
         let t = tx.table("public", &name)?.expect("made");
-        let spec = IndexSpec { name: format!("{name}_i"), columns: vec![1], unique: false, constraint: false };
+        let spec = IndexSpec {
+            name: format!("{name}_i"),
+            columns: vec![1],
+            orders: Vec::new(),
+            unique: false,
+            constraint: false,
+        };
         if round % 2 == 0 {
             tx.create_index(&t, spec)?.done()?;
         } else {

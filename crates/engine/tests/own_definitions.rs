@@ -79,7 +79,13 @@ fn change(tx: &Transaction, rng: &mut Rng, step: u64) -> Result<()> {
         }
         3 => tx.truncate(&table)?.done()?,
         4 => {
-            let spec = IndexSpec { name: format!("i{step}"), columns: vec![1], unique: false, constraint: false };
+            let spec = IndexSpec {
+                name: format!("i{step}"),
+                columns: vec![1],
+                orders: Vec::new(),
+                unique: false,
+                constraint: false,
+            };
             let table = tx.create_index(&table, spec)?.done()?;
             assert_eq!(tx.table_of_index("public", &format!("i{step}"))?.map(|t| t.id), Some(table.id));
         }

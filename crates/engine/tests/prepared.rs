@@ -318,8 +318,11 @@ fn resolved_after_restarts() -> Result<()> {
         create(&db, "t", 1500)?;
         let tx = work(&db, "t", 900)?;
         let table = find(&tx, "t")?;
-        tx.create_index(&table, IndexSpec { name: "i".into(), columns: vec![1], unique: false, constraint: false })?
-            .done()?;
+        tx.create_index(
+            &table,
+            IndexSpec { name: "i".into(), columns: vec![1], orders: Vec::new(), unique: false, constraint: false },
+        )?
+        .done()?;
         prepare(&tx, "g")?;
         if checkpoints {
             db.checkpoint()?;

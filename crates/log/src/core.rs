@@ -15,12 +15,24 @@
 //! ```
 //! A segment that cannot be prepared for lack of space is an error of that
 //! append alone: nothing of its group is in the log.
+//!
+//! # What nobody waits for
+//! An asynchronous commit asks for no flush. The flusher thread makes it durable within
+//! [`Core::set_writer_delay`]: it sleeps while there is nothing in memory, is woken by the first
+//! append, and flushes when that is so old.
+//!
+//! # Proof
+//! Each block says up to where the log was durable when it was written, which proves the batches
+//! before. The last batch is proved by a marker, a block of its own, that the flusher writes when
+//! nothing else has come for as long. So a batch is without proof for two such delays at most, and
+//! only in a log that has gone idle; damage of it in that time looks like what a crash leaves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_base::{Error, ErrorKind, Lsn, Result, TxId};
 use resurgam_vfs::Vfs;
 
 use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES};
@@ -30,13 +42,15 @@ use crate::fetch::{BlockCache, read_block};
 use crate::group::Group;
 use crate::log::Appended;
 use crate::reader::LogEnd;
-use crate::record::{OwnedRecord, record_at};
+use crate::record::{OwnedRecord, RecordKind, record_at};
 use crate::segments::Segments;
 use crate::stats::Counters;
 use crate::waiters::Waiters;
 
 /// Most bytes handed to one write call.
 const WRITE_BYTES_MAX: usize = 4 << 20;
+/// How long what nobody waits for stays in memory, unless told otherwise.
+const WRITER_DELAY: Duration = Duration::from_millis(200);
 /// What tells a log without space from other files without.
 const LOG_FULL: &str = "no space for the next log segment";
 
@@ -53,6 +67,15 @@ pub(crate) struct FlusherControl {
     pub(crate) running: bool,
     shutdown: bool,
     wanted: Lsn,
+    /// What has to be done by when though nobody asks, and the flushed position when that was found.
+    due: Option<(Due, Lsn, Instant)>,
+}
+
+/// What the flusher does by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Due {
+    Flush,
+    Confirm,
 }
 
 #[derive(Default)]
@@ -71,6 +94,15 @@ pub(crate) struct Core {
     /// Copies of what the buffers and flushes know, for reading without a lock.
     end: AtomicU64,
     flushed: AtomicU64,
+    /// End of the last group that somebody appended, markers left out.
+    appended: AtomicU64,
+    /// A later block, durable itself, says that everything below was durable.
+    proved: AtomicU64,
+    /// In microseconds.
+    writer_delay: AtomicU64,
+    /// The flusher found nothing to be done and sleeps until an append wakes it. Read and set
+    /// under `buffers`, so that one of the two sees the other.
+    idle: AtomicBool,
     /// Flush leadership: whether a flush is under way.
     flushing: Mutex<bool>,
     flush_ended: Condvar,
@@ -113,6 +145,10 @@ impl Core {
             buffers: Mutex::new(Buffers::new(&config, epoch, end.lsn, end.last_block)),
             end: AtomicU64::new(end.lsn.0),
             flushed: AtomicU64::new(end.lsn.0),
+            appended: AtomicU64::new(end.lsn.0),
+            proved: AtomicU64::new(end.durable.0),
+            writer_delay: AtomicU64::new(WRITER_DELAY.as_micros() as u64),
+            idle: AtomicBool::new(false),
             flushing: Mutex::new(false),
             flush_ended: Condvar::new(),
             write_buf: Mutex::default(),
@@ -183,6 +219,11 @@ impl Core {
     }
 
     pub(crate) fn append(&self, group: &Group, fresh: bool) -> Result<Appended> {
+        self.append_group(group, fresh, true)
+    }
+
+    /// `counts`: it is somebody's work, and wants proof once it is durable.
+    fn append_group(&self, group: &Group, fresh: bool, counts: bool) -> Result<Appended> {
         if group.is_empty() || group.is_open() {
             return Err(Error::internal("a log group must have records, all ended"));
         }
@@ -209,7 +250,15 @@ impl Core {
             }
             let result = buffers.append(group, fresh, self.segments.prepared_end());
             self.end.store(buffers.end().0, Ordering::Release);
+            if counts && let Ok(appended) = &result {
+                self.appended.store(appended.end.0, Ordering::Release);
+            }
+            let idle = self.idle.load(Ordering::Relaxed) && self.idle.swap(false, Ordering::Relaxed);
             drop(buffers);
+            if idle {
+                let _flusher = self.flusher.lock();
+                self.flusher_woken.notify_one();
+            }
             match result {
                 Ok(appended) => break (appended, buffered + group.len()),
                 Err(SegmentWanted(number)) => {
@@ -272,9 +321,10 @@ impl Core {
         if batch.is_empty() {
             return Ok(());
         }
-        self.write_and_sync(&batch)?;
+        let proved = self.write_and_sync(&batch)?;
         let count = batch.len();
         drop(batch);
+        self.proved.store(proved.0, Ordering::Release);
         self.flushed.store(batch_end.0, Ordering::Release);
         Counters::add(&self.counters.flushes, 1);
         self.buffers.lock().written(count);
@@ -286,8 +336,10 @@ impl Core {
         Ok(())
     }
 
-    fn write_and_sync(&self, batch: &[Arc<Sealed>]) -> Result<()> {
-        let durable = self.flushed();
+    /// Returns up to where the log was durable when the last of the blocks was written.
+    fn write_and_sync(&self, batch: &[Arc<Sealed>]) -> Result<Lsn> {
+        let mut durable = self.flushed();
+        let mut proved = durable;
         let segment_of = |sealed: &Sealed| sealed.header.lsn.0 / self.config.segment_bytes;
         let mut buf = self.write_buf.lock();
         for in_segment in batch.chunk_by(|a, b| segment_of(a) == segment_of(b)) {
@@ -317,8 +369,37 @@ impl Core {
             let sync_start = self.vfs.now();
             file.sync()?;
             self.counters.synced(self.vfs.now().saturating_sub(sync_start));
+            // Whatever of this batch is in the next segment proves what is in this one.
+            proved = durable;
+            if let Some(last) = in_segment.last() {
+                durable = last.header.next(self.config.segment_bytes);
+            }
         }
-        Ok(())
+        Ok(proved)
+    }
+
+    /// Whether all that was appended is durable, and the last of it without proof.
+    fn wants_proof(&self) -> bool {
+        let appended = self.appended.load(Ordering::Acquire);
+        self.proved.load(Ordering::Acquire) < appended && appended <= self.flushed().0
+    }
+
+    pub(crate) fn confirm(&self) -> Result<()> {
+        if !self.wants_proof() {
+            return self.check_running();
+        }
+        let mut marker = Group::new();
+        marker.record(RecordKind::Note, TxId::NONE, Lsn::NONE, &[]);
+        let at = self.append_group(&marker, false, false)?;
+        Counters::add(&self.counters.markers, 1);
+        self.flush(at.end)
+    }
+
+    pub(crate) fn set_writer_delay(&self, delay: Duration) {
+        self.writer_delay.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let mut flusher = self.flusher.lock();
+        flusher.due = None;
+        self.flusher_woken.notify_one();
     }
 
     /// Asks the flusher thread to flush up to `upto`; false when there is none.
@@ -334,27 +415,72 @@ impl Core {
         true
     }
 
-    pub(crate) fn run_flusher(&self) {
+    /// What is to be done without being asked, if anything; otherwise the flusher counts as idle, and
+    /// the next append wakes it.
+    fn undone(&self) -> Option<Due> {
+        let buffers = self.buffers.lock();
+        let due = if buffers.bytes() > 0 {
+            Some(Due::Flush)
+        } else if self.wants_proof() {
+            Some(Due::Confirm)
+        } else {
+            None
+        };
+        self.idle.store(due.is_none(), Ordering::Relaxed);
+        due
+    }
+
+    /// Waits until there is something to do: a flush up to a position that somebody wants, or what is
+    /// due. `None`: the thread is to end.
+    fn next_work(&self) -> Option<(Due, Lsn)> {
+        let mut flusher = self.flusher.lock();
         loop {
-            let wanted = {
-                let mut flusher = self.flusher.lock();
-                loop {
-                    if flusher.shutdown {
-                        return;
-                    }
-                    if flusher.wanted > self.flushed() {
-                        break flusher.wanted;
-                    }
-                    self.flusher_woken.wait(&mut flusher);
-                }
+            if flusher.shutdown {
+                return None;
+            }
+            let flushed = self.flushed();
+            if flusher.wanted > flushed {
+                return Some((Due::Flush, flusher.wanted));
+            }
+            let Some(what) = self.undone() else {
+                flusher.due = None;
+                self.flusher_woken.wait(&mut flusher);
+                continue;
             };
-            // Whoever is about to append may do so first: on a busy machine that makes larger
-            // groups, on an idle one it returns at once.
-            std::thread::yield_now();
-            if self.flush(wanted).is_err() {
-                // Stopped for good; every waiter was told.
-                self.flusher.lock().running = false;
-                return;
+            let now = Instant::now();
+            let due = match flusher.due {
+                Some((same, since, due)) if same == what && since == flushed => due,
+                _ => now + Duration::from_micros(self.writer_delay.load(Ordering::Relaxed)),
+            };
+            flusher.due = Some((what, flushed, due));
+            if due <= now {
+                flusher.due = None;
+                return Some((what, self.end()));
+            }
+            self.flusher_woken.wait_until(&mut flusher, due);
+        }
+    }
+
+    pub(crate) fn run_flusher(&self) {
+        while let Some((what, upto)) = self.next_work() {
+            let done = match what {
+                Due::Flush => {
+                    // Whoever is about to append may do so first: on a busy machine that makes larger
+                    // groups, on an idle one it returns at once.
+                    std::thread::yield_now();
+                    self.flush(upto)
+                }
+                Due::Confirm => self.confirm(),
+            };
+            match done {
+                Ok(()) => {}
+                // No space for the marker: after the delay once more.
+                Err(error) if is_log_full(&error) => {}
+                Err(_) => {
+                    // Stopped for good; every waiter was told.
+                    self.flusher.lock().running = false;
+                    return;
+                }
             }
         }
     }

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
@@ -144,6 +145,22 @@ impl Log {
     /// Flushes everything appended so far.
     pub fn flush_all(&self) -> Result<()> {
         self.core.flush(self.core.end())
+    }
+
+    /// Makes the last batch provable: a marker behind it says that it was durable, so that damage of
+    /// it is told from an end that a crash has left. Does nothing where that is so already. The
+    /// threads do it by themselves once nothing else has come for [`Log::set_writer_delay`].
+    ///
+    /// # Errors
+    /// `DiskFull` when there is no space for the next segment; `Stopped`.
+    pub fn confirm(&self) -> Result<()> {
+        self.core.confirm()
+    }
+
+    /// How long what was appended may stay in memory, with nobody waiting for it, before the flusher
+    /// thread makes it durable.
+    pub fn set_writer_delay(&self, delay: Duration) {
+        self.core.set_writer_delay(delay);
     }
 
     /// Like [`Log::flush`], to be awaited. Asks the flusher thread; without one,

@@ -18,8 +18,9 @@ use crate::segments::{list_segments, segment_file_name};
 
 /// Bytes read at a time.
 const READ_AHEAD_BYTES: u64 = 1 << 20;
-/// How far behind the end [`LogReader::check_end`] looks.
-const CHECK_BYTES_MAX: u64 = 8 << 20;
+/// How much of a segment behind that of the end [`LogReader::check_end`] looks at, unless it holds a
+/// block of its own position: one that was made ready and not reached by the log holds none.
+const PROBE_BYTES: u64 = 1 << 20;
 
 /// Where the log ends: what [`Log::open`](crate::Log::open) continues from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,32 +299,40 @@ impl LogReader {
 
     /// Looks behind the end for a block which proves that what stood at the end
     /// had been durable, that is: committed work is missing. A crash alone never
-    /// leaves such a block. Reads up to 8 MB, to keep an open short: what stands right behind
-    /// the damage gives it away.
+    /// leaves such a block.
+    ///
+    /// Where one block is damaged the proof is in the same segment or at the begin of the next one:
+    /// a segment is synced before the next is written to, and its blocks say so. So the segment of
+    /// the end is read whole, of the others the begin, and all where that holds blocks.
     ///
     /// # Errors
     /// `Corrupt`, naming the damaged position and the proof.
     pub fn check_end(&mut self) -> Result<()> {
         self.check_segment_of_end()?;
         let segment_bytes = self.window.segment_bytes;
-        let end = self.end;
-        let first = end.lsn.0 / segment_bytes;
-        let mut left = CHECK_BYTES_MAX;
+        let first = self.end.lsn.0 / segment_bytes;
         for number in list_segments(&*self.window.vfs, &self.window.dir)? {
-            if number < first || number > u64::MAX / 2 / segment_bytes {
-                continue;
+            if number >= first && number <= u64::MAX / 2 / segment_bytes {
+                self.check_segment(number)?;
             }
-            let mut lsn = Lsn((number * segment_bytes).max(end.lsn.0));
-            while lsn.0 < (number + 1) * segment_bytes && left > 0 {
-                match self.window.load(lsn, BLOCK_HEADER_BYTES as u64)? {
-                    Bytes::There => {}
-                    Bytes::MissingSegment | Bytes::ShortSegment => break,
-                }
-                if let Some(header) = self.window.header(lsn)
-                    && header.epoch >= end.epoch
-                    && header.durable > end.lsn
-                    && self.intact(&header)?
-                {
+        }
+        Ok(())
+    }
+
+    /// Looks for the proof in one segment.
+    fn check_segment(&mut self, number: u64) -> Result<()> {
+        let (end, segment_bytes) = (self.end, self.window.segment_bytes);
+        let first = end.lsn.0 / segment_bytes;
+        let mut lsn = Lsn((number * segment_bytes).max(end.lsn.0));
+        let mut until = if number == first { u64::MAX } else { lsn.0 + PROBE_BYTES };
+        while lsn.0 < ((number + 1) * segment_bytes).min(until) {
+            match self.window.load(lsn, BLOCK_HEADER_BYTES as u64)? {
+                Bytes::There => {}
+                Bytes::MissingSegment | Bytes::ShortSegment => break,
+            }
+            if let Some(header) = self.window.header(lsn) {
+                until = u64::MAX;
+                if header.epoch >= end.epoch && header.durable > end.lsn && self.intact(&header)? {
                     return Err(Error::corrupt(format!(
                         "the log is damaged at LSN {} (file \"{}\", {:?}): the later block at LSN {lsn} \
                          shows that it had been durable up to LSN {}",
@@ -334,9 +343,8 @@ impl LogReader {
                     ))
                     .with_hint("Restore from a backup, or accept the loss of later transactions."));
                 }
-                lsn.0 += BLOCK_ALIGN as u64;
-                left = left.saturating_sub(BLOCK_ALIGN as u64);
             }
+            lsn.0 += BLOCK_ALIGN as u64;
         }
         Ok(())
     }

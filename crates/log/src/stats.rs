@@ -28,6 +28,8 @@ pub struct LogStats {
     pub waits: u64,
     /// Appends that had to wait because the buffers were full.
     pub buffer_full_waits: u64,
+    /// Markers written so that the last batch has proof; see [`Log::confirm`](crate::Log::confirm).
+    pub markers: u64,
     /// Segments made anew.
     pub segments_created: u64,
     /// Segments reused.
@@ -66,6 +68,7 @@ counters!(
     syncs,
     waits,
     buffer_full_waits,
+    markers,
     segments_created,
     segments_recycled,
     segments_prepared_late

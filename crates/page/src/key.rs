@@ -4,6 +4,7 @@
 //! NULL, the value:
 //! ```text
 //! marker 1 not null, 2 null        so NULL sorts last ascending, as in PostgreSQL
+//!        0 null                    in a column whose NULLs are at the other end
 //! bool             1 byte
 //! int2/4/8, date, time, timestamps big-endian, sign bit flipped
 //! numeric          i128 big-endian, sign bit flipped
@@ -12,7 +13,7 @@
 //! text, bytes      0x00 -> 0x00 0xFF; terminator 0x00 0x00
 //! uuid             16 bytes
 //! ```
-//! A descending column has all its bytes, marker included, inverted (so NULL comes first).
+//! A descending column has all its bytes, marker included, inverted (so a NULL of marker 2 comes first).
 //!
 //! # Invariants
 //! 1. `a < b` (column by column) if and only if `encode(a) < encode(b)`.
@@ -24,24 +25,53 @@ use crate::types::{ColumnType, Datum, DatumRef};
 use resurgam_base::limits::KEY_BYTES_MAX;
 use resurgam_base::{Error, ErrorKind, Result};
 
+const NULL_BELOW: u8 = 0;
 const NOT_NULL: u8 = 1;
 const NULL: u8 = 2;
 const TERMINATOR: u8 = 0;
 const ESCAPED: u8 = 0xff;
 
-/// Type and direction of a key column.
+/// In which order a key column has its values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ColumnOrder {
+    pub descending: bool,
+    /// NULLs come before all values, else behind them.
+    pub nulls_first: bool,
+}
+
+impl ColumnOrder {
+    /// Ascending with NULLs last, as is usual.
+    pub const ASCENDING: Self = Self { descending: false, nulls_first: false };
+    /// Descending with NULLs first: the exact reverse.
+    pub const DESCENDING: Self = Self { descending: true, nulls_first: true };
+
+    /// The order in which a walk from the end meets the values.
+    pub const fn reversed(self) -> Self {
+        Self { descending: !self.descending, nulls_first: !self.nulls_first }
+    }
+    /// What each byte is combined with by exclusive or.
+    const fn flip(self) -> u8 {
+        if self.descending { 0xff } else { 0 }
+    }
+    /// The marker of NULL, before it is inverted.
+    const fn null(self) -> u8 {
+        if self.descending == self.nulls_first { NULL } else { NULL_BELOW }
+    }
+}
+
+/// Type and order of a key column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyColumn {
     pub ty: ColumnType,
-    pub descending: bool,
+    pub order: ColumnOrder,
 }
 
 impl KeyColumn {
     pub const fn ascending(ty: ColumnType) -> Self {
-        Self { ty, descending: false }
+        Self { ty, order: ColumnOrder::ASCENDING }
     }
     pub const fn descending(ty: ColumnType) -> Self {
-        Self { ty, descending: true }
+        Self { ty, order: ColumnOrder::DESCENDING }
     }
 }
 
@@ -93,8 +123,11 @@ fn encode_columns(values: &[DatumRef<'_>], types: &[KeyColumn], out: &mut Vec<u8
     }
     for (value, column) in values.iter().zip(types) {
         let start = out.len();
-        encode_column(value, column.ty, out)?;
-        if column.descending {
+        match value {
+            DatumRef::Null => out.push(column.order.null()),
+            value => encode_column(value, column.ty, out)?,
+        }
+        if column.order.descending {
             out[start..].iter_mut().for_each(|b| *b = !*b);
         }
     }
@@ -129,11 +162,11 @@ fn ordered_f64(value: f64) -> u64 {
     if bits >> 63 == 0 { bits ^ (1 << 63) } else { !bits }
 }
 
+/// A value that is not NULL.
 #[inline]
 fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Result<()> {
     use ColumnType as T;
     match (ty, *value) {
-        (_, DatumRef::Null) => out.push(NULL),
         (T::Int4, DatumRef::Int4(v)) | (T::Date, DatumRef::Date(v)) => {
             out.extend_from_slice(&int4(v));
         }
@@ -224,10 +257,10 @@ fn bad(what: &str, at: usize) -> Error {
 
 /// End of the column that starts at `at`.
 fn column_end(key: &[u8], column: KeyColumn, at: usize) -> Result<usize> {
-    let flip = if column.descending { 0xff } else { 0 };
+    let flip = column.order.flip();
     match key.get(at).map(|b| b ^ flip) {
-        Some(NULL) => return Ok(at + 1),
         Some(NOT_NULL) => {}
+        Some(marker) if marker == column.order.null() => return Ok(at + 1),
         Some(_) => return Err(bad("unknown marker", at)),
         None => return Err(bad("column missing", at)),
     }
@@ -266,11 +299,11 @@ fn inverted<const N: usize>(bytes: &[u8], flip: u8) -> [u8; N] {
 /// The value whose column is exactly `bytes`, marker included.
 fn decode_one<'a>(bytes: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDatum<'a>> {
     use ColumnType as T;
-    let flip = if column.descending { 0xff } else { 0 };
+    let flip = column.order.flip();
     let Some((marker, body)) = bytes.split_first() else {
         return Err(bad("column missing", at));
     };
-    if marker ^ flip == NULL {
+    if marker ^ flip == column.order.null() {
         return Ok(KeyDatum::Ref(DatumRef::Null));
     }
     let int4 = || (u32::from_be_bytes(inverted(body, flip)) ^ (1 << 31)) as i32;
@@ -311,14 +344,14 @@ fn decode_one<'a>(bytes: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
 
 fn decode_text<'a>(body: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDatum<'a>> {
     let utf8 = |_| bad("text is not UTF-8", at);
-    if !column.descending && !body.contains(&0) {
+    if !column.order.descending && !body.contains(&0) {
         return Ok(KeyDatum::Ref(if column.ty.is_text() {
             DatumRef::Text(std::str::from_utf8(body).map_err(utf8)?)
         } else {
             DatumRef::Bytes(body)
         }));
     }
-    let flip = if column.descending { 0xff } else { 0 };
+    let flip = column.order.flip();
     let mut out = Vec::with_capacity(body.len());
     let mut bytes = body.iter().map(|b| b ^ flip);
     while let Some(byte) = bytes.next() {
@@ -381,8 +414,14 @@ mod tests {
 
     fn compare(a: &[Datum], b: &[Datum], types: &[KeyColumn]) -> Ordering {
         for ((a, b), ty) in a.iter().zip(b).zip(types) {
-            let order = a.as_ref().key_cmp(&b.as_ref()).unwrap();
-            let order = if ty.descending { order.reverse() } else { order };
+            let order = match (a.as_ref().is_null(), b.as_ref().is_null()) {
+                (false, false) => {
+                    let order = a.as_ref().key_cmp(&b.as_ref()).unwrap();
+                    if ty.order.descending { order.reverse() } else { order }
+                }
+                (a, b) if ty.order.nulls_first => b.cmp(&a),
+                (a, b) => a.cmp(&b),
+            };
             if order.is_ne() {
                 return order;
             }
@@ -393,12 +432,12 @@ mod tests {
     proptest! {
         #[test]
         fn order_of_keys_is_order_of_values(
-            (types, rows) in strategies::rows(3, 2), directions: [bool; 3], cut in 0..4usize,
+            (types, rows) in strategies::rows(3, 2), orders: [(bool, bool); 3], cut in 0..4usize,
         ) {
             let types: Vec<_> = types
                 .iter()
-                .zip(directions)
-                .map(|(&ty, descending)| KeyColumn { ty, descending })
+                .zip(orders)
+                .map(|(&ty, (descending, nulls_first))| KeyColumn { ty, order: ColumnOrder { descending, nulls_first } })
                 .collect();
             let mut keys = Vec::new();
             for row in &rows {
@@ -425,7 +464,7 @@ mod tests {
             key in proptest::collection::vec(any::<u8>(), 0..40),
             markers in proptest::collection::vec((0usize..40, 0u8..3), 0..4),
             types in proptest::collection::vec(strategies::column_type(), 1..4),
-            descending: bool,
+            descending: bool, nulls_first: bool,
         ) {
             let mut key = key;
             for (at, marker) in markers {
@@ -433,7 +472,10 @@ mod tests {
                     *byte = marker;
                 }
             }
-            let types: Vec<_> = types.iter().map(|&ty| KeyColumn { ty, descending }).collect();
+            let types: Vec<_> = types
+                .iter()
+                .map(|&ty| KeyColumn { ty, order: ColumnOrder { descending, nulls_first } })
+                .collect();
             let _ = decode(&key, &types);
             for i in 0..5 {
                 let _ = decode_column(&key, &types, i);

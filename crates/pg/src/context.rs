@@ -49,6 +49,21 @@ pub struct Activity {
     pub snapshot: Option<u64>,
 }
 
+/// One row of `pg_hba_file_rules`: a line of the file with the host rules, or what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct HostRule {
+    pub line_number: i32,
+    /// `local`, `host`, `hostssl`…
+    pub kind: Option<String>,
+    pub database: Option<Vec<String>>,
+    pub user_name: Option<Vec<String>>,
+    pub address: Option<String>,
+    pub netmask: Option<String>,
+    pub auth_method: Option<String>,
+    pub options: Option<Vec<String>>,
+    pub error: Option<String>,
+}
+
 /// One row of `resurgam_plans`. Times are milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct PlanRow {
@@ -118,6 +133,25 @@ pub trait PgContext: Debug + Send + Sync {
     }
     /// Cancels (`terminate` = false) or ends the session with that pid; whether it was found.
     fn signal_backend(&self, pid: i32, terminate: bool) -> bool;
+    /// Whether there is a session with that pid.
+    fn is_backend(&self, pid: i32) -> bool {
+        self.activity().iter().any(|session| session.pid == pid)
+    }
+    /// Tells the client something that is no error.
+    fn notice(&self, notice: SqlError) {
+        drop(notice);
+    }
+    /// Asks the server to read its files again (`pg_reload_conf`); whether it will.
+    fn reload_conf(&self) -> bool {
+        false
+    }
+    /// What is in the file with the host rules; nothing where there is no server.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn host_rules(&self) -> Result<Vec<HostRule>, SqlError> {
+        Ok(Vec::new())
+    }
     /// Fails with `57014` when the running statement has been cancelled (polled by `pg_sleep`).
     fn check_cancelled(&self) -> Result<(), SqlError> {
         Ok(())

@@ -8,7 +8,8 @@
 //! | module | translates |
 //! |---|---|
 //! | [`types`] | SQL type names, PostgreSQL oids and modifiers, engine column types, Arrow types |
-//! | [`datetime`] | calendar arithmetic and time zones |
+//! | [`datetime`] | calendar arithmetic |
+//! | [`zone`] | time zones |
 //! | [`encode`] | Arrow cells and engine datums to the wire's text and binary formats |
 //! | [`decode`] | text and binary values to engine datums and DataFusion scalars |
 //! | [`arrow`] | engine datums to Arrow columns and back |
@@ -35,8 +36,10 @@ pub mod errors;
 pub mod functions;
 pub mod naming;
 pub mod rewrite;
+pub mod running;
 pub mod types;
 pub mod wire;
+pub mod zone;
 
 // Paths from when this was a module of the SQL crate.
 

@@ -7,7 +7,10 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, FunctionArguments, Ident, Query, Select, SelectItem, SetExpr, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, ArrayElemTypeDef, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    Query, Select, SelectItem, SetExpr, TrimWhereField, Value, VisitorMut,
+};
 use resurgam_ast::AstWalkMut;
 
 /// Between a repeated name and its number; cannot occur in an identifier that a user writes by hand.
@@ -88,62 +91,190 @@ fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
 }
 
-/// PostgreSQL's `FigureColname`.
+/// PostgreSQL's `FigureColname`; `None` for what it calls `?column?`.
 pub fn column_name(expr: &Expr) -> Option<String> {
+    column_name_with(expr, &mut |_| None)
+}
+
+/// The same; `subquery` knows the name of a subquery's first column where its text does not say it.
+pub fn column_name_with(expr: &Expr, subquery: &mut dyn FnMut(&Query) -> Option<String>) -> Option<String> {
+    figure(expr, subquery).map(|(name, _)| name)
+}
+
+/// How much a name counts: a cast's type gives way to a name within it, unless that is one of these, too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Strength {
+    Weak,
+    Strong,
+}
+
+type Named = Option<(String, Strength)>;
+
+fn strong(name: impl Into<String>) -> Named {
+    Some((name.into(), Strength::Strong))
+}
+
+fn weak(name: impl Into<String>) -> Named {
+    Some((name.into(), Strength::Weak))
+}
+
+fn figure(expr: &Expr, subquery: &mut dyn FnMut(&Query) -> Option<String>) -> Named {
     match expr {
-        Expr::Identifier(ident) => Some(folded(ident)),
-        Expr::CompoundIdentifier(parts) => parts.last().map(folded),
-        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => column_name(inner),
-        Expr::Function(function) => {
-            let last = function.name.0.last()?.as_ident()?;
-            let name = folded(last);
-            let _ = matches!(function.args, FunctionArguments::None);
-            Some(name)
-        }
-        Expr::Cast { expr, data_type, .. } => match column_name(expr) {
-            Some(name) => Some(name),
-            None => Some(type_name(&data_type.to_string())),
-        },
-        Expr::TypedString(typed) => Some(type_name(&typed.data_type.to_string())),
-        Expr::Case { else_result, .. } => match else_result.as_deref() {
-            Some(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => column_name(else_result.as_deref()?),
-            _ => Some("case".to_owned()),
-        },
-        Expr::Extract { .. } => Some("extract".to_owned()),
-        Expr::Substring { .. } => Some("substring".to_owned()),
-        Expr::Position { .. } => Some("position".to_owned()),
-        Expr::Overlay { .. } => Some("overlay".to_owned()),
-        Expr::Ceil { .. } => Some("ceil".to_owned()),
-        Expr::Floor { .. } => Some("floor".to_owned()),
-        Expr::Trim { trim_where, .. } => Some(
-            match trim_where.map(|w| w.to_string()).as_deref() {
-                Some("LEADING") => "ltrim",
-                Some("TRAILING") => "rtrim",
-                _ => "btrim",
-            }
-            .to_owned(),
-        ),
-        Expr::Exists { .. } => Some("exists".to_owned()),
-        Expr::Interval(_) => Some("interval".to_owned()),
-        Expr::Array(_) => Some("array".to_owned()),
-        Expr::AtTimeZone { .. } => Some("timezone".to_owned()),
-        Expr::Value(value) => match value.value {
-            datafusion::sql::sqlparser::ast::Value::Boolean(_) => Some("bool".to_owned()),
-            _ => None,
-        },
-        Expr::Subquery(query) => match query.body.as_ref() {
-            SetExpr::Select(select) => match select.projection.first()? {
-                SelectItem::UnnamedExpr(expr) => column_name(expr),
-                SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        Expr::Identifier(ident) => strong(folded(ident)),
+        Expr::CompoundIdentifier(parts) => parts.last().and_then(|part| strong(folded(part))),
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => figure(inner, subquery),
+        Expr::CompoundFieldAccess { root, access_chain } => {
+            let field = access_chain.iter().rev().find_map(|access| match access {
+                AccessExpr::Dot(Expr::Identifier(ident)) => Some(folded(ident)),
                 _ => None,
-            },
+            });
+            field.map_or_else(|| figure(root, subquery), strong)
+        }
+        Expr::Function(function) => {
+            let name = folded(function.name.0.last()?.as_ident()?);
+            // A cast in the form in which it is kept.
+            match crate::rewrite::cast_function_oid(&name) {
+                Some(oid) => {
+                    let inner = first_argument(function).and_then(|arg| figure(arg, subquery));
+                    of_cast(inner, crate::types::type_by_oid(oid).map_or(name, |row| row.name.to_owned()))
+                }
+                None => strong(name),
+            }
+        }
+        Expr::Cast { expr, data_type, .. } => of_cast(figure(expr, subquery), type_name(data_type)),
+        Expr::TypedString(typed) => weak(type_name(&typed.data_type)),
+        Expr::Interval(_) => weak("interval"),
+        Expr::Case { else_result, .. } => match else_result.as_deref().and_then(|e| figure(e, subquery)) {
+            named @ Some((_, Strength::Strong)) => named,
+            _ => weak("case"),
+        },
+        Expr::Extract { .. } => strong("extract"),
+        Expr::Substring { shorthand, .. } => strong(if *shorthand { "substr" } else { "substring" }),
+        Expr::Position { .. } => strong("position"),
+        Expr::Overlay { .. } => strong("overlay"),
+        Expr::Ceil { .. } => strong("ceil"),
+        Expr::Floor { .. } => strong("floor"),
+        Expr::Trim { trim_where, .. } => strong(match trim_where {
+            Some(TrimWhereField::Leading) => "ltrim",
+            Some(TrimWhereField::Trailing) => "rtrim",
+            _ => "btrim",
+        }),
+        Expr::Exists { negated: false, .. } => strong("exists"),
+        Expr::Array(_) => strong("array"),
+        Expr::Tuple(_) => strong("row"),
+        Expr::AtTimeZone { .. } => strong("timezone"),
+        Expr::Value(value) => match value.value {
+            Value::Boolean(_) => weak("bool"),
             _ => None,
         },
+        Expr::Subquery(query) => {
+            let known = subquery(query);
+            strong(known.or_else(|| first_column(query)).unwrap_or_else(|| "?column?".to_owned()))
+        }
         _ => None,
     }
 }
 
-fn type_name(written: &str) -> String {
-    let bare = written.split('(').next().unwrap_or(written).trim().to_ascii_lowercase();
-    crate::types::type_by_name(&bare).map_or(bare, |ty| ty.name.to_owned())
+fn of_cast(inner: Named, ty: String) -> Named {
+    match inner {
+        Some((_, Strength::Strong)) => inner,
+        _ => weak(ty),
+    }
+}
+
+fn first_argument(function: &Function) -> Option<&Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    match list.args.first()? {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    }
+}
+
+/// The name of the first column of a query, as far as its text says it.
+fn first_column(query: &Query) -> Option<String> {
+    let mut body = query.body.as_ref();
+    loop {
+        body = match body {
+            SetExpr::SetOperation { left, .. } => left,
+            SetExpr::Query(query) => &query.body,
+            SetExpr::Values(_) => return Some("column1".to_owned()),
+            SetExpr::Select(select) => {
+                return match select.projection.first()? {
+                    SelectItem::UnnamedExpr(expr) => column_name(expr),
+                    SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+                    _ => None,
+                };
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// The catalog's name of a type; of an array, that of its elements.
+fn type_name(ty: &DataType) -> String {
+    let mut ty = ty;
+    while let DataType::Array(ArrayElemTypeDef::SquareBracket(inner, _) | ArrayElemTypeDef::AngleBracket(inner)) = ty {
+        ty = inner;
+    }
+    let known = crate::types::arrow_field_from_sql(ty).ok().map(|field| crate::types::field_oid(&field));
+    match known.and_then(crate::types::type_by_oid) {
+        Some(row) => row.name.to_owned(),
+        None => {
+            let written = ty.to_string();
+            let bare = written.split('(').next().unwrap_or(&written).trim().to_ascii_lowercase();
+            bare.rsplit('.').next().unwrap_or(&bare).to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    use super::*;
+
+    /// As PostgreSQL 15 names them.
+    #[test]
+    fn names() {
+        for (sql, name) in [
+            ("1", None),
+            ("a.b", Some("b")),
+            ("1::int::text", Some("text")),
+            ("x::int::text", Some("x")),
+            ("'1'::varchar(3)", Some("varchar")),
+            ("'a'::char(3)", Some("bpchar")),
+            ("'{1}'::int[]", Some("int4")),
+            ("time '10:00'", Some("time")),
+            ("'2020-01-01'::timestamp(3) with time zone", Some("timestamptz")),
+            ("interval '1 day'", Some("interval")),
+            ("case when a then b end", Some("case")),
+            ("case when a then 1 else b end", Some("b")),
+            ("case when a then 1 else f(b) end", Some("f")),
+            ("case when a then 1 else 2::int end", Some("case")),
+            ("(case when a then 1 end)::text", Some("text")),
+            ("(select 1)", Some("?column?")),
+            ("(select 1)::text", Some("?column?")),
+            ("(select a + 1 as z)", Some("z")),
+            ("exists (select 1)", Some("exists")),
+            ("not exists (select 1)", None),
+            ("true", Some("bool")),
+            ("true::text", Some("text")),
+            ("a[1]", Some("a")),
+            ("substr(a, 1)", Some("substr")),
+            ("substring(a from 1)", Some("substring")),
+            ("trim(leading from a)", Some("ltrim")),
+            ("a is null", None),
+            ("-a", None),
+            ("coalesce(a, 1)", Some("coalesce")),
+            ("row(1, 2)", Some("row")),
+            ("pg_cast_time('x')", Some("time")),
+            ("current_date", Some("current_date")),
+        ] {
+            let dialect = PostgreSqlDialect {};
+            let expr = Parser::new(&dialect).try_with_sql(sql).and_then(|mut parser| parser.parse_expr());
+            let found = expr.map(|expr| column_name(&expr)).expect(sql);
+            assert_eq!(found.as_deref(), name, "{sql}");
+        }
+    }
 }

@@ -7,7 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use pgwire::api::auth::sasl::scram::{SCRAM_ITERATIONS, ScramSecret, gen_salted_password, random_nonce};
 
-use crate::settings::{Authentication, Settings};
+use crate::files;
+use crate::settings::Settings;
 
 /// A verifier in PostgreSQL's form, decoded.
 #[derive(Clone)]
@@ -59,25 +60,18 @@ impl Verifier {
     }
 }
 
-/// The verifier that the settings ask for; `None` for trust.
+/// The verifier of the password that the settings give; `None` if they give none.
 pub fn load(settings: &Settings) -> Result<Option<Verifier>, String> {
-    if settings.authentication == Authentication::Trust {
-        return Ok(None);
-    }
     let password = if settings.password_file.as_os_str().is_empty() {
         settings.password.clone()
     } else {
         let path = &settings.password_file;
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| format!("could not read the password file {}: {error}", path.display()))?;
+        let text = String::from_utf8(files::read_secret("password file", path)?)
+            .map_err(|_| format!("password file \"{}\" is not UTF-8 text", path.display()))?;
         text.lines().next().unwrap_or_default().to_owned()
     };
     if password.is_empty() {
-        return Err(
-            "authentication is scram-sha-256, but there is no password: set password_file, or RESURGAM_PASSWORD \
-             in the environment"
-                .into(),
-        );
+        return Ok(None);
     }
     Verifier::new(&password).map(Some)
 }

@@ -5,6 +5,7 @@
 //! ```text
 //! server ──accept──► connection::startup ──► connection::serve ──► session (SQL layer)
 //!    │                    │ TLS, SCRAM           │ protocol::{frame, frontend, backend}
+//!    │                    └── access: host rules (hba), password, certificates; unauthenticated: places
 //!    └── registry: process ids, cancel keys, who is connected, stop
 //! ```
 //!
@@ -13,12 +14,18 @@
 //!
 //! Nothing here knows SQL; nothing below here knows sockets.
 
+pub mod access;
 mod auth;
+mod certificate;
 pub mod cli;
 pub mod connection;
+mod events;
+mod files;
+pub mod hba;
 pub mod http;
 pub mod metrics;
 pub mod monitor;
+mod network;
 pub mod protocol;
 pub mod registry;
 pub mod serve;
@@ -26,3 +33,4 @@ pub mod server;
 pub mod settings;
 pub mod tls;
 mod tools;
+mod unauthenticated;

@@ -119,11 +119,17 @@ impl Monitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::Limits;
 
     #[test]
     fn only_an_open_database_that_runs_is_ready() {
         let dir = tempfile::tempdir().unwrap();
-        let monitor = Monitor::new(Registry::new(1));
+        let monitor = Monitor::new(Registry::new(Limits {
+            sessions: 1,
+            reserved: 0,
+            unauthenticated: 1,
+            unauthenticated_per_address: 1,
+        }));
         assert!(monitor.readiness().unwrap_err().starts_with("starting"));
         monitor.recovering(5 << 20, 77);
         assert_eq!(monitor.readiness().unwrap_err(), "recovering: 5 MB of log (77 records) read so far");

@@ -8,18 +8,27 @@
 //!    however the connection ended.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use futures::task::AtomicWaker;
 use resurgam_sql::CancelHandle;
+
+use crate::settings::Settings;
+use crate::unauthenticated::{Place, Unauthenticated};
 
 /// One connection as others see it.
 #[derive(Default)]
 pub struct Control {
     stopping: AtomicBool,
     waker: AtomicWaker,
+    ending: AtomicBool,
+    lost: AtomicBool,
+    end_waker: AtomicWaker,
     cancel: Mutex<Option<CancelHandle>>,
 }
 
@@ -40,9 +49,53 @@ impl Control {
         self.waker.register(waker);
         self.stopping.load(Ordering::SeqCst)
     }
-    /// Makes the session's statements cancellable.
-    pub fn set_cancel(&self, handle: CancelHandle) {
+    /// Ends the connection wherever it is: in a statement, or in a write that the client does not take.
+    pub fn end(&self) {
+        self.ending.store(true, Ordering::SeqCst);
+        self.end_waker.wake();
+    }
+    /// Whether [`Self::end`] was called.
+    #[inline]
+    pub fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
+    }
+    /// The result of `work`; `None` as soon as the connection has to end.
+    pub async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        poll_fn(|cx| {
+            self.end_waker.register(cx.waker());
+            if self.ending.load(Ordering::SeqCst) {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(cx).map(Some)
+        })
+        .await
+    }
+    /// Makes the session's statements cancellable, and the session's end the connection's.
+    pub fn set_cancel(self: &Arc<Self>, handle: CancelHandle) {
+        let control = Arc::downgrade(self);
+        handle.on_terminate(move || {
+            if let Some(control) = control.upgrade() {
+                control.end();
+            }
+        });
         *lock(&self.cancel) = Some(handle);
+    }
+    /// As [`Self::terminate`], because the client is gone.
+    pub fn lose(&self) {
+        self.lost.store(true, Ordering::SeqCst);
+        self.terminate();
+    }
+    /// Whether [`Self::lose`] was called.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
+    }
+    /// Ends the session, its running statement first.
+    pub fn terminate(&self) {
+        match lock(&self.cancel).clone() {
+            Some(handle) => handle.terminate(),
+            None => self.end(),
+        }
     }
     /// Cancels the running statement, if any.
     pub fn cancel(&self) {
@@ -61,14 +114,75 @@ struct Entry {
 pub struct Registry {
     entries: Mutex<HashMap<i32, Entry>>,
     next_id: AtomicI32,
-    /// Sockets accepted and not yet closed, logged in or not.
-    sockets: AtomicU32,
+    unauthenticated: Arc<Unauthenticated>,
     sessions: AtomicU32,
-    sessions_max: u32,
+    limits: Limits,
     accepted: AtomicU64,
-    /// Half-open sockets beyond the limit; clients beyond `sessions_max`.
-    refused: [AtomicU64; 2],
+    /// Clients beyond the limit of sessions.
+    refused: AtomicU64,
+    failed: [AtomicU64; LoginFailure::ALL.len()],
     stopping: AtomicBool,
+}
+
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Clients logged in.
+    pub sessions: u32,
+    /// Of them, those that only a superuser gets.
+    pub reserved: u32,
+    /// Connections that have not logged in.
+    pub unauthenticated: u32,
+    /// Of them, those of one address.
+    pub unauthenticated_per_address: u32,
+}
+
+impl Limits {
+    /// As the settings have them.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            sessions: settings.max_connections,
+            reserved: settings.superuser_reserved_connections,
+            unauthenticated: settings.unauthenticated_connections_max,
+            unauthenticated_per_address: settings.unauthenticated_connections_per_address_max,
+        }
+    }
+}
+
+/// Why a login failed, for the count of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginFailure {
+    /// No host rule is for the client, or one refuses it.
+    HostRule,
+    Password,
+    Certificate,
+    /// The role or the database does not exist.
+    Name,
+    /// It took too long.
+    Timeout,
+    /// It broke the protocol.
+    Protocol,
+}
+
+impl LoginFailure {
+    /// All, with the words of the metric's label.
+    pub const ALL: [(Self, &str); 6] = [
+        (Self::HostRule, "host_rule"),
+        (Self::Password, "password"),
+        (Self::Certificate, "certificate"),
+        (Self::Name, "name"),
+        (Self::Timeout, "timeout"),
+        (Self::Protocol, "protocol"),
+    ];
+}
+
+/// Why there is no place for a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// All are taken.
+    All,
+    /// What is left is a superuser's.
+    Reserved,
 }
 
 /// A panic while a lock was held leaves a map that is still whole: each change is one call.
@@ -77,41 +191,39 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Registry {
-    /// A registry for at most `sessions_max` clients.
-    pub fn new(sessions_max: u32) -> Arc<Self> {
+    /// A registry with these limits.
+    pub fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self {
             entries: Mutex::new(HashMap::new()),
             next_id: AtomicI32::new(1),
-            sockets: AtomicU32::new(0),
+            unauthenticated: Unauthenticated::new(limits.unauthenticated, limits.unauthenticated_per_address),
             sessions: AtomicU32::new(0),
-            sessions_max,
+            limits,
             accepted: AtomicU64::new(0),
-            refused: Default::default(),
+            refused: AtomicU64::new(0),
+            failed: Default::default(),
             stopping: AtomicBool::new(false),
         })
     }
 
-    /// Counts a new socket; `None` when there are so many half-open ones that answering them would be the harm.
-    pub fn socket(self: &Arc<Self>) -> Option<SocketGuard> {
-        let limit = self.sessions_max.saturating_mul(2).saturating_add(16);
+    /// A place for a new connection until it has logged in.
+    pub fn admit(&self, peer: IpAddr) -> Place {
         self.accepted.fetch_add(1, Ordering::Relaxed);
-        let taken =
-            self.sockets.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| (now < limit).then_some(now + 1));
-        if taken.is_err() {
-            self.refused[0].fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(SocketGuard { registry: self.clone() })
+        self.unauthenticated.take(peer)
     }
 
-    /// Registers a client that logs in; `None` when `max_connections` are taken.
-    pub fn session(self: &Arc<Self>) -> Option<SessionGuard> {
-        let limit = self.sessions_max;
+    /// Registers a client that has logged in.
+    ///
+    /// # Errors
+    /// All places are taken.
+    pub fn session(self: &Arc<Self>, is_superuser: bool) -> Result<SessionGuard, Full> {
+        let all = self.limits.sessions;
+        let limit = if is_superuser { all } else { all.saturating_sub(self.limits.reserved) };
         let taken =
             self.sessions.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| (now < limit).then_some(now + 1));
-        if taken.is_err() {
-            self.refused[1].fetch_add(1, Ordering::Relaxed);
-            return None;
+        if let Err(now) = taken {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(if now >= all { Full::All } else { Full::Reserved });
         }
         let control = Arc::new(Control::default());
         let mut entries = lock(&self.entries);
@@ -128,7 +240,7 @@ impl Registry {
         if self.stopping.load(Ordering::SeqCst) {
             control.stop();
         }
-        Some(SessionGuard { registry: self.clone(), process_id, secret, control })
+        Ok(SessionGuard { registry: self.clone(), process_id, secret, control })
     }
 
     /// A client's cancel request.
@@ -143,25 +255,31 @@ impl Registry {
     /// Asks every connection, present and future, to end.
     pub fn stop_all(&self) {
         self.stopping.store(true, Ordering::SeqCst);
+        self.unauthenticated.close();
         for entry in lock(&self.entries).values() {
             entry.control.stop();
         }
     }
 
-    /// Cancels every running statement.
-    pub fn cancel_all(&self) {
+    /// Ends every session, whatever it does.
+    pub fn terminate_all(&self) {
         let controls: Vec<_> = lock(&self.entries).values().map(|entry| entry.control.clone()).collect();
-        controls.iter().for_each(|control| control.cancel());
+        controls.iter().for_each(|control| control.terminate());
     }
 
-    /// Clients logged in or logging in past the password.
+    /// Clients logged in.
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Ordering::SeqCst)
     }
 
     /// The most of those at one time.
     pub fn sessions_max(&self) -> u32 {
-        self.sessions_max
+        self.limits.sessions
+    }
+
+    /// Connections that have not logged in.
+    pub fn unauthenticated(&self) -> usize {
+        self.unauthenticated.count()
     }
 
     /// Connections accepted so far, refused ones included.
@@ -169,20 +287,19 @@ impl Registry {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Connections refused so far: too many half-open ones; too many clients.
+    /// Connections refused so far: those not logged in that made room for others; too many clients.
     pub fn refused(&self) -> [u64; 2] {
-        [0, 1].map(|at| self.refused[at].load(Ordering::Relaxed))
+        [self.unauthenticated.evicted(), self.refused.load(Ordering::Relaxed)]
     }
-}
 
-/// Keeps a socket counted.
-pub struct SocketGuard {
-    registry: Arc<Registry>,
-}
+    /// Counts a failed login.
+    pub fn login_failed(&self, why: LoginFailure) {
+        self.failed[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
 
-impl Drop for SocketGuard {
-    fn drop(&mut self) {
-        self.registry.sockets.fetch_sub(1, Ordering::SeqCst);
+    /// Failed logins so far, by reason.
+    pub fn logins_failed(&self) -> [(&'static str, u64); LoginFailure::ALL.len()] {
+        LoginFailure::ALL.map(|(why, word)| (word, self.failed[why as usize].load(Ordering::Relaxed)))
     }
 }
 
@@ -205,25 +322,52 @@ impl Drop for SessionGuard {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
+
+    fn limits(sessions: u32, reserved: u32) -> Limits {
+        Limits { sessions, reserved, unauthenticated: 10, unauthenticated_per_address: 10 }
+    }
 
     #[test]
     fn the_limit_holds_and_places_come_back() {
-        let registry = Registry::new(2);
-        let first = registry.session().unwrap();
-        let second = registry.session().unwrap();
+        let registry = Registry::new(limits(2, 0));
+        let first = registry.session(true).ok().unwrap();
+        let second = registry.session(false).ok().unwrap();
         assert_ne!(first.process_id, second.process_id);
-        assert!(registry.session().is_none());
+        assert_eq!(registry.session(true).err(), Some(Full::All));
         assert_eq!((registry.refused(), registry.sessions_max()), ([0, 1], 2));
         drop(first);
-        assert!(registry.session().is_some());
+        assert!(registry.session(true).is_ok());
         assert_eq!(registry.sessions(), 1);
     }
 
     #[test]
+    fn some_places_are_the_superusers() {
+        let registry = Registry::new(limits(3, 2));
+        let _first = registry.session(false).ok().unwrap();
+        assert_eq!(registry.session(false).err(), Some(Full::Reserved));
+        let _others = [registry.session(true).ok().unwrap(), registry.session(true).ok().unwrap()];
+        assert_eq!(registry.session(true).err(), Some(Full::All));
+        assert_eq!(registry.session(false).err(), Some(Full::All));
+    }
+
+    #[test]
     fn stop_reaches_later_sessions_too() {
-        let registry = Registry::new(2);
+        let registry = Registry::new(limits(2, 0));
         registry.stop_all();
-        assert!(registry.session().unwrap().control.is_stopping());
+        assert!(registry.session(true).ok().unwrap().control.is_stopping());
+    }
+
+    #[test]
+    fn an_end_reaches_what_waits() {
+        let control = Control::default();
+        let mut waiting = std::pin::pin!(control.unless_ended(std::future::pending::<()>()));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        control.end();
+        assert_eq!(waiting.now_or_never(), Some(None));
+        assert_eq!(control.unless_ended(async { 1 }).now_or_never(), Some(None));
+        assert_eq!(Control::default().unless_ended(async { 1 }).now_or_never(), Some(Some(1)));
     }
 }

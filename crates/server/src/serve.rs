@@ -16,15 +16,18 @@ use resurgam_sql::{ServerSetting, SqlDatabase, SqlSettings};
 use resurgam_vfs::RealVfs;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::access::Gate;
 use crate::monitor::Monitor;
 use crate::server::{Server, Stopper, stopper};
 use crate::settings::{LogFormat, Settings};
+use crate::{files, network};
 
 /// How often a long recovery says how far it is.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Serves until told to stop. Errors are sentences for the terminal.
 pub fn run(settings: Settings) -> Result<ExitCode, String> {
+    files::close_to_others();
     start_log(&settings);
     let runtime = runtime(&settings)?;
     runtime.block_on(async {
@@ -37,7 +40,7 @@ pub fn run(settings: Settings) -> Result<ExitCode, String> {
             say(&format!("Metrics on http://{}/metrics; beside it /health and /ready.", endpoint.address()));
         }
         let (stop, stopped) = stopper();
-        watch_signals(stop).map_err(|error| format!("could not watch for signals: {error}"))?;
+        watch_signals(stop, server.gate()).map_err(|error| format!("could not watch for signals: {error}"))?;
 
         let created = is_new(&settings.data);
         let begun = Instant::now();
@@ -161,6 +164,7 @@ pub fn sql_settings(settings: &Settings) -> SqlSettings {
         statement_timeout: settings.statement_timeout,
         idle_in_transaction_session_timeout: settings.idle_in_transaction_session_timeout,
         synchronous_commit: settings.synchronous_commit,
+        defaults: network::session_defaults(settings),
         query_memory_bytes: settings.query_memory_bytes.0,
         server: settings
             .rows()
@@ -185,8 +189,15 @@ fn is_new(dir: &Path) -> bool {
     }
 }
 
-/// The first signal stops cleanly, the second at once.
-fn watch_signals(stop: Stopper) -> std::io::Result<()> {
+/// The first signal stops cleanly, the second at once; SIGHUP has the host rules, password and certificates read again.
+fn watch_signals(stop: Stopper, gate: Arc<Gate>) -> std::io::Result<()> {
+    let mut hang_up = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hang_up.recv().await.is_some() {
+            tracing::info!("received SIGHUP: reading files again");
+            gate.read_again();
+        }
+    });
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::spawn(async move {

@@ -5,28 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resurgam_sql::SqlDatabase;
-use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::access::Gate;
 use crate::connection::{self, Shared};
+use crate::events::Visitor;
 use crate::http::Endpoint;
 use crate::monitor::Monitor;
-use crate::registry::Registry;
-use crate::settings::{Authentication, Settings};
-use crate::{auth, tls};
+use crate::registry::{Limits, Registry};
+use crate::settings::Settings;
 
-/// Silence after which a peer is asked whether it is still there.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Time for sessions to end that are ended whatever they do.
+const TERMINATION_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A bound listener that is not serving yet.
 pub struct Server {
     listener: TcpListener,
     settings: Settings,
-    tls: Option<tls::Tls>,
-    verifier: Option<auth::Verifier>,
+    gate: Arc<Gate>,
     registry: Arc<Registry>,
     monitor: Arc<Monitor>,
     endpoint: Option<Arc<Endpoint>>,
@@ -54,23 +52,23 @@ pub fn stopper() -> (Stopper, watch::Receiver<bool>) {
 impl Server {
     /// Checks the settings that concern the network, binds, and starts the HTTP endpoint. Errors are sentences for the terminal.
     pub async fn bind(settings: Settings) -> Result<Self, String> {
-        let tls = match settings.tls_cert.as_os_str().is_empty() {
-            true => None,
-            false => Some(tls::load(&settings.tls_cert, &settings.tls_key)?),
-        };
-        let verifier = auth::load(&settings)?;
+        let gate = Arc::new(Gate::open(settings.clone()).map_err(|errors| errors.join("\n"))?);
         let addresses: Vec<SocketAddr> = tokio::net::lookup_host(&settings.listen)
             .await
             .map_err(|error| format!("the address to listen on, {:?}, is not usable: {error}", settings.listen))?
             .collect();
-        if settings.authentication == Authentication::Trust
-            && !settings.insecure_trust
+        if gate.access().trusts_others()
             && let Some(open) = addresses.iter().find(|address| !address.ip().is_loopback())
         {
-            return Err(format!(
-                "{open} can be reached from other machines, and authentication is trust: anyone could read and change \
-                 everything. Use --authentication scram-sha-256 with a password, or --insecure-trust if that is meant."
-            ));
+            if !settings.hba_file.as_os_str().is_empty() {
+                tracing::warn!("{open} can be reached from other machines, and the host rules trust some of them");
+            } else if !settings.insecure_trust {
+                return Err(format!(
+                    "{open} can be reached from other machines, and authentication is trust: anyone could read and \
+                     change everything. Use --authentication scram-sha-256 with a password, or --insecure-trust if \
+                     that is meant."
+                ));
+            }
         }
         let listener = TcpListener::bind(&addresses[..]).await.map_err(|error| match error.kind() {
             std::io::ErrorKind::AddrInUse => {
@@ -78,18 +76,23 @@ impl Server {
             }
             _ => format!("could not listen on {}: {error}", settings.listen),
         })?;
-        let registry = Registry::new(settings.max_connections);
+        let registry = Registry::new(Limits::of(&settings));
         let monitor = Monitor::new(registry.clone());
         let endpoint = match settings.metrics_listen.as_str() {
             "" => None,
             listen => Some(Arc::new(Endpoint::start(listen, monitor.clone()).await?)),
         };
-        Ok(Self { listener, settings, tls, verifier, registry, monitor, endpoint })
+        Ok(Self { listener, settings, gate, registry, monitor, endpoint })
     }
 
     /// What is told to those who watch the process.
     pub fn monitor(&self) -> Arc<Monitor> {
         self.monitor.clone()
+    }
+
+    /// Who may come in, to be read again on a signal.
+    pub fn gate(&self) -> Arc<Gate> {
+        self.gate.clone()
     }
 
     /// The HTTP endpoint, if the settings ask for one. It answers from here on and until the
@@ -108,14 +111,10 @@ impl Server {
     pub async fn run(self, database: Arc<SqlDatabase>, mut stopped: watch::Receiver<bool>) {
         let registry = self.registry;
         self.monitor.plans_of(&database);
+        database.served_by(self.gate.clone());
         self.monitor.serving(database.engine().clone());
-        let shared = Arc::new(Shared {
-            database,
-            registry: registry.clone(),
-            tls: self.tls,
-            verifier: self.verifier,
-            settings: self.settings,
-        });
+        let shared =
+            Arc::new(Shared { database, registry: registry.clone(), gate: self.gate, settings: self.settings });
         let mut tasks = JoinSet::new();
         loop {
             let accepted = tokio::select! {
@@ -138,33 +137,20 @@ impl Server {
         registry.stop_all();
         let grace = shared.settings.shutdown_timeout;
         if !drain(&mut tasks, grace).await {
-            tracing::warn!("{} sessions still run after {grace:?}; cancelling their statements", registry.sessions());
-            registry.cancel_all();
-            drain(&mut tasks, Duration::from_secs(2)).await;
+            tracing::warn!("{} sessions still run after {grace:?}; ending them", registry.sessions());
+            registry.terminate_all();
+            drain(&mut tasks, TERMINATION_TIME_MAX).await;
         }
         tasks.shutdown().await;
     }
 }
 
 fn accept(tasks: &mut JoinSet<()>, shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
-    let Some(guard) = shared.registry.socket() else {
-        tracing::warn!(%peer, "too many half-open connections; one was closed");
-        return;
-    };
-    if let Err(error) = prepare(&stream) {
+    let place = shared.registry.admit(peer.ip());
+    if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, "could not set socket options: {error}");
     }
-    let shared = shared.clone();
-    tasks.spawn(async move {
-        connection::run(shared, stream, peer).await;
-        drop(guard);
-    });
-}
-
-fn prepare(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+    tasks.spawn(connection::run(shared.clone(), stream, place, Visitor::new(peer)));
 }
 
 /// Waits until every connection is closed; `false` when `limit` ran out first.

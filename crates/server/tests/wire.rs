@@ -196,7 +196,7 @@ fn half_open_connections_end() {
     let mut client = server.raw();
     client.send(b"\0\0");
     let (status, messages) = client.until_ready();
-    assert_eq!((status, error(&messages).sqlstate().as_str()), (0, "08006"));
+    assert_eq!((status, error(&messages).sqlstate().as_str()), (0, "57014"));
 }
 
 #[test]

@@ -37,14 +37,15 @@ pub mod wire {
 }
 
 pub use dml::copy::{CopyIn, CopyOut};
+pub use exec::compute::{plans_moved, plans_running};
 pub use parse::depth::STACK_BYTES;
 #[doc(hidden)]
 pub use plan::canary::plans_compared;
 pub use plan::planning::Planning;
 pub use plan::plans::PlanTotals;
-pub use session::database::{CancelHandle, SessionOptions, SqlDatabase};
+pub use session::database::{CancelHandle, Host, SessionOptions, SqlDatabase};
 pub use session::embedded::QueryResult;
-pub use session::settings::{ServerSetting, SqlSettings};
+pub use session::settings::{ConnectionSettings, ServerSetting, SqlSettings};
 pub use session::stream::RowStream;
 pub use session::{Session, SimpleStatement};
 pub use wire::*;

@@ -90,16 +90,18 @@ async fn same(subjects: &mut [Subject], sql: &str, ordered: bool) {
     }
 }
 
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 11] = [
     "CREATE TABLE t (a int, b smallint, c text, d numeric(8,2), e bigint, f date, PRIMARY KEY (a, b), CHECK (e < 60), CHECK (c NOT LIKE '%rr' OR length(c) < 5))",
     "CREATE INDEX t_c ON t (c, e)",
-    "CREATE INDEX t_d ON t (d)",
-    "CREATE INDEX t_f ON t (a, f, e)",
+    "CREATE INDEX t_c_down ON t (c DESC NULLS LAST, e)",
+    "CREATE INDEX t_d ON t (d DESC)",
+    "CREATE INDEX t_f ON t (a, f DESC, e NULLS FIRST)",
+    "CREATE INDEX t_e ON t (e NULLS FIRST, b DESC)",
     "CREATE TABLE u (k bigint, m int, n text, v smallint, big text, PRIMARY KEY (k))",
-    "CREATE INDEX u_m ON u (m, v)",
-    "CREATE UNIQUE INDEX u_n ON u (n)",
+    "CREATE INDEX u_m ON u (m DESC, v)",
+    "CREATE UNIQUE INDEX u_n ON u (n DESC NULLS LAST)",
     "CREATE TABLE w (x int, y text, z numeric(10,3))",
-    "CREATE INDEX w_x ON w (x, y)",
+    "CREATE INDEX w_x ON w (x NULLS FIRST, y DESC)",
 ];
 
 fn number(random: &mut Random, most: u64) -> String {
@@ -183,7 +185,9 @@ fn limit(random: &mut Random) -> String {
 
 /// Sorted reads: what is selected is what is sorted by, so that ties make no difference.
 fn sorted_read(random: &mut Random) -> String {
-    let columns = match random.below(9) {
+    let columns = match random.below(12) {
+        9 | 10 => vec!["e", "b"],
+        11 => vec!["e", "b", "a"],
         0 => vec!["a", "b"],
         1 => vec!["b"],
         2 => vec!["c", "e"],
@@ -195,12 +199,12 @@ fn sorted_read(random: &mut Random) -> String {
         _ => vec!["b", "a"],
     };
     let all_down = random.maybe(40);
-    let mixed = random.maybe(15);
+    let mixed = random.maybe(40);
     let by: Vec<String> = columns
         .iter()
         .map(|column| {
             let down = if mixed { random.maybe(50) } else { all_down };
-            let nulls = if random.maybe(20) { random.one(&[" NULLS FIRST", " NULLS LAST"]) } else { "" };
+            let nulls = if random.maybe(35) { random.one(&[" NULLS FIRST", " NULLS LAST"]) } else { "" };
             format!("{column}{}{nulls}", if down { " DESC" } else { "" })
         })
         .collect();
@@ -234,7 +238,10 @@ fn sorted_read(random: &mut Random) -> String {
 
 fn extreme(random: &mut Random) -> String {
     let column = random.one(&["a", "b", "c", "d", "e", "f"]);
-    let what = match random.below(6) {
+    let other = random.one(&["a", "b", "c", "d", "e", "f"]);
+    let what = match random.below(8) {
+        6 => format!("min({column}) AS low, max({column}) AS high"),
+        7 => format!("max({column}) AS m, min({other}) AS n, max({other}) AS o"),
         0 | 1 => format!("min({column})"),
         2 | 3 => format!("max({column})"),
         4 => format!("max({column}) - 1 AS m, count(*)"),
@@ -307,6 +314,44 @@ fn join(random: &mut Random) -> String {
     }
 }
 
+/// Several tables with commas, and inner joins in any order of FROM.
+fn inner_joins(random: &mut Random) -> String {
+    let mut tables = vec!["t", "u", "w"];
+    let mut conditions = Vec::new();
+    let keys =
+        ["t.e = u.k", "u.m = w.x", "w.y = t.c", "t.a = u.v AND t.b = u.m", "w.z = t.d", "t.a + u.v = w.x", "u.k < w.x"];
+    for _ in 0..random.below(4) {
+        conditions.push(random.one(&keys).to_owned());
+    }
+    if random.maybe(50) {
+        tables.push("t AS t2");
+        conditions.push(random.one(&["t2.a = u.m AND t2.b = 3", "t2.a = t.a AND t2.b = t.b", "t2.a = 1"]).to_owned());
+    }
+    if random.maybe(40) {
+        conditions.push("(u.k = t.e AND w.x = 2) OR (t.e = u.k AND w.x = 4)".to_owned());
+    }
+    if random.maybe(60) {
+        let own = ["t.a = 2", "t.a = 1 AND t.b = 2", "u.k = 4", "u.n = 'n3'", "w.x = 3", "u.m > 2", "w.y IS NULL"];
+        conditions.push(random.one(&own).to_owned());
+    }
+    for at in (1..tables.len()).rev() {
+        tables.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    let from = if random.maybe(30) {
+        // What is not inner stays where it is.
+        format!("{} LEFT JOIN u AS o ON o.k = {}", tables.join(", "), random.below(9))
+    } else {
+        tables.join(if random.maybe(50) { ", " } else { " CROSS JOIN " })
+    };
+    let conditions: Vec<String> = conditions.iter().map(|one| format!("({one})")).collect();
+    let condition = if conditions.is_empty() { "true".to_owned() } else { conditions.join(" AND ") };
+    match random.below(3) {
+        0 => format!("SELECT count(*), sum(u.k), min(w.y), max(t.c) FROM {from} WHERE {condition}"),
+        1 => format!("SELECT t.a, t.b, u.k, w.x, w.y FROM {from} WHERE {condition} AND t.a < 2 AND u.k < 6"),
+        _ => format!("SELECT * FROM {from} WHERE {condition} AND t.a = 3 AND t.b < 3 AND u.k < 9 AND w.x < 4"),
+    }
+}
+
 /// A write, directly if it can be.
 fn write(random: &mut Random) -> String {
     let returning = random.one(&[
@@ -371,7 +416,8 @@ fn few(random: &mut Random) -> String {
 
 async fn reads(subjects: &mut [Subject], random: &mut Random, count: usize, used: &mut [usize; 3]) {
     for _ in 0..count {
-        let sql = match random.below(4) {
+        let sql = match random.below(5) {
+            4 => inner_joins(random),
             3 => few(random),
             0 => sorted_read(random),
             1 => extreme(random),
@@ -453,6 +499,86 @@ async fn analyze_says_whether_a_join_looked_rows_up() {
         assert!(fell_back == 1 || line.contains(&format!("lookups={lookups}")), "{line}");
         assert_eq!(subject.ok(&sql).await.rows.len(), rows);
     }
+}
+
+/// Every order of two columns of an index, of every type that can be a key, with NULLs and extremes: what is
+/// read in the order of keys is what a sort gives, forward and backward, between bounds and without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn indexes_of_any_order_give_what_a_sort_gives() {
+    const TYPES: [(&str, &[&str]); 15] = [
+        ("bool", &["false", "true"]),
+        ("int2", &["-32768", "-1", "0", "1", "32767"]),
+        ("int4", &["-2147483648", "-1", "0", "256", "2147483647"]),
+        ("int8", &["-9223372036854775808", "-1", "0", "65536", "9223372036854775807"]),
+        ("real", &["'-Infinity'", "-1e30", "0", "1e-30", "'Infinity'", "'NaN'"]),
+        ("float8", &["'-Infinity'", "-1e300", "0", "1e-300", "'Infinity'", "'NaN'"]),
+        ("numeric(12,3)", &["-999999999.999", "-0.001", "0", "0.001", "999999999.999"]),
+        ("text", &["''", "'a'", "'ab'", "'b'", "'\u{10ffff}'", "repeat('z', 300)"]),
+        ("varchar(9)", &["''", "'a'", "'a b'", "'zzzzzzzzz'"]),
+        ("bytea", &["''", "'\\x00'", "'\\x0000'", "'\\x00ff'", "'\\xff'", "'\\xffff'"]),
+        ("date", &["'4713-01-01 BC'", "'-infinity'", "'2000-01-01'", "'infinity'"]),
+        ("time", &["'00:00'", "'12:30:00.000001'", "'24:00'"]),
+        ("timestamp", &["'4713-01-01 BC'", "'-infinity'", "'2000-01-01 00:00:00.000001'", "'infinity'"]),
+        ("timestamptz", &["'4713-01-01 BC'", "'-infinity'", "'2000-01-01'", "'infinity'"]),
+        ("uuid", &["'00000000-0000-0000-0000-000000000000'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'"]),
+    ];
+    const ORDERS: [&str; 4] = ["", " NULLS FIRST", " DESC", " DESC NULLS LAST"];
+    let mut random = Random(20_261_122);
+    let planned = Planning { direct: false, read_small_tables: false, ..Planning::default() };
+    let mut subjects = [
+        Subject::new("plain", Planning::OFF),
+        Subject::new("default", Planning::default()),
+        Subject::new("planned", planned),
+    ];
+    let (mut unsorted, mut backward) = (0, 0);
+    for (number, (ty, values)) in TYPES.iter().enumerate() {
+        same(&mut subjects, &format!("CREATE TABLE k{number} (id int PRIMARY KEY, x {ty}, y int)"), true).await;
+        let (x, y) = (ORDERS[number % 4], ORDERS[(number / 4 + number) % 4]);
+        let unique = if number % 3 == 0 { "UNIQUE " } else { "" };
+        let index = format!("CREATE {unique}INDEX ON k{number} (x{x}, y{y}, id)");
+        same(&mut subjects, &index, true).await;
+        let mut rows = Vec::new();
+        for id in 0..40 {
+            let value = |random: &mut Random| match random.maybe(20) {
+                true => "NULL".to_owned(),
+                false => random.one(values).to_owned(),
+            };
+            let y = number_or_null(&mut random);
+            rows.push(format!("({id}, {}, {y})", value(&mut random)));
+        }
+        same(&mut subjects, &format!("INSERT INTO k{number} VALUES {}", rows.join(", ")), true).await;
+        for (first, second) in (0..16).map(|at| (ORDERS[at / 4], ORDERS[at % 4])) {
+            let value = random.one(values);
+            let op = random.one(&["<", "<=", ">", ">=", "="]);
+            let sql = match random.below(4) {
+                0 | 1 => format!("SELECT x, y FROM k{number} ORDER BY x{first}, y{second} LIMIT 9"),
+                2 => format!("SELECT x, y FROM k{number} WHERE x {op} {value} ORDER BY x{first}, y{second} LIMIT 9"),
+                _ => format!("SELECT y FROM k{number} WHERE x = {value} ORDER BY y{second} LIMIT 5"),
+            };
+            same(&mut subjects, &sql, true).await;
+            let plan = subjects[2].plan(&sql).await;
+            unsorted += usize::from(!plan.contains("SortExec"));
+            backward += usize::from(plan.contains("backward"));
+            for (low, high) in [(value, random.one(values)), (random.one(values), value)] {
+                let between = format!("SELECT id, x FROM k{number} WHERE x > {low} AND x <= {high}");
+                same(&mut subjects, &between, false).await;
+            }
+        }
+        let extremes = if *ty == "bool" || *ty == "uuid" || *ty == "bytea" { "y" } else { "x" };
+        for what in ["min", "max"] {
+            same(&mut subjects, &format!("SELECT {what}({extremes}) FROM k{number}"), true).await;
+            let value = random.one(values);
+            same(&mut subjects, &format!("SELECT {what}(y) FROM k{number} WHERE x = {value}"), true).await;
+        }
+        same(&mut subjects, &format!("UPDATE k{number} SET x = NULL, y = y + 1 WHERE x > {}", values[0]), false).await;
+        same(&mut subjects, &format!("SELECT * FROM k{number} ORDER BY x DESC, y, id"), true).await;
+    }
+    assert!(unsorted > 40 && backward > 20, "{unsorted} unsorted, {backward} backward");
+}
+
+fn number_or_null(random: &mut Random) -> String {
+    let extreme = ["NULL", "-2147483648", "-1", "0", "1", "7", "2147483646"];
+    random.one(&extreme).to_owned()
 }
 
 /// Times with a zone beside times without: by keys and indexes as without them, and as with the

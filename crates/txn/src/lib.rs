@@ -20,12 +20,13 @@
 //! then on writers build on its rows, because whatever they do comes later in the same
 //! log and cannot become durable before it. Snapshots see it only when the record is
 //! *durable*. So a hot row is passed on without waiting for the disk, and no reader ever
-//! sees what a power loss could still take back.
+//! sees what a power loss could still take back, unless who wrote it asked not to wait for the
+//! disk: such a commit is seen as soon as what comes before it in the log is, and acknowledged then.
 //!
 //! # Invariants
 //! 1. The order of commit timestamps is the order of commit records in the log.
-//! 2. The visible timestamp never passes a commit that is not durable (except where a
-//!    session asked for `synchronous_commit = off`).
+//! 2. The visible timestamp never passes a commit that is not durable, but for those whose own
+//!    session asked for `synchronous_commit = off`.
 //! 3. A transaction's state changes before anyone waiting for it is woken.
 //! 4. The horizon is at most every snapshot in use; versions older than what the
 //!    horizon sees are needed by nobody.
@@ -46,7 +47,7 @@ pub use atm::{AbortedList, AbortedMap};
 pub use atm_details::{AbortedDetails, AbortedTx, DETAILS_MAX};
 pub use ended::EndedIds;
 pub use id_set::{ID_SET_BODY_MAX, TxIdSet};
-pub use manager::{ActiveTx, TxManager, TxStats, Visible};
+pub use manager::{ActiveTx, Commit, TxManager, TxStats, Visible};
 pub use object_lock::{LockMode, ObjectLocks};
 pub use snapshot::{OldestSnapshot, SnapshotHold, Snapshots};
 pub use status::{Status, StatusTable};

@@ -138,19 +138,45 @@ struct Decided {
     /// End of the commit's group in the log.
     end: Lsn,
     ts: CommitTs,
-    /// Becomes visible by [`TxManager::reveal`] only.
-    gated: bool,
+    visible: Visible,
 }
 
-/// When snapshots see a commit.
+impl Decided {
+    /// Becomes visible by [`TxManager::reveal`] only.
+    fn is_gated(&self) -> bool {
+        self.visible == Visible::WhenRevealed
+    }
+    /// Whether it may be seen while the log is durable up to `lsn`, given that those before it are.
+    fn may_be_seen(&self, lsn: Lsn) -> bool {
+        match self.visible {
+            Visible::AtOnce => true,
+            Visible::WhenDurable => self.end <= lsn,
+            Visible::WhenRevealed => false,
+        }
+    }
+}
+
+/// When snapshots see a commit. They see commits in the order of the log: none before those that
+/// were decided before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visible {
-    /// At once; what was committed before it as well, durable or not.
+    /// Whether durable or not, as soon as what was decided before it is visible.
     AtOnce,
     /// When it is durable.
     WhenDurable,
     /// When [`TxManager::reveal`] is called, after it is durable. Later commits wait for it.
     WhenRevealed,
+}
+
+/// What [`TxManager::commit`] has decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// End of its group in the log: durable there, it is durable.
+    pub end: Lsn,
+    /// Snapshots see it once the log is durable up to here and what waits to be revealed up to here
+    /// has been: its own end, that of the last one before it which has to be durable, or nothing if
+    /// they see it already.
+    pub seen_from: Option<Lsn>,
 }
 
 /// A reading of the manager's counters.
@@ -340,16 +366,10 @@ impl TxManager {
 
     /// Decides a commit: `append` puts the commit record into the log and returns the end
     /// of its group. Those who wait for the transaction are not woken yet: see
-    /// [`TxManager::ended`]. Returns when snapshots see it after all: "at once" is not
-    /// possible behind a commit that waits to be revealed.
-    pub fn commit(
-        &self,
-        tx: &ActiveTx,
-        mut visible: Visible,
-        append: impl FnOnce() -> Result<Lsn>,
-    ) -> Result<(Lsn, Visible)> {
+    /// [`TxManager::ended`].
+    pub fn commit(&self, tx: &ActiveTx, visible: Visible, append: impl FnOnce() -> Result<Lsn>) -> Result<Commit> {
         let ids = tx.all_ids();
-        let end = {
+        let commit = {
             let mut commits = self.commits.lock();
             let end = match append() {
                 Ok(end) => end,
@@ -366,21 +386,15 @@ impl TxManager {
             for id in &ids {
                 self.status.set_committed(*id, ts);
             }
-            if visible == Visible::AtOnce && commits.queue.iter().any(|d| d.gated) {
-                visible = Visible::WhenDurable;
-            }
-            if visible == Visible::AtOnce {
-                commits.queue.clear();
-                self.snapshots.publish(ts);
-            } else {
-                commits.queue.push_back(Decided { end, ts, gated: visible == Visible::WhenRevealed });
-            }
-            end
+            commits.queue.push_back(Decided { end, ts, visible });
+            self.publish(&mut commits);
+            let waits_for = commits.queue.iter().rev().find(|decided| decided.visible != Visible::AtOnce);
+            Commit { end, seen_from: waits_for.map(|decided| decided.end) }
         };
         self.publish_durable();
         self.active.lock().remove(&tx.id);
         self.committed.fetch_add(1, Ordering::Relaxed);
-        Ok((end, visible))
+        Ok(commit)
     }
 
     /// Makes the commit that ends at `end`, decided as [`Visible::WhenRevealed`] and durable
@@ -429,7 +443,7 @@ impl TxManager {
         loop {
             let mut commits = self.commits.lock();
             self.publish(&mut commits);
-            let behind = commits.queue.front().is_some_and(|first| first.gated && first.end <= lsn);
+            let behind = commits.queue.front().is_some_and(|first| first.is_gated() && first.end <= lsn);
             drop(commits);
             if !behind {
                 break;
@@ -467,7 +481,7 @@ impl TxManager {
         let lsn = Lsn(self.durable.load(Ordering::SeqCst));
         let mut newest = None;
         while let Some(first) = commits.queue.front() {
-            if first.end > lsn || first.gated {
+            if !first.may_be_seen(lsn) {
                 break;
             }
             newest = Some(first.ts);
@@ -636,7 +650,7 @@ mod tests {
         let tx = txs.begin();
         let before = txs.snapshot().ts();
         let end = txs.commit(&tx, Visible::WhenDurable, || Ok(Lsn(100)));
-        assert_eq!(end.ok(), Some((Lsn(100), Visible::WhenDurable)));
+        assert_eq!(end.ok(), Some(Commit { end: Lsn(100), seen_from: Some(Lsn(100)) }));
         let Status::Committed(ts) = txs.status(tx.id) else { panic!("decided") };
         assert_eq!(txs.snapshot().ts(), before, "no snapshot sees it yet");
         txs.on_durable(Lsn(99));
@@ -652,8 +666,8 @@ mod tests {
         let before = txs.snapshot().ts();
         txs.commit(&first, Visible::WhenRevealed, || Ok(Lsn(10)))?;
         txs.commit(&second, Visible::WhenDurable, || Ok(Lsn(20)))?;
-        let (_, visible) = txs.commit(&third, Visible::AtOnce, || Ok(Lsn(30)))?;
-        assert_eq!(visible, Visible::WhenDurable);
+        let commit = txs.commit(&third, Visible::AtOnce, || Ok(Lsn(30)))?;
+        assert_eq!(commit.seen_from, Some(Lsn(20)), "behind what has to be durable before it");
         txs.note_durable(Lsn(20));
         assert_eq!(txs.snapshot().ts(), before);
         let mut changed = false;
@@ -662,9 +676,27 @@ mod tests {
             publish();
         });
         assert!(changed);
-        assert_eq!(txs.snapshot().ts().0, before.0 + 2, "both that are durable");
-        txs.on_durable(Lsn(30));
-        assert_eq!(txs.snapshot().ts().0, before.0 + 3);
+        assert_eq!(txs.snapshot().ts().0, before.0 + 3, "both that are durable, and the one that need not be");
+        Ok(())
+    }
+
+    #[test]
+    fn an_asynchronous_commit_shows_nothing_that_is_not_durable() -> Result<()> {
+        let txs = TxManager::new(TxId(1));
+        let before = txs.snapshot().ts();
+        let [first, sync, second, third, last] = std::array::from_fn(|_| txs.begin());
+        let commit = txs.commit(&first, Visible::AtOnce, || Ok(Lsn(10)))?;
+        assert_eq!((commit.seen_from, txs.snapshot().ts().0), (None, before.0 + 1));
+        txs.commit(&sync, Visible::WhenDurable, || Ok(Lsn(20)))?;
+        for (tx, end) in [(&second, 30), (&third, 40)] {
+            let commit = txs.commit(tx, Visible::AtOnce, || Ok(Lsn(end)))?;
+            assert_eq!((commit.end, commit.seen_from), (Lsn(end), Some(Lsn(20))));
+            assert_eq!(txs.snapshot().ts().0, before.0 + 1, "the synchronous one is not durable");
+        }
+        txs.note_durable(Lsn(20));
+        assert_eq!(txs.snapshot().ts().0, before.0 + 4, "nobody needs the others to be");
+        let commit = txs.commit(&last, Visible::AtOnce, || Ok(Lsn(50)))?;
+        assert_eq!((commit.seen_from, txs.snapshot().ts().0), (None, before.0 + 5));
         Ok(())
     }
 

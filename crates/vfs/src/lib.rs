@@ -17,6 +17,7 @@
 //! # What it does not promise
 //! Atomicity of a write of any size, and any order between unsynced writes.
 
+mod private;
 mod real;
 mod sim;
 mod stats;
@@ -28,7 +29,7 @@ use std::time::Duration;
 use resurgam_base::{Error, Result};
 
 pub use real::RealVfs;
-pub use sim::{FaultPlan, SimConfig, SimVfs};
+pub use sim::{Failing, FaultPlan, SimConfig, SimVfs};
 pub use stats::VfsStats;
 
 /// Seconds from 1970-01-01 to 2000-01-01 UTC, PostgreSQL's epoch.
@@ -114,6 +115,16 @@ pub trait Vfs: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
     /// Makes a folder and its missing parents.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// Sees to it that nobody else can enter the data folder `dir`: a `fresh` one (nothing is in it yet) is closed to
+    /// others, any other that is open to them is refused. What has no users, as a simulated disk, has nothing to do.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotInPrerequisiteState`](resurgam_base::ErrorKind::NotInPrerequisiteState): it belongs to
+    /// another user, or others can enter it.
+    fn keep_private(&self, dir: &Path, fresh: bool) -> Result<()> {
+        let _ = (dir, fresh);
+        Ok(())
+    }
     /// Names of the files and folders directly inside `dir`, sorted. Names that
     /// are not UTF-8 are left out: this program never makes one.
     fn list(&self, dir: &Path) -> Result<Vec<String>>;

@@ -2,7 +2,7 @@
 //!
 //! `sync` is `fdatasync`; `preallocate` is `fallocate`, or a zero fill where the
 //! file system has none; `lock` is `flock`, which the kernel releases when the
-//! process dies.
+//! process dies. What is made is its user's alone (`private.rs`).
 
 use std::collections::hash_map::RandomState;
 use std::fs;
@@ -15,11 +15,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rand::TryRngCore;
 use resurgam_base::{Error, ErrorKind, Result};
 
+use crate::private::{self, Holder};
 use crate::stats::Counters;
 use crate::{File, FileLock, OpenMode, POSTGRES_EPOCH_UNIX_SECONDS, Vfs, VfsStats};
 
 /// Bytes written at a time where zeros have to be written out.
 const ZERO_FILL_BYTES: usize = 1 << 20;
+/// How often a lock is tried for that somebody holds for a moment only, and the pause between.
+const LOCK_TRIES: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The real file system.
 pub struct RealVfs {
@@ -125,7 +129,7 @@ impl FileLock for RealLock {}
 
 impl Vfs for RealVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
-        let mut options = fs::OpenOptions::new();
+        let mut options = private::options();
         options.read(true);
         match mode {
             OpenMode::ReadOnly => {}
@@ -140,6 +144,9 @@ impl Vfs for RealVfs {
             }
         }
         let file = options.open(path).map_err(|e| Error::io("open file", path.display(), &e))?;
+        if mode != OpenMode::ReadOnly {
+            private::tighten(&file).map_err(|e| Error::io("change permissions of file", path.display(), &e))?;
+        }
         Ok(Arc::new(RealFile { file, path: path.to_path_buf(), counters: Arc::clone(&self.counters) }))
     }
 
@@ -156,7 +163,7 @@ impl Vfs for RealVfs {
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<()> {
-        fs::create_dir_all(path).map_err(|e| Error::io("create folder", path.display(), &e))
+        private::create_dir_all(path).map_err(|e| Error::io("create folder", path.display(), &e))
     }
 
     fn list(&self, dir: &Path) -> Result<Vec<String>> {
@@ -178,19 +185,32 @@ impl Vfs for RealVfs {
         fs::File::open(dir).and_then(|file| file.sync_all()).map_err(|e| Error::io("sync folder", dir.display(), &e))
     }
 
+    fn keep_private(&self, dir: &Path, fresh: bool) -> Result<()> {
+        private::keep_folder(dir, fresh)
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(|e| Error::io("open lock file", path.display(), &e))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(RealLock { _file: file })),
-            Err(fs::TryLockError::WouldBlock) => Err(in_use(path)),
-            Err(fs::TryLockError::Error(e)) => Err(Error::io("lock file", path.display(), &e)),
+        let file = private::open_lock(path)?;
+        for tries in (0..LOCK_TRIES).rev() {
+            match file.try_lock() {
+                Ok(()) => return Ok(Box::new(RealLock { _file: file })),
+                Err(fs::TryLockError::WouldBlock) => {
+                    let holder = Holder::of(&file);
+                    // `check` and `inspect` ask by a shared lock that they give back at once.
+                    if tries > 0 && holder.as_ref().is_none_or(|holder| holder.shared) {
+                        std::thread::sleep(LOCK_PAUSE);
+                        continue;
+                    }
+                    let error = in_use(path);
+                    return Err(match holder {
+                        Some(holder) => error.with_detail(holder.describe()),
+                        None => error,
+                    });
+                }
+                Err(fs::TryLockError::Error(e)) => return Err(Error::io("lock file", path.display(), &e)),
+            }
         }
+        Err(in_use(path))
     }
 
     fn now(&self) -> Duration {
@@ -265,9 +285,42 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let held = RealVfs::new().lock(&path).unwrap();
-        assert_eq!(RealVfs::new().lock(&path).err().unwrap().kind(), ErrorKind::InUse);
+        let error = RealVfs::new().lock(&path).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InUse);
+        if fs::exists("/proc/locks").unwrap() {
+            let detail = error.detail().unwrap();
+            assert!(detail.starts_with(&format!("process {} (", std::process::id())), "{detail}");
+            assert!(detail.ends_with("holds the lock"), "{detail}");
+        }
         drop(held);
+        // A shared lock for a moment, as of `resurgam check`, is waited for.
+        let other = fs::File::open(&path).unwrap();
+        other.lock_shared().unwrap();
+        let reader = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            drop(other);
+        });
         RealVfs::new().lock(&path).unwrap();
+        reader.join().unwrap();
+    }
+
+    #[test]
+    fn what_is_made_is_private() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let dir = tempfile::tempdir().unwrap();
+        let vfs = RealVfs::new();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        vfs.create_dir_all(&dir.path().join("a/b")).unwrap();
+        assert_eq!((mode(&dir.path().join("a")), mode(&dir.path().join("a/b"))), (0o700, 0o700));
+        let path = dir.path().join("a/f");
+        drop(vfs.open(&path, OpenMode::Create).unwrap());
+        assert_eq!(mode(&path), 0o600);
+        // As an earlier version made them.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        drop(vfs.open(&path, OpenMode::ReadWrite).unwrap());
+        assert_eq!(mode(&path), 0o600);
+        drop(vfs.open(&dir.path().join("a/g"), OpenMode::CreateNew).unwrap());
+        assert_eq!(mode(&dir.path().join("a/g")), 0o600);
     }
 
     #[test]

@@ -344,7 +344,7 @@ impl TreeVisitor<'_, '_, '_> {
 
 /// Columns, then (in the key or as the value) the key of a row.
 fn index_entry(table: &Definition, index: &Index, record: &LeafRecord<'_>) -> Result<(), String> {
-    let columns = table.columns_of(&index.columns);
+    let columns = table.index_key(index);
     let end = key::column_offset(record.key, &columns, columns.len()).map_err(|e| e.message().to_owned())?;
     let row_key = match (record.key.get(end..), record.value) {
         (Some([]), row_key) => row_key,

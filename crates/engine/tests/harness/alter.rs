@@ -139,8 +139,13 @@ impl World {
             // An index that is cancelled.
             6 => {
                 self.serial += 1;
-                let spec =
-                    IndexSpec { name: format!("i{}", self.serial), columns: vec![N], unique: false, constraint: false };
+                let spec = IndexSpec {
+                    name: format!("i{}", self.serial),
+                    columns: vec![N],
+                    orders: Vec::new(),
+                    unique: false,
+                    constraint: false,
+                };
                 tx.set_interrupt(Some(Arc::new(|| Err(Error::new(ErrorKind::Cancelled, "cancelled")))));
                 let result = tx.create_index(table, spec);
                 tx.set_interrupt(None);

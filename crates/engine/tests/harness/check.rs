@@ -1,5 +1,6 @@
 //! A whole database, or one table, against a state of the model.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -118,7 +119,12 @@ pub fn same_definition(table: &Table, expected: &TableModel) -> Found<()> {
     let indexes: Vec<_> = table
         .indexes
         .iter()
-        .map(|i| IndexModel { name: i.name.clone(), columns: i.columns.clone(), unique: i.unique })
+        .map(|i| IndexModel {
+            name: i.name.clone(),
+            columns: i.columns.clone(),
+            orders: i.orders.clone(),
+            unique: i.unique,
+        })
         .collect();
     if indexes != expected.indexes {
         broken!("table {}: indexes are {indexes:?}, expected {:?}", table.name, expected.indexes);
@@ -154,6 +160,25 @@ pub fn same_definition(table: &Table, expected: &TableModel) -> Found<()> {
     Ok(())
 }
 
+/// Which of two rows comes first in an index, by its own columns.
+fn order_in(index: &Index, a: &Row, b: &Row) -> Ordering {
+    for (&column, order) in index.columns.iter().zip(&index.orders) {
+        let (a, b) = (&a[column], &b[column]);
+        let compared = match (a.is_null(), b.is_null()) {
+            (false, false) => {
+                let compared = a.as_ref().key_cmp(&b.as_ref()).unwrap_or(Ordering::Equal);
+                if order.descending { compared.reverse() } else { compared }
+            }
+            (a, b) if order.nulls_first => b.cmp(&a),
+            (a, b) => a.cmp(&b),
+        };
+        if compared.is_ne() {
+            return compared;
+        }
+    }
+    Ordering::Equal
+}
+
 /// Checks one table as `view` sees it: scans both ways, every index, point reads.
 pub fn check_table(view: &ReadView, table: &Arc<Table>, expected: &TableModel, thorough: bool) -> Checked<()> {
     same_definition(table, expected)?;
@@ -170,7 +195,16 @@ pub fn check_table(view: &ReadView, table: &Arc<Table>, expected: &TableModel, t
     }
     for at in 0..table.indexes.len() {
         let rows = drain(view, table, view.scan_index(table, at, KeyRange::all(), Direction::Forward), 11)?;
-        same_rows(&format!("index {} of {name}", table.indexes[at].name), &rows, expected)?;
+        let index = &table.indexes[at];
+        same_rows(&format!("index {} of {name}", index.name), &rows, expected)?;
+        if rows.windows(2).any(|w| order_in(index, &w[0].1, &w[1].1).is_gt()) {
+            return Err(Trouble::Broken(format!("index {} of {name} is not in its order", index.name)));
+        }
+        let mut backward = drain(view, table, view.scan_index(table, at, KeyRange::all(), Direction::Backward), 7)?;
+        backward.reverse();
+        if backward != rows {
+            return Err(Trouble::Broken(format!("index {} of {name} backwards differs from forwards", index.name)));
+        }
     }
     if !thorough {
         return Ok(());

@@ -34,7 +34,11 @@ impl World {
             2 => (vec![N], false),
             _ => (vec![N, 1], false),
         };
-        IndexModel { name: self.index_name(), columns, unique }
+        let order =
+            |world: &mut Self| ColumnOrder { descending: world.rng.one_in(2), nulls_first: world.rng.one_in(2) };
+        let orders =
+            columns.iter().map(|_| if self.rng.one_in(2) { ColumnOrder::ASCENDING } else { order(self) }).collect();
+        IndexModel { name: self.index_name(), columns, orders, unique }
     }
 
     /// A random table, without rows.
@@ -110,6 +114,7 @@ impl World {
                 let spec = IndexSpec {
                     name: index.name.clone(),
                     columns: index.columns.clone(),
+                    orders: index.orders.clone(),
                     unique: index.unique,
                     constraint: false,
                 };
@@ -243,6 +248,7 @@ impl World {
                 .map(|i| IndexSpec {
                     name: i.name.clone(),
                     columns: i.columns.clone(),
+                    orders: i.orders.clone(),
                     unique: i.unique,
                     constraint: false,
                 })

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use resurgam_engine::{ColumnType, Datum, TxId};
+use resurgam_engine::{ColumnOrder, ColumnType, Datum, TxId};
 
 /// Columns that every table has: k, cnt, u, n, pay. Added ones come after.
 pub const FIXED_COLUMNS: usize = 5;
@@ -26,6 +26,7 @@ pub enum KeyKind {
 pub struct IndexModel {
     pub name: String,
     pub columns: Vec<usize>,
+    pub orders: Vec<ColumnOrder>,
     pub unique: bool,
 }
 

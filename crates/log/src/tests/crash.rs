@@ -47,6 +47,9 @@ fn check(
     let first = known.partition_point(|k| k.at.block < from);
     let mut found = first;
     while let Some(group) = reader.next_group().map_err(|e| e.to_string())? {
+        if group.records().all(|record| record.header.tx.is_none()) {
+            continue; // a marker
+        }
         let Some(want) = known.get(found) else {
             return fail(format!("a group behind the last appended one, in block {}", group.block()));
         };
@@ -91,6 +94,7 @@ struct Seen {
     stale_blocks: u64,
     recycled: u64,
     opened_after_kill: u64,
+    markers: u64,
 }
 
 fn schedule(seed: u64, skip_sync: bool, seen: &mut Seen) -> Result<(), String> {
@@ -141,10 +145,14 @@ fn schedule(seed: u64, skip_sync: bool, seen: &mut Seen) -> Result<(), String> {
                     }
                 }
             }
+            if rng.below(12) == 0 && log.confirm().is_err() {
+                break;
+            }
             if rng.below(150) == 0 {
                 break;
             }
         }
+        seen.markers += log.stats().markers;
         seen.recycled += log.stats().segments_recycled;
         // Blocks written and not acknowledged may come back; the model takes
         // over what did.
@@ -201,7 +209,7 @@ fn after_any_crash_the_acknowledged_groups_are_there_and_no_others() {
         }
     }
     if all {
-        let reached = [seen.lost, seen.kept_unacknowledged, seen.stale_blocks, seen.recycled];
+        let reached = [seen.lost, seen.kept_unacknowledged, seen.stale_blocks, seen.recycled, seen.markers];
         assert!(reached.iter().all(|n| *n > 50), "rare cases were not reached: {reached:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resurgam_engine::{ForeignKey, ReferentialAction, Table};
+use resurgam_engine::{ColumnOrder, ForeignKey, ReferentialAction, Table};
 
 use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, system_relations};
 use crate::context::PgContext;
@@ -102,6 +102,7 @@ pub struct IndexInfo {
     pub name: String,
     /// Positions in the table's columns.
     pub columns: Vec<usize>,
+    pub orders: Vec<ColumnOrder>,
     pub unique: bool,
     pub primary: bool,
     /// Belongs to a UNIQUE or PRIMARY KEY constraint.
@@ -118,8 +119,25 @@ impl IndexInfo {
             quote_ident(&self.name),
             quote_ident(&self.table.schema),
             quote_ident(&self.table.name),
-            self.column_list()
+            self.ordered_column_list()
         )
+    }
+    /// The columns' names, with what is not the default of their order.
+    fn ordered_column_list(&self) -> String {
+        let columns = self.columns.iter().zip(&self.orders).filter_map(|(&at, order)| {
+            let options = match (order.descending, order.nulls_first) {
+                (false, false) => "",
+                (false, true) => " NULLS FIRST",
+                (true, true) => " DESC",
+                (true, false) => " DESC NULLS LAST",
+            };
+            Some(format!("{}{options}", self.column_name(at)?))
+        });
+        columns.collect::<Vec<_>>().join(", ")
+    }
+    /// `pg_index.indoption`: 1 descending, 2 NULLs first.
+    pub fn options(&self) -> Vec<i64> {
+        self.orders.iter().map(|order| i64::from(order.descending) | i64::from(order.nulls_first) << 1).collect()
     }
     /// The columns' names with commas.
     pub fn column_list(&self) -> String {
@@ -294,6 +312,7 @@ impl Model {
                     oid: primary_index_oid(table.id),
                     name: table.primary_key_name.clone(),
                     columns: table.primary_key.clone(),
+                    orders: vec![ColumnOrder::ASCENDING; table.primary_key.len()],
                     unique: true,
                     primary: true,
                     constraint: true,
@@ -305,6 +324,7 @@ impl Model {
                     oid: relation_oid(index.id),
                     name: index.name.clone(),
                     columns: index.columns.clone(),
+                    orders: index.orders.clone(),
                     unique: index.unique,
                     primary: false,
                     constraint: index.constraint,

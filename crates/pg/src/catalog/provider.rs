@@ -25,6 +25,7 @@ pub(super) fn build(relation: &SystemRelation, cx: &dyn PgContext) -> Result<Rec
                 || resolution::fill(relation.name, &mut rows)
                 || server::fill(relation.name, cx, &mut rows)
                 || operator::fill(relation.name, cx, &mut rows)
+                || server::host_rules(relation.name, cx, &mut rows)?
                 || relations::fill(relation.name, &mut rows, cx, &mut || Model::load(cx))?
         }
         "sys" => sys::fill(relation.name, cx, &mut rows),

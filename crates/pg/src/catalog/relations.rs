@@ -319,7 +319,7 @@ fn pg_index(rows: &mut Rows<'_>, model: &Model) {
             ("indkey", index.columns.iter().map(|at| at + 1).collect::<Vec<_>>().into()),
             ("indcollation", types.iter().map(|&ty| collation(ty)).collect::<Vec<_>>().into()),
             ("indclass", types.iter().map(|&ty| operator_class(ty)).collect::<Vec<_>>().into()),
-            ("indoption", vec![0i64; types.len()].into()),
+            ("indoption", index.options().into()),
         ]);
     }
 }

@@ -7,9 +7,31 @@ use super::rows::{Rows, V};
 use super::{DATABASE_OID, SUPERUSER_OID};
 use crate::context::PgContext;
 use crate::types::EPOCH_US;
+use crate::wire::SqlError;
 
 fn time(us: Option<i64>) -> V {
     us.map_or(V::Null, V::Time)
+}
+
+/// As [`fill`], where the rows may not be had.
+pub(super) fn host_rules(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> Result<bool, SqlError> {
+    if name != "pg_hba_file_rules" {
+        return Ok(false);
+    }
+    for rule in cx.host_rules()? {
+        rows.add([
+            ("line_number", rule.line_number.into()),
+            ("type", rule.kind.into()),
+            ("database", rule.database.into()),
+            ("user_name", rule.user_name.into()),
+            ("address", rule.address.into()),
+            ("netmask", rule.netmask.into()),
+            ("auth_method", rule.auth_method.into()),
+            ("options", rule.options.into()),
+            ("error", rule.error.into()),
+        ]);
+    }
+    Ok(true)
 }
 
 /// Fills a relation; false if it is not one of these.

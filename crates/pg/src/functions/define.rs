@@ -12,14 +12,15 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, UInt32Type};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, IntervalUnit, TimeUnit, UInt32Type};
 use datafusion::common::{DataFusionError, Result as DfResult, ScalarValue};
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::call_name::call_name;
 use crate::errors::{from_datafusion, to_datafusion};
-use crate::types::{field_of_oid, format_type};
+use crate::types::{field_of_oid, format_type, timestamptz};
 use crate::wire::SqlError;
 
 /// Type of a parameter.
@@ -31,6 +32,11 @@ pub(super) enum P {
     Int,
     Oid,
     Float,
+    Date,
+    Time,
+    Timestamp,
+    Timestamptz,
+    Interval,
     /// The argument as it is.
     Any,
 }
@@ -43,6 +49,11 @@ impl P {
             Self::Int => DataType::Int64,
             Self::Oid => DataType::UInt32,
             Self::Float => DataType::Float64,
+            Self::Date => DataType::Date32,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::Timestamptz => timestamptz(),
+            Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
             Self::Any => given.clone(),
         }
     }
@@ -174,6 +185,9 @@ impl ScalarUDFImpl for PgFunction {
     fn aliases(&self) -> &[String] {
         &self.aliases
     }
+    fn schema_name(&self, args: &[Expr]) -> DfResult<String> {
+        Ok(call_name(self.name(), args))
+    }
     fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -262,23 +276,23 @@ impl Call<'_> {
         &self,
         value: impl Fn(usize) -> Result<Option<String>, SqlError>,
     ) -> Result<ArrayRef, SqlError> {
-        Ok(Arc::new((0..self.rows).map(value).collect::<Result<StringViewArray, _>>()?))
+        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<StringViewArray, _>>()?))
     }
     /// A boolean for each row.
     pub(super) fn bools(&self, value: impl Fn(usize) -> Result<Option<bool>, SqlError>) -> Result<ArrayRef, SqlError> {
-        Ok(Arc::new((0..self.rows).map(value).collect::<Result<BooleanArray, _>>()?))
+        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<BooleanArray, _>>()?))
     }
     /// A `bigint` for each row.
     pub(super) fn ints(&self, value: impl Fn(usize) -> Result<Option<i64>, SqlError>) -> Result<ArrayRef, SqlError> {
-        Ok(Arc::new((0..self.rows).map(value).collect::<Result<Int64Array, _>>()?))
+        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<Int64Array, _>>()?))
     }
     /// An `integer` for each row.
     pub(super) fn int4s(&self, value: impl Fn(usize) -> Result<Option<i32>, SqlError>) -> Result<ArrayRef, SqlError> {
-        Ok(Arc::new((0..self.rows).map(value).collect::<Result<Int32Array, _>>()?))
+        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<Int32Array, _>>()?))
     }
     /// An oid for each row.
     pub(super) fn oids(&self, value: impl Fn(usize) -> Result<Option<u32>, SqlError>) -> Result<ArrayRef, SqlError> {
-        Ok(Arc::new((0..self.rows).map(value).collect::<Result<UInt32Array, _>>()?))
+        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<UInt32Array, _>>()?))
     }
     /// The same value in every row, of the function's result type.
     pub(super) fn same(&self, value: ScalarValue) -> Result<ArrayRef, SqlError> {
@@ -296,5 +310,15 @@ impl Call<'_> {
     /// Null in every row.
     pub(super) fn null(&self) -> Result<ArrayRef, SqlError> {
         Ok(new_null_array(self.returns.data_type(), self.rows))
+    }
+}
+
+/// The values of rows until the statement has to stop: one of them may take long.
+fn unless_stopped<T>(
+    value: impl Fn(usize) -> Result<Option<T>, SqlError>,
+) -> impl Fn(usize) -> Result<Option<T>, SqlError> {
+    move |row| {
+        crate::running::check()?;
+        value(row)
     }
 }

@@ -5,42 +5,54 @@
 //! - `catalog`: `pg_get_…`, `pg_…_is_visible`, sizes
 //! - `privileges`: `has_…_privilege`
 //! - `cast`: `pg_cast_TYPE`, which casts are rewritten to
+//! - `strings`: padding, joining, encodings
 //! - `text`: quoting, patterns, `format`
 //! - `time`: `now()` and its kin, `age`, `timezone`
 //! - `extract`: `extract`, `date_part`
 //! - `fields`: `date_trunc`
-//! - `to_char`: `to_char`, `to_date`, `to_timestamp`; `format_number`, `format_time`: its templates
+//! - `floats`: floating-point arithmetic and functions
+//! - `moments`: arithmetic of dates, times and intervals
+//! - `to_char`: `to_char`, `to_date`, `to_timestamp`; `format_number`, `format_time`, `parse_time`: its templates
+//! - `are`: regular expressions
 //! - `arrays`, `math`: what their names say
 //! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
 //! - `aggregate`: `pg_single`
 //! - `nullable`: `pg_nullable`
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
-//! - `percentile`: `percentile_cont`, `percentile_disc`
+//! - `percentile`: `percentile_cont`, `percentile_disc`, `mode`
+//! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
 //! - `planner`: operators on lists, dates, intervals, numerics
-//! - `series`: `generate_series` in FROM
+//! - `series`: `generate_series`
 //!
 //! Volatility: what depends on the session but not on the statement is `Volatile`, so that
 //! it is never folded into a plan; `now()` and its kin are `Stable`: they are folded, and plans
 //! with them are made anew for each statement.
 
 mod aggregate;
+mod are;
 mod arrays;
+mod call_name;
 mod cast;
 mod catalog;
 mod checked;
 mod define;
 mod extract;
 mod fields;
+mod floats;
 mod format_number;
 mod format_time;
+mod interval_aggregate;
 mod math;
+mod moments;
 mod nullable;
 pub mod numeric;
+mod parse_time;
 mod percentile;
 mod planner;
 mod privileges;
 mod series;
 mod session;
+mod strings;
 mod text;
 mod time;
 mod to_char;
@@ -52,8 +64,12 @@ use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::ScalarUDF;
 
+pub use are::OPERATORS as REGEX_OPERATORS;
+pub use call_name::call_name;
 pub use checked::checked_arithmetic;
-pub use series::as_written;
+pub use interval_aggregate::interval_aggregate;
+pub use moments::time_operator;
+pub use series::{SeriesFunction, SeriesRows, as_written, series_call_name, series_function};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
 
@@ -67,6 +83,9 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     for udf in datafusion_functions_nested::all_default_nested_functions() {
         state.register_udf(udf)?;
     }
+    if let Ok(has) = state.udf("array_has") {
+        state.register_udf(Arc::new(arrays::array_has(has)))?;
+    }
     state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner))?;
     state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner))?;
     state.add_analyzer_rule(Arc::new(checked::CheckedArithmetic::new()));
@@ -77,7 +96,9 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
         state.register_udf(Arc::new(udf))?;
     }
     let timestamptz = state.udf("pg_cast_timestamptz")?;
-    state.register_expr_planner(Arc::new(planner::PgExprPlanner { cx: cx.clone(), timestamptz }))?;
+    let operators = moments::all(cx).into_iter().chain(are::all());
+    let operators = operators.map(|function| Arc::new(function.into_udf())).collect();
+    state.register_expr_planner(Arc::new(planner::PgExprPlanner { cx: cx.clone(), timestamptz, operators }))?;
     for udf in time::special(cx) {
         state.register_udf(Arc::new(udf))?;
     }
@@ -86,7 +107,7 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     state.register_udaf(Arc::new(aggregate::pg_single()))?;
     // names that only differ
-    for (alias, name) in [("sign", "signum"), ("pow", "power"), ("char_length", "character_length")] {
+    for (alias, name) in [("char_length", "character_length")] {
         if let Ok(udf) = state.udf(name)
             && !udf.aliases().iter().any(|known| known == alias)
         {
@@ -111,6 +132,9 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     if let Some(keys) = numeric::keys::NumericKeys::new() {
         state.add_analyzer_rule(Arc::new(keys));
     }
+    for series in series::functions(cx) {
+        state.register_udf(Arc::new(series))?;
+    }
     state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(cx.clone())));
     Ok(())
 }
@@ -118,6 +142,11 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
 /// The function that casts to a type, as PostgreSQL does.
 pub fn cast_function(cx: &Arc<dyn PgContext>, ty: u32) -> Option<ScalarUDF> {
     cast::one(cx, ty)
+}
+
+/// The function whose values intervals compare by.
+pub fn interval_key() -> ScalarUDF {
+    moments::interval_key_function().into_udf()
 }
 
 /// Whether a function is bound to the session it was registered for, so that a plan with it
@@ -128,6 +157,7 @@ pub fn is_session_function(name: &str) -> bool {
         || privileges::NAMES.contains(&name)
         || time::SESSION_NAMES.contains(&name)
         || name.starts_with("pg_cast_")
+        || series::is_of_session(name)
         || name == "to_char"
         || name == "to_timestamp"
         || name == "to_date"
@@ -143,6 +173,9 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(to_char::all(cx));
     out.extend(arrays::all());
     out.extend(math::all());
+    out.extend(floats::all());
+    out.extend(are::all());
+    out.extend(strings::all());
     out.extend(nullable::all());
     out
 }

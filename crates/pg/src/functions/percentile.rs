@@ -1,7 +1,7 @@
-//! `percentile_cont` and `percentile_disc … WITHIN GROUP (ORDER BY …)`.
+//! `percentile_cont`, `percentile_disc` and `mode … WITHIN GROUP (ORDER BY …)`.
 //!
 //! The first interpolates between two values of type `double precision` and rounds nothing; the second gives one of the
-//! values, of any type that has an order. All values of a group are kept, NULLs not counted. The fraction is read when
+//! values, of any type that has an order; the third the value that is there most often, the first of several. All values of a group are kept, NULLs not counted. The fraction is read when
 //! rows come, not when a plan is made.
 
 use std::cmp::Ordering;
@@ -17,9 +17,9 @@ use crate::errors::to_datafusion;
 use crate::types::{arrow_oid, format_type};
 use crate::wire::SqlError;
 
-/// Both.
-pub(super) fn all() -> [AggregateUDF; 2] {
-    [("percentile_cont", true), ("percentile_disc", false)].map(|(name, continuous)| {
+/// All of them.
+pub(super) fn all() -> [AggregateUDF; 3] {
+    [("percentile_cont", true), ("percentile_disc", false), ("mode", false)].map(|(name, continuous)| {
         let signature = Signature::user_defined(Volatility::Immutable);
         AggregateUDF::new_from_impl(Percentile { name, continuous, signature })
     })
@@ -40,6 +40,9 @@ impl AggregateUDFImpl for Percentile {
         &self.signature
     }
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        if let ("mode", [_]) = (self.name, types) {
+            return Ok(types.to_vec());
+        }
         let [value, fraction] = types else {
             let types: Vec<String> = types.iter().map(|ty| format_type(arrow_oid(ty), None)).collect();
             let message = format!("function {}({}) does not exist", self.name, types.join(", "));
@@ -72,6 +75,7 @@ impl AggregateUDFImpl for Percentile {
         let ty = args.expr_fields.first().map_or(DataType::Null, |field| field.data_type().clone());
         Ok(Box::new(Values {
             continuous: self.continuous,
+            most_frequent: self.name == "mode",
             descending,
             ty: if self.continuous { DataType::Float64 } else { ty },
             fraction: None,
@@ -95,6 +99,7 @@ impl AggregateUDFImpl for Percentile {
 #[derive(Debug)]
 struct Values {
     continuous: bool,
+    most_frequent: bool,
     descending: bool,
     /// Of the values as they are kept.
     ty: DataType,
@@ -133,7 +138,27 @@ impl Values {
         Ok(())
     }
 
+    fn mode(&mut self) -> Option<ScalarValue> {
+        self.values.sort_by(order);
+        if self.descending {
+            self.values.reverse();
+        }
+        let mut best: Option<(usize, &ScalarValue)> = None;
+        for same in self.values.chunk_by(|a, b| order(a, b) == Ordering::Equal) {
+            if let Some(first) = same.first()
+                && best.is_none_or(|(count, _)| same.len() > count)
+            {
+                best = Some((same.len(), first));
+            }
+        }
+        best.map(|(_, value)| value.clone())
+    }
+
     fn answer(&mut self) -> Result<ScalarValue, SqlError> {
+        if self.most_frequent {
+            let null = ScalarValue::try_from(&self.ty).unwrap_or(ScalarValue::Null);
+            return Ok(self.mode().unwrap_or(null));
+        }
         let null = || ScalarValue::try_from(&self.ty).unwrap_or(ScalarValue::Null);
         let Some(fraction) = self.fraction else { return Ok(null()) };
         if !(0.0..=1.0).contains(&fraction) {
@@ -165,10 +190,12 @@ impl Values {
 
 impl Accumulator for Values {
     fn update_batch(&mut self, values: &[ArrayRef]) -> DfResult<()> {
-        let fractions = floats(&values[1]).map_err(to_datafusion)?;
-        let fractions = fractions.as_primitive::<Float64Type>();
-        if !fractions.is_empty() {
-            self.fraction = fractions.is_valid(0).then(|| fractions.value(0));
+        if let Some(fractions) = values.get(1) {
+            let fractions = floats(fractions).map_err(to_datafusion)?;
+            let fractions = fractions.as_primitive::<Float64Type>();
+            if !fractions.is_empty() {
+                self.fraction = fractions.is_valid(0).then(|| fractions.value(0));
+            }
         }
         let array = if self.continuous { floats(&values[0]).map_err(to_datafusion)? } else { Arc::clone(&values[0]) };
         self.push(&array)
@@ -204,7 +231,8 @@ mod tests {
     fn of(continuous: bool, descending: bool, fraction: f64, values: &[f64]) -> ScalarValue {
         let values: Vec<ScalarValue> = values.iter().map(|value| ScalarValue::Float64(Some(*value))).collect();
         let fraction = Some(fraction);
-        Values { continuous, descending, ty: DataType::Float64, fraction, values, bytes: 0 }.answer().expect("value")
+        let ty = DataType::Float64;
+        Values { continuous, most_frequent: false, descending, ty, fraction, values, bytes: 0 }.answer().expect("value")
     }
 
     #[test]

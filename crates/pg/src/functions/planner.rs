@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result as DfResult, ScalarValue};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, cast, lit};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::context::PgContext;
@@ -26,6 +26,8 @@ pub(super) struct PgExprPlanner {
     pub cx: Arc<dyn PgContext>,
     /// The cast of a text to a `timestamptz`.
     pub timestamptz: Arc<ScalarUDF>,
+    /// Operators on times, and regular expressions.
+    pub operators: Vec<Arc<ScalarUDF>>,
 }
 
 /// Types as which a literal beside them is read. `numeric` is not among them: its literals may
@@ -105,14 +107,6 @@ fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }
 
-fn timestamp() -> DataType {
-    DataType::Timestamp(datafusion::arrow::datatypes::TimeUnit::Microsecond, None)
-}
-
-fn scale_interval(interval: Expr, factor: Expr) -> Expr {
-    super::time::interval_scale().call(vec![interval, factor])
-}
-
 /// What `||` is not for: it joins texts, lists and `bytea`, and a text with anything. Documents of `jsonb` are not
 /// joined as letters.
 fn no_letters(expr: &RawBinaryExpr, schema: &DFSchema) -> DfResult<()> {
@@ -188,10 +182,18 @@ impl ExprPlanner for PgExprPlanner {
                 | BinaryOperator::PGRegexNotMatch
                 | BinaryOperator::PGRegexNotIMatch
         ) {
-            // the optimizer makes LIKE of simple patterns and keeps the pattern's type, which
-            // must then be that of the text
-            let RawBinaryExpr { op, left, right } = expr;
-            return Ok(PlannerResult::Original(RawBinaryExpr { op, left: as_text(left), right: as_text(right) }));
+            let name = match expr.op {
+                BinaryOperator::PGRegexMatch => "textregexeq",
+                BinaryOperator::PGRegexIMatch => "texticregexeq",
+                BinaryOperator::PGRegexNotMatch => "textregexne",
+                _ => "texticregexne",
+            };
+            return match self.operators.iter().find(|function| function.name() == name) {
+                Some(function) => {
+                    Ok(PlannerResult::Planned(function.call(vec![as_text(expr.left), as_text(expr.right)])))
+                }
+                None => Err(to_datafusion(SqlError::internal("an operator without a function"))),
+            };
         }
         if matches!(expr.op, BinaryOperator::StringConcat) {
             no_letters(&expr, schema)?;
@@ -258,38 +260,31 @@ impl ExprPlanner for PgExprPlanner {
             expr.left = value;
             return Ok(PlannerResult::Original(expr));
         }
-        let day_number = |expr: Expr| cast(expr, DataType::Int32);
-        match (&left, &expr.op, &right) {
-            (DataType::Date32, BinaryOperator::Minus, DataType::Date32) => {
-                Ok(PlannerResult::Planned(binary(day_number(expr.left), Operator::Minus, day_number(expr.right))))
-            }
-            (DataType::Date32, op @ (BinaryOperator::Plus | BinaryOperator::Minus), ty) if ty.is_integer() => {
-                let op = if matches!(op, BinaryOperator::Plus) { Operator::Plus } else { Operator::Minus };
-                let days = binary(day_number(expr.left), op, day_number(expr.right));
-                Ok(PlannerResult::Planned(cast(days, DataType::Date32)))
-            }
-            (DataType::Date32, op @ (BinaryOperator::Plus | BinaryOperator::Minus), DataType::Interval(_)) => {
-                let op = if matches!(op, BinaryOperator::Plus) { Operator::Plus } else { Operator::Minus };
-                Ok(PlannerResult::Planned(binary(cast(expr.left, timestamp()), op, expr.right)))
-            }
-            (DataType::Interval(_), BinaryOperator::Plus, DataType::Date32) => {
-                Ok(PlannerResult::Planned(binary(cast(expr.right, timestamp()), Operator::Plus, expr.left)))
-            }
-            (DataType::Interval(_), BinaryOperator::Multiply, ty) if ty.is_numeric() => {
-                Ok(PlannerResult::Planned(scale_interval(expr.left, expr.right)))
-            }
-            (ty, BinaryOperator::Multiply, DataType::Interval(_)) if ty.is_numeric() => {
-                Ok(PlannerResult::Planned(scale_interval(expr.right, expr.left)))
-            }
-            (DataType::Interval(_), BinaryOperator::Divide, ty) if ty.is_numeric() => {
-                let factor = binary(lit(1.0f64), Operator::Divide, cast(expr.right, DataType::Float64));
-                Ok(PlannerResult::Planned(scale_interval(expr.left, factor)))
-            }
-            (ty, BinaryOperator::Plus, DataType::Date32) if ty.is_integer() => {
-                let days = binary(day_number(expr.left), Operator::Plus, day_number(expr.right));
-                Ok(PlannerResult::Planned(cast(days, DataType::Date32)))
-            }
-            _ => Ok(PlannerResult::Original(expr)),
+        let (l, r) = (arithmetic_oid(&left), arithmetic_oid(&right));
+        let symbol = match expr.op {
+            BinaryOperator::Plus => "+",
+            BinaryOperator::Minus => "-",
+            BinaryOperator::Multiply => "*",
+            _ => "/",
+        };
+        // `interval` is multiplied by any number, days are added of any integer.
+        let as_float = |ty: u32| if matches!(symbol, "*" | "/") && ty == oid::INT4 { oid::FLOAT8 } else { ty };
+        let Some((name, swapped)) = super::time_operator(as_float(l), symbol, as_float(r)) else {
+            return Ok(PlannerResult::Original(expr));
+        };
+        let args = if swapped { vec![expr.right, expr.left] } else { vec![expr.left, expr.right] };
+        match self.operators.iter().find(|function| function.name() == name) {
+            Some(function) => Ok(PlannerResult::Planned(function.call(args))),
+            None => Err(to_datafusion(SqlError::internal("an operator without a function"))),
         }
+    }
+}
+
+/// The type of an operand of an operator on times; of any number, that of those that such operators take.
+fn arithmetic_oid(ty: &DataType) -> u32 {
+    match ty {
+        ty if ty.is_integer() => oid::INT4,
+        ty if ty.is_numeric() || ty == &numeric::DYNAMIC => oid::FLOAT8,
+        ty => arrow_oid(ty),
     }
 }

@@ -1,9 +1,13 @@
-//! `generate_series` in FROM: of `integer`, `bigint`, `numeric`, `timestamp` or `timestamptz`, as its arguments are.
+//! `generate_series`: of `integer`, `bigint`, `numeric`, `timestamp` or `timestamptz`, as its arguments are.
 //!
 //! Rows are made as they are asked for, so a series without an end can be cut by LIMIT or a cancel. A `date` is taken
 //! for a `timestamptz`, as PostgreSQL prefers. A null argument gives no rows.
+//!
+//! In plans a series is a call of [`SeriesFunction`], which is never evaluated: the operator that gives the rows of
+//! sets finds it by [`series_function`] and starts the series with the arguments of each row.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
@@ -11,7 +15,9 @@ use datafusion::arrow::datatypes::{DataType, Field, IntervalMonthDayNano, Schema
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::datasource::TableType;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::memory::{LazyBatchGenerator, LazyMemoryExec};
 use parking_lot::RwLock;
@@ -128,13 +134,13 @@ impl Series {
         Ok(Self::Time { next, stop, step, forward: sign > 0, zone })
     }
 
-    /// Some more rows; `None` at the end.
-    fn batch(&mut self) -> Result<Option<ArrayRef>, SqlError> {
+    /// Some more rows, at most so many; `None` at the end.
+    fn batch(&mut self, most: usize) -> Result<Option<ArrayRef>, SqlError> {
         match self {
             Self::Empty(_) => Ok(None),
             Self::Int { next, stop, step, wide } => {
-                let mut values = Vec::with_capacity(ROWS);
-                while values.len() < ROWS
+                let mut values = Vec::new();
+                while values.len() < most
                     && let Some(value) = *next
                     && (if *step > 0 { value <= *stop } else { value >= *stop })
                 {
@@ -151,9 +157,9 @@ impl Series {
                 })
             }
             Self::Numeric { next, stop, step } => {
-                let mut builder = NumericBuilder::new(ROWS);
+                let mut builder = NumericBuilder::new(most.min(64));
                 let mut rows = 0;
-                while rows < ROWS && (if step.signum() > Some(0) { *next <= *stop } else { *next >= *stop }) {
+                while rows < most && (if step.signum() > Some(0) { *next <= *stop } else { *next >= *stop }) {
                     builder.push(Some(next));
                     *next = next.add(step).map_err(numeric_error)?;
                     rows += 1;
@@ -161,8 +167,8 @@ impl Series {
                 Ok((rows > 0).then(|| builder.finish()))
             }
             Self::Time { next, stop, step, forward, zone } => {
-                let mut values = Vec::with_capacity(ROWS);
-                while values.len() < ROWS && (if *forward { *next <= *stop } else { *next >= *stop }) {
+                let mut values = Vec::new();
+                while values.len() < most && (if *forward { *next <= *stop } else { *next >= *stop }) {
                     values.push(*next);
                     match plus(*next, *step, *zone) {
                         Some(more) => *next = more,
@@ -199,7 +205,7 @@ impl LazyBatchGenerator for Generator {
         self
     }
     fn generate_next_batch(&mut self) -> DfResult<Option<RecordBatch>> {
-        match self.now.batch().map_err(to_datafusion)? {
+        match self.now.batch(ROWS).map_err(to_datafusion)? {
             Some(array) => Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), vec![array])?)),
             None => Ok(None),
         }
@@ -269,6 +275,7 @@ fn no_function(values: &[&ScalarValue]) -> SqlError {
 }
 
 impl PgGenerateSeries {
+    /// The series from these arguments.
     fn series(&self, values: &[&ScalarValue]) -> Result<Series, SqlError> {
         if !(2..=3).contains(&values.len()) {
             return Err(no_function(values));
@@ -334,10 +341,7 @@ impl PgGenerateSeries {
         };
         let step = match values[2] {
             ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
-                let interval = crate::decode::parse_interval(text)?;
-                let nanos =
-                    interval.us.checked_mul(1000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
-                Some(IntervalMonthDayNano::new(interval.months, interval.days, nanos))
+                Some(crate::decode::interval_value(crate::decode::parse_interval(text)?)?)
             }
             ScalarValue::IntervalMonthDayNano(step) => *step,
             value if value.is_null() => None,
@@ -362,6 +366,116 @@ impl TableFunctionImpl for PgGenerateSeries {
     }
 }
 
+/// A series that has begun.
+#[derive(Debug)]
+pub struct SeriesRows(Series);
+
+impl SeriesRows {
+    /// The next values, at most so many; `None` at the end.
+    ///
+    /// # Errors
+    /// `22003`, `22008`: the series leaves the range of its type.
+    pub fn next(&mut self, most: usize) -> Result<Option<ArrayRef>, SqlError> {
+        self.0.batch(most)
+    }
+}
+
+/// Names of the calls; the second one goes by the session's time zone.
+const CALLS: [&str; 2] = ["pg_series", "pg_series_by_zone"];
+
+/// Whether a function of that name is one whose values depend on the session.
+pub(super) fn is_of_session(name: &str) -> bool {
+    name == CALLS[1]
+}
+
+/// A call of `generate_series` in a plan; see the module's head.
+pub struct SeriesFunction {
+    of: PgGenerateSeries,
+    by_zone: bool,
+    signature: Signature,
+}
+
+/// The functions that are calls of series in plans.
+pub(super) fn functions(cx: &Arc<dyn PgContext>) -> [ScalarUDF; 2] {
+    [false, true].map(|by_zone| {
+        // Volatile: nobody may evaluate it while planning.
+        let signature = Signature::variadic_any(Volatility::Volatile);
+        ScalarUDF::new_from_impl(SeriesFunction { of: PgGenerateSeries(Arc::clone(cx)), by_zone, signature })
+    })
+}
+
+/// The name of the function that is a series of values of that type.
+pub fn series_call_name(ty: &DataType) -> &'static str {
+    CALLS[usize::from(matches!(ty, DataType::Timestamp(_, Some(_))))]
+}
+
+/// What `function` is, if it is a series.
+pub fn series_function(function: &ScalarUDF) -> Option<&SeriesFunction> {
+    CALLS.contains(&function.name()).then(|| function.inner().downcast_ref::<SeriesFunction>()).flatten()
+}
+
+impl SeriesFunction {
+    /// Begins a series.
+    ///
+    /// # Errors
+    /// `22023`: a step of zero, NaN or infinity.
+    pub fn start(&self, args: &[ScalarValue]) -> Result<SeriesRows, SqlError> {
+        use ScalarValue as V;
+        let plain = match args {
+            [V::Int32(Some(start)), V::Int32(Some(stop))] => Some((vec![i64::from(*start), i64::from(*stop)], false)),
+            [V::Int32(Some(start)), V::Int32(Some(stop)), V::Int32(Some(step))] => {
+                Some((vec![i64::from(*start), i64::from(*stop), i64::from(*step)], false))
+            }
+            [V::Int64(Some(start)), V::Int64(Some(stop))] => Some((vec![*start, *stop], true)),
+            [V::Int64(Some(start)), V::Int64(Some(stop)), V::Int64(Some(step))] => {
+                Some((vec![*start, *stop, *step], true))
+            }
+            _ => None,
+        };
+        Ok(SeriesRows(match plain {
+            Some((args, wide)) => Series::ints(&args, wide)?,
+            None => self.of.series(&args.iter().collect::<Vec<_>>())?,
+        }))
+    }
+}
+
+impl fmt::Debug for SeriesFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+impl PartialEq for SeriesFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.by_zone == other.by_zone && Arc::ptr_eq(&self.of.0, &other.of.0)
+    }
+}
+impl Eq for SeriesFunction {}
+impl Hash for SeriesFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.by_zone.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for SeriesFunction {
+    fn name(&self) -> &str {
+        CALLS[usize::from(self.by_zone)]
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        let item = match types.first() {
+            Some(DataType::Decimal128(..)) => super::numeric::DYNAMIC,
+            Some(ty) => ty.clone(),
+            None => DataType::Null,
+        };
+        Ok(DataType::new_list(item, true))
+    }
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        Err(to_datafusion(SqlError::internal("a series in a place where it has no rows")))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,7 +483,7 @@ mod tests {
     fn rows(mut series: Series, most: usize) -> usize {
         let mut rows = 0;
         while rows < most
-            && let Some(batch) = series.batch().expect("batch")
+            && let Some(batch) = series.batch(ROWS).expect("batch")
         {
             rows += batch.len();
         }

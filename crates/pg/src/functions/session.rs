@@ -32,6 +32,7 @@ pub(super) const NAMES: &[&str] = &[
     "inet_client_addr",
     "pg_cancel_backend",
     "pg_terminate_backend",
+    "pg_reload_conf",
     "pg_sleep",
     "pg_my_temp_schema",
     "pg_is_other_temp_schema",
@@ -52,12 +53,42 @@ fn sleep(cx: &dyn PgContext, seconds: f64) -> Result<(), SqlError> {
     if !seconds.is_finite() || seconds <= 0.0 {
         return Ok(());
     }
-    let end = std::time::Instant::now() + Duration::from_secs_f64(seconds.min(1e9));
+    wait(cx, Duration::from_secs_f64(seconds.min(1e9)), || false)
+}
+
+/// Ends (`timeout_ms` not zero: and waits until it has ended) or cancels the session with that pid.
+fn signal(cx: &dyn PgContext, pid: i64, terminate: bool, timeout_ms: i64) -> Result<bool, SqlError> {
+    if timeout_ms < 0 {
+        return Err(SqlError::new("22003", "\"timeout\" must not be negative"));
+    }
+    let Some(pid) = i32::try_from(pid).ok().filter(|pid| cx.signal_backend(*pid, terminate)) else {
+        let what = format!("PID {pid} is not a PostgreSQL backend process");
+        cx.notice(SqlError::notice("WARNING", "01000", what));
+        return Ok(false);
+    };
+    if timeout_ms == 0 {
+        return Ok(true);
+    }
+    wait(cx, Duration::from_millis(timeout_ms.unsigned_abs()), || !cx.is_backend(pid))?;
+    if cx.is_backend(pid) {
+        let what = format!("backend with PID {pid} did not terminate within {timeout_ms} milliseconds");
+        cx.notice(SqlError::notice("WARNING", "01000", what));
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Waits for `time` or until `done`.
+fn wait(cx: &dyn PgContext, time: Duration, done: impl Fn() -> bool) -> Result<(), SqlError> {
+    let end = std::time::Instant::now() + time;
     let pause = || -> Result<(), SqlError> {
         loop {
-            cx.check_cancelled()?;
+            crate::running::check()?;
+            if !crate::running::is_known() {
+                cx.check_cancelled()?;
+            }
             let left = end.saturating_duration_since(std::time::Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || done() {
                 return Ok(());
             }
             std::thread::sleep(left.min(Duration::from_millis(10)));
@@ -159,15 +190,24 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             None => call.null(),
         }
     }));
-    out.push(add!("pg_cancel_backend", &[P::Int], t::BOOL, |cx, call| call.bools(|row| {
-        Ok(call.int(0, row).map(|pid| i32::try_from(pid).is_ok_and(|pid| cx.signal_backend(pid, false))))
-    })));
+    out.push(add!("pg_cancel_backend", &[P::Int], t::BOOL, |cx, call| call
+        .bools(|row| { call.int(0, row).map(|pid| signal(cx, pid, false, 0)).transpose() })));
     out.push(
         add!("pg_terminate_backend", &[P::Int, P::Int], t::BOOL, |cx, call| call.bools(|row| {
-            Ok(call.int(0, row).map(|pid| i32::try_from(pid).is_ok_and(|pid| cx.signal_backend(pid, true))))
+            let timeout = if call.arrays.len() > 1 { call.int(1, row) } else { Some(0) };
+            match (call.int(0, row), timeout) {
+                (Some(pid), Some(timeout)) => signal(cx, pid, true, timeout).map(Some),
+                _ => Ok(None),
+            }
         }))
         .required(1),
     );
+    out.push(add!("pg_reload_conf", &[], t::BOOL, |cx, call| {
+        if !cx.is_superuser() {
+            return Err(SqlError::new("42501", "permission denied for function pg_reload_conf"));
+        }
+        call.same(ScalarValue::Boolean(Some(cx.reload_conf())))
+    }));
     out.push(add!("pg_sleep", &[P::Float], t::TEXT, |cx, call| {
         let seconds = call.arrays[0].as_primitive::<datafusion::arrow::datatypes::Float64Type>();
         call.texts(|row| {

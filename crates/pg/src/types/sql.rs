@@ -6,11 +6,13 @@ use datafusion::arrow::datatypes::{Field, FieldRef};
 use datafusion::common::Result as DfResult;
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType as SqlType, ExactNumberInfo, TimezoneInfo,
+    ArrayElemTypeDef, CharacterLength, DataType as SqlType, DateTimeField, ExactNumberInfo, Interval, IntervalFields,
+    TimezoneInfo,
 };
 use resurgam_engine::ColumnType;
 
 use super::{field_of_oid, numeric_typmod, oid, type_by_name};
+use crate::decode::range;
 use crate::errors::to_datafusion;
 use crate::wire::SqlError;
 
@@ -42,6 +44,10 @@ pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
     if resolved.oid == oid::NUMERIC && typmod >= 4 && typmod != bare && super::fixed_numeric(typmod).is_none() {
         return Err(SqlError::unsupported(format!("columns of type {ty} are not supported"))
             .with_hint("The largest supported precision is 38, and the scale is between 0 and the precision."));
+    }
+    if matches!(resolved.oid, oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ) && (0..6).contains(&typmod) {
+        return Err(SqlError::unsupported(format!("columns of type {ty} are not supported"))
+            .with_hint("Columns keep six digits of seconds; leave the precision out."));
     }
     match resolved.oid {
         oid::OID => None,
@@ -97,10 +103,12 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
         T::Char(n) | T::Character(n) => Resolved { oid: oid::BPCHAR, typmod: length("char", n.as_ref(), 5)? },
         T::Bytea => Resolved::plain(oid::BYTEA),
         T::Date => Resolved::plain(oid::DATE),
-        T::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Resolved::plain(oid::TIME),
-        T::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => Resolved::plain(oid::TIMESTAMP),
-        T::Timestamp(_, _) => Resolved::plain(oid::TIMESTAMPTZ),
-        T::Interval { .. } => Resolved::plain(oid::INTERVAL),
+        T::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => seconds(oid::TIME, *digits),
+        T::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => seconds(oid::TIMESTAMP, *digits),
+        T::Timestamp(digits, _) => seconds(oid::TIMESTAMPTZ, *digits),
+        T::Interval { fields, precision } => {
+            Resolved { oid: oid::INTERVAL, typmod: interval_typmod(fields.as_ref(), *precision) }
+        }
         T::Uuid => Resolved::plain(oid::UUID),
         T::JSON => Resolved::plain(oid::JSON),
         T::JSONB => Resolved::plain(oid::JSONB),
@@ -147,6 +155,61 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
         }
         _ => return Err(unknown(ty)),
     })
+}
+
+/// A time with so many digits of seconds; more than six are six.
+fn seconds(oid: u32, digits: Option<u64>) -> Resolved {
+    Resolved { oid, typmod: digits.map_or(-1, |digits| digits.min(6) as i32) }
+}
+
+/// The type of `INTERVAL '…' DAY TO SECOND(2)`; `None` for fields that do not go together.
+pub fn interval_type(interval: &Interval) -> Option<SqlType> {
+    use DateTimeField as D;
+    use IntervalFields as F;
+    let fields = match (&interval.leading_field, &interval.last_field) {
+        (None, None) => None,
+        (Some(D::Year | D::Years), None) => Some(F::Year),
+        (Some(D::Month | D::Months), None) => Some(F::Month),
+        (Some(D::Day | D::Days), None) => Some(F::Day),
+        (Some(D::Hour | D::Hours), None) => Some(F::Hour),
+        (Some(D::Minute | D::Minutes), None) => Some(F::Minute),
+        (Some(D::Second | D::Seconds), None) => Some(F::Second),
+        (Some(D::Year), Some(D::Month)) => Some(F::YearToMonth),
+        (Some(D::Day), Some(D::Hour)) => Some(F::DayToHour),
+        (Some(D::Day), Some(D::Minute)) => Some(F::DayToMinute),
+        (Some(D::Day), Some(D::Second)) => Some(F::DayToSecond),
+        (Some(D::Hour), Some(D::Minute)) => Some(F::HourToMinute),
+        (Some(D::Hour), Some(D::Second)) => Some(F::HourToSecond),
+        (Some(D::Minute), Some(D::Second)) => Some(F::MinuteToSecond),
+        _ => return None,
+    };
+    let precision = interval.fractional_seconds_precision.or(interval.leading_precision);
+    Some(SqlType::Interval { fields, precision })
+}
+
+/// Modifier of an interval type: the fields that it keeps, and digits of its seconds.
+fn interval_typmod(fields: Option<&IntervalFields>, precision: Option<u64>) -> i32 {
+    use IntervalFields as F;
+    use range::{DAY, HOUR, MINUTE, MONTH, SECOND, YEAR};
+    let digits = precision.map_or(0xffff, |digits| digits.min(6) as i32);
+    let kept = match fields {
+        None if precision.is_none() => return -1,
+        None => range::FULL,
+        Some(F::Year) => YEAR,
+        Some(F::Month) => MONTH,
+        Some(F::Day) => DAY,
+        Some(F::Hour) => HOUR,
+        Some(F::Minute) => MINUTE,
+        Some(F::Second) => SECOND,
+        Some(F::YearToMonth) => YEAR | MONTH,
+        Some(F::DayToHour) => DAY | HOUR,
+        Some(F::DayToMinute) => DAY | HOUR | MINUTE,
+        Some(F::DayToSecond) => DAY | HOUR | MINUTE | SECOND,
+        Some(F::HourToMinute) => HOUR | MINUTE,
+        Some(F::HourToSecond) => HOUR | MINUTE | SECOND,
+        Some(F::MinuteToSecond) => MINUTE | SECOND,
+    };
+    kept << 16 | digits
 }
 
 /// Types that the parser has no keyword for.

@@ -8,7 +8,7 @@ use resurgam_sql::{CopyIn, CopyOut, Session};
 
 use super::Ending;
 use super::io::Channel;
-use super::respond::{Outcome, complete};
+use super::respond::{self, Outcome, complete};
 use crate::protocol::ProtocolError;
 use crate::protocol::backend;
 use crate::protocol::frontend::{self, DecodeError, Frontend};
@@ -25,11 +25,15 @@ async fn receive_rows(session: &mut Session, channel: &mut Channel, mut copy: Co
     backend::copy_response(&mut channel.output, b'G', copy.format(), copy.columns());
     channel.flush().await?;
     loop {
-        let frame = match channel.next(None).await {
-            Ok(frame) => frame,
-            Err(ending) => {
+        let frame = match session.stoppable(channel.next(None)).await {
+            Ok(Ok(frame)) => frame,
+            Ok(Err(ending)) => {
                 copy.fail(session, "the connection ended").await;
                 return Err(ending);
+            }
+            Err(stopped) => {
+                copy.fail(session, &stopped.message).await;
+                return Ok(Outcome::Failed(stopped.into()));
             }
         };
         let message = match frontend::decode(&frame) {
@@ -77,7 +81,9 @@ pub async fn send(session: &mut Session, channel: &mut Channel, mut copy: CopyOu
             Ok(None) => break,
             Err(error) => return Ok(Outcome::Failed(error.into())),
         }
-        channel.flush_if_large().await?;
+        if let Err(error) = respond::flush_if_large(session, channel).await? {
+            return Ok(Outcome::Failed(error.into()));
+        }
     }
     backend::copy_done(&mut channel.output);
     complete(session, channel, &copy.tag());

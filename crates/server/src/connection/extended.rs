@@ -1,5 +1,7 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close, Sync.
 
+use std::time::Instant;
+
 use resurgam_sql::wire::{Field, Format, SqlError};
 
 use super::respond::{self, Outcome};
@@ -23,7 +25,10 @@ impl Connection<'_> {
         for notice in self.session.take_notices() {
             backend::error(&mut self.channel.output, &notice);
         }
-        backend::error(&mut self.channel.output, error);
+        // The farewell says it.
+        if !self.channel.control.is_ending() {
+            backend::error(&mut self.channel.output, error);
+        }
     }
 
     fn fail_until_sync(&mut self, error: &SqlError) {
@@ -48,6 +53,8 @@ impl Connection<'_> {
 
     /// Runs a portal, to its end or for `rows_max` rows (all when not positive).
     pub(super) async fn execute(&mut self, portal: &str, rows_max: i32) -> Result<(), Ending> {
+        let begun = Instant::now();
+        let text = self.settings.log_min_duration.and_then(|_| self.session.statement_text(portal));
         let rows_max = usize::try_from(rows_max).unwrap_or(0);
         let outcome = match self.session.execute(portal, rows_max).await {
             Ok(execution) => respond::execution(&mut self.session, self.channel, execution, false).await?,
@@ -55,6 +62,10 @@ impl Connection<'_> {
         };
         if let Outcome::Failed(error) = outcome {
             self.fail_until_sync(&error);
+        }
+        if let Some(text) = text {
+            let name = if portal.is_empty() { "<unnamed>" } else { portal };
+            self.lasted(begun, || (format!("execute {name}"), text));
         }
         self.channel.flush_if_large().await
     }

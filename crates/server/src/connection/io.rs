@@ -6,6 +6,7 @@
 //! 2. Input memory is reused once no message part is alive; it grows only with
 //!    bytes that arrived.
 //! 3. Waiting for input ends when the connection is told to stop.
+//! 4. A write that was given up in its middle goes on where it was with the next: what the client gets is whole.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use pgwire::tokio::tokio_rustls::server::TlsStream;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -27,6 +28,8 @@ use crate::registry::Control;
 const OUTPUT_BYTES_LARGE: usize = 64 * 1024;
 /// Room for one read while COPY data arrives.
 const BULK_READ_BYTES: usize = 64 * 1024;
+/// Input memory that is given back after a large message.
+const INPUT_BYTES_KEPT: usize = 256 * 1024;
 /// Output memory that is given back after a large answer.
 const OUTPUT_BYTES_KEPT: usize = 256 * 1024;
 
@@ -87,6 +90,10 @@ pub struct Channel {
     pub message_bytes_max: usize,
     /// Room for one read when nothing is known about the next message.
     read_bytes: usize,
+    /// Of `output`, what the socket has taken already.
+    sent: usize,
+    /// A message longer than [`INPUT_BYTES_KEPT`] was read since the input was last empty.
+    has_grown: bool,
 }
 
 impl Channel {
@@ -99,6 +106,8 @@ impl Channel {
             control: Arc::new(Control::default()),
             message_bytes_max,
             read_bytes: frame::READ_BYTES,
+            sent: 0,
+            has_grown: false,
         }
     }
 
@@ -115,20 +124,48 @@ impl Channel {
 
     /// The next whole message.
     ///
-    /// `idle_max` bounds the wait and names the state in which it ran out.
-    pub async fn next(&mut self, idle_max: Option<Duration>) -> Result<Frame, Ending> {
+    /// `idle_max` bounds the wait for its first byte, and says what to end with when it ran out.
+    pub async fn next(&mut self, idle_max: Option<(Duration, Ending)>) -> Result<Frame, Ending> {
+        let mut idle_max = idle_max;
         loop {
             if let Some(frame) = self.buffered()? {
                 return Ok(frame);
             }
-            match idle_max {
+            match idle_max.take() {
                 None => self.read().await?,
-                Some(limit) => match tokio::time::timeout(limit, self.read()).await {
+                Some((limit, ending)) => match tokio::time::timeout(limit, self.read()).await {
                     Ok(result) => result?,
-                    Err(_) => return Err(Ending::IdleInTransaction),
+                    Err(_) => return Err(ending),
                 },
             }
         }
+    }
+
+    /// The SASL response that is due; before the login nothing else is read.
+    pub async fn sasl_response(&mut self) -> Result<Bytes, Ending> {
+        loop {
+            if let Some(body) = frame::take_sasl(&mut self.input).map_err(Ending::Protocol)? {
+                return Ok(body);
+            }
+            self.read_more(frame::READ_BYTES).await?;
+        }
+    }
+
+    /// The socket, when it is not being encrypted.
+    pub fn stream(&self) -> Option<&TcpStream> {
+        match &self.socket {
+            Socket::Plain(stream) => Some(stream),
+            Socket::Tls(stream) => Some(stream.get_ref().0),
+            Socket::Gone => None,
+        }
+    }
+
+    /// Protocol and cipher of an encrypted connection.
+    pub fn encryption(&self) -> Option<String> {
+        let Socket::Tls(stream) = &self.socket else { return None };
+        let tls = stream.get_ref().1;
+        let cipher = tls.negotiated_cipher_suite().map(|cipher| format!(" {:?}", cipher.suite())).unwrap_or_default();
+        Some(format!("{:?}{cipher}", tls.protocol_version()?))
     }
 
     /// Takes the plain socket out, to be encrypted.
@@ -154,6 +191,11 @@ impl Channel {
     }
 
     async fn read_more(&mut self, room: usize) -> Result<(), Ending> {
+        if self.input.is_empty() && self.has_grown {
+            self.input = BytesMut::with_capacity(frame::READ_BYTES);
+            self.has_grown = false;
+        }
+        self.has_grown |= self.input.len() > INPUT_BYTES_KEPT;
         self.input.reserve(room);
         let Self { socket, input, control, .. } = self;
         let mut read = std::pin::pin!(socket.read_buf(input));
@@ -176,10 +218,16 @@ impl Channel {
         if self.output.is_empty() {
             return Ok(());
         }
-        self.socket.write_all(&self.output).await.map_err(Ending::Io)?;
+        while self.sent < self.output.len() {
+            match self.socket.write(&self.output[self.sent..]).await.map_err(Ending::Io)? {
+                0 => return Err(Ending::Io(io::ErrorKind::WriteZero.into())),
+                count => self.sent += count,
+            }
+        }
         if let Socket::Tls(stream) = &mut self.socket {
             stream.flush().await.map_err(Ending::Io)?;
         }
+        self.sent = 0;
         if self.output.capacity() > OUTPUT_BYTES_KEPT {
             self.output = BytesMut::with_capacity(frame::READ_BYTES);
         } else {
@@ -188,9 +236,15 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends when enough has gathered, so that a large result needs little memory.
+    /// Enough has gathered to be sent, so that a large result needs little memory.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.output.len() >= OUTPUT_BYTES_LARGE
+    }
+
+    /// Sends when enough has gathered.
     #[inline]
     pub async fn flush_if_large(&mut self) -> Result<(), Ending> {
-        if self.output.len() >= OUTPUT_BYTES_LARGE { self.flush().await } else { Ok(()) }
+        if self.is_large() { self.flush().await } else { Ok(()) }
     }
 }

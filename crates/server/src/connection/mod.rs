@@ -17,6 +17,7 @@
 //! 4. `ReadyForQuery` of a transaction that wrote follows its durable commit: the
 //!    session's `sync` and `execute_simple` return only then.
 
+mod authenticate;
 mod copy;
 mod extended;
 pub mod io;
@@ -24,35 +25,39 @@ mod respond;
 mod simple;
 pub mod startup;
 
-use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
 use resurgam_sql::wire::{SqlError, TransactionStatus};
-use resurgam_sql::{Session, SqlDatabase};
+use resurgam_sql::{ConnectionSettings, Session, SqlDatabase};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::auth::Verifier;
+use crate::access::{Access, Gate};
+use crate::events::{self, Visitor};
+use crate::network::{self, Watch};
 use crate::protocol::ProtocolError;
 use crate::protocol::backend;
 use crate::protocol::frame::Frame;
 use crate::protocol::frontend::{self, DecodeError, Frontend};
-use crate::registry::{Registry, SessionGuard};
+use crate::registry::{LoginFailure, Registry, SessionGuard};
 use crate::settings::Settings;
-use crate::tls::Tls;
+use crate::unauthenticated::Place;
 use io::{Channel, Socket};
+use startup::Refusal;
+
+/// Longest time for the last words to a client that has not logged in, and to any other.
+const FAREWELL_TIMES_MAX: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// What all connections of a server share.
 pub struct Shared {
     pub database: Arc<SqlDatabase>,
     pub settings: Settings,
     pub registry: Arc<Registry>,
-    pub tls: Option<Tls>,
-    /// `None`: every client is trusted.
-    pub verifier: Option<Verifier>,
+    pub gate: Arc<Gate>,
 }
 
 /// Why a connection ends.
@@ -68,6 +73,14 @@ pub enum Ending {
     Stopping,
     /// `idle_in_transaction_session_timeout` ran out.
     IdleInTransaction,
+    /// `idle_session_timeout` ran out.
+    Idle,
+    /// Somebody ended the session (`pg_terminate_backend`), or the server stops and does not wait any longer.
+    Terminated,
+    /// The client of a running statement is gone.
+    Lost,
+    /// It made room for others before it had logged in, or the server stops.
+    Evicted,
     /// Any other reason, told to the client.
     Fatal(Box<SqlError>),
 }
@@ -78,9 +91,10 @@ impl Ending {
         let fatal =
             |sqlstate: &str, message: &str| Some(SqlError { severity: "FATAL", ..SqlError::new(sqlstate, message) });
         match self {
-            Self::Closed | Self::Cut | Self::Io(_) => None,
+            Self::Closed | Self::Cut | Self::Io(_) | Self::Lost | Self::Evicted => None,
             Self::Protocol(error) => fatal(error.sqlstate, &error.message),
-            Self::Stopping => fatal("57P01", "terminating connection due to administrator command"),
+            Self::Idle => fatal("57P05", "terminating connection due to idle-session timeout"),
+            Self::Stopping | Self::Terminated => fatal("57P01", "terminating connection due to administrator command"),
             Self::IdleInTransaction => fatal("25P03", "terminating connection due to idle-in-transaction timeout"),
             Self::Fatal(error) => Some((**error).clone()),
         }
@@ -88,10 +102,18 @@ impl Ending {
 }
 
 /// Serves one accepted socket until it closes. Never panics, never fails: the outcome is logged.
-pub async fn run(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
+pub async fn run(shared: Arc<Shared>, stream: TcpStream, place: Place, mut visitor: Visitor) {
     let message_bytes_max = usize::try_from(shared.settings.message_bytes_max.0).unwrap_or(usize::MAX);
+    let defaults = network::Defaults::of(&stream);
+    network::apply(&stream, &defaults, &network::wanted(&shared.settings));
+    if shared.settings.log_connections {
+        events::received(&visitor);
+    }
     let mut channel = Channel::new(Socket::Plain(stream), message_bytes_max);
-    let outcome = AssertUnwindSafe(serve(&shared, &mut channel, peer)).catch_unwind().await;
+    let mut process_id = None;
+    let served = serve(&shared, &mut channel, &defaults, place, &mut visitor, &mut process_id);
+    let outcome = AssertUnwindSafe(served).catch_unwind().await;
+    let peer = visitor.peer;
     let ending = outcome.unwrap_or_else(|panic| {
         let what = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown panic".into());
@@ -100,41 +122,115 @@ pub async fn run(shared: Arc<Shared>, stream: TcpStream, peer: SocketAddr) {
             .with_hint("This is a bug in Resurgam; the connection was closed and its transaction rolled back.");
         Ending::Fatal(Box::new(SqlError { severity: "FATAL", ..error }))
     });
-    if let Some(error) = ending.farewell() {
+    let farewell = ending.farewell();
+    if let Some(error) = &farewell {
         tracing::debug!(%peer, "connection ends: {}", error.message);
         // Answers that are not sent yet belong before the farewell, except a half-written one.
-        backend::error(&mut channel.output, &error);
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(5), channel.flush()).await;
+        backend::error(&mut channel.output, error);
+        let limit = FAREWELL_TIMES_MAX[usize::from(process_id.is_some())];
+        let _ = tokio::time::timeout(limit, channel.flush()).await;
     } else {
         tracing::debug!(%peer, "connection ended: {ending:?}");
     }
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), channel.socket.shutdown()).await;
+    if let Some(process_id) = process_id
+        && shared.settings.log_disconnections
+    {
+        let reason = match (&ending, &farewell) {
+            (_, Some(error)) => Some(error.message.as_str()),
+            (Ending::Closed, None) => None,
+            (Ending::Io(_) | Ending::Cut, None) => Some("unexpected EOF on client connection"),
+            _ => Some("connection to client lost"),
+        };
+        events::disconnected(&visitor, process_id, reason);
+    }
+    let _ = tokio::time::timeout(Duration::from_secs(1), channel.socket.shutdown()).await;
 }
 
-async fn serve(shared: &Arc<Shared>, channel: &mut Channel, peer: SocketAddr) -> Ending {
+/// Logs a client in and serves it. Its session, with all that it holds, is gone when this returns, whether the client
+/// takes what is still to be said or not.
+async fn serve(
+    shared: &Arc<Shared>,
+    channel: &mut Channel,
+    defaults: &network::Defaults,
+    place: Place,
+    visitor: &mut Visitor,
+    process_id: &mut Option<i32>,
+) -> Ending {
+    let access = shared.gate.access();
+    let opened = log_in(shared, &access, channel, &place, visitor).await;
+    // Whoever is refused is not waited for on behalf of others.
+    drop((place, access));
+    let (session, guard) = match opened {
+        Ok(Some(opened)) => opened,
+        Ok(None) => return Ending::Closed,
+        Err(refusal) => {
+            refused(shared, visitor, &refusal);
+            return refusal.ending;
+        }
+    };
+    *process_id = Some(guard.process_id);
+    let control = guard.control.clone();
+    let settings = ConnectionSettings::default();
+    let mut connection = Connection {
+        channel,
+        session,
+        skipping: false,
+        guard,
+        visitor,
+        defaults,
+        settings,
+        settings_seen: 0,
+        watch: None,
+    };
+    connection.go_by_settings();
+    let ending = match control.unless_ended(connection.serve()).await {
+        Some(Ok(never)) => match never {},
+        Some(Err(ending)) => ending,
+        None if control.is_lost() => Ending::Lost,
+        None => Ending::Terminated,
+    };
+    connection.session.end();
+    ending
+}
+
+/// The login, within its time and while the connection has its place.
+async fn log_in(
+    shared: &Arc<Shared>,
+    access: &Access,
+    channel: &mut Channel,
+    place: &Place,
+    visitor: &mut Visitor,
+) -> Result<Option<(Session, SessionGuard)>, Refusal> {
     let limit = shared.settings.authentication_timeout;
-    let login = startup::login(shared, channel, peer);
-    let opened = if limit.is_zero() {
-        login.await
-    } else {
-        match tokio::time::timeout(limit, login).await {
+    let login = async {
+        if limit.is_zero() {
+            return startup::login(shared, access, channel, place, visitor).await;
+        }
+        match tokio::time::timeout(limit, startup::login(shared, access, channel, place, visitor)).await {
             Ok(opened) => opened,
             Err(_) => {
-                let error = SqlError::new("08006", "canceling authentication due to timeout");
-                return Ending::Fatal(Box::new(SqlError { severity: "FATAL", ..error }));
+                let ending = startup::fatal("57014", "canceling authentication due to timeout");
+                Err(Refusal::new(LoginFailure::Timeout, ending))
             }
         }
     };
-    match opened {
-        Ok(Some((session, guard))) => {
-            let mut connection = Connection { channel, session, skipping: false, _guard: guard };
-            match connection.serve().await {
-                Ok(never) => match never {},
-                Err(ending) => ending,
-            }
-        }
-        Ok(None) => Ending::Closed,
-        Err(ending) => ending,
+    tokio::select! {
+        biased;
+        opened = login => opened,
+        () = place.gone() => Err(Ending::Evicted.into()),
+    }
+}
+
+/// Counts and logs a login that failed; not one that the client gave up, nor a look whether somebody is there.
+fn refused(shared: &Shared, visitor: &Visitor, refusal: &Refusal) {
+    if let Some(failure) = refusal.failure {
+        shared.registry.login_failed(failure);
+    }
+    let detail = refusal.detail.as_deref();
+    match refusal.ending.farewell() {
+        Some(error) => events::refused(visitor, &error.sqlstate, &error.message, detail),
+        None if refusal.failure.is_some() => events::refused(visitor, "08006", "the connection ended", detail),
+        None => {}
     }
 }
 
@@ -144,7 +240,13 @@ struct Connection<'a> {
     session: Session,
     /// An extended-protocol message failed; wait for Sync.
     skipping: bool,
-    _guard: SessionGuard,
+    guard: SessionGuard,
+    visitor: &'a Visitor,
+    defaults: &'a network::Defaults,
+    settings: ConnectionSettings,
+    /// The generation of the session's parameters that `settings` is of.
+    settings_seen: u64,
+    watch: Option<Watch>,
 }
 
 impl Connection<'_> {
@@ -158,11 +260,39 @@ impl Connection<'_> {
         }
     }
 
+    /// Takes over parameters that the session has changed.
+    fn go_by_settings(&mut self) {
+        let Some((generation, settings)) = self.session.connection_settings(self.settings_seen) else { return };
+        self.settings_seen = generation;
+        if settings != self.settings {
+            if let Some(stream) = self.channel.stream() {
+                network::apply(stream, self.defaults, &settings);
+            }
+            self.watch = match (settings.client_connection_check_interval, self.channel.stream()) {
+                (Some(every), Some(stream)) => Watch::begin(stream, self.guard.control.clone(), every)
+                    .map_err(|error| tracing::warn!("client_connection_check_interval has no effect: {error}"))
+                    .ok(),
+                _ => None,
+            };
+            self.settings = settings;
+        }
+    }
+
+    /// Logs a step that took long, if that is wanted.
+    fn lasted(&self, begun: Instant, what: impl FnOnce() -> (String, Arc<str>)) {
+        let Some(least) = self.settings.log_min_duration else { return };
+        let time = begun.elapsed();
+        if time >= least {
+            let (step, text) = what();
+            events::lasted(self.visitor, self.guard.process_id, time, &step, &text);
+        }
+    }
+
     /// Waits for a message while no statement runs.
     async fn wait(&mut self) -> Result<Frame, Ending> {
         let idle_max = match self.session.transaction_status() {
-            TransactionStatus::Idle => None,
-            _ => self.session.idle_in_transaction_timeout(),
+            TransactionStatus::Idle => self.settings.idle_session_timeout.map(|limit| (limit, Ending::Idle)),
+            _ => self.session.idle_in_transaction_timeout().map(|limit| (limit, Ending::IdleInTransaction)),
         };
         self.channel.next(idle_max).await
     }
@@ -237,7 +367,11 @@ impl Connection<'_> {
     /// the next statement may wait for something that the client does only after this answer.
     async fn ready(&mut self) -> Result<(), Ending> {
         respond::changes(&mut self.session, &mut self.channel.output);
+        if self.channel.control.is_ending() {
+            return Err(Ending::Terminated);
+        }
         backend::ready(&mut self.channel.output, self.session.transaction_status());
+        self.go_by_settings();
         self.channel.flush().await
     }
 }

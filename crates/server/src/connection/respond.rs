@@ -51,7 +51,9 @@ pub async fn execution(
                 return Ok(Outcome::Done);
             };
             loop {
-                channel.flush_if_large().await?;
+                if let Err(error) = flush_if_large(session, channel).await? {
+                    return Ok(Outcome::Failed(error.into()));
+                }
                 match rows.next(session).await {
                     Ok(Some(chunk)) => backend::data_rows(&mut channel.output, &chunk),
                     Ok(None) => break,
@@ -69,6 +71,18 @@ pub async fn execution(
         Execution::CopyOut(copy) => return copy::send(session, channel, copy).await,
     }
     Ok(Outcome::Done)
+}
+
+/// Sends what has gathered of a statement's answer, if it is much. A statement that is stopped while the client does not
+/// take its answer fails, and gives back what it holds; what was answered before still has to be taken.
+pub async fn flush_if_large(session: &mut Session, channel: &mut Channel) -> Result<Result<(), SqlError>, Ending> {
+    if !channel.is_large() {
+        return Ok(Ok(()));
+    }
+    match session.stoppable(channel.flush()).await {
+        Ok(flushed) => flushed.map(Ok),
+        Err(error) => Ok(Err(error)),
+    }
 }
 
 /// Notices first, then `CommandComplete`.

@@ -1,5 +1,7 @@
 //! The simple protocol: one Query, any number of statements, one `ReadyForQuery`.
 
+use std::time::Instant;
+
 use super::respond::{self, Outcome};
 use super::{Connection, Ending};
 use crate::protocol::backend;
@@ -7,6 +9,13 @@ use crate::protocol::backend;
 impl Connection<'_> {
     /// Runs the statements of a Query until one fails.
     pub(super) async fn query(&mut self, text: &str) -> Result<(), Ending> {
+        let begun = Instant::now();
+        let ready = self.run_query(text).await;
+        self.lasted(begun, || ("statement".to_owned(), text.into()));
+        ready
+    }
+
+    async fn run_query(&mut self, text: &str) -> Result<(), Ending> {
         let statements = match self.session.split(text) {
             Ok(statements) => statements,
             Err(error) => {

@@ -5,91 +5,121 @@
 //!               GSSENCRequest ──► 'N' ───────────────┤ first packet again
 //!               CancelRequest ──► cancel, close      │
 //!               StartupMessage ◄─────────────────────┘
-//!       ──► place among max_connections ──► SCRAM or trust ──► session
+//!       ──► host rule, its proof (authenticate.rs) ──► place among max_connections ──► session
 //! ```
 //!
 //! Invariants:
 //! 1. Nothing that was sent in the clear before TLS is read after it.
 //! 2. Each kind of encryption request is answered once.
 //! 3. Before the login a client makes the server hold one socket and at most
-//!    10 000 bytes (65 535 for a password message).
+//!    10 000 bytes and what one read brings beyond them.
+//! 4. Whoever has not logged in takes no place among `max_connections`.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes, BytesMut};
-use pgwire::api::auth::sasl::scram::ScramServerAuth;
+use bytes::{Buf, BytesMut};
 use pgwire::messages::startup::{
     Authentication, BackendKeyData, GssEncRequest, NegotiateProtocolVersion, SecretKey, SslRequest, Startup,
 };
 use pgwire::messages::{DecodeContext, Message};
+use pgwire::tokio::tokio_rustls::rustls;
 use resurgam_sql::wire::SqlError;
 use resurgam_sql::{Session, SessionOptions};
 
 use super::io::{Channel, Socket};
-use super::{Ending, Shared, respond};
-use crate::auth::Verifier;
+use super::{Ending, Shared, authenticate, respond};
+use crate::access::Access;
+use crate::events::{self, NAME_BYTES_MAX, Visitor};
 use crate::protocol::backend;
 use crate::protocol::{ProtocolError, frame};
-use crate::registry::SessionGuard;
+use crate::registry::{Full, LoginFailure, SessionGuard};
+use crate::tls::Tls;
+use crate::unauthenticated::Place;
 
 /// The one role and the one database.
-const SUPERUSER: &str = "postgres";
+pub(super) const SUPERUSER: &str = "postgres";
 const DATABASE: &str = "postgres";
 /// Code of a CancelRequest packet.
 const CANCEL_CODE: i32 = 80_877_102;
-const SCRAM: &str = "SCRAM-SHA-256";
-const SCRAM_PLUS: &str = "SCRAM-SHA-256-PLUS";
 
-fn fatal(sqlstate: &str, message: impl Into<String>) -> Ending {
+/// Why somebody did not get in.
+pub struct Refusal {
+    pub ending: Ending,
+    /// `None`: it was no login that failed; the client went away, or asked for something else.
+    pub failure: Option<LoginFailure>,
+    /// For the log only.
+    pub detail: Option<String>,
+}
+
+impl Refusal {
+    pub(super) fn new(failure: LoginFailure, ending: Ending) -> Self {
+        Self { ending, failure: Some(failure), detail: None }
+    }
+    pub(super) fn with_detail(self, detail: String) -> Self {
+        let detail = match self.detail {
+            Some(first) => format!("{first} {detail}"),
+            None => detail,
+        };
+        Self { detail: Some(detail), ..self }
+    }
+}
+
+impl From<Ending> for Refusal {
+    fn from(ending: Ending) -> Self {
+        let failure = matches!(ending, Ending::Protocol(_)).then_some(LoginFailure::Protocol);
+        Self { ending, failure, detail: None }
+    }
+}
+
+pub(super) fn fatal(sqlstate: &str, message: impl Into<String>) -> Ending {
     Ending::Fatal(Box::new(SqlError { severity: "FATAL", ..SqlError::new(sqlstate, message) }))
 }
 
-fn violation(message: impl Into<String>) -> Ending {
+pub(super) fn violation(message: impl Into<String>) -> Ending {
     Ending::Protocol(ProtocolError::violation(message))
 }
 
 /// What a startup packet asked for.
 struct Request {
-    user: String,
-    database: String,
-    application_name: String,
     /// Settings for the session, in the order in which they apply.
     params: Vec<(String, String)>,
 }
 
-/// Logs a client in; `None` when the connection was a cancel request.
+/// Logs a client in; `None` when the connection was a cancel request. `visitor` learns who it is.
 pub async fn login(
     shared: &Arc<Shared>,
+    access: &Access,
     channel: &mut Channel,
-    peer: SocketAddr,
-) -> Result<Option<(Session, SessionGuard)>, Ending> {
-    let Some(packet) = negotiate(shared, channel).await? else { return Ok(None) };
-    let request = read_request(channel, packet)?;
-    let guard = shared.registry.session().ok_or_else(|| fatal("53300", "sorry, too many clients already"))?;
+    place: &Place,
+    visitor: &mut Visitor,
+) -> Result<Option<(Session, SessionGuard)>, Refusal> {
+    let Some(packet) = negotiate(shared, access, channel).await? else { return Ok(None) };
+    let request = read_request(channel, packet, visitor)?;
+    place.has_spoken();
+    let logs = shared.settings.log_connections;
+    authenticate::authenticate(access, channel, visitor, logs).await?;
+    authenticate::check_role(&visitor.user)?;
+    let guard = shared.registry.session(visitor.user == SUPERUSER).map_err(|full| match full {
+        Full::All => fatal("53300", "sorry, too many clients already"),
+        Full::Reserved => {
+            fatal("53300", "remaining connection slots are reserved for non-replication superuser connections")
+        }
+    })?;
     channel.control = guard.control.clone();
     if channel.control.is_stopping() {
-        return Err(fatal("57P03", "the database system is shutting down"));
+        return Err(fatal("57P03", "the database system is shutting down").into());
     }
-    match &shared.verifier {
-        Some(verifier) => scram(shared, channel, verifier, &request.user).await?,
-        None if request.user != SUPERUSER => {
-            let error = SqlError::new("28000", format!("role \"{}\" does not exist", request.user))
-                .with_hint("Connect as the user postgres (psql -U postgres).");
-            return Err(Ending::Fatal(Box::new(SqlError { severity: "FATAL", ..error })));
-        }
-        None => {}
-    }
-    if request.database != DATABASE {
-        let error = SqlError::new("3D000", format!("database \"{}\" does not exist", request.database))
+    if visitor.database != DATABASE {
+        let error = SqlError::new("3D000", format!("database \"{}\" does not exist", visitor.database))
             .with_hint("The one database is postgres.");
-        return Err(Ending::Fatal(Box::new(SqlError { severity: "FATAL", ..error })));
+        let ending = Ending::Fatal(Box::new(SqlError { severity: "FATAL", ..error }));
+        return Err(Refusal::new(LoginFailure::Name, ending));
     }
     let options = SessionOptions {
-        user: request.user,
-        database: request.database,
-        application_name: request.application_name,
-        client_addr: Some(peer),
+        user: visitor.user.clone(),
+        database: visitor.database.clone(),
+        application_name: visitor.application.clone(),
+        client_addr: Some(visitor.peer),
         process_id: guard.process_id,
         params: request.params,
     };
@@ -106,15 +136,18 @@ pub async fn login(
     encode(channel, &BackendKeyData::new(guard.process_id, SecretKey::I32(guard.secret)))?;
     backend::ready(&mut channel.output, session.transaction_status());
     channel.flush().await?;
+    if logs {
+        events::authorized(visitor, guard.process_id, channel.encryption().as_deref());
+    }
     Ok(Some((session, guard)))
 }
 
-fn encode(channel: &mut Channel, message: &impl Message) -> Result<(), Ending> {
+pub(super) fn encode(channel: &mut Channel, message: &impl Message) -> Result<(), Ending> {
     message.encode(&mut channel.output).map_err(|error| fatal("XX000", error.to_string()))
 }
 
 /// Answers encryption and cancel requests; gives out the StartupMessage.
-async fn negotiate(shared: &Arc<Shared>, channel: &mut Channel) -> Result<Option<BytesMut>, Ending> {
+async fn negotiate(shared: &Arc<Shared>, access: &Access, channel: &mut Channel) -> Result<Option<BytesMut>, Refusal> {
     let (mut ssl_asked, mut gss_asked) = (false, false);
     loop {
         let packet = startup_packet(channel).await?;
@@ -123,10 +156,10 @@ async fn negotiate(shared: &Arc<Shared>, channel: &mut Channel) -> Result<Option
             SslRequest::BODY_MAGIC_NUMBER if !ssl_asked && packet.len() == SslRequest::BODY_SIZE => {
                 ssl_asked = true;
                 let encrypted = matches!(channel.socket, Socket::Tls(_));
-                match &shared.tls {
+                match &access.tls {
                     Some(tls) if !encrypted => {
                         if !channel.input.is_empty() {
-                            return Err(violation("received unencrypted data after SSL request"));
+                            return Err(violation("received unencrypted data after SSL request").into());
                         }
                         channel.output.extend_from_slice(b"S");
                         channel.flush().await?;
@@ -143,7 +176,7 @@ async fn negotiate(shared: &Arc<Shared>, channel: &mut Channel) -> Result<Option
             GssEncRequest::BODY_MAGIC_NUMBER if !gss_asked && packet.len() == GssEncRequest::BODY_SIZE => {
                 gss_asked = true;
                 if !channel.input.is_empty() {
-                    return Err(violation("received unencrypted data after GSSAPI encryption request"));
+                    return Err(violation("received unencrypted data after GSSAPI encryption request").into());
                 }
                 channel.output.extend_from_slice(b"N");
                 channel.flush().await?;
@@ -170,15 +203,26 @@ async fn startup_packet(channel: &mut Channel) -> Result<BytesMut, Ending> {
     }
 }
 
-async fn encrypt(channel: &mut Channel, tls: &crate::tls::Tls) -> Result<(), Ending> {
+async fn encrypt(channel: &mut Channel, tls: &Tls) -> Result<(), Refusal> {
     let plain = channel.take_plain().ok_or_else(|| violation("TLS inside TLS"))?;
-    let stream = tls.acceptor.accept(plain).await.map_err(Ending::Io)?;
-    channel.socket = Socket::Tls(Box::new(stream));
-    Ok(())
+    match tls.acceptor.accept(plain).await {
+        Ok(stream) => {
+            channel.socket = Socket::Tls(Box::new(stream));
+            Ok(())
+        }
+        Err(error) => {
+            let detail = format!("could not accept SSL connection: {error}");
+            let failure = match error.get_ref().and_then(|error| error.downcast_ref()) {
+                Some(rustls::Error::InvalidCertificate(_)) => LoginFailure::Certificate,
+                _ => LoginFailure::Protocol,
+            };
+            Err(Refusal::new(failure, Ending::Io(error)).with_detail(detail))
+        }
+    }
 }
 
 /// Reads a StartupMessage; unknown protocol extensions are answered with what the server has.
-fn read_request(channel: &mut Channel, mut packet: BytesMut) -> Result<Request, Ending> {
+fn read_request(channel: &mut Channel, mut packet: BytesMut, visitor: &mut Visitor) -> Result<Request, Ending> {
     let version = (&packet[4..8]).get_i32();
     let (major, minor) = (version >> 16, version & 0xffff);
     if major != 3 {
@@ -201,17 +245,16 @@ fn read_request(channel: &mut Channel, mut packet: BytesMut) -> Result<Request, 
         // As PostgreSQL: the whole version number, not the minor one only.
         encode(channel, &NegotiateProtocolVersion::new(Startup::PROTOCOL_VERSION_3_0, extensions))?;
     }
-    let mut request =
-        Request { user: String::new(), database: String::new(), application_name: String::new(), params: Vec::new() };
+    let mut request = Request { params: Vec::new() };
     let mut options = String::new();
     for (name, value) in startup.parameters {
         match name.as_str() {
-            "user" => request.user = value,
-            "database" => request.database = value,
+            "user" => visitor.user = cut(value),
+            "database" => visitor.database = cut(value),
             "options" => options = value,
             "replication" if matches!(value.as_str(), "0" | "false" | "off" | "no") => {}
             "replication" => return Err(fatal("0A000", "replication connections are not supported")),
-            "application_name" => request.application_name = value,
+            "application_name" => visitor.application = value,
             name if name.starts_with("_pq_.") => {}
             // asyncpg sends the name within quotes; PostgreSQL ignores every character but letters and digits.
             "client_encoding" => request.params.push((name, value.trim_matches('\'').to_owned())),
@@ -222,13 +265,22 @@ fn read_request(channel: &mut Channel, mut packet: BytesMut) -> Result<Request, 
     let mut params = read_options(&options).map_err(|message| fatal("42601", message))?;
     params.append(&mut request.params);
     request.params = params;
-    if request.user.is_empty() {
+    if visitor.user.is_empty() {
         return Err(fatal("28000", "no PostgreSQL user name specified in startup packet"));
     }
-    if request.database.is_empty() {
-        request.database.clone_from(&request.user);
+    if visitor.database.is_empty() {
+        visitor.database.clone_from(&visitor.user);
     }
     Ok(request)
+}
+
+/// A name as PostgreSQL takes it: cut where it is too long.
+fn cut(mut name: String) -> String {
+    if name.len() > NAME_BYTES_MAX {
+        let end = (0..=NAME_BYTES_MAX).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+        name.truncate(end);
+    }
+    name
 }
 
 /// The settings in a command-line style `options` value: `-c name=value`, `-cname=value`, `--name=value`.
@@ -260,65 +312,6 @@ fn read_options(options: &str) -> Result<Vec<(String, String)>, String> {
     Ok(settings)
 }
 
-/// The SCRAM-SHA-256 exchange, with channel binding when the connection is encrypted.
-async fn scram(shared: &Arc<Shared>, channel: &mut Channel, verifier: &Verifier, user: &str) -> Result<(), Ending> {
-    let mut server = ScramServerAuth::new();
-    if let (Some(tls), Socket::Tls(_)) = (&shared.tls, &channel.socket)
-        && let Err(error) = server.configure_certificate(&tls.certificates_pem)
-    {
-        tracing::debug!("no channel binding with this certificate: {error}");
-    }
-    let mut mechanisms = vec![SCRAM.to_owned()];
-    if server.supports_channel_binding() {
-        mechanisms.insert(0, SCRAM_PLUS.to_owned());
-    }
-    encode(channel, &Authentication::SASL(mechanisms.clone()))?;
-    channel.flush().await?;
-
-    let (mechanism, first) = initial_response(&password_message(channel).await?)?;
-    if !mechanisms.contains(&mechanism) {
-        return Err(violation("client selected an invalid SASL authentication mechanism"));
-    }
-    let malformed = |error: pgwire::error::PgWireError| violation(format!("malformed SCRAM message: {error}"));
-    let (server_first, exchange) =
-        server.on_client_first_message_with_secret(&first, verifier.secret()).map_err(malformed)?;
-    encode(channel, &Authentication::SASLContinue(server_first.into()))?;
-    channel.flush().await?;
-
-    let proof = password_message(channel).await?;
-    match exchange.on_client_final_message(&proof) {
-        Ok(server_final) if user == SUPERUSER => encode(channel, &Authentication::SASLFinal(server_final.into())),
-        Ok(_) | Err(pgwire::error::PgWireError::InvalidPassword(_)) => {
-            Err(fatal("28P01", format!("password authentication failed for user \"{user}\"")))
-        }
-        Err(error) => Err(malformed(error)),
-    }
-}
-
-async fn password_message(channel: &mut Channel) -> Result<Bytes, Ending> {
-    let frame = channel.next(None).await?;
-    if frame.tag != b'p' {
-        return Err(violation(format!("expected SASL response, got message type {}", frame.tag)));
-    }
-    Ok(frame.body)
-}
-
-/// Mechanism and data of a SASLInitialResponse.
-fn initial_response(body: &Bytes) -> Result<(String, Bytes), Ending> {
-    let malformed = || violation("malformed SASLInitialResponse message");
-    let end = body.iter().position(|&byte| byte == 0).ok_or_else(malformed)?;
-    let mechanism = std::str::from_utf8(&body[..end]).map_err(|_| malformed())?.to_owned();
-    let mut rest = body.slice(end + 1..);
-    if rest.len() < 4 {
-        return Err(malformed());
-    }
-    let length = rest.get_i32();
-    if usize::try_from(length) != Ok(rest.len()) {
-        return Err(malformed());
-    }
-    Ok((mechanism, rest))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,12 +324,5 @@ mod tests {
         assert!(read_options("-c").is_err());
         assert!(read_options("-x").is_err());
         assert!(read_options("").unwrap().is_empty());
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn startup_bodies_never_panic(body in proptest::collection::vec(proptest::num::u8::ANY, 0..60)) {
-            let _ = initial_response(&Bytes::from(body));
-        }
     }
 }

@@ -68,11 +68,19 @@ fn connections(out: &mut Exposition, monitor: &Monitor) {
     out.gauge("resurgam_connections", "Clients logged in.", registry.sessions());
     out.gauge("resurgam_connections_max", "Clients at one time, at most (max_connections).", registry.sessions_max());
     out.counter("resurgam_connections_accepted_total", "Connections accepted.", registry.accepted());
+    out.gauge(
+        "resurgam_connections_unauthenticated",
+        "Connections that have not logged in yet.",
+        registry.unauthenticated() as u64,
+    );
+    let failed = registry.logins_failed().map(|(reason, count)| ([("reason", reason)], Value::from(count)));
+    let samples: Vec<(&[(&str, &str)], Value)> = failed.iter().map(|(label, count)| (&label[..], *count)).collect();
+    out.family(Kind::Counter, "resurgam_logins_failed_total", "Logins that failed.", &samples);
     let [half_open, full] = registry.refused();
     out.family(
         Kind::Counter,
         "resurgam_connections_refused_total",
-        "Connections closed because there were too many: half-open ones, or clients logged in.",
+        "Connections closed because there were too many: those not logged in, or clients logged in.",
         &[(&[("reason", "half_open")], half_open.into()), (&[("reason", "max_connections")], full.into())],
     );
 }
@@ -132,6 +140,16 @@ fn plans(out: &mut Exposition, totals: &PlanTotals) {
             (&[("by", "miss")], totals.misses.into()),
             (&[("by", "each_time")], totals.each_time.into()),
         ],
+    );
+    out.counter(
+        "resurgam_plans_beside_total",
+        "Plans that ran, or went on, on threads of their own, beside those that serve connections.",
+        resurgam_sql::plans_moved(),
+    );
+    out.gauge(
+        "resurgam_plans_beside",
+        "Plans that run on such threads now, those that were told to stop and have not yet among them.",
+        resurgam_sql::plans_running(),
     );
     out.counter("resurgam_planning_seconds_total", "Time spent planning statements.", totals.planning);
     out.counter("resurgam_running_seconds_total", "Time spent running planned statements.", totals.running);

@@ -20,8 +20,8 @@ use super::ProtocolError;
 pub const STARTUP_BYTES_MAX: usize = 10_000;
 /// Longest message of a kind that carries no user data (`PQ_SMALL_MESSAGE_LIMIT`).
 pub const SMALL_BYTES_MAX: usize = 10_000;
-/// Longest password message (`PG_MAX_AUTH_TOKEN_LENGTH`).
-pub const PASSWORD_BYTES_MAX: usize = 65_535;
+/// Longest SASL response, its length word included (`PG_MAX_SASL_MESSAGE_LENGTH`).
+pub const SASL_BYTES_MAX: usize = 1024;
 /// Longest message of any kind (`PQ_LARGE_MESSAGE_LIMIT`, one byte below 1 GB).
 pub const LARGE_BYTES_MAX: usize = 0x3fff_ffff;
 /// Room asked for when nothing is known about the next message.
@@ -39,7 +39,8 @@ fn length_max(tag: u8, message_bytes_max: usize) -> Option<usize> {
     match tag {
         b'Q' | b'P' | b'B' | b'd' | b'F' => Some(message_bytes_max.min(LARGE_BYTES_MAX)),
         b'C' | b'D' | b'E' | b'H' | b'S' | b'X' | b'c' | b'f' => Some(SMALL_BYTES_MAX),
-        b'p' => Some(PASSWORD_BYTES_MAX),
+        // After the login: refused, whatever is in it.
+        b'p' => Some(SASL_BYTES_MAX),
         _ => None,
     }
 }
@@ -77,6 +78,25 @@ pub fn take(input: &mut BytesMut, message_bytes_max: usize) -> Result<Option<Fra
     }
     input.advance(5);
     Ok(Some(Frame { tag, body: input.split_to(length - 4).freeze() }))
+}
+
+/// Takes a whole SASL response out of `input`; `None` when more bytes are needed. Any other message is an error as
+/// soon as its first byte is here, as is one that announces more than [`SASL_BYTES_MAX`].
+pub fn take_sasl(input: &mut BytesMut) -> Result<Option<Bytes>, ProtocolError> {
+    let Some(&tag) = input.first() else { return Ok(None) };
+    if tag != b'p' {
+        return Err(ProtocolError::violation(format!("expected SASL response, got message type {tag}")));
+    }
+    let Some(length) = input.get(1..5) else { return Ok(None) };
+    let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
+    if !(4..=SASL_BYTES_MAX).contains(&length) {
+        return Err(ProtocolError::violation("invalid message length"));
+    }
+    if input.len() < 1 + length {
+        return Ok(None);
+    }
+    input.advance(5);
+    Ok(Some(input.split_to(length - 4).freeze()))
 }
 
 /// Bytes of free room worth having before the next read.
@@ -129,6 +149,11 @@ mod tests {
         assert!(take(&mut buffer(b"S\0\0\xff\xff"), usize::MAX).is_err());
         assert!(take_startup(&mut buffer(b"\0\0\0\x07")).is_err());
         assert!(take_startup(&mut buffer(b"\0\0\x27\x11")).is_err());
+        assert!(take_sasl(&mut buffer(b"Q")).is_err());
+        assert!(take_sasl(&mut buffer(b"p\0\0\x04\x01")).is_err());
+        assert!(take_sasl(&mut buffer(b"p\0\0\0\x03")).is_err());
+        assert_eq!(take_sasl(&mut buffer(b"p\0\0\0\x06x")), Ok(None));
+        assert_eq!(take_sasl(&mut buffer(b"p\0\0\0\x06xyz")), Ok(Some(Bytes::from_static(b"xy"))));
     }
 
     #[test]
@@ -148,6 +173,7 @@ mod tests {
                 proptest::prop_assert_eq!(before, input.len() + frame.body.len() + 5);
             }
             let _ = take_startup(&mut buffer(&bytes));
+            let _ = take_sasl(&mut buffer(&bytes));
             let _ = room_wanted(&buffer(&bytes), 1 << 20);
         }
     }

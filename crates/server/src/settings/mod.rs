@@ -17,7 +17,8 @@ use std::time::Duration;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
-pub use value::{Authentication, Bytes, LogFormat, LogLevel, Value};
+use crate::files;
+pub use value::{Authentication, Bytes, Least, LogFormat, LogLevel, Seconds, Value};
 
 /// What is known of a setting besides its value.
 #[derive(Debug, Clone, Copy)]
@@ -129,6 +130,12 @@ settings! {
     query_memory_bytes: Bytes, "query-memory-bytes", "RESURGAM_QUERY_MEMORY_BYTES", "1GB";
     /// Clients at one time.
     max_connections: u32, "max-connections", "RESURGAM_MAX_CONNECTIONS", "100";
+    /// Of these, places that only a superuser gets.
+    superuser_reserved_connections: u32, "superuser-reserved-connections", "RESURGAM_SUPERUSER_RESERVED_CONNECTIONS", "3";
+    /// Connections that have not logged in, at one time; a new one takes the place of one of the address that has most.
+    unauthenticated_connections_max: u32, "unauthenticated-connections-max", "RESURGAM_UNAUTHENTICATED_CONNECTIONS_MAX", "400";
+    /// Of these, connections of one address (of an IPv6 network of 64 bits); a new one takes the place of one of them.
+    unauthenticated_connections_per_address_max: u32, "unauthenticated-connections-per-address-max", "RESURGAM_UNAUTHENTICATED_CONNECTIONS_PER_ADDRESS_MAX", "200";
     /// Whether a commit waits until it is on disk. Off: a crash can lose the last moments' commits, never consistency.
     synchronous_commit: bool, "synchronous-commit", "RESURGAM_SYNCHRONOUS_COMMIT", "on";
     /// Log written between two checkpoints; it bounds the work, and so the time, to open after a crash.
@@ -175,12 +182,26 @@ settings! {
     statement_timeout: Duration, "statement-timeout", "RESURGAM_STATEMENT_TIMEOUT", "0";
     /// Longest pause of a client inside a transaction before it is disconnected; 0 for no limit. A session can change it with SET.
     idle_in_transaction_session_timeout: Duration, "idle-in-transaction-session-timeout", "RESURGAM_IDLE_IN_TRANSACTION_SESSION_TIMEOUT", "0";
-    /// Longest time that a client may take to log in.
+    /// Longest pause of a client outside of a transaction before it is disconnected; 0 for no limit. A session can change it with SET.
+    idle_session_timeout: Duration, "idle-session-timeout", "RESURGAM_IDLE_SESSION_TIMEOUT", "0";
+    /// Silence after which a client is asked whether it is still there, in seconds; 0 for the system's default. A session can change this and the following four with SET.
+    tcp_keepalives_idle: Seconds, "tcp-keepalives-idle", "RESURGAM_TCP_KEEPALIVES_IDLE", "60";
+    /// Time after which it is asked again, in seconds; 0 for the system's default.
+    tcp_keepalives_interval: Seconds, "tcp-keepalives-interval", "RESURGAM_TCP_KEEPALIVES_INTERVAL", "10";
+    /// How often it is asked before the connection counts as lost; 0 for the system's default.
+    tcp_keepalives_count: u32, "tcp-keepalives-count", "RESURGAM_TCP_KEEPALIVES_COUNT", "0";
+    /// Time after which a connection is lost whose client's machine does not acknowledge what was sent; 0 for the system's default.
+    tcp_user_timeout: Duration, "tcp-user-timeout", "RESURGAM_TCP_USER_TIMEOUT", "0";
+    /// How often it is looked whether the client of a running statement is still there; 0 for never.
+    client_connection_check_interval: Duration, "client-connection-check-interval", "RESURGAM_CLIENT_CONNECTION_CHECK_INTERVAL", "0";
+    /// Longest time that a client may take to log in, encryption included.
     authentication_timeout: Duration, "authentication-timeout", "RESURGAM_AUTHENTICATION_TIMEOUT", "1min";
     /// Time that running statements get to finish when the server stops.
     shutdown_timeout: Duration, "shutdown-timeout", "RESURGAM_SHUTDOWN_TIMEOUT", "10s";
     /// How clients prove who they are: trust (no password; only for addresses of this machine) or scram-sha-256.
     authentication: Authentication, "authentication", "RESURGAM_AUTHENTICATION", "trust";
+    /// File with the host rules (who may come in from where, and how they prove who they are), in the format of PostgreSQL's pg_hba.conf; it replaces the setting authentication. Read again at SIGHUP and by pg_reload_conf(). Empty: no file.
+    hba_file: PathBuf, "hba-file", "RESURGAM_HBA_FILE", "";
     /// File whose first line is the password of the user postgres, or its SCRAM-SHA-256 verifier.
     password_file: PathBuf, "password-file", "RESURGAM_PASSWORD_FILE", "";
     /// The password itself, or its SCRAM-SHA-256 verifier; only in the environment or the config file.
@@ -191,10 +212,20 @@ settings! {
     tls_cert: PathBuf, "tls-cert", "RESURGAM_TLS_CERT", "";
     /// Private key in PEM form.
     tls_key: PathBuf, "tls-key", "RESURGAM_TLS_KEY", "";
+    /// Certificates of the authorities whose clients' certificates count, in PEM form; for the host rules' method cert and option clientcert. Empty: none.
+    tls_ca: PathBuf, "tls-ca", "RESURGAM_TLS_CA", "";
+    /// Refuse clients without TLS, whatever the host rules say.
+    tls_required: bool, "tls-required", "RESURGAM_TLS_REQUIRED", "off";
     /// Longest message from a client (a statement, a parameter set, a COPY chunk).
     message_bytes_max: Bytes, "message-bytes-max", "RESURGAM_MESSAGE_BYTES_MAX", "1GB";
     /// Threads that run statements; 0 for one per processor.
     worker_threads: u32, "worker-threads", "RESURGAM_WORKER_THREADS", "0";
+    /// Write a line to the log for each connection that comes, proves who it is, and gets in. Failed logins always have one.
+    log_connections: bool, "log-connections", "RESURGAM_LOG_CONNECTIONS", "off";
+    /// Write a line to the log for each session that ends.
+    log_disconnections: bool, "log-disconnections", "RESURGAM_LOG_DISCONNECTIONS", "off";
+    /// Write statements to the log that take at least so long; 0 for all, -1 for none. A session can change it with SET.
+    log_min_duration_statement: Least, "log-min-duration-statement", "RESURGAM_LOG_MIN_DURATION_STATEMENT", "-1";
     /// How much the server says: error, warn, info, debug or trace.
     log_level: LogLevel, "log-level", "RESURGAM_LOG_LEVEL", "info";
     /// Shape of the server's log lines: text or compact.
@@ -267,7 +298,9 @@ impl Settings {
         let place = path.display();
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("could not read the config file {place}: {error}"))?;
-        self.read_toml(&text).map_err(|error| format!("config file {place}: {error}"))
+        self.read_toml(&text).map_err(|error| format!("config file {place}: {error}"))?;
+        // With the password in it, it is a secret.
+        if self.password.is_empty() { Ok(()) } else { files::check_secret("config file with a password", path) }
     }
 
     fn read_toml(&mut self, text: &str) -> Result<(), String> {
@@ -289,6 +322,13 @@ impl Settings {
         if self.tls_cert.as_os_str().is_empty() != self.tls_key.as_os_str().is_empty() {
             return Err("tls_cert and tls_key belong together: give both or neither".into());
         }
+        let no_tls = self.tls_cert.as_os_str().is_empty();
+        if no_tls && self.tls_required {
+            return Err("tls_required needs tls_cert and tls_key".into());
+        }
+        if no_tls && !self.tls_ca.as_os_str().is_empty() {
+            return Err("tls_ca needs tls_cert and tls_key".into());
+        }
         if !self.password.is_empty() && !self.password_file.as_os_str().is_empty() {
             return Err("give either password or password_file, not both".into());
         }
@@ -297,6 +337,20 @@ impl Settings {
         }
         if self.max_connections == 0 {
             return Err("max_connections must be at least 1".into());
+        }
+        if self.superuser_reserved_connections >= self.max_connections {
+            return Err(format!(
+                "superuser_reserved_connections ({}) must be less than max_connections ({})",
+                self.superuser_reserved_connections, self.max_connections
+            ));
+        }
+        if !(Duration::from_secs(1)..=Duration::from_secs(600)).contains(&self.authentication_timeout) {
+            return Err("authentication_timeout must be from 1s to 10min".into());
+        }
+        if self.unauthenticated_connections_max == 0 || self.unauthenticated_connections_per_address_max == 0 {
+            return Err("unauthenticated_connections_max and unauthenticated_connections_per_address_max must be at \
+                        least 1"
+                .into());
         }
         Ok(())
     }

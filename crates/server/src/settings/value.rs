@@ -85,6 +85,40 @@ impl Value for Duration {
     }
 }
 
+/// A time that is written and shown in seconds when it has no unit; 0 is the system's default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seconds(pub u32);
+
+impl Value for Seconds {
+    const PLACEHOLDER: &'static str = "SECONDS";
+    const KIND: &'static str = "integer";
+    fn read(text: &str) -> Result<Self, String> {
+        if let Ok(number) = text.trim().parse() {
+            return Ok(Self(number));
+        }
+        let seconds = Duration::read(text)?.as_secs_f64().ceil();
+        if seconds <= f64::from(i32::MAX) { Ok(Self(seconds as u32)) } else { Err(format!("{text:?} is too long")) }
+    }
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// A shortest time, or none at all (-1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Least(pub Option<Duration>);
+
+impl Value for Least {
+    const PLACEHOLDER: &'static str = "TIME";
+    const KIND: &'static str = "integer";
+    fn read(text: &str) -> Result<Self, String> {
+        if text.trim() == "-1" { Ok(Self(None)) } else { Duration::read(text).map(|time| Self(Some(time))) }
+    }
+    fn show(&self) -> String {
+        self.0.map_or("-1".into(), |time| time.show())
+    }
+}
+
 impl Value for bool {
     const PLACEHOLDER: &'static str = "on|off";
     const KIND: &'static str = "bool";
@@ -214,5 +248,11 @@ mod tests {
             assert_eq!(Duration::read(shown), Ok(time));
         }
         assert!(Duration::read("soon").is_err());
+        for (text, seconds) in [("60", 60), ("2min", 120), ("1500ms", 2), ("0", 0)] {
+            assert_eq!(Seconds::read(text), Ok(Seconds(seconds)), "{text}");
+        }
+        assert!(Seconds::read("-1").is_err() && Seconds::read("99999d").is_err());
+        assert_eq!((Least::read("-1"), Least::read("0")), (Ok(Least(None)), Ok(Least(Some(Duration::ZERO)))));
+        assert!(Least::read("-2").is_err());
     }
 }

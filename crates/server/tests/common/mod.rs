@@ -2,6 +2,7 @@
 
 #![allow(dead_code)]
 
+pub mod certificate;
 pub mod exposition;
 pub mod http;
 pub mod process;

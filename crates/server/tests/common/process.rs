@@ -19,11 +19,17 @@ pub struct Process {
 impl Process {
     /// Starts it on a data folder and waits until it listens.
     pub fn start(data: &Path, flags: &[&str]) -> Self {
+        Self::start_with(data, flags, &[])
+    }
+
+    /// As `start`, with variables of the environment.
+    pub fn start_with(data: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_resurgam"))
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--buffer-bytes", "64MB"])
             .arg("--data")
             .arg(data)
             .args(flags)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .expect("start");
@@ -40,6 +46,11 @@ impl Process {
         // Whoever prints more must not be stopped by a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address: address.expect("address"), http: http.expect("http") }
+    }
+
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn client(&self) -> Client {

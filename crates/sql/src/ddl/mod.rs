@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     self, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident, IndexColumn, ObjectName, ObjectType,
     Statement, TableConstraint, Truncate,
 };
-use resurgam_engine::{Attempt, ColumnSpec, ColumnType, IndexSpec, Table, TableSpec, Transaction};
+use resurgam_engine::{Attempt, ColumnOrder, ColumnSpec, ColumnType, IndexSpec, Table, TableSpec, Transaction};
 use tokio::time::Instant;
 
 use crate::ddl::alter::CheckParts;
@@ -19,6 +19,7 @@ use crate::exec::context::StopFlag;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::wait::{guarded, out_of_time};
 use crate::pg::types::column_type_from_sql;
+use crate::plan::expression::{Place, parse_expression};
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -93,19 +94,34 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
     Ok(parts)
 }
 
+/// The columns of a PRIMARY KEY or UNIQUE constraint, which have no order there.
 pub(crate) fn simple_columns(columns: &[IndexColumn]) -> Result<Vec<Ident>, SqlError> {
-    columns
-        .iter()
-        .map(|column| match &column.column.expr {
-            Expr::Identifier(ident) => {
-                if column.column.options.asc == Some(false) {
-                    return Err(unsupported("a descending index column"));
-                }
-                Ok(ident.clone())
-            }
-            _ => Err(unsupported("an index on an expression")),
-        })
-        .collect()
+    let plain = |column: &IndexColumn| {
+        let options = &column.column.options;
+        let word = match (options.asc, options.nulls_first) {
+            (None, None) => return index_column(column),
+            (Some(true), _) => "ASC",
+            (Some(false), _) => "DESC",
+            (None, Some(_)) => "NULLS",
+        };
+        Err(SqlError::syntax(format!("syntax error at or near \"{word}\"")))
+    };
+    columns.iter().map(plain).collect()
+}
+
+/// The column that is a column of an index.
+fn index_column(column: &IndexColumn) -> Result<Ident, SqlError> {
+    match &column.column.expr {
+        Expr::Identifier(ident) => Ok(ident.clone()),
+        _ => Err(unsupported("an index on an expression")),
+    }
+}
+
+/// In which order an index has the values of a column: NULLs count as greater than all values.
+fn index_order(column: &IndexColumn) -> ColumnOrder {
+    let options = &column.column.options;
+    let descending = options.asc == Some(false);
+    ColumnOrder { descending, nulls_first: options.nulls_first.unwrap_or(descending) }
 }
 
 fn positions(specs: &[ColumnSpec], idents: &[Ident]) -> Result<Vec<usize>, SqlError> {
@@ -241,7 +257,7 @@ fn table_spec(
             Some(given) => given,
             None => free_name(made, &is_taken)?,
         };
-        spec.indexes.push(IndexSpec { name, columns, unique: true, constraint: true });
+        spec.indexes.push(IndexSpec { name, columns, orders: Vec::new(), unique: true, constraint: true });
     }
     // Those that have a name first, so that a made name is not one of theirs.
     checks.sort_by_key(|check| check.name.is_none());
@@ -340,12 +356,12 @@ impl Session {
             return self.create_table_as(&txn, create, query, text).await;
         }
         let (spec, checks, foreign) = table_spec(create, &taken)?;
+        let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         for column in &spec.columns {
             if let Some(default) = &column.default_sql {
-                self.check_default(default, &column.ty)?;
+                self.check_default(&txn, &table, default, &column.name, column.ty)?;
             }
         }
-        let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         for check in &checks {
             table = self.add_check(&txn, &table, check, true).await?;
         }
@@ -355,9 +371,16 @@ impl Session {
         Ok(Tag::Fixed("CREATE TABLE"))
     }
 
-    /// A default must be an expression without columns; what it gives is checked when it is used.
-    pub(crate) fn check_default(&mut self, text: &str, _ty: &ColumnType) -> Result<(), SqlError> {
-        self.prepare_text(&format!("SELECT {text}"), &[]).map(|_| ())
+    /// A default must be an expression without columns, of a type that can be assigned to its column.
+    pub(crate) fn check_default(
+        &mut self,
+        txn: &Transaction,
+        table: &Table,
+        text: &str,
+        column: &str,
+        ty: ColumnType,
+    ) -> Result<(), SqlError> {
+        self.plan_over(txn, table, &parse_expression(text)?, Place::Default(column, ty)).map(|_| ())
     }
 
     async fn create_table_as(
@@ -409,7 +432,8 @@ impl Session {
         }
         let txn = self.ddl_transaction("CREATE INDEX")?;
         let table = self.locked_table(&txn, &create.table_name).await?;
-        let idents = simple_columns(&create.columns)?;
+        let idents = create.columns.iter().map(index_column).collect::<Result<Vec<_>, _>>()?;
+        let orders = create.columns.iter().map(index_order).collect();
         let columns: Vec<usize> = idents.iter().map(|i| find_column(&table, i)).collect::<Result<_, _>>()?;
         let is_taken = |name: &str| is_relation(&txn, &table.schema, name);
         let name = match &create.name {
@@ -426,7 +450,7 @@ impl Session {
             }
             return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
         }
-        let spec = IndexSpec { name, columns, unique: create.unique, constraint: false };
+        let spec = IndexSpec { name, columns, orders, unique: create.unique, constraint: false };
         let fill = || tokio::task::block_in_place(|| txn.create_index(&table, spec.clone()));
         self.settle_ddl(fill).await?;
         Ok(Tag::Fixed("CREATE INDEX"))

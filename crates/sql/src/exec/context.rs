@@ -23,6 +23,22 @@ use crate::wire::SqlError;
 #[repr(u8)]
 pub(crate) enum StopReason {
     Cancel = 1,
+    /// The session has to end.
+    Terminate = 2,
+}
+
+/// What is called when a session has to end.
+struct OnTerminate(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for OnTerminate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnTerminate")
+    }
+}
+
+#[cold]
+fn terminated() -> SqlError {
+    SqlError::new("57P01", "terminating connection due to administrator command")
 }
 
 /// A flag with a bell; shared between a session and whoever may cancel it.
@@ -31,6 +47,10 @@ pub(crate) struct StopFlag {
     reason: AtomicU8,
     /// A statement is running: a cancel that comes between statements is forgotten.
     running: AtomicBool,
+    /// The session has to end: from now on no statement runs.
+    terminated: AtomicBool,
+    /// Tells whoever serves the session, once, that it has to end.
+    on_terminate: Mutex<Option<OnTerminate>>,
     /// When the statement is out of time, for what does not return to whoever waits for it.
     deadline: Mutex<Option<Instant>>,
     bell: Notify,
@@ -40,13 +60,29 @@ impl StopFlag {
     pub(crate) fn begin(&self) {
         self.reason.store(0, Ordering::Relaxed);
         *self.deadline.lock() = None;
-        self.running.store(true, Ordering::Release);
+        self.running.store(true, Ordering::SeqCst);
+        if self.terminated.load(Ordering::SeqCst) {
+            self.reason.store(StopReason::Terminate as u8, Ordering::SeqCst);
+        }
     }
     pub(crate) fn end(&self) {
         self.running.store(false, Ordering::Release);
     }
+    /// Ends the session: its statement, if one runs, and any later one.
+    pub(crate) fn terminate(&self) {
+        self.terminated.store(true, Ordering::SeqCst);
+        self.stop(StopReason::Terminate);
+        let tell = self.on_terminate.lock().take();
+        if let Some(OnTerminate(tell)) = tell {
+            tell();
+        }
+    }
+    /// See [`Self::terminate`].
+    pub(crate) fn on_terminate(&self, tell: Box<dyn FnOnce() + Send>) {
+        *self.on_terminate.lock() = Some(OnTerminate(tell));
+    }
     pub(crate) fn stop(&self, reason: StopReason) {
-        if self.running.load(Ordering::Acquire) {
+        if self.running.load(Ordering::SeqCst) && self.reason.load(Ordering::Acquire) != StopReason::Terminate as u8 {
             self.reason.store(reason as u8, Ordering::Release);
             self.bell.notify_waiters();
             self.bell.notify_one();
@@ -67,6 +103,7 @@ impl StopFlag {
     pub(crate) fn check(&self) -> Result<(), SqlError> {
         match self.reason.load(Ordering::Relaxed) {
             0 => Ok(()),
+            reason if reason == StopReason::Terminate as u8 => Err(terminated()),
             _ => Err(SqlError::new("57014", "canceling statement due to user request")),
         }
     }

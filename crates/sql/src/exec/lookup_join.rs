@@ -37,6 +37,7 @@ use parking_lot::Mutex;
 use resurgam_engine::{ColumnType, Datum, DatumRef, KeyRange, Table};
 
 use crate::exec::bridge::{self, KeyValue};
+use crate::exec::compact::compact;
 use crate::exec::context::StatementContext;
 use crate::exec::scan::ScanExec;
 use crate::plan::access::{AccessPath, KeyValues, cast_keeps, encode_key, evaluate_constant, trees};
@@ -213,7 +214,7 @@ async fn gather(stream: &mut SendableRecordBatchStream, most: usize) -> Result<G
             gathered.ended = true;
             break;
         };
-        let batch = batch?;
+        let batch = compact(batch?)?;
         gathered.rows += batch.num_rows();
         bytes += batch.get_array_memory_size();
         gathered.batches.push(batch);
@@ -315,7 +316,7 @@ impl Lookup {
 
 /// The column of the table at the end of a chain of filters and projections that `expr` over that
 /// chain is, seen through casts that keep equality.
-fn key_column(plan: &Plan, expr: &Expr) -> Option<usize> {
+pub(crate) fn key_column(plan: &Plan, expr: &Expr) -> Option<usize> {
     if let Some(cast) = expr.downcast_ref::<CastExpr>() {
         let column = key_column(plan, cast.expr())?;
         let ty = &scan_below(plan)?.table.columns[column].ty;

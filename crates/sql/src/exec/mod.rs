@@ -4,15 +4,19 @@
 //! |---|---|
 //! | `any_of` | `x IN ($1, $2, …)`, `x NOT IN (…)` and `x = ANY ($1)` of a kept plan |
 //! | `apply` | Subqueries that are run for the rows around them |
+//! | `array_compare` | A value against the elements of an array: ANY, ALL |
 //! | `bridge` | Values across the three representations that a statement meets |
 //! | `cell` | The values of a kept plan's parameters |
 //! | `clean_function` | `resurgam_clean()` in FROM |
+//! | `compact` | Few rows in no more memory than they need |
+//! | `compute` | Where plans run: beside the threads that serve connections |
 //! | `context` | What a running statement carries |
 //! | `direct` | Direct execution |
 //! | `filter` | A filter that bounds what it gathers by bytes |
 //! | `locking` | SELECT … FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE |
 //! | `lookup_join` | A join that looks up the rows of one side by the keys of the other |
 //! | `scan` | The operator that reads a table |
+//! | `sets` | Functions that return sets: rows are repeated for the values that they give |
 //! | `table` | A table of the engine as DataFusion sees it |
 //! | `wait` | Waiting for other transactions, and for a statement's work, cancellable and bounded |
 //! | `watch` | An operator that ends a statement whose plan never waits |
@@ -20,15 +24,19 @@
 
 pub(crate) mod any_of;
 pub(crate) mod apply;
+pub(crate) mod array_compare;
 pub(crate) mod bridge;
 pub(crate) mod cell;
 pub(crate) mod clean_function;
+pub(crate) mod compact;
+pub(crate) mod compute;
 pub(crate) mod context;
 pub(crate) mod direct;
 pub(crate) mod filter;
 pub(crate) mod locking;
 pub(crate) mod lookup_join;
 pub(crate) mod scan;
+pub(crate) mod sets;
 pub(crate) mod table;
 pub(crate) mod wait;
 pub(crate) mod watch;

@@ -122,6 +122,11 @@ impl ScanExec {
         Ok(out)
     }
 
+    /// The same without the rows in which a column is NULL, as far as keys tell.
+    pub(crate) fn without_nulls(&self, column: usize) -> Self {
+        Self { access: self.access.clone().without_nulls(&self.table, column), ..self.clone() }
+    }
+
     /// The same with a first batch of at most so many rows.
     pub(crate) fn with_first(&self, rows: usize) -> Self {
         Self { first: rows.clamp(1, FIRST_ROWS), ..self.clone() }
@@ -182,11 +187,8 @@ impl ScanExec {
 
     /// The order in which rows come out, as far as projected columns can say it.
     fn ordering(table: &Table, columns: &[usize], schema: &SchemaRef, access: &Access) -> Vec<PhysicalSortExpr> {
-        let backward = access.backward;
         let mut out = Vec::new();
-        let key = access.key_columns(table).to_vec();
-        let behind: &[usize] = if access.index.is_some() { &table.primary_key } else { &[] };
-        for &column in key.iter().chain(behind) {
+        for (column, order) in access.order(table) {
             let Some(at) = columns.iter().position(|&c| c == column) else {
                 if access.pinned(table).any(|c| c == column) {
                     continue;
@@ -194,10 +196,8 @@ impl ScanExec {
                 break;
             };
             let column = Column::new(schema.field(at).name(), at);
-            out.push(PhysicalSortExpr::new(
-                Arc::new(column),
-                SortOptions { descending: backward, nulls_first: backward },
-            ));
+            let options = SortOptions { descending: order.descending, nulls_first: order.nulls_first };
+            out.push(PhysicalSortExpr::new(Arc::new(column), options));
         }
         out
     }

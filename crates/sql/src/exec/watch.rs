@@ -5,15 +5,21 @@
 //! between them and asks at each batch.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{CrossJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions};
@@ -21,15 +27,23 @@ use futures::StreamExt;
 
 use crate::exec::bridge;
 use crate::exec::context::StatementContext;
+use crate::pg::running;
 
-/// Puts [`WatchExec`] above recursive queries.
+/// Puts [`WatchExec`] above recursive queries, and above joins that compare each row with each.
 #[derive(Debug)]
 pub(crate) struct Watches;
 
 impl PhysicalOptimizerRule for Watches {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let watched = plan.transform_up(|plan| {
-            Ok(match plan.is::<RecursiveQueryExec>() {
+            if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+                let join: Arc<dyn ExecutionPlan> = match join.filter() {
+                    Some(filter) => Arc::new(with_watched(join, filter)?),
+                    None => plan,
+                };
+                return Ok(Transformed::yes(Arc::new(WatchExec(join)) as Arc<dyn ExecutionPlan>));
+            }
+            Ok(match plan.is::<RecursiveQueryExec>() || plan.is::<CrossJoinExec>() {
                 true => Transformed::yes(Arc::new(WatchExec(plan)) as Arc<dyn ExecutionPlan>),
                 false => Transformed::no(plan),
             })
@@ -41,6 +55,64 @@ impl PhysicalOptimizerRule for Watches {
     }
     fn schema_check(&self) -> bool {
         true
+    }
+}
+
+fn with_watched(join: &NestedLoopJoinExec, filter: &JoinFilter) -> Result<NestedLoopJoinExec> {
+    let expression = Arc::new(Watched(Arc::clone(filter.expression())));
+    let filter = JoinFilter::new(expression, filter.column_indices().to_vec(), Arc::clone(filter.schema()));
+    let projection = join.projection().as_ref().map(|columns| columns.to_vec());
+    NestedLoopJoinExec::try_new(
+        Arc::clone(join.left()),
+        Arc::clone(join.right()),
+        Some(filter),
+        join.join_type(),
+        projection,
+    )
+}
+
+/// The condition of a nested loop, which asks each time: a loop that finds no rows gives no batch to be counted.
+#[derive(Debug, Eq)]
+struct Watched(Arc<dyn PhysicalExpr>);
+
+// Derived, it would move out of the pointer.
+impl PartialEq for Watched {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq(&other.0)
+    }
+}
+
+impl Hash for Watched {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PhysicalExpr for Watched {
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.0.return_field(schema)
+    }
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        running::check().map_err(bridge::failure)?;
+        self.0.evaluate(batch)
+    }
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.0]
+    }
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(child), true) => Ok(Arc::new(Self(child))),
+            _ => internal_err!("a watched condition is one"),
+        }
+    }
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt_sql(f)
     }
 }
 

@@ -7,15 +7,20 @@
 //! | `own` | Statements that the parser does not know, and its own beside them |
 //! | `script` | Strings of several statements, some of which the parser does not know |
 //! | `symmetric` | BETWEEN SYMMETRIC and BETWEEN ASYMMETRIC, which the parser does not know |
+//! | `typed_literal` | Constants with a type before them that the parser has no word for |
+//! | `unsupported` | PostgreSQL's syntax that nothing here knows |
 //! | `with_recursive` | What WITH RECURSIVE may say |
 //! | `with_write` | WITH before INSERT, UPDATE and DELETE |
 //! | `words` | The tokens of statements that are read by hand, without white space and comments |
 
 pub(crate) mod depth;
 pub(crate) mod lexer;
+pub(crate) mod numbers;
 pub(crate) mod own;
 pub(crate) mod script;
 pub(crate) mod symmetric;
+pub(crate) mod typed_literal;
+pub(crate) mod unsupported;
 pub(crate) mod with_recursive;
 pub(crate) mod with_write;
 pub(crate) mod words;

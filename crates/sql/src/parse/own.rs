@@ -3,6 +3,8 @@
 //! An [`Own`] is read from its tokens, by the module that runs it; [`SPECIAL`] holds the words that it may begin with. A text
 //! of several statements is taken apart by [`script`](crate::parse::script).
 
+use std::fmt;
+
 use datafusion::sql::sqlparser::ast::Statement;
 
 use crate::command::{alter_database, cleaning, two_phase};
@@ -17,6 +19,15 @@ pub(crate) enum Parsed {
     /// One that the parser knows.
     Known(Statement),
     Own(Own),
+}
+
+impl fmt::Display for Parsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(statement) => statement.fmt(f),
+            Self::Own(own) => write!(f, "{own:?}"),
+        }
+    }
 }
 
 impl Parsed {

@@ -140,20 +140,14 @@ pub(crate) fn parse(
 
 #[cfg(test)]
 mod tests {
-    use crate::parse::own::{Own, Parsed};
+    use crate::parse::own::Own;
     use crate::plan::statement;
 
     #[test]
     fn ours_are_found_among_others() {
         let names = |text: &str| {
             let statements = statement::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            statements
-                .iter()
-                .map(|statement| match statement {
-                    Parsed::Known(statement) => statement.to_string(),
-                    Parsed::Own(own) => format!("{own:?}"),
-                })
-                .collect::<Vec<_>>()
+            statements.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let vacuum = format!("{:?}", Own::Vacuum { verbose: false });
         assert_eq!(names("begin; vacuum"), ["BEGIN".to_owned(), vacuum.clone()]);

@@ -2,19 +2,17 @@
 //!
 //! DataFusion leaves a sort out where its input is ordered already. Here is the rest: a sort that a
 //! backward read answers, or a read of another tree of the same table; and `min` and `max`, which
-//! are the first row in an order.
+//! are the first row in an order (`extremes.rs`).
 //!
 //! The rules run last. Each replaces an operator by one with the same rows, in an order that is at
 //! least as good; and none looks below an operator with a row limit, whose rows another order changes.
 
 use std::sync::Arc;
 
-use datafusion::arrow::compute::SortOptions;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_expr::PhysicalSortExpr;
-use datafusion::physical_expr::expressions::{Column, IsNotNullExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
@@ -24,11 +22,13 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, ReplaceChildrenOptions};
 
+use crate::exec::compact;
 use crate::exec::lookup_join::LookupJoinExec;
 use crate::exec::scan::ScanExec;
+use crate::plan::extremes;
 use crate::plan::planning::Planning;
 
-type Plan = Arc<dyn ExecutionPlan>;
+pub(super) type Plan = Arc<dyn ExecutionPlan>;
 
 /// Most rows that are fetched one by one through an index to save a sort.
 const FETCHED_MAX: usize = 1000;
@@ -43,6 +43,9 @@ impl PhysicalOptimizerRule for KeyOrder {
             if let Some(join) = LookupJoinExec::in_place_of(&node, self.0)? {
                 return Ok(Transformed::yes(join));
             }
+            if let Some(join) = compact::held(&node)? {
+                return Ok(Transformed::yes(join));
+            }
             if !self.0.key_order {
                 return Ok(Transformed::no(node));
             }
@@ -53,10 +56,9 @@ impl PhysicalOptimizerRule for KeyOrder {
                 return Ok(Transformed::yes(first_rows(sorted, sort.fetch())?));
             }
             if let Some(aggregate) = node.downcast_ref::<AggregateExec>()
-                && let Some(first) = first_of(aggregate)?
+                && let Some(ends) = extremes::by_order(aggregate)?
             {
-                let aggregate = node.replace_children(vec![first], options())?;
-                return Ok(Transformed::yes(aggregate));
+                return Ok(Transformed::yes(ends));
             }
             if let Some(fetch) = node.fetch()
                 && let Some(small) = small_batches(&node, fetch)?
@@ -80,7 +82,7 @@ fn options() -> ReplaceChildrenOptions {
 }
 
 /// `plan` in the wanted order, if reading its table in some other way gives that.
-fn ordered(plan: &Plan, wanted: &[PhysicalSortExpr], fetch: Option<usize>) -> Result<Option<Plan>> {
+pub(super) fn ordered(plan: &Plan, wanted: &[PhysicalSortExpr], fetch: Option<usize>) -> Result<Option<Plan>> {
     let satisfies = |plan: &Plan| plan.equivalence_properties().ordering_satisfy(wanted.iter().cloned());
     if satisfies(plan)? {
         return Ok(Some(Arc::clone(plan)));
@@ -107,7 +109,7 @@ fn ordered(plan: &Plan, wanted: &[PhysicalSortExpr], fetch: Option<usize>) -> Re
 }
 
 /// The only child of an operator that keeps its input's order, and takes all of it.
-fn input_in_order(plan: &Plan) -> Option<&Plan> {
+pub(super) fn input_in_order(plan: &Plan) -> Option<&Plan> {
     let keeps = plan.is::<FilterExec>() || plan.is::<ProjectionExec>();
     match plan.children().as_slice() {
         [child] if keeps && plan.fetch().is_none() => Some(child),
@@ -139,7 +141,7 @@ pub(crate) fn with_scan(plan: &Plan, scan: Plan, mode: ChildrenPropertiesMode) -
 }
 
 /// The first rows of `plan`.
-fn first_rows(plan: Plan, fetch: Option<usize>) -> Result<Plan> {
+pub(super) fn first_rows(plan: Plan, fetch: Option<usize>) -> Result<Plan> {
     let Some(fetch) = fetch else { return Ok(plan) };
     let limited = match plan.with_fetch(Some(fetch)) {
         Some(limited) => limited,
@@ -160,34 +162,4 @@ fn small_batches(limited: &Plan, fetch: usize) -> Result<Option<Plan>> {
         }
         _ => Ok(None),
     }
-}
-
-/// The one row that decides an aggregate without groups that is a `min` or `max` of a key column.
-fn first_of(aggregate: &AggregateExec) -> Result<Option<Plan>> {
-    if !aggregate.group_expr().is_true_no_grouping() || aggregate.filter_expr().iter().any(Option::is_some) {
-        return Ok(None);
-    }
-    let [function] = aggregate.aggr_expr() else { return Ok(None) };
-    let descending = match function.fun().name() {
-        "min" => false,
-        "max" => true,
-        _ => return Ok(None),
-    };
-    let input = aggregate.input();
-    let arguments = function.expressions();
-    let [argument] = arguments.as_slice() else { return Ok(None) };
-    let Some(column) = argument.downcast_ref::<Column>() else { return Ok(None) };
-    if scan_below(input).is_none() {
-        return Ok(None);
-    }
-    // NULLs come last ascending, first descending; they are no minimum nor maximum.
-    let wanted = PhysicalSortExpr::new(Arc::clone(argument), SortOptions { descending, nulls_first: descending });
-    let Some(sorted) = ordered(input, &[wanted], Some(1))? else { return Ok(None) };
-    let nullable = input.schema().field(column.index()).is_nullable();
-    let sorted: Plan = if nullable {
-        Arc::new(FilterExec::try_new(Arc::new(IsNotNullExpr::new(Arc::clone(argument))), sorted)?)
-    } else {
-        sorted
-    };
-    Ok(Some(first_rows(sorted, Some(1))?))
 }

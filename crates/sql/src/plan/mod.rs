@@ -7,6 +7,8 @@
 //! | `canary` | The canary of kept plans |
 //! | `coercion` | Operands of different types, brought together as PostgreSQL does it where DataFusion does otherwise |
 //! | `expression` | Expressions over the rows of one table that a definition holds or a change of one needs |
+//! | `extremes` | `min` and `max` of key columns, read at the ends of an order |
+//! | `join_order` | In which order inner joins are done |
 //! | `key_order` | A physical rule that knows the order of trees (and calls the one about joins) |
 //! | `params` | Placeholders in logical plans |
 //! | `planner` | From syntax to plans |
@@ -20,6 +22,8 @@ pub(crate) mod analyze;
 pub(crate) mod canary;
 pub(crate) mod coercion;
 pub(crate) mod expression;
+pub(crate) mod extremes;
+pub(crate) mod join_order;
 pub(crate) mod key_order;
 pub(crate) mod params;
 pub(crate) mod planner;

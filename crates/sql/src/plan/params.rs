@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
-use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr::{FieldMetadata, InList, Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -46,13 +46,6 @@ pub(crate) fn inferred_types(plan: &LogicalPlan, count: usize) -> Vec<Option<Fie
             Ok(TreeNodeRecursion::Continue)
         })
     });
-    found.finish()
-}
-
-/// The same for an expression over `schema`.
-pub(crate) fn inferred_in(expr: &Expr, schema: &DFSchema, count: usize) -> Vec<Option<FieldRef>> {
-    let mut found = Inference::new(count);
-    found.look(expr, schema);
     found.finish()
 }
 
@@ -191,7 +184,7 @@ fn is_preferred(new: &DataType, before: &DataType) -> bool {
 }
 
 /// A numeric parameter has the digits that its value has, whatever the column's are.
-pub(crate) fn without_scale(field: &FieldRef) -> FieldRef {
+fn without_scale(field: &FieldRef) -> FieldRef {
     match field.data_type() {
         DataType::Decimal128(..) => Arc::new(Field::new(field.name(), DYNAMIC, field.is_nullable())),
         _ => Arc::clone(field),
@@ -248,7 +241,9 @@ pub(crate) fn must_plan_each_time(plan: &LogicalPlan) -> bool {
             LogicalPlan::Limit(limit) => limit.skip.iter().chain(limit.fetch.iter()).any(|e| contains_placeholder(e)),
             LogicalPlan::Values(values) => values.values.iter().flatten().any(contains_placeholder),
             LogicalPlan::RecursiveQuery(_) => true,
-            LogicalPlan::Extension(extension) => !crate::exec::apply::is_lateral(extension),
+            LogicalPlan::Extension(extension) => {
+                !crate::exec::apply::is_lateral(extension) && !crate::exec::sets::is_project_set(extension)
+            }
             LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
                 node.expressions().iter().any(|expr| expr.exists(|e| Ok(wants_constant(e))).unwrap_or(true))
             }
@@ -355,9 +350,21 @@ pub(crate) fn bind_expr_to_cell(expr: Expr, cell: &Arc<ParamCell>, types: &[Data
 /// `expr` with each placeholder replaced by its value.
 pub(crate) fn bind_expr_to_values(expr: Expr, values: &[ScalarValue]) -> Result<Expr> {
     expr.transform_up(|expr| {
+        let expr = match expr {
+            Expr::InList(list) => {
+                let items = list.list.into_iter().flat_map(any_of::items).collect();
+                return Ok(Transformed::yes(Expr::InList(InList { list: items, ..list })));
+            }
+            expr => expr,
+        };
         let Expr::Placeholder(placeholder) = &expr else { return Ok(Transformed::no(expr)) };
         match placeholder_index(&placeholder.id).and_then(|index| values.get(index)) {
-            Some(value) => Ok(Transformed::yes(Expr::Literal(value.clone(), None))),
+            // What plans say of the parameter stays true of the value.
+            Some(value) => {
+                let metadata = placeholder.field.as_ref().filter(|field| !field.metadata().is_empty());
+                let metadata = metadata.map(|field| FieldMetadata::new_from_field(field));
+                Ok(Transformed::yes(Expr::Literal(value.clone(), metadata)))
+            }
             None => internal_err!("no value for parameter {}", placeholder.id),
         }
     })
@@ -369,7 +376,8 @@ fn param_call(placeholder: &Placeholder, cell: &Arc<ParamCell>, types: &[DataTyp
         return internal_err!("unknown parameter {}", placeholder.id);
     };
     let Some(ty) = types.get(index) else { return internal_err!("no type for parameter {}", placeholder.id) };
-    let field = Arc::new(Field::new(&placeholder.id, ty.clone(), true));
+    let metadata = placeholder.field.as_ref().map(|field| field.metadata().clone()).unwrap_or_default();
+    let field = Arc::new(Field::new(&placeholder.id, ty.clone(), true).with_metadata(metadata));
     let function = ScalarUDF::new_from_impl(ParamFunction::new(index, field, Arc::clone(cell)));
     Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![])))
 }

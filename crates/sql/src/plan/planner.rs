@@ -33,6 +33,7 @@ use resurgam_engine::{Table, Transaction};
 use crate::exec::apply;
 use crate::exec::bridge;
 use crate::exec::cell::{ParamCell, made_without_values};
+use crate::exec::compute::{Pace, beside};
 use crate::exec::context::StatementContext;
 use crate::exec::filter::ByteFilters;
 use crate::exec::table::EngineTable;
@@ -42,6 +43,7 @@ use crate::pg::types::PgTypePlanner;
 use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary};
 use crate::plan::coercion::Coercion;
+use crate::plan::join_order;
 use crate::plan::key_order::KeyOrder;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::plan::planning::Planning;
@@ -102,6 +104,9 @@ pub(crate) fn session_state(
         .with_default_features()
         .with_query_planner(Arc::new(apply::Planner))
         .with_type_planner(Arc::new(PgTypePlanner));
+    if planning.join_order {
+        builder = builder.with_optimizer_rules(join_order::rules());
+    }
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
@@ -145,7 +150,6 @@ impl ContextProvider for Names<'_> {
         let system = |schema: &str| bridge::catalog_table(self.cx, schema, name.table());
         let found: Option<Arc<dyn TableProvider>> = match name.schema() {
             Some(schema @ ("pg_catalog" | "information_schema" | "sys")) => system(schema)?,
-            Some(crate::exec::locking::LOCKED) => crate::exec::locking::relation(self, name.table()),
             Some(_) => None,
             None => system("pg_catalog")?,
         };
@@ -252,33 +256,19 @@ impl Names<'_> {
         context.set_table_schema(target.map(Arc::new));
         planner.sql_statement_to_plan_with_context(Statement::Query(Box::new(query)), &mut context)
     }
-
-    /// Logical form of an expression over `schema`.
-    pub(crate) fn expression(&self, expr: ast::Expr, schema: &DFSchema, params: &[Option<FieldRef>]) -> Result<Expr> {
-        self.expressions(std::iter::once(expr), schema, params)
-            .next()
-            .unwrap_or_else(|| Err(bridge::failure(SqlError::internal("no expression"))))
-    }
-
-    /// The same of many: the parameters, of which there may be as many, are copied once.
-    pub(crate) fn expressions(
-        &self,
-        exprs: impl Iterator<Item = ast::Expr>,
-        schema: &DFSchema,
-        params: &[Option<FieldRef>],
-    ) -> impl Iterator<Item = Result<Expr>> {
-        let planner = SqlToRel::new_with_options(self, Self::parser_options());
-        let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
-        exprs.map(move |expr| planner.sql_to_expr(expr, schema, &mut context))
-    }
 }
 
 impl Names<'_> {
-    /// Value of an expression that reads no row.
-    pub(crate) fn constant(&self, expr: ast::Expr) -> Result<ScalarValue> {
+    /// The value of an argument of EXECUTE, number `at` from 0, for a parameter of that type.
+    ///
+    /// # Errors
+    /// `42804` for another type; those of evaluating it.
+    pub(crate) fn argument(&self, expr: &ast::Expr, at: usize, oid: u32) -> std::result::Result<ScalarValue, SqlError> {
+        let expr = crate::plan::analyze::argument(self, expr, at, oid)?;
         let schema = DFSchema::empty();
-        let expr = settled(self.state, self.expression(expr, &schema, &[])?, &schema)?;
-        crate::plan::access::evaluate_constant(&crate::plan::access::constant(&expr)?)
+        settled(self.state, expr, &schema)
+            .and_then(|expr| crate::plan::access::evaluate_constant(&crate::plan::access::constant(&expr)?))
+            .map_err(|error| crate::pg::errors::from_datafusion(error, ""))
     }
 }
 
@@ -307,6 +297,7 @@ pub(crate) struct Instance {
     /// What its parameters read; `None` if their values are in the plan, which then serves this run only.
     cell: Option<Arc<ParamCell>>,
     canary: Mutex<Option<(Canary, Arc<[ScalarValue]>)>>,
+    pace: Arc<Pace>,
 }
 
 /// A planned query that can be run any number of times.
@@ -324,6 +315,7 @@ pub(crate) struct QueryPlan {
     pub(crate) schema: SchemaRef,
     pub(crate) counts: Arc<Counts>,
     pool: Mutex<VecDeque<Kept>>,
+    pace: Arc<Pace>,
 }
 
 /// A physical plan that is not running, with its cell, which is empty.
@@ -353,12 +345,13 @@ impl QueryPlan {
         let each_time = each_time || must_plan_each_time(&logical);
         let each_time = AtomicBool::new(each_time);
         let (counts, pool) = (Arc::default(), Mutex::default());
-        Ok(Self { logical, each_time, typed_by_literals, of_session, params, schema, counts, pool })
+        let pace = Arc::new(Pace::of(&logical));
+        Ok(Self { logical, each_time, typed_by_literals, of_session, params, schema, counts, pool, pace })
     }
 
     /// The same of an analysed query, which says what its columns are.
     pub(crate) fn analyzed(state: &SessionState, query: Analyzed, params: Arc<[DataType]>) -> Result<Self> {
-        let Analyzed { plan, columns } = query;
+        let Analyzed { plan, columns, locks: _ } = query;
         let mut out = Self::new(state, plan, params)?;
         let fields = out
             .schema
@@ -380,7 +373,7 @@ impl QueryPlan {
             }
             None if !self.each_time.load(Ordering::Relaxed) => {
                 let begun = Instant::now();
-                let made = self.without_values(state).await?;
+                let made = apply::wait(self.without_values(state))?;
                 self.counts.planned(begun.elapsed());
                 match made {
                     Some(_) => self.counts.run(RunBy::Miss),
@@ -392,10 +385,11 @@ impl QueryPlan {
         };
         let Some(Kept { made, cell }) = kept else {
             let begun = Instant::now();
-            let Made { plan, subqueries } = self.with_values(state, values).await?;
+            let Made { plan, subqueries } = apply::wait(self.with_values(state, values))?;
             self.counts.planned(begun.elapsed());
             self.counts.run(RunBy::EachTime);
-            return Ok(Instance { plan, subqueries, cell: None, canary: Mutex::default() });
+            let pace = Arc::clone(&self.pace);
+            return Ok(Instance { plan, subqueries, cell: None, canary: Mutex::default(), pace });
         };
         let Made { plan, subqueries } = made;
         // Plans that run subqueries themselves are compared by the tests of these.
@@ -404,7 +398,8 @@ impl QueryPlan {
             false => None,
         };
         cell.fill(values.into());
-        Ok(Instance { plan, subqueries, cell: Some(cell), canary: Mutex::new(canary) })
+        let pace = Arc::clone(&self.pace);
+        Ok(Instance { plan, subqueries, cell: Some(cell), canary: Mutex::new(canary), pace })
     }
 
     /// What a run with these values is compared with.
@@ -501,7 +496,8 @@ impl Instance {
         {
             return Ok(canary.start(Arc::clone(&self.plan), Arc::clone(cell), values, task));
         }
-        execute_stream(Arc::clone(&self.plan), task)
+        let stop = Arc::clone(&StatementContext::of(&task)?.stop);
+        beside(&self.pace, &stop, || execute_stream(Arc::clone(&self.plan), task))
     }
     pub(crate) fn plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan

@@ -9,6 +9,8 @@ use crate::plan::canary;
 pub struct Planning {
     /// Sorts, and `min` and `max`, are answered by reading a tree in its order.
     pub key_order: bool,
+    /// Inner joins are put in an order of our own.
+    pub join_order: bool,
     /// Joins look up the rows of their inner side while the outer one has given at most so many
     /// rows; 0: they never do.
     pub lookup_rows: usize,
@@ -22,14 +24,27 @@ pub struct Planning {
 
 impl Default for Planning {
     fn default() -> Self {
-        Self { key_order: true, lookup_rows: 4096, read_small_tables: true, direct: true, canary: canary::is_wanted() }
+        Self {
+            key_order: true,
+            join_order: true,
+            lookup_rows: 4096,
+            read_small_tables: true,
+            direct: true,
+            canary: canary::is_wanted(),
+        }
     }
 }
 
 impl Planning {
     /// Nothing of it: DataFusion's plans as they are.
-    pub const OFF: Self =
-        Self { key_order: false, lookup_rows: 0, read_small_tables: false, direct: false, canary: false };
+    pub const OFF: Self = Self {
+        key_order: false,
+        join_order: false,
+        lookup_rows: 0,
+        read_small_tables: false,
+        direct: false,
+        canary: false,
+    };
 
     /// What is set for whoever plans with `config`.
     pub(crate) fn of(config: &SessionConfig) -> Self {

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use resurgam_engine::{Database, Options};
 
 use crate::exec::context::{StopFlag, StopReason};
+use crate::pg::context::HostRule;
 use crate::plan::planner;
 use crate::plan::plans::{PlanTotals, Plans};
 use crate::session::Session;
@@ -45,6 +46,17 @@ impl Default for SessionOptions {
     }
 }
 
+/// The server around the database, as statements see it.
+pub trait Host: Send + Sync {
+    /// Reads its files again, in the background; whether it will.
+    fn reload(&self) -> bool;
+    /// What is in the file with the host rules.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn host_rules(&self) -> Result<Vec<HostRule>, SqlError>;
+}
+
 /// A database that speaks SQL. Sessions come from [`SqlDatabase::session`].
 pub struct SqlDatabase {
     pub(crate) engine: Database,
@@ -55,6 +67,7 @@ pub struct SqlDatabase {
     pub(crate) sessions: Mutex<HashMap<i32, Weak<SessionShared>>>,
     next_pid: AtomicI32,
     pub(crate) started: i64,
+    pub(crate) host: OnceLock<Arc<dyn Host>>,
 }
 
 impl SqlDatabase {
@@ -70,6 +83,7 @@ impl SqlDatabase {
             sessions: Mutex::default(),
             next_pid: AtomicI32::new(1 << 20),
             started: crate::session::shared::now(),
+            host: OnceLock::new(),
         })
     }
 
@@ -107,16 +121,20 @@ impl SqlDatabase {
         Ok(session)
     }
 
-    /// Stops the running statement of a session; whether there is such a session.
-    pub(crate) fn cancel(&self, pid: i32) -> bool {
+    /// Stops the running statement of a session, or the session; whether there is such a session.
+    pub(crate) fn signal(&self, pid: i32, terminate: bool) -> bool {
         let found = self.sessions.lock().get(&pid).and_then(Weak::upgrade);
         match found {
-            Some(session) => {
-                session.stop.stop(StopReason::Cancel);
-                true
-            }
-            None => false,
+            Some(session) if terminate => session.stop.terminate(),
+            Some(session) => session.stop.stop(StopReason::Cancel),
+            None => return false,
         }
+        true
+    }
+
+    /// Makes known who serves the database, once.
+    pub fn served_by(&self, host: Arc<dyn Host>) {
+        let _ = self.host.set(host);
     }
 }
 
@@ -128,5 +146,15 @@ impl CancelHandle {
     /// The running statement, if any, ends with `57014`.
     pub fn cancel(&self) {
         self.0.stop(StopReason::Cancel);
+    }
+
+    /// The session ends: its running statement, if any, and each later one with `57P01`.
+    pub fn terminate(&self) {
+        self.0.terminate();
+    }
+
+    /// Has `tell` called, once, when somebody asks for the session's end (`pg_terminate_backend`).
+    pub fn on_terminate(&self, tell: impl FnOnce() + Send + 'static) {
+        self.0.on_terminate(Box::new(tell));
     }
 }

@@ -34,7 +34,9 @@ use tokio::time::Instant;
 
 use crate::dml::foreign::{Deferred, Modes};
 use crate::dml::{Op, WritePlan};
+use crate::exec::compute::aside;
 use crate::exec::context::{StatementContext, StopFlag};
+use crate::exec::wait::guarded;
 use crate::parse::lexer::{self, Literal};
 use crate::parse::own::Parsed;
 use crate::pg::context::PgContext;
@@ -46,7 +48,7 @@ use crate::plan::plans::RunBy;
 use crate::plan::statement::{self, Kind, Prepared};
 use crate::session::again::Again;
 use crate::session::database::{CancelHandle, SessionOptions, SqlDatabase};
-use crate::session::settings::Variables;
+use crate::session::settings::{ConnectionSettings, Variables};
 use crate::session::shared::{SUPERUSER, SessionShared, now};
 use crate::session::stream::{ActiveRows, RowStream};
 use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag, TransactionStatus};
@@ -237,6 +239,7 @@ impl Session {
             transaction_start: Default::default(),
             statement_start: Default::default(),
             query: Mutex::new(Arc::from("")),
+            notices: Mutex::default(),
         });
         let cx: Arc<dyn PgContext> = Arc::clone(&shared) as _;
         Ok(Self {
@@ -276,7 +279,11 @@ impl Session {
 
     /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<SqlError> {
-        if self.notices.is_empty() { Vec::new() } else { std::mem::take(&mut self.notices) }
+        let mut notices = std::mem::take(&mut *self.shared.notices.lock());
+        if !self.notices.is_empty() {
+            notices.append(&mut self.notices);
+        }
+        notices
     }
 
     /// Reported parameters that changed since the last call.
@@ -289,10 +296,40 @@ impl Session {
         self.shared.variables.lock().reported()
     }
 
+    /// The client is gone or has to go: whatever the session holds is given back now.
+    pub fn end(&mut self) {
+        self.shared.stop.end();
+        self.roll_back();
+    }
+
     /// Longest time that the session may sit idle inside a transaction.
     pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
         let timeout = self.shared.variables.lock().idle_timeout;
         (!timeout.is_zero()).then_some(timeout)
+    }
+
+    /// What the server of the connection goes by, if a parameter has changed since `generation`, with the new one.
+    pub fn connection_settings(&self, generation: u64) -> Option<(u64, ConnectionSettings)> {
+        let variables = self.shared.variables.lock();
+        (variables.generation != generation).then(|| variables.connection())
+    }
+
+    /// Text of the statement that a portal runs, or of a named statement; for the log.
+    pub fn statement_text(&self, portal: &str) -> Option<Arc<str>> {
+        self.portals.get(portal).map(|portal| Arc::clone(&portal.prepared.text))
+    }
+
+    /// Waits for what the running statement needs of its client, unless the statement is stopped or out of time.
+    ///
+    /// # Errors
+    /// `57014`, `57P01`. The caller has to say so by [`Session::error_occurred`].
+    pub fn stoppable<T, W: Future<Output = T>>(
+        &self,
+        work: W,
+    ) -> impl Future<Output = Result<T, SqlError>> + use<T, W> {
+        let stop = Arc::clone(&self.shared.stop);
+        let deadline = stop.deadline();
+        async move { guarded(&stop, deadline, async { Ok(work.await) }).await }
     }
 
     pub(crate) fn notice(&mut self, notice: SqlError) {
@@ -495,7 +532,7 @@ impl Session {
         if let Some(found) = self.kept(text, declared) {
             return Ok(found);
         }
-        let statement = statement::parse_one(text)?;
+        let statement = aside(|| statement::parse_one(text))?;
         self.plan(statement, text, declared, true)
     }
 
@@ -597,7 +634,7 @@ impl Session {
             let version = txn.catalog_version();
             // Made with definitions that nobody else has, and that may be taken back: never current.
             let made_at = if txn.has_catalog_changes() { 0 } else { version };
-            match statement::prepare(&names, statement.clone(), text, declared, made_at) {
+            match aside(|| statement::prepare(&names, statement.clone(), text, declared, made_at)) {
                 Ok(prepared) => break (version, prepared),
                 // It looks at definitions more than once; one may have changed in between.
                 Err(_) if tries < PLANS_MAX && txn.catalog_version() != version => tries += 1,
@@ -693,7 +730,7 @@ impl Session {
             return Ok(vec![SimpleStatement::alone(Simple::Text(sql.to_owned()))]);
         }
         let text: Arc<str> = Arc::from(sql);
-        let statements = statement::parse(sql)?;
+        let statements = aside(|| statement::parse(sql))?;
         let in_string = statements.len() > 1;
         Ok(statements
             .into_iter()
@@ -734,7 +771,7 @@ impl Session {
                 }
                 _ => {
                     // Any failure is told in terms of the text that the user wrote.
-                    let statement = statement::parse(original)?;
+                    let statement = aside(|| statement::parse(original))?;
                     if statement.len() != 1 {
                         return Err(SqlError::syntax("cannot run several statements here"));
                     }

@@ -33,6 +33,8 @@ pub struct SqlSettings {
     pub statement_timeout: Duration,
     /// Default of the session parameter; zero is no limit.
     pub idle_in_transaction_session_timeout: Duration,
+    /// Defaults of further session parameters, by name, as a user would write them.
+    pub defaults: Vec<(&'static str, String)>,
     /// Default of the session parameter: whether a commit waits until it is durable.
     pub synchronous_commit: bool,
     /// Memory that all queries together may use before they spill.
@@ -49,12 +51,28 @@ impl Default for SqlSettings {
         Self {
             statement_timeout: Duration::ZERO,
             idle_in_transaction_session_timeout: Duration::ZERO,
+            defaults: Vec::new(),
             synchronous_commit: true,
             query_memory_bytes: 1 << 30,
             server: Vec::new(),
             planning: Planning::default(),
         }
     }
+}
+
+/// Session parameters that the protocol server goes by; `None` is off, or the system's default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionSettings {
+    /// Longest wait for a statement outside of a transaction.
+    pub idle_session_timeout: Option<Duration>,
+    pub tcp_keepalives_idle: Option<Duration>,
+    pub tcp_keepalives_interval: Option<Duration>,
+    pub tcp_keepalives_count: Option<u32>,
+    pub tcp_user_timeout: Option<Duration>,
+    /// How often a running statement's client is looked after.
+    pub client_connection_check_interval: Option<Duration>,
+    /// Statements that take as long are logged.
+    pub log_min_duration: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,6 +83,10 @@ enum Kind {
     Text,
     /// Milliseconds unless a unit is written.
     Duration,
+    /// As `Duration`; -1 is off.
+    DurationOrOff,
+    /// A number of that unit (`s`, `ms` or none), shown without it.
+    Counted(&'static str),
     Enum(&'static [&'static str]),
     /// Cannot be changed.
     Fixed,
@@ -96,6 +118,13 @@ static DEFINITIONS: &[Definition] = &[
     def("application_name", "", Kind::Text, true, "Name of the client program."),
     def("bytea_output", "hex", Kind::Enum(&["hex"]), false, "Output format of bytea."),
     def("check_function_bodies", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def(
+        "client_connection_check_interval",
+        "0",
+        Kind::Duration,
+        false,
+        "Time between checks whether the client is still there while a statement runs; 0 for none.",
+    ),
     def("client_encoding", "UTF8", Kind::Text, true, "Encoding of the client; UTF8 is the one supported."),
     def(
         "client_min_messages",
@@ -124,7 +153,7 @@ static DEFINITIONS: &[Definition] = &[
         "Digits of floating-point output; shortest exact is the one supported.",
     ),
     def("idle_in_transaction_session_timeout", "0", Kind::Duration, false, "Longest idle time within a transaction."),
-    def("idle_session_timeout", "0", Kind::Duration, false, "Accepted for compatibility."),
+    def("idle_session_timeout", "0", Kind::Duration, false, "Longest idle time outside of a transaction."),
     def("in_hot_standby", "off", Kind::Fixed, true, "Whether the server is a standby."),
     def("integer_datetimes", "on", Kind::Fixed, true, "Datetimes are 64-bit integers."),
     def("IntervalStyle", "postgres", Kind::Text, true, "Display format of intervals; postgres is the one supported."),
@@ -137,6 +166,13 @@ static DEFINITIONS: &[Definition] = &[
     def("lc_numeric", "C", Kind::Text, false, "Accepted for compatibility."),
     def("lc_time", "C", Kind::Text, false, "Accepted for compatibility."),
     def("lock_timeout", "0", Kind::Duration, false, "Longest wait for a lock."),
+    def(
+        "log_min_duration_statement",
+        "-1",
+        Kind::DurationOrOff,
+        false,
+        "Statements that take at least so long are logged; 0 for all, -1 for none.",
+    ),
     def("maintenance_work_mem", "64MB", Kind::Text, false, "Accepted for compatibility."),
     def("max_identifier_length", "63", Kind::Fixed, false, "Longest identifier in bytes."),
     def("max_index_keys", "32", Kind::Fixed, false, "Most columns of an index."),
@@ -162,6 +198,34 @@ static DEFINITIONS: &[Definition] = &[
         Kind::Enum(&["on", "off", "local", "remote_write", "remote_apply"]),
         false,
         "Whether a commit waits until it is durable.",
+    ),
+    def(
+        "tcp_keepalives_count",
+        "0",
+        Kind::Counted(""),
+        false,
+        "Keepalives that may be lost; 0 for the system's default.",
+    ),
+    def(
+        "tcp_keepalives_idle",
+        "0",
+        Kind::Counted("s"),
+        false,
+        "Silence after which a keepalive is sent; 0 for the system's default.",
+    ),
+    def(
+        "tcp_keepalives_interval",
+        "0",
+        Kind::Counted("s"),
+        false,
+        "Time between keepalives that are not answered; 0 for the system's default.",
+    ),
+    def(
+        "tcp_user_timeout",
+        "0",
+        Kind::Counted("ms"),
+        false,
+        "Time after which data that is not acknowledged ends the connection; 0 for the system's default.",
     ),
     def("temp_buffers", "8MB", Kind::Text, false, "Accepted for compatibility."),
     def("TimeZone", "UTC", Kind::Text, true, "Time zone in which timestamps are shown."),
@@ -221,6 +285,10 @@ impl Variables {
         };
         default("statement_timeout", format_ms(settings.statement_timeout));
         default("idle_in_transaction_session_timeout", format_ms(settings.idle_in_transaction_session_timeout));
+        for (name, value) in &settings.defaults {
+            let checked = find(name).and_then(|definition| check(definition, value).ok());
+            default(name, checked.unwrap_or_else(|| value.clone()));
+        }
         default("synchronous_commit", if settings.synchronous_commit { "on" } else { "off" }.to_owned());
         out.refresh();
         out
@@ -264,6 +332,7 @@ impl Variables {
         let Some(value) = self.get(name) else { return Err(unknown(name)) };
         Ok(match find(name).map(|d| d.kind) {
             Some(Kind::Duration) => show_ms(parse_ms(&value).unwrap_or(0)),
+            Some(Kind::DurationOrOff) => parse_ms(&value).map_or(value, show_ms),
             _ => value,
         })
     }
@@ -379,6 +448,26 @@ impl Variables {
         self.after_change(&key);
     }
 
+    /// What the protocol server goes by, and the generation of the settings that it is of.
+    pub(crate) fn connection(&self) -> (u64, ConnectionSettings) {
+        let number = |name: &str| self.get(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+        let time = |name: &str| Some(number(name)).filter(|ms| *ms > 0).map(Duration::from_millis);
+        let seconds = |name: &str| Some(number(name)).filter(|s| *s > 0).map(Duration::from_secs);
+        let settings = ConnectionSettings {
+            idle_session_timeout: time("idle_session_timeout"),
+            tcp_keepalives_idle: seconds("tcp_keepalives_idle"),
+            tcp_keepalives_interval: seconds("tcp_keepalives_interval"),
+            tcp_keepalives_count: u32::try_from(number("tcp_keepalives_count")).ok().filter(|count| *count > 0),
+            tcp_user_timeout: time("tcp_user_timeout"),
+            client_connection_check_interval: time("client_connection_check_interval"),
+            log_min_duration: self
+                .get("log_min_duration_statement")
+                .and_then(|value| value.parse().ok())
+                .map(Duration::from_millis),
+        };
+        (self.generation, settings)
+    }
+
     pub(crate) fn take_changes(&mut self) -> Vec<(String, String)> {
         std::mem::take(&mut self.changed)
     }
@@ -399,13 +488,17 @@ impl Variables {
             .map(|d| Setting {
                 name: d.name.to_owned(),
                 value: self.get(d.name).unwrap_or_default(),
-                unit: (d.kind == Kind::Duration).then_some("ms"),
+                unit: match d.kind {
+                    Kind::Duration | Kind::DurationOrOff => Some("ms"),
+                    Kind::Counted(unit) => Some(unit).filter(|unit| !unit.is_empty()),
+                    _ => None,
+                },
                 category: "Client Connection Defaults",
                 description: d.description,
                 context: if d.kind == Kind::Fixed { "internal" } else { "user" },
                 kind: match d.kind {
                     Kind::Bool => "bool",
-                    Kind::Integer | Kind::Duration => "integer",
+                    Kind::Integer | Kind::Duration | Kind::DurationOrOff | Kind::Counted(_) => "integer",
                     Kind::Real => "real",
                     Kind::Enum(_) => "enum",
                     Kind::Text | Kind::Fixed => "string",
@@ -453,9 +546,41 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
                 ));
             }
         },
-        Kind::Integer => trimmed.parse::<i64>().map_err(|_| invalid(definition, value))?.to_string(),
+        Kind::Integer => {
+            let number = trimmed.parse::<i64>().map_err(|_| invalid(definition, value))?;
+            if definition.name == "extra_float_digits" {
+                if !(-15..=3).contains(&number) {
+                    let message =
+                        format!("{number} is outside the valid range for parameter \"extra_float_digits\" (-15 .. 3)");
+                    return Err(SqlError::new("22023", message));
+                }
+                if number < 1 {
+                    return Err(SqlError::unsupported("only the shortest exact digits of floats are supported")
+                        .with_hint("Set \"extra_float_digits\" to 1 or more."));
+                }
+            }
+            number.to_string()
+        }
         Kind::Real => trimmed.parse::<f64>().map_err(|_| invalid(definition, value))?.to_string(),
         Kind::Duration => parse_ms(&lower).ok_or_else(|| invalid(definition, value))?.to_string(),
+        Kind::DurationOrOff if lower == "-1" => lower,
+        Kind::DurationOrOff => parse_ms(&lower).ok_or_else(|| invalid(definition, value))?.to_string(),
+        Kind::Counted("") => match trimmed.parse::<i64>() {
+            Ok(number) if (0..=i64::from(i32::MAX)).contains(&number) => number.to_string(),
+            Ok(number) => {
+                let range =
+                    format!("is outside the valid range for parameter \"{}\" (0 .. 2147483647)", definition.name);
+                return Err(SqlError::new("22023", format!("{number} {range}")));
+            }
+            Err(_) => return Err(invalid(definition, value)),
+        },
+        Kind::Counted(unit) => {
+            let plain = lower.bytes().all(|byte| byte.is_ascii_digit());
+            let factor = if unit == "s" { 1000 } else { 1 };
+            let text = if plain { format!("{lower}{unit}") } else { lower };
+            let ms = parse_ms(&text).ok_or_else(|| invalid(definition, value))?;
+            ms.div_ceil(factor).to_string()
+        }
         Kind::Enum(words) => match (words.iter().find(|word| **word == lower), lower.as_str()) {
             (Some(word), _) => (*word).to_owned(),
             (None, "true" | "yes" | "1") if words.contains(&"on") => "on".to_owned(),
@@ -499,10 +624,7 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
             },
             "TimeZone" => {
                 let zone = trimmed.trim_matches('\'');
-                if Zone::parse(zone).is_none() {
-                    return Err(invalid(definition, value));
-                }
-                zone.to_owned()
+                Zone::of_setting(zone).ok_or_else(|| invalid(definition, value))?.1
             }
             _ => value.to_owned(),
         },

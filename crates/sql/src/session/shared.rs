@@ -9,7 +9,7 @@ use resurgam_engine::{Table, Transaction};
 
 use crate::command::alter_database;
 use crate::exec::context::StopFlag;
-use crate::pg::context::{Activity, PgContext, PlanRow, Setting};
+use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, Setting};
 use crate::pg::datetime::Zone;
 use crate::session::database::SqlDatabase;
 use crate::session::settings::Variables;
@@ -35,6 +35,8 @@ pub(crate) struct SessionShared {
     pub statement_start: AtomicI64,
     /// Text of the statement that changes definitions, or did so last.
     pub query: Mutex<Arc<str>>,
+    /// What functions have to tell the client, beside their results.
+    pub notices: Mutex<Vec<SqlError>>,
 }
 
 impl std::fmt::Debug for SessionShared {
@@ -111,8 +113,23 @@ impl PgContext for SessionShared {
     fn server_start(&self) -> i64 {
         self.database.upgrade().map_or(0, |database| database.started)
     }
-    fn signal_backend(&self, pid: i32, _terminate: bool) -> bool {
-        self.database.upgrade().is_some_and(|database| database.cancel(pid))
+    fn signal_backend(&self, pid: i32, terminate: bool) -> bool {
+        self.database.upgrade().is_some_and(|database| database.signal(pid, terminate))
+    }
+    fn is_backend(&self, pid: i32) -> bool {
+        let Some(database) = self.database.upgrade() else { return false };
+        let sessions = database.sessions.lock();
+        sessions.get(&pid).is_some_and(|session| session.strong_count() > 0)
+    }
+    fn notice(&self, notice: SqlError) {
+        self.notices.lock().push(notice);
+    }
+    fn reload_conf(&self) -> bool {
+        self.database.upgrade().is_some_and(|database| database.host.get().is_some_and(|host| host.reload()))
+    }
+    fn host_rules(&self) -> Result<Vec<HostRule>, SqlError> {
+        let database = self.database.upgrade();
+        database.as_ref().and_then(|database| database.host.get()).map_or(Ok(Vec::new()), |host| host.host_rules())
     }
     fn is_superuser(&self) -> bool {
         self.user == SUPERUSER

@@ -2,6 +2,18 @@
 
 use std::path::PathBuf;
 
+/// Which calls fail, of the file or of all files below the folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failing {
+    pub path: PathBuf,
+    /// Reads of content.
+    pub reads: bool,
+    /// Writes: each fails after a random prefix of it was applied.
+    pub writes: bool,
+    /// Syncs: a random part of the unsynced data reaches the disk, the rest is forgotten.
+    pub syncs: bool,
+}
+
 /// Faults of a [`SimVfs`](crate::SimVfs), set with
 /// [`set_faults`](crate::SimVfs::set_faults). Calls are counted from 1, starting
 /// when the plan is set; `None` means never.
@@ -22,6 +34,8 @@ pub struct FaultPlan {
     pub capacity_bytes: Option<u64>,
     /// A second, smaller disk: what the files below this folder together may hold, in bytes.
     pub small_disk: Option<(PathBuf, u64)>,
+    /// Calls that fail for as long as the plan is set: a device that does not answer.
+    pub failing: Vec<Failing>,
     /// A planted bug: syncs of this one file report success and do nothing.
     pub skip_sync_of: Option<PathBuf>,
     /// A planted bug: sync reports success and does nothing. A crash test that

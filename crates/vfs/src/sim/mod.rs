@@ -27,7 +27,7 @@ use resurgam_base::{Error, ErrorKind, Result};
 use crate::stats::Counters;
 use crate::{File, FileLock, OpenMode, Vfs, VfsStats};
 use content::{CHUNK_BYTES, Content};
-pub use fault::FaultPlan;
+pub use fault::{Failing, FaultPlan};
 use rng::Rng;
 
 /// Settings of a [`SimVfs`].
@@ -119,6 +119,10 @@ impl State {
             return Ok(Step::PowerLoss);
         }
         Ok(Step::Go)
+    }
+
+    fn fails(&self, path: &Path, which: impl Fn(&Failing) -> bool) -> bool {
+        self.faults.failing.iter().any(|failing| which(failing) && path.starts_with(&failing.path))
     }
 
     fn used_bytes(&self, below: &Path) -> u64 {
@@ -385,7 +389,7 @@ impl File for SimFile {
         let mut state = self.disk.state.lock();
         state.powered(ACTION, &self.path)?;
         state.reads += 1;
-        if state.faults.fail_read_at == Some(state.reads) {
+        if state.faults.fail_read_at == Some(state.reads) || state.fails(&self.path, |f| f.reads) {
             return Err(fault(ACTION, &self.path));
         }
         let read = self.content(&mut state, ACTION)?.read(buf, offset);
@@ -399,7 +403,7 @@ impl File for SimFile {
         let mut state = self.disk.state.lock();
         let step = state.step(ACTION, &self.path)?;
         state.writes += 1;
-        if state.faults.fail_write_at == Some(state.writes) {
+        if state.faults.fail_write_at == Some(state.writes) || state.fails(&self.path, |f| f.writes) {
             let part = state.rng.below(buf.len() as u64 + 1) as usize;
             self.content(&mut state, ACTION)?.write(&buf[..part], offset);
             return Err(fault(ACTION, &self.path));
@@ -421,7 +425,7 @@ impl File for SimFile {
         }
         state.syncs += 1;
         self.disk.counters.sync();
-        if state.faults.fail_sync_at == Some(state.syncs) {
+        if state.faults.fail_sync_at == Some(state.syncs) || state.fails(&self.path, |f| f.syncs) {
             let mut rng = Rng::new(state.rng.next());
             self.content(&mut state, ACTION)?.fail_sync(self.disk.sector_bytes, &mut rng);
             return Err(fault(ACTION, &self.path));

@@ -48,6 +48,9 @@ pub struct Schema {
     pub tables: Vec<Table>,
 }
 
+/// Orders that columns of indexes have in turn.
+const ORDERS: [&str; 4] = ["", " DESC", " NULLS FIRST", " DESC NULLS LAST"];
+
 /// A row to insert: its table, and its values as literals.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -85,7 +88,10 @@ impl Schema {
             texts.push(table.create(self, with_checks));
             for (at, (unique, columns)) in table.indexes.iter().enumerate() {
                 let unique = if *unique { "UNIQUE " } else { "" };
-                let columns = table.names(columns).join(", ");
+                let names = table.names(columns);
+                let ordered =
+                    names.iter().zip(columns).map(|(name, column)| format!("{name}{}", ORDERS[(at + column) % 4]));
+                let columns = ordered.collect::<Vec<_>>().join(", ");
                 texts.push(format!("CREATE {unique}INDEX {0}_i{at} ON {0} ({columns})", table.name));
             }
         }

@@ -156,6 +156,9 @@ impl ScalarUDFImpl for Overloaded {
     fn name(&self) -> &str {
         self.name
     }
+    fn schema_name(&self, args: &[datafusion::logical_expr::Expr]) -> DfResult<String> {
+        Ok(crate::functions::call_name(self.name(), args))
+    }
     fn signature(&self) -> &Signature {
         &self.signature
     }

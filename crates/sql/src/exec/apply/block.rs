@@ -10,7 +10,7 @@ use datafusion::common::{Result, exec_datafusion_err};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 /// The value of `work`, which is polled until it is there.
-pub(super) fn wait<T: Send>(work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+pub(crate) fn wait<T: Send>(work: impl Future<Output = Result<T>> + Send) -> Result<T> {
     match Handle::try_current() {
         Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
             tokio::task::block_in_place(|| handle.block_on(work))

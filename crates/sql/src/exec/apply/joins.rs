@@ -75,6 +75,11 @@ pub(super) fn is_plain(expr: &Expr) -> bool {
     !expr.is_volatile() && !has_call(expr) && !is_outer(expr) && !expr.exists(|e| Ok(is_sub(e))).unwrap_or(true)
 }
 
+/// Whether there is a subquery in it, or one that was taken out.
+pub(super) fn has_subquery(expr: &Expr) -> bool {
+    has_call(expr) || expr.exists(|e| Ok(is_sub(e))).unwrap_or(true)
+}
+
 fn is_sub(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_))
 }

@@ -11,16 +11,17 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{Column, DFSchema, DFSchemaRef, ExprSchema, JoinType, Result, internal_err};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, ExprSchema, JoinType, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::builder::build_join_schema;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
-    Expr, Extension, Filter, Join, LogicalPlan, Subquery, SubqueryAlias, UserDefinedLogicalNodeCore,
+    Expr, Extension, Filter, Join, LogicalPlan, Projection, Subquery, SubqueryAlias, UserDefinedLogicalNodeCore,
 };
 
 use super::function::{Kind, called};
 use super::{extract, joins};
 use crate::exec::bridge;
+use crate::exec::sets::ProjectSet;
 use crate::wire::SqlError;
 
 /// See the module's head.
@@ -113,6 +114,11 @@ pub(super) fn join(join: Join, depth: usize) -> Result<Transformed<LogicalPlan>>
     if depth == 0 && joins::is_simple(&plan, join.left.schema()) && join.filter.iter().all(joins::is_plain) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
+    let join = match of_sets(join, &plan, left)? {
+        done if done.transformed => return Ok(done),
+        Transformed { data: LogicalPlan::Join(join), .. } => join,
+        _ => return internal_err!("a join that is none"),
+    };
     let pairs = join.on.into_iter().map(|(left, right)| left.eq(right));
     let condition = conjunction(pairs.chain(join.filter));
     let input = Arc::unwrap_or_clone(join.left);
@@ -132,6 +138,64 @@ pub(super) fn join(join: Join, depth: usize) -> Result<Transformed<LogicalPlan>>
         Some(condition) => LogicalPlan::Filter(Filter::try_new(condition, Arc::new(node))?),
         None => node,
     }))
+}
+
+/// A join with a function that returns a set: its values for each row, without a plan of their own.
+fn of_sets(join: Join, item: &LogicalPlan, left: bool) -> Result<Transformed<LogicalPlan>> {
+    let no = |join| Ok(Transformed::no(LogicalPlan::Join(join)));
+    let mut aliases = None;
+    let mut plan = item;
+    while let LogicalPlan::SubqueryAlias(alias) = plan {
+        // The outermost name is the one that is seen.
+        aliases.get_or_insert_with(|| alias.alias.clone());
+        plan = &alias.input;
+    }
+    let (Some(alias), LogicalPlan::Projection(projection)) = (aliases, plan) else { return no(join) };
+    let Some(sets) = ProjectSet::of_one_row(&projection.input) else { return no(join) };
+    let columns = |expr: &Expr| match expr {
+        Expr::Alias(inner) => is_column(&inner.expr),
+        expr => is_column(expr),
+    };
+    let is_true = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Boolean(Some(true)), _));
+    // What is computed of nothing would be there for the rows that LEFT JOIN keeps.
+    let fits = match left {
+        true => join.on.is_empty() && join.filter.iter().all(is_true) && projection.expr.iter().all(columns),
+        false => true,
+    };
+    let plain = |expr: &Expr| !joins::has_subquery(expr);
+    if !fits || !sets.sets().iter().chain(&projection.expr).all(plain) {
+        return no(join);
+    }
+    let schema = Arc::clone(join.left.schema());
+    let of_row = |expr: Expr| {
+        expr.transform_up(|expr| match expr {
+            Expr::OuterReferenceColumn(_, column) if schema.has_column(&column) => {
+                Ok(Transformed::yes(Expr::Column(column)))
+            }
+            other => Ok(Transformed::no(other)),
+        })
+        .data()
+    };
+    let rows = sets.over(Arc::unwrap_or_clone(join.left), left, of_row)?;
+    let mut shown: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
+    for (expr, field) in projection.expr.iter().zip(item.schema().fields()) {
+        shown.push(of_row(expr.clone().unalias())?.alias_qualified(Some(alias.clone()), field.name()));
+    }
+    let node = LogicalPlan::Projection(Projection::try_new(shown, Arc::new(rows))?);
+    let pairs = join.on.into_iter().map(|(left, right)| left.eq(right));
+    let condition = if left { None } else { conjunction(pairs.chain(join.filter)) };
+    Ok(Transformed::yes(match condition {
+        Some(condition) => LogicalPlan::Filter(Filter::try_new(condition, Arc::new(node))?),
+        None => node,
+    }))
+}
+
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) => true,
+        Expr::Cast(cast) => is_column(&cast.expr),
+        _ => false,
+    }
 }
 
 /// A condition of the join as one of the item's rows.

@@ -30,18 +30,20 @@ use super::lateral::Lateral;
 use super::run::Ready;
 use crate::exec::bridge;
 use crate::exec::context::StatementContext;
+use crate::exec::sets::SetsPlanner;
 
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 8192;
 
-/// DataFusion's planner, and this node.
+/// DataFusion's planner, and the nodes of this crate.
 #[derive(Debug)]
 pub(crate) struct Planner;
 
 #[async_trait]
 impl QueryPlanner for Planner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(LateralPlanner)]);
+        let planner =
+            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(LateralPlanner), Arc::new(SetsPlanner)]);
         planner.create_physical_plan(plan, session).await
     }
 }

@@ -45,6 +45,7 @@ mod physical;
 mod rows;
 mod run;
 
+pub(crate) use block::wait;
 pub(crate) use extract::Extract;
 pub(crate) use function::{is_call, is_constant_call, walk};
 pub(crate) use lateral::is_lateral;

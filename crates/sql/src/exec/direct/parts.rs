@@ -246,18 +246,19 @@ impl<'p> Parts<'p> {
         Some(residual)
     }
 
-    /// Whether a path's rows come in the order of a column.
-    pub(super) fn is_next(&self, path: &AccessPath<Expr>, column: usize) -> bool {
+    /// Whether a path's rows come in the order of a column, and then: whether the greatest value comes first
+    /// forward (false) or backward (true); the least one if not `greatest`.
+    pub(super) fn extreme_first(&self, path: &AccessPath<Expr>, column: usize, greatest: bool) -> Option<bool> {
         let pinned: Vec<usize> = path.pinned(&self.table).collect();
-        path.key_columns(&self.table).iter().find(|at| !pinned.contains(at)) == Some(&column)
+        let keys = path.key_columns(&self.table).len();
+        let (next, order) = path.order(&self.table).take(keys).find(|(at, _)| !pinned.contains(at))?;
+        (next == column).then_some(order.descending != greatest)
     }
 
     /// Whether rows come in the wanted order from a tree: forward (false), backward (true), or not.
     pub(super) fn direction(&self, path: &AccessPath<Expr>) -> Option<bool> {
-        let behind: &[usize] = if path.index.is_some() { &self.table.primary_key } else { &[] };
         let pinned: Vec<usize> = path.pinned(&self.table).collect();
-        let columns = path.key_columns(&self.table).iter().chain(behind).copied();
-        let mut order = columns.filter(|column| !pinned.contains(column));
+        let mut order = path.order(&self.table).filter(|(column, _)| !pinned.contains(column));
         let mut direction = None;
         for by in &self.sort {
             let Expr::Column(column) = unaliased(&by.expr) else { return None };
@@ -265,9 +266,10 @@ impl<'p> Parts<'p> {
             if pinned.contains(&column) {
                 continue;
             }
-            let backward = !by.asc;
-            let nulls = by.nulls_first == backward || !self.table.columns[column].nullable;
-            if order.next() != Some(column) || !nulls || direction.is_some_and(|known| known != backward) {
+            let (next, own) = order.next()?;
+            let backward = own.descending == by.asc;
+            let nulls = (own.nulls_first != backward) == by.nulls_first || !self.table.columns[column].nullable;
+            if next != column || !nulls || direction.is_some_and(|known| known != backward) {
                 return None;
             }
             direction = Some(backward);

@@ -80,11 +80,12 @@ impl DirectSelect {
             found.filter(|path| path.equal.len() >= most_equal)
         };
         if let Some(groups) = &mut groups
-            && let Some((column, backward)) = groups.extreme()
+            && let Some((column, greatest)) = groups.extreme()
         {
             // The first row in that order; where there is no such order, it is the plan's to find.
-            let path = in_order(&|path| parts.is_next(path, column).then_some(backward))
-                .filter(|path| path.is_bounded() || parts.filter.is_none())?;
+            let path = in_order(&|path| parts.extreme_first(path, column, greatest))
+                .filter(|path| path.is_bounded() || parts.filter.is_none())?
+                .without_nulls(&parts.table, column);
             groups.first = true;
             return done(&path, Some(std::mem::take(groups)), Some(Sort::new(&parts)?));
         }

@@ -9,4 +9,6 @@ mod path;
 mod probe;
 
 pub(crate) use path::{AccessPath, KeyValues, PointKey, cursor, encode_key, trees};
-pub(crate) use probe::{Probe, ProbeKind, cast_keeps, constant, evaluate_constant, is_constant, is_row_wise, probes};
+pub(crate) use probe::{
+    Probe, ProbeKind, cast_keeps, constant, evaluate_constant, is_constant, is_row_wise, probe_column, probes,
+};

@@ -8,7 +8,7 @@
 //! Invariants:
 //! 1. The ranges hold at least every row that satisfies the probes, and may hold more: whoever reads
 //!    them applies the predicates again.
-//! 2. They are ascending and disjoint.
+//! 2. They are ascending (in the tree's bytes, so that the values of a column that descends go down) and disjoint.
 //! 3. Where [`AccessPath::is_one`], at most one row has the values.
 
 use std::fmt;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::Array;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Expr;
-use resurgam_engine::{Cursor, Datum, DatumRef, Direction, ErrorKind, KeyRange, ReadView, Table};
+use resurgam_engine::{ColumnOrder, Cursor, Datum, DatumRef, Direction, ErrorKind, KeyRange, ReadView, Table};
 
 use super::probe::{Probe, ProbeKind};
 use crate::exec::any_of;
@@ -39,6 +39,8 @@ pub(crate) struct AccessPath<V> {
     /// Bounds of the key column after those, and whether they are inclusive.
     pub low: Option<(V, bool)>,
     pub high: Option<(V, bool)>,
+    /// Nor are rows wanted in which that column is NULL.
+    pub not_null: bool,
     /// Rows are read from the end.
     pub backward: bool,
     /// All columns of a unique key are given, maybe several values of each.
@@ -86,7 +88,7 @@ impl<V> KeyValues<V> {
 
 impl<V> Default for AccessPath<V> {
     fn default() -> Self {
-        Self { index: None, equal: Vec::new(), low: None, high: None, backward: false, whole: false }
+        Self { index: None, equal: Vec::new(), low: None, high: None, not_null: false, backward: false, whole: false }
     }
 }
 
@@ -139,6 +141,23 @@ impl<V> AccessPath<V> {
         key_columns(table, self.index)
     }
 
+    /// The order in which rows come: each column of the key, then those of the clustered key behind it.
+    pub(crate) fn order<'t>(&self, table: &'t Table) -> impl Iterator<Item = (usize, ColumnOrder)> + use<'t, V> {
+        let (index, backward) = (self.index, self.backward);
+        let own = key_columns(table, index).iter().enumerate();
+        let own = own.map(move |(at, &column)| (column, table.column_order(index, at)));
+        let behind: &[usize] = if index.is_some() { &table.primary_key } else { &[] };
+        own.chain(behind.iter().map(|&column| (column, ColumnOrder::ASCENDING)))
+            .map(move |(column, order)| (column, if backward { order.reversed() } else { order }))
+    }
+
+    /// Passes over the rows in which `column` is NULL, if it is the one after those with values.
+    pub(crate) fn without_nulls(mut self, table: &Table, column: usize) -> Self {
+        let is_next = self.key_columns(table).get(self.equal.len()) == Some(&column);
+        self.not_null |= is_next && table.columns[column].nullable;
+        self
+    }
+
     /// Columns that have one value in all rows.
     pub(crate) fn pinned<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = usize> + 'a {
         let key = self.key_columns(table).iter();
@@ -187,8 +206,8 @@ impl<V> AccessPath<V> {
             None => Ok(None),
         };
         let (low, high) = (bound(&self.low)?, bound(&self.high)?);
-        let (index, backward, whole) = (self.index, self.backward, self.whole);
-        Ok(AccessPath { index, equal, low, high, backward, whole })
+        let Self { index, not_null, backward, whole, .. } = *self;
+        Ok(AccessPath { index, equal, low, high, not_null, backward, whole })
     }
 
     /// All values.
@@ -352,8 +371,13 @@ impl<V> AccessPath<V> {
             }
         }
         let (mut low, mut high) = (None, None);
+        let (mut order, mut without_nulls) = (ColumnOrder::ASCENDING, false);
         if complete && let Some(column) = columns.get(self.equal.len()) {
             let ty = &table.columns[*column].ty;
+            order = table.column_order(self.index, self.equal.len());
+            // Of a comparison with NULL nothing comes.
+            let is_bounded = self.not_null || self.low.is_some() || self.high.is_some();
+            without_nulls = is_bounded && table.columns[*column].nullable;
             if let Some((expr, inclusive)) = &self.low {
                 match bridge::key_value(&value(expr)?, ty)? {
                     KeyValue::Exact(datum) => low = Some((datum, *inclusive)),
@@ -375,13 +399,21 @@ impl<V> AccessPath<V> {
                 encoded.push((key, prefix));
             }
         }
+        let (first, last) = if order.descending { (high, low) } else { (low, high) };
         encoded.sort_by(|a, b| a.0.cmp(&b.0));
         encoded.dedup_by(|a, b| a.0 == b.0);
         let mut out = Vec::with_capacity(encoded.len());
         for (key, prefix) in encoded {
             let mut range = if key.is_empty() { KeyRange::all() } else { KeyRange::prefix(&key) };
+            if without_nulls && let Some(key) = self.encode(table, &prefix, Some(&Datum::Null))? {
+                match (order.nulls_first, prefix_end(&key)) {
+                    (false, _) => range.high = Bound::Excluded(key),
+                    (true, Some(end)) => range.low = Bound::Included(end),
+                    (true, None) => {}
+                }
+            }
             // A bound that is too long for a key bounds nothing.
-            if let Some((datum, inclusive)) = &low
+            if let Some((datum, inclusive)) = &first
                 && let Some(key) = self.encode(table, &prefix, Some(datum))?
             {
                 range.low = if *inclusive {
@@ -393,7 +425,7 @@ impl<V> AccessPath<V> {
                     }
                 };
             }
-            if let Some((datum, inclusive)) = &high
+            if let Some((datum, inclusive)) = &last
                 && let Some(key) = self.encode(table, &prefix, Some(datum))?
             {
                 range.high = match (*inclusive, prefix_end(&key)) {
@@ -461,6 +493,9 @@ impl<V: fmt::Display> AccessPath<V> {
         }
         if let Some((value, inclusive)) = &self.high {
             conditions.push(format!("{next} {} {value}", if *inclusive { "<=" } else { "<" }));
+        }
+        if self.not_null && self.low.is_none() && self.high.is_none() {
+            conditions.push(format!("{next} IS NOT NULL"));
         }
         if !conditions.is_empty() {
             write!(f, ": {}", conditions.join(" AND "))?;

@@ -40,6 +40,13 @@ pub(crate) enum ProbeKind {
     },
 }
 
+impl Probe {
+    /// Whether the column has one value in all rows that satisfy it.
+    pub(crate) fn is_one_value(&self) -> bool {
+        matches!(&self.kind, ProbeKind::In(values) if values.len() == 1)
+    }
+}
+
 /// The probes that a conjunct gives; BETWEEN gives two.
 pub(crate) fn probes(table: &Table, expr: &Expr) -> Vec<Probe> {
     let mut out = Vec::new();

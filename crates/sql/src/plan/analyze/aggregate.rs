@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{AggregateFunction, NullTreatment, Sort};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{AggregateUDF, Expr, cast, lit};
@@ -52,7 +53,10 @@ impl Analyzer<'_> {
         if let Some(message) = clause.refuses_aggregates() {
             return Err(self.at(SqlError::new("42803", message), span));
         }
+        let seen = self.sets;
         let parts = self.aggregate_parts(function, name, list, scope, Clause::Aggregate)?;
+        self.no_sets_since(seen, "aggregate function calls cannot contain set-returning function calls")?;
+        self.refuse_outer(&parts, scope, span)?;
         let call = AggregateFunction::new_udf(
             parts.function,
             parts.args,
@@ -64,6 +68,32 @@ impl Analyzer<'_> {
         Ok(self.of_type(Expr::AggregateFunction(call), parts.data, parts.result)?.at(span))
     }
 
+    /// An aggregate whose columns are all of one query further out belongs to that query.
+    fn refuse_outer(&self, parts: &AggregateParts, scope: &Scope<'_>, span: Span) -> Result<()> {
+        let (mut inner, mut outer) = (false, Vec::new());
+        let exprs = parts.args.iter().chain(parts.filter.as_deref());
+        for expr in exprs.chain(parts.order_by.iter().map(|by| &by.expr)) {
+            expr.apply(|expr| {
+                match expr {
+                    Expr::Column(_) => inner = true,
+                    Expr::OuterReferenceColumn(_, column) => outer.push(column.clone()),
+                    _ => {}
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        if inner || outer.is_empty() {
+            return Ok(());
+        }
+        let level = outer.iter().filter_map(|column| scope.level_of(column)).min().unwrap_or(0);
+        let clause = self.within.len().checked_sub(level).and_then(|at| self.within.get(at));
+        if let Some(message) = clause.and_then(|clause| clause.refuses_aggregates()) {
+            return Err(self.at(SqlError::new("42803", message), span));
+        }
+        let text = "aggregate functions of an outer query are not supported in a subquery";
+        Err(self.at(SqlError::unsupported(text), span))
+    }
+
     pub(super) fn aggregate_parts(
         &mut self,
         function: &ast::Function,
@@ -73,8 +103,8 @@ impl Analyzer<'_> {
         clause: Clause,
     ) -> Result<AggregateParts> {
         let span = function.name.span();
-        if !function.within_group.is_empty() || function.null_treatment.is_some() {
-            return unknown(format!("{name} WITHIN GROUP"));
+        if function.null_treatment.is_some() {
+            return Err(self.at(SqlError::syntax("RESPECT NULLS and IGNORE NULLS are not PostgreSQL's"), span));
         }
         let mut order: &[OrderByExpr] = &[];
         for part in &list.clauses {
@@ -83,12 +113,21 @@ impl Analyzer<'_> {
                 _ => return unknown("this form of an aggregate"),
             }
         }
+        if !function.within_group.is_empty() {
+            return self.within_group(function, name, list, order, scope, clause);
+        }
         let star = matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
         let mut args: Vec<Bound> = Vec::with_capacity(list.args.len());
         if !star {
-            let Some(exprs) = super::expr::plain_args(list) else { return unknown("this form of an aggregate") };
-            for expr in exprs {
-                args.push(self.expr(expr, scope, clause)?);
+            match (self.whole_row_argument(list, scope)?, super::expr::plain_args(list)) {
+                // A row is not NULL, but where a join has none.
+                (Some(key), _) if name == "count" && list.duplicate_treatment.is_none() => args.push(key),
+                (None, Some(exprs)) => {
+                    for expr in exprs {
+                        args.push(self.expr(expr, scope, clause)?);
+                    }
+                }
+                _ => return unknown(format!("this form of the aggregate {name}")),
             }
         }
         let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
@@ -113,13 +152,7 @@ impl Analyzer<'_> {
             let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
             typed.push(self.settled(arg)?);
         }
-        let filter = match &function.filter {
-            Some(filter) => {
-                let bound = self.expr(filter, scope, Clause::Aggregate)?;
-                Some(Box::new(self.boolean(bound, "FILTER")?.expr))
-            }
-            None => None,
-        };
+        let filter = self.filter_of(function, scope)?;
         let mut order_by = Vec::with_capacity(order.len());
         for by in order {
             let bound = self.expr(&by.expr, scope, Clause::Aggregate)?;
@@ -136,6 +169,116 @@ impl Analyzer<'_> {
         let _ = source;
         let (function, args, data) = self.aggregate_function(name, typed, star, result, span)?;
         Ok(AggregateParts { function, args, distinct, filter, order_by, result, data })
+    }
+
+    /// The primary key's column of the table that an aggregate's argument is the whole row of: `t`, `t.*`.
+    fn whole_row_argument(&self, list: &ast::FunctionArgumentList, scope: &Scope<'_>) -> Result<Option<Bound>> {
+        let name = match list.args.as_slice() {
+            [FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name))] => name.clone(),
+            [FunctionArg::Unnamed(FunctionArgExpr::Expr(ast::Expr::Identifier(ident)))]
+                if !self.is_column(scope, ident)? =>
+            {
+                ast::ObjectName::from(vec![ident.clone()])
+            }
+            _ => return Ok(None),
+        };
+        let item = match self.item_of(&name, scope) {
+            Ok(item) => item,
+            // It is no row either.
+            Err(_) if matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Expr(_))]) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let key = item.table.as_ref().and_then(|table| table.primary_key.first().copied());
+        match key.and_then(|key| item.columns.get(key)) {
+            Some(column) => Ok(Some(column.bound.clone())),
+            None => unknown("a whole row as an argument"),
+        }
+    }
+
+    /// `percentile_cont(0.5) WITHIN GROUP (ORDER BY x)` and its kin.
+    fn within_group(
+        &mut self,
+        function: &ast::Function,
+        name: &str,
+        list: &ast::FunctionArgumentList,
+        order: &[OrderByExpr],
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<AggregateParts> {
+        let span = function.name.span();
+        if !order.is_empty() {
+            return Err(self.at(SqlError::syntax("cannot use multiple ORDER BY clauses with WITHIN GROUP"), span));
+        }
+        if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) {
+            return Err(self.at(SqlError::syntax("cannot use DISTINCT with WITHIN GROUP"), span));
+        }
+        let Some(direct) = super::expr::plain_args(list) else {
+            return unknown(format!("this form of the aggregate {name}"));
+        };
+        let mut args = direct.into_iter().map(|expr| self.expr(expr, scope, clause)).collect::<Result<Vec<_>>>()?;
+        let directs = args.len();
+        let mut directions = Vec::with_capacity(function.within_group.len());
+        for by in &function.within_group {
+            args.push(self.expr(&by.expr, scope, clause)?);
+            directions.push(direction(&by.options));
+        }
+        let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
+        let call = Call {
+            within_group: true,
+            order_by: directions.len(),
+            filter: function.filter.is_some(),
+            over: function.over.is_some(),
+            ..Call::new(name, &types)
+        };
+        let resolved = match catalog().resolve_function(&call) {
+            Ok(resolved) => resolved,
+            Err(error) => return Err(self.at(sql_error(error), span)),
+        };
+        if !matches!(&resolved.kind, CallKind::Aggregate(..))
+            || !matches!(name, "percentile_cont" | "percentile_disc" | "mode")
+        {
+            return unknown(format!("the aggregate {name} WITHIN GROUP"));
+        }
+        let result = Type::of(resolved.result.0);
+        let mut typed = Vec::with_capacity(args.len());
+        for (arg, to) in args.into_iter().zip(&resolved.args) {
+            let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
+            typed.push(self.settled(arg)?);
+        }
+        let sorted = typed.split_off(directs);
+        if !typed.iter().all(|arg| crate::plan::access::is_constant(&arg.expr)) {
+            return unknown(format!("arguments of {name} that are not constants"));
+        }
+        let filter = self.filter_of(function, scope)?;
+        let mut order_by = Vec::with_capacity(sorted.len());
+        for (bound, (ascending, nulls_first)) in sorted.iter().zip(directions) {
+            self.check_sortable(bound)?;
+            order_by.push(Sort::new(bound.expr.clone(), ascending, nulls_first));
+        }
+        if typed.iter().any(|arg| catalog().element_type(arg.ty.id()).is_some())
+            || sorted.iter().any(|arg| arg.ty.oid == oid::INTERVAL && name == "percentile_cont")
+            || sorted.iter().any(|arg| arg.data == numeric::DYNAMIC && name == "mode")
+        {
+            return unknown(format!("{name} of these types"));
+        }
+        // The values first, as the functions take them.
+        let args = sorted.into_iter().chain(typed).collect();
+        let (function, args, data) = self.aggregate_function(name, args, false, result, span)?;
+        Ok(AggregateParts { function, args, distinct: false, filter, order_by, result, data })
+    }
+
+    fn filter_of(&mut self, function: &ast::Function, scope: &Scope<'_>) -> Result<Option<Box<Expr>>> {
+        match &function.filter {
+            Some(filter) => {
+                let seen = self.sets;
+                let bound = self.expr(filter, scope, Clause::Aggregate)?;
+                self.no_sets_since(seen, "set-returning functions are not allowed in FILTER")?;
+                Ok(Some(Box::new(self.boolean(bound, "FILTER")?.expr)))
+            }
+            None => Ok(None),
+        }
     }
 
     /// What computes an aggregate, and over what.
@@ -157,8 +300,12 @@ impl Analyzer<'_> {
             }
             other => other,
         };
-        if matches!(known, "sum" | "avg" | "min" | "max") && first == Some(oid::INTERVAL) {
-            return unknown(format!("{name} of intervals"));
+        if matches!(known, "sum" | "avg" | "min" | "max")
+            && first == Some(oid::INTERVAL)
+            && let Some(function) = crate::pg::functions::interval_aggregate(known)
+        {
+            let exprs = args.into_iter().map(|arg| arg.expr).collect();
+            return Ok((function, exprs, result.data()));
         }
         let registered = self.names.state.aggregate_functions();
         let numerics = matches!((known, first), ("min" | "max", Some(oid::NUMERIC)))

@@ -1,13 +1,14 @@
 //! Comparisons of rows, IN, BETWEEN, CASE, COALESCE and their kin.
 
-use datafusion::logical_expr::expr::{Case, InList};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::logical_expr::expr::{Case, InList, InSubquery};
 use datafusion::logical_expr::{Expr, Operator, binary_expr, lit};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, CaseWhen, Spanned, ValueWithSpan};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::bound::{Bound, Type};
 use super::expr::{Clause, operator_name};
-use super::scope::Scope;
+use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
 use crate::wire::SqlError;
 
@@ -20,11 +21,23 @@ pub(super) fn bare(expr: &ast::Expr) -> &ast::Expr {
     expr
 }
 
-fn row(expr: &ast::Expr) -> Option<&[ast::Expr]> {
+/// The values of a row that is written out: `(a, b)`, `ROW(a, b)`.
+fn row(expr: &ast::Expr) -> Option<Vec<&ast::Expr>> {
     match bare(expr) {
-        ast::Expr::Tuple(items) => Some(items),
+        ast::Expr::Tuple(items) => Some(items.iter().collect()),
+        ast::Expr::Function(function) => match (function.name.0.as_slice(), super::expr::arguments(function)) {
+            ([part], Some(list)) if part.as_ident().is_some_and(|i| folded(i) == "row" && i.quote_style.is_none()) => {
+                super::expr::plain_args(list)
+            }
+            _ => None,
+        },
         _ => None,
     }
+}
+
+/// Whether an expression is a row that is written out.
+pub(super) fn is_row(expr: &ast::Expr) -> bool {
+    row(expr).is_some()
 }
 
 fn all(parts: Vec<Expr>, op: Operator) -> Expr {
@@ -46,7 +59,9 @@ impl Analyzer<'_> {
         clause: Clause,
     ) -> Result<Bound> {
         let span = left.span();
-        let (Some(l), Some(r)) = (row(left), row(right)) else { return unknown("a row as a value") };
+        let (Some(l), Some(r)) = (row(left), row(right)) else {
+            return self.row_beside_value(left, op, right, scope, clause);
+        };
         if l.len() != r.len() {
             return Err(self.at(SqlError::syntax("unequal number of entries in row expressions"), span));
         }
@@ -54,8 +69,8 @@ impl Analyzer<'_> {
             return Err(self.at(SqlError::new("54011", "ROW expressions can have at most 1664 entries"), span));
         }
         let Some(name) = operator_name(op).map(str::to_owned) else { return unknown("this operator of rows") };
-        let l = l.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
-        let r = r.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+        let l = l.into_iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+        let r = r.into_iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
         let compared = |this: &mut Self, op: &str, at: usize| -> Result<Expr> {
             Ok(this.binary(op, l[at].clone(), r[at].clone(), span)?.expr)
         };
@@ -86,6 +101,72 @@ impl Analyzer<'_> {
                 return Err(self.at(SqlError::unsupported(message), span));
             }
         };
+        Ok(Bound::new(expr, Type::BOOL).at(span))
+    }
+
+    /// A row beside something else: there is hardly an operator for it.
+    fn row_beside_value(
+        &mut self,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        right: &ast::Expr,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let span = left.span();
+        if [left, right].iter().any(|side| matches!(bare(side), ast::Expr::Subquery(_))) {
+            return Err(self.at(SqlError::unsupported("comparing a row with a subquery is not supported"), span));
+        }
+        let record = Type::of(crate::pg::types::oid::RECORD).id();
+        let mut types = [record; 2];
+        for (side, ty) in [left, right].into_iter().zip(&mut types) {
+            if !is_row(side) {
+                *ty = self.expr(side, scope, clause)?.ty.id();
+            }
+        }
+        if let Some(name) = operator_name(op)
+            && let Err(error) = super::coerce::catalog().resolve_operator(name, Some(types[0]), types[1])
+        {
+            return Err(self.at(super::coerce::sql_error(error), span));
+        }
+        unknown("a row as a value")
+    }
+
+    /// `(a, b) IN (SELECT x, y …)`: rows are compared as structures; see [`crate::exec::apply`].
+    pub(super) fn row_in_subquery(
+        &mut self,
+        left: &ast::Expr,
+        query: &ast::Query,
+        negated: bool,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let span = left.span();
+        let items = row(left).unwrap_or_default();
+        let items = items.into_iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+        let relation = self.subquery(query, scope, clause)?;
+        if relation.columns.len() != items.len() {
+            let many = if relation.columns.len() > items.len() { "many" } else { "few" };
+            return Err(self.at(SqlError::syntax(format!("subquery has too {many} columns")), span));
+        }
+        let Some(structure) = self.names.state.scalar_functions().get("struct").cloned() else {
+            return unknown("rows in a subquery");
+        };
+        let (mut left, mut right) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
+        for (item, column) in items.into_iter().zip(&relation.columns) {
+            let (l, r) = self.operands("=", item, column.bound.clone(), span)?;
+            let (l, r) = self.by_keys(l, r)?;
+            left.push(l);
+            right.push(r);
+        }
+        let record = Type::of(crate::pg::types::oid::RECORD);
+        let (left, _) = self.call_udf(&structure, left)?;
+        let (right, data) = self.call_udf(&structure, right)?;
+        let bound = Bound::with_data(right, record, data);
+        let target = super::select::Target { name: "row".to_owned(), bound, is_hidden: false };
+        let relation = super::select::project(relation.plan, &[target])?;
+        let subquery = super::expr::as_subquery(relation);
+        let expr = Expr::InSubquery(InSubquery::new(Box::new(left), subquery, negated));
         Ok(Bound::new(expr, Type::BOOL).at(span))
     }
 
@@ -120,7 +201,7 @@ impl Analyzer<'_> {
                 return Err(self.at(SqlError::syntax("unequal number of entries in row expressions"), left.span()));
             }
             let mut parts = Vec::with_capacity(l.len());
-            for (l, r) in l.iter().zip(r) {
+            for (l, r) in l.into_iter().zip(r) {
                 parts.push(self.distinct_from(l, r, negated, scope, clause)?.expr);
             }
             let op = if negated { Operator::And } else { Operator::Or };
@@ -177,7 +258,7 @@ impl Analyzer<'_> {
         }
         let Some(first) = first else { return unknown("an empty list") };
         if alike {
-            let list = compared.into_iter().map(|(_, r)| r.expr).collect();
+            let list = self.list_of(compared.into_iter().map(|(_, r)| r))?;
             let expr = Expr::InList(InList::new(Box::new(first.expr), list, negated));
             return Ok(Bound::new(expr, Type::BOOL).at(span));
         }
@@ -188,6 +269,28 @@ impl Analyzer<'_> {
         }
         let expr = all(parts, if negated { Operator::And } else { Operator::Or });
         Ok(Bound::new(expr, Type::BOOL).at(span))
+    }
+
+    /// The items of a list of IN. A set of floats goes by their bits: zero is in it with either sign.
+    fn list_of(&mut self, items: impl Iterator<Item = Bound>) -> Result<Vec<Expr>> {
+        let mut list = Vec::new();
+        for item in items {
+            if !matches!(item.data, DataType::Float32 | DataType::Float64) {
+                list.push(item.expr);
+                continue;
+            }
+            // What is read when it runs (a cast that fails, say) stays so.
+            let folded = crate::plan::planner::simplified(
+                self.names.state,
+                item.expr.clone(),
+                &datafusion::common::DFSchema::empty(),
+            );
+            match folded {
+                Ok(value @ Expr::Literal(..)) => list.extend(crate::exec::any_of::items(value)),
+                _ => list.push(item.expr),
+            }
+        }
+        Ok(list)
     }
 
     /// `left op ANY/ALL` of elements that are written out.
@@ -211,7 +314,7 @@ impl Analyzer<'_> {
         if let Some((first, _)) = pairs.first() {
             let first = first.expr.clone();
             if pairs.iter().all(|(l, r)| l.expr == first && l.data == r.data) {
-                let list = pairs.into_iter().map(|(_, r)| r.expr).collect();
+                let list = self.list_of(pairs.into_iter().map(|(_, r)| r))?;
                 let expr = Expr::InList(InList::new(Box::new(first), list, !any));
                 return Ok(Bound::new(expr, Type::BOOL).at(span));
             }
@@ -234,11 +337,22 @@ impl Analyzer<'_> {
         clause: Clause,
     ) -> Result<Bound> {
         let span = value.span();
+        if is_row(value) {
+            let (first, second, op) = match negated {
+                true => (BinaryOperator::Lt, BinaryOperator::Gt, Operator::Or),
+                false => (BinaryOperator::GtEq, BinaryOperator::LtEq, Operator::And),
+            };
+            let low = self.row_comparison(value, &first, low, scope, clause)?;
+            let high = self.row_comparison(value, &second, high, scope, clause)?;
+            return Ok(Bound::new(binary_expr(low.expr, op, high.expr), Type::BOOL).at(span));
+        }
         let value = self.expr(value, scope, clause)?;
         let (low, high) = (self.expr(low, scope, clause)?, self.expr(high, scope, clause)?);
         let (first, second, op) = if negated { ("<", ">", Operator::Or) } else { (">=", "<=", Operator::And) };
         let low = self.binary(first, value.clone(), low, span)?;
         let high = self.binary(second, value, high, span)?;
+        let word = if negated { "OR" } else { "AND" };
+        let (low, high) = (self.boolean(low, word)?, self.boolean(high, word)?);
         Ok(Bound::new(binary_expr(low.expr, op, high.expr), Type::BOOL).at(span))
     }
 
@@ -270,6 +384,7 @@ impl Analyzer<'_> {
         clause: Clause,
     ) -> Result<Bound> {
         let span = conditions.first().map_or_else(Span::empty, |when| when.condition.span());
+        let seen = self.sets;
         let operand = match operand {
             Some(operand) => {
                 let bound = self.expr(operand, scope, clause)?;
@@ -291,6 +406,7 @@ impl Analyzer<'_> {
             Some(otherwise) => Some(self.expr(otherwise, scope, clause)?),
             None => None,
         };
+        self.no_sets_since(seen, "set-returning functions are not allowed in CASE")?;
         // The default counts first.
         let all: Vec<&Bound> = otherwise.iter().chain(&results).collect();
         let common = self.common_type(&all, "CASE")?;
@@ -341,7 +457,12 @@ impl Analyzer<'_> {
             return Err(self.at(SqlError::syntax("NULLIF needs two arguments"), span));
         };
         // Its type is that of the comparison's left operand.
-        let (first, second) = self.operands("=", first, second, span)?;
+        let resolved = super::coerce::catalog().resolve_operator("=", Some(first.ty.id()), second.ty.id());
+        let to = match resolved {
+            Ok(resolved) => resolved.left.map_or(first.ty.oid, |ty| ty.0),
+            Err(error) => return Err(self.at(super::coerce::sql_error(error), span)),
+        };
+        let first = if first.ty.oid == to { first } else { self.implicit(first, Type::of(to))? };
         let equal = self.binary("=", first.clone(), second, span)?;
         let null = self.null(first.ty)?;
         let null = match null.data == first.data {

@@ -12,6 +12,7 @@ use resurgam_dialect::CastContext;
 
 use super::bound::{Bound, Relation, Type};
 use super::coerce::catalog;
+use super::condition::is_row;
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
 use crate::pg::functions::numeric;
@@ -34,6 +35,16 @@ pub(crate) enum Clause {
     Aggregate,
     /// The arguments and the definition of a window.
     Window,
+    /// SET of UPDATE and of ON CONFLICT.
+    Set,
+    Returning,
+    /// A CHECK condition.
+    Check,
+    Default,
+    /// USING of ALTER COLUMN TYPE.
+    Transform,
+    /// An argument of EXECUTE.
+    Execute,
 }
 
 impl Clause {
@@ -48,6 +59,12 @@ impl Clause {
             Self::Limit => "aggregate functions are not allowed in LIMIT",
             Self::Values => "aggregate functions are not allowed in VALUES",
             Self::Aggregate => "aggregate function calls cannot be nested",
+            Self::Set => "aggregate functions are not allowed in UPDATE",
+            Self::Returning => "aggregate functions are not allowed in RETURNING",
+            Self::Check => "aggregate functions are not allowed in check constraints",
+            Self::Default => "aggregate functions are not allowed in DEFAULT expressions",
+            Self::Transform => "aggregate functions are not allowed in transform expressions",
+            Self::Execute => "aggregate functions are not allowed in EXECUTE parameters",
         })
     }
     /// Why window functions cannot be here.
@@ -63,6 +80,12 @@ impl Clause {
             Self::Values => "window functions are not allowed in VALUES",
             Self::Aggregate => "aggregate function calls cannot contain window function calls",
             Self::Window => "window function calls cannot be nested",
+            Self::Set => "window functions are not allowed in UPDATE",
+            Self::Returning => "window functions are not allowed in RETURNING",
+            Self::Check => "window functions are not allowed in check constraints",
+            Self::Default => "window functions are not allowed in DEFAULT expressions",
+            Self::Transform => "window functions are not allowed in transform expressions",
+            Self::Execute => "window functions are not allowed in EXECUTE parameters",
         })
     }
     /// What a condition is called in `argument of X must be type boolean`.
@@ -71,6 +94,7 @@ impl Clause {
             Self::JoinOn => "JOIN/ON",
             Self::Having => "HAVING",
             Self::Aggregate => "FILTER",
+            Self::Check => "CHECK",
             _ => "WHERE",
         }
     }
@@ -138,7 +162,14 @@ impl Analyzer<'_> {
 
     /// A bound expression as a boolean; `construct` is what wants it.
     pub(super) fn boolean(&mut self, bound: Bound, construct: &str) -> Result<Bound> {
-        self.assigned_to(bound, Type::BOOL, &format!("argument of {construct} must be type boolean"))
+        let bound = self.assigned_to(bound, Type::BOOL, &format!("argument of {construct} must be type boolean"))?;
+        match super::sets::has_set(&bound.expr) {
+            true => {
+                let message = format!("argument of {construct} must not return a set");
+                Err(self.at(SqlError::new("42804", message), bound.span))
+            }
+            false => Ok(bound),
+        }
     }
 
     /// An expression.
@@ -159,8 +190,7 @@ impl Analyzer<'_> {
         }
         let mut done: Option<Bound> = None;
         while let Some((left, op, right)) = links.pop() {
-            let row = |expr: &ast::Expr| matches!(super::condition::bare(expr), ast::Expr::Tuple(_));
-            if done.is_none() && (row(left) || row(right)) {
+            if done.is_none() && (is_row(left) || is_row(right)) {
                 done = Some(self.row_comparison(left, op, right, scope, clause)?);
                 continue;
             }
@@ -203,6 +233,9 @@ impl Analyzer<'_> {
             E::Identifier(ident) if ident.quote_style.is_none() && is_keyword(&ident.value) => {
                 self.keyword(&ident.value.to_ascii_lowercase(), ident.span)
             }
+            E::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default") => {
+                Err(self.at(SqlError::syntax("DEFAULT is not allowed in this context"), ident.span))
+            }
             E::Identifier(ident) => self.column(scope, std::slice::from_ref(ident)),
             E::CompoundIdentifier(parts) => self.column(scope, parts),
             E::UnaryOp { op, expr: inner } => self.unary_op(op, inner, scope, clause, span()),
@@ -243,6 +276,9 @@ impl Analyzer<'_> {
                 let text = self.expr(text, scope, clause)?;
                 let mut args = vec![self.expr(pattern, scope, clause)?];
                 if let Some(escape) = escape_char {
+                    if matches!(escape.value, ast::Value::Null) {
+                        return Ok(self.null(Type::BOOL)?.at(span()));
+                    }
                     args.push(self.literal(&escape.value, escape.span, false)?);
                 }
                 let pattern = self.call("similar_to_escape", args, span())?;
@@ -268,14 +304,16 @@ impl Analyzer<'_> {
                 self.cast_as(bound, to, CastContext::Explicit)
             }
             E::Interval(interval) => {
-                if interval.leading_precision.is_some()
-                    || interval.last_field.is_some()
-                    || interval.leading_field.is_some()
-                {
-                    return unknown("an interval with fields");
-                }
+                // Fields go with a constant only.
+                let is_text = matches!(interval.value.as_ref(), ast::Expr::Value(value)
+                    if matches!(value.value, Value::SingleQuotedString(_)));
+                let ty = types::interval_type(interval).filter(|_| is_text || interval.leading_field.is_none());
+                let Some(ty) = ty else {
+                    return Err(self.at(SqlError::syntax(format!("syntax error in \"{interval}\"")), span()));
+                };
+                let to = self.type_of(&ty)?;
                 let bound = self.expr(&interval.value, scope, clause)?;
-                self.cast_as(bound, Type::of(oid::INTERVAL), CastContext::Explicit)
+                self.cast_as(bound, to, CastContext::Explicit)
             }
             E::AtTimeZone { timestamp, time_zone } => {
                 let value = self.expr(timestamp, scope, clause)?;
@@ -337,13 +375,15 @@ impl Analyzer<'_> {
             }
             E::Function(function) => self.function(function, scope, clause),
             E::Exists { subquery, negated } => {
-                let relation = self.subquery(subquery, scope)?;
+                let relation = self.subquery(subquery, scope, clause)?;
                 let expr = Expr::Exists(Exists { subquery: as_subquery(relation), negated: *negated });
                 Ok(Bound::new(expr, Type::BOOL).at(span()))
             }
             E::Subquery(query) => {
-                let relation = self.subquery(query, scope)?;
+                let relation = self.subquery(query, scope, clause)?;
                 let bound = self.only_column(&relation, span())?;
+                let name = relation.columns.first().map(|column| column.name.clone()).unwrap_or_default();
+                self.subqueries.insert(std::ptr::from_ref::<ast::Query>(query) as usize, name);
                 let expr = Expr::ScalarSubquery(as_subquery(relation));
                 Ok(Bound::with_data(expr, bound.ty, bound.data).at(span()))
             }
@@ -365,16 +405,36 @@ impl Analyzer<'_> {
 
     /// The operand of a cast: an ARRAY takes its type from it.
     fn cast_operand(&mut self, expr: &ast::Expr, to: Type, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
-        if let ast::Expr::Array(array) = expr
-            && array.elem.is_empty()
+        if let ast::Expr::Array(array) = super::condition::bare(expr)
+            && let Some(element) = catalog().element_type(to.id())
         {
-            let bound = self.null(to)?;
-            let ty = bound.data.clone();
-            let empty = self.text_constant("{}");
-            let _ = ty;
-            return Ok(empty);
+            if array.elem.is_empty() {
+                return Ok(self.text_constant("{}"));
+            }
+            let elements = self.elements_of(&array.elem, Type { oid: element.0, typmod: to.typmod }, scope, clause)?;
+            return self.array_from(elements, Type { oid: element.0, typmod: to.typmod }, expr.span());
         }
         self.expr(expr, scope, clause)
+    }
+
+    /// The elements of an ARRAY that is cast to an array of that type.
+    fn elements_of(
+        &mut self,
+        elements: &[ast::Expr],
+        ty: Type,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Vec<Bound>> {
+        if elements.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_))) {
+            return unknown("an array of arrays");
+        }
+        let mut bound = Vec::with_capacity(elements.len());
+        for element in elements {
+            let element = self.expr(element, scope, clause)?;
+            let span = element.span;
+            bound.push(self.cast_as(element, ty, CastContext::Explicit)?.at(span));
+        }
+        Ok(bound)
     }
 
     /// An untyped text.
@@ -435,7 +495,7 @@ impl Analyzer<'_> {
     }
 
     fn is_null(&mut self, inner: &ast::Expr, negated: bool, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
-        if matches!(super::condition::bare(inner), ast::Expr::Tuple(_)) {
+        if is_row(inner) {
             return self.row_is_null(inner, negated, scope, clause);
         }
         let bound = self.expr(inner, scope, clause)?;
@@ -460,8 +520,16 @@ impl Analyzer<'_> {
     }
 
     /// A subquery inside an expression over `scope`.
-    pub(super) fn subquery(&mut self, query: &ast::Query, scope: &Scope<'_>) -> Result<Relation> {
-        self.bind_query(query, &scope.inner(), None)
+    pub(super) fn subquery(&mut self, query: &ast::Query, scope: &Scope<'_>, clause: Clause) -> Result<Relation> {
+        self.inside(clause, |this| this.bind_query(query, &scope.inner(), None))
+    }
+
+    /// Binds a query that stands in that clause of the one around it.
+    pub(super) fn inside<T>(&mut self, clause: Clause, bind: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.within.push(clause);
+        let bound = bind(self);
+        self.within.pop();
+        bound
     }
 
     /// The one column of a subquery that is a value.
@@ -480,11 +548,11 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
         clause: Clause,
     ) -> Result<Bound> {
-        if matches!(super::condition::bare(left), ast::Expr::Tuple(_)) {
-            return unknown("a row in a subquery");
+        if is_row(left) {
+            return self.row_in_subquery(left, query, negated, scope, clause);
         }
         let left = self.expr(left, scope, clause)?;
-        let (left, relation) = self.beside_rows(left, "=", query, scope)?;
+        let (left, relation) = self.beside_rows(left, "=", query, scope, clause)?;
         let span = left.span;
         let expr = Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), negated));
         Ok(Bound::new(expr, Type::BOOL).at(span))
@@ -497,8 +565,9 @@ impl Analyzer<'_> {
         op: &str,
         query: &ast::Query,
         scope: &Scope<'_>,
+        clause: Clause,
     ) -> Result<(Bound, Relation)> {
-        let relation = self.subquery(query, scope)?;
+        let relation = self.subquery(query, scope, clause)?;
         let span = left.span;
         if relation.columns.len() != 1 {
             let error = match relation.columns.len() {
@@ -509,25 +578,28 @@ impl Analyzer<'_> {
         }
         let right = self.only_column(&relation, span)?;
         let (left, right) = self.operands(op, left, right, span)?;
-        // Numerics that show different digits may be equal: they are compared by their keys.
-        let (left, right) = match [&left.data, &right.data].contains(&&numeric::DYNAMIC) {
-            true => {
-                let key = Type::of(oid::BYTEA);
-                let mut by_key = |bound: Bound| -> Result<Bound> {
-                    let Some(function) = numeric::by_proc_name(numeric::KEY) else { return unknown("numeric_key") };
-                    let (expr, data) = self.call_udf(&function, vec![bound])?;
-                    Ok(Bound::with_data(expr, key, data))
-                };
-                (by_key(left)?.at(span), by_key(right)?)
-            }
-            false => (left, right),
-        };
+        let (left, right) = self.by_keys(left, right)?;
+        let left = left.at(span);
         let target = super::select::Target { name: relation.columns[0].name.clone(), bound: right, is_hidden: false };
         let relation = match target.bound.expr == relation.columns[0].bound.expr {
             true => relation,
             false => super::select::project(relation.plan, &[target])?,
         };
         Ok((left, relation))
+    }
+
+    /// Numerics that show different digits may be equal: they are compared by their keys.
+    pub(super) fn by_keys(&mut self, left: Bound, right: Bound) -> Result<(Bound, Bound)> {
+        if ![&left.data, &right.data].contains(&&numeric::DYNAMIC) {
+            return Ok((left, right));
+        }
+        let key = Type::of(oid::BYTEA);
+        let mut by_key = |bound: Bound| -> Result<Bound> {
+            let Some(function) = numeric::by_proc_name(numeric::KEY) else { return unknown("numeric_key") };
+            let (expr, data) = self.call_udf(&function, vec![bound])?;
+            Ok(Bound::with_data(expr, key, data))
+        };
+        Ok((by_key(left)?, by_key(right)?))
     }
 
     fn any_all(
@@ -543,9 +615,16 @@ impl Analyzer<'_> {
             return unknown(format!("ANY or ALL with {op}"));
         };
         let span = left.span();
+        if is_row(left) {
+            return match (super::condition::bare(right), name.as_str(), any) {
+                (ast::Expr::Subquery(query), "=", true) => self.row_in_subquery(left, query, false, scope, clause),
+                (ast::Expr::Subquery(query), "<>", false) => self.row_in_subquery(left, query, true, scope, clause),
+                _ => unknown("this comparison of a row with ANY or ALL"),
+            };
+        }
         let left = self.expr(left, scope, clause)?;
         if let ast::Expr::Subquery(query) = super::condition::bare(right) {
-            let (left, relation) = self.beside_rows(left, &name, query, scope)?;
+            let (left, relation) = self.beside_rows(left, &name, query, scope, clause)?;
             let expr = match (name.as_str(), any) {
                 ("=", true) => Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), false)),
                 ("<>", false) => Expr::InSubquery(InSubquery::new(Box::new(left.expr), as_subquery(relation), true)),
@@ -578,6 +657,18 @@ impl Analyzer<'_> {
                 false => elements.into_iter().map(|e| self.implicit(e, common)).collect::<Result<_>>()?,
             };
             return self.compared_with_each(&name, left, elements, any, span);
+        }
+        if let ast::Expr::Cast { kind: CastKind::Cast | CastKind::DoubleColon, expr: inner, data_type, .. } =
+            super::condition::bare(right)
+            && let ast::Expr::Array(array) = super::condition::bare(inner)
+            && !array.elem.is_empty()
+        {
+            let to = self.type_of(data_type)?;
+            if let Some(element) = catalog().element_type(to.id()) {
+                let ty = Type { oid: element.0, typmod: to.typmod };
+                let elements = self.elements_of(&array.elem, ty, scope, clause)?;
+                return self.compared_with_each(&name, left, elements, any, span);
+            }
         }
         let right = self.expr(right, scope, clause)?;
         if let Some(text) = right.untyped_text()
@@ -612,11 +703,16 @@ impl Analyzer<'_> {
         let bound = elements.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
         let refs: Vec<&Bound> = bound.iter().collect();
         let common = self.common_type(&refs, "ARRAY")?;
-        let Some(row) = types::type_by_oid(common.oid).filter(|row| row.array != 0) else {
-            return unknown(format!("an array of {}", common.name()));
-        };
         let bound = bound.into_iter().map(|e| self.implicit(e, common)).collect::<Result<Vec<_>>>()?;
-        let bound = self.one_form(bound, common)?;
+        self.array_from(bound, common, span)
+    }
+
+    /// An array of elements of that type.
+    fn array_from(&mut self, elements: Vec<Bound>, element: Type, span: Span) -> Result<Bound> {
+        let Some(row) = types::type_by_oid(element.oid).filter(|row| row.array != 0) else {
+            return unknown(format!("an array of {}", element.name()));
+        };
+        let bound = self.one_form(elements, element)?;
         let Some(make) = self.names.state.scalar_functions().get("make_array").cloned() else {
             return unknown("make_array");
         };
@@ -642,8 +738,14 @@ impl Analyzer<'_> {
     }
 
     /// `ARRAY(SELECT …)`
-    pub(super) fn array_of_rows(&mut self, query: &ast::Query, scope: &Scope<'_>, span: Span) -> Result<Bound> {
-        let relation = self.subquery(query, scope)?;
+    pub(super) fn array_of_rows(
+        &mut self,
+        query: &ast::Query,
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let relation = self.subquery(query, scope, clause)?;
         let column = self.only_column(&relation, span)?;
         let Some(row) = types::type_by_oid(column.ty.oid).filter(|row| row.array != 0) else {
             return unknown(format!("an array of {}", column.ty.name()));

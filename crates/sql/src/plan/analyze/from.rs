@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column as PlanColumn, NullEquality, Spans, TableReference};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr};
@@ -15,8 +16,8 @@ use super::expr::Clause;
 use super::scope::{Item, Scope, folded};
 use super::{Analyzer, Result, unknown};
 use crate::exec::table::KEY_COLUMN;
-use crate::pg::types::{self, oid};
-use crate::plan::planner::engine_table;
+use crate::pg::types;
+use crate::plan::planner::{TARGET, engine_table};
 use crate::wire::SqlError;
 
 /// What a FROM item, or several joined, bring.
@@ -29,13 +30,34 @@ fn builder(plan: LogicalPlan) -> LogicalPlanBuilder {
     LogicalPlanBuilder::from(plan)
 }
 
+/// Whether a plan reads columns of these items.
+fn refers_to(plan: &LogicalPlan, items: &[Item]) -> bool {
+    plan.all_out_ref_exprs().into_iter().any(|outer| {
+        let Expr::OuterReferenceColumn(_, wanted) = outer else { return false };
+        let mut columns = items.iter().flat_map(|item| &item.columns);
+        columns.any(|column| {
+            column.bound.expr.exists(|e| Ok(matches!(e, Expr::Column(column) if *column == wanted))).unwrap_or(true)
+        })
+    })
+}
+
+/// A plan that is run for each row of the items before it.
+fn lateral(plan: LogicalPlan) -> LogicalPlan {
+    let outer_ref_columns = plan.all_out_ref_exprs();
+    LogicalPlan::Subquery(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::new() })
+}
+
 impl Analyzer<'_> {
     /// The whole FROM clause; one row without columns if it is empty.
     pub(super) fn bind_from(&mut self, from: &[TableWithJoins], scope: &Scope<'_>) -> Result<From> {
         let mut all: Option<From> = None;
         for table in from {
             let left: &[Item] = all.as_ref().map_or(&[], |from| &from.items);
-            let next = self.table_with_joins(table, scope, left)?;
+            let mut next = self.table_with_joins(table, scope, left)?;
+            // A join within which something refers to the items before it.
+            if !table.joins.is_empty() && refers_to(&next.plan, left) {
+                next.plan = lateral(next.plan);
+            }
             all = Some(match all {
                 None => next,
                 Some(mut before) => {
@@ -53,7 +75,7 @@ impl Analyzer<'_> {
     }
 
     /// `42712` for a name that FROM has twice.
-    fn check_names(&self, left: &[Item], right: &[Item]) -> Result<()> {
+    pub(super) fn check_names(&self, left: &[Item], right: &[Item]) -> Result<()> {
         for item in right.iter().filter(|item| item.by_name) {
             let same = |other: &&Item| {
                 other.by_name
@@ -75,6 +97,15 @@ impl Analyzer<'_> {
             let mut visible = before.to_vec();
             visible.extend(left.items.iter().cloned());
             let right = self.factor(&join.relation, scope, &visible)?;
+            let is_outer = matches!(
+                join.join_operator,
+                JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_)
+            );
+            if is_outer && refers_to(&right.plan, &left.items) {
+                let error = SqlError::new("42P10", "invalid reference to FROM-clause entry")
+                    .with_detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference.");
+                return Err(self.at(error, join.relation.span()));
+            }
             self.check_names(&left.items, &right.items)?;
             left = self.join(left, right, &join.join_operator, scope)?;
         }
@@ -234,31 +265,36 @@ impl Analyzer<'_> {
                 self.function_item(name, args, *with_ordinality, alias.as_ref(), scope, before)
             }
             TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_ordinality, .. } => {
-                self.unnest_item(array_exprs, *with_ordinality, alias.as_ref(), scope, before)
+                let args: Vec<ast::FunctionArg> = array_exprs
+                    .iter()
+                    .map(|array| ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(array.clone())))
+                    .collect();
+                let name = ast::ObjectName::from(vec![Ident::with_quote('"', "unnest")]);
+                self.function_item(&name, &args, *with_ordinality, alias.as_ref(), scope, before)
             }
             TableFactor::Derived { lateral, subquery, alias, sample: None } => {
                 let relation = if *lateral {
                     let mut around = scope.inner();
                     around.outer = scope.outer;
                     around.items = before.to_vec();
-                    self.bind_query(subquery, &around.inner(), None)?
+                    self.inside(Clause::From, |this| this.bind_query(subquery, &around.inner(), None))?
                 } else {
                     // The outer query's columns are seen, its FROM is not.
                     let around = scope.without_items();
-                    self.bind_query(subquery, &around.inner(), None)?
+                    self.inside(Clause::From, |this| this.bind_query(subquery, &around.inner(), None))?
                 };
                 let Some(alias) = alias else {
                     let error = SqlError::syntax("subquery in FROM must have an alias")
                         .with_hint("For example, FROM (SELECT ...) [AS] foo.");
                     return Err(self.at(error, subquery.span()));
                 };
-                self.derived(relation, alias, *lateral)
+                self.derived(relation, alias, if *lateral { before } else { &[] })
             }
             TableFactor::NestedJoin { table_with_joins, alias } => {
                 let inner = self.table_with_joins(table_with_joins, scope, before)?;
                 match alias {
                     None => Ok(inner),
-                    Some(_) => unknown("a join with an alias"),
+                    Some(alias) => self.join_alias(inner, alias),
                 }
             }
             _ => unknown("this kind of FROM item"),
@@ -303,6 +339,8 @@ impl Analyzer<'_> {
         };
         let own = parts.last().cloned().unwrap_or_default();
         let (shown, schema) = match alias {
+            // Tables of locking queries have their own names for aliases.
+            Some(alias) if parts[0] == TARGET && folded(&alias.name) == own => (own.clone(), schema),
             Some(alias) => (folded(&alias.name), None),
             None => (own.clone(), schema),
         };
@@ -338,7 +376,26 @@ impl Analyzer<'_> {
 
     fn cte_item(&mut self, cte: &super::scope::Cte, alias: Option<&TableAlias>) -> Result<From> {
         let own = TableAlias { explicit: false, name: Ident::with_quote('"', &cte.name), columns: vec![], at: None };
-        self.derived(cte.relation.clone(), alias.unwrap_or(&own), false)
+        self.derived(cte.relation.clone(), alias.unwrap_or(&own), &[])
+    }
+
+    /// `(a JOIN b …) AS alias`: its columns are seen under that name alone.
+    fn join_alias(&mut self, join: From, alias: &TableAlias) -> Result<From> {
+        let mut columns: Vec<Column> =
+            join.items.iter().filter(|item| item.by_column).flat_map(|item| item.columns.iter().cloned()).collect();
+        self.rename(&mut columns, alias)?;
+        let mut items: Vec<Item> =
+            join.items.into_iter().map(|item| Item { by_name: false, by_column: false, ..item }).collect();
+        items.push(Item {
+            name: Some(folded(&alias.name)),
+            schema: None,
+            columns,
+            by_name: true,
+            by_column: true,
+            table: None,
+            oid: 0,
+        });
+        Ok(From { plan: join.plan, items })
     }
 
     /// New names for columns, as `t (a, b)` gives them.
@@ -361,18 +418,15 @@ impl Analyzer<'_> {
         Ok(())
     }
 
-    /// A relation as a FROM item of that name. What is `lateral` may refer to items before it.
-    fn derived(&mut self, relation: Relation, alias: &TableAlias, lateral: bool) -> Result<From> {
+    /// A relation as a FROM item of that name. It may refer to the items `before` it.
+    pub(super) fn derived(&mut self, relation: Relation, alias: &TableAlias, before: &[Item]) -> Result<From> {
         let shown = folded(&alias.name);
         let qualifier = TableReference::bare(self.qualifier(&shown));
         let names: Vec<(String, Type)> =
             relation.columns.iter().map(|column| (column.name.clone(), column.bound.ty)).collect();
-        let plan = if lateral && !relation.plan.all_out_ref_exprs().is_empty() {
-            let outer_ref_columns = relation.plan.all_out_ref_exprs();
-            let subquery = Subquery { subquery: Arc::new(relation.plan), outer_ref_columns, spans: Spans::new() };
-            builder(LogicalPlan::Subquery(subquery)).alias(qualifier)?.build()?
-        } else {
-            builder(relation.plan).alias(qualifier)?.build()?
+        let plan = match refers_to(&relation.plan, before) {
+            true => builder(lateral(relation.plan)).alias(qualifier)?.build()?,
+            false => builder(relation.plan).alias(qualifier)?.build()?,
         };
         let mut relation = Relation::of_plan(plan, names);
         self.rename(&mut relation.columns, alias)?;
@@ -386,173 +440,5 @@ impl Analyzer<'_> {
             oid: 0,
         };
         Ok(From { plan: relation.plan, items: vec![item] })
-    }
-
-    /// A function in FROM.
-    fn function_item(
-        &mut self,
-        name: &ast::ObjectName,
-        args: &[ast::FunctionArg],
-        ordinality: bool,
-        alias: Option<&TableAlias>,
-        scope: &Scope<'_>,
-        before: &[Item],
-    ) -> Result<From> {
-        let Some(function) = name.0.last().and_then(|part| part.as_ident()).map(folded) else {
-            return unknown("this kind of function name");
-        };
-        let mut exprs = Vec::with_capacity(args.len());
-        for arg in args {
-            match arg {
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => exprs.push(expr.clone()),
-                _ => return unknown("this form of a function's arguments in FROM"),
-            }
-        }
-        if function == "unnest" {
-            return self.unnest_item(&exprs, ordinality, alias, scope, before);
-        }
-        let mut around = scope.inner();
-        around.outer = scope.outer;
-        around.items = before.to_vec();
-        let lateral = around.inner();
-        let bound = exprs.iter().map(|e| self.expr(e, &lateral, Clause::From)).collect::<Result<Vec<_>>>()?;
-        if ordinality {
-            return unknown("WITH ORDINALITY of this function");
-        }
-        let own;
-        let alias = match alias {
-            Some(alias) => alias,
-            None => {
-                own =
-                    TableAlias { explicit: false, name: Ident::with_quote('"', &function), columns: vec![], at: None };
-                &own
-            }
-        };
-        let constant = bound.iter().all(|arg| crate::plan::access::is_constant(&arg.expr));
-        if self.names.state.table_functions().contains_key(function.as_str()) {
-            if !constant {
-                return unknown("this function in FROM with arguments that are not constants");
-            }
-            return self.table_function(&function, bound, alias);
-        }
-        let (name_span, call) = (name.span(), self.call_bound(name, bound, name.span())?);
-        let _ = name_span;
-        if call.returns_set {
-            return unknown(format!("the set-returning function {function} in FROM"));
-        }
-        // One row of one column, which has the alias for its name.
-        let one = LogicalPlanBuilder::empty(true).build()?;
-        let column = alias.columns.first().map_or_else(|| folded(&alias.name), |column| folded(&column.name));
-        let ty = call.bound.ty;
-        if ty.oid == oid::RECORD {
-            return unknown("a function of records in FROM");
-        }
-        let plan = builder(one).project(vec![call.bound.expr.alias(column.clone())])?.build()?;
-        let lateral = !plan.all_out_ref_exprs().is_empty();
-        let relation = Relation::of_plan(plan, [(column, ty)]);
-        self.derived(relation, alias, lateral)
-    }
-
-    /// One of the functions that the planner knows as tables.
-    fn table_function(&mut self, function: &str, args: Vec<Bound>, alias: &TableAlias) -> Result<From> {
-        let (args, names): (Vec<Expr>, _) = match function {
-            "generate_series" => {
-                let (args, ty) = self.series_args(args)?;
-                (args.into_iter().map(|arg| arg.expr).collect(), Some(ty))
-            }
-            _ => {
-                let args = args.into_iter().map(|arg| self.settled(arg).map(|arg| arg.expr)).collect::<Result<_>>()?;
-                (args, None)
-            }
-        };
-        let source = self.names.get_table_function_source(function, args)?;
-        let fields: Vec<(String, Type)> = match names {
-            // A function of one column names it after itself, an alias after the alias.
-            Some(ty) => vec![(folded(&alias.name), ty)],
-            None => source
-                .schema()
-                .fields()
-                .iter()
-                .map(|f| (f.name().clone(), Type { oid: types::field_oid(f), typmod: types::field_typmod(f) }))
-                .collect(),
-        };
-        let scan = LogicalPlanBuilder::scan(TableReference::bare(function), source, None)?.build()?;
-        let mut relation = Relation::of_plan(scan, fields);
-        // The types that PostgreSQL says, whatever the function computes in.
-        let exprs = relation.columns.iter().map(|column| {
-            let data = column.bound.ty.data();
-            let expr = column.bound.expr.clone();
-            let expr = match column.bound.data == data {
-                true => expr,
-                false => datafusion::logical_expr::cast(expr, data),
-            };
-            expr.alias(&column.name)
-        });
-        let names: Vec<(String, Type)> = relation.columns.iter().map(|c| (c.name.clone(), c.bound.ty)).collect();
-        let plan = builder(relation.plan).project(exprs.collect::<Vec<_>>())?.build()?;
-        relation = Relation::of_plan(plan, names);
-        self.derived(relation, alias, false)
-    }
-
-    /// `unnest(…)` in FROM.
-    fn unnest_item(
-        &mut self,
-        arrays: &[ast::Expr],
-        ordinality: bool,
-        alias: Option<&TableAlias>,
-        scope: &Scope<'_>,
-        before: &[Item],
-    ) -> Result<From> {
-        let mut around = scope.inner();
-        around.outer = scope.outer;
-        around.items = before.to_vec();
-        let lateral = around.inner();
-        let mut exprs = Vec::new();
-        let mut columns: Vec<(String, Type)> = Vec::new();
-        for (at, array) in arrays.iter().enumerate() {
-            let bound = self.expr(array, &lateral, Clause::From)?;
-            let span = array.span();
-            let element = match types::type_by_oid(bound.ty.oid) {
-                Some(row) if row.elem != 0 && row.category == 'A' => Type::of(row.elem),
-                _ if bound.ty.is_unknown() => {
-                    let error = SqlError::new("42725", "function unnest(unknown) is not unique").with_hint(
-                        "Could not choose a best candidate function. You might need to add explicit type casts.",
-                    );
-                    return Err(self.at(error, span));
-                }
-                _ => {
-                    let message = format!("function unnest({}) does not exist", bound.ty.name());
-                    let error = SqlError::new("42883", message).with_hint(
-                        "No function matches the given name and argument types. You might need to add explicit type casts.",
-                    );
-                    return Err(self.at(error, span));
-                }
-            };
-            let name = match alias {
-                Some(alias) if arrays.len() == 1 => folded(&alias.name),
-                _ => "unnest".to_owned(),
-            };
-            exprs.push(bound.expr.alias(format!("a{at}")));
-            columns.push((name, element));
-        }
-        if ordinality {
-            return unknown("WITH ORDINALITY");
-        }
-        let own;
-        let alias = match alias {
-            Some(alias) => alias,
-            None => {
-                own = TableAlias { explicit: false, name: Ident::with_quote('"', "unnest"), columns: vec![], at: None };
-                &own
-            }
-        };
-        let arrays: Vec<PlanColumn> = (0..exprs.len()).map(|at| PlanColumn::from_name(format!("a{at}"))).collect();
-        let plan = builder(LogicalPlanBuilder::empty(true).build()?)
-            .project(exprs)?
-            .unnest_columns_with_options(arrays, datafusion::common::UnnestOptions::new().with_preserve_nulls(false))?
-            .build()?;
-        let lateral = !plan.all_out_ref_exprs().is_empty();
-        let relation = Relation::of_plan(plan, columns);
-        self.derived(relation, alias, lateral)
     }
 }

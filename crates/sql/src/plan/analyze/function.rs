@@ -17,9 +17,9 @@ use resurgam_dialect::{Call, CallKind, CastContext, TypeId, Variadic};
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::expr::{Clause, arguments, function_name, plain_args};
-use super::scope::Scope;
+use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
-use crate::pg::functions::numeric;
+use crate::pg::functions::{numeric, series_call_name};
 use crate::pg::rewrite::cast_function_oid;
 use crate::pg::types::{self, oid};
 use crate::wire::SqlError;
@@ -28,13 +28,22 @@ use crate::wire::SqlError;
 pub(super) struct Called {
     pub bound: Bound,
     pub returns_set: bool,
+    /// Of its result, if the function has one.
+    pub out_name: Option<&'static str>,
+}
+
+/// What is written around the arguments of a call.
+#[derive(Default)]
+pub(super) struct CallForm {
+    /// Names of the last arguments.
+    names: Vec<String>,
 }
 
 /// Functions of Resurgam's own, which PostgreSQL's tables do not have.
 fn is_own(name: &str) -> bool {
     name.starts_with("resurgam_")
         || name.starts_with("pg_cast_")
-        || matches!(name, "pg_array_or_empty" | "similar_to_escape")
+        || matches!(name, "pg_array_or_empty" | "similar_to_escape" | "pg_byteacat")
 }
 
 impl Analyzer<'_> {
@@ -48,7 +57,7 @@ impl Analyzer<'_> {
         if name == "array"
             && let FunctionArguments::Subquery(query) = &function.args
         {
-            return self.array_of_rows(query, scope, span);
+            return self.array_of_rows(query, scope, clause, span);
         }
         if function.over.is_some() {
             return self.window_call(function, &name, scope, clause);
@@ -71,7 +80,11 @@ impl Analyzer<'_> {
         if schema.is_none() {
             match name.as_str() {
                 "coalesce" | "greatest" | "least" => {
+                    let seen = self.sets;
                     let args = self.plain(list, scope, clause, &name)?;
+                    if name == "coalesce" {
+                        self.no_sets_since(seen, "set-returning functions are not allowed in COALESCE")?;
+                    }
                     let refs: Vec<&Bound> = args.iter().collect();
                     if refs.is_empty() {
                         return Err(self.at(SqlError::syntax("syntax error: no arguments"), span));
@@ -88,14 +101,28 @@ impl Analyzer<'_> {
                     return self.grouping(&args, scope);
                 }
                 "current_date" | "current_time" | "current_timestamp" | "localtime" | "localtimestamp" => {
-                    return match list.args.is_empty() {
-                        true => self.call_special(&name, span),
-                        false => unknown("a time with a precision"),
+                    let bound = self.call_special(&name, span)?;
+                    let digits = match list.args.as_slice() {
+                        [] => return Ok(bound),
+                        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(value)))] => {
+                            match &value.value {
+                                ast::Value::Number(digits, _) => digits.parse::<i32>().ok(),
+                                _ => None,
+                            }
+                        }
+                        _ => None,
                     };
+                    let Some(digits) = digits else {
+                        return Err(self.at(SqlError::syntax(format!("syntax error at or near \"{name}\"")), span));
+                    };
+                    let to = Type { typmod: if digits < 6 { digits } else { -1 }, ..bound.ty };
+                    return self.cast_as(bound, to, CastContext::Explicit);
                 }
-                "row" => return unknown("a row as a value"),
                 _ => {}
             }
+        }
+        if schema.is_none() && name == "row" {
+            return Err(self.at(SqlError::unsupported("a row as a value is not supported"), span));
         }
         if self.is_aggregate(&name) {
             return self.aggregate_call(function, &name, list, scope, clause);
@@ -111,24 +138,10 @@ impl Analyzer<'_> {
         if !list.clauses.is_empty() || !function.within_group.is_empty() || function.null_treatment.is_some() {
             return unknown("this form of call");
         }
-        let args = self.plain(list, scope, clause, &name)?;
-        let called = self.call_function(schema.as_deref(), &name, args, span)?;
+        let (args, form) = self.arguments(&list.args, &name, scope, clause)?;
+        let called = self.call_function(schema.as_deref(), &name, args, &form, span)?;
         if called.returns_set {
-            return match clause {
-                Clause::SelectList => Ok(called.bound),
-                Clause::OrderBy | Clause::GroupBy => unknown("a function that returns a set in this clause"),
-                Clause::Where | Clause::Having | Clause::JoinOn | Clause::Limit => {
-                    let what = match clause {
-                        Clause::Where => "WHERE",
-                        Clause::Having => "HAVING",
-                        Clause::JoinOn => "JOIN conditions",
-                        _ => "LIMIT",
-                    };
-                    let message = format!("set-returning functions are not allowed in {what}");
-                    Err(self.at(SqlError::unsupported(message), span))
-                }
-                _ => unknown("a function that returns a set in this clause"),
-            };
+            self.see_set(clause, span)?;
         }
         Ok(called.bound)
     }
@@ -145,35 +158,64 @@ impl Analyzer<'_> {
         name: &str,
     ) -> Result<Vec<Bound>> {
         let Some(args) = plain_args(list) else {
-            if list.args.iter().any(|arg| matches!(arg, ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard))) {
-                let message = format!("{name}(*) specified, but {name} is not an aggregate function");
-                return Err(SqlError::new("42809", message).into());
-            }
-            return unknown("named arguments");
+            return Err(SqlError::syntax(format!("bad arguments of {name}")).into());
         };
         args.into_iter().map(|arg| self.expr(arg, scope, clause)).collect()
     }
 
+    /// The arguments of a call, bound.
+    pub(super) fn arguments(
+        &mut self,
+        args: &[ast::FunctionArg],
+        name: &str,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<(Vec<Bound>, CallForm)> {
+        use ast::{FunctionArg as A, FunctionArgExpr as E};
+        let mut bound = Vec::with_capacity(args.len());
+        let mut form = CallForm::default();
+        for arg in args {
+            let (expr, named) = match arg {
+                A::Unnamed(E::Expr(expr)) => (expr, None),
+                A::Named { name, arg: E::Expr(expr), .. } => (expr, Some(folded(name))),
+                A::ExprNamed { name: ast::Expr::Identifier(name), arg: E::Expr(expr), .. } => {
+                    (expr, Some(folded(name)))
+                }
+                A::Unnamed(E::Wildcard) => {
+                    let message = format!("{name}(*) specified, but {name} is not an aggregate function");
+                    return Err(SqlError::new("42809", message).into());
+                }
+                _ => return unknown(format!("this form of the arguments of {name}")),
+            };
+            match named {
+                Some(name) => form.names.push(name),
+                None if !form.names.is_empty() => {
+                    let error = SqlError::syntax("positional argument cannot follow named argument");
+                    return Err(self.at(error, expr.span()));
+                }
+                None => {}
+            }
+            bound.push(self.expr(expr, scope, clause)?);
+        }
+        Ok((bound, form))
+    }
+
     /// A call of a function by its plain name.
     pub(super) fn call(&mut self, name: &str, args: Vec<Bound>, span: Span) -> Result<Bound> {
-        let called = self.call_function(None, name, args, span)?;
+        let called = self.call_function(None, name, args, &CallForm::default(), span)?;
         match called.returns_set {
             true => unknown("a function that returns a set here"),
             false => Ok(called.bound),
         }
     }
 
-    /// A call in FROM.
-    pub(super) fn call_bound(&mut self, name: &ast::ObjectName, args: Vec<Bound>, span: Span) -> Result<Called> {
-        let Some((schema, name)) = function_name(name) else { return unknown("this kind of function name") };
-        self.call_function(schema.as_deref(), &name, args, span)
-    }
-
     /// `CURRENT_DATE` and its kin.
     pub(super) fn call_special(&mut self, word: &str, span: Span) -> Result<Bound> {
         let ty = match word {
             "current_date" => Type::of(oid::DATE),
-            "current_time" => return unknown("current_time"),
+            "current_time" => {
+                return Err(self.at(SqlError::unsupported("type time with time zone is not supported"), span));
+            }
             "current_timestamp" => Type::of(oid::TIMESTAMPTZ),
             "localtime" => Type::of(oid::TIME),
             _ => Type::of(oid::TIMESTAMP),
@@ -182,7 +224,14 @@ impl Analyzer<'_> {
         Ok(self.call_named(name, vec![], ty)?.at(span))
     }
 
-    fn call_function(&mut self, schema: Option<&str>, name: &str, args: Vec<Bound>, span: Span) -> Result<Called> {
+    pub(super) fn call_function(
+        &mut self,
+        schema: Option<&str>,
+        name: &str,
+        args: Vec<Bound>,
+        form: &CallForm,
+        span: Span,
+    ) -> Result<Called> {
         if schema.is_some_and(|schema| !matches!(schema, "pg_catalog" | "information_schema" | "public" | "sys")) {
             let message = format!("schema \"{}\" does not exist", schema.unwrap_or_default());
             return Err(self.at(SqlError::new("3F000", message), span));
@@ -190,9 +239,22 @@ impl Analyzer<'_> {
         if is_own(name) {
             return self.own_function(name, args, span);
         }
+        // Definitions keep these words as calls.
+        let name = match name {
+            "user" | "current_role" if args.is_empty() => "current_user",
+            "current_catalog" if args.is_empty() => "current_database",
+            "current_date" | "current_time" | "current_timestamp" | "localtime" | "localtimestamp"
+                if args.is_empty() =>
+            {
+                return Ok(Called { bound: self.call_special(name, span)?, returns_set: false, out_name: None });
+            }
+            name => name,
+        };
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
-        let resolved = catalog().resolve_function(&Call { is_parameter, ..Call::new(name, &types) });
+        let arg_names: Vec<&str> = form.names.iter().map(String::as_str).collect();
+        let call = Call { is_parameter, arg_names: &arg_names, ..Call::new(name, &types) };
+        let resolved = catalog().resolve_function(&call);
         let resolved = match resolved {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
@@ -203,7 +265,7 @@ impl Analyzer<'_> {
                 let to = Type { oid: plan.ty.0, typmod: plan.typmod };
                 let Some(arg) = args.into_iter().next() else { return unknown("a cast of nothing") };
                 let bound = self.cast_as(arg, to, CastContext::Explicit)?;
-                return Ok(Called { bound: bound.at(span), returns_set: false });
+                return Ok(Called { bound: bound.at(span), returns_set: false, out_name: None });
             }
             CallKind::Window(_) => {
                 let message = format!("window function {name} requires an OVER clause");
@@ -219,17 +281,49 @@ impl Analyzer<'_> {
             };
             typed.push(self.settled(arg)?);
         }
-        let collected = matches!(resolved.variadic, Some(Variadic::Collect { .. } | Variadic::Array));
-        if collected || resolved.positions.is_some() {
-            return unknown(format!("variadic arguments of {name}"));
+        if let Some(positions) = &resolved.positions {
+            typed = self.in_place(typed, positions, &resolved.defaults)?;
+        }
+        match resolved.variadic {
+            Some(Variadic::Collect { first, element, array }) => {
+                let rest = typed.split_off(first.min(typed.len()));
+                let (ty, array) = (Type::of(element.0), Type::of(array.0));
+                let rest = self.one_form(rest, ty)?;
+                typed.push(self.call_named("make_array", rest, array)?);
+            }
+            Some(Variadic::Array) => return unknown(format!("VARIADIC arguments of {name}")),
+            Some(Variadic::Any { .. }) | None => {}
         }
         let result = Type::of(resolved.result.0);
         if result.oid == oid::RECORD {
             return unknown(format!("the result of {name}"));
         }
+        let out_name = match function.out_columns().as_slice() {
+            [(name, _)] if !name.is_empty() => Some(*name),
+            _ => None,
+        };
         let returns_set = resolved.returns_set;
         let bound = self.computed_by(name, function.source, typed, result, returns_set, span)?;
-        Ok(Called { bound: bound.at(span), returns_set })
+        Ok(Called { bound: bound.at(span), returns_set, out_name })
+    }
+
+    /// The arguments of a call with names in the places of their parameters; those that are not written
+    /// have their defaults.
+    fn in_place(
+        &mut self,
+        args: Vec<Bound>,
+        positions: &[usize],
+        defaults: &[(usize, &'static str, TypeId)],
+    ) -> Result<Vec<Bound>> {
+        let mut placed: Vec<(usize, Bound)> = positions.iter().copied().zip(args).collect();
+        for (at, sql, ty) in defaults {
+            let expr = crate::plan::statement::parse_expression(sql)?;
+            let bound = self.expr(&expr, &Scope::empty(), Clause::Values)?;
+            let bound = self.cast_as(bound, Type::of(ty.0), CastContext::Assignment)?;
+            placed.push((*at, bound));
+        }
+        placed.sort_by_key(|(at, _)| *at);
+        Ok(placed.into_iter().map(|(_, bound)| bound).collect())
     }
 
     /// The expression that computes a function.
@@ -253,20 +347,38 @@ impl Analyzer<'_> {
                     let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
                     Ok(Bound::with_data(expr, result, data))
                 }
-                "generate_series" | "generate_subscripts" | "regexp_split_to_table" => {
-                    let list = self.call_named_list(name, args)?;
-                    let data = match &list.data {
-                        DataType::List(item) => item.data_type().clone(),
-                        _ => return unknown("this set-returning function"),
+                "generate_series" => {
+                    let Some(first) = args.first() else { return unknown("a series of nothing") };
+                    let call = series_call_name(&first.data);
+                    let data = if result.oid == oid::NUMERIC { numeric::DYNAMIC } else { result.data() };
+                    let Some(function) = self.names.state.scalar_functions().get(call).cloned() else {
+                        return unknown("generate_series");
                     };
+                    let (series, _) = self.call_udf(&function, args)?;
+                    let expr = Expr::Unnest(Unnest { expr: Box::new(series), outer: false });
+                    Ok(Bound::with_data(expr, result, data))
+                }
+                "generate_subscripts" => {
+                    let list = self.call_named(name, args, Type::of(oid::INT8_ARRAY))?;
                     let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
-                    self.of_type(expr, data, result)
+                    self.of_type(expr, DataType::Int64, result)
                 }
                 _ => unknown(format!("the set-returning function {name}")),
             };
         }
+        if source == "textregexsubstr" {
+            // What the first parentheses match, or the whole.
+            let matched = self.call_named("regexp_match", args, Type::of(oid::TEXT_ARRAY))?;
+            let first = Bound::literal(ScalarValue::Int64(Some(1)), Type::INT8);
+            return self.call_named("array_element", vec![matched, first], result);
+        }
         let known = match name {
+            "substring" if source.starts_with("select") => return unknown("substring with a pattern and an escape"),
             "position" => "strpos",
+            "substring" if source == "textregexsubstr" => source,
+            "substring" if args.get(1).is_some_and(|arg| arg.ty.oid == oid::TEXT) => {
+                return unknown("substring by a pattern of SQL");
+            }
             "char_length" | "character_length" if source == "textlen" => "character_length",
             other => other,
         };
@@ -283,47 +395,6 @@ impl Analyzer<'_> {
         self.of_type(expr, data, result)
     }
 
-    fn call_named_list(&mut self, name: &str, args: Vec<Bound>) -> Result<Bound> {
-        let Some(function) = self.names.state.scalar_functions().get(name).cloned() else {
-            return unknown(format!("the function {name}"));
-        };
-        let args = match name {
-            "generate_series" => {
-                let mut wide = Vec::with_capacity(args.len());
-                for arg in self.series_args(args)?.0 {
-                    wide.push(match arg.data {
-                        DataType::Int32 => self.converted(arg, Type::INT8)?,
-                        DataType::Int64 => arg,
-                        _ => return unknown("generate_series of this type in a select list"),
-                    });
-                }
-                wide
-            }
-            _ => args,
-        };
-        let (expr, data) = self.call_udf(&function, args)?;
-        Ok(Bound::with_data(expr, Type::TEXT, data))
-    }
-
-    /// The arguments of generate_series in the types in which it is computed, and the type of its values.
-    pub(super) fn series_args(&mut self, args: Vec<Bound>) -> Result<(Vec<Bound>, Type)> {
-        let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
-        let resolved = match catalog().resolve_function(&Call::new("generate_series", &types)) {
-            Ok(resolved) => resolved,
-            Err(error) => return Err(sql_error(error).into()),
-        };
-        let result = Type::of(resolved.result.0);
-        let mut out = Vec::with_capacity(args.len());
-        for (arg, to) in args.into_iter().zip(&resolved.args) {
-            let arg = match arg.ty.oid == to.0 {
-                true => arg,
-                false => self.implicit(arg, Type::of(to.0))?,
-            };
-            out.push(arg);
-        }
-        Ok((out, result))
-    }
-
     /// Functions that PostgreSQL does not have.
     fn own_function(&mut self, name: &str, args: Vec<Bound>, span: Span) -> Result<Called> {
         if let Some(oid) = cast_function_oid(name) {
@@ -332,7 +403,7 @@ impl Analyzer<'_> {
             let (Some(value), typmod) = (args.next(), args.next()) else { return unknown("a cast of nothing") };
             let typmod = typmod.and_then(|typmod| typmod.integer()).and_then(|v| i32::try_from(v).ok()).unwrap_or(-1);
             let bound = self.cast_as(value, Type { oid, typmod }, CastContext::Explicit)?;
-            return Ok(Called { bound: bound.at(span), returns_set: false });
+            return Ok(Called { bound: bound.at(span), returns_set: false, out_name: None });
         }
         let Some(function) = self.names.state.scalar_functions().get(name).cloned() else {
             return unknown(format!("the function {name}"));
@@ -340,7 +411,7 @@ impl Analyzer<'_> {
         let args = args.into_iter().map(|arg| self.settled(arg)).collect::<Result<Vec<_>>>()?;
         let (expr, data) = self.call_udf(&function, args)?;
         let ty = Type::of(types::arrow_oid(&data));
-        Ok(Called { bound: Bound::with_data(expr, ty, data).at(span), returns_set: false })
+        Ok(Called { bound: Bound::with_data(expr, ty, data).at(span), returns_set: false, out_name: None })
     }
 
     /// A call of a function of DataFusion's kind, with its arguments cast to what it takes.

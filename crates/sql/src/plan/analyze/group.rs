@@ -13,6 +13,7 @@ use super::bound::Bound;
 use super::expr::Clause;
 use super::scope::{Scope, folded};
 use super::select::Target;
+use super::sets::has_set;
 use super::{Analyzer, Result, unknown};
 use crate::pg::errors::find_identifier;
 use crate::wire::SqlError;
@@ -201,6 +202,20 @@ impl Analyzer<'_> {
             return Ok(plan);
         }
         let mut group_exprs = groups.exprs;
+        let plan = match group_exprs.iter().any(has_set) {
+            true => {
+                let mut keys: Vec<&mut Expr> = group_exprs.iter_mut().collect();
+                let (plan, rebases, _) = self.sets_of(plan, &mut keys, false)?;
+                for expr in exprs.iter_mut() {
+                    for rebase in &rebases {
+                        rebase.apply(expr)?;
+                    }
+                }
+                aggregates = find_aggregate_exprs(exprs.iter().map(|expr| &**expr));
+                plan
+            }
+            false => plan,
+        };
         if !matches!(group_exprs.as_slice(), [Expr::GroupingSet(_)]) {
             self.add_dependent(&plan, &mut group_exprs, &exprs, &aggregates, scope)?;
         }

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::Ident;
 use resurgam_engine::Table;
 
 use super::bound::{Bound, Column, Relation, Type};
-use super::{Analyzer, Result, unknown};
+use super::{Analyzer, Result};
 use crate::wire::SqlError;
 
 /// What FROM has brought in under one name.
@@ -56,6 +56,23 @@ impl<'p> Scope<'p> {
 
     pub(crate) fn cte(&self, name: &str) -> Option<&Arc<Cte>> {
         self.ctes.iter().rev().find(|cte| cte.name == name)
+    }
+
+    /// How many queries further out a column is; `None` if it is of none of them.
+    pub(crate) fn level_of(&self, column: &datafusion::common::Column) -> Option<usize> {
+        let (mut level, mut next) = (0, Some(self));
+        while let Some(scope) = next {
+            let mut columns = scope.items.iter().flat_map(|item| &item.columns);
+            let is_here = columns.any(|known| {
+                known.bound.expr.exists(|e| Ok(matches!(e, Expr::Column(known) if known == column))).unwrap_or(false)
+            });
+            if is_here {
+                return Some(level);
+            }
+            level += 1;
+            next = scope.outer;
+        }
+        None
     }
 
     /// The same without items: what VALUES and LIMIT see.
@@ -126,6 +143,19 @@ impl Analyzer<'_> {
         self.in_items(&scope.items, &folded(ident), ident)
     }
 
+    /// Whether a column of any query around has that name.
+    pub(super) fn is_column(&self, scope: &Scope<'_>, ident: &Ident) -> Result<bool> {
+        let name = folded(ident);
+        let mut next = Some(scope);
+        while let Some(scope) = next {
+            if self.in_items(&scope.items, &name, ident)?.is_some() {
+                return Ok(true);
+            }
+            next = scope.outer;
+        }
+        Ok(false)
+    }
+
     fn by_column(&self, scope: &Scope<'_>, ident: &Ident) -> Result<Bound> {
         let name = folded(ident);
         let (mut level, mut next) = (0, Some(scope));
@@ -139,7 +169,8 @@ impl Analyzer<'_> {
         let mut next = Some(scope);
         while let Some(scope) = next {
             if scope.items.iter().any(|item| item.by_name && item.name.as_deref() == Some(&name)) {
-                return unknown(format!("a whole row as a value (\"{name}\")"));
+                let error = SqlError::unsupported(format!("a whole row as a value (\"{name}\") is not supported"));
+                return Err(self.at(error, ident.span));
             }
             next = scope.outer;
         }

@@ -1,7 +1,6 @@
 //! One SELECT, in the order in which PostgreSQL works: FROM, select list, WHERE, HAVING, ORDER BY,
 //! GROUP BY, DISTINCT.
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::utils::find_window_exprs;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
@@ -12,6 +11,7 @@ use super::bound::{Bound, Column, Relation};
 use super::expr::Clause;
 use super::group::Rebase;
 use super::scope::{Item, Scope, folded};
+use super::sets::has_set;
 use super::{Analyzer, Result, unknown};
 use crate::naming;
 use crate::wire::SqlError;
@@ -115,7 +115,7 @@ impl Analyzer<'_> {
     ) -> Result<Relation> {
         let mut targets = Vec::with_capacity(select.projection.len());
         for item in &select.projection {
-            self.select_item(item, scope, &mut targets)?;
+            self.select_item(item, scope, Clause::SelectList, &mut targets)?;
         }
         if let Some(condition) = &select.selection {
             let condition = self.condition(condition, scope, Clause::Where)?;
@@ -159,7 +159,19 @@ impl Analyzer<'_> {
                 rebase.apply(&mut target.bound.expr)?;
             }
         }
-        plan = self.sets(plan, &mut targets)?;
+        // Sets last, but before what sorts or compares by them.
+        let mut is_sorted = false;
+        if targets.iter().any(|target| has_set(&target.bound.expr)) {
+            let by_sets = sorted.iter().any(|key| has_set(&targets[key.target].bound.expr));
+            if !sorted.is_empty() && !by_sets && !is_distinct && on.is_none() {
+                let columns: Vec<Column> =
+                    targets.iter().map(|t| Column { name: t.name.clone(), bound: t.bound.clone() }).collect();
+                plan = self.sort(plan, &columns, &sorted)?;
+                is_sorted = true;
+            }
+            let mut exprs: Vec<&mut Expr> = targets.iter_mut().map(|target| &mut target.bound.expr).collect();
+            plan = self.sets_of(plan, &mut exprs, false)?.0;
+        }
         // The result, sorted.
         if let Some(on) = on {
             return self.distinct_on(plan, targets, &on, &sorted);
@@ -169,7 +181,7 @@ impl Analyzer<'_> {
         if is_distinct {
             relation.plan = self.distinct(&relation)?;
         }
-        if !sorted.is_empty() {
+        if !sorted.is_empty() && !is_sorted {
             relation.plan = self.sort(relation.plan, &relation.columns, &sorted)?;
         }
         if visible < relation.columns.len() {
@@ -186,16 +198,23 @@ impl Analyzer<'_> {
         Ok(Relation { plan, columns })
     }
 
-    fn select_item(&mut self, item: &SelectItem, scope: &Scope<'_>, targets: &mut Vec<Target>) -> Result<()> {
+    /// An entry of a select list or of RETURNING.
+    pub(super) fn select_item(
+        &mut self,
+        item: &SelectItem,
+        scope: &Scope<'_>,
+        clause: Clause,
+        targets: &mut Vec<Target>,
+    ) -> Result<()> {
         let mut push = |name: String, bound: Bound| targets.push(Target { name, bound, is_hidden: false });
         match item {
             SelectItem::UnnamedExpr(expr) => {
-                let name = naming::column_name(expr).unwrap_or_else(|| "?column?".to_owned());
-                let bound = self.expr(expr, scope, Clause::SelectList)?;
+                let bound = self.expr(expr, scope, clause)?;
+                let name = self.column_name(expr);
                 push(name, bound);
             }
             SelectItem::ExprWithAlias { expr, alias } => {
-                let bound = self.expr(expr, scope, Clause::SelectList)?;
+                let bound = self.expr(expr, scope, clause)?;
                 push(folded(alias), bound);
             }
             SelectItem::Wildcard(options) => {
@@ -225,8 +244,16 @@ impl Analyzer<'_> {
         Ok(())
     }
 
+    /// The name of a column that has been given none.
+    fn column_name(&self, expr: &ast::Expr) -> String {
+        let named = naming::column_name_with(expr, &mut |query| {
+            self.subqueries.get(&(std::ptr::from_ref(query) as usize)).cloned()
+        });
+        named.unwrap_or_else(|| "?column?".to_owned())
+    }
+
     /// The FROM item that `t.*` names.
-    fn item_of(&self, name: &ast::ObjectName, scope: &Scope<'_>) -> Result<Item> {
+    pub(super) fn item_of(&self, name: &ast::ObjectName, scope: &Scope<'_>) -> Result<Item> {
         let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
         let (schema, relation) = match parts.as_slice() {
             [relation] => (None, relation),
@@ -251,53 +278,5 @@ impl Analyzer<'_> {
         }
         let error = SqlError::new("42P01", format!("missing FROM-clause entry for table \"{relation}\""));
         Err(self.at(error, name.span()))
-    }
-
-    /// Functions that return sets, in the select list: rows are repeated for them.
-    fn sets(&mut self, plan: LogicalPlan, targets: &mut [Target]) -> Result<LogicalPlan> {
-        let has_set = |expr: &Expr| expr.exists(|e| Ok(matches!(e, Expr::Unnest(_)))).unwrap_or(true);
-        if !targets.iter().any(|target| has_set(&target.bound.expr)) {
-            return Ok(plan);
-        }
-        // One projection that keeps what is there and adds the lists, then the rows of the lists.
-        let mut lists: Vec<Expr> = Vec::new();
-        for target in targets.iter() {
-            target.bound.expr.apply(|expr| {
-                if let Expr::Unnest(unnest) = expr {
-                    if has_set(&unnest.expr) {
-                        return Ok(TreeNodeRecursion::Continue);
-                    }
-                    if !lists.contains(expr) {
-                        lists.push(expr.clone());
-                    }
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-        }
-        let nested = targets.iter().any(|target| {
-            target.bound.expr.exists(|e| Ok(matches!(e, Expr::Unnest(unnest) if has_set(&unnest.expr)))).unwrap_or(true)
-        });
-        if nested {
-            return unknown("functions that return sets within each other");
-        }
-        let mut exprs: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-        let mut columns = Vec::with_capacity(lists.len());
-        for list in &lists {
-            let Expr::Unnest(unnest) = list else { continue };
-            let name = self.qualifier("set");
-            exprs.push(unnest.expr.as_ref().clone().alias(&name));
-            columns.push(datafusion::common::Column::from_name(name));
-        }
-        let options = datafusion::common::UnnestOptions::new().with_preserve_nulls(false);
-        let plan = LogicalPlanBuilder::from(plan)
-            .project(exprs)?
-            .unnest_columns_with_options(columns.clone(), options)?
-            .build()?;
-        let pairs = lists.into_iter().zip(columns.into_iter().map(Expr::Column)).collect();
-        let rebase = Rebase::pairs(pairs);
-        for target in targets {
-            rebase.apply(&mut target.bound.expr)?;
-        }
-        Ok(plan)
     }
 }

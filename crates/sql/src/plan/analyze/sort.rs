@@ -7,7 +7,7 @@ use super::bound::{Bound, Column, Relation};
 use super::expr::Clause;
 use super::scope::{Scope, folded};
 use super::select::{Target, UniqueNames};
-use super::{Analyzer, Result, unknown};
+use super::{Analyzer, Result};
 use crate::wire::SqlError;
 
 /// One key of ORDER BY.
@@ -211,7 +211,10 @@ impl Analyzer<'_> {
     ) -> Result<Relation> {
         let mut names = UniqueNames::new();
         let on_exprs: Vec<Expr> = on.iter().map(|at| targets[*at].bound.expr.clone()).collect();
-        let visible: Vec<Target> = targets.iter().filter(|target| !target.is_hidden).cloned().collect();
+        let in_order = sorted.iter().zip(on).all(|(key, at)| key.target == *at);
+        let shown = targets.iter().filter(|target| !target.is_hidden).count();
+        // What is not selected is kept where the rows are sorted once more.
+        let visible: Vec<Target> = targets.iter().filter(|target| !target.is_hidden || !in_order).cloned().collect();
         let select: Vec<Expr> =
             visible.iter().map(|target| target.bound.expr.clone().alias(names.name(&target.name))).collect();
         // All of ON first: the plan wants its sort to begin with them.
@@ -228,7 +231,14 @@ impl Analyzer<'_> {
             let expr = targets[key.target].bound.expr.clone();
             sorts.push(SortExpr::new(expr, key.ascending, key.nulls_first));
         }
-        let in_order = sorted.iter().zip(on).all(|(key, at)| key.target == *at);
+        let mut known = Vec::with_capacity(sorts.len());
+        sorts.retain(|sort| {
+            let first = !known.contains(&sort.expr);
+            if first {
+                known.push(sort.expr.clone());
+            }
+            first
+        });
         let plan = LogicalPlanBuilder::from(plan).distinct_on(on_exprs, select, Some(sorts))?.build()?;
         let columns: Vec<Column> = visible
             .iter()
@@ -241,18 +251,9 @@ impl Analyzer<'_> {
             .collect();
         let mut relation = Relation { plan, columns };
         if !in_order {
-            let shown: Vec<SortKey> = sorted.iter().copied().take_while(|key| on.contains(&key.target)).collect();
-            if shown.iter().any(|key| targets[key.target].is_hidden) {
-                return unknown("DISTINCT ON in another order than ORDER BY, by what is not selected");
-            }
-            let shown: Vec<SortKey> = shown
-                .into_iter()
-                .map(|key| SortKey {
-                    target: targets[..key.target].iter().filter(|target| !target.is_hidden).count(),
-                    ..key
-                })
-                .collect();
-            relation.plan = self.sort(relation.plan, &relation.columns, &shown)?;
+            let keys: Vec<SortKey> = sorted.iter().copied().take_while(|key| on.contains(&key.target)).collect();
+            relation.plan = self.sort(relation.plan, &relation.columns, &keys)?;
+            relation = self.first_columns(relation, shown)?;
         }
         Ok(relation)
     }

@@ -1,13 +1,12 @@
 //! Window functions.
 
-use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{NullTreatment, Sort, WindowFunction, WindowFunctionParams};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
-use datafusion::logical_expr::{Expr, WindowFrame, WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition, cast};
+use datafusion::logical_expr::{Expr, WindowFrame, WindowFunctionDefinition, cast};
 use datafusion::sql::sqlparser::ast::{
     self, FunctionArguments, Ident, NamedWindowExpr, Spanned, WindowSpec, WindowType,
 };
-use resurgam_dialect::{Call, CallKind, TypeId};
+use resurgam_dialect::{Call, CallKind, FunctionKind, Schema, TypeId};
 
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
@@ -34,9 +33,12 @@ impl Analyzer<'_> {
         let spec = match &function.over {
             Some(WindowType::WindowSpec(spec)) => self.window_spec(spec)?,
             Some(WindowType::NamedWindow(name)) => self.named_window(name)?,
-            None => return unknown("a window function without OVER"),
+            None => return Err(SqlError::internal("a window function without OVER").into()),
         };
-        let (fun, args, distinct, filter, data, result) = if self.is_aggregate(name) {
+        let seen = self.sets;
+        // rank() and its kin are aggregates, too, with WITHIN GROUP.
+        let is_aggregate = self.is_aggregate(name) && !self.is_window_function(name);
+        let (fun, args, distinct, filter, data, result) = if is_aggregate {
             let parts = self.aggregate_parts(function, name, list, scope, Clause::Window)?;
             if parts.distinct {
                 return Err(self.at(SqlError::unsupported("DISTINCT is not implemented for window functions"), span));
@@ -50,6 +52,7 @@ impl Analyzer<'_> {
         } else {
             self.window_function(function, name, list, scope)?
         };
+        self.no_sets_since(seen, "window function calls cannot contain set-returning function calls")?;
         let mut partition_by = Vec::with_capacity(spec.partition_by.len());
         for expr in &spec.partition_by {
             let bound = self.expr(expr, scope, Clause::Window)?;
@@ -58,17 +61,23 @@ impl Analyzer<'_> {
             partition_by.push(bound.expr);
         }
         let mut order_by = Vec::with_capacity(spec.order_by.len());
+        let mut sorted_by = Vec::with_capacity(spec.order_by.len());
         for by in &spec.order_by {
             let bound = self.expr(&by.expr, scope, Clause::Window)?;
             let bound = self.settled(bound)?;
             self.check_sortable(&bound)?;
             let (ascending, nulls_first) = direction(&by.options);
-            order_by.push(Sort::new(bound.expr, ascending, nulls_first));
+            order_by.push(Sort::new(bound.expr.clone(), ascending, nulls_first));
+            sorted_by.push(bound);
         }
         let window_frame = match &spec.window_frame {
-            None => WindowFrame::new((!order_by.is_empty()).then_some(false)),
-            Some(frame) => self.frame(frame, &mut order_by, scope)?,
+            None => {
+                let frame = WindowFrame::new((!order_by.is_empty()).then_some(false));
+                super::frame::with_peers(frame, &sorted_by)
+            }
+            Some(frame) => self.frame(frame, &mut order_by, &sorted_by, scope)?,
         };
+        self.no_sets_since(seen, "set-returning functions in the definition of a window are not supported")?;
         let call = WindowFunction {
             fun,
             params: WindowFunctionParams {
@@ -82,6 +91,10 @@ impl Analyzer<'_> {
             },
         };
         Ok(self.of_type(Expr::WindowFunction(Box::new(call)), data, result)?.at(span))
+    }
+
+    fn is_window_function(&self, name: &str) -> bool {
+        catalog().functions_named(Schema::PgCatalog, name).any(|f| f.kind == FunctionKind::Window)
     }
 
     fn window_function(
@@ -126,10 +139,9 @@ impl Analyzer<'_> {
             let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
             typed.push(self.settled(arg)?);
         }
-        // The second and third argument of these are read while the plan is made.
-        if typed.iter().skip(1).any(|arg| !matches!(arg.expr, Expr::Literal(..)))
-            || name == "ntile" && typed.iter().any(|arg| !matches!(arg.expr, Expr::Literal(..)))
-        {
+        // The second and third argument of these are read while the plan is made, which is made for each run then.
+        let read = |arg: &Bound| !crate::plan::access::is_constant(&arg.expr);
+        if typed.iter().skip(1).any(read) || name == "ntile" && typed.iter().any(read) {
             return unknown(format!("arguments of {name} that are not constants"));
         }
         let typed = match name {
@@ -203,83 +215,5 @@ impl Analyzer<'_> {
                 Err(self.at(error, name.span))
             }
         }
-    }
-
-    /// A frame.
-    fn frame(&mut self, frame: &ast::WindowFrame, order_by: &mut Vec<Sort>, scope: &Scope<'_>) -> Result<WindowFrame> {
-        let units = match frame.units {
-            ast::WindowFrameUnits::Rows => WindowFrameUnits::Rows,
-            ast::WindowFrameUnits::Range => WindowFrameUnits::Range,
-            ast::WindowFrameUnits::Groups => WindowFrameUnits::Groups,
-        };
-        if units == WindowFrameUnits::Groups && order_by.is_empty() {
-            return Err(SqlError::new("42P20", "GROUPS mode requires an ORDER BY clause").into());
-        }
-        let start = self.frame_bound(&frame.start_bound, units, scope)?;
-        let end = match &frame.end_bound {
-            Some(end) => self.frame_bound(end, units, scope)?,
-            None => WindowFrameBound::CurrentRow,
-        };
-        let unbounded = |bound: &WindowFrameBound, preceding: bool| match bound {
-            WindowFrameBound::Preceding(value) => preceding && value.is_null(),
-            WindowFrameBound::Following(value) => !preceding && value.is_null(),
-            WindowFrameBound::CurrentRow => false,
-        };
-        let wrong = if unbounded(&start, false) {
-            Some("frame start cannot be UNBOUNDED FOLLOWING")
-        } else if unbounded(&end, true) {
-            Some("frame end cannot be UNBOUNDED PRECEDING")
-        } else {
-            match (&start, &end) {
-                (WindowFrameBound::CurrentRow, WindowFrameBound::Preceding(_)) => {
-                    Some("frame starting from current row cannot have preceding rows")
-                }
-                (WindowFrameBound::Following(_), WindowFrameBound::CurrentRow) => {
-                    Some("frame starting from following row cannot end with current row")
-                }
-                (WindowFrameBound::Following(_), WindowFrameBound::Preceding(_)) => {
-                    Some("frame starting from following row cannot have preceding rows")
-                }
-                _ => None,
-            }
-        };
-        if let Some(wrong) = wrong {
-            return Err(SqlError::new("42P20", wrong).into());
-        }
-        let frame = WindowFrame::new_bounds(units, start, end);
-        frame.regularize_order_bys(order_by)?;
-        Ok(frame)
-    }
-
-    fn frame_bound(
-        &mut self,
-        bound: &ast::WindowFrameBound,
-        units: WindowFrameUnits,
-        scope: &Scope<'_>,
-    ) -> Result<WindowFrameBound> {
-        let (expr, preceding) = match bound {
-            ast::WindowFrameBound::CurrentRow => return Ok(WindowFrameBound::CurrentRow),
-            ast::WindowFrameBound::Preceding(expr) => (expr, true),
-            ast::WindowFrameBound::Following(expr) => (expr, false),
-        };
-        let value = match expr {
-            None => ScalarValue::UInt64(None),
-            Some(expr) => {
-                if units == WindowFrameUnits::Range {
-                    return unknown("RANGE with an offset");
-                }
-                let bound = self.expr(expr, &scope.without_items(), Clause::Window)?;
-                let Some(count) = bound.integer() else { return unknown("a frame's offset that is not a constant") };
-                match u64::try_from(count) {
-                    Ok(count) => ScalarValue::UInt64(Some(count)),
-                    Err(_) => {
-                        let side = if preceding { "starting" } else { "ending" };
-                        let error = SqlError::new("22013", format!("frame {side} offset must not be negative"));
-                        return Err(self.at(error, expr.span()));
-                    }
-                }
-            }
-        };
-        Ok(if preceding { WindowFrameBound::Preceding(value) } else { WindowFrameBound::Following(value) })
     }
 }

@@ -1,0 +1,43 @@
+//! PostgreSQL's syntax that neither the parser nor anything here knows: it is no syntax error.
+
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+use crate::wire::SqlError;
+
+/// Words in a row (the last may be a parenthesis), and what they are.
+const PHRASES: [(&[&str], &str); 16] = [
+    (&["rows", "from", "("], "ROWS FROM"),
+    (&["variadic"], "VARIADIC in calls"),
+    (&["exclude", "current"], "EXCLUDE in the frame of a window"),
+    (&["exclude", "group"], "EXCLUDE in the frame of a window"),
+    (&["exclude", "ties"], "EXCLUDE in the frame of a window"),
+    (&["exclude", "no"], "EXCLUDE in the frame of a window"),
+    (&["tablesample"], "TABLESAMPLE"),
+    (&["search", "depth"], "SEARCH"),
+    (&["search", "breadth"], "SEARCH"),
+    (&["is", "document"], "XML"),
+    (&["xmlelement", "("], "XML"),
+    (&["xmlforest", "("], "XML"),
+    (&["xmltable", "("], "XML"),
+    (&["is", "normalized"], "IS NORMALIZED"),
+    (&["is", "not", "normalized"], "IS NORMALIZED"),
+    (&["current", "of"], "WHERE CURRENT OF"),
+];
+
+/// What a text that could not be parsed has of such syntax.
+pub(crate) fn found(text: &str) -> Option<SqlError> {
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize().ok()?;
+    let words: Vec<String> = tokens
+        .iter()
+        .filter_map(|token| match token {
+            Token::Whitespace(_) => None,
+            Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_lowercase()),
+            Token::LParen => Some("(".to_owned()),
+            _ => Some(String::new()),
+        })
+        .collect();
+    let is_there = |phrase: &&[&str]| words.windows(phrase.len()).any(|part| part.iter().eq(phrase.iter()));
+    let (_, what) = PHRASES.iter().find(|(phrase, _)| is_there(phrase))?;
+    Some(SqlError::unsupported(format!("{what} is not supported")))
+}

@@ -1,0 +1,504 @@
+//! In which order inner joins are done. In place of DataFusion's `EliminateCrossJoin`, which goes by FROM.
+//!
+//! Tables that inner joins and commas put together are a *region*: its inputs, and the conditions over
+//! them. There are no statistics, so the order follows from the conditions and the definitions:
+//!
+//! 1. It begins with the input that conditions of its own bound most: one row by a key, values of leading
+//!    key columns, bounds, other conditions; at last the first of FROM.
+//! 2. It goes on with an input that an equality connects with those before, of several with one of one
+//!    row, then with one of which at most one row matches (a unique key), then with one that is bounded.
+//! 3. Inputs that no equality connects begin anew. Such groups are put together by what conditions there are
+//!    between them, and only at last as a product: the most bounded group is held in memory beside the
+//!    next, so that no product is.
+//!
+//! Invariants: the same rows with the same columns in the same order. Outer joins, semi-joins and whatever
+//! else is below are inputs as they are. No value of a constant has a say, so a plan that is kept is as
+//! good for others. The work is the number of inputs times that of conditions, and there is no limit as
+//! PostgreSQL's `join_collapse_limit`, which bounds a search that is exponential.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, JoinConstraint, JoinType, NullEquality, Result, internal_err};
+use datafusion::logical_expr::builder::build_join_schema;
+use datafusion::logical_expr::utils::{
+    can_hash, conjunction, split_binary, split_conjunction, split_conjunction_owned,
+};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Filter, Join, LogicalPlan, Operator, Projection};
+use datafusion::optimizer::{Optimizer, OptimizerConfig, OptimizerRule};
+use resurgam_engine::Table;
+
+use crate::plan::access::{AccessPath, Probe, probe_column, probes, trees};
+use crate::plan::planner::engine_table;
+
+/// The rule that it replaces.
+const REPLACED: &str = "eliminate_cross_join";
+
+/// See the module's head.
+#[derive(Debug)]
+pub(crate) struct JoinOrder;
+
+/// DataFusion's rules, with this one in its place.
+pub(crate) fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    for rule in rules.iter_mut().filter(|rule| rule.name() == REPLACED) {
+        *rule = Arc::new(JoinOrder);
+    }
+    rules
+}
+
+impl OptimizerRule for JoinOrder {
+    fn name(&self) -> &str {
+        "resurgam_join_order"
+    }
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        ordered(plan)
+    }
+}
+
+/// A join that belongs to a region.
+fn is_inner(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Join(join) if is_inner_join(join))
+}
+fn is_inner_join(join: &Join) -> bool {
+    join.join_type == JoinType::Inner && join.null_equality == NullEquality::NullEqualsNothing && !join.null_aware
+}
+
+/// `plan` with its regions in order, and those of its inputs and subqueries.
+fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Filter(filter) if is_inner(&filter.input) => {
+            let Filter { predicate, input, .. } = filter;
+            Region::new(Arc::unwrap_or_clone(input), Some(predicate))?.joined().map(Transformed::yes)
+        }
+        plan if is_inner(&plan) => Region::new(plan, None)?.joined().map(Transformed::yes),
+        plan => {
+            let done = plan.map_uncorrelated_subqueries(ordered)?;
+            let done = done.transform_sibling(|plan| plan.map_children(ordered))?;
+            if done.transformed { done.map_data(|plan| plan.recompute_schema()) } else { Ok(done) }
+        }
+    }
+}
+
+/// Which of the inputs of a region.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Inputs(Vec<u64>);
+
+impl Inputs {
+    fn one(at: usize) -> Self {
+        let mut new = Self::default();
+        new.insert(at);
+        new
+    }
+    fn insert(&mut self, at: usize) {
+        if self.0.len() <= at / 64 {
+            self.0.resize(at / 64 + 1, 0);
+        }
+        self.0[at / 64] |= 1 << (at % 64);
+    }
+    fn add(&mut self, other: &Self) {
+        for (at, bits) in other.0.iter().enumerate() {
+            if self.0.len() <= at {
+                self.0.push(0);
+            }
+            self.0[at] |= bits;
+        }
+    }
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|bits| *bits == 0)
+    }
+    fn is_in(&self, other: &Self) -> bool {
+        self.0.iter().enumerate().all(|(at, bits)| bits & !other.0.get(at).copied().unwrap_or(0) == 0)
+    }
+    fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
+    }
+    /// The only one of them.
+    fn only(&self) -> Option<usize> {
+        let mut bits = self.0.iter().enumerate().filter(|(_, bits)| **bits != 0);
+        match (bits.next(), bits.next()) {
+            (Some((at, bits)), None) if bits.is_power_of_two() => Some(at * 64 + bits.trailing_zeros() as usize),
+            _ => None,
+        }
+    }
+}
+
+/// A condition over the inputs.
+struct Condition {
+    expr: Expr,
+    /// Those that it reads; `None`: it cannot be told.
+    inputs: Option<Inputs>,
+    /// The sides of an equality that a join can be by, and what each reads.
+    key: Option<[(Expr, Inputs); 2]>,
+    /// It follows from others: it is a key or nothing.
+    is_implied: bool,
+    /// A join is by it.
+    is_done: bool,
+}
+
+/// How far an input's own conditions bound it; the least is best. Of those of one class, by the score of the
+/// path that they give.
+type Bounds = (u8, Reverse<usize>);
+const ONE: u8 = 0;
+const EQUAL: u8 = 1;
+const BETWEEN: u8 = 2;
+const FILTERED: u8 = 3;
+const UNBOUNDED: u8 = 4;
+
+struct Input {
+    plan: Option<LogicalPlan>,
+    bounds: Bounds,
+    /// The engine's table that it is, by whose columns' names its own go.
+    table: Option<Arc<Table>>,
+    /// Columns of it that have one value.
+    pinned: HashSet<usize>,
+}
+
+/// Inputs that are joined already.
+struct Group {
+    plan: LogicalPlan,
+    inputs: Inputs,
+    bounds: Bounds,
+}
+
+struct Region {
+    schema: DFSchemaRef,
+    inputs: Vec<Input>,
+    conditions: Vec<Condition>,
+}
+
+impl Region {
+    fn new(plan: LogicalPlan, predicate: Option<Expr>) -> Result<Self> {
+        let schema = Arc::clone(plan.schema());
+        let mut conditions: Vec<Condition> = Vec::new();
+        let mut plans = Vec::new();
+        let mut rest = vec![plan];
+        let mut add = |expr: Expr| conditions.push(Condition::new(expr));
+        predicate.into_iter().flat_map(split_conjunction_owned).for_each(&mut add);
+        while let Some(plan) = rest.pop() {
+            match plan {
+                LogicalPlan::Join(join) if is_inner_join(&join) => {
+                    for (left, right) in join.on {
+                        add(Expr::BinaryExpr(BinaryExpr::new(Box::new(left), Operator::Eq, Box::new(right))));
+                    }
+                    join.filter.into_iter().flat_map(split_conjunction_owned).for_each(&mut add);
+                    rest.push(Arc::unwrap_or_clone(join.right));
+                    rest.push(Arc::unwrap_or_clone(join.left));
+                }
+                other => plans.push(ordered(other)?.data),
+            }
+        }
+        let owners = Owners::new(&plans);
+        for condition in &mut conditions {
+            condition.find(&owners, &schema)?;
+        }
+        // What all alternatives demand is demanded.
+        let mut implied = Vec::new();
+        for condition in conditions.iter().filter(|condition| condition.key.is_none()) {
+            for expr in common_equalities(&condition.expr) {
+                let mut key = Condition { is_implied: true, ..Condition::new(expr) };
+                key.find(&owners, &schema)?;
+                implied.extend(key.key.is_some().then_some(key));
+            }
+        }
+        conditions.extend(implied);
+        // A join is by a key once.
+        let mut known: HashSet<(Expr, Expr)> = HashSet::new();
+        conditions.retain(|condition| match &condition.key {
+            Some([(a, _), (b, _)]) => !known.contains(&(b.clone(), a.clone())) && known.insert((a.clone(), b.clone())),
+            None => true,
+        });
+        let mut inputs = Vec::with_capacity(plans.len());
+        for (at, plan) in plans.into_iter().enumerate() {
+            let own = Inputs::one(at);
+            let own = conditions.iter().filter(|condition| condition.inputs.as_ref() == Some(&own));
+            inputs.push(Input::new(plan, own.map(|condition| &condition.expr)));
+        }
+        Ok(Self { schema, inputs, conditions })
+    }
+
+    /// All inputs joined, under what is left of the conditions.
+    fn joined(mut self) -> Result<LogicalPlan> {
+        let mut groups = Vec::new();
+        while let Some(first) = self.next_start() {
+            groups.push(self.grown(first)?);
+        }
+        while let Some((a, b)) = self.connected(&groups) {
+            let second = groups.remove(b);
+            let first = groups.remove(a);
+            groups.insert(a, self.join(first, second)?);
+        }
+        // The last has the most rows: it is the one that is read as it comes.
+        groups.sort_by_key(|group| group.bounds);
+        let mut all = None;
+        while let Some(next) = groups.pop() {
+            all = Some(match all {
+                None => next,
+                Some(rows) => self.join(next, rows)?,
+            });
+        }
+        let Some(all) = all else { return internal_err!("a join of nothing") };
+        let mut plan = all.plan;
+        if plan.schema() != &self.schema {
+            plan = LogicalPlan::Projection(Projection::new_from_schema(Arc::new(plan), Arc::clone(&self.schema)));
+        }
+        let left = self.conditions.into_iter().filter(|condition| !condition.is_done && !condition.is_implied);
+        match conjunction(left.map(|condition| condition.expr)) {
+            Some(predicate) => Ok(LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(plan))?)),
+            None => Ok(plan),
+        }
+    }
+
+    /// The most bounded of the inputs that are not joined yet, the first of FROM on a tie.
+    fn next_start(&self) -> Option<usize> {
+        let free = self.inputs.iter().enumerate().filter(|(_, input)| input.plan.is_some());
+        free.min_by_key(|(_, input)| input.bounds).map(|(at, _)| at)
+    }
+
+    /// An input with all that equalities connect with it, one after the other.
+    fn grown(&mut self, first: usize) -> Result<Group> {
+        let mut group = self.take(first)?;
+        while let Some(next) = self.next_of(&group.inputs) {
+            let next = self.take(next)?;
+            group = self.join(group, next)?;
+        }
+        Ok(group)
+    }
+
+    fn take(&mut self, at: usize) -> Result<Group> {
+        let input = &mut self.inputs[at];
+        match input.plan.take() {
+            Some(plan) => Ok(Group { plan, inputs: Inputs::one(at), bounds: input.bounds }),
+            None => internal_err!("an input that is joined twice"),
+        }
+    }
+
+    /// The best of the inputs that equalities connect with those joined.
+    fn next_of(&self, joined: &Inputs) -> Option<usize> {
+        let mut found: HashMap<usize, HashSet<usize>> = HashMap::new();
+        for condition in self.conditions.iter().filter(|condition| !condition.is_done) {
+            let Some([a, b]) = &condition.key else { continue };
+            for ((_, theirs), (expr, ours)) in [(a, b), (b, a)] {
+                if theirs.is_in(joined)
+                    && let Some(at) = ours.only()
+                    && self.inputs[at].plan.is_some()
+                {
+                    let columns = found.entry(at).or_default();
+                    columns.extend(self.inputs[at].column(expr));
+                }
+            }
+        }
+        let rank = |at: usize, columns: &HashSet<usize>| {
+            let input = &self.inputs[at];
+            (input.bounds.0 != ONE, !input.is_one_by(columns), input.bounds, !input.is_found_by(columns), at)
+        };
+        found.into_iter().min_by_key(|(at, columns)| rank(*at, columns)).map(|(at, _)| at)
+    }
+
+    /// Two groups that a condition connects: an equality, else any.
+    fn connected(&self, groups: &[Group]) -> Option<(usize, usize)> {
+        let of = |inputs: &Inputs| groups.iter().position(|group| inputs.is_in(&group.inputs));
+        let open = || self.conditions.iter().filter(|condition| !condition.is_done);
+        let by_key = open().filter_map(|condition| condition.key.as_ref()).find_map(|[(_, a), (_, b)]| {
+            let (a, b) = (of(a)?, of(b)?);
+            (a != b).then_some((a.min(b), a.max(b)))
+        });
+        by_key.or_else(|| {
+            open().filter_map(|condition| condition.inputs.as_ref()).find_map(|inputs| {
+                let mut met = (0..groups.len()).filter(|at| groups[*at].inputs.meets(inputs));
+                match (met.next(), met.next(), met.next()) {
+                    (Some(a), Some(b), None) => Some((a, b)),
+                    _ => None,
+                }
+            })
+        })
+    }
+
+    /// The rows of two groups that belong together.
+    fn join(&mut self, left: Group, right: Group) -> Result<Group> {
+        let mut on = Vec::new();
+        for condition in self.conditions.iter_mut().filter(|condition| !condition.is_done) {
+            let Some([a, b]) = &condition.key else { continue };
+            if a.1.is_in(&left.inputs) && b.1.is_in(&right.inputs) {
+                on.push((a.0.clone(), b.0.clone()));
+            } else if b.1.is_in(&left.inputs) && a.1.is_in(&right.inputs) {
+                on.push((b.0.clone(), a.0.clone()));
+            } else {
+                continue;
+            }
+            condition.is_done = true;
+        }
+        let schema = build_join_schema(left.plan.schema(), right.plan.schema(), &JoinType::Inner)?;
+        let mut inputs = left.inputs;
+        inputs.add(&right.inputs);
+        let plan = LogicalPlan::Join(Join {
+            left: Arc::new(left.plan),
+            right: Arc::new(right.plan),
+            on,
+            filter: None,
+            join_type: JoinType::Inner,
+            join_constraint: JoinConstraint::On,
+            schema: Arc::new(schema),
+            null_equality: NullEquality::NullEqualsNothing,
+            null_aware: false,
+        });
+        Ok(Group { plan, inputs, bounds: left.bounds.min(right.bounds) })
+    }
+}
+
+/// Which input a column is of.
+struct Owners(HashMap<Column, usize>);
+
+impl Owners {
+    fn new(plans: &[LogicalPlan]) -> Self {
+        let mut owners = HashMap::new();
+        for (at, plan) in plans.iter().enumerate() {
+            owners.extend(plan.schema().columns().into_iter().map(|column| (column, at)));
+        }
+        Self(owners)
+    }
+
+    fn of(&self, expr: &Expr) -> Option<Inputs> {
+        let mut inputs = Inputs::default();
+        for column in expr.column_refs() {
+            inputs.insert(*self.0.get(column)?);
+        }
+        Some(inputs)
+    }
+}
+
+impl Condition {
+    fn new(expr: Expr) -> Self {
+        Self { expr, inputs: None, key: None, is_implied: false, is_done: false }
+    }
+
+    /// What it reads, and whether a join can be by it.
+    fn find(&mut self, owners: &Owners, schema: &DFSchema) -> Result<()> {
+        self.inputs = owners.of(&self.expr);
+        let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = &self.expr else { return Ok(()) };
+        let (Some(a), Some(b)) = (owners.of(left), owners.of(right)) else { return Ok(()) };
+        let sides = !a.is_empty() && !b.is_empty() && !a.meets(&b) && !self.expr.is_volatile();
+        if sides && can_hash(&left.get_type(schema)?) {
+            self.key = Some([(left.as_ref().clone(), a), (right.as_ref().clone(), b)]);
+        }
+        Ok(())
+    }
+}
+
+/// The equalities that each alternative of a condition has.
+fn common_equalities(expr: &Expr) -> Vec<Expr> {
+    fn equalities(expr: &Expr) -> Vec<Expr> {
+        match expr {
+            Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => common_equalities(expr),
+            Expr::BinaryExpr(BinaryExpr { op: Operator::And, .. }) => {
+                split_conjunction(expr).into_iter().flat_map(equalities).collect()
+            }
+            Expr::BinaryExpr(BinaryExpr { op: Operator::Eq, .. }) => vec![expr.clone()],
+            _ => Vec::new(),
+        }
+    }
+    let Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) = expr else { return Vec::new() };
+    let mut alternatives = split_binary(expr, Operator::Or).into_iter();
+    let mut common = alternatives.next().map(equalities).unwrap_or_default();
+    for alternative in alternatives {
+        if common.is_empty() {
+            break;
+        }
+        let known: HashSet<Expr> = equalities(alternative).into_iter().collect();
+        common.retain(|expr| known.contains(expr) || known.contains(&swapped(expr)));
+    }
+    common
+}
+
+/// `b = a` for `a = b`.
+fn swapped(expr: &Expr) -> Expr {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            Expr::BinaryExpr(BinaryExpr { left: right.clone(), op: *op, right: left.clone() })
+        }
+        other => other.clone(),
+    }
+}
+
+impl Input {
+    /// `conditions` are those that read nothing else.
+    fn new<'c>(plan: LogicalPlan, conditions: impl Iterator<Item = &'c Expr>) -> Self {
+        let mut conditions: Vec<&Expr> = conditions.flat_map(split_conjunction).collect();
+        let (mut bounds, mut pinned) = ((if is_one_row(&plan) { ONE } else { UNBOUNDED }, Reverse(0)), HashSet::new());
+        let table = table_of(&plan, &mut conditions);
+        if let Some(table) = &table {
+            let probes: Vec<Probe> = conditions.iter().flat_map(|condition| probes(table, condition)).collect();
+            let path = AccessPath::choose(table, &probes);
+            let class = match (&path.low, &path.high) {
+                _ if path.is_one() => ONE,
+                _ if !path.equal.is_empty() => EQUAL,
+                (Some(_), Some(_)) => BETWEEN,
+                _ => UNBOUNDED,
+            };
+            bounds = (class, Reverse(path.score()));
+            pinned.extend(probes.iter().filter(|probe| probe.is_one_value()).map(|probe| probe.column));
+        }
+        if !conditions.is_empty() {
+            bounds.0 = bounds.0.min(FILTERED);
+        }
+        Self { plan: Some(plan), bounds, table, pinned }
+    }
+
+    /// The table's column that an expression over it is.
+    fn column(&self, expr: &Expr) -> Option<usize> {
+        probe_column(self.table.as_ref()?, expr)
+    }
+
+    /// Whether at most one row has given values in these columns.
+    fn is_one_by(&self, columns: &HashSet<usize>) -> bool {
+        let given = |column: &usize| columns.contains(column) || self.pinned.contains(column);
+        let Some(table) = &self.table else { return false };
+        trees(table).any(|(_, key, is_unique)| is_unique && !key.is_empty() && key.iter().all(given))
+    }
+
+    /// Whether a tree begins with one of these columns.
+    fn is_found_by(&self, columns: &HashSet<usize>) -> bool {
+        let Some(table) = &self.table else { return false };
+        trees(table).any(|(_, key, _)| key.first().is_some_and(|first| columns.contains(first)))
+    }
+}
+
+fn is_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::SubqueryAlias(alias) => is_one_row(&alias.input),
+        LogicalPlan::Projection(projection) => is_one_row(&projection.input),
+        LogicalPlan::Aggregate(aggregate) => aggregate.group_expr.is_empty(),
+        LogicalPlan::EmptyRelation(_) => true,
+        _ => false,
+    }
+}
+
+/// The engine's table that `plan` reads, columns under their names, and the conditions on its rows.
+fn table_of<'p>(mut plan: &'p LogicalPlan, conditions: &mut Vec<&'p Expr>) -> Option<Arc<Table>> {
+    loop {
+        plan = match plan {
+            LogicalPlan::SubqueryAlias(alias) => &alias.input,
+            LogicalPlan::Projection(projection) => {
+                let plain = |expr: &Expr| matches!(expr, Expr::Column(_));
+                if !projection.expr.iter().all(plain) {
+                    return None;
+                }
+                &projection.input
+            }
+            LogicalPlan::Filter(filter) => {
+                conditions.extend(split_conjunction(&filter.predicate));
+                &filter.input
+            }
+            LogicalPlan::TableScan(scan) => {
+                conditions.extend(&scan.filters);
+                return engine_table(&scan.source).map(|(table, _)| table);
+            }
+            _ => return None,
+        }
+    }
+}
