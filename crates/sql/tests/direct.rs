@@ -264,6 +264,149 @@ async fn short_ranges_are_folded_as_by_a_plan() {
     }
 }
 
+/// Expressions over one row are computed without a batch, and assigned without an array: with the plan's answers,
+/// types and errors.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_of_one_row_are_those_of_a_plan() {
+    let (_dir, _general, mut general) = database(Planning::OFF).await;
+    let (_other_dir, _direct, mut direct) = database(Planning::default()).await;
+    for sql in [
+        "CREATE TABLE v (id int PRIMARY KEY, k int, n numeric(8, 2), w numeric(30, 10), q numeric(38, 0), c char(4), x varchar(4), \
+         t text, d date, ts timestamp, tz timestamptz, s smallint, l bigint)",
+        "INSERT INTO v VALUES (1, 7, 123.45, 12345678901234567890.0123456789, 99999999999999999999999999999999999999, 'ab', 'xyz', \
+         'some Text', '2024-02-29', '2024-02-29 12:34:56.789', '2024-02-29 12:34:56+02', -3, 9000000000)",
+        "INSERT INTO v (id) VALUES (2)",
+        "SET TIME ZONE 'Europe/Berlin'",
+    ] {
+        general.query(sql).await.expect(sql);
+        direct.query(sql).await.expect(sql);
+    }
+    let values = [
+        "n + 1.5",
+        "n - 0.001",
+        "n * 2.25",
+        "n * n",
+        "n * n * n",
+        "n + k",
+        "k * n - s",
+        "l + n",
+        "n - w",
+        "w * w",
+        "q + 1",
+        "q * 2",
+        "n + CAST($2 AS numeric(12, 2))",
+        "n + $2",
+        "CAST($2 AS numeric(5, 1)) - n",
+        "- n",
+        "n / 3",
+        "n % 7",
+        "round(n, 1)",
+        "abs(n - 200)",
+        "upper(t) || c",
+        "length(c || x)",
+        "substr(t, 2, 3)",
+        "coalesce(x, t)",
+        "nullif(k, 7)",
+        "greatest(n, k)",
+        "date_trunc('month', ts)",
+        "md5(t)",
+        "d + 1",
+        "ts - d",
+        "extract(year from tz)",
+        "to_char(n, '999.9')",
+        "k + CAST($2 AS int)",
+        "power(k, 2)",
+        "CAST(k AS numeric)",
+        "CASE WHEN n > 100 THEN n ELSE k END",
+        "CASE WHEN k = 0 THEN 1 ELSE 10 / k END",
+        "concat(c, x, k)",
+        "tz::text",
+        "ts::timestamptz",
+    ];
+    for value in values {
+        for id in [1, 2, 3] {
+            let sql = format!("SELECT {value} FROM v WHERE id = $1");
+            let literal = sql.replace("$1", &id.to_string()).replace("$2", "2.5");
+            assert_eq!(shown(direct.query(&literal).await), shown(general.query(&literal).await), "{literal}");
+            let arguments =
+                if value.contains("$2") { format!("EXECUTE one ({id}, '2.5')") } else { format!("EXECUTE one ({id})") };
+            let mut answers = Vec::new();
+            for session in [&mut general, &mut direct] {
+                let prepared = shown(session.query(&format!("PREPARE one AS {sql}")).await);
+                answers.push((prepared, shown(session.query(&arguments).await)));
+                let _ = session.query("DEALLOCATE one").await;
+            }
+            assert_eq!(answers[1], answers[0], "{sql}, {id}");
+        }
+    }
+    for assignment in [
+        "n = n + 1.555",
+        "n = n * 1000",
+        "n = k",
+        "n = l",
+        "n = w",
+        "k = n",
+        "s = l",
+        "s = k",
+        "l = s",
+        "k = s",
+        "w = n",
+        "q = q + 1",
+        "c = 'é'",
+        "c = 'abcd  '",
+        "c = 'abcde'",
+        "x = 'abcd  '",
+        "x = 'abcde'",
+        "x = t",
+        "t = c",
+        "t = x",
+        "c = x",
+        "d = ts",
+        "ts = d",
+        "ts = tz",
+        "tz = ts",
+        "tz = d",
+        "d = tz",
+        "ts = 'infinity'",
+        "d = '-infinity'",
+        "n = '12.345'",
+        "n = NULL",
+        "k = '8'",
+        "k = 'x'",
+        "ts = current_date",
+        "n = CAST($2 AS numeric(12, 2))",
+        "n = n - $2",
+        "k = $2",
+        "c = $2",
+        "l = k * 2",
+        "n = 'NaN'",
+    ] {
+        for id in [1, 2] {
+            let sql = format!("UPDATE v SET {assignment} WHERE id = $1 RETURNING *");
+            let literal = sql.replace("$1", &id.to_string()).replace("$2", "2");
+            let arguments = if assignment.contains("$2") {
+                format!("EXECUTE one ({id}, '2')")
+            } else {
+                format!("EXECUTE one ({id})")
+            };
+            let mut answers = Vec::new();
+            for session in [&mut general, &mut direct] {
+                let mut all = Vec::new();
+                for text in
+                    ["BEGIN", &literal, "ROLLBACK", &format!("PREPARE one AS {sql}"), "BEGIN", &arguments, "ROLLBACK"]
+                {
+                    all.push(shown(session.query(text).await));
+                }
+                let _ = session.query("DEALLOCATE one").await;
+                answers.push(all);
+            }
+            assert_eq!(answers[1], answers[0], "{sql}, {id}");
+        }
+    }
+    let plan = direct.query("EXPLAIN SELECT n + k, upper(t), w * w FROM v WHERE id = 1").await.expect("explain");
+    assert!(shown(Ok(plan)).contains("Direct "));
+}
+
 /// Many rows by the beginning of a key: more than are written directly, and none twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_rows_are_left_to_the_plan() {

@@ -50,7 +50,7 @@ pub struct Options {
     #[arg(long, default_value_t = 2)]
     threads: u32,
     /// Length of a run, in seconds
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 6)]
     seconds: u32,
     /// Rounds, in each of which every workload runs once on each server
     #[arg(long, default_value_t = 3)]

@@ -43,6 +43,15 @@ pub fn assignment_cast(array: &ArrayRef, ty: &ColumnType, zone: &Zone) -> Result
     }
 }
 
+/// A moment as a clock in that zone shows it, in microseconds since 1970.
+pub(super) fn local_us(us: i64, zone: &Zone) -> i64 {
+    match us {
+        // Infinite ones have no zone.
+        i64::MAX | i64::MIN => us,
+        us => us.saturating_add(i64::from(zone.offset_at(us)) * crate::datetime::SECOND_US),
+    }
+}
+
 /// Checks every text against `varchar(n)` or `char(n)`; copies only if something changes.
 fn fit_array(array: &ArrayRef, ty: &ColumnType, explicit: bool) -> Result<ArrayRef, SqlError> {
     let texts = array.as_string_view();
@@ -206,11 +215,7 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         (DataType::Timestamp(_, Some(_)), DataType::Timestamp(_, None)) => {
             let wide = plain_cast(array, &crate::types::timestamptz())?;
             let local: TimestampMicrosecondArray =
-                wide.as_primitive::<TimestampMicrosecondType>().unary(|us| match us {
-                    // Infinite ones have no zone.
-                    i64::MAX | i64::MIN => us,
-                    us => us.saturating_add(i64::from(zone.offset_at(us)) * crate::datetime::SECOND_US),
-                });
+                wide.as_primitive::<TimestampMicrosecondType>().unary(|us| local_us(us, zone));
             plain_cast(&(Arc::new(local) as ArrayRef), target)
         }
         (DataType::Date32, DataType::Timestamp(TimeUnit::Microsecond, None)) => {

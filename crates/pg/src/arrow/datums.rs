@@ -7,9 +7,9 @@ use datafusion::arrow::datatypes::*;
 use datafusion::common::ScalarValue;
 use resurgam_engine::{ColumnType, Datum, DatumRef};
 
-use super::assign::assignment_cast;
+use super::assign::{assignment_cast, fit_text, local_us};
 use crate::datetime::{Zone, days_from_engine, days_to_engine, us_from_engine, us_to_engine};
-use crate::decode::parse_uuid;
+use crate::decode::{self, parse_uuid};
 use crate::encode::uuid_text;
 use crate::types::{UTC, arrow_type};
 use crate::wire::SqlError;
@@ -113,8 +113,26 @@ pub fn datum_of_scalar(value: &ScalarValue, ty: &ColumnType, zone: &Zone) -> Res
             return i32::try_from(*v).map(Datum::Int4).map_err(|_| SqlError::new("22003", "integer out of range"));
         }
         (ScalarValue::Float64(Some(v)), ColumnType::Float8) => return Ok(Datum::Float8(*v)),
-        (ScalarValue::Utf8(Some(v)) | ScalarValue::Utf8View(Some(v)), ColumnType::Text) => {
-            return Ok(Datum::Text(v.clone()));
+        (ScalarValue::Int16(Some(v)), ColumnType::Int4) => return Ok(Datum::Int4((*v).into())),
+        (ScalarValue::Int16(Some(v)), ColumnType::Int8) => return Ok(Datum::Int8((*v).into())),
+        (
+            ScalarValue::Utf8(Some(v)) | ScalarValue::Utf8View(Some(v)),
+            ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_),
+        ) => return fit_text(v, ty, false).map(|text| Datum::Text(text.to_owned())),
+        (ScalarValue::Decimal128(Some(v), _, from), ColumnType::Numeric { .. }) => {
+            if let DataType::Decimal128(precision, scale) = arrow_type(ty) {
+                return decode::rescale(*v, i32::from(*from), precision, scale).map(Datum::Numeric);
+            }
+        }
+        (ScalarValue::Date32(Some(v)), ColumnType::Date) => return Ok(Datum::Date(days_to_engine(*v))),
+        (ScalarValue::TimestampMicrosecond(Some(v), None), ColumnType::Timestamp) => {
+            return Ok(Datum::Timestamp(us_to_engine(*v)));
+        }
+        (ScalarValue::TimestampMicrosecond(Some(v), Some(_)), ColumnType::Timestamp) => {
+            return Ok(Datum::Timestamp(us_to_engine(local_us(*v, zone))));
+        }
+        (ScalarValue::TimestampMicrosecond(Some(v), Some(_)), ColumnType::TimestampTz) => {
+            return Ok(Datum::TimestampTz(us_to_engine(*v)));
         }
         _ => {}
     }

@@ -405,10 +405,8 @@ fn put_interval_binary(out: &mut BytesMut, months: i32, days: i32, us: i64) {
 pub(super) fn put_str(out: &mut BytesMut, value: &str, kind: TextKind) {
     out.put_slice(value.as_bytes());
     if let TextKind::Padded(width) = kind {
-        let count = value.chars().count();
-        for _ in count..width {
-            out.put_u8(b' ');
-        }
+        let count = if value.is_ascii() { value.len() } else { value.chars().count() };
+        out.put_bytes(b' ', width.saturating_sub(count));
     }
 }
 

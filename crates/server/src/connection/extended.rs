@@ -40,12 +40,12 @@ impl Connection<'_> {
         let described = match target {
             Target::Statement => self.session.describe_statement(name).map(|(types, fields)| {
                 backend::parameter_description(&mut self.channel.output, &types);
-                (fields, Vec::new())
+                (fields, &[][..])
             }),
             Target::Portal => self.session.describe_portal(name),
         };
         match described {
-            Ok((Some(fields), formats)) => describe_fields(&mut self.channel.output, &fields, &formats),
+            Ok((Some(fields), formats)) => describe_fields(&mut self.channel.output, &fields, formats),
             Ok((None, _)) => backend::no_data(&mut self.channel.output),
             Err(error) => self.fail_until_sync(&error),
         }

@@ -4,8 +4,6 @@
 //! no I/O. Field counts above `i16::MAX` cannot occur: a table has at most 1600
 //! columns.
 
-use std::fmt::Write as _;
-
 use bytes::{BufMut, BytesMut};
 use resurgam_sql::wire::{Field, Format, RowChunk, SqlError, Tag, TransactionStatus};
 
@@ -82,16 +80,33 @@ pub fn copy_done(out: &mut BytesMut) {
 #[inline]
 pub fn command_complete(out: &mut BytesMut, tag: &Tag) {
     message(out, b'C', |out| {
-        // Writing into a growing buffer cannot fail.
-        let _ = match tag {
-            Tag::Fixed(name) => {
-                out.put_slice(name.as_bytes());
-                Ok(())
-            }
-            other => write!(out, "{other}"),
+        let (name, rows) = match tag {
+            Tag::Fixed(name) => (*name, None),
+            Tag::Count(name, rows) => (*name, Some(*rows)),
+            Tag::Insert(rows) => ("INSERT 0", Some(*rows)),
         };
+        out.put_slice(name.as_bytes());
+        if let Some(rows) = rows {
+            put_number(out, rows);
+        }
         out.put_u8(0);
     });
+}
+
+/// A blank and a number in digits.
+fn put_number(out: &mut BytesMut, mut number: u64) {
+    // Twenty digits are the most.
+    let mut text = [b' '; 21];
+    let mut at = text.len();
+    loop {
+        at -= 1;
+        text[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.put_slice(&text[at - 1..]);
 }
 
 /// The rows of a chunk as `DataRow` messages.
@@ -111,17 +126,19 @@ pub fn row_description(out: &mut BytesMut, fields: &[Field], formats: &[Format])
         out.put_u16(fields.len() as u16);
         for (i, field) in fields.iter().enumerate() {
             put_text(out, &field.name);
-            out.put_u32(field.table_oid);
-            out.put_i16(field.column);
-            out.put_u32(field.type_oid);
-            out.put_i16(field.type_len);
-            out.put_i32(field.typmod);
             let format = match formats {
                 [] => Format::Text,
                 [one] => *one,
                 each => each.get(i).copied().unwrap_or(Format::Text),
             };
-            out.put_u16(format_code(format));
+            let mut about = [0; 18];
+            about[0..4].copy_from_slice(&field.table_oid.to_be_bytes());
+            about[4..6].copy_from_slice(&field.column.to_be_bytes());
+            about[6..10].copy_from_slice(&field.type_oid.to_be_bytes());
+            about[10..12].copy_from_slice(&field.type_len.to_be_bytes());
+            about[12..16].copy_from_slice(&field.typmod.to_be_bytes());
+            about[16..18].copy_from_slice(&format_code(format).to_be_bytes());
+            out.put_slice(&about);
         }
     });
 }
@@ -220,6 +237,13 @@ mod tests {
         let mut out = BytesMut::new();
         command_complete(&mut out, &Tag::Insert(3));
         assert_eq!(&out[..], b"C\0\0\0\x0fINSERT 0 3\0");
+        for tag in
+            [Tag::Count("SELECT", 0), Tag::Count("UPDATE", 1_234_567), Tag::Insert(u64::MAX), Tag::Fixed("BEGIN")]
+        {
+            out.clear();
+            command_complete(&mut out, &tag);
+            assert_eq!(out[5..], *format!("{tag}\0").as_bytes());
+        }
     }
 
     #[test]

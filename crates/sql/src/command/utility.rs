@@ -269,7 +269,7 @@ impl Session {
     fn note_transaction(&mut self, isolation: Isolation, read_only: bool) {
         let mut variables = self.shared.variables.lock();
         let name = if isolation == Isolation::RepeatableRead { "repeatable read" } else { "read committed" };
-        if variables.get("transaction_isolation").as_deref() != Some(name) {
+        if !variables.is("transaction_isolation", name) {
             let _ = variables.set("transaction_isolation", Some(name), true);
         }
         if read_only {

@@ -13,7 +13,7 @@ pub enum Execution {
     /// Rows. A small result is complete: all of it in `first`, `rows` is `None`
     /// and `tag` is final. Otherwise `first` comes before what `rows` yields, and
     /// the tag is [`RowStream::tag`] at its end.
-    Rows { fields: Arc<[Field]>, first: Option<RowChunk>, rows: Option<RowStream>, tag: Tag },
+    Rows { fields: Arc<[Field]>, first: Option<RowChunk>, rows: Option<Box<RowStream>>, tag: Tag },
     /// A statement without result rows.
     Command { tag: Tag },
     /// The client now sends `CopyData`.

@@ -56,6 +56,9 @@ use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag, Transaction
 /// Statements that belong to one session, kept by text.
 const LOCAL_MAX: usize = 256;
 
+/// Longest text of a BEGIN or COMMIT that is kept.
+const FRAME_TEXT_MAX: usize = 64;
+
 /// The open transaction.
 pub(crate) struct Open {
     pub txn: Transaction,
@@ -100,7 +103,7 @@ pub struct Session {
     /// there were a BEGIN before them and a COMMIT behind, as PostgreSQL has it.
     pub(crate) in_string: bool,
     pub(crate) statements: HashMap<String, Named>,
-    portals: HashMap<String, Portal>,
+    portals: Portals,
     /// Portals that were ever made.
     pub(crate) portals_made: u64,
     /// Plans that are this session's alone, and the generation of the settings that they were
@@ -126,7 +129,7 @@ struct Portal {
     prepared: Arc<Prepared>,
     values: Vec<ScalarValue>,
     formats: Vec<Format>,
-    running: Option<ActiveRows>,
+    running: Option<Box<ActiveRows>>,
     done: bool,
     /// It ended with an error.
     failed: bool,
@@ -134,6 +137,52 @@ struct Portal {
     number: u64,
     /// Definitions that it was planned with.
     planned_at: PlannedAt,
+}
+
+/// Portals by their names. The one without a name, which most clients use alone, is there without a search.
+#[derive(Default)]
+struct Portals {
+    unnamed: Option<Portal>,
+    named: HashMap<String, Portal>,
+}
+
+impl Portals {
+    fn get_mut(&mut self, name: &str) -> Option<&mut Portal> {
+        if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) }
+    }
+
+    /// Whether that portal must not be made again: the unnamed one may.
+    fn is_taken(&self, name: &str) -> bool {
+        !name.is_empty() && self.named.contains_key(name)
+    }
+
+    fn insert(&mut self, name: &str, portal: Portal) {
+        if name.is_empty() {
+            self.unnamed = Some(portal);
+        } else {
+            self.named.insert(name.to_owned(), portal);
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        if name.is_empty() {
+            self.unnamed = None;
+        } else {
+            self.named.remove(name);
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(&Portal) -> bool) {
+        self.unnamed.take_if(|portal| !keep(portal));
+        self.named.retain(|_, portal| keep(portal));
+    }
+
+    fn clear(&mut self) {
+        self.unnamed = None;
+        if !self.named.is_empty() {
+            self.named.clear();
+        }
+    }
 }
 
 /// Version of the catalog, and number of the open transaction's own changes of it.
@@ -203,7 +252,7 @@ impl Session {
             failed: false,
             in_string: false,
             statements: HashMap::new(),
-            portals: HashMap::new(),
+            portals: Portals::default(),
             portals_made: 0,
             local: HashMap::new(),
             local_generation: 0,
@@ -398,9 +447,7 @@ impl Session {
     }
 
     fn close_portals(&mut self) {
-        if !self.portals.is_empty() {
-            self.portals.clear();
-        }
+        self.portals.clear();
     }
 
     /// A statement failed: the transaction is rolled back, at once as far as nothing can bring
@@ -440,7 +487,8 @@ impl Session {
         let Some(open) = &mut self.open else { return Err(SqlError::internal("no transaction")) };
         open.savepoints.truncate(at + 1);
         let Some(to) = open.savepoints.last() else { return Err(SqlError::internal("no savepoint")) };
-        self.portals.retain(|_, portal| portal.number <= to.portals);
+        let until = to.portals;
+        self.portals.retain(|portal| portal.number <= until);
         open.txn.rollback_to(to.savepoint)?;
         open.deferred.lock().back_to(to.constraints.clone());
         self.shared.variables.lock().back_to(to.settings);
@@ -554,7 +602,22 @@ impl Session {
                 }
                 None => {}
             }
-            return Ok(Arc::new(prepared));
+            let is_frequent = matches!(
+                &prepared.kind,
+                Kind::Utility(statement) if matches!(
+                    **statement,
+                    Statement::StartTransaction { .. } | Statement::Commit { .. } | Statement::Rollback { .. }
+                )
+            );
+            if is_frequent {
+                prepared.bytes = crate::plan::plans::bytes_of(&prepared);
+            }
+            let prepared = Arc::new(prepared);
+            // What frames each transaction is not parsed each time.
+            if is_frequent && keep && text.len() <= FRAME_TEXT_MAX && !self.own_catalog() {
+                self.db.statements.put(text, declared, &prepared);
+            }
+            return Ok(prepared);
         }
         let statement = match statement {
             Some(Parsed::Known(statement)) => Some(statement),
@@ -814,10 +877,10 @@ impl Session {
     ) -> Result<(), SqlError> {
         let bound = self.make_portal(statement, params, param_formats, result_formats);
         match bound {
-            Ok(mut bound) if portal.is_empty() || !self.portals.contains_key(portal) => {
+            Ok(mut bound) if !self.portals.is_taken(portal) => {
                 self.portals_made += 1;
                 bound.number = self.portals_made;
-                self.portals.insert(portal.to_owned(), bound);
+                self.portals.insert(portal, bound);
                 Ok(())
             }
             Ok(_) => {
@@ -889,9 +952,9 @@ impl Session {
     ///
     /// # Errors
     /// `34000`.
-    pub fn describe_portal(&mut self, portal: &str) -> Result<(Option<Arc<[Field]>>, Vec<Format>), SqlError> {
+    pub fn describe_portal(&mut self, portal: &str) -> Result<(Option<Arc<[Field]>>, &[Format]), SqlError> {
         let portal = self.portal(portal)?;
-        Ok((portal.prepared.fields.clone(), portal.formats.clone()))
+        Ok((portal.prepared.fields.clone(), &portal.formats))
     }
 
     /// Execute: runs a portal, for at most `max_rows` rows (0: all).
@@ -936,7 +999,7 @@ impl Session {
         if let Some(active) = portal.running.take() {
             let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
             self.shared.stop.begin();
-            return self.rows(active, fields, max_rows, Some(name.to_owned()), false).await;
+            return self.rows(*active, fields, max_rows, Some(name.to_owned()), false).await;
         }
         if portal.done {
             if prepared.fields.is_none() {
@@ -947,22 +1010,27 @@ impl Session {
         }
         portal.done = true;
         let values = std::mem::take(&mut portal.values);
-        let formats = portal.formats.clone();
+        let formats = std::mem::take(&mut portal.formats);
         let planned_at = portal.planned_at;
         let mut prepared = if planned_at == self.definitions_now() { prepared } else { self.planned_again(prepared)? };
-        loop {
+        let result = loop {
             match self.run(&prepared, &values, &formats, max_rows, Some(name.to_owned()), false).await {
                 Err(error) if self.runs_again(&error) => prepared = self.planned_again(prepared)?,
-                result => return result,
+                result => break result,
             }
+        };
+        // It may be described again.
+        if let Some(portal) = self.portals.get_mut(name) {
+            portal.formats = formats;
         }
+        result
     }
 
     /// Keeps the rest of a portal's rows for its next execution.
     pub(crate) fn suspend(&mut self, portal: &str, active: ActiveRows) {
         self.shared.stop.end();
         if let Some(portal) = self.portals.get_mut(portal) {
-            portal.running = Some(active);
+            portal.running = Some(Box::new(active));
         }
     }
 
@@ -999,8 +1067,11 @@ impl Session {
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let timeout = self.shared.variables.lock().statement_timeout;
+        if timeout.is_zero() {
+            return None;
+        }
         let from = if self.is_run_again() { self.began } else { Instant::now() };
-        (!timeout.is_zero()).then(|| from + timeout)
+        Some(from + timeout)
     }
 
     pub(crate) fn style(&self) -> TextStyle {
@@ -1018,6 +1089,9 @@ impl Session {
         autocommit: bool,
     ) -> Result<Execution, SqlError> {
         let begun = std::time::Instant::now();
+        if !self.is_run_again() {
+            self.began = Instant::from_std(begun);
+        }
         let result = self.run_uncounted(prepared, values, formats, max_rows, portal, autocommit).await;
         if let Some(counts) = &prepared.counts {
             counts.ran(begun.elapsed());
@@ -1037,7 +1111,6 @@ impl Session {
         self.refuse_if_failed(&prepared.kind)?;
         if !self.is_run_again() {
             self.shared.stop.begin();
-            self.began = Instant::now();
         }
         self.shared.statement_start.store(now(), Ordering::Relaxed);
         *self.shared.query.lock() = Arc::clone(&prepared.text);
@@ -1142,7 +1215,8 @@ impl Session {
         }
         let rows =
             RowStream { active: Some(active), portal, left: limit - first.len(), count, suspended: false, autocommit };
-        Ok(Execution::Rows { fields, first: Some(first), rows: Some(rows), tag: Tag::Count("SELECT", count) })
+        let (rows, tag) = (Some(Box::new(rows)), Tag::Count("SELECT", count));
+        Ok(Execution::Rows { fields, first: Some(first), rows, tag })
     }
 
     pub(crate) fn refuse_if_read_only(&mut self, what: &str) -> Result<(), SqlError> {

@@ -319,6 +319,14 @@ impl Variables {
         self.server.iter().find(|s| s.name.eq_ignore_ascii_case(&key)).map(|s| s.value.clone())
     }
 
+    /// Whether a setting, by its name in small letters, has that value.
+    pub(crate) fn is(&self, key: &str, value: &str) -> bool {
+        match self.values.get(key).or_else(|| self.defaults.get(key)) {
+            Some(set) => set == value,
+            None => find(key).is_some_and(|definition| definition.default == value),
+        }
+    }
+
     /// The value that `SHOW` prints, or `42704`.
     pub(crate) fn show(&self, name: &str) -> Result<String, SqlError> {
         let Some(value) = self.get(name) else { return Err(unknown(name)) };

@@ -8,16 +8,20 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, ScalarValue, internal_err};
+use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::logical_expr::{BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF,
+};
 use datafusion::physical_expr::expressions::{Column as PhysicalColumn, Literal};
-use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, create_physical_expr};
 use resurgam_engine::{DatumRef, RawRow, ReadView, Table};
 
 use crate::exec::bridge;
@@ -39,6 +43,10 @@ pub(crate) enum RowExpr {
     Cast(Box<RowExpr>, DataType),
     Negative(Box<RowExpr>),
     Arithmetic(Arithmetic, Box<RowExpr>, Box<RowExpr>),
+    /// The same of numerics whose types say their digits, with those of the result.
+    Decimal(Arithmetic, Box<RowExpr>, Box<RowExpr>, (u8, i8)),
+    /// A function of the plan, called with scalars.
+    Call(Box<Call>),
     Compare(Operator, Box<RowExpr>, Box<RowExpr>),
     And(Box<RowExpr>, Box<RowExpr>),
     Or(Box<RowExpr>, Box<RowExpr>),
@@ -62,6 +70,18 @@ pub(crate) struct Planned {
     columns: Vec<usize>,
     params: Vec<(usize, DataType)>,
 }
+
+/// A function that is called as its physical expression calls it, without a batch.
+#[derive(Debug)]
+pub(crate) struct Call {
+    args: Vec<RowExpr>,
+    function: Arc<ScalarUDF>,
+    arg_fields: Vec<FieldRef>,
+    return_field: FieldRef,
+}
+
+/// What expressions are evaluated with; sessions' settings are no part of it.
+static CONFIG: LazyLock<Arc<ConfigOptions>> = LazyLock::new(Arc::default);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
@@ -186,11 +206,29 @@ impl RowExpr {
                     "pg_plus" => Arithmetic::Plus,
                     "pg_minus" => Arithmetic::Minus,
                     "pg_multiply" => Arithmetic::Multiply,
-                    _ => return Planned::expression(expr, position, schema),
+                    _ => return Self::call(expr, function, position, schema),
                 };
                 match function.args.as_slice() {
                     [left, right] => Self::Arithmetic(op, sub(left)?, sub(right)?),
                     _ => return None,
+                }
+            }
+            Expr::BinaryExpr(BinaryExpr {
+                left,
+                op: op @ (Operator::Plus | Operator::Minus | Operator::Multiply),
+                right,
+            }) => {
+                let is_decimal = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Decimal128(..)));
+                let op = match op {
+                    Operator::Plus => Arithmetic::Plus,
+                    Operator::Minus => Arithmetic::Minus,
+                    _ => Arithmetic::Multiply,
+                };
+                match expr.get_type(schema) {
+                    Ok(DataType::Decimal128(precision, scale)) if is_decimal(left) && is_decimal(right) => {
+                        Self::Decimal(op, sub(left)?, sub(right)?, (precision, scale))
+                    }
+                    _ => return Planned::expression(expr, position, schema),
                 }
             }
             Expr::Case(case) if case.expr.is_none() => {
@@ -207,6 +245,30 @@ impl RowExpr {
             }
             _ => return Planned::expression(expr, position, schema),
         })
+    }
+
+    /// A function, called with scalars if it is one that evaluates all of its arguments.
+    fn call(
+        expr: &Expr,
+        function: &ScalarFunction,
+        position: &dyn Fn(&Column) -> Option<usize>,
+        schema: &DFSchema,
+    ) -> Option<Self> {
+        let planned = Planned::expression(expr, position, schema)?;
+        let Self::Planned(inner) = &planned else { return Some(planned) };
+        let batch = inner.batch_schema();
+        let physical = inner.expr.downcast_ref::<ScalarFunctionExpr>();
+        let Some(physical) = physical.filter(|f| !f.fun().short_circuits() && f.args().len() == function.args.len())
+        else {
+            return Some(planned);
+        };
+        let fields: Option<Vec<FieldRef>> = physical.args().iter().map(|arg| arg.return_field(&batch).ok()).collect();
+        let args: Option<Vec<Self>> = function.args.iter().map(|arg| Self::over(arg, position, schema)).collect();
+        let (Some(arg_fields), Some(args), Ok(return_field)) = (fields, args, physical.return_field(&batch)) else {
+            return Some(planned);
+        };
+        let function = Arc::clone(&function.func);
+        Some(Self::Call(Box::new(Call { args, function, arg_fields, return_field })))
     }
 
     /// As EXPLAIN shows it: columns by the names that `table` has for them.
@@ -226,13 +288,11 @@ impl RowExpr {
             Self::Literal(value) => value.to_string(),
             Self::Cast(inner, _) => of(inner),
             Self::Negative(inner) => format!("(- {})", of(inner)),
-            Self::Arithmetic(op, left, right) => {
-                let op = match op {
-                    Arithmetic::Plus => "+",
-                    Arithmetic::Minus => "-",
-                    Arithmetic::Multiply => "*",
-                };
-                format!("({} {op} {})", of(left), of(right))
+            Self::Arithmetic(op, left, right) => format!("({} {} {})", of(left), op.sign(), of(right)),
+            Self::Decimal(op, left, right, _) => format!("({} {} {})", of(left), op.sign(), of(right)),
+            Self::Call(call) => {
+                let args: Vec<String> = call.args.iter().map(of).collect();
+                format!("{}({})", call.function.name(), args.join(", "))
             }
             Self::Compare(op, left, right) => format!("({} {op} {})", of(left), of(right)),
             Self::And(left, right) => format!("({} AND {})", of(left), of(right)),
@@ -283,6 +343,8 @@ impl RowExpr {
                 other => other.arithmetic_negate().map_err(failed)?,
             },
             Self::Arithmetic(op, left, right) => arithmetic(*op, left.evaluate(input)?, right.evaluate(input)?)?,
+            Self::Decimal(op, left, right, ty) => decimal(*op, &left.evaluate(input)?, &right.evaluate(input)?, *ty)?,
+            Self::Call(call) => call.evaluate(input)?,
             Self::Compare(op, left, right) => compare(*op, &left.evaluate(input)?, &right.evaluate(input)?)?,
             Self::And(left, right) => {
                 let left = truth(&left.evaluate(input)?);
@@ -361,7 +423,48 @@ impl RowExpr {
     }
 }
 
+impl Call {
+    fn evaluate(&self, input: Input<'_>) -> Result<ScalarValue, SqlError> {
+        let failed = |error| errors::from_datafusion(error, "");
+        let mut args = Vec::with_capacity(self.args.len());
+        for (arg, field) in self.args.iter().zip(&self.arg_fields) {
+            let value = arg.evaluate(input)?;
+            let is_typed = &value.data_type() == field.data_type();
+            let value = if is_typed { value } else { value.cast_to(field.data_type()).map_err(failed)? };
+            args.push(ColumnarValue::Scalar(value));
+        }
+        let called = self.function.invoke_with_args(ScalarFunctionArgs {
+            args,
+            arg_fields: self.arg_fields.clone(),
+            number_rows: 1,
+            return_field: Arc::clone(&self.return_field),
+            config_options: Arc::clone(&CONFIG),
+        });
+        match called.map_err(failed)? {
+            ColumnarValue::Scalar(value) => Ok(value),
+            ColumnarValue::Array(array) => ScalarValue::try_from_array(&array, 0).map_err(failed),
+        }
+    }
+}
+
+impl Arithmetic {
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Plus => "+",
+            Self::Minus => "-",
+            Self::Multiply => "*",
+        }
+    }
+}
+
 impl Planned {
+    /// The schema that its expression was made for: the columns, then the parameters.
+    fn batch_schema(&self) -> Schema {
+        let params = self.params.iter().map(|(at, ty)| Arc::new(Field::new(format!("p{at}"), ty.clone(), true)));
+        let columns = self.schema.fields().iter().cloned();
+        Schema::new(columns.chain(params).collect::<Vec<FieldRef>>())
+    }
+
     fn expression(expr: &Expr, position: &dyn Fn(&Column) -> Option<usize>, schema: &DFSchema) -> Option<RowExpr> {
         if !crate::plan::access::is_row_wise(expr) {
             return None;
@@ -459,10 +562,37 @@ fn cast(value: ScalarValue, to: &DataType) -> Result<ScalarValue, SqlError> {
         (ScalarValue::Int16(Some(v)), DataType::Int32) => return Ok(ScalarValue::Int32(Some((*v).into()))),
         (ScalarValue::Int16(Some(v)), DataType::Int64) => return Ok(ScalarValue::Int64(Some((*v).into()))),
         (ScalarValue::Int32(Some(v)), DataType::Int64) => return Ok(ScalarValue::Int64(Some((*v).into()))),
+        // One of as many digits holds every integer.
+        (ScalarValue::Int32(Some(v)), DataType::Decimal128(10.., 0)) => {
+            if let DataType::Decimal128(precision, scale) = to {
+                return Ok(ScalarValue::Decimal128(Some((*v).into()), *precision, *scale));
+            }
+        }
         (value, to) if &value.data_type() == to => {}
         _ => return value.cast_to(to).map_err(|error| errors::from_datafusion(error, "")),
     }
     Ok(value)
+}
+
+/// Numerics of fixed digits; the planned operators give them that type, and fail where it does not hold them.
+fn decimal(op: Arithmetic, left: &ScalarValue, right: &ScalarValue, ty: (u8, i8)) -> Result<ScalarValue, SqlError> {
+    let (precision, scale) = ty;
+    let (ScalarValue::Decimal128(a, _, from_a), ScalarValue::Decimal128(b, _, from_b)) = (left, right) else {
+        return Err(SqlError::internal("arithmetic on numerics of other forms"));
+    };
+    let (Some(a), Some(b)) = (a, b) else { return Ok(ScalarValue::Decimal128(None, precision, scale)) };
+    let widened = |value: i128, from: i8| {
+        let by = u32::try_from(i32::from(scale) - i32::from(from)).ok()?;
+        value.checked_mul(10i128.checked_pow(by)?)
+    };
+    let value = match op {
+        Arithmetic::Plus => widened(*a, *from_a).zip(widened(*b, *from_b)).and_then(|(a, b)| a.checked_add(b)),
+        Arithmetic::Minus => widened(*a, *from_a).zip(widened(*b, *from_b)).and_then(|(a, b)| a.checked_sub(b)),
+        Arithmetic::Multiply if i32::from(*from_a) + i32::from(*from_b) == i32::from(scale) => a.checked_mul(*b),
+        Arithmetic::Multiply => return Err(SqlError::internal("a product of other digits")),
+    };
+    let value = value.ok_or_else(|| SqlError::new("22003", "numeric field overflow"))?;
+    Ok(ScalarValue::Decimal128(Some(value), precision, scale))
 }
 
 fn arithmetic(op: Arithmetic, left: ScalarValue, right: ScalarValue) -> Result<ScalarValue, SqlError> {

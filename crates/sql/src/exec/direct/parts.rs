@@ -7,8 +7,8 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Column, DFSchema, DFSchemaRef};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, FetchType, LogicalPlan, SkipType, SortExpr};
-use resurgam_engine::Table;
+use datafusion::logical_expr::{BinaryExpr, Expr, FetchType, LogicalPlan, Operator, SkipType, SortExpr};
+use resurgam_engine::{ColumnType, Table};
 
 use super::expr::{LIST_MAX, RowExpr};
 use crate::plan::access::{AccessPath, KeyValues, Probe, ProbeKind, probes};
@@ -244,6 +244,70 @@ impl<'p> Parts<'p> {
             });
         }
         Some(residual)
+    }
+
+    /// What a row must satisfy beside being in the ranges of `path`, if these are exact.
+    pub(super) fn residual_in_ranges(&self, path: &AccessPath<Expr>) -> Option<Option<RowExpr>> {
+        let mut residual: Option<RowExpr> = None;
+        for conjunct in self.conjuncts() {
+            if self.is_said_by_ranges(conjunct, path) {
+                continue;
+            }
+            let next = self.over_row(conjunct)?;
+            residual = Some(match residual {
+                Some(before) => RowExpr::And(Box::new(before), Box::new(next)),
+                None => next,
+            });
+        }
+        Some(residual)
+    }
+
+    /// Whether a condition is a comparison of columns of the clustered key that is one of the path's values or
+    /// bounds, of a type whose keys are its values.
+    fn is_said_by_ranges(&self, conjunct: &Expr, path: &AccessPath<Expr>) -> bool {
+        let is_column = |expr: &Expr| matches!(expr, Expr::Column(_));
+        let wanted = match conjunct {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_column(left) || is_column(right) => match op {
+                Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => 1,
+                _ => return false,
+            },
+            Expr::Between(between) if !between.negated && is_column(&between.expr) => 2,
+            _ => return false,
+        };
+        let found = probes(&self.table, conjunct);
+        let key = path.key_columns(&self.table);
+        let is_said = |probe: &Probe| {
+            let ty = self.table.columns.get(probe.column).map(|column| column.ty);
+            let is_plain = matches!(
+                ty,
+                Some(
+                    ColumnType::Int2
+                        | ColumnType::Int4
+                        | ColumnType::Int8
+                        | ColumnType::Date
+                        | ColumnType::Timestamp
+                        | ColumnType::TimestampTz
+                )
+            );
+            let is_next = key.get(path.equal.len()) == Some(&probe.column);
+            let is = |bound: &Option<(Expr, bool)>, value: &Expr, inclusive: bool| {
+                is_next && bound.as_ref().is_some_and(|(known, known_so)| known == value && *known_so == inclusive)
+            };
+            is_plain
+                && match &probe.kind {
+                    ProbeKind::In(values) => match values.as_slice() {
+                        [value] => {
+                            let mut known = key.iter().zip(&path.equal).filter(|(at, _)| **at == probe.column);
+                            known.any(|(_, known)| known.single() == Some(value))
+                        }
+                        _ => false,
+                    },
+                    ProbeKind::InArray(_) => false,
+                    ProbeKind::Above { value, inclusive } => is(&path.low, value, *inclusive),
+                    ProbeKind::Below { value, inclusive } => is(&path.high, value, *inclusive),
+                }
+        };
+        path.index.is_none() && found.len() == wanted && found.iter().all(is_said)
     }
 
     /// Whether a path's rows come in the order of a column, and then: whether the greatest value comes first

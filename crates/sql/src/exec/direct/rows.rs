@@ -36,6 +36,8 @@ pub(crate) struct Rows {
     filter: Option<RowExpr>,
     /// What is left of it for a row that has the key of a path of one row.
     residual: Option<RowExpr>,
+    /// What is left of it for rows in exact ranges.
+    in_ranges: Option<RowExpr>,
     long: AtomicU32,
 }
 
@@ -43,7 +45,21 @@ pub(crate) struct Rows {
 pub(crate) enum Located {
     /// At most one, by its whole key.
     One(Vec<u8>),
-    Ranges(Vec<KeyRange>),
+    Ranges(Ranges),
+}
+
+/// Parts of a tree to be read.
+#[derive(Default)]
+pub(crate) struct Ranges {
+    all: Vec<KeyRange>,
+    /// What they say of rows need not be asked of these.
+    are_exact: bool,
+}
+
+impl Ranges {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
 }
 
 fn value(expr: &RowExpr, params: &[ScalarValue]) -> DfResult<ScalarValue> {
@@ -62,6 +78,7 @@ impl Rows {
             path: parts.direct(path)?,
             filter: parts.whole_filter()?,
             residual: if path.is_one() { parts.residual(path)? } else { None },
+            in_ranges: parts.residual_in_ranges(path)?,
             long: AtomicU32::new(0),
         })
     }
@@ -82,15 +99,15 @@ impl Rows {
         if self.path.is_one() {
             match self.path.point(&self.table, |expr| value(expr, params)).map_err(failed)? {
                 PointKey::Key(key) => return Ok(Some(Located::One(key))),
-                PointKey::None => return Ok(Some(Located::Ranges(Vec::new()))),
+                PointKey::None => return Ok(Some(Located::Ranges(Ranges::default()))),
                 PointKey::Unknown => {}
             }
         }
         if self.long.load(Ordering::Relaxed) >= LONG_MAX {
             return Ok(None);
         }
-        let ranges = self.path.ranges(&self.table, |expr| value(expr, params)).map_err(failed)?;
-        Ok(Some(Located::Ranges(ranges)))
+        let (all, are_exact) = self.path.ranges_told(&self.table, |expr| value(expr, params)).map_err(failed)?;
+        Ok(Some(Located::Ranges(Ranges { all, are_exact })))
     }
 
     /// The row under a whole key, if the view sees it and it satisfies the condition.
@@ -135,12 +152,14 @@ impl Rows {
     pub(crate) fn each(
         &self,
         view: &ReadView,
-        mut ranges: Vec<KeyRange>,
+        ranges: Ranges,
         params: &[ScalarValue],
         stop: &StopFlag,
         want: Option<usize>,
         mut each: impl FnMut(RawRow<'_>) -> Result<ControlFlow<bool>, SqlError>,
     ) -> Result<bool, SqlError> {
+        let filter = if ranges.are_exact { &self.in_ranges } else { &self.filter };
+        let mut ranges = ranges.all;
         if !self.path.backward {
             ranges.reverse(); // taken from the end
         }
@@ -158,7 +177,7 @@ impl Rows {
                 want = (want * 2).min(ROWS_MAX);
                 for at in 0..rows.len() {
                     let row = rows.row(at);
-                    if self.holds(&self.filter, row, params, view)?
+                    if self.holds(filter, row, params, view)?
                         && let ControlFlow::Break(enough) = each(row)?
                     {
                         self.note(enough);

@@ -334,11 +334,17 @@ impl<V> AccessPath<V> {
     }
 
     /// The ranges to read, ascending and disjoint; empty if nothing can match.
-    pub(crate) fn ranges(
+    pub(crate) fn ranges(&self, table: &Table, value: impl FnMut(&V) -> Result<ScalarValue>) -> Result<Vec<KeyRange>> {
+        self.ranges_told(table, value).map(|(ranges, _)| ranges)
+    }
+
+    /// As [`AccessPath::ranges`], and whether all keys in them have the path's values and are within its
+    /// bounds, as far as keys are in the order of their values.
+    pub(crate) fn ranges_told(
         &self,
         table: &Table,
         mut value: impl FnMut(&V) -> Result<ScalarValue>,
-    ) -> Result<Vec<KeyRange>> {
+    ) -> Result<(Vec<KeyRange>, bool)> {
         let columns = self.key_columns(table);
         let mut prefixes: Vec<Vec<Datum>> = vec![Vec::new()];
         // A value that is not of the key's type without loss bounds nothing, nor does what comes behind it.
@@ -358,7 +364,7 @@ impl<V> AccessPath<V> {
                 break;
             }
             match known.as_slice() {
-                [] => return Ok(Vec::new()),
+                [] => return Ok((Vec::new(), true)),
                 [only] => prefixes.iter_mut().for_each(|prefix| prefix.push(only.clone())),
                 known => {
                     prefixes = prefixes
@@ -371,6 +377,7 @@ impl<V> AccessPath<V> {
             }
         }
         let (mut low, mut high) = (None, None);
+        let mut is_exact = complete;
         let (mut order, mut without_nulls) = (ColumnOrder::ASCENDING, false);
         if complete && let Some(column) = columns.get(self.equal.len()) {
             let ty = &table.columns[*column].ty;
@@ -381,15 +388,15 @@ impl<V> AccessPath<V> {
             if let Some((expr, inclusive)) = &self.low {
                 match bridge::key_value(&value(expr)?, ty)? {
                     KeyValue::Exact(datum) => low = Some((datum, *inclusive)),
-                    KeyValue::Null | KeyValue::AboveAll => return Ok(Vec::new()),
-                    KeyValue::BelowAll | KeyValue::Unknown => {}
+                    KeyValue::Null | KeyValue::AboveAll => return Ok((Vec::new(), true)),
+                    KeyValue::BelowAll | KeyValue::Unknown => is_exact = false,
                 }
             }
             if let Some((expr, inclusive)) = &self.high {
                 match bridge::key_value(&value(expr)?, ty)? {
                     KeyValue::Exact(datum) => high = Some((datum, *inclusive)),
-                    KeyValue::Null | KeyValue::BelowAll => return Ok(Vec::new()),
-                    KeyValue::AboveAll | KeyValue::Unknown => {}
+                    KeyValue::Null | KeyValue::BelowAll => return Ok((Vec::new(), true)),
+                    KeyValue::AboveAll | KeyValue::Unknown => is_exact = false,
                 }
             }
         }
@@ -413,10 +420,15 @@ impl<V> AccessPath<V> {
                 }
             }
             // A bound that is too long for a key bounds nothing.
-            if let Some((datum, inclusive)) = &first
-                && let Some(key) = self.encode(table, &prefix, Some(datum))?
-            {
-                range.low = if *inclusive {
+            let mut bound = |bound: &Option<(Datum, bool)>| -> Result<Option<(Vec<u8>, bool)>> {
+                let Some((datum, inclusive)) = bound else { return Ok(None) };
+                let key = self.encode(table, &prefix, Some(datum))?;
+                is_exact &= key.is_some();
+                Ok(key.map(|key| (key, *inclusive)))
+            };
+            let (first, last) = (bound(&first)?, bound(&last)?);
+            if let Some((key, inclusive)) = first {
+                range.low = if inclusive {
                     Bound::Included(key)
                 } else {
                     match prefix_end(&key) {
@@ -425,10 +437,8 @@ impl<V> AccessPath<V> {
                     }
                 };
             }
-            if let Some((datum, inclusive)) = &last
-                && let Some(key) = self.encode(table, &prefix, Some(datum))?
-            {
-                range.high = match (*inclusive, prefix_end(&key)) {
+            if let Some((key, inclusive)) = last {
+                range.high = match (inclusive, prefix_end(&key)) {
                     (false, _) => Bound::Excluded(key),
                     (true, Some(end)) => Bound::Excluded(end),
                     (true, None) => Bound::Unbounded,
@@ -441,7 +451,7 @@ impl<V> AccessPath<V> {
             }
             out.push(range);
         }
-        Ok(out)
+        Ok((out, is_exact))
     }
 
     /// As [`AccessPath::ranges`]; one that spans all of them where they are so many that going from one to
