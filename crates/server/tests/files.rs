@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::process::Process;
+use common::process::{self, Process};
 
 /// Everything below a folder, with its mode.
 fn modes(dir: &Path, out: &mut Vec<(PathBuf, bool, u32)>) {
@@ -36,13 +36,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 /// What the server says when it does not start on a folder.
 fn refusal(data: &Path) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_resurgam"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--buffer-bytes", "64MB", "--data"])
-        .arg(data)
-        .output()
-        .unwrap();
-    assert!(!output.status.success(), "it started");
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    process::refusal(&["--data".as_ref(), data.as_os_str()])
 }
 
 #[test]

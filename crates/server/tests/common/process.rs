@@ -8,6 +8,28 @@ use std::time::Duration;
 
 use super::Client;
 
+/// What a server says that does not start with these arguments of `serve`.
+pub fn refusal(args: &[&std::ffi::OsStr]) -> String {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_resurgam"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--buffer-bytes", "64MB"])
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start");
+    let begun = std::time::Instant::now();
+    while child.try_wait().expect("wait").is_none() {
+        if begun.elapsed() > Duration::from_secs(20) {
+            child.kill().expect("kill");
+            panic!("it started: {args:?}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().expect("output");
+    assert!(!output.status.success(), "it started and stopped: {args:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 /// A running process; dropping it kills it.
 pub struct Process {
     child: Child,
