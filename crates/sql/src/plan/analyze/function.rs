@@ -253,8 +253,13 @@ impl Analyzer<'_> {
                     let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
                     Ok(Bound::with_data(expr, result, data))
                 }
-                "generate_series" | "generate_subscripts" | "regexp_split_to_table" => {
-                    let list = self.call_named_list(name, args)?;
+                "generate_series" | "generate_subscripts" | "regexp_split_to_table" | "regexp_matches" => {
+                    let function = match name {
+                        "regexp_split_to_table" => "pg_regexp_split_to_table",
+                        "regexp_matches" => "pg_regexp_matches",
+                        name => name,
+                    };
+                    let list = self.call_named_list(function, args)?;
                     let data = match &list.data {
                         DataType::List(item) => item.data_type().clone(),
                         _ => return unknown("this set-returning function"),
