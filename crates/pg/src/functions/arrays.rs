@@ -14,7 +14,7 @@ use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
 
 use super::define::{Call, P, PgFunction, Returns, f, oid};
-use crate::errors::{from_arrow, from_datafusion};
+use crate::errors::{from_arrow, from_datafusion, to_datafusion};
 use crate::types::oid as t;
 use crate::wire::SqlError;
 
@@ -489,6 +489,54 @@ impl ScalarUDFImpl for ArrayHas {
             false => Ok(ColumnarValue::Array(out)),
         }
     }
+}
+
+/// DataFusion's `generate_series` of a select list, which makes no row of one without an end: that is refused.
+#[derive(Debug)]
+struct FiniteSeries(Arc<ScalarUDF>);
+
+impl PartialEq for FiniteSeries {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+impl Eq for FiniteSeries {}
+impl Hash for FiniteSeries {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name().hash(state);
+    }
+}
+
+impl ScalarUDFImpl for FiniteSeries {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn aliases(&self) -> &[String] {
+        self.0.aliases()
+    }
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+    fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
+        self.0.coerce_types(types)
+    }
+    fn return_type(&self, types: &[DataType]) -> DfResult<DataType> {
+        self.0.return_type(types)
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        for array in ColumnarValue::values_to_arrays(&args.args)? {
+            let times = array.as_primitive_opt::<datafusion::arrow::datatypes::TimestampMicrosecondType>();
+            if times.is_some_and(|times| times.iter().flatten().any(|us| us == i64::MAX || us == i64::MIN)) {
+                return Err(to_datafusion(SqlError::unsupported("series to infinity are not supported here")));
+            }
+        }
+        self.0.invoke_with_args(args)
+    }
+}
+
+/// `generate_series` of a select list, without infinite ones.
+pub(super) fn finite_series(of: Arc<ScalarUDF>) -> ScalarUDF {
+    ScalarUDF::new_from_impl(FiniteSeries(of))
 }
 
 /// DataFusion's `array_has` with SQL's NULLs.

@@ -81,6 +81,9 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     for udf in datafusion_functions_nested::all_default_nested_functions() {
         state.register_udf(udf)?;
     }
+    if let Ok(series) = state.udf("generate_series") {
+        state.register_udf(Arc::new(arrays::finite_series(series)))?;
+    }
     if let Ok(has) = state.udf("array_has") {
         state.register_udf(Arc::new(arrays::array_has(has)))?;
     }

@@ -36,7 +36,10 @@ pub(super) fn after(expr: &mut Expr) -> Result<(), SqlError> {
         {
             *expr = call("pg_cast_interval", vec![take(&mut interval.value)]);
         }
-        Expr::Collate { expr: inner, .. } => *expr = take(inner),
+        Expr::Collate { expr: inner, collation } => {
+            super::by_bytes(collation)?;
+            *expr = take(inner);
+        }
         Expr::BinaryOp { left, op, right } => {
             if let BinaryOperator::PGCustomBinaryOperator(parts) = op {
                 *op = operator(parts)?;

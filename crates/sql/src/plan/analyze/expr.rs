@@ -337,7 +337,10 @@ impl Analyzer<'_> {
                 args.extend(overlay_for.as_deref());
                 self.call_of("overlay", &args, scope, clause, span())
             }
-            E::Collate { expr: inner, .. } => self.expr(inner, scope, clause),
+            E::Collate { expr: inner, collation } => {
+                crate::pg::rewrite::by_bytes(collation)?;
+                self.expr(inner, scope, clause)
+            }
             E::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), scope, clause)
             }

@@ -276,6 +276,9 @@ impl Analyzer<'_> {
             } if with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
                 self.named(name, alias.as_ref(), scope)
             }
+            TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => {
+                Err(SqlError::unsupported("TABLESAMPLE is not supported").into())
+            }
             TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample: None, .. } => {
                 self.function_item(name, &args.args, *with_ordinality, alias.as_ref(), scope, before)
             }
