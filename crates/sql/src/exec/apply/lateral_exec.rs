@@ -42,7 +42,8 @@ pub(crate) struct Planner;
 #[async_trait]
 impl QueryPlanner for Planner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(LateralPlanner), Arc::new(SetsPlanner)]);
+        let planner =
+            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(LateralPlanner), Arc::new(SetsPlanner)]);
         planner.create_physical_plan(plan, session).await
     }
 }

@@ -305,7 +305,8 @@ fn started(sets: &[Set], args: &[Vec<ArrayRef>], row: usize) -> Result<Vec<Left>
     for (set, args) in sets.iter().zip(args) {
         out.push(match &set.kind {
             Kind::Series(function, _) => {
-                let values = args.iter().map(|arg| ScalarValue::try_from_array(arg, row)).collect::<Result<Vec<_>>>()?;
+                let values =
+                    args.iter().map(|arg| ScalarValue::try_from_array(arg, row)).collect::<Result<Vec<_>>>()?;
                 match series_function(function) {
                     Some(series) => Left::Series(series.start(&values).map_err(bridge::failure)?),
                     None => return internal_err!("a series that is none"),

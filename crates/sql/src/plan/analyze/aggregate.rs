@@ -240,7 +240,8 @@ impl Analyzer<'_> {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };
-        if !matches!(&resolved.kind, CallKind::Aggregate(..)) || !matches!(name, "percentile_cont" | "percentile_disc" | "mode")
+        if !matches!(&resolved.kind, CallKind::Aggregate(..))
+            || !matches!(name, "percentile_cont" | "percentile_disc" | "mode")
         {
             return unknown(format!("the aggregate {name} WITHIN GROUP"));
         }

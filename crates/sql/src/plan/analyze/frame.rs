@@ -82,10 +82,8 @@ impl Analyzer<'_> {
                 return unknown(format!("RANGE with an offset over {}", ty.name()));
             }
             _ => {
-                let text = format!(
-                    "RANGE with offset PRECEDING/FOLLOWING is not supported for column type {}",
-                    ty.name()
-                );
+                let text =
+                    format!("RANGE with offset PRECEDING/FOLLOWING is not supported for column type {}", ty.name());
                 return Err(self.at(SqlError::unsupported(text), offset_span(frame)));
             }
         };
@@ -127,8 +125,7 @@ impl Analyzer<'_> {
                     Some(over) => self.range_offset(bound, over)?,
                     None => self.assigned_to(bound, Type::INT8, &format!("argument of {mode} must be type bigint"))?,
                 };
-                let value =
-                    crate::plan::planner::simplified(self.names.state, bound.expr.clone(), &DFSchema::empty())?;
+                let value = crate::plan::planner::simplified(self.names.state, bound.expr.clone(), &DFSchema::empty())?;
                 let Expr::Literal(value, _) = value else {
                     return unknown("an offset of a window's frame that is not a constant");
                 };
@@ -259,7 +256,9 @@ fn check_order(frame: &ast::WindowFrame) -> Result<()> {
         (B::Following(_), B::CurrentRow) if frame.end_bound.is_none() => {
             "frame starting from following row cannot end with current row"
         }
-        (B::Following(_), B::CurrentRow | B::Preceding(_)) => "frame starting from following row cannot have preceding rows",
+        (B::Following(_), B::CurrentRow | B::Preceding(_)) => {
+            "frame starting from following row cannot have preceding rows"
+        }
         _ => return Ok(()),
     };
     Err(SqlError::new("42P20", wrong).into())

@@ -215,7 +215,7 @@ impl Analyzer<'_> {
             "current_date" => Type::of(oid::DATE),
             "current_time" => {
                 return Err(self.at(SqlError::unsupported("type time with time zone is not supported"), span));
-            },
+            }
             "current_timestamp" => Type::of(oid::TIMESTAMPTZ),
             "localtime" => Type::of(oid::TIME),
             _ => Type::of(oid::TIMESTAMP),

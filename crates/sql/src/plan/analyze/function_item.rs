@@ -41,8 +41,7 @@ impl Analyzer<'_> {
         if let Some(alias) = alias
             && alias.columns.iter().any(|column| column.data_type.is_some())
         {
-            let error =
-                SqlError::syntax("a column definition list is only allowed for functions returning \"record\"");
+            let error = SqlError::syntax("a column definition list is only allowed for functions returning \"record\"");
             return Err(self.at(error, alias.name.span));
         }
         let own = alias_of(&function);

@@ -129,7 +129,17 @@ const DEPTH_MAX: usize = 1500;
 
 impl<'a> Analyzer<'a> {
     pub(crate) fn new(names: &'a Names<'a>, text: &'a str, params: &'a mut ParamTypes) -> Self {
-        Self { names, text, params, qualifiers: HashSet::new(), windows: Vec::new(), within: Vec::new(), sets: Default::default(), subqueries: HashMap::new(), depth: 0 }
+        Self {
+            names,
+            text,
+            params,
+            qualifiers: HashSet::new(),
+            windows: Vec::new(),
+            within: Vec::new(),
+            sets: Default::default(),
+            subqueries: HashMap::new(),
+            depth: 0,
+        }
     }
 
     /// Analyses a whole query; untyped columns become texts.

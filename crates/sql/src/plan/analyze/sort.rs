@@ -214,8 +214,7 @@ impl Analyzer<'_> {
         let in_order = sorted.iter().zip(on).all(|(key, at)| key.target == *at);
         let shown = targets.iter().filter(|target| !target.is_hidden).count();
         // What is not selected is kept where the rows are sorted once more.
-        let visible: Vec<Target> =
-            targets.iter().filter(|target| !target.is_hidden || !in_order).cloned().collect();
+        let visible: Vec<Target> = targets.iter().filter(|target| !target.is_hidden || !in_order).cloned().collect();
         let select: Vec<Expr> =
             visible.iter().map(|target| target.bound.expr.clone().alias(names.name(&target.name))).collect();
         // All of ON first: the plan wants its sort to begin with them.
