@@ -15,7 +15,7 @@ mod param;
 
 pub use array::parse_array;
 pub use binary::decode_binary;
-pub(crate) use datetime::words::token;
+pub(crate) use datetime::{displacement, words::token};
 pub use datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
 pub use interval::{Interval, cut as cut_interval, interval_value, parse_interval, parse_interval_of, range};
 pub use jsonb::canonical_jsonb;

@@ -522,8 +522,44 @@ pub(super) fn all() -> Vec<PgFunction> {
     out
 }
 
+/// Texts are in UTF-8, and no other encoding is known.
+fn utf8_only(which: &str, name: &str) -> Result<(), SqlError> {
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    match plain.as_str() {
+        "utf8" | "unicode" => Ok(()),
+        "sqlascii" | "win1252" | "eucjp" | "sjis" | "big5" | "gbk" | "koi8r" => {
+            Err(SqlError::unsupported(format!("the encoding {name} is not supported")))
+        }
+        latin if latin.starts_with("latin") || latin.starts_with("iso8859") || latin.starts_with("win") => {
+            Err(SqlError::unsupported(format!("the encoding {name} is not supported")))
+        }
+        _ => Err(SqlError::new("22023", format!("invalid {which} encoding name \"{name}\""))),
+    }
+}
+
 fn sets() -> Vec<PgFunction> {
     vec![
+        f("convert_to", &[P::Text, P::Text], oid(t::BYTEA), |call| {
+            let texts = call.arrays[0].as_string_view();
+            let bytes = (0..call.rows).map(|row| match call.text(1, row) {
+                Some(name) if texts.is_valid(row) => utf8_only("destination", name).map(|()| Some(texts.value(row))),
+                _ => Ok(None),
+            });
+            let bytes = bytes.collect::<Result<Vec<_>, SqlError>>()?;
+            Ok(Arc::new(bytes.into_iter().map(|text| text.map(str::as_bytes)).collect::<BinaryViewArray>()) as ArrayRef)
+        }),
+        f("convert_from", &[P::Any, P::Text], oid(t::TEXT), |call| {
+            let bytes = call.arrays[0].as_binary_view();
+            let texts = (0..call.rows).map(|row| match call.text(1, row) {
+                Some(name) if bytes.is_valid(row) => {
+                    utf8_only("source", name)?;
+                    crate::decode::utf8(bytes.value(row)).map(Some)
+                }
+                _ => Ok(None),
+            });
+            let texts = texts.collect::<Result<Vec<_>, SqlError>>()?;
+            Ok(Arc::new(texts.into_iter().collect::<StringViewArray>()) as ArrayRef)
+        }),
         // bytea || bytea
         f("pg_byteacat", &[P::Any, P::Any], oid(t::BYTEA), |call| {
             let (left, right) = (call.arrays[0].as_binary_view(), call.arrays[1].as_binary_view());

@@ -587,9 +587,7 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     both(five(c, row), c.float(5, row), |parts, second| {
                         let local = make_timestamp(parts, second)?;
                         let zone = match c.text(6, row) {
-                            Some(name) => Zone::of_expression(name, local).ok_or_else(|| {
-                                SqlError::new("22023", format!("time zone \"{name}\" not recognized"))
-                            })?,
+                            Some(name) => zone_argument(name, local)?,
                             None => session,
                         };
                         timestamp(zone.local_to_utc(local))
@@ -635,6 +633,21 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         f("clock_timestamp", &[], oid(t::TIMESTAMPTZ), |c| c.moments(|_| Ok(Some(clock_us())))).each_row(),
     ]);
     out
+}
+
+/// The zone that a function is given: a number with a sign counts to the east.
+fn zone_argument(name: &str, local: i64) -> Result<Zone, SqlError> {
+    let unknown = |what: String| SqlError::new("22023", what);
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(unknown(format!("invalid input syntax for type numeric time zone: \"{name}\""))
+            .with_hint("Numeric time zones must have \"-\" or \"+\" as first character."));
+    }
+    match crate::decode::displacement(name) {
+        Ok(Some(east)) => Ok(Zone::fixed(east)),
+        Ok(None) => Zone::of_expression(name, local, true)
+            .ok_or_else(|| unknown(format!("time zone \"{name}\" not recognized"))),
+        Err(()) => Err(unknown(format!("numeric time zone \"{name}\" out of range"))),
+    }
 }
 
 fn five(c: &Call<'_>, row: usize) -> Option<[i64; 5]> {

@@ -206,7 +206,7 @@ impl ScalarUDFImpl for TimeZone {
             let zone = match &last {
                 Some((known, zone)) if known == name => *zone,
                 _ => {
-                    let zone = Zone::of_expression(name, us).ok_or_else(|| {
+                    let zone = Zone::of_expression(name, us, to_utc).ok_or_else(|| {
                         to_datafusion(SqlError::new("22023", format!("time zone \"{name}\" not recognized")))
                     })?;
                     // What an abbreviation means may hang on the time.

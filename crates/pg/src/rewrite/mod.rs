@@ -161,7 +161,8 @@ fn take(expr: &mut Expr) -> Expr {
 /// # Errors
 /// `0A000`.
 pub fn by_bytes(collation: &ObjectName) -> Result<(), SqlError> {
-    let parts: Vec<&str> = collation.0.iter().filter_map(|part| part.as_ident()).map(|part| part.value.as_str()).collect();
+    let parts: Vec<&str> =
+        collation.0.iter().filter_map(|part| part.as_ident()).map(|part| part.value.as_str()).collect();
     let name = match parts.as_slice() {
         [name] => name,
         [schema, name] if schema.eq_ignore_ascii_case("pg_catalog") => name,

@@ -104,6 +104,11 @@ impl Zone {
         }
     }
 
+    /// A zone of so many seconds to the east, without a name.
+    pub fn fixed(east: i32) -> Self {
+        Self::Fixed(east, Name::default())
+    }
+
     /// `EST5`, `<-03:30>+03:30`, `-02:30`: a name or none, and an offset to the west.
     fn posix(text: &str) -> Option<Self> {
         let (name, offset) = match text.strip_prefix('<') {
@@ -131,11 +136,16 @@ impl Zone {
         fields.next().is_none().then(|| Self::Fixed(sign * seconds, Name::new(&name.to_ascii_uppercase())))
     }
 
-    /// The zone of `AT TIME ZONE` at an instant or a local time: an abbreviation if it is one, else a zone.
-    pub fn of_expression(name: &str, us: i64) -> Option<Self> {
+    /// The zone of `AT TIME ZONE` at an instant, or at a local time if `is_local`: an abbreviation if it is one, else a
+    /// zone.
+    pub fn of_expression(name: &str, us: i64, is_local: bool) -> Option<Self> {
         match abbreviations::meaning(&name.to_ascii_lowercase()) {
             Some(Meaning::Fixed(east) | Meaning::Summer(east)) => Some(Self::Fixed(east, Name::new(name))),
-            Some(Meaning::Zone(zone)) => Some(Self::Fixed(Self::parse(zone)?.offset_of(name, us), Name::new(name))),
+            Some(Meaning::Zone(zone)) => {
+                let zone = Self::parse(zone)?;
+                let instant = if is_local { zone.local_to_utc(us) } else { us };
+                Some(Self::Fixed(zone.offset_of(name, instant), Name::new(name)))
+            }
             None => Self::parse(name),
         }
     }
@@ -269,8 +279,9 @@ mod tests {
 
     #[test]
     fn abbreviations_mean_what_they_meant() {
-        let moscow = |y, m| Zone::of_expression("MSK", days_from_civil(y, m, 1) * DAY_US).expect("msk").offset_at(0);
+        let moscow =
+            |y, m| Zone::of_expression("MSK", days_from_civil(y, m, 1) * DAY_US, false).expect("msk").offset_at(0);
         assert_eq!((moscow(2010, 1), moscow(2012, 1), moscow(2016, 1)), (10_800, 14_400, 10_800));
-        assert_eq!(Zone::of_expression("pdt", 0).map(|zone| zone.offset_at(0)), Some(-25_200));
+        assert_eq!(Zone::of_expression("pdt", 0, true).map(|zone| zone.offset_at(0)), Some(-25_200));
     }
 }

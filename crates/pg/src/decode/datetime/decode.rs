@@ -100,7 +100,7 @@ impl Decoded {
 }
 
 /// Seconds to the east of `+hh[:mm[:ss]]` or `+hhmm`, and what is behind them.
-fn displacement(text: &str) -> Result<i32, Wrong> {
+pub(super) fn displacement(text: &str) -> Result<i32, Wrong> {
     let (sign, digits) = match text.as_bytes().first() {
         Some(b'+') => (1, &text[1..]),
         Some(b'-') => (-1, &text[1..]),

@@ -21,6 +21,16 @@ const LAST_DATE: i64 = 2_145_042_905;
 /// The last year of a timestamp.
 const TIMESTAMP_YEAR_MAX: i64 = 294_276;
 
+/// Seconds to the east of `+hh[:mm[:ss]]` or `-hhmm`; `None` for what is not of that form, an error for what is out of
+/// range.
+pub(crate) fn displacement(text: &str) -> Result<Option<i32>, ()> {
+    match decode::displacement(text) {
+        Ok(east) => Ok(Some(east)),
+        Err(Wrong::Displacement) => Err(()),
+        Err(_) => Ok(None),
+    }
+}
+
 /// The error of a text that is none of that type.
 #[cold]
 pub(super) fn wrong(why: Wrong, ty: &str, text: &str) -> SqlError {

@@ -326,8 +326,8 @@ pub(in crate::functions) fn all() -> Vec<PgFunction> {
             }))
         })
         .required(2),
-        // Of a set-returning function the values, as a list.
-        f("regexp_split_to_table", &[P::Text, P::Text, P::Text], text_list(), |call| {
+        // Of functions that return sets the rows, as a list; under names that nobody calls for one value.
+        f("pg_regexp_split_to_table", &[P::Text, P::Text, P::Text], text_list(), |call| {
             text_lists((0..call.rows).map(|row| {
                 let Some(of) = arguments(call, row, 2)? else { return Ok(None) };
                 if of.options.global {
@@ -337,7 +337,7 @@ pub(in crate::functions) fn all() -> Vec<PgFunction> {
             }))
         })
         .required(2),
-        f("regexp_matches", &[P::Text, P::Text, P::Text], lists_of_texts(), |call| {
+        f("pg_regexp_matches", &[P::Text, P::Text, P::Text], lists_of_texts(), |call| {
             let mut builder = ListBuilder::new(ListBuilder::new(StringViewBuilder::new()));
             for row in 0..call.rows {
                 if let Some(of) = arguments(call, row, 2)? {

@@ -363,6 +363,16 @@ impl Analyzer<'_> {
                     let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
                     self.of_type(expr, DataType::Int64, result)
                 }
+                "regexp_split_to_table" | "regexp_matches" => {
+                    let function = format!("pg_{name}");
+                    let Some(function) = self.names.state.scalar_functions().get(function.as_str()).cloned() else {
+                        return unknown(format!("the set-returning function {name}"));
+                    };
+                    let (list, data) = self.call_udf(&function, args)?;
+                    let DataType::List(item) = &data else { return unknown("this set-returning function") };
+                    let expr = Expr::Unnest(Unnest { expr: Box::new(list), outer: false });
+                    Ok(Bound::with_data(expr, result, item.data_type().clone()))
+                }
                 _ => unknown(format!("the set-returning function {name}")),
             };
         }
