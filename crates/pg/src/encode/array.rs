@@ -61,6 +61,7 @@ impl<'a> ListCells<'a> {
 
 pub(super) fn put_list_text(list: &ListCells<'_>, row: usize, out: &mut BytesMut) -> Result<(), SqlError> {
     let (start, end) = list.ranges[row];
+    refuse_ragged(list, start, end)?;
     if !list.vector {
         out.put_u8(b'{');
     }
@@ -90,6 +91,26 @@ pub(super) fn put_list_text(list: &ListCells<'_>, row: usize, out: &mut BytesMut
         out.put_u8(b'}');
     }
     Ok(())
+}
+
+/// An array of arrays has a length for each dimension, and none within is null or empty.
+fn refuse_ragged(list: &ListCells<'_>, start: usize, end: usize) -> Result<(), SqlError> {
+    let Some(inner) = list.elements.list().filter(|_| list.nested) else { return Ok(()) };
+    if (start..end).any(|at| list.elements.is_null(at)) {
+        return Err(SqlError::new("22004", "cannot accumulate null arrays"));
+    }
+    let mut lengths = (start..end).filter_map(|at| inner.ranges.get(at)).map(|(from, to)| to - from);
+    let Some(first) = lengths.next() else { return Ok(()) };
+    if first == 0 {
+        return Err(SqlError::new("2202E", "cannot accumulate empty arrays"));
+    }
+    match lengths.all(|length| length == first) {
+        true => Ok(()),
+        false => Err(SqlError::new(
+            "2202E",
+            "multidimensional arrays must have array expressions with matching dimensions",
+        )),
+    }
 }
 
 fn needs_quotes(text: &[u8]) -> bool {

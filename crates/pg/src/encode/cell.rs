@@ -226,6 +226,14 @@ impl<'a> Cell<'a> {
         Ok(Self { nulls: array.nulls(), data })
     }
 
+    /// The lists, if it is a column of those.
+    pub(super) fn list(&self) -> Option<&ListCells<'a>> {
+        match &self.data {
+            Data::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
     /// Whether the cell is null.
     pub fn is_null(&self, row: usize) -> bool {
         match &self.data {

@@ -234,7 +234,13 @@ impl ScalarUDFImpl for PgFunction {
         let call = Call { arrays, fields: &args.arg_fields, rows, returns: &args.return_field };
         let result = (self.body)(&call).map_err(to_datafusion)?;
         if constant {
-            Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?))
+            let scalar = ScalarValue::try_from_array(&result, 0)?;
+            if &scalar.data_type() == result.data_type() {
+                return Ok(ColumnarValue::Scalar(scalar));
+            }
+            // A constant list forgets which type its elements have.
+            let first = UInt32Array::from(vec![0; args.number_rows]);
+            Ok(ColumnarValue::Array(datafusion::arrow::compute::take(&result, &first, None)?))
         } else {
             Ok(ColumnarValue::Array(result))
         }

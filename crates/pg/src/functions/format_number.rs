@@ -353,7 +353,8 @@ fn digits(number: &Number, description: &mut Description) -> Result<(String, boo
                 description.before += description.shift;
             }
             let most = if *single { 6 } else { 15 };
-            let whole = format!("{:.0}", value.abs()).len() as i32;
+            // Infinity is as long as its word.
+            let whole = if value.is_infinite() { 8 } else { format!("{:.0}", value.abs()).len() as i32 };
             if whole >= most {
                 description.behind = 0;
             } else if whole + description.behind > most {

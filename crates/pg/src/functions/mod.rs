@@ -152,6 +152,11 @@ pub fn interval_key() -> ScalarUDF {
     moments::interval_key_function().into_udf()
 }
 
+/// What `greatest` and `least` of intervals are.
+pub(crate) fn interval_extreme(greatest: bool) -> ScalarUDF {
+    moments::extreme(greatest).into_udf()
+}
+
 /// Whether a function is bound to the session it was registered for, so that a plan with it
 /// must not be given to another.
 pub fn is_session_function(name: &str) -> bool {

@@ -525,6 +525,23 @@ pub(super) fn interval_key_function() -> PgFunction {
     })
 }
 
+/// `greatest` and `least` of intervals, NULLs left out.
+pub(super) fn extreme(greatest: bool) -> PgFunction {
+    let name = if greatest { "interval_greatest" } else { "interval_least" };
+    f(name, &[P::Interval], oid(t::INTERVAL), move |c| {
+        c.spans(|row| {
+            let spans = (0..c.arrays.len()).filter_map(|at| c.span(at, row));
+            Ok(spans.reduce(|best, next| match interval_key(next).cmp(&interval_key(best)) {
+                std::cmp::Ordering::Greater if greatest => next,
+                std::cmp::Ordering::Less if !greatest => next,
+                _ => best,
+            }))
+        })
+    })
+    .required(1)
+    .variadic()
+}
+
 /// What keys of intervals are.
 fn key_field() -> datafusion::arrow::datatypes::Field {
     datafusion::arrow::datatypes::Field::new("", DataType::Decimal128(38, 0), true)

@@ -271,6 +271,17 @@ pub(crate) fn text_field(name: &str) -> Arc<[Field]> {
     Arc::new([Field { name: name.to_owned(), type_oid: oid::TEXT, type_len: -1, typmod: -1, table_oid: 0, column: 0 }])
 }
 
+/// A function that PostgreSQL has and nobody here is one that is not supported.
+fn not_yet(error: SqlError) -> SqlError {
+    let name = error.message.strip_prefix("function ").filter(|_| error.sqlstate == "42883");
+    let name = name.and_then(|rest| rest.split(['(', ' ']).next()).unwrap_or_default();
+    let catalog = resurgam_dialect::Catalog::postgres();
+    match catalog.functions_named(resurgam_dialect::Schema::PgCatalog, name).next() {
+        Some(_) => SqlError::unsupported(format!("the function {name} is not supported")),
+        None => error,
+    }
+}
+
 /// Plans one statement.
 pub(crate) fn prepare(
     names: &Names<'_>,
@@ -301,7 +312,8 @@ pub(crate) fn prepare(
                 }
                 None => {
                     query = by_datafusion(*query)?;
-                    let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
+                    let logical = params.resolve(|known| names.query((*query).clone(), known, None));
+                    let logical = logical.map_err(|error| not_yet(failed(error)))?;
                     QueryPlan::new(names.state, logical, params.data_types())
                 }
             };

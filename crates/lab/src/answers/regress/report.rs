@@ -58,7 +58,7 @@ pub fn text(tally: &Tally, setup: &Setup, restarts: usize, unused: &[String]) ->
     let mut out = String::from(
         "# PostgreSQL's regression SQL\n\n\
          Each statement of PostgreSQL's own regression tests, sent to a PostgreSQL and to a Resurgam that run beside \
-         each other. How to run it, and what is compared: [docs/sql.md](../sql.md#postgresqls-own-regression-tests).\n\n",
+         each other. How to run it, and what is compared: [docs/proof.md](../proof.md#postgresqls-own-regression-sql).\n\n",
     );
     out.push_str(&provenance());
     out.push('\n');

@@ -115,7 +115,9 @@ impl NumericKeys {
                 let expr = Expr::Case(Case { expr: Some(operand), when_then_expr, else_expr });
                 if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
             }
-            Expr::ScalarFunction(ScalarFunction { func, mut args }) if args.len() == 2 => {
+            Expr::ScalarFunction(ScalarFunction { func, mut args })
+                if args.len() == 2 && comparison_of(func.name()).is_some() =>
+            {
                 match (comparison_of(func.name()), args.pop(), args.pop()) {
                     (Some(op), Some(right), Some(left)) => Transformed::yes(self.compare(left, op, right)),
                     (_, right, left) => {
@@ -123,6 +125,12 @@ impl NumericKeys {
                         Transformed::no(Expr::ScalarFunction(ScalarFunction { func, args }))
                     }
                 }
+            }
+            Expr::ScalarFunction(ScalarFunction { func, args })
+                if matches!(func.name(), "greatest" | "least") && args.iter().any(|arg| is_interval(arg, schema)) =>
+            {
+                let own = crate::functions::interval_extreme(func.name() == "greatest");
+                Transformed::yes(own.call(args))
             }
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
                 let rows = subquery.subquery.schema().fields();
