@@ -536,7 +536,10 @@ async fn indexes_of_any_order_give_what_a_sort_gives() {
         let (x, y) = (ORDERS[number % 4], ORDERS[(number / 4 + number) % 4]);
         let unique = if number % 3 == 0 { "UNIQUE " } else { "" };
         let index = format!("CREATE {unique}INDEX ON k{number} (x{x}, y{y}, id)");
-        same(&mut subjects, &index, true).await;
+        // The plain one has no index: bounds of keys are not DataFusion's either.
+        for subject in &mut subjects[1..] {
+            subject.ok(&index).await;
+        }
         let mut rows = Vec::new();
         for id in 0..40 {
             let value = |random: &mut Random| match random.maybe(20) {
