@@ -44,7 +44,7 @@ pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
 pub use mtr::{Mtr, PageRef};
 pub use pool::{Access, BufferPool, PoolConfig};
-pub use source::PendingRedo;
+pub use source::{PendingRedo, RedoEntry, StuckPage};
 pub use space::{FreePages, Space};
 pub use stats::PoolStats;
 pub use writeback::{DirtyPage, WriteGoal};

@@ -472,7 +472,7 @@ impl BufferPool {
             (lsn != 0).then_some(Lsn(lsn))
         });
         let pending = self.pending.snapshot();
-        frames.chain(pending.iter().map(|(_, e)| e.rec_lsn)).min()
+        frames.chain(pending.iter().filter(|(_, e)| !e.aside).map(|(_, e)| e.rec_lsn)).min()
     }
 
     pub(crate) fn allocated_frames(&self) -> impl Iterator<Item = &Frame> {

@@ -585,6 +585,19 @@ impl Space {
         Ok(found)
     }
 
+    /// The object whose page it is, by the space map; none of a free extent.
+    ///
+    /// # Errors
+    /// Those of reading the map.
+    pub fn owner(&self, pool: &BufferPool, page: PageId) -> Result<ObjectId> {
+        let (map_id, extent) = map::extent_of(page);
+        let map_page = pool.read(map_id, Access::Scan)?;
+        if !map_page.is(PageType::SpaceMap) {
+            return Err(Error::corrupt(format!("page {map_id} should be a space map and is not")));
+        }
+        Ok(map::owner(&map_page, extent))
+    }
+
     /// Starts or ends noting pages that receive versioned rows; for the sweep.
     pub fn watch(&self, on: bool) {
         self.state.lock().watched = on.then(Vec::new);

@@ -238,7 +238,7 @@ impl Database {
         for (page, entry) in pending.snapshot() {
             // Of a version-store file that was given up nothing is brought up to date.
             if page.file() == 0 || Some(page.file()) == version_file {
-                pool.pending_redo().note(page, entry.rec_lsn, entry.last_lsn);
+                pool.pending_redo().add(page, entry);
             }
         }
         pool.space().restore(analysis.high_water);
@@ -490,6 +490,7 @@ impl Database {
     fn take_checkpoint(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
         let inner = self.inner();
         let mut control = inner.control.lock();
+        self.set_pages_aside();
         let (begin, keep) = take_checkpoint(
             &inner.log,
             &inner.pool,
@@ -508,6 +509,18 @@ impl Database {
         then();
         inner.log.truncate_before(keep)?;
         Ok(())
+    }
+
+    /// Pages that cannot be brought up to date do not hold the log when it has become too long.
+    fn set_pages_aside(&self) {
+        let inner = self.inner();
+        if inner.log.bytes_in_use() <= self.log_wanted() {
+            return;
+        }
+        let needed = Lsn(inner.log.end_lsn().0.saturating_sub(self.log_wanted() / 2));
+        for stuck in inner.pool.pending_redo().set_aside(needed) {
+            tracing::error!("page {} is set aside, its log is kept no longer: {}", stuck.page, stuck.error);
+        }
     }
 
     /// Where the last finished checkpoint begins.

@@ -113,6 +113,7 @@ pub use rows::BulkInserter;
 pub use statement::Statement;
 pub use status::DefinitionCounts;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
+pub use status::{DamagedPage, DefinitionCounts};
 pub use successor::Trail;
 pub use table::{ColumnSpec, IndexSpec, RawRow, RowBuf, Table, TableSpec};
 pub use transaction::{
