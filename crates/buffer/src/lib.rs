@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `frame.rs` | one frame: latch, pin count, dirty mark; page guards |
 //! | `pool.rs` | fetching, eviction (clock with probation for scans) |
+//! | `failing.rs` | pages that cannot be loaded, and since when |
 //! | `files.rs` | which file a page is in: the data file or the version-store file |
 //! | `source.rs` | where a missing page comes from: data file, then the log records after it |
 //! | `mtr.rs` | mini-transactions: page changes as one atomic log group |
@@ -29,6 +30,7 @@
 //! 5. Guards are not `Send`: no latch is ever held across an await.
 
 mod double_write;
+mod failing;
 mod files;
 mod frame;
 mod images;

@@ -455,6 +455,8 @@ impl Transaction {
                 state.locked.remove(&object);
                 if let Some(active) = &state.active {
                     self.0.db.inner().locks.release(object, active.id);
+                    // Whoever wanted the table meanwhile waits for this transaction: he looks again.
+                    self.0.db.inner().txs.ended(active.id);
                 }
             }
             drop(state);
