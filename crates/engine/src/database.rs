@@ -38,6 +38,7 @@ use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
+use crate::throttle::Throttle;
 use crate::transaction::{Isolation, Transaction};
 use crate::troubles::Troubles;
 use crate::version_file::Search;
@@ -74,8 +75,7 @@ pub(crate) struct Inner {
     pub prepared: Prepared,
     /// Rows that got other primary keys.
     pub moves: Moves,
-    /// Times a writer was slowed down, and when that was last said.
-    slowed: (AtomicU64, Mutex<Option<Instant>>),
+    pub throttle: Throttle,
     pub stopping: AtomicBool,
     pub opened: Instant,
     pub background: Mutex<Option<Background>>,
@@ -301,7 +301,7 @@ impl Database {
             mode,
             prepared,
             moves: Moves::default(),
-            slowed: (AtomicU64::new(0), Mutex::new(None)),
+            throttle: Throttle::default(),
             stopping: AtomicBool::new(false),
             opened: Instant::now(),
             background: Mutex::new(None),
@@ -328,37 +328,11 @@ impl Database {
         &self.0
     }
 
-    /// Called before a row is written, with nothing latched: when the log comes near its bound
-    /// writers are slowed down, the more the nearer, so that write-back and checkpoints catch
-    /// up. Nothing fails.
-    #[inline]
-    pub(crate) fn throttle(&self) {
-        let inner = self.inner();
-        let (mut used, bound) = (inner.log.bytes_in_use(), inner.options.log_bytes_max);
-        if inner.mode.is_traditional() && used > self.log_wanted() {
-            // What a transaction's undo holds does not go for waiting.
-            used = self.log_held_by_pages();
-        }
-        if used > self.log_wanted() && inner.options.background {
-            self.near_bound(used, bound);
-        }
-        if !inner.options.background {
-            // Whoever gets no page will say so.
-            let _ = self.make_version_pages_ready();
-        }
-    }
-
     /// Allocates version pages in advance, as many as are wanted.
     pub(crate) fn make_version_pages_ready(&self) -> Result<()> {
         let inner = self.inner();
         let highest = TxId(inner.txs.next_id().0.saturating_sub(1));
         inner.versions.make_ready(&inner.pool, highest).map(|_| ())
-    }
-
-    /// Log that background work tries not to exceed, in bytes.
-    pub(crate) fn log_wanted(&self) -> u64 {
-        let options = &self.inner().options;
-        options.log_bytes_wanted.min(options.log_bytes_max / 8 * 5)
     }
 
     /// Log since the last checkpoint or the oldest change that is not written out, in bytes;
@@ -376,41 +350,6 @@ impl Database {
         let pages = inner.pool.oldest_rec_lsn().unwrap_or_else(|| inner.log.end_lsn());
         let needed = self.oldest_undo().map_or(pages, |(_, lsn)| lsn.min(pages));
         needed.0.saturating_sub(inner.log.oldest_lsn().0)
-    }
-
-    #[cold]
-    fn near_bound(&self, used: u64, bound: u64) {
-        self.inner().pool.wake_writer();
-        // The last quarter is what writers are slowed down in.
-        let free = bound - bound / 4;
-        if used > free {
-            self.slow_down(used, (used - free) as f64 / (bound / 4).max(1) as f64);
-        }
-    }
-
-    fn slow_down(&self, used: u64, over: f64) {
-        const SAID_EVERY: Duration = Duration::from_secs(10);
-        let inner = self.inner();
-        inner.slowed.0.fetch_add(1, Ordering::Relaxed);
-        {
-            let mut said = inner.slowed.1.lock();
-            if over > 1.0 && said.is_none_or(|at| at.elapsed() > SAID_EVERY) {
-                *said = Some(Instant::now());
-                tracing::warn!(
-                    "the log takes {} MB, its bound is {} MB; writers are slowed down. It is held by {}",
-                    used >> 20,
-                    inner.options.log_bytes_max >> 20,
-                    self.log_status().held_by
-                );
-            }
-        }
-        let pause = Duration::from_secs_f64((0.000_1 + over * over * 0.02).min(0.05));
-        (inner.options.blocking)(&mut || std::thread::sleep(pause));
-    }
-
-    /// Times a writer was slowed down because the log was above its bound.
-    pub(crate) fn slowed(&self) -> u64 {
-        self.inner().slowed.0.load(Ordering::Relaxed)
     }
 
     /// Begins a transaction.

@@ -47,6 +47,7 @@
 //! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
 //! | `undo.rs` | rolling back what is to be undone: short transactions, the traditional mode |
 //! | `status.rs` | what an operator can see |
+//! | `throttle.rs` | the bound of the log, and who waits at it |
 //! | `troubles.rs` | what fails in the background, and is tried again |
 //! | `verify.rs` | proof that everything fits together |
 
@@ -75,6 +76,7 @@ mod statement;
 mod status;
 mod successor;
 mod table;
+mod throttle;
 mod transaction;
 mod troubles;
 mod undo;
@@ -111,7 +113,6 @@ pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
 #[doc(hidden)]
 pub use statement::Statement;
-pub use status::DefinitionCounts;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
 pub use status::{DamagedPage, DefinitionCounts};
 pub use successor::Trail;
