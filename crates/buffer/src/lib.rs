@@ -8,6 +8,7 @@
 //! | `failing.rs` | pages that cannot be loaded, and since when |
 //! | `files.rs` | which file a page is in: the data file or the version-store file |
 //! | `source.rs` | where a missing page comes from: data file, then the log records after it |
+//! | `newer.rs` | pages that are newer than the log |
 //! | `mtr.rs` | mini-transactions: page changes as one atomic log group |
 //! | `writeback.rs` | background write-back and the WAL rule |
 //! | `double_write.rs` | torn-write protection |
@@ -35,6 +36,7 @@ mod files;
 mod frame;
 mod images;
 mod mtr;
+mod newer;
 mod pool;
 mod source;
 mod space;

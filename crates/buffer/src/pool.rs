@@ -27,6 +27,7 @@ use crate::double_write::DoubleWrite;
 use crate::failing::FailingPages;
 use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
+use crate::newer::Newer;
 use crate::source::{self, PendingRedo};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
@@ -111,6 +112,7 @@ impl BufferPool {
             hand: AtomicUsize::new(0),
             scanned: Mutex::default(),
             files: Files { data: file, version: None },
+            newer: Newer::than(log.end_lsn()),
             log,
             double_write: Mutex::new(dw),
             pending: PendingRedo::default(),
@@ -260,7 +262,7 @@ impl BufferPool {
             }
             let Some((pin, mut latch)) = self.install(page)? else { continue };
             bump(&self.counters.misses, 1);
-            match source::load(&self.files, &self.log, &self.pending, page, &mut latch) {
+            match source::load(&self.files, &self.log, &self.pending, &self.newer, page, &mut latch) {
                 Ok(loaded) => {
                     if loaded.needs_log_from.is_some() {
                         pin.0.rec_lsn.store(loaded.needs_log_from.0, Ordering::SeqCst);

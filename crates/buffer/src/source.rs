@@ -26,6 +26,7 @@ use resurgam_page::{PageBuf, PageFault, PageOp, op};
 use resurgam_vfs::File;
 
 use crate::files::Files;
+use crate::newer::Newer;
 
 /// What analysis found of one page: its last log record, and from where the data file
 /// may lack records.
@@ -235,9 +236,21 @@ pub(crate) struct Loaded {
 }
 
 /// Brings `page` into `buf`: base image, then pending redo.
-pub(crate) fn load(files: &Files, log: &Log, pending: &PendingRedo, page: PageId, buf: &mut PageBuf) -> Result<Loaded> {
+pub(crate) fn load(
+    files: &Files,
+    log: &Log,
+    pending: &PendingRedo,
+    newer: &Newer,
+    page: PageId,
+    buf: &mut PageBuf,
+) -> Result<Loaded> {
     let (file, offset) = files.locate(page)?;
     let fault = read_base(file, offset, page, buf)?;
+    if fault.is_none()
+        && let Some(end) = newer.is_beyond(page, buf.lsn())
+    {
+        return Err(newer_than_log(&format!("page {page} of \"{}\"", file.path().display()), buf.lsn(), end));
+    }
     let Some(entry) = pending.get(page) else {
         return match fault {
             None => Ok(Loaded { redone: 0, needs_log_from: Lsn::NONE }),
@@ -297,6 +310,14 @@ pub(crate) fn load(files: &Files, log: &Log, pending: &PendingRedo, page: PageId
 /// Whether the record makes the page anew, so that nothing before it matters.
 pub(crate) fn replaces_whole_page(body: &[u8]) -> bool {
     matches!(op::decode(body).next(), Some(Ok(PageOp::Format { .. } | PageOp::Image { .. })))
+}
+
+/// Something that was written at `lsn` is newer than the log, which ended at `end`.
+pub(crate) fn newer_than_log(what: &str, lsn: Lsn, end: Lsn) -> Error {
+    Error::corrupt(format!("{what} was changed at LSN {lsn}, but the log that was found ends at LSN {end}")).with_hint(
+        "The end of the log is missing, or the files are not of the same database and time. Put the right ones together, \
+         or restore the data folder from a backup.",
+    )
 }
 
 fn damaged(file: &dyn File, page: PageId, fault: &PageFault) -> Error {

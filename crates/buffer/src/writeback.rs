@@ -133,6 +133,9 @@ impl BufferPool {
         dw.in_place_unfinished = true;
         dw.data_unsynced = true;
         dw.fresh_unsynced += dw.fresh.len();
+        for images in [&dw.images, &dw.fresh] {
+            self.newer.note_written(&images.ids);
+        }
         dw.images.write_in_place(&self.files)?;
         dw.fresh.write_in_place(&self.files)?;
         dw.in_place_unfinished = false;

@@ -216,7 +216,8 @@ impl Database {
         let mut attached = search.run()?;
         let version = attached.as_ref().map(|a| (u64::from(a.header.number), a.path.as_path()));
         // Only now: an open that fails for its log changes nothing.
-        let restored = restore_double_writes(&vfs, &paths.data, version, &paths.double_write, !control.clean)?;
+        let restored =
+            restore_double_writes(&vfs, &paths.data, version, &paths.double_write, !control.clean, analysis.end.lsn)?;
         let was_clean = control.clean;
         // The new epoch is durable before anything is appended under it.
         if let Some(attached) = &mut attached {
