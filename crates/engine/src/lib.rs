@@ -29,6 +29,7 @@
 //! | `catalog_row.rs` | rows of the catalog |
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
 //! | `catalog_overlay.rs` | what a transaction sees of the catalog once it has changed it |
+//! | `shared_map.rs` | a map that is cheap to copy: for each state of the definitions |
 //! | `transaction.rs` | begin, statements, commit, rollback |
 //! | `operations.rs` | what of a transaction is under way while it is ended |
 //! | `statement.rs` | one statement: what it sees, how it writes |
@@ -72,6 +73,7 @@ mod progress;
 mod reference;
 mod rewrite;
 mod rows;
+mod shared_map;
 mod statement;
 mod status;
 mod successor;
