@@ -142,7 +142,7 @@ impl Database {
         if said.is_none_or(|at| at.elapsed() > SAID_EVERY) {
             *said = Some(Instant::now());
             tracing::warn!(
-                "the log takes {} MB of {} MB at most; writers wait. It is held by {}",
+                "the log takes {} MB of {} MB at most; writers are slowed down, and wait. It is held by {}",
                 used >> 20,
                 self.log_bound() >> 20,
                 self.log_status().held_by
