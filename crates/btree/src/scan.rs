@@ -47,14 +47,37 @@ impl LeafWalk {
         }
     }
 
-    /// The next leaf, shared. The walk moves on when it is asked again, so the caller
-    /// sees each leaf once.
+    /// Passes over what [`LeafWalk::next`] could not read on an ascending walk: a leaf, or all below an
+    /// inner node. Returns the keys that are missed, from the first on and up to before the second (none: to
+    /// the end); or nothing if it can be read by now.
+    ///
+    /// # Errors
+    /// Those of reading the root: then there is nothing else to be read.
+    pub fn pass_over(&mut self, pool: &BufferPool) -> Result<Option<(Vec<u8>, Option<Vec<u8>>)>> {
+        let Some(At::Key(from)) = &self.at else { return Ok(None) };
+        let from = from.clone();
+        let upper = self.tree.unreadable_until(pool, &from)?;
+        Ok(upper.map(|upper| {
+            self.at = upper.clone().map(At::Key);
+            (from, upper)
+        }))
+    }
+
+    /// The next leaf, shared; after an error the walk is where it was. It moves on when it is asked again, so
+    /// the caller sees each leaf once.
     pub fn next<'p>(&mut self, pool: &'p BufferPool) -> Result<Option<ReadGuard<'p>>> {
         let Some(at) = self.at.take() else { return Ok(None) };
-        let (leaf, ascending) = match &at {
-            At::Key(key) => (self.tree.read_target(pool, Target::Key(key), Access::Scan)?, true),
-            At::Below(key) => (self.tree.read_target(pool, Target::Below(key), Access::Scan)?, false),
-            At::Last => (self.tree.read_target(pool, Target::Last, Access::Scan)?, false),
+        let (target, ascending) = match &at {
+            At::Key(key) => (Target::Key(key), true),
+            At::Below(key) => (Target::Below(key), false),
+            At::Last => (Target::Last, false),
+        };
+        let leaf = match self.tree.read_target(pool, target, Access::Scan) {
+            Ok(leaf) => leaf,
+            Err(error) => {
+                self.at = Some(at);
+                return Err(error);
+            }
         };
         if ascending {
             if let Some(upper) = leaf.upper_fence() {

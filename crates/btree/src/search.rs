@@ -77,6 +77,38 @@ impl Tree {
         Err(Error::corrupt(format!("tree {} is deeper than any tree can be", self.object)))
     }
 
+    /// Where the part of the tree that holds `key` and cannot be read ends: at a key, or (the inner
+    /// `None`) with the tree. The outer `None`: it can be read.
+    ///
+    /// # Errors
+    /// Those of reading the root.
+    pub(crate) fn unreadable_until(&self, pool: &BufferPool, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
+        let mut node = pool.read(self.root, Access::Point)?;
+        self.check(self.root, &node, None)?;
+        for _ in 0..DEPTH_MAX {
+            if node.level() == 0 {
+                return Ok(None);
+            }
+            let below = node.level() - 1;
+            let read = self
+                .child(node.id(), &node, Target::Key(key))
+                .and_then(|id| pool.read(id, Access::Point).map(|page| (id, page)))
+                .and_then(|(id, page)| self.check(id, &page, Some(below)).map(|()| page));
+            match read {
+                Ok(child) => node = child,
+                Err(_) => {
+                    let next = inner::child_for(&node, key).0.0 + 1;
+                    return Ok(Some(if next < node.slot_count() {
+                        Some(inner::key_of(node.rec(SlotId(next))).to_vec())
+                    } else {
+                        node.upper_fence().map(<[u8]>::to_vec)
+                    }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// The leaf that covers `key`, exclusive; inner nodes are only latched shared.
     pub fn write_leaf<'p>(&self, pool: &'p BufferPool, key: &[u8]) -> Result<WriteGuard<'p>> {
         self.write_level(pool, Target::Key(key), 0)

@@ -15,11 +15,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_base::{Error, ErrorKind, PageId, Result, checksum, limits::PAGE_SIZE};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, checksum, limits::PAGE_SIZE};
 use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
 
 use crate::images::Images;
+use crate::source::newer_than_log;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"RSDW");
 const VERSION: u16 = 1;
@@ -174,13 +175,18 @@ pub struct DoubleWriteReport {
 /// Repairs the data file and the version-store file (its number and path) from the
 /// double-write area; the first step of every open. After
 /// anything but a clean close (`unclean`) pages that look current are written as well: what is
-/// read may be in the system's cache only, and after a failed sync there as written.
+/// read may be in the system's cache only, and after a failed sync there as written. The log
+/// ends at `log_end`.
+///
+/// # Errors
+/// `Corrupt` when the area is newer than the log: nothing is changed then. Those of reading and writing.
 pub fn restore_double_writes(
     vfs: &Arc<dyn Vfs>,
     data: &Path,
     version: Option<(u64, &Path)>,
     double_write: &Path,
     unclean: bool,
+    log_end: Lsn,
 ) -> Result<DoubleWriteReport> {
     let mut report = DoubleWriteReport::default();
     if !vfs.exists(double_write)? || !vfs.exists(data)? {
@@ -197,6 +203,13 @@ pub fn restore_double_writes(
             ));
         }
     };
+    let mut image = PageBuf::zeroed();
+    for (i, id) in ids.iter().enumerate() {
+        if DoubleWriteBatch::read_image(side.as_ref(), i, *id, &mut image)? && image.lsn() >= log_end {
+            let what = format!("the image of page {id} in \"{}\"", double_write.display());
+            return Err(newer_than_log(&what, image.lsn(), log_end));
+        }
+    }
     if unclean {
         // The batch itself may be in the system's cache only: before any page is written in
         // place from it, it must be on the disk.
@@ -211,7 +224,6 @@ pub fn restore_double_writes(
         None => None,
     };
     let mut written = 0;
-    let mut image = PageBuf::zeroed();
     let mut current = PageBuf::zeroed();
     for (i, id) in ids.into_iter().enumerate() {
         if !DoubleWriteBatch::read_image(side.as_ref(), i, id, &mut image)? {

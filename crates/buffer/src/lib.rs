@@ -5,8 +5,10 @@
 //! |---|---|
 //! | `frame.rs` | one frame: latch, pin count, dirty mark; page guards |
 //! | `pool.rs` | fetching, eviction (clock with probation for scans) |
+//! | `failing.rs` | pages that cannot be loaded, and since when |
 //! | `files.rs` | which file a page is in: the data file or the version-store file |
 //! | `source.rs` | where a missing page comes from: data file, then the log records after it |
+//! | `newer.rs` | pages that are newer than the log |
 //! | `mtr.rs` | mini-transactions: page changes as one atomic log group |
 //! | `writeback.rs` | background write-back and the WAL rule |
 //! | `double_write.rs` | torn-write protection |
@@ -29,10 +31,12 @@
 //! 5. Guards are not `Send`: no latch is ever held across an await.
 
 mod double_write;
+mod failing;
 mod files;
 mod frame;
 mod images;
 mod mtr;
+mod newer;
 mod pool;
 mod source;
 mod space;
@@ -44,7 +48,7 @@ pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
 pub use mtr::{Mtr, PageRef};
 pub use pool::{Access, BufferPool, PoolConfig};
-pub use source::PendingRedo;
+pub use source::{PendingRedo, RedoEntry, StuckPage};
 pub use space::{FreePages, Space};
 pub use stats::PoolStats;
 pub use writeback::{DirtyPage, WriteGoal};

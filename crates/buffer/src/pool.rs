@@ -24,8 +24,10 @@ use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
 
 use crate::double_write::DoubleWrite;
+use crate::failing::FailingPages;
 use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
+use crate::newer::Newer;
 use crate::source::{self, PendingRedo};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
@@ -73,6 +75,8 @@ pub struct BufferPool {
     pub(crate) log: Arc<Log>,
     pub(crate) double_write: Mutex<DoubleWrite>,
     pub(crate) pending: PendingRedo,
+    failing: FailingPages,
+    pub(crate) newer: Newer,
     pub(crate) counters: Counters,
     space: Space,
     /// Set when a change could not be logged: memory may hold what the log does not.
@@ -108,9 +112,11 @@ impl BufferPool {
             hand: AtomicUsize::new(0),
             scanned: Mutex::default(),
             files: Files { data: file, version: None },
+            newer: Newer::than(log.end_lsn()),
             log,
             double_write: Mutex::new(dw),
             pending: PendingRedo::default(),
+            failing: FailingPages::default(),
             counters: Counters::default(),
             space: Space::default(),
             poisoned: AtomicBool::new(false),
@@ -145,6 +151,11 @@ impl BufferPool {
     /// Page allocation.
     pub fn space(&self) -> &Space {
         &self.space
+    }
+    /// A number for the time since which `page` cannot be loaded: while it is the same, nothing was
+    /// written to the page. `None`: it can be, as far as is known.
+    pub fn failing_since(&self, page: PageId) -> Option<u64> {
+        self.failing.since(page)
     }
     /// Pages that still await redo.
     pub fn pending_redo(&self) -> &PendingRedo {
@@ -222,6 +233,7 @@ impl BufferPool {
             }
             let Some((pin, mut latch)) = self.install(page)? else { continue };
             latch.as_bytes_mut().fill(0);
+            self.failing.loaded(page);
             pin.0.usage.store(1, Ordering::Relaxed);
             pin.0.valid.store(true, Ordering::Release);
             return Ok(WriteGuard { latch, pin });
@@ -250,7 +262,7 @@ impl BufferPool {
             }
             let Some((pin, mut latch)) = self.install(page)? else { continue };
             bump(&self.counters.misses, 1);
-            match source::load(&self.files, &self.log, &self.pending, page, &mut latch) {
+            match source::load(&self.files, &self.log, &self.pending, &self.newer, page, &mut latch) {
                 Ok(loaded) => {
                     if loaded.needs_log_from.is_some() {
                         pin.0.rec_lsn.store(loaded.needs_log_from.0, Ordering::SeqCst);
@@ -260,6 +272,7 @@ impl BufferPool {
                         bump(&self.counters.redone_records, loaded.redone as u64);
                     }
                     self.pending.done(page);
+                    self.failing.loaded(page);
                     pin.0.usage.store(u8::from(access == Access::Point), Ordering::Relaxed);
                     pin.0.valid.store(true, Ordering::Release);
                     drop(latch);
@@ -269,6 +282,7 @@ impl BufferPool {
                     return Ok(pin);
                 }
                 Err(error) => {
+                    self.failing.failed(page);
                     self.abandon(page, &pin);
                     drop(latch);
                     drop(pin);
@@ -472,7 +486,7 @@ impl BufferPool {
             (lsn != 0).then_some(Lsn(lsn))
         });
         let pending = self.pending.snapshot();
-        frames.chain(pending.iter().map(|(_, e)| e.rec_lsn)).min()
+        frames.chain(pending.iter().filter(|(_, e)| !e.aside).map(|(_, e)| e.rec_lsn)).min()
     }
 
     pub(crate) fn allocated_frames(&self) -> impl Iterator<Item = &Frame> {

@@ -8,6 +8,13 @@
 //!
 //! A base that is missing or damaged does no harm when the chain reaches back to a
 //! record that formats the whole page.
+//!
+//! # Pages that cannot be brought up to date
+//! Such a page is *stuck*: whoever asks for it gets the error, and it no longer holds up the rest. Its log
+//! is kept, with which it may be mended once it can be read again, or its base was put back. When the log gets
+//! too long for that the page is *set aside*: the log goes, but that the page lacks records is said by
+//! every checkpoint from then on. So what the file holds of it is never taken for current, unless it is:
+//! an image from elsewhere that is as new as the page was mends it. So does formatting it anew.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +26,7 @@ use resurgam_page::{PageBuf, PageFault, PageOp, op};
 use resurgam_vfs::File;
 
 use crate::files::Files;
+use crate::newer::Newer;
 
 /// What analysis found of one page: its last log record, and from where the data file
 /// may lack records.
@@ -26,6 +34,17 @@ use crate::files::Files;
 pub struct RedoEntry {
     pub rec_lsn: Lsn,
     pub last_lsn: Lsn,
+    /// It is set aside: the log is not kept for it.
+    pub aside: bool,
+}
+
+/// A page that cannot be brought up to date.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StuckPage {
+    pub page: PageId,
+    pub entry: RedoEntry,
+    /// Why.
+    pub error: String,
 }
 
 /// Pages that still await redo (the recovered dirty page table).
@@ -35,7 +54,7 @@ pub struct PendingRedo {
     pages: Mutex<HashMap<PageId, RedoEntry>>,
     /// Pages that could not be brought up to date. They stay pending (the log that they need
     /// is kept, and whoever asks for them gets the error), but no longer hold up the rest.
-    stuck: Mutex<HashSet<PageId>>,
+    stuck: Mutex<HashMap<PageId, String>>,
     /// What the background pass goes through, from the end.
     order: Mutex<Vec<PageId>>,
     /// Pages that could not be read, and how often that was tried.
@@ -63,7 +82,14 @@ impl PendingRedo {
                 e.last_lsn = e.last_lsn.max(last_lsn);
                 e.rec_lsn = e.rec_lsn.min(rec_lsn);
             })
-            .or_insert(RedoEntry { rec_lsn, last_lsn });
+            .or_insert(RedoEntry { rec_lsn, last_lsn, aside: false });
+        self.count.store(pages.len() as u64, Ordering::Release);
+    }
+    /// Adds a page unless it has an entry: of one that is set aside, what came later counts (it was
+    /// mended, or formatted anew).
+    pub fn add(&self, page: PageId, entry: RedoEntry) {
+        let mut pages = self.pages.lock();
+        pages.entry(page).or_insert(entry);
         self.count.store(pages.len() as u64, Ordering::Release);
     }
     pub(crate) fn get(&self, page: PageId) -> Option<RedoEntry> {
@@ -91,7 +117,7 @@ impl PendingRedo {
         let pages = self.pages.lock();
         let stuck = self.stuck.lock();
         let mut order = self.order.lock();
-        let wanted = |page: &PageId| pages.contains_key(page) && !stuck.contains(page);
+        let wanted = |page: &PageId| pages.contains_key(page) && !stuck.contains_key(page);
         if order.is_empty() {
             let mut left: Vec<(Lsn, PageId)> =
                 pages.iter().filter(|(page, _)| wanted(page)).map(|(page, entry)| (entry.last_lsn, *page)).collect();
@@ -108,14 +134,47 @@ impl PendingRedo {
         }
         next
     }
-    pub(crate) fn give_up(&self, page: PageId) {
+    pub(crate) fn give_up(&self, page: PageId, error: &Error) {
         let pages = self.pages.lock();
         if pages.contains_key(&page) {
-            self.stuck.lock().insert(page);
+            self.stuck.lock().insert(page, error.to_string());
         }
     }
+    /// Sets aside the stuck pages that need log from before `lsn`, and returns them.
+    pub fn set_aside(&self, lsn: Lsn) -> Vec<StuckPage> {
+        let mut pages = self.pages.lock();
+        let stuck = self.stuck.lock();
+        let mut set = Vec::new();
+        for (page, error) in &*stuck {
+            if let Some(entry) = pages.get_mut(page)
+                && entry.rec_lsn < lsn
+                && !entry.aside
+            {
+                entry.aside = true;
+                set.push(StuckPage { page: *page, entry: *entry, error: error.clone() });
+            }
+        }
+        set
+    }
+    /// The pages that cannot be brought up to date, and those that are set aside and were not tried since
+    /// the open.
+    pub fn stuck_pages(&self) -> Vec<StuckPage> {
+        let pages = self.pages.lock();
+        let stuck = self.stuck.lock();
+        let of = |(page, entry): (&PageId, &RedoEntry)| {
+            let error = match stuck.get(page) {
+                Some(error) => error.clone(),
+                None if entry.aside => "it was set aside before a restart".to_owned(),
+                None => return None,
+            };
+            Some(StuckPage { page: *page, entry: *entry, error })
+        };
+        let mut all: Vec<_> = pages.iter().filter_map(of).collect();
+        all.sort_unstable_by_key(|stuck| stuck.page);
+        all
+    }
     /// A page could not be read. It is tried again a few times, then it no longer holds up the rest.
-    pub(crate) fn failed(&self, page: PageId) {
+    pub(crate) fn failed(&self, page: PageId, error: &Error) {
         let tries = {
             let pages = self.pages.lock();
             if !pages.contains_key(&page) {
@@ -127,7 +186,7 @@ impl PendingRedo {
             *tries
         };
         if tries >= TRIES {
-            self.give_up(page);
+            self.give_up(page, error);
         }
     }
     /// Has the background pass try once more the pages that could not be read: a device may be well
@@ -135,7 +194,7 @@ impl PendingRedo {
     pub fn try_unread(&self) {
         let unread: HashSet<PageId> = self.unread.lock().keys().copied().collect();
         let mut stuck = self.stuck.lock();
-        stuck.retain(|page| !unread.contains(page));
+        stuck.retain(|page, _| !unread.contains(page));
     }
     /// Pages that could not be read when they were last tried.
     pub fn unread(&self) -> u64 {
@@ -152,7 +211,8 @@ impl PendingRedo {
             pages.len() == self.stuck.lock().len()
         }
     }
-    /// Every entry: a checkpoint taken before redo is finished must carry them.
+    /// Every entry: a checkpoint taken before redo is finished must carry them, and those that are set aside
+    /// for ever.
     pub fn snapshot(&self) -> Vec<(PageId, RedoEntry)> {
         self.pages.lock().iter().map(|(p, e)| (*p, *e)).collect()
     }
@@ -176,9 +236,21 @@ pub(crate) struct Loaded {
 }
 
 /// Brings `page` into `buf`: base image, then pending redo.
-pub(crate) fn load(files: &Files, log: &Log, pending: &PendingRedo, page: PageId, buf: &mut PageBuf) -> Result<Loaded> {
+pub(crate) fn load(
+    files: &Files,
+    log: &Log,
+    pending: &PendingRedo,
+    newer: &Newer,
+    page: PageId,
+    buf: &mut PageBuf,
+) -> Result<Loaded> {
     let (file, offset) = files.locate(page)?;
     let fault = read_base(file, offset, page, buf)?;
+    if fault.is_none()
+        && let Some(end) = newer.is_beyond(page, buf.lsn())
+    {
+        return Err(newer_than_log(&format!("page {page} of \"{}\"", file.path().display()), buf.lsn(), end));
+    }
     let Some(entry) = pending.get(page) else {
         return match fault {
             None => Ok(Loaded { redone: 0, needs_log_from: Lsn::NONE }),
@@ -197,9 +269,10 @@ pub(crate) fn load(files: &Files, log: &Log, pending: &PendingRedo, page: PageId
     let mut whole = false;
     while lsn > base_lsn {
         let record = log.read_record(lsn).map_err(|e| {
+            let aside = if entry.aside { "; it is set aside" } else { "" };
             let what = format!(
                 "page {page} of \"{}\" (as of {base_lsn}, to be redone from {} to {}) needs the log record at {lsn}, which \
-                 cannot be read: {e}",
+                 cannot be read: {e}{aside}",
                 file.path().display(),
                 entry.rec_lsn,
                 entry.last_lsn
@@ -237,6 +310,14 @@ pub(crate) fn load(files: &Files, log: &Log, pending: &PendingRedo, page: PageId
 /// Whether the record makes the page anew, so that nothing before it matters.
 pub(crate) fn replaces_whole_page(body: &[u8]) -> bool {
     matches!(op::decode(body).next(), Some(Ok(PageOp::Format { .. } | PageOp::Image { .. })))
+}
+
+/// Something that was written at `lsn` is newer than the log, which ended at `end`.
+pub(crate) fn newer_than_log(what: &str, lsn: Lsn, end: Lsn) -> Error {
+    Error::corrupt(format!("{what} was changed at LSN {lsn}, but the log that was found ends at LSN {end}")).with_hint(
+        "The end of the log is missing, or the files are not of the same database and time. Put the right ones together, \
+         or restore the data folder from a backup.",
+    )
 }
 
 fn damaged(file: &dyn File, page: PageId, fault: &PageFault) -> Error {

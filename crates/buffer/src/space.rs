@@ -17,7 +17,7 @@
 //!    after all tree latches and before any map page's latch.
 //! 2. In-memory state changes at once and is taken back if the mini-transaction is dropped.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -45,9 +45,11 @@ struct Area {
     formatted_to: u64,
     /// Intervals whose map was read (or made) since open.
     discovered: HashSet<u64>,
-    free_extents: Vec<u64>,
+    /// By their first page. Ordered, as there may be millions: the lowest is taken first, which keeps the
+    /// file's end free.
+    free_extents: BTreeSet<u64>,
     /// Free pages of extents owned by each object.
-    objects: HashMap<ObjectId, Vec<u64>>,
+    objects: HashMap<ObjectId, BTreeSet<u64>>,
     allocated_to: u64,
 }
 
@@ -101,6 +103,14 @@ impl Area {
         self.free_extents.clear();
         self.objects.clear();
     }
+    /// Forgets the free pages of an extent that is not the object's any more.
+    fn forget_pages(&mut self, object: ObjectId, first: u64) {
+        if let Some(pages) = self.objects.get_mut(&object) {
+            for page in first..first + EXTENT_PAGES {
+                pages.remove(&page);
+            }
+        }
+    }
     fn map_pages(&self) -> impl Iterator<Item = PageId> + use<> {
         let (file, end) = (self.file, self.high_water);
         (0..).map(move |k: u64| PageId::of_file(file, k * map::INTERVAL_PAGES + 1)).take_while(move |p| p.0 < end)
@@ -133,14 +143,12 @@ impl AllocState {
                     let area = self.area(page);
                     let discovered = area.discovered.contains(&map::map_page_of(PageId(page)).0);
                     if extent_empty {
-                        if let Some(pages) = area.objects.get_mut(&object) {
-                            pages.retain(|p| extent_first(*p) != first);
-                        }
+                        area.forget_pages(object, first);
                         if discovered {
-                            area.free_extents.push(first);
+                            area.free_extents.insert(first);
                         }
                     } else if discovered {
-                        area.objects.entry(object).or_default().push(page);
+                        area.objects.entry(object).or_default().insert(page);
                     }
                 }
                 AllocEvent::Versioned { page, object } => {
@@ -156,17 +164,15 @@ impl AllocState {
         for event in events.into_iter().rev() {
             match event {
                 AllocEvent::Page { object, page } => {
-                    self.area(page).objects.entry(object).or_default().push(page);
+                    self.area(page).objects.entry(object).or_default().insert(page);
                 }
                 AllocEvent::Extent { object, first } => {
                     let area = self.area(first);
-                    if let Some(pages) = area.objects.get_mut(&object) {
-                        pages.retain(|p| extent_first(*p) != first);
-                    }
+                    area.forget_pages(object, first);
                     if first + EXTENT_PAGES == area.high_water {
                         area.high_water = first; // the end of the file, as if never asked for
                     } else {
-                        area.free_extents.push(first);
+                        area.free_extents.insert(first);
                     }
                 }
                 AllocEvent::Formatted { map } => {
@@ -178,10 +184,11 @@ impl AllocState {
     }
 }
 
-/// Takes one of `pages` that is below `limit`: the last one as a rule.
-fn take_below(pages: &mut Vec<u64>, limit: u64) -> Option<u64> {
-    let at = pages.iter().rposition(|page| *page < limit)?;
-    Some(pages.remove(at))
+/// Takes the lowest of `pages` if it is below `limit`.
+fn take_below(pages: &mut BTreeSet<u64>, limit: u64) -> Option<u64> {
+    let lowest = *pages.first().filter(|page| **page < limit)?;
+    pages.remove(&lowest);
+    Some(lowest)
 }
 
 fn extent_first(page: u64) -> u64 {
@@ -299,12 +306,12 @@ impl Space {
             extent = take_below(&mut state.free_extents, there);
         }
         if pooled.is_none() && extent.is_none() {
-            pooled = state.objects.get_mut(&object).and_then(Vec::pop);
+            pooled = state.objects.get_mut(&object).and_then(BTreeSet::pop_first);
         }
         let (page, new_extent) = match pooled {
             Some(page) => (page, None),
             None => {
-                let first = match extent.or_else(|| state.free_extents.pop()) {
+                let first = match extent.or_else(|| state.free_extents.pop_first()) {
                     Some(first) => first,
                     None => {
                         let first = state.high_water.max(1);
@@ -316,7 +323,7 @@ impl Space {
                 let format = (map_id >= state.formatted_to && first == map_id).then_some(map_id);
                 let from = if first == map_id { first + 1 } else { first };
                 let pages = state.objects.entry(object).or_default();
-                pages.extend((from + 1..first + EXTENT_PAGES).rev());
+                pages.extend(from + 1..first + EXTENT_PAGES);
                 if format.is_some() {
                     state.discovered.insert(map_id);
                 }
@@ -439,6 +446,8 @@ impl Space {
 
     /// Learns the free space of one interval; `map_id` from [`Space::all_map_pages`].
     pub fn discover(&self, pool: &BufferPool, map_id: PageId) -> Result<()> {
+        // From the disk before allocation is locked out.
+        drop(pool.read(map_id, Access::Scan)?);
         let mut state = self.state.lock();
         let state = state.area(map_id.0);
         if state.discovered.contains(&map_id.0) {
@@ -457,17 +466,12 @@ impl Space {
             let owner = map::owner(&page, extent);
             if owner.is_none() {
                 // Extent 0 of an interval holds its map.
-                if !state.free_extents.contains(&first) {
-                    state.free_extents.push(first);
-                }
+                state.free_extents.insert(first);
                 continue;
             }
             for p in first..first + EXTENT_PAGES {
                 if map::pfs(&page, PageId(p)) & map::PFS_ALLOCATED == 0 {
-                    let pages = state.objects.entry(owner).or_default();
-                    if !pages.contains(&p) {
-                        pages.push(p);
-                    }
+                    state.objects.entry(owner).or_default().insert(p);
                 }
             }
         }
@@ -495,12 +499,6 @@ impl Space {
 impl Area {
     fn audit(&self, pool: &BufferPool, problems: &mut Vec<String>) -> Result<()> {
         let state = self;
-        let mut seen = HashSet::new();
-        for first in &state.free_extents {
-            if !seen.insert(*first) {
-                problems.push(format!("the extent of page {first} is twice in the list of free extents"));
-            }
-        }
         let mut pooled: HashMap<u64, ObjectId> = HashMap::new();
         for (object, pages) in &state.objects {
             for page in pages {
@@ -518,7 +516,7 @@ impl Area {
                     break;
                 }
                 let owner = map::owner(&page, extent);
-                let listed = seen.contains(&first);
+                let listed = state.free_extents.contains(&first);
                 if listed && owner.is_some() {
                     problems
                         .push(format!("the extent of page {first} is listed as free and belongs to object {owner}"));
@@ -583,6 +581,19 @@ impl Space {
             }
         }
         Ok(found)
+    }
+
+    /// The object whose page it is, by the space map; none of a free extent.
+    ///
+    /// # Errors
+    /// Those of reading the map.
+    pub fn owner(&self, pool: &BufferPool, page: PageId) -> Result<ObjectId> {
+        let (map_id, extent) = map::extent_of(page);
+        let map_page = pool.read(map_id, Access::Scan)?;
+        if !map_page.is(PageType::SpaceMap) {
+            return Err(Error::corrupt(format!("page {map_id} should be a space map and is not")));
+        }
+        Ok(map::owner(&map_page, extent))
     }
 
     /// Starts or ends noting pages that receive versioned rows; for the sweep.

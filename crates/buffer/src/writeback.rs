@@ -21,6 +21,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 
 use crate::frame::Frame;
 use crate::pool::BufferPool;
+use crate::source::RedoEntry;
 use crate::stats::bump;
 
 /// Pages without protection that may be unsynced when a batch begins.
@@ -45,6 +46,8 @@ pub struct DirtyPage {
     pub rec_lsn: Lsn,
     /// The page's last record.
     pub last_lsn: Lsn,
+    /// It cannot be brought up to date, and the log is not kept for it.
+    pub aside: bool,
 }
 
 impl BufferPool {
@@ -130,6 +133,9 @@ impl BufferPool {
         dw.in_place_unfinished = true;
         dw.data_unsynced = true;
         dw.fresh_unsynced += dw.fresh.len();
+        for images in [&dw.images, &dw.fresh] {
+            self.newer.note_written(&images.ids);
+        }
         dw.images.write_in_place(&self.files)?;
         dw.fresh.write_in_place(&self.files)?;
         dw.in_place_unfinished = false;
@@ -238,7 +244,7 @@ impl BufferPool {
             .pending
             .snapshot()
             .into_iter()
-            .map(|(page, entry)| DirtyPage { page, rec_lsn: entry.rec_lsn, last_lsn: entry.last_lsn })
+            .map(|(page, RedoEntry { rec_lsn, last_lsn, aside })| DirtyPage { page, rec_lsn, last_lsn, aside })
             .collect();
         for frame in self.allocated_frames() {
             if !frame.is_dirty() {
@@ -251,6 +257,7 @@ impl BufferPool {
                     page: PageId(frame.page_id.load(Ordering::Relaxed)),
                     rec_lsn,
                     last_lsn: page.lsn(),
+                    aside: false,
                 });
             }
         }
@@ -293,7 +300,7 @@ impl BufferPool {
                 Ok(guard) => drop(guard),
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     damaged(page, &error);
-                    self.pending.give_up(page);
+                    self.pending.give_up(page, &error);
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::Io => {
@@ -301,7 +308,7 @@ impl BufferPool {
                     self.check_poisoned()?;
                     self.log.check_running()?;
                     damaged(page, &error);
-                    self.pending.failed(page);
+                    self.pending.failed(page, &error);
                     continue;
                 }
                 Err(error) => return Err(error),

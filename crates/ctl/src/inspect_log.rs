@@ -355,7 +355,8 @@ fn checkpoint_text(body: &[u8]) -> Result<String> {
         _ => {
             let show =
                 |d: &resurgam_buffer::DirtyPage| format!("page {} from LSN {} to {}", d.page, d.rec_lsn, d.last_lsn);
-            format!("dirty {}", listed(&state.dirty, show))
+            let what = if body.first() == Some(&12) { "set aside" } else { "dirty" };
+            format!("{what} {}", listed(&state.dirty, show))
         }
     })
 }

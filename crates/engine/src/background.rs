@@ -158,7 +158,7 @@ fn checkpointer(weak: &Weak<Inner>) {
 }
 
 /// How often pages are tried again that recovery could not read.
-const RETRY_UNREAD: Duration = Duration::from_secs(60);
+const RETRY_UNREAD: Duration = Duration::from_secs(5);
 
 const REDO: &str = "bringing pages up to date";
 

@@ -80,7 +80,7 @@ impl Transaction {
         let mut batch = RowBatch::default();
         loop {
             self.check_interrupt()?;
-            self.0.db.throttle();
+            self.0.db.throttle(self)?;
             batch.clear();
             if !cursor.next_batch(&mut batch, 1000)? {
                 return Ok(());

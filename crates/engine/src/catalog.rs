@@ -1,8 +1,13 @@
 //! Definitions as ordinary versioned rows, so that changes of them commit, roll back and
 //! recover as rows do; and the cache of committed ones. (A transaction's own: `catalog_overlay.rs`.)
 //!
+//! Each state of the committed definitions is made from the one before and the tables that a commit changed, so it
+//! costs what was changed and not how many tables there are. The states of the last commits are kept for those who
+//! began before them.
+//!
 //! What the rows are: `catalog_row.rs`. A name is a key, so two transactions that create the same name meet at one record.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -16,6 +21,7 @@ use crate::catalog_row::{CATALOG_OBJECT, CatalogKey, NameOf, definition_key, nam
 use crate::cursor::{Cursor, Direction, KeyRange, RowBatch};
 use crate::database::Database;
 use crate::definition::Definition;
+use crate::shared_map::SharedMap;
 use crate::table::Table;
 use crate::transaction::{Attempt, Isolation, Transaction, check_open};
 use crate::view::ReadView;
@@ -25,15 +31,70 @@ pub(crate) const FIRST_USER_OBJECT: u32 = 16384;
 const CHUNK: usize = 1400;
 
 /// All definitions as of one moment.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Definitions {
-    pub by_id: HashMap<u32, Arc<Table>>,
-    pub by_name: HashMap<(String, String), u32>,
+    pub by_id: SharedMap<u32, Arc<Table>>,
+    pub by_name: SharedMap<(String, String), u32>,
     /// Tables with foreign keys that refer to a table.
-    pub referrers: HashMap<u32, Vec<u32>>,
+    pub referrers: SharedMap<u32, Vec<u32>>,
     /// Tables that are gone, with the version of the catalog that no longer had them.
-    dropped: HashMap<u32, u64>,
+    dropped: SharedMap<u32, u64>,
 }
+
+impl Definitions {
+    fn add(&mut self, table: Arc<Table>) {
+        for foreign in &table.foreign_keys {
+            let mut of_parent = self.referrers.get(&foreign.parent).cloned().unwrap_or_default();
+            if let Err(at) = of_parent.binary_search(&table.id) {
+                of_parent.insert(at, table.id);
+                self.referrers.insert(foreign.parent, of_parent);
+            }
+        }
+        self.by_name.insert((table.schema.clone(), table.name.clone()), table.id);
+        self.by_id.insert(table.id, table);
+    }
+
+    fn remove(&mut self, id: u32) -> Option<Arc<Table>> {
+        let table = self.by_id.remove(&id)?;
+        let name = (table.schema.clone(), table.name.clone());
+        // It may be another's by now.
+        if self.by_name.get(&name) == Some(&id) {
+            self.by_name.remove(&name);
+        }
+        for foreign in &table.foreign_keys {
+            let mut of_parent = self.referrers.get(&foreign.parent).cloned().unwrap_or_default();
+            of_parent.retain(|other| *other != id);
+            if of_parent.is_empty() {
+                self.referrers.remove(&foreign.parent);
+            } else {
+                self.referrers.insert(foreign.parent, of_parent);
+            }
+        }
+        Some(table)
+    }
+
+    /// Notes tables as gone at `version`. Views older than so many changes of definitions get a
+    /// serialization failure for tables that were dropped since.
+    fn note_dropped(&mut self, ids: impl Iterator<Item = u32>, version: u64) {
+        for id in ids {
+            self.dropped.insert(id, version);
+        }
+        if self.dropped.len() > 2 * DROPPED_KEPT {
+            let mut versions: Vec<u64> = self.dropped.values().copied().collect();
+            versions.sort_unstable();
+            let oldest = versions[versions.len() - DROPPED_KEPT];
+            let old: Vec<u32> = self.dropped.iter().filter(|(_, at)| **at < oldest).map(|(id, _)| *id).collect();
+            for id in old {
+                self.dropped.remove(&id);
+            }
+        }
+    }
+}
+
+/// States of the definitions before the newest that are kept: so many, and not more than differ from each
+/// other by so many tables, since tables that are gone stay in memory with them.
+const STATES_KEPT: usize = 64;
+const STATES_TABLES: usize = 128;
 
 /// Dropped tables that are remembered, at least.
 const DROPPED_KEPT: usize = 4096;
@@ -47,6 +108,10 @@ pub(crate) struct Catalog {
     /// Held from a change to the loading of its definitions.
     changes: Mutex<()>,
     cached: RwLock<(u64, Arc<Definitions>)>,
+    /// States before that, with their versions, and how many tables the next one changed; the newest last.
+    earlier: Mutex<VecDeque<(u64, Arc<Definitions>, usize)>>,
+    /// The tables whose definitions each version changed, from the cached one on; `None`: not known.
+    changed: Mutex<BTreeMap<u64, Option<Vec<u32>>>>,
     loading: Mutex<()>,
     /// The highest id of anything in a definition that was read.
     highest: AtomicU32,
@@ -92,6 +157,8 @@ impl Catalog {
             changing: AtomicBool::new(false),
             changes: Mutex::new(()),
             cached: RwLock::new((0, Arc::default())),
+            earlier: Mutex::default(),
+            changed: Mutex::default(),
             loading: Mutex::new(()),
             highest: AtomicU32::new(0),
             read: AtomicU64::new(0),
@@ -113,9 +180,11 @@ impl Catalog {
     }
     /// Raises the version in the moment in which `publish` makes the change visible. The
     /// caller loads the definitions before it lets go of what it gets: each version must be
-    /// known on its own, to tell what changed in which.
-    pub fn change(&self, publish: &dyn Fn()) -> MutexGuard<'_, ()> {
+    /// known on its own, to tell what changed in which. `tables` are all those whose definitions it
+    /// changes; `None`: not known.
+    pub fn change(&self, tables: Option<Vec<u32>>, publish: &dyn Fn()) -> MutexGuard<'_, ()> {
         let one = self.changes.lock();
+        self.changed.lock().insert(self.version() + 1, tables);
         self.changing.store(true, Ordering::SeqCst);
         publish();
         self.version.fetch_add(1, Ordering::SeqCst);
@@ -169,39 +238,91 @@ impl Catalog {
         }
         let view = db.plain_view();
         let version = view.catalog_version;
-        let mut definitions = self.load(&view, version)?;
-        // A definition that did not change keeps the version it came with; what is missing
-        // was dropped.
-        let before = Arc::clone(&self.cached.read().1);
-        definitions.dropped = before.dropped.clone();
-        for (id, old) in &before.by_id {
-            match definitions.by_id.get(id) {
-                Some(new) if new.generation == old.generation => {
-                    definitions.by_id.insert(*id, Arc::clone(old));
-                }
-                Some(_) => {}
-                None => {
-                    definitions.dropped.insert(*id, version);
-                }
-            }
-        }
-        // Views older than so many changes of definitions get a serialization failure for
-        // tables that were dropped since.
-        if definitions.dropped.len() > 2 * DROPPED_KEPT {
-            let mut versions: Vec<u64> = definitions.dropped.values().copied().collect();
-            versions.sort_unstable();
-            let oldest = versions[versions.len() - DROPPED_KEPT];
-            definitions.dropped.retain(|_, at| *at >= oldest);
-        }
+        let (known, before) = self.cached.read().clone();
+        let (definitions, tables) = match self.changed_since(known, version) {
+            Some(tables) => (self.renewed(&before, &tables, &view, version)?, tables.len()),
+            None => (self.reloaded(&before, &view, version)?, STATES_TABLES),
+        };
         let definitions = Arc::new(definitions);
-        *self.cached.write() = (version, Arc::clone(&definitions));
+        let old = std::mem::replace(&mut *self.cached.write(), (version, Arc::clone(&definitions)));
+        let mut changed = self.changed.lock();
+        *changed = changed.split_off(&(version + 1));
+        drop(changed);
+        let mut earlier = self.earlier.lock();
+        if old.0 > 0 {
+            earlier.push_back((old.0, old.1, tables));
+        }
+        let mut differ: usize = earlier.iter().map(|(_, _, tables)| tables).sum();
+        while (earlier.len() > STATES_KEPT || differ > STATES_TABLES)
+            && let Some((_, _, tables)) = earlier.pop_front()
+        {
+            differ -= tables;
+        }
         Ok(definitions)
     }
 
-    /// The committed definitions, if those of `version` are the ones at hand.
+    /// The tables that were changed after version `known`, up to `version`, if all are known.
+    fn changed_since(&self, known: u64, version: u64) -> Option<Vec<u32>> {
+        if known == 0 {
+            return None;
+        }
+        let changed = self.changed.lock();
+        let mut all = Vec::new();
+        for version in known + 1..=version {
+            all.extend_from_slice(changed.get(&version)?.as_deref()?);
+        }
+        all.sort_unstable();
+        all.dedup();
+        Some(all)
+    }
+
+    /// The state after `before`, in which `tables` are changed.
+    fn renewed(&self, before: &Definitions, tables: &[u32], view: &ReadView, version: u64) -> Result<Definitions> {
+        let mut after = before.clone();
+        let mut found = Vec::new();
+        for id in tables {
+            let mut prefix = vec![b't'];
+            prefix.extend_from_slice(&id.to_be_bytes());
+            self.read(view, version, KeyRange::prefix(&prefix), &mut |table| found.push(table))?;
+        }
+        // All old ones first: names may have gone from one to another.
+        let old: Vec<Arc<Table>> = tables.iter().filter_map(|id| after.remove(*id)).collect();
+        for table in found {
+            // A definition that did not change keeps the version it came with.
+            let same = old.iter().find(|old| old.id == table.id && old.generation == table.generation);
+            after.add(same.map_or(table, Arc::clone));
+        }
+        let gone: Vec<u32> = old.iter().map(|old| old.id).filter(|id| !after.by_id.contains_key(id)).collect();
+        after.note_dropped(gone.into_iter(), version);
+        Ok(after)
+    }
+
+    /// The same by reading all of them.
+    fn reloaded(&self, before: &Definitions, view: &ReadView, version: u64) -> Result<Definitions> {
+        let mut after = self.load(view, version)?;
+        after.dropped = before.dropped.clone();
+        let mut gone = Vec::new();
+        for (id, old) in before.by_id.iter() {
+            match after.by_id.get(id) {
+                Some(new) if new.generation == old.generation => {
+                    after.by_id.insert(*id, Arc::clone(old));
+                }
+                Some(_) => {}
+                None => gone.push(*id),
+            }
+        }
+        after.note_dropped(gone.into_iter(), version);
+        Ok(after)
+    }
+
+    /// The committed definitions of `version`, if they are at hand.
     fn cached_at(&self, version: u64) -> Option<Arc<Definitions>> {
         let cached = self.cached.read();
-        (cached.0 == version).then(|| Arc::clone(&cached.1))
+        if cached.0 == version {
+            return Some(Arc::clone(&cached.1));
+        }
+        let earlier = self.earlier.lock();
+        earlier.iter().rev().find(|(of, ..)| *of == version).map(|(_, state, _)| Arc::clone(state))
     }
 
     /// Definitions that were read from the tree since the open.
@@ -222,18 +343,15 @@ impl Catalog {
     /// Reads all definitions that a view sees.
     pub fn load(&self, view: &ReadView, valid_from: u64) -> Result<Definitions> {
         let mut definitions = Definitions::default();
+        self.read(view, valid_from, KeyRange::prefix(b"t"), &mut |table| definitions.add(table))?;
+        Ok(definitions)
+    }
+
+    /// Reads the definitions in a range of the tree.
+    fn read(&self, view: &ReadView, valid_from: u64, range: KeyRange, each: &mut dyn FnMut(Arc<Table>)) -> Result<()> {
         let carrier = Arc::new(carrier(self.tree));
-        let mut cursor = Cursor::new(
-            {
-                let mut v = view.clone();
-                v.unchecked = true;
-                v
-            },
-            carrier,
-            None,
-            KeyRange::prefix(b"t"),
-            Direction::Forward,
-        );
+        let view = ReadView { unchecked: true, ..view.clone() };
+        let mut cursor = Cursor::new(view, carrier, None, range, Direction::Forward);
         let mut batch = RowBatch::default();
         let mut current: Option<(u32, Vec<u8>)> = None;
         loop {
@@ -247,7 +365,7 @@ impl Catalog {
                 match &mut current {
                     Some((at, bytes)) if *at == id => bytes.extend_from_slice(row.value),
                     _ => {
-                        self.finish(&mut definitions, current.take(), valid_from)?;
+                        self.finish(current.take(), valid_from, each)?;
                         current = Some((id, row.value.to_vec()));
                     }
                 }
@@ -256,20 +374,10 @@ impl Catalog {
                 break;
             }
         }
-        self.finish(&mut definitions, current, valid_from)?;
-        for table in definitions.by_id.values() {
-            for foreign in &table.foreign_keys {
-                let of_parent = definitions.referrers.entry(foreign.parent).or_default();
-                // Tables come one after the other.
-                if of_parent.last() != Some(&table.id) {
-                    of_parent.push(table.id);
-                }
-            }
-        }
-        Ok(definitions)
+        self.finish(current, valid_from, each)
     }
 
-    fn finish(&self, definitions: &mut Definitions, found: Option<(u32, Vec<u8>)>, valid_from: u64) -> Result<()> {
+    fn finish(&self, found: Option<(u32, Vec<u8>)>, valid_from: u64, each: &mut dyn FnMut(Arc<Table>)) -> Result<()> {
         let Some((id, bytes)) = found else { return Ok(()) };
         let parts = Definition::decode(&bytes)?;
         self.read.fetch_add(1, Ordering::Relaxed);
@@ -279,9 +387,7 @@ impl Catalog {
         let ids = parts.indexes.iter().map(|i| i.id).chain(parts.checks.iter().map(|c| c.id));
         let highest = ids.chain(parts.foreign_keys.iter().map(|f| f.id)).fold(id, u32::max);
         self.highest.fetch_max(highest, Ordering::SeqCst);
-        let table = self.build(parts, valid_from);
-        definitions.by_name.insert((table.schema.clone(), table.name.clone()), id);
-        definitions.by_id.insert(id, table);
+        each(self.build(parts, valid_from));
         Ok(())
     }
 }

@@ -223,6 +223,11 @@ impl CatalogOverlay {
         base.by_id.get(id).cloned()
     }
 
+    /// The tables whose definitions it has changed.
+    pub fn changed_tables(&self) -> Vec<u32> {
+        self.own.by_id.keys().copied().collect()
+    }
+
     /// Tables with foreign keys that refer to a table.
     pub fn referrers(&self, base: &Definitions, id: u32) -> Vec<Arc<Table>> {
         let others = base.referrers.get(&id).map_or(&[][..], Vec::as_slice);

@@ -145,7 +145,11 @@ impl Database {
             pending_frees: &inner.pending_frees,
             tree_of: &|object| trees.get(&object).copied(),
             tree_freed: &|object| inner.forget_tree(object),
-            stop: &|| inner.stopping.load(Ordering::Relaxed) || cancelled(),
+            stop: &|| {
+                let stop = || inner.stopping.load(Ordering::Relaxed) || cancelled();
+                self.cleaner_waits(&stop);
+                stop()
+            },
             threads: inner.options.cleaner_threads(),
             unit_pages: inner.options.cleaner_unit_pages,
             pace: self.pace_settings(),

@@ -38,6 +38,7 @@ use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
+use crate::throttle::Throttle;
 use crate::transaction::{Isolation, Transaction};
 use crate::troubles::Troubles;
 use crate::version_file::Search;
@@ -74,8 +75,7 @@ pub(crate) struct Inner {
     pub prepared: Prepared,
     /// Rows that got other primary keys.
     pub moves: Moves,
-    /// Times a writer was slowed down, and when that was last said.
-    slowed: (AtomicU64, Mutex<Option<Instant>>),
+    pub throttle: Throttle,
     pub stopping: AtomicBool,
     pub opened: Instant,
     pub background: Mutex<Option<Background>>,
@@ -223,7 +223,8 @@ impl Database {
         let mut attached = search.run()?;
         let version = attached.as_ref().map(|a| (u64::from(a.header.number), a.path.as_path()));
         // Only now: an open that fails for its log changes nothing.
-        let restored = restore_double_writes(&vfs, &paths.data, version, &paths.double_write, !control.clean)?;
+        let restored =
+            restore_double_writes(&vfs, &paths.data, version, &paths.double_write, !control.clean, analysis.end.lsn)?;
         let was_clean = control.clean;
         // The new epoch is durable before anything is appended under it.
         if let Some(attached) = &mut attached {
@@ -245,7 +246,7 @@ impl Database {
         for (page, entry) in pending.snapshot() {
             // Of a version-store file that was given up nothing is brought up to date.
             if page.file() == 0 || Some(page.file()) == version_file {
-                pool.pending_redo().note(page, entry.rec_lsn, entry.last_lsn);
+                pool.pending_redo().add(page, entry);
             }
         }
         pool.space().restore(analysis.high_water);
@@ -308,7 +309,7 @@ impl Database {
             mode,
             prepared,
             moves: Moves::default(),
-            slowed: (AtomicU64::new(0), Mutex::new(None)),
+            throttle: Throttle::default(),
             stopping: AtomicBool::new(false),
             opened: Instant::now(),
             background: Mutex::new(None),
@@ -335,37 +336,11 @@ impl Database {
         &self.0
     }
 
-    /// Called before a row is written, with nothing latched: when the log comes near its bound
-    /// writers are slowed down, the more the nearer, so that write-back and checkpoints catch
-    /// up. Nothing fails.
-    #[inline]
-    pub(crate) fn throttle(&self) {
-        let inner = self.inner();
-        let (mut used, bound) = (inner.log.bytes_in_use(), inner.options.log_bytes_max);
-        if inner.mode.is_traditional() && used > self.log_wanted() {
-            // What a transaction's undo holds does not go for waiting.
-            used = self.log_held_by_pages();
-        }
-        if used > self.log_wanted() && inner.options.background {
-            self.near_bound(used, bound);
-        }
-        if !inner.options.background {
-            // Whoever gets no page will say so.
-            let _ = self.make_version_pages_ready();
-        }
-    }
-
     /// Allocates version pages in advance, as many as are wanted.
     pub(crate) fn make_version_pages_ready(&self) -> Result<()> {
         let inner = self.inner();
         let highest = TxId(inner.txs.next_id().0.saturating_sub(1));
         inner.versions.make_ready(&inner.pool, highest).map(|_| ())
-    }
-
-    /// Log that background work tries not to exceed, in bytes.
-    pub(crate) fn log_wanted(&self) -> u64 {
-        let options = &self.inner().options;
-        options.log_bytes_wanted.min(options.log_bytes_max / 8 * 5)
     }
 
     /// Log since the last checkpoint or the oldest change that is not written out, in bytes;
@@ -383,41 +358,6 @@ impl Database {
         let pages = inner.pool.oldest_rec_lsn().unwrap_or_else(|| inner.log.end_lsn());
         let needed = self.oldest_undo().map_or(pages, |(_, lsn)| lsn.min(pages));
         needed.0.saturating_sub(inner.log.oldest_lsn().0)
-    }
-
-    #[cold]
-    fn near_bound(&self, used: u64, bound: u64) {
-        self.inner().pool.wake_writer();
-        // The last quarter is what writers are slowed down in.
-        let free = bound - bound / 4;
-        if used > free {
-            self.slow_down(used, (used - free) as f64 / (bound / 4).max(1) as f64);
-        }
-    }
-
-    fn slow_down(&self, used: u64, over: f64) {
-        const SAID_EVERY: Duration = Duration::from_secs(10);
-        let inner = self.inner();
-        inner.slowed.0.fetch_add(1, Ordering::Relaxed);
-        {
-            let mut said = inner.slowed.1.lock();
-            if over > 1.0 && said.is_none_or(|at| at.elapsed() > SAID_EVERY) {
-                *said = Some(Instant::now());
-                tracing::warn!(
-                    "the log takes {} MB, its bound is {} MB; writers are slowed down. It is held by {}",
-                    used >> 20,
-                    inner.options.log_bytes_max >> 20,
-                    self.log_status().held_by
-                );
-            }
-        }
-        let pause = Duration::from_secs_f64((0.000_1 + over * over * 0.02).min(0.05));
-        (inner.options.blocking)(&mut || std::thread::sleep(pause));
-    }
-
-    /// Times a writer was slowed down because the log was above its bound.
-    pub(crate) fn slowed(&self) -> u64 {
-        self.inner().slowed.0.load(Ordering::Relaxed)
     }
 
     /// Begins a transaction.
@@ -497,6 +437,7 @@ impl Database {
     fn take_checkpoint(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
         let inner = self.inner();
         let mut control = inner.control.lock();
+        self.set_pages_aside();
         let (begin, keep) = take_checkpoint(
             &inner.log,
             &inner.pool,
@@ -515,6 +456,18 @@ impl Database {
         then();
         inner.log.truncate_before(keep)?;
         Ok(())
+    }
+
+    /// Pages that cannot be brought up to date do not hold the log when it has become too long.
+    fn set_pages_aside(&self) {
+        let inner = self.inner();
+        if inner.log.bytes_in_use() <= self.log_wanted() {
+            return;
+        }
+        let needed = Lsn(inner.log.end_lsn().0.saturating_sub(self.log_wanted() / 2));
+        for stuck in inner.pool.pending_redo().set_aside(needed) {
+            tracing::error!("page {} is set aside, its log is kept no longer: {}", stuck.page, stuck.error);
+        }
     }
 
     /// Where the last finished checkpoint begins.

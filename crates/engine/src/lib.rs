@@ -29,6 +29,7 @@
 //! | `catalog_row.rs` | rows of the catalog |
 //! | `catalog.rs` | definitions as versioned rows; the cache of committed ones |
 //! | `catalog_overlay.rs` | what a transaction sees of the catalog once it has changed it |
+//! | `shared_map.rs` | a map that is cheap to copy: for each state of the definitions |
 //! | `transaction.rs` | begin, statements, commit, rollback |
 //! | `operations.rs` | what of a transaction is under way while it is ended |
 //! | `statement.rs` | one statement: what it sees, how it writes |
@@ -47,6 +48,7 @@
 //! | `mode.rs` | accelerated recovery or the traditional mode, and the way from one to the other |
 //! | `undo.rs` | rolling back what is to be undone: short transactions, the traditional mode |
 //! | `status.rs` | what an operator can see |
+//! | `throttle.rs` | the bound of the log, and who waits at it |
 //! | `troubles.rs` | what fails in the background, and is tried again |
 //! | `verify.rs` | proof that everything fits together |
 
@@ -71,10 +73,12 @@ mod progress;
 mod reference;
 mod rewrite;
 mod rows;
+mod shared_map;
 mod statement;
 mod status;
 mod successor;
 mod table;
+mod throttle;
 mod transaction;
 mod troubles;
 mod undo;
@@ -112,8 +116,8 @@ pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
 #[doc(hidden)]
 pub use statement::Statement;
-pub use status::DefinitionCounts;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
+pub use status::{DamagedPage, DefinitionCounts};
 pub use successor::Trail;
 pub use table::{ColumnSpec, IndexSpec, RawRow, RowBuf, Table, TableSpec};
 pub use transaction::{

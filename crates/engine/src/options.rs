@@ -15,9 +15,12 @@ pub struct Options {
     /// A checkpoint is taken when this much log was written since the last one, in bytes.
     /// Bounds the time to open after a crash.
     pub checkpoint_log_bytes: u64,
-    /// Most log on disk, in bytes: writers are slowed down when it comes near. In the
-    /// traditional mode the log that an unfinished transaction needs is not counted.
+    /// Most log, in bytes: writers are slowed down when it comes near, and wait at seven eighths of it. At
+    /// least six segments count. On the disk are besides the segments made ready (three
+    /// at most), and in the traditional mode the log that unfinished transactions need, which is not counted.
     pub log_bytes_max: u64,
+    /// Longest wait of one write for the log to become shorter; then it fails.
+    pub log_wait_max: Duration,
     /// Log on disk that background work aims at, in bytes: changed pages are written out early
     /// enough, and checkpoints taken. More of it means fewer page writes and slower
     /// background redo after a crash. At most five eighths of
@@ -88,6 +91,7 @@ impl Default for Options {
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,
             log_bytes_max: 1 << 30,
+            log_wait_max: Duration::from_secs(60),
             log_bytes_wanted: 160 << 20,
             wal_writer_delay: Duration::from_millis(200),
             cleaner_interval_s: 10.0,

@@ -368,7 +368,7 @@ impl Database {
         }
         drop(still);
         inner.prepared.committed.fetch_add(1, Ordering::Relaxed);
-        self.publish_commit(commit, definitions, || {
+        self.publish_commit(commit, definitions, None, || {
             if let Some(one) = one {
                 self.release_resolved(&one.active, &one.locked, one.entered);
             }

@@ -137,7 +137,7 @@ impl Rewrite {
     /// That of the transaction's interrupt, if it says to stop.
     pub fn read(&mut self, batch: &mut RowBatch) -> Result<bool> {
         self.tx.check_interrupt()?;
-        self.tx.0.db.throttle();
+        self.tx.0.db.throttle(&self.tx)?;
         batch.clear();
         let mut large = 0;
         while batch.len() < BATCH && large < LARGE_BYTES_MAX {

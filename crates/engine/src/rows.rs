@@ -87,7 +87,7 @@ impl Transaction {
         row: &[DatumRef<'_>],
         hint: &mut Option<PageId>,
     ) -> Result<Attempt<()>> {
-        self.0.db.throttle();
+        self.0.db.throttle(self)?;
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -260,7 +260,7 @@ impl Transaction {
         new_row: &[DatumRef<'_>],
         old: Option<&mut RowBuf>,
     ) -> Result<Attempt<Change>> {
-        self.0.db.throttle();
+        self.0.db.throttle(self)?;
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -448,7 +448,7 @@ impl Transaction {
         seen: Seen,
         noted: Option<&mut RowBuf>,
     ) -> Result<Attempt<Change>> {
-        self.0.db.throttle();
+        self.0.db.throttle(self)?;
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -478,7 +478,7 @@ impl Transaction {
     /// Checks that the row may be written by this transaction, and leaves it locked by
     /// giving it a new version of the same content (SELECT … FOR UPDATE).
     pub fn lock_row(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
-        self.0.db.throttle();
+        self.0.db.throttle(self)?;
         if let Some(wait) = self.lock_for_rows(table)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -604,7 +604,10 @@ impl Transaction {
                     format!("row is too big: its short columns alone need more than {VALUE_IN_ROW_MAX} bytes"),
                 ));
             };
-            let external = write_external(&self.0.db.inner().pool, tx, xid, data, is_text)?;
+            let external = {
+                let room = || self.0.db.throttle(self);
+                write_external(&self.0.db.inner().pool, tx, xid, data, is_text, &room)?
+            };
             written.push(external.page);
             values[at] = DatumRef::External(external);
         }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use resurgam_base::{Error, ErrorKind, Lsn, Result, TxId};
-use resurgam_buffer::{FreePages, PoolStats, VersionFile};
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
+use resurgam_buffer::{FreePages, PoolStats, StuckPage, VersionFile};
 use resurgam_log::LogStats;
 use resurgam_txn::{AbortedList, AbortedTx, TemporaryStats, TxStats};
 use resurgam_versions::{SweepReport, VersionStoreStats, version_holders};
@@ -77,6 +77,20 @@ pub struct Stats {
     pub rows_reverted: u64,
     pub rows_stripped: u64,
     pub rows_removed: u64,
+}
+
+/// See [`Database::damaged_page_list`].
+#[derive(Clone, Debug)]
+pub struct DamagedPage {
+    pub page: PageId,
+    /// Whose it is, if the space map can be read.
+    pub object: Option<ObjectId>,
+    /// It may lack records from here on.
+    pub since: Lsn,
+    /// The log that could bring it up to date is given up. An image of it that is as new as it was
+    /// mends it, and so does an end of what it belongs to.
+    pub set_aside: bool,
+    pub error: String,
 }
 
 /// See [`Database::definition_counts`].
@@ -209,6 +223,20 @@ impl Database {
     /// Pages that recovery could not bring up to date.
     pub fn damaged_pages(&self) -> u64 {
         self.inner().pool.pending_redo().stuck()
+    }
+
+    /// Pages that recovery could not bring up to date: reading them is an error, all else goes on. Their
+    /// log is kept until it gets too long, see [`DamagedPage::set_aside`].
+    pub fn damaged_page_list(&self) -> Vec<DamagedPage> {
+        let inner = self.inner();
+        let of = |stuck: StuckPage| DamagedPage {
+            page: stuck.page,
+            object: inner.pool.space().owner(&inner.pool, stuck.page).ok().filter(|owner| owner.is_some()),
+            since: stuck.entry.rec_lsn,
+            set_aside: stuck.entry.aside,
+            error: stuck.error,
+        };
+        inner.pool.pending_redo().stuck_pages().into_iter().map(of).collect()
     }
 
     /// What the last finished sweep did, and how long ago that was.

@@ -455,6 +455,8 @@ impl Transaction {
                 state.locked.remove(&object);
                 if let Some(active) = &state.active {
                     self.0.db.inner().locks.release(object, active.id);
+                    // Whoever wanted the table meanwhile waits for this transaction: he looks again.
+                    self.0.db.inner().txs.ended(active.id);
                 }
             }
             drop(state);
@@ -520,6 +522,7 @@ impl Transaction {
             return Ok(CommitTicket { flush: None });
         }
         let ddl = state.catalog.changed;
+        let tables = ddl.then(|| state.catalog.changed_tables());
         state.catalog.clear();
         let visible = match durability {
             _ if ddl => Visible::WhenRevealed,
@@ -542,7 +545,7 @@ impl Transaction {
                 return Err(error);
             }
         };
-        self.0.db.publish_commit(commit, ddl, || self.0.release(&mut state, active.id))
+        self.0.db.publish_commit(commit, ddl, tables, || self.0.release(&mut state, active.id))
     }
 
     /// Sets a savepoint: what is written from here on is written under an id of its own
@@ -669,11 +672,13 @@ pub(crate) fn check_open(state: &TxState) -> Result<()> {
 }
 
 impl Database {
-    /// What follows a commit that is decided: `release` gives up its locks.
+    /// What follows a commit that is decided: `release` gives up its locks. `definitions`: it changed some,
+    /// those of `tables` if that is known.
     pub(crate) fn publish_commit(
         &self,
         commit: Commit,
         definitions: bool,
+        tables: Option<Vec<u32>>,
         release: impl FnOnce(),
     ) -> Result<CommitTicket> {
         let inner = self.inner();
@@ -683,7 +688,7 @@ impl Database {
             // tables stay locked until then.
             let flushed = inner.log.flush(end);
             if flushed.is_ok() {
-                let _loading = inner.txs.reveal(end, |publish| inner.catalog.change(publish));
+                let _loading = inner.txs.reveal(end, |publish| inner.catalog.change(tables, publish));
                 // The commit stands; who needs the definitions reads them if this fails.
                 let _ = inner.catalog.committed(self);
             }

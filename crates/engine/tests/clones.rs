@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use common::hooked::{Call, Hooked};
 use common::row;
 use resurgam_engine::*;
-use resurgam_vfs::{File, FileLock, OpenMode, SimVfs, Vfs, VfsStats};
+use resurgam_vfs::{SimVfs, Vfs};
 
 fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
     let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
@@ -49,85 +50,6 @@ fn ids(db: &Database) -> Result<Vec<i64>> {
     Ok(found)
 }
 
-/// A disk on which one read of the data file, when told, takes until it is told to go on.
-#[derive(Clone)]
-struct Slow {
-    disk: Arc<dyn Vfs>,
-    next_read: Arc<AtomicBool>,
-    reading: Arc<AtomicBool>,
-}
-
-struct SlowFile(Arc<dyn File>, Slow);
-
-impl File for SlowFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        if self.0.path().ends_with("data") && self.1.next_read.swap(false, Ordering::SeqCst) {
-            self.1.reading.store(true, Ordering::SeqCst);
-            while self.1.reading.load(Ordering::SeqCst) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        self.0.read_at(buf, offset)
-    }
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<()> {
-        self.0.write_at(buf, offset)
-    }
-    fn sync(&self) -> Result<()> {
-        self.0.sync()
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.0.set_len(len)
-    }
-    fn len(&self) -> Result<u64> {
-        self.0.len()
-    }
-    fn preallocate(&self, len: u64) -> Result<()> {
-        self.0.preallocate(len)
-    }
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Vfs for Slow {
-    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
-        Ok(Arc::new(SlowFile(self.disk.open(path, mode)?, self.clone())))
-    }
-    fn exists(&self, path: &Path) -> Result<bool> {
-        self.disk.exists(path)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.disk.remove(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        self.disk.create_dir_all(path)
-    }
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.disk.list(dir)
-    }
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.disk.sync_dir(dir)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
-        self.disk.lock(path)
-    }
-    fn now(&self) -> Duration {
-        self.disk.now()
-    }
-    fn wall_clock_us(&self) -> i64 {
-        self.disk.wall_clock_us()
-    }
-    fn random_u64(&self) -> u64 {
-        self.disk.random_u64()
-    }
-    fn stats(&self) -> VfsStats {
-        self.disk.stats()
-    }
-}
-
 /// One write waits for the disk while another thread ends the transaction.
 #[test]
 fn a_write_that_waits_for_the_disk_is_in_its_transaction_or_refused() -> Result<()> {
@@ -142,9 +64,22 @@ fn a_write_that_waits_for_the_disk_is_in_its_transaction_or_refused() -> Result<
                 tx.commit(Durability::Sync)?.wait()?;
                 db.close()?;
             }
-            let slow = Slow { disk: Arc::new(disk.clone()), next_read: Arc::default(), reading: Arc::default() };
+            // One read of the data file, when told, takes until it is told to go on.
+            let (next_read, reading) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let hook = {
+                let (next_read, reading) = (Arc::clone(&next_read), Arc::clone(&reading));
+                move |call: Call, path: &Path| {
+                    if call == Call::Read && path.ends_with("data") && next_read.swap(false, Ordering::SeqCst) {
+                        reading.store(true, Ordering::SeqCst);
+                        while reading.load(Ordering::SeqCst) {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                    }
+                }
+            };
+            let slow = Hooked::new(disk.clone(), hook);
             let options = Options { background: false, ..Options::default() };
-            let db = Database::open_with(Arc::new(slow.clone()), Path::new("/db"), options, |_| {})?;
+            let db = Database::open_with(Arc::new(slow), Path::new("/db"), options, |_| {})?;
             let tx = db.begin(Isolation::ReadCommitted);
             let t = tx.table("public", "t")?.expect("made");
             let savepoint = tx.savepoint()?;
@@ -152,9 +87,9 @@ fn a_write_that_waits_for_the_disk_is_in_its_transaction_or_refused() -> Result<
             let mut key = Vec::new();
             t.encode_key(&[DatumRef::Int8(1000)], &mut key)?;
             let (written, ended) = std::thread::scope(|scope| {
-                slow.next_read.store(true, Ordering::SeqCst);
+                next_read.store(true, Ordering::SeqCst);
                 let writer = scope.spawn(|| tx.update(&t, &key, Seen::Snapshot, &row(1000, -1, "written")));
-                while !slow.reading.load(Ordering::SeqCst) {
+                while !reading.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                 }
                 let ender = scope.spawn(|| match end {
@@ -164,7 +99,7 @@ fn a_write_that_waits_for_the_disk_is_in_its_transaction_or_refused() -> Result<
                     End::BackToSavepoint => tx.rollback_to(savepoint),
                 });
                 std::thread::sleep(Duration::from_millis(60));
-                slow.reading.store(false, Ordering::SeqCst);
+                reading.store(false, Ordering::SeqCst);
                 (writer.join().expect("no panic"), ender.join().expect("no panic"))
             });
             ended?;
@@ -335,19 +270,31 @@ fn definitions_are_whole_whenever_the_transaction_ends() -> Result<()> {
         for round in 0..300 {
             let tx = db.begin(Isolation::ReadCommitted);
             let name = format!("t{round}");
-            let begun = AtomicBool::new(false);
+            let (begun, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+            // In some rounds it has ended before.
+            let late = round % 10 == 0;
             let done = std::thread::scope(|scope| {
                 let maker = scope.spawn(|| {
                     begun.store(true, Ordering::SeqCst);
+                    while late && !ended.load(Ordering::SeqCst) {
+                        std::thread::yield_now();
+                    }
                     tx.create_table(spec(&name)).and_then(Attempt::done).is_ok()
                 });
-                while !begun.load(Ordering::SeqCst) {}
+                while !begun.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
                 for _ in 0..round * 30 {
                     std::hint::spin_loop();
                 }
-                let ended = if round % 3 == 0 { tx.rollback() } else { tx.clone().commit(Durability::Sync)?.wait() };
+                let end = || match round % 3 {
+                    0 => tx.rollback(),
+                    _ => tx.commit(Durability::Sync)?.wait(),
+                };
+                let outcome = end();
+                ended.store(true, Ordering::SeqCst);
                 let made = maker.join().expect("no panic");
-                ended.map(|()| made)
+                outcome.map(|()| made)
             })?;
             made[usize::from(done)] += 1;
             let other = db.begin(Isolation::ReadCommitted);

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 use harness::schedule::{Met, Plan, run};
 
+/// However slow the machine is.
+const SCHEDULES_MIN: u64 = 60;
+
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -45,7 +48,7 @@ fn schedules() {
     for seed in first.. {
         match count {
             Some(count) if ran >= count => break,
-            None if started.elapsed() > Duration::from_secs(45) => break,
+            None if started.elapsed() > Duration::from_secs(45) && ran >= SCHEDULES_MIN => break,
             _ => {}
         }
         ran += 1;
@@ -69,6 +72,21 @@ fn schedules() {
     );
 }
 
+/// The same with the database's own threads: what they do beside the clients is in no seed.
+#[test]
+fn schedules_with_background_threads() {
+    let count = variable("RESURGAM_SCHEDULES").unwrap_or(SCHEDULES_MIN);
+    let first = variable("RESURGAM_FIRST_SEED").unwrap_or(1);
+    let mut met = Met::default();
+    for seed in first..first + count {
+        match attempt(seed, &Plan { background: true, ..Plan::default() }) {
+            Ok(one) => met.add(&one),
+            Err(what) => panic!("seed {seed} (run it several times): {what}"),
+        }
+    }
+    eprintln!("{count} schedules with background threads: {met:?}");
+}
+
 /// The seeds on which schedules with a planted bug fail.
 fn caught(plan: &Plan, schedules: u64) -> usize {
     // Panics of a broken database are findings, not noise.
@@ -79,15 +97,18 @@ fn caught(plan: &Plan, schedules: u64) -> usize {
     caught
 }
 
-/// A harness that finds nothing wrong with a disk that never syncs tests nothing.
+/// A harness that finds nothing wrong with a disk that never syncs tests nothing. The rates were 60 of 60,
+/// 30 of 400 and 30 of 200 when this was written; a harness that has become much blinder fails.
 #[test]
 fn planted_bugs_are_caught() {
     let skipped = caught(&Plan { skip_sync: true, ..Plan::default() }, 60);
-    assert!(skipped > 10, "syncs that do nothing: caught in {skipped} of 60 schedules");
+    eprintln!("syncs that do nothing: caught in {skipped} of 60 schedules");
+    assert!(skipped > 50, "syncs that do nothing: caught in {skipped} of 60 schedules");
     let torn = caught(&Plan { skip_double_write: true, ..Plan::default() }, 400);
-    assert!(torn > 0, "no double writes: caught in {torn} of 400 schedules");
+    eprintln!("no double writes: caught in {torn} of 400 schedules");
+    assert!(torn > 10, "no double writes: caught in {torn} of 400 schedules");
     // As if the double-write area were reused with only the data file synced.
     let unsynced = caught(&Plan { skip_version_sync: true, ..Plan::default() }, 200);
     eprintln!("unsynced version stores: caught in {unsynced} of 200 schedules");
-    assert!(unsynced > 0, "unsynced version stores: caught in {unsynced} of 200 schedules");
+    assert!(unsynced > 10, "unsynced version stores: caught in {unsynced} of 200 schedules");
 }

@@ -1,10 +1,15 @@
 //! Work cut off in its middle, and definitions changed behind a transaction's back: cases that
 //! a review found, each of which failed before it was fixed.
 
+#[allow(dead_code)]
+mod common;
+
+use common::hooked::{Call, Hooked};
 use resurgam_engine::*;
 use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 const SEG: u64 = 1 << 20;
 fn options(buf: usize) -> Options {
@@ -136,6 +141,7 @@ fn write_to_dropped() -> Result<()> {
 /// open puts its images in place.
 #[test]
 fn kill_then_power_loss() -> Result<()> {
+    let mut most = 0;
     for n in (1..40u64).step_by(2) {
         for m in 1..12u64 {
             let vfs = SimVfs::new(n * 100 + m);
@@ -145,7 +151,8 @@ fn kill_then_power_loss() -> Result<()> {
             while db.write_back()? > 0 {}
             db.checkpoint()?;
             vfs.set_faults(FaultPlan { crash_after_ops: Some(n), ..FaultPlan::default() });
-            let work = || -> Result<()> {
+            let mut acknowledged = 0;
+            let mut work = || -> Result<()> {
                 for round in 0..6i64 {
                     let tx = db.begin(Isolation::ReadCommitted);
                     let t = tx.table("public", "b")?.expect("b");
@@ -155,6 +162,7 @@ fn kill_then_power_loss() -> Result<()> {
                     tx.statement(StatementKind::PointWrite)?;
                     tx.delete(&t, &key, Seen::Snapshot)?.done()?;
                     tx.commit(Durability::Sync)?.wait()?;
+                    acknowledged = round + 1;
                     db.write_back()?;
                     db.checkpoint()?;
                 }
@@ -169,8 +177,29 @@ fn kill_then_power_loss() -> Result<()> {
             let db = open(&vfs, 1 << 19)?;
             db.finish_recovery()?;
             assert_eq!(db.verify()?, Vec::<String>::new(), "killed at {n}, power lost at {m}");
+            let tx = db.begin(Isolation::ReadCommitted);
+            let t = tx.table("public", "b")?.expect("b");
+            let view = tx.statement(StatementKind::Read)?;
+            let is_there = |id: i64| -> Result<bool> {
+                let mut key = Vec::new();
+                t.encode_key(&[DatumRef::Int8(id)], &mut key)?;
+                view.get(&t, &key, &mut RowBuf::default())
+            };
+            let mut whole = 0;
+            for round in 0..6 {
+                let (inserted, deleted) = (is_there(10000 + round)?, !is_there(round)?);
+                assert_eq!(inserted, deleted, "killed at {n}, power lost at {m}: half of transaction {round}");
+                whole += i64::from(inserted);
+            }
+            // The one that was cut off may be there as well.
+            assert!(
+                (acknowledged..=acknowledged + 1).contains(&whole),
+                "killed at {n}, power lost at {m}: {whole} of {acknowledged} acknowledged transactions"
+            );
+            most = most.max(acknowledged);
         }
     }
+    assert!(most >= 3, "none is killed late: {most}");
     Ok(())
 }
 
@@ -179,8 +208,13 @@ fn kill_then_power_loss() -> Result<()> {
 /// index entries were missing, and a table rebuilt for a new primary key had lost the rows.
 #[test]
 fn built_on_commits_that_are_not_durable_yet() -> Result<()> {
-    let vfs = SimVfs::new(4);
-    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    // A sync of the log takes a while.
+    let slow = |call: Call, path: &Path| {
+        if call == Call::Sync && path.extension().is_some_and(|of| of == "log") {
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    };
+    let shared: Arc<dyn Vfs> = Arc::new(Hooked::new(SimVfs::new(4), slow));
     let threads = Options { background: true, ..options(1 << 20) };
     let db = Database::open_with(shared, Path::new("/db"), threads, |_| {})?;
     let mut not_durable = 0;
@@ -196,7 +230,7 @@ fn built_on_commits_that_are_not_durable_yet() -> Result<()> {
             tx.insert(&t, &[DatumRef::Int8(id), DatumRef::Text("x")])?.done()?;
         }
         let ticket = tx.commit(Durability::Sync)?;
-        not_durable += usize::from(!ticket.is_done());
+        let committed = db.log_status().end;
         let tx = db.begin(Isolation::ReadCommitted);
         let t = tx.table("public", &name)?.expect("made");
         let spec = IndexSpec {
@@ -212,6 +246,7 @@ fn built_on_commits_that_are_not_durable_yet() -> Result<()> {
             let change = TableChange::AddPrimaryKey { name: format!("{name}_pk"), columns: vec![0] };
             tx.alter_table(&t, change)?.done()?;
         }
+        not_durable += usize::from(db.log_status().flushed < committed);
         tx.commit(Durability::Sync)?.wait()?;
         ticket.wait()?;
         assert_eq!(db.verify()?, Vec::<String>::new(), "round {round}");
@@ -222,6 +257,6 @@ fn built_on_commits_that_are_not_durable_yet() -> Result<()> {
         view.scan(&t, KeyRange::all(), Direction::Forward).next_batch(&mut batch, 100)?;
         assert_eq!(batch.len(), 3, "rows of {name}");
     }
-    assert_eq!(not_durable, 200, "commits that were not waited for");
+    assert!(not_durable > 20, "built on what was not durable: {not_durable} of 200 times");
     Ok(())
 }

@@ -70,6 +70,15 @@ fn failing(path: &str, what: &str) -> FaultPlan {
     FaultPlan { failing: vec![failing], ..FaultPlan::default() }
 }
 
+/// Told when this goes, also by a failed assertion.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Writers go on while the device fails and afterwards.
 #[test]
 fn what_is_tried_again_goes_on_when_the_device_does() -> Result<()> {
@@ -90,6 +99,7 @@ fn what_is_tried_again_goes_on_when_the_device_does() -> Result<()> {
         let db = made(&vfs, traditional)?;
         let (next, acknowledged, stop) = (AtomicI64::new(1), AtomicI64::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| -> Result<()> {
+            let _stop = Stop(&stop);
             for _ in 0..3 {
                 scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed) {
@@ -104,7 +114,7 @@ fn what_is_tried_again_goes_on_when_the_device_does() -> Result<()> {
                     }
                 });
             }
-            let ended = (|| -> Result<()> {
+            {
                 std::thread::sleep(Duration::from_millis(200));
                 vfs.set_faults(failing(path, what));
                 let begun = Instant::now();
@@ -128,14 +138,13 @@ fn what_is_tried_again_goes_on_when_the_device_does() -> Result<()> {
                         && stats.pool.pages_written > before.pool.pages_written
                         && stats.transactions.commits > before.transactions.commits + 20;
                     if moved && db.troubles().is_empty() && stats.log_bytes_in_use < 8 << 20 {
-                        return Ok(());
+                        break;
                     }
                     assert!(begun.elapsed() < RECOVERED_WITHIN, "{case}: {:?}, {stats:?}", db.troubles());
                     std::thread::sleep(Duration::from_millis(5));
                 }
-            })();
-            stop.store(true, Ordering::Relaxed);
-            ended
+            }
+            Ok(())
         })?;
         let acknowledged = acknowledged.load(Ordering::Relaxed) as usize;
         // A commit that was told to have failed may have happened: never the other way round.

@@ -18,6 +18,7 @@
 //! kind 9 prepared      id u64, lsn u64, then as part 3 of a PREPARE: one transaction a record
 //! kind 10 prepared subs     id u64, first u64, last u64
 //! kind 11 prepared objects  id u64, object | mode << 32 u64
+//! kind 12 set aside  as kind 4: pages that cannot be brought up to date, and hold no log
 //! ```
 //!
 //! # Why the state may be read after the begin record was written
@@ -80,7 +81,10 @@ impl CheckpointState {
         bodies.push(counters);
         chunked(&mut bodies, 2, &self.active, |out, (first, last)| words(out, &[first.0, last.0]));
         bodies.extend(self.aborted.encode().into_iter().map(|set| [&[3], set.as_slice()].concat()));
-        chunked(&mut bodies, 4, &self.dirty, |out, d| words(out, &[d.page.0, d.rec_lsn.0, d.last_lsn.0]));
+        let (aside, dirty): (Vec<DirtyPage>, Vec<DirtyPage>) = self.dirty.iter().partition(|page| page.aside);
+        for (kind, pages) in [(4, &dirty), (12, &aside)] {
+            chunked(&mut bodies, kind, pages, |out, d| words(out, &[d.page.0, d.rec_lsn.0, d.last_lsn.0]));
+        }
         chunked(&mut bodies, 5, &self.undo, |out, (id, chain)| words(out, &[id.0, chain.first.0, chain.last.0]));
         chunked(&mut bodies, 7, &self.undo_subs, |out, (id, a, b)| words(out, &[id.0, a.0, b.0]));
         let details = |out: &mut Vec<u8>, tx: &AbortedTx| {
@@ -126,10 +130,11 @@ impl CheckpointState {
             }
             2 => self.active.extend(entries(2)?.map(|c| (TxId(word(c, 0)), TxId(word(c, 1))))),
             3 => self.aborted.insert_all(&TxIdSet::decode(rest)?),
-            4 => self.dirty.extend(entries(3)?.map(|c| DirtyPage {
+            4 | 12 => self.dirty.extend(entries(3)?.map(|c| DirtyPage {
                 page: PageId(word(c, 0)),
                 rec_lsn: Lsn(word(c, 1)),
                 last_lsn: Lsn(word(c, 2)),
+                aside: *kind == 12,
             })),
             5 => self.undo.extend(
                 entries(3)?.map(|c| (TxId(word(c, 0)), UndoChain { first: Lsn(word(c, 1)), last: Lsn(word(c, 2)) })),
@@ -252,7 +257,7 @@ pub fn take_checkpoint(
     log.flush(appended.end)?;
     // What is not in the list is protected by the double-write area, but for these.
     pool.sync_fresh_pages()?;
-    let dirty = state.dirty.iter().map(|d| d.rec_lsn);
+    let dirty = state.dirty.iter().filter(|d| !d.aside).map(|d| d.rec_lsn);
     let undo = state.undo.iter().map(|(_, chain)| chain.first);
     let oldest = dirty.chain(undo).min().unwrap_or(begin.block);
     Ok((begin.block, oldest.min(begin.block)))
@@ -277,7 +282,9 @@ mod tests {
             aborted_details: (1..3000)
                 .map(|i| AbortedTx { id: TxId(i), lsn: Lsn(i * 2), aborted_us: -1, began_us: i as i64 })
                 .collect(),
-            dirty: (1..9000).map(|i| DirtyPage { page: PageId(i), rec_lsn: Lsn(i), last_lsn: Lsn(i + 1) }).collect(),
+            dirty: (1..9000)
+                .map(|i| DirtyPage { page: PageId(i), rec_lsn: Lsn(i), last_lsn: Lsn(i + 1), aside: i > 8990 })
+                .collect(),
             prepared: (1..20)
                 .map(|i| {
                     let gid = format!("transfer {i}");
@@ -304,7 +311,7 @@ mod tests {
     fn a_set_of_ids_that_cannot_be_read() {
         let mut state = CheckpointState::default();
         for body in
-            [&[3u8][..], &[3, 1], &[3, 0xFF, 0xFF], &[3, 0, 1, 0, 0xFF, 0xFF, 0xFF], &[6, 1], &[9, 1], &[10, 1], &[12]]
+            [&[3u8][..], &[3, 1], &[3, 0xFF, 0xFF], &[3, 0, 1, 0, 0xFF, 0xFF, 0xFF], &[6, 1], &[9, 1], &[10, 1], &[13]]
         {
             assert!(state.decode_into(body).is_err_and(|e| e.kind() == resurgam_base::ErrorKind::Corrupt));
         }

@@ -21,11 +21,14 @@
 //!    that has (or had) rows of these ids has been visited since they aborted, and what is
 //!    moved afterwards carries none of them. A thread that waits for the latch of a receiving
 //!    page gets it when the move is done.
-//! 3. *Nobody is forgotten unless every page was visited*: threads that meet an error, are
-//!    told to stop, or pass over a page leave the sweep incomplete. What concerns one page (it is
+//! 3. *Nobody is forgotten unless every page was visited that can have versions of his*: threads that meet
+//!    an error or are told to stop leave the sweep incomplete. What concerns one page (it is
 //!    damaged, cannot be read, or finds no room to be split) does not keep the sweep from the others, nor
 //!    from freeing what is to be freed; pages without room are tried once more after that, and rows are
-//!    watched until then.
+//!    watched until then. A page that cannot be loaded has got nothing since that was found, so it keeps
+//!    those with lower ids than the next one of that moment. A part of the pending frees that
+//!    cannot be read keeps those whose entries would be there. Any other page that was passed over (a
+//!    space map: which pages of its interval have versions is not known) keeps all.
 //! 4. One sweep at a time. Who wants one while one runs waits for the next, since the one that
 //!    runs does not forget what aborted after it began; those who wait share it. One that is told
 //!    to stop is shared with nobody.
@@ -99,6 +102,9 @@ pub struct Cleaner {
     turn_ended: Condvar,
     pacer: Pacer,
     progress: Progress,
+    /// Pages that could not be loaded: since which failure ([`BufferPool::failing_since`]), and the next
+    /// id when a sweep found it.
+    failing: Mutex<HashMap<PageId, (u64, TxId)>>,
     /// Who had ended, at moments one after the other; see [`Cleaner::past`].
     samples: Mutex<Vec<EndedIds>>,
     /// The last sweep that came to its end.
@@ -265,13 +271,22 @@ impl Cleaner {
         drop(watching);
         // Also an entry that waits for an aborted transaction to be acted on is something left.
         let complete = visited && !freed.stopped && freed.skipped == 0 && report.skipped.total() == 0;
+        let mut forgotten = aborted;
+        forgotten.remove_all(&freed.kept);
+        let skipped = &report.skipped;
+        let keeps_all = skipped.no_room.count + skipped.object_unknown.count + skipped.damaged_maps.count > 0;
+        if keeps_all || !visited {
+            forgotten = TxIdSet::default();
+        } else if skipped.kept_below.is_some() {
+            forgotten.remove_range(TxId(1), TxId(skipped.kept_below.0 - 1));
+        }
         report.pending_frees_done += freed.entries;
         report.skipped.pending_frees = SkippedPages { count: freed.skipped, example: None };
         report.pages_skipped = report.skipped.total();
-        if complete && !aborted.is_empty() {
+        if !forgotten.is_empty() {
             self.progress.enter(SweepPhase::Forgetting);
-            self.forget(pool, txs, &aborted)?;
-            report.forgotten = aborted.len();
+            self.forget(pool, txs, &forgotten)?;
+            report.forgotten = forgotten.len();
         }
         self.progress.enter(SweepPhase::FreeingVersions);
         let freed = self.free_versions(pool, txs, store, on.stop);
@@ -309,12 +324,13 @@ impl Cleaner {
         let Sweeping { pool, txs, store, stop, tree_freed, .. } = *on;
         let work = FreeWork { pool, txs, store, stop, page_freed: &page_freed, tree_freed };
         on.pending_frees.free_due(&work).or_else(|error| match Passed::why(&error) {
-            Some(why @ (Passed::Unreadable | Passed::NoRoom)) => {
+            // Their own tree is damaged or cannot be read at all, or there is no room to go on.
+            Some(why) => {
                 why.of(&mut report.skipped).count += 1;
+                report.skipped.kept_below = TxId(u64::MAX);
                 Ok(Freed::default())
             }
-            // Their own tree is damaged.
-            _ => Err(error),
+            None => Err(error),
         })
     }
 
@@ -437,6 +453,25 @@ impl Cleaner {
         Ok((true, report, walk.no_room))
     }
 
+    /// Ids from this one on have no versions on `page`, which could not be visited.
+    fn kept_below(&self, on: &Sweeping<'_>, page: PageId) -> TxId {
+        // Before that is looked at: whoever begins from here on writes later.
+        let next = on.txs.next_id();
+        let mut failing = self.failing.lock();
+        // It is readable, and something else was not that its rows need.
+        let Some(since) = on.pool.failing_since(page) else {
+            failing.remove(&page);
+            return TxId(u64::MAX);
+        };
+        match failing.get(&page) {
+            Some((same, bound)) if *same == since => *bound,
+            _ => {
+                failing.insert(page, (since, next));
+                next
+            }
+        }
+    }
+
     /// Logs and applies FORGET for transactions of which no version is left.
     fn forget(&self, pool: &BufferPool, txs: &TxManager, ids: &TxIdSet) -> Result<()> {
         for body in ids.encode() {
@@ -499,10 +534,13 @@ impl<'a> Walk<'a> {
             } else {
                 self.visit(page, owner, report)
             };
-            if pass_over(visited, page, &mut report.skipped)? == Some(Passed::NoRoom)
-                && self.no_room.len() < NO_ROOM_KEPT
-            {
-                self.no_room.push((page, owner));
+            match pass_over(visited, page, &mut report.skipped)? {
+                Some(Passed::NoRoom) if self.no_room.len() < NO_ROOM_KEPT => self.no_room.push((page, owner)),
+                Some(Passed::Damaged | Passed::Unreadable) => {
+                    let kept = self.cleaner.kept_below(on, page);
+                    report.skipped.kept_below = report.skipped.kept_below.max(kept);
+                }
+                _ => {}
             }
             self.cleaner.progress.pages_visited.fetch_add(1, Ordering::Relaxed);
             self.visited += 1;
@@ -651,6 +689,7 @@ fn pass_over(visited: Result<()>, page: PageId, skipped: &mut Skipped) -> Result
 
 /// Nor does a space map that cannot be read.
 fn pass_over_map(error: Error, map: PageId, skipped: &mut Skipped) -> Result<()> {
+    skipped.kept_below = TxId(u64::MAX);
     match Passed::why(&error).ok_or(error)? {
         Passed::Damaged => skipped.damaged_maps.note(map),
         why => why.of(skipped).note(map),

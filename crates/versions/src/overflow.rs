@@ -15,14 +15,18 @@ use resurgam_txn::ActiveTx;
 /// Owner of overflow pages.
 pub const OVERFLOW_OBJECT: ObjectId = ObjectId(3);
 
+/// Pages written between two looks for room in the log.
+const ROOM_EVERY: usize = 64;
+
 /// Writes a value for `tx` under `writer`, one of its ids; the returned reference goes into
-/// the row.
+/// the row. `room` is called now and then, with nothing latched: it waits while the log is full.
 pub fn write_external(
     pool: &BufferPool,
     tx: &ActiveTx,
     writer: TxId,
     value: &[u8],
     is_text: bool,
+    room: &dyn Fn() -> Result<()>,
 ) -> Result<ExternalRef> {
     if value.len() > VALUE_BYTES_MAX {
         return Err(Error::new(
@@ -31,7 +35,10 @@ pub fn write_external(
         ));
     }
     let mut next = PageId::NONE;
-    for chunk in value.chunks(overflow::CHUNK_MAX).rev() {
+    for (number, chunk) in value.chunks(overflow::CHUNK_MAX).rev().enumerate() {
+        if number % ROOM_EVERY == ROOM_EVERY - 1 {
+            room()?;
+        }
         let mut mtr = Mtr::new(pool);
         let (id, at) = pool.space().allocate(&mut mtr, OVERFLOW_OBJECT, 0)?;
         mtr.attribute(at, writer, resurgam_base::Lsn::NONE);

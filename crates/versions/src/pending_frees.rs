@@ -26,7 +26,7 @@ use resurgam_btree::{LeafWalk, Tree, free_tree_step};
 use resurgam_buffer::{Access, BufferPool, Mtr};
 use resurgam_page::types::ColumnType;
 use resurgam_page::{LeafBuilder, LeafRecord, PageType, RowLayout, leaf, op};
-use resurgam_txn::{Status, TxManager};
+use resurgam_txn::{Status, TxIdSet, TxManager};
 
 use crate::overflow::free_external;
 use crate::read::values_in_use;
@@ -155,12 +155,15 @@ pub struct FreeWork<'a> {
 }
 
 /// What freeing did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Freed {
     /// Entries that are done.
     pub entries: u64,
-    /// Entries that could not be acted on for damaged pages.
+    /// Entries that could not be acted on, and parts of their own tree that could not be read, for
+    /// damaged pages.
     pub skipped: u64,
+    /// The transactions whose entries these may be: none of them may be forgotten.
+    pub kept: TxIdSet,
     /// It was told to stop: there may be more that are due.
     pub stopped: bool,
 }
@@ -170,6 +173,19 @@ const BATCH: usize = 1000;
 
 /// An entry's key, what it asks for, and whether its transaction committed.
 type Due = (Vec<u8>, PendingFree, bool);
+
+/// Whether an error concerns what was to be read and not the whole database.
+fn concerns_pages(pool: &BufferPool, error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Corrupt => true,
+        ErrorKind::Io => pool.check_poisoned().is_ok() && pool.log().check_running().is_ok(),
+        _ => false,
+    }
+}
+
+fn id_of(key: &[u8]) -> TxId {
+    key.first_chunk::<8>().map_or(TxId::NONE, |id| TxId(u64::from_be_bytes(*id)))
+}
 
 /// See the module.
 pub struct PendingFrees {
@@ -278,7 +294,17 @@ impl PendingFrees {
         let horizon = txs.horizon();
         let (mut whole, mut due) = (Vec::new(), HashSet::new());
         let mut walk = LeafWalk::ascending(self.tree, Vec::new());
-        while let Some(page) = walk.next(pool)? {
+        loop {
+            let page = match walk.next(pool) {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                // What can be read says more than nothing.
+                Err(error) if concerns_pages(pool, &error) => {
+                    walk.pass_over(pool)?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             for s in 0..page.slot_count() {
                 let record = LeafRecord::parse(page.record(SlotId(s))?)?;
                 let Some(id) = record.key.first_chunk::<8>() else { continue };
@@ -316,7 +342,7 @@ impl PendingFrees {
         let mut from = Some(Vec::new());
         let mut done = Freed::default();
         while let Some(first) = from {
-            let (due, next) = self.due(on, horizon, &first, &end)?;
+            let (due, next) = self.due(on, horizon, &first, &end, &mut done)?;
             for (key, action, committed) in due {
                 if (on.stop)() {
                     done.stopped = true;
@@ -329,7 +355,10 @@ impl PendingFrees {
                         return Ok(done);
                     }
                     // What cannot be read now does not keep the rest from being freed.
-                    Err(error) if error.kind() == ErrorKind::Corrupt => done.skipped += 1,
+                    Err(error) if concerns_pages(on.pool, &error) => {
+                        done.skipped += 1;
+                        done.kept.insert(id_of(&key));
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -345,10 +374,25 @@ impl PendingFrees {
         horizon: CommitTs,
         from: &[u8],
         end: &[u8],
+        done: &mut Freed,
     ) -> Result<(Vec<Due>, Option<Vec<u8>>)> {
         let mut due = Vec::new();
         let mut walk = LeafWalk::ascending(self.tree, from.to_vec());
-        while let Some(page) = walk.next(on.pool)? {
+        loop {
+            let page = match walk.next(on.pool) {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                Err(error) if concerns_pages(on.pool, &error) => {
+                    // Keys begin with the transaction, so what is missed are those of a range.
+                    if let Some((lower, upper)) = walk.pass_over(on.pool)? {
+                        let last = upper.map_or(TxId(on.txs.next_id().0 - 1), |upper| id_of(&upper));
+                        done.skipped += 1;
+                        done.kept.insert_range(id_of(&lower).max(TxId(1)), last);
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             for s in 0..page.slot_count() {
                 let record = LeafRecord::parse(page.record(SlotId(s))?)?;
                 if record.key < from {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use resurgam_base::PageId;
+use resurgam_base::{PageId, TxId};
 
 /// Pages that were passed over for one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,8 +34,9 @@ impl SkippedPages {
     }
 }
 
-/// Pages that a sweep could not clean, by cause. While there are any, no aborted transaction
-/// is forgotten.
+/// Pages that a sweep could not clean, by cause. While there are any, aborted transactions that may
+/// have versions on them are not forgotten: of a page that cannot be loaded, those that began before
+/// that was found; else all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// The page's content contradicts itself.
@@ -52,6 +53,8 @@ pub struct Skipped {
     pub damaged_maps: SkippedPages,
     /// Pending frees that could not be carried out for damaged pages (no page is named).
     pub pending_frees: SkippedPages,
+    /// Ids below this one are not forgotten, for damaged and unreadable pages.
+    pub(crate) kept_below: TxId,
 }
 
 impl Skipped {
@@ -86,7 +89,7 @@ pub struct SweepReport {
     /// Pages that could not be cleaned: damaged or not to be read, without room for what they get
     /// back, or of an object that is not known (yet); a damaged space map counts as one. The sum of
     /// `skipped`.
-    /// While there are any, no aborted transaction is forgotten.
+    /// While there are any, some aborted transactions are not forgotten.
     pub pages_skipped: u64,
     /// The same by cause.
     pub skipped: Skipped,
@@ -111,6 +114,7 @@ impl SweepReport {
         self.skipped.object_unknown.add(o.skipped.object_unknown);
         self.skipped.damaged_maps.add(o.skipped.damaged_maps);
         self.skipped.pending_frees.add(o.skipped.pending_frees);
+        self.skipped.kept_below = self.skipped.kept_below.max(o.skipped.kept_below);
         self.pages_skipped = self.skipped.total();
     }
 }

@@ -1,5 +1,8 @@
 //! What tests of rows `(id int8, v int8, note text)` share.
 
+#[allow(dead_code)]
+pub mod hooked;
+
 use resurgam_engine::*;
 
 /// A row of such a table.

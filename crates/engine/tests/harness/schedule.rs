@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use resurgam_engine::*;
-use resurgam_vfs::{FaultPlan, OpenMode, SimConfig, SimVfs, Vfs};
+use resurgam_vfs::{Failing, FaultPlan, OpenMode, SimConfig, SimVfs, Vfs};
 
 use super::Found;
 use super::check::{Trouble, check_all, check_table};
@@ -47,6 +47,8 @@ pub struct Plan {
     /// Sweeps on threads of their own beside the clients' steps, in some schedules. Such a schedule is
     /// not a function of its seed alone.
     pub sweeps_beside: bool,
+    /// The database's own threads run. Such a schedule is not a function of its seed alone, either.
+    pub background: bool,
     /// Says every step on stderr.
     pub trace: bool,
 }
@@ -76,6 +78,7 @@ impl Default for Plan {
             skip_version_sync: false,
             small_disk: None,
             sweeps_beside: true,
+            background: false,
             trace: false,
         }
     }
@@ -93,6 +96,7 @@ pub struct Met {
     pub waits: u64,
     pub in_doubt: u64,
     pub disk_full: u64,
+    pub device_errors: u64,
     pub stopped: u64,
     pub pages_redone: u64,
     pub pages_restored: u64,
@@ -134,6 +138,7 @@ impl Met {
         self.waits += o.waits;
         self.in_doubt += o.in_doubt;
         self.disk_full += o.disk_full;
+        self.device_errors += o.device_errors;
         self.stopped += o.stopped;
         self.pages_redone += o.pages_redone;
         self.pages_restored += o.pages_restored;
@@ -169,6 +174,8 @@ pub enum Fault {
     DiskFull,
     /// The disk of the version store only.
     VersionDiskFull,
+    /// A file cannot be read, or written, for a while. Nothing of it may stop the database.
+    Device,
 }
 
 pub struct World {
@@ -300,6 +307,10 @@ impl World {
                 Ok(())
             }
             (ErrorKind::Io, Fault::Sync | Fault::Write | Fault::Read) => Ok(()),
+            (ErrorKind::Io, Fault::Device) => {
+                self.met.device_errors += 1;
+                Ok(())
+            }
             (ErrorKind::DiskFull, Fault::DiskFull) => {
                 self.met.disk_full += 1;
                 Ok(())
@@ -606,7 +617,7 @@ impl World {
     fn plant(&mut self) {
         let mut plan = self.always.clone();
         let version_file = self.db.stats().version_store_file;
-        self.fault = match self.rng.below(13) {
+        self.fault = match self.rng.below(15) {
             0..=6 => {
                 plan.crash_after_ops = Some(self.rng.range(1, 160));
                 Fault::PowerLoss
@@ -635,6 +646,17 @@ impl World {
                     (disk.to_path_buf(), used.and_then(|file| file.len()).unwrap_or(0) + more)
                 });
                 Fault::VersionDiskFull
+            }
+            12 | 13 => {
+                let (file, reads, writes, syncs) = [
+                    ("doublewrite", false, true, false),
+                    ("doublewrite", false, false, true),
+                    ("data", false, true, false),
+                    ("data", true, false, false),
+                    ("control", false, true, false),
+                ][self.rng.below(5) as usize];
+                plan.failing = vec![Failing { path: Path::new(DIR).join(file), reads, writes, syncs }];
+                Fault::Device
             }
             _ => Fault::None,
         };
@@ -786,6 +808,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     if plan.sweeps_beside && !plan.is_broken() && rng.one_in(3) {
         options.cleaner_threads = 3;
     }
+    options.background = plan.background;
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
     for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()) {
@@ -826,8 +849,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             if world.vfs.power_lost() {
                 world.dead = true;
             }
-            if matches!(world.fault, Fault::DiskFull | Fault::VersionDiskFull) && world.rng.one_in(25) {
-                // Space is found: everything must go on.
+            if matches!(world.fault, Fault::DiskFull | Fault::VersionDiskFull | Fault::Device) && world.rng.one_in(25) {
+                // Space is found, or the device is well again: everything must go on.
                 world.stop_sweeper()?;
                 world.vfs.set_faults(world.always.clone());
                 world.fault = Fault::None;

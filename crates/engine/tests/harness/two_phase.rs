@@ -29,7 +29,10 @@ impl World {
                 return Ok(()); // it goes on as before
             }
             // Going back to a savepoint failed before, for a read that did.
-            Err(error) if error.kind() == ErrorKind::InvalidTransactionState && self.fault == Fault::Read => {
+            Err(error)
+                if error.kind() == ErrorKind::InvalidTransactionState
+                    && matches!(self.fault, Fault::Read | Fault::Device) =>
+            {
                 self.clients[at].failed = true;
                 self.clients[at].savepoints.clear();
                 return Ok(());

@@ -115,3 +115,59 @@ fn after_a_crash_in_the_background() -> Result<()> {
     db.finish_recovery()?;
     mended(&db, &crashed, expected)
 }
+
+/// Those who began after the page was found unreadable have nothing on it: they are forgotten.
+#[test]
+fn it_keeps_only_those_that_it_may_have_rows_of() -> Result<()> {
+    let (vfs, expected, page) = crashed(3)?;
+    let db = open_as(&vfs, options())?;
+    db.finish_recovery()?;
+    passed_over(&db.clean()?, page);
+    let kept = db.aborted_count();
+    assert!(kept > 0);
+    for round in 1..4 {
+        let tx = db.begin(Isolation::ReadCommitted);
+        for id in [3_000, 90_000] {
+            assert_eq!(update(&tx, id, "aborted as well")?, Change::Done);
+        }
+        tx.rollback()?;
+        assert_eq!(db.aborted_count(), kept + 1, "round {round}");
+        let report = db.clean()?;
+        assert_eq!((report.forgotten, report.pages_skipped), (1, 1), "round {round}: {report:?}");
+        assert_eq!(db.aborted_count(), kept, "round {round}: the map grows while a page is unreadable");
+    }
+    // Readable for a moment, in which somebody writes to it: he is kept with the others.
+    vfs.unreadable(None);
+    let tx = db.begin(Isolation::ReadCommitted);
+    assert_eq!(update(&tx, 51_000, "makes the page known")?, Change::Done);
+    tx.rollback()?;
+    drop(db);
+    let crashed = Watched::new(vfs.sim.crash());
+    crashed.unreadable(Some(page));
+    let db = open_as(&crashed, options())?;
+    db.finish_recovery()?;
+    db.clean()?;
+    let tx = db.begin(Isolation::ReadCommitted);
+    assert_eq!(update(&tx, 3_000, "elsewhere")?, Change::Done);
+    crashed.unreadable(None);
+    assert_eq!(update(&tx, 50_000, "on the page, while it is readable")?, Change::Done);
+    tx.rollback()?;
+    while db.write_back()? > 0 {}
+    // Out of memory, and unreadable again.
+    for id in 0..100 {
+        note_of(&db, id * 1000)?;
+    }
+    crashed.unreadable(Some(page));
+    db.clean()?;
+    mended_at_last(&db, &crashed, &expected)
+}
+
+fn mended_at_last(db: &Database, vfs: &Watched, expected: &Rows) -> Result<()> {
+    vfs.unreadable(None);
+    db.finish_recovery()?;
+    compare(&rows(db)?, expected, "readable again");
+    db.clean()?;
+    compare(&rows(db)?, expected, "cleaned");
+    assert_eq!(db.aborted_count(), 0);
+    verify(db, "cleaned")
+}

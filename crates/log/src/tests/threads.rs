@@ -1,31 +1,40 @@
 //! Several threads, tickets, and the log's own threads.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use resurgam_base::ErrorKind;
 use resurgam_vfs::{FaultPlan, RealVfs};
 
 use super::*;
 
-struct Unpark(std::thread::Thread);
+struct Unpark {
+    thread: std::thread::Thread,
+    woken: AtomicBool,
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.woken.store(true, Ordering::SeqCst);
+        self.thread.unpark();
     }
 }
 
-/// The smallest executor.
+/// The smallest executor. It polls when it was woken and never else, so that a lost wake-up is found.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let unpark = Arc::new(Unpark { thread: std::thread::current(), woken: AtomicBool::new(false) });
+    let waker = Waker::from(Arc::clone(&unpark));
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        std::thread::park_timeout(Duration::from_secs(20));
+        let asleep = Instant::now();
+        while !unpark.woken.swap(false, Ordering::SeqCst) {
+            assert!(asleep.elapsed() < Duration::from_secs(60), "a lost wake-up");
+            std::thread::park_timeout(Duration::from_secs(1));
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use resurgam_base::{Error, PageId, Result, TxId};
-use resurgam_buffer::{DirtyPage, PendingRedo};
+use resurgam_buffer::{DirtyPage, PendingRedo, RedoEntry};
 use resurgam_log::LogEnd;
 use resurgam_txn::{AbortedDetails, AbortedTx, TxIdSet};
 
@@ -29,8 +29,12 @@ impl Gathered {
     /// # Errors
     /// `Corrupt` for ids that cannot be, or too many of them.
     pub fn conclude(mut self, end: LogEnd, end_reason: String, pending: &PendingRedo) -> Result<Analysis> {
-        for DirtyPage { page, rec_lsn, last_lsn } in &self.state.dirty {
-            pending.note(*page, *rec_lsn, *last_lsn);
+        for DirtyPage { page, rec_lsn, last_lsn, aside } in self.state.dirty.iter().copied() {
+            if aside {
+                pending.add(page, RedoEntry { rec_lsn, last_lsn, aside });
+            } else {
+                pending.note(page, rec_lsn, last_lsn);
+            }
         }
         self.add_losers_of_checkpoint();
         let over = |id: &TxId| self.ended.contains(id) || self.withdrawn.contains(id);

@@ -1,0 +1,167 @@
+//! The bound of the log: writers are slowed down as it comes near, and wait at it.
+//!
+//! ```text
+//! 0 ........ wanted ............ 3/4 ............ 7/8 ............ bound
+//!            pages are written,  writers pause,   writers and      commits, rollbacks,
+//!            checkpoints taken   longer and       the cleaner      checkpoints: what
+//!            for the log's sake  longer           wait             must go on
+//! ```
+//!
+//! Whoever waits here has nothing latched and has written nothing of the row in hand; what shortens the
+//! log (write-back, checkpoints, pages that are set aside) needs no writer. So the wait ends when the disk
+//! has caught up. Where that takes longer than [`Options::log_wait_max`](crate::Options::log_wait_max)
+//! the write fails, and its transaction may be rolled back: in the traditional mode it may be the one
+//! that holds the log.
+//!
+//! What is counted is the log from the oldest position that is kept to its end. On the disk are
+//! besides the rest of the last segment and the segments that were made ready, and in the traditional mode what
+//! unfinished transactions need to be undone.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Result};
+
+use crate::database::Database;
+use crate::transaction::Transaction;
+
+/// A bound below so many segments cannot be held: the log goes by the segment.
+const SEGMENTS_MIN: u64 = 6;
+/// Between two looks of who waits.
+const LOOK: Duration = Duration::from_millis(10);
+const SAID_EVERY: Duration = Duration::from_secs(10);
+
+/// What is known of writers that were slowed down.
+#[derive(Default)]
+pub(crate) struct Throttle {
+    times: AtomicU64,
+    said: Mutex<Option<Instant>>,
+}
+
+impl Database {
+    /// Called before a row is written, with nothing latched: when the log comes near its bound
+    /// writers are slowed down, the more the nearer, so that write-back and checkpoints catch
+    /// up; at the bound they wait.
+    ///
+    /// # Errors
+    /// `DiskFull` after [`Options::log_wait_max`](crate::Options::log_wait_max); that of the transaction's
+    /// interrupt; `Stopped`.
+    #[inline]
+    pub(crate) fn throttle(&self, tx: &Transaction) -> Result<()> {
+        if !self.inner().options.background {
+            // Whoever gets no page will say so.
+            let _ = self.make_version_pages_ready();
+            return Ok(());
+        }
+        let used = self.log_counted();
+        if used > self.log_wanted() { self.near_bound(used, tx) } else { Ok(()) }
+    }
+
+    /// The log that counts, in bytes.
+    fn log_counted(&self) -> u64 {
+        let inner = self.inner();
+        let used = inner.log.bytes_in_use();
+        if inner.mode.is_traditional() && used > self.log_wanted() {
+            let held = self.log_held_by_pages();
+            let begin = inner.log.end_lsn().0.saturating_sub(held);
+            // What a transaction's undo holds does not go for waiting. (Nor does the rest of the segment
+            // that holds the begin.)
+            if self.oldest_undo().is_some_and(|(_, lsn)| lsn.0 < begin) {
+                return held;
+            }
+        }
+        used
+    }
+
+    /// Most log, in bytes.
+    fn log_bound(&self) -> u64 {
+        let inner = self.inner();
+        inner.options.log_bytes_max.max(SEGMENTS_MIN * inner.log.config().segment_bytes)
+    }
+
+    /// Where writers wait.
+    fn log_stop(&self) -> u64 {
+        let bound = self.log_bound();
+        bound - bound / 8
+    }
+
+    /// Log that background work tries not to exceed, in bytes.
+    pub(crate) fn log_wanted(&self) -> u64 {
+        self.inner().options.log_bytes_wanted.min(self.log_bound() / 8 * 5)
+    }
+
+    #[cold]
+    fn near_bound(&self, used: u64, tx: &Transaction) -> Result<()> {
+        let inner = self.inner();
+        inner.pool.wake_writer();
+        let bound = self.log_bound();
+        let free = bound - bound / 4;
+        if used <= free {
+            return Ok(());
+        }
+        inner.throttle.times.fetch_add(1, Ordering::Relaxed);
+        let over = (used - free) as f64 / (bound / 4).max(1) as f64;
+        let pause = Duration::from_secs_f64((0.000_1 + over * over * 0.02).min(0.05));
+        (inner.options.blocking)(&mut || std::thread::sleep(pause));
+        if used < self.log_stop() {
+            return Ok(());
+        }
+        let mut outcome = Ok(());
+        (inner.options.blocking)(&mut || outcome = self.wait_for_log(&|| tx.check_interrupt()));
+        outcome
+    }
+
+    /// Waits until the log is shorter, or `interrupt` says to stop.
+    fn wait_for_log(&self, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
+        let inner = self.inner();
+        let begun = Instant::now();
+        loop {
+            let used = self.log_counted();
+            if used < self.log_stop() {
+                return Ok(());
+            }
+            self.check_running()?;
+            interrupt()?;
+            self.say_waiting(used);
+            if begun.elapsed() >= inner.options.log_wait_max {
+                return Err(Error::new(
+                    ErrorKind::DiskFull,
+                    format!("the log has reached its bound of {} MB", self.log_bound() >> 20),
+                )
+                .with_detail(format!("It is held by {}.", self.log_status().held_by))
+                .with_hint("Writing changed pages is slower than changing them, or fails: see the server's log."));
+            }
+            inner.pool.wake_writer();
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn say_waiting(&self, used: u64) {
+        let mut said = self.inner().throttle.said.lock();
+        if said.is_none_or(|at| at.elapsed() > SAID_EVERY) {
+            *said = Some(Instant::now());
+            tracing::warn!(
+                "the log takes {} MB of {} MB at most; writers are slowed down, and wait. It is held by {}",
+                used >> 20,
+                self.log_bound() >> 20,
+                self.log_status().held_by
+            );
+        }
+    }
+
+    /// The cleaner's work can wait, and must: it is log as well. Returns when there is room, or `stop`.
+    pub(crate) fn cleaner_waits(&self, stop: &dyn Fn() -> bool) {
+        while self.inner().options.background && self.log_counted() >= self.log_stop() && !stop() {
+            if self.check_running().is_err() {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Times a writer was slowed down because the log was near its bound.
+    pub(crate) fn slowed(&self) -> u64 {
+        self.inner().throttle.times.load(Ordering::Relaxed)
+    }
+}

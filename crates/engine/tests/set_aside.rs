@@ -1,0 +1,179 @@
+//! A page that redo cannot mend is set aside when the log gets too long for it: the log goes, the rest
+//! goes on, and what the file holds of that page is never taken for current unless it is.
+
+#[allow(dead_code)]
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{key, row};
+use resurgam_engine::*;
+use resurgam_vfs::{OpenMode, SimVfs, Vfs};
+
+const PAGE: usize = limits::PAGE_SIZE;
+const LOG_MAX: u64 = 4 << 20;
+const MARK: &str = "the row on the page that is damaged";
+
+fn open(vfs: &SimVfs, traditional: bool) -> Result<Database> {
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let options = Options {
+        buffer_bytes: 2 << 20,
+        log_segment_bytes: 512 << 10,
+        log_bytes_wanted: 1 << 20,
+        log_bytes_max: LOG_MAX,
+        background: false,
+        accelerated_database_recovery: !traditional,
+        ..Options::default()
+    };
+    Database::open_with(shared, Path::new("/db"), options, |_| {})
+}
+
+fn write(db: &Database, work: impl FnOnce(&Transaction, &Arc<Table>) -> Result<()>) -> Result<()> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = tx.table("public", "t")?.expect("made");
+    tx.statement(StatementKind::PointWrite)?;
+    work(&tx, &t)?;
+    tx.commit(Durability::Sync)?.wait()
+}
+
+/// The second column of a row.
+fn value(db: &Database, id: i64) -> Result<i64> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = tx.table("public", "t")?.expect("made");
+    let mut row = RowBuf::default();
+    assert!(tx.statement(StatementKind::Read)?.get(&t, &key(&t, id)?, &mut row)?);
+    match t.column(row.raw(), 1)? {
+        DatumRef::Int8(value) => Ok(value),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn settle(db: &Database) -> Result<()> {
+    while db.write_back()? > 0 {}
+    db.checkpoint()
+}
+
+fn data(vfs: &SimVfs) -> Result<Vec<u8>> {
+    let file = vfs.open(Path::new("/db/data"), OpenMode::ReadOnly)?;
+    let mut bytes = vec![0; file.len()? as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+fn put(vfs: &SimVfs, page: usize, image: &[u8]) -> Result<()> {
+    let file = vfs.open(Path::new("/db/data"), OpenMode::ReadWrite)?;
+    file.write_at(image, (page * PAGE) as u64)?;
+    file.sync()
+}
+
+fn refused(db: &Database, page: usize) {
+    let error = value(db, 500).expect_err("a damaged page was read");
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains(&format!("page {page}")), "{error}");
+}
+
+#[test]
+fn a_page_that_cannot_be_mended_does_not_hold_the_log() -> Result<()> {
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(1);
+        let db = open(&vfs, traditional)?;
+        let tx = db.begin(Isolation::ReadCommitted);
+        let spec = TableSpec::new("public", "t")
+            .column("id", ColumnType::Int8)
+            .column("v", ColumnType::Int8)
+            .column("note", ColumnType::Text)
+            .primary_key(&["id"]);
+        let t = tx.create_table(spec)?.done()?;
+        for id in 0..1000 {
+            let note = if id == 500 { MARK.to_owned() } else { "x".repeat(400) };
+            tx.insert(&t, &row(id, id, &note))?.done()?;
+        }
+        tx.commit(Durability::Sync)?.wait()?;
+        // So that the log has not the page's begin any more.
+        for round in 0..30 {
+            let wide = "y".repeat(1000);
+            write(&db, |tx, t| {
+                (0..200).try_for_each(|id| {
+                    tx.update(t, &key(t, id)?, Seen::Snapshot, &row(id, round, &wide))?.done().map(|_| ())
+                })
+            })?;
+            db.clean()?;
+            settle(&db)?;
+        }
+        db.close()?;
+        drop(db);
+        let before = data(&vfs)?;
+        let at = before.windows(MARK.len()).position(|bytes| bytes == MARK.as_bytes()).expect("in the file");
+        let page = at / PAGE;
+        let old = before[page * PAGE..][..PAGE].to_vec();
+        let db = open(&vfs, traditional)?;
+        write(&db, |tx, t| tx.update(t, &key(t, 500)?, Seen::Snapshot, &row(500, -1, MARK))?.done().map(|_| ()))?;
+        let vfs = vfs.crash();
+        drop(db);
+        // As it is where nothing is damaged.
+        let healthy = vfs.fork(1);
+        let db = open(&healthy, traditional)?;
+        assert_eq!(value(&db, 500)?, -1);
+        settle(&db)?;
+        drop(db);
+        let new = data(&healthy)?[page * PAGE..][..PAGE].to_vec();
+        assert!(new != old);
+
+        let mut damaged = old.clone();
+        damaged[100..200].fill(0xEE);
+        put(&vfs, page, &damaged)?;
+        vfs.remove(Path::new("/db/doublewrite"))?;
+        let db = open(&vfs, traditional)?;
+        db.finish_recovery()?;
+        let list = db.damaged_page_list();
+        assert_eq!(list.len(), 1, "{list:?}");
+        assert!(list[0].page.0 == page as u64 && !list[0].set_aside && list[0].object.is_some(), "{list:?}");
+        refused(&db, page);
+        // Much work elsewhere.
+        for round in 0..60 {
+            let wide = "z".repeat(1000);
+            write(&db, |tx, t| {
+                (0..200).try_for_each(|id| {
+                    tx.update(t, &key(t, id)?, Seen::Snapshot, &row(id, round, &wide))?.done().map(|_| ())
+                })
+            })?;
+            db.clean()?;
+            settle(&db)?;
+        }
+        let used = db.stats().log_bytes_in_use;
+        assert!(used <= LOG_MAX, "traditional: {traditional}: one page holds {used} bytes of log");
+        let list = db.damaged_page_list();
+        assert!(list.len() == 1 && list[0].set_aside && list[0].error.contains("cannot be read"), "{list:?}");
+        refused(&db, page);
+        assert_eq!((value(&db, 1)?, value(&db, 900)?), (59, 900), "the table is readable around it");
+
+        // After a restart, too, and whatever old content the file has.
+        let vfs = vfs.crash();
+        drop(db);
+        for image in [&damaged, &old] {
+            put(&vfs, page, image)?;
+            let db = open(&vfs, traditional)?;
+            refused(&db, page);
+            db.finish_recovery()?;
+            refused(&db, page);
+            let list = db.damaged_page_list();
+            assert!(list.len() == 1 && list[0].set_aside, "{list:?}");
+            settle(&db)?;
+            db.close()?;
+        }
+        // The page as it was mends it.
+        put(&vfs, page, &new)?;
+        let db = open(&vfs, traditional)?;
+        assert_eq!(value(&db, 500)?, -1);
+        assert_eq!((db.damaged_pages(), db.damaged_page_list().len()), (0, 0));
+        db.finish_recovery()?;
+        settle(&db)?;
+        assert_eq!(db.verify()?, Vec::<String>::new());
+        db.close()?;
+        drop(db);
+        let db = open(&vfs, traditional)?;
+        assert_eq!(value(&db, 500)?, -1);
+    }
+    Ok(())
+}
