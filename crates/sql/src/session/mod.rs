@@ -147,6 +147,10 @@ struct Portals {
 }
 
 impl Portals {
+    fn get(&self, name: &str) -> Option<&Portal> {
+        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+    }
+
     fn get_mut(&mut self, name: &str) -> Option<&mut Portal> {
         if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) }
     }
