@@ -238,6 +238,13 @@ async fn short_ranges_are_folded_as_by_a_plan() {
         ("SELECT DISTINCT x, c FROM s WHERE id BETWEEN $1 AND $2 ORDER BY c DESC, x LIMIT 4 OFFSET 1", true),
         ("SELECT x FROM s WHERE id BETWEEN $1 AND $2 AND x > 'A' ORDER BY x, id", true),
         ("SELECT id FROM s WHERE id > $1 AND id <= $2 AND k < 5 ORDER BY k DESC, id LIMIT 7", true),
+        // What the range says, and what it does not.
+        ("SELECT id FROM s WHERE id >= $1 AND id > 3 AND id <= $2 AND id < 95 AND id <> 50 ORDER BY id DESC", true),
+        ("SELECT id FROM s WHERE id > 7 AND id >= $1 AND id < 120 AND id <= $2", true),
+        ("SELECT id FROM s WHERE id BETWEEN $1 AND $2 AND id BETWEEN 20 AND 92 AND k = 3", true),
+        ("SELECT id FROM s WHERE $1 < id AND $2 > id AND id + 0 < 97", true),
+        ("SELECT id FROM s WHERE id BETWEEN $1 AND $2 AND (id < 10 OR id > 93)", true),
+        ("SELECT id FROM s WHERE k = 3 AND id > $1 AND id <= $2 ORDER BY id", true),
         ("SELECT s.c FROM s WHERE s.id >= $1 AND s.id < $2 ORDER BY s.c, s.id", true),
         ("SELECT a.c AS d FROM s AS a WHERE a.id BETWEEN $1 AND $2 ORDER BY d, a.id", true),
         ("SELECT DISTINCT upper(c) FROM s WHERE id BETWEEN $1 AND $2 ORDER BY 1", true),
