@@ -293,6 +293,19 @@ async fn parameters_of_assignments_and_choices() {
             vec![23, 1700, 1082, 23],
         ),
         ("SELECT CASE WHEN true THEN $1 ELSE 'x' END", vec![25]),
+        (
+            "INSERT INTO p (id, n, d, tz, f, u, b) VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            vec![23, 1700, 1082, 1184, 701, 2950, 16],
+        ),
+        ("INSERT INTO p (id, f) SELECT $1, b + $2 FROM t WHERE $3", vec![23, 23, 16]),
+        (
+            "UPDATE t SET c = $1, b = b + $2, u = coalesce($3, u) WHERE a = $4 AND b < $5 RETURNING $6, a + $7",
+            vec![25, 23, 23, 23, 23, 25, 23],
+        ),
+        ("UPDATE p SET (id, n) = ($1, $2) WHERE id = ANY ($3)", vec![23, 1700, 1007]),
+        ("DELETE FROM p USING (VALUES (1)) AS v (x) WHERE id = v.x AND u = $1 AND d > $2", vec![2950, 1082]),
+        // The first place that has a type decides.
+        ("UPDATE p SET f = $1, d = $2::date + $1 WHERE id = $1", vec![23, 1082]),
     ] {
         session.parse("", sql, &[]).await.expect(sql);
         let (described, _) = session.describe_statement("").expect(sql);

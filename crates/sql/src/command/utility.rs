@@ -12,9 +12,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::Isolation;
 
-use crate::exec::context::StatementContext;
+use crate::exec::context::{Locked, StatementContext};
 use crate::exec::direct::DirectSelect;
-use crate::exec::locking::Locked;
 use crate::exec::wait::guarded;
 use crate::pg::context::PgContext;
 use crate::pg::errors;
@@ -487,8 +486,8 @@ impl Session {
         let txn = self.transaction().txn.clone();
         let names = Names { state: &state, txn: &txn, cx: &cx };
         let mut values = Vec::with_capacity(parameters.len());
-        for (expr, &oid) in parameters.iter().zip(prepared.param_oids.iter()) {
-            let value = names.constant(expr.clone()).map_err(|error| errors::from_datafusion(error, ""))?;
+        for (at, (expr, &oid)) in parameters.iter().zip(prepared.param_oids.iter()).enumerate() {
+            let value = names.argument(expr, at, oid)?;
             values.push(to_parameter(value, oid, &zone)?);
         }
         Ok((prepared, values))

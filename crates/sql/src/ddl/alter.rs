@@ -20,15 +20,16 @@ use resurgam_engine::{
 use crate::ddl::{
     column_parts, default_text, free_name, full_name, is_relation, made_name, name_of, simple_columns, unsupported,
 };
-use crate::dml::check::{self, any_false, must_be_boolean, some_row_breaks};
+use crate::dml::check::{any_false, some_row_breaks};
 use crate::dml::foreign::{Depends, ForeignParts};
 use crate::dml::{find_column, find_table, table_name};
 use crate::exec::bridge::RowColumns;
-use crate::pg::arrow::datum_of_scalar;
 use crate::pg::datetime::Zone;
 use crate::pg::encode::put_timestamptz;
 use crate::pg::errors;
-use crate::plan::expression::{TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times};
+use crate::plan::expression::{
+    Place, TableExpr, cast_times, fix_time, kept_text, rename_column, unqualify, written_times,
+};
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_expression;
 use crate::session::Session;
@@ -173,7 +174,7 @@ impl Session {
                 match table.checks.iter().find(|check| check.name == name) {
                     Some(check) if !check.validated => {
                         let expr = parse_expression(&check.sql)?;
-                        self.validate_check(txn, table, &name, expr)?;
+                        self.validate_check(txn, table, &name, &expr)?;
                         self.change(txn, table, TableChange::ValidateCheck(name)).await
                     }
                     Some(_) => Ok(Arc::clone(table)),
@@ -246,7 +247,8 @@ impl Session {
                     AlterColumnOperation::SetDefault { value } => {
                         let text = default_text(value);
                         if let Some(text) = &text {
-                            self.check_default(text, &table.columns[at].ty)?;
+                            let column = &table.columns[at];
+                            self.check_default(txn, table, text, &column.name, column.ty)?;
                         }
                         TableChange::SetDefault(at, text)
                     }
@@ -347,8 +349,7 @@ impl Session {
         unqualify(&mut expr, &table.name);
         cast_times(&mut expr, table);
         self.fix_times(&mut expr).await?;
-        let planned = self.plan_over(txn, table, expr.clone(), check::WHAT)?;
-        must_be_boolean(&planned)?;
+        let planned = self.plan_over(txn, table, &expr, Place::Check)?;
         let taken = |name: &str| is_constraint(table, name);
         let name = match &parts.name {
             Some(name) => name.clone(),
@@ -364,7 +365,7 @@ impl Session {
             return Err(constraint_exists(table, &name));
         }
         if validate {
-            self.validate_check(txn, table, &name, expr.clone())?;
+            self.validate_check(txn, table, &name, &expr)?;
         }
         let sql = kept_text(&expr);
         // What is kept must say the same when it is read again.
@@ -398,10 +399,9 @@ impl Session {
         txn: &Transaction,
         table: &Arc<Table>,
         name: &str,
-        expr: Expr,
+        expr: &Expr,
     ) -> Result<(), SqlError> {
-        let expr = self.plan_over(txn, table, expr, check::WHAT)?;
-        must_be_boolean(&expr)?;
+        let expr = self.plan_over(txn, table, expr, Place::Check)?;
         let stop = Arc::clone(&self.shared.stop);
         let deadline = self.ddl_deadline;
         tokio::task::block_in_place(|| {
@@ -435,12 +435,12 @@ impl Session {
         &mut self,
         txn: &Transaction,
         table: &Table,
-        expr: Expr,
-        what: &str,
+        expr: &Expr,
+        place: Place<'_>,
     ) -> Result<TableExpr, SqlError> {
         let state = self.state()?;
         let cx = Arc::clone(&self.cx);
-        TableExpr::plan(&Names { state: &state, txn, cx: &cx }, table, expr, what)
+        TableExpr::plan(&Names { state: &state, txn, cx: &cx }, table, expr, place)
     }
 
     async fn add_column(
@@ -463,17 +463,15 @@ impl Session {
         let at = table.columns.len();
         let mut new = None;
         if let Some(text) = &spec.default_sql {
-            self.check_default(text, &spec.ty)?;
+            let expr = parse_expression(text)?;
+            let planned = self.plan_over(txn, table, &expr, Place::Default(&spec.name, spec.ty))?;
             if txn.has_rows(table)? {
-                let expr = parse_expression(text)?;
-                let planned = self.plan_over(txn, table, expr.clone(), "DEFAULT expressions")?;
                 if planned.volatile {
                     new = Some(self.rewrite(txn, table, &[], &[(spec.clone(), planned)]).await?);
                 } else {
                     // One value for all rows that are there: kept in the definition.
                     let zone = self.shared.variables.lock().zone;
-                    let value = self.constant(&format!("SELECT {text}")).await?;
-                    let value = datum_of_scalar(&value, &spec.ty, &zone)?;
+                    let value = planned.assigned(&spec.ty, &zone)?;
                     if value != Datum::Null {
                         let change = TableChange::AddColumnWith(spec.clone(), value);
                         new = match self.change(txn, table, change).await {

@@ -19,6 +19,7 @@ use crate::exec::context::StopFlag;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::wait::{guarded, out_of_time};
 use crate::pg::types::column_type_from_sql;
+use crate::plan::expression::{Place, parse_expression};
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
 
@@ -340,12 +341,12 @@ impl Session {
             return self.create_table_as(&txn, create, query, text).await;
         }
         let (spec, checks, foreign) = table_spec(create, &taken)?;
+        let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         for column in &spec.columns {
             if let Some(default) = &column.default_sql {
-                self.check_default(default, &column.ty)?;
+                self.check_default(&txn, &table, default, &column.name, column.ty)?;
             }
         }
-        let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         for check in &checks {
             table = self.add_check(&txn, &table, check, true).await?;
         }
@@ -355,9 +356,16 @@ impl Session {
         Ok(Tag::Fixed("CREATE TABLE"))
     }
 
-    /// A default must be an expression without columns; what it gives is checked when it is used.
-    pub(crate) fn check_default(&mut self, text: &str, _ty: &ColumnType) -> Result<(), SqlError> {
-        self.prepare_text(&format!("SELECT {text}"), &[]).map(|_| ())
+    /// A default must be an expression without columns, of a type that can be assigned to its column.
+    pub(crate) fn check_default(
+        &mut self,
+        txn: &Transaction,
+        table: &Table,
+        text: &str,
+        column: &str,
+        ty: ColumnType,
+    ) -> Result<(), SqlError> {
+        self.plan_over(txn, table, &parse_expression(text)?, Place::Default(column, ty)).map(|_| ())
     }
 
     async fn create_table_as(

@@ -10,13 +10,13 @@ use datafusion::arrow::array::ArrayRef;
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use resurgam_engine::{ColumnSpec, ColumnType, DatumRef, RowBatch, Table, TableChange, Transaction, is_stored_alike};
 
-use crate::dml::check::must_be_boolean;
 use crate::exec::bridge::RowColumns;
 use crate::pg::arrow::{DatumColumn, assignment_cast};
 use crate::pg::errors;
 use crate::pg::functions::quote_ident;
-use crate::pg::types::{column_type_from_sql, column_type_name, column_type_of_oid, field_oid, field_typmod};
-use crate::plan::expression::{TableExpr, is_untyped};
+use crate::pg::types::{column_type_from_sql, column_type_name};
+use crate::plan::analyze::is_assignable;
+use crate::plan::expression::{Place, TableExpr};
 use crate::plan::statement::parse_expression;
 use crate::session::Session;
 use crate::wire::SqlError;
@@ -26,23 +26,6 @@ pub(crate) enum NewValue {
     /// The old one, cast.
     Cast,
     Using(TableExpr),
-}
-
-/// Whether values of one type may be assigned to a column of another without a cast being
-/// written (PostgreSQL's implicit and assignment casts).
-pub(crate) fn is_assignable(from: ColumnType, to: ColumnType) -> bool {
-    use ColumnType as T;
-    let numeric = |ty| matches!(ty, T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 | T::Numeric { .. });
-    let text = |ty| matches!(ty, T::Text | T::Varchar(_) | T::Char(_));
-    match (from, to) {
-        _ if std::mem::discriminant(&from) == std::mem::discriminant(&to) => true,
-        (_, to) if text(to) => true,
-        (from, to) if numeric(from) && numeric(to) => true,
-        (T::Date, T::Timestamp | T::TimestampTz)
-        | (T::Timestamp, T::TimestampTz | T::Date | T::Time)
-        | (T::TimestampTz, T::Timestamp | T::Date | T::Time) => true,
-        _ => false,
-    }
 }
 
 impl Session {
@@ -70,19 +53,7 @@ impl Session {
                 NewValue::Cast
             }
             Some(expr) => {
-                let planned = self.plan_over(txn, table, expr.clone(), "transform expressions")?;
-                let given = column_type_of_oid(field_oid(&planned.field), field_typmod(&planned.field));
-                let fits = is_untyped(expr) || given.is_some_and(|given| is_assignable(given, to));
-                if !fits {
-                    return Err(SqlError::new(
-                        "42804",
-                        format!(
-                            "result of USING clause for column \"{name}\" cannot be cast automatically to type {}",
-                            column_type_name(&to)
-                        ),
-                    )
-                    .with_hint("You might need to add an explicit cast."));
-                }
+                let planned = self.plan_over(txn, table, expr, Place::Using(&name, to))?;
                 NewValue::Using(planned)
             }
         };
@@ -101,9 +72,9 @@ impl Session {
         for check in new.checks.iter().filter(|check| check.columns.contains(&at)) {
             let expr = parse_expression(&check.sql)?;
             if check.validated {
-                self.validate_check(txn, &new, &check.name, expr)?;
+                self.validate_check(txn, &new, &check.name, &expr)?;
             } else {
-                must_be_boolean(&self.plan_over(txn, &new, expr, crate::dml::check::WHAT)?)?;
+                self.plan_over(txn, &new, &expr, Place::Check)?;
             }
         }
         Ok(new)

@@ -9,15 +9,12 @@ use resurgam_engine::{DatumRef, ReadView, Table};
 
 use crate::exec::bridge;
 use crate::exec::direct::{Row, Values};
-use crate::plan::expression::TableExpr;
+use crate::plan::expression::{Place, TableExpr};
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_expression;
 use crate::wire::SqlError;
 
 type DfResult<T> = datafusion::common::Result<T>;
-
-/// What errors call their conditions.
-pub(crate) const WHAT: &str = "check constraints";
 
 /// The constraints of a table, planned.
 #[derive(Debug, Default)]
@@ -35,8 +32,7 @@ impl Checks {
         let mut list = Vec::with_capacity(table.checks.len());
         for check in &table.checks {
             let expr = parse_expression(&check.sql)?;
-            let expr = TableExpr::plan(names, table, expr, WHAT)?;
-            must_be_boolean(&expr)?;
+            let expr = TableExpr::plan(names, table, &expr, Place::Check)?;
             list.push((check.name.clone(), expr));
         }
         list.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -122,14 +118,4 @@ pub(crate) fn some_row_breaks(table: &Table, name: &str) -> SqlError {
 /// Whether any of the values is false.
 pub(crate) fn any_false(holds: &BooleanArray) -> bool {
     (0..holds.len()).any(|row| is_false(holds, row))
-}
-
-/// The condition of a constraint must be boolean.
-pub(crate) fn must_be_boolean(expr: &TableExpr) -> Result<(), SqlError> {
-    use datafusion::arrow::datatypes::DataType;
-    if matches!(expr.field.data_type(), DataType::Boolean | DataType::Null) {
-        return Ok(());
-    }
-    let name = crate::pg::types::format_type(crate::pg::types::field_oid(&expr.field), None);
-    Err(SqlError::new("42804", format!("argument of CHECK must be type boolean, not type {name}")))
 }

@@ -17,11 +17,11 @@ use crate::exec::context::StatementContext;
 use crate::exec::wait::guarded;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::weight;
-use crate::pg::arrow::datum_of_scalar;
 use crate::pg::copy::{CopyOptions, CopyReader, CopyWriter};
 use crate::pg::datetime::Zone;
 use crate::pg::encode::RowEncoder;
 use crate::pg::errors;
+use crate::plan::expression::{Place, TableExpr, parse_expression};
 use crate::plan::planner::{Instance, Names, task_context};
 use crate::plan::statement::{Kind, Prepared};
 use crate::session::Session;
@@ -39,6 +39,8 @@ pub struct CopyIn {
     types: Vec<ColumnType>,
     /// A whole row with the defaults of columns that the data does not have.
     template: Vec<Datum>,
+    /// Those of them that give each row another value.
+    volatile: Vec<(usize, TableExpr)>,
     reader: CopyReader,
     checks: Checks,
     /// Of the statement, until that ends.
@@ -80,7 +82,7 @@ impl CopyIn {
         let (Some(paused), Some(view)) = (self.modify.take(), self.view.clone()) else {
             return Err(SqlError::internal("COPY has ended"));
         };
-        let Self { table, columns, types, template, reader, checks, zone, .. } = self;
+        let Self { table, columns, types, template, volatile, reader, checks, zone, .. } = self;
         let statement = txn.resume_statement(view);
         let writer = Writer { statement: &statement, table, checks, waiting: &waiting };
         let mut modify = Modify::resume(writer, *zone, paused);
@@ -93,6 +95,9 @@ impl CopyIn {
                 stop.check()?;
                 // A long piece of data must not keep a worker from its other connections.
                 tokio::task::yield_now().await;
+            }
+            for (at, default) in volatile.iter() {
+                template[*at] = default.assigned(&table.columns[*at].ty, zone)?;
             }
             let given = reader.datums(types, zone, &mut scratch)?;
             let mut row: Vec<DatumRef<'_>> = template.iter().map(Datum::as_ref).collect();
@@ -292,17 +297,22 @@ impl Session {
             idents.iter().map(|ident| find_column(&table, ident)).collect::<Result<_, _>>()?
         };
         let zone = self.shared.variables.lock().zone;
-        let mut template = vec![Datum::Null; table.columns.len()];
+        let (state, cx) = (self.state()?, Arc::clone(&self.cx));
+        let names = Names { state: &state, txn: &txn, cx: &cx };
+        let (mut template, mut volatile) = (vec![Datum::Null; table.columns.len()], Vec::new());
         for (at, column) in table.columns.iter().enumerate() {
             if !columns.contains(&at)
                 && let Some(sql) = &column.default_sql
             {
-                let value = self.constant(&format!("SELECT {sql}")).await?;
-                template[at] = datum_of_scalar(&value, &column.ty, &zone)?;
+                let place = Place::Default(&column.name, column.ty);
+                let default = TableExpr::plan(&names, &table, &parse_expression(sql)?, place)?;
+                match default.volatile {
+                    true => volatile.push((at, default)),
+                    false => template[at] = default.assigned(&column.ty, &zone)?,
+                }
             }
         }
-        let (state, cx) = (self.state()?, Arc::clone(&self.cx));
-        let checks = Checks::plan(&Names { state: &state, txn: &txn, cx: &cx }, &table)?;
+        let checks = Checks::plan(&names, &table)?;
         let statement = txn.begin_statement(StatementKind::BulkWrite)?;
         let references = Arc::new(References::of_insert(&txn, &table, &[])?);
         let deferred = Arc::clone(&self.transaction().deferred);
@@ -319,6 +329,7 @@ impl Session {
             table,
             columns,
             template,
+            volatile,
             zone,
             autocommit,
         })))

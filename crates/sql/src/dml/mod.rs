@@ -2,7 +2,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `plan.rs` | from syntax to a [`WritePlan`]: its sources, conflicts, RETURNING, constraints |
+//! | `plan.rs` | from what is analysed to a [`WritePlan`]: its sources, conflicts, RETURNING, constraints |
 //! | `modify.rs` | running it: the one executor |
 //! | `source.rs` | where its rows come from: a tree, or a plan's stream |
 //! | `assign.rs` | values for columns |
@@ -25,7 +25,7 @@ mod row;
 mod source;
 
 pub(crate) use modify::{Constraints, Modify, Paused};
-pub(crate) use plan::{Op, WritePlan, find_column, find_table, plan, requalify, table_name};
+pub(crate) use plan::{Op, WritePlan, arbiters, find_column, find_table, plan, table_name};
 pub(crate) use recheck::{Fate, RowWork, settle_row};
 pub(crate) use row::Writer;
 pub(crate) use source::ROWS_PER_TURN;

@@ -11,9 +11,9 @@ use datafusion::arrow::array::{Array, BinaryArray, RecordBatch};
 use datafusion::common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::Expr;
 use futures::StreamExt;
-use resurgam_engine::{Change, Datum, DatumRef, ReadView, RowBuf, Seen, StatementKind, Table};
+use resurgam_engine::{Change, Datum, DatumRef, ReadView, RowBuf, Seen, StatementKind};
 
 use super::assign::{Assigned, assigned, assigned_batch};
 use super::conflict::{New, after};
@@ -21,9 +21,8 @@ use super::modify::{Known, Modify};
 use super::plan::{Op, WritePlan};
 use super::recheck::{RowWork, settle_row};
 use crate::dml::check::Broken;
-use crate::exec::context::{StatementContext, StopFlag, TargetRow};
+use crate::exec::context::{Locked, StatementContext, StopFlag, TargetRow};
 use crate::exec::direct::{Input, Located, Parts, ROWS_MAX, Row, RowExpr, Rows, Values};
-use crate::exec::locking::Locked;
 use crate::exec::table::KEY_COLUMN;
 use crate::pg::errors;
 use crate::plan::planner::{QueryPlan, settled, simplified, task_context};
@@ -60,13 +59,13 @@ pub(super) enum Gathered {
 }
 
 impl Tree {
-    /// The direct source of a statement, if it has one.
-    pub(super) fn new(state: &SessionState, plan: &WritePlan) -> Option<Self> {
+    /// The direct source of a statement, if it has one; `rows`: those of an INSERT that are written out.
+    pub(super) fn new(state: &SessionState, plan: &WritePlan, rows: Option<Vec<Vec<Expr>>>) -> Option<Self> {
         if !Planning::of(state.config()).direct {
             return None;
         }
         if plan.op == Op::Insert {
-            return given(state, plan);
+            return given(state, rows?);
         }
         if plan.stream.is_planned_each_time() {
             return None;
@@ -387,58 +386,18 @@ fn is_key(expr: &Expr) -> bool {
     }
 }
 
-fn unaliased(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Alias(alias) => unaliased(&alias.expr),
-        other => other,
-    }
-}
-
-fn through_aliases(mut plan: &LogicalPlan) -> &LogicalPlan {
-    while let LogicalPlan::SubqueryAlias(alias) = plan {
-        plan = &alias.input;
-    }
-    plan
-}
-
-/// The rows of a VALUES list.
-fn given(state: &SessionState, plan: &WritePlan) -> Option<Tree> {
-    let table: &Table = &plan.table;
-    let LogicalPlan::Projection(projection) = &plan.stream.logical else { return None };
-    let mut node = through_aliases(&projection.input);
-    // Names of the VALUES columns that a projection in between gives other names.
-    let mut renamed: Vec<(&str, &Expr)> = Vec::new();
-    if let LogicalPlan::Projection(inner) = node {
-        let fields = inner.schema.fields().iter();
-        renamed.extend(fields.zip(&inner.expr).map(|(field, expr)| (field.name().as_str(), unaliased(expr))));
-        node = through_aliases(&inner.input);
-    }
-    let LogicalPlan::Values(values) = node else { return None };
-    if values.values.len() > GIVEN_MAX {
+/// The rows of an INSERT that are written out.
+fn given(state: &SessionState, rows: Vec<Vec<Expr>>) -> Option<Tree> {
+    if rows.len() > GIVEN_MAX {
         return None;
     }
     let empty = DFSchema::empty();
-    let mut rows = Vec::with_capacity(values.values.len());
-    for row in &values.values {
-        let mut columns = Vec::with_capacity(table.columns.len());
-        for expr in &projection.expr {
-            let mut expr = unaliased(expr);
-            if let Expr::Column(column) = expr
-                && let Some((_, inner)) = renamed.iter().find(|(name, _)| *name == column.name)
-            {
-                expr = inner;
-            }
-            let expr = match expr {
-                Expr::Column(column) => {
-                    let at = values.schema.fields().iter().position(|field| field.name() == &column.name)?;
-                    row.get(at)?
-                }
-                other => other,
-            };
-            let expr = settled(state, expr.clone(), &empty).and_then(|expr| simplified(state, expr, &empty)).ok()?;
-            columns.push(RowExpr::new(&expr, None, &empty)?);
-        }
-        rows.push(columns);
-    }
-    Some(Tree::Given(rows))
+    let row_of = |row: Vec<Expr>| {
+        let value = |expr: Expr| {
+            let expr = settled(state, expr, &empty).and_then(|expr| simplified(state, expr, &empty)).ok()?;
+            RowExpr::new(&expr, None, &empty)
+        };
+        row.into_iter().map(value).collect::<Option<Vec<_>>>()
+    };
+    rows.into_iter().map(row_of).collect::<Option<Vec<_>>>().map(Tree::Given)
 }

@@ -7,8 +7,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Cte, FromTable, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, TableWithJoins, UpdateTableFromKind,
-    VisitorMut,
+    Cte, Ident, Query, SetExpr, Statement, TableAlias, TableFactor, UpdateTableFromKind, VisitorMut,
 };
 use resurgam_ast::AstWalkMut;
 
@@ -51,16 +50,12 @@ pub(crate) fn inline(statement: &mut Statement) -> Result<(), SqlError> {
             inlining.within(&mut update.assignments)?;
             inlining.within(&mut update.selection)?;
             inlining.within(&mut update.returning)?;
-            // Not the target, which is a table.
-            inlining.refuse_target(std::slice::from_ref(&update.table))?;
         }
         SetExpr::Delete(Statement::Delete(delete)) => {
             inlining.define(with.cte_tables)?;
             inlining.within(&mut delete.using)?;
             inlining.within(&mut delete.selection)?;
             inlining.within(&mut delete.returning)?;
-            let (FromTable::WithFromKeyword(target) | FromTable::WithoutKeyword(target)) = &delete.from;
-            inlining.refuse_target(target)?;
         }
         _ => return Err(SqlError::unsupported("WITH before this statement is not supported")),
     }
@@ -111,22 +106,6 @@ impl Inline {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(error) => Err(error),
         }
-    }
-
-    fn refuse_target(&self, target: &[TableWithJoins]) -> Result<(), SqlError> {
-        for table in target {
-            if let TableFactor::Table { name, .. } = &table.relation
-                && let [part] = name.0.as_slice()
-                && let Some(name) = part.as_ident().map(folded)
-                && self.ctes.iter().any(|cte| cte.name == name)
-            {
-                return Err(SqlError::new(
-                    "42809",
-                    format!("relation \"{name}\" cannot be the target of a modifying statement"),
-                ));
-            }
-        }
-        Ok(())
     }
 
     fn check(&self) -> Result<(), SqlError> {

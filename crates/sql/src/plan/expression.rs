@@ -5,24 +5,28 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
-use datafusion::common::DFSchema;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, TableReference};
 use datafusion::logical_expr::execution_props::ExecutionProps;
-use datafusion::logical_expr::{Expr, ExprSchemable, Volatility};
+use datafusion::logical_expr::{Expr, Volatility};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
-use datafusion::sql::sqlparser::ast::{self, Ident, Visitor, VisitorMut};
-use resurgam_ast::{AstWalk, AstWalkMut};
-use resurgam_engine::{ColumnType, RawRow, ReadView, Table};
+use datafusion::sql::sqlparser::ast::{self, Ident, VisitorMut};
+use resurgam_ast::AstWalkMut;
+use resurgam_engine::{ColumnType, Datum, RawRow, ReadView, Table};
 
 use crate::exec::bridge::{self, RowColumns};
 use crate::exec::direct::{Input, Row, RowExpr};
+use crate::pg::arrow::{DatumColumn, assignment_cast};
+use crate::pg::datetime::Zone;
 use crate::pg::errors;
 use crate::pg::types;
+use crate::plan::analyze::{OverRow, over_row};
 use crate::plan::planner::{Names, settled, simplified};
 use crate::wire::SqlError;
 
 pub(crate) use crate::pg::definition::{kept_text, parse_expression};
+pub(crate) use crate::plan::analyze::Place;
 
 type DfResult<T> = datafusion::common::Result<T>;
 
@@ -50,77 +54,33 @@ pub(crate) struct TableExpr {
     input: Arc<Schema>,
     /// Positions of the columns that it mentions; the input has them in this order.
     pub columns: Vec<usize>,
-    /// Type of the result.
-    pub field: FieldRef,
     /// Gives another value for each row, whatever is in it.
     pub volatile: bool,
     /// Its value depends on the session.
     pub of_session: bool,
 }
 
-/// `42P10`-like refusals of what cannot stand in a definition; `what` as in "check constraints".
-fn refuse_parts(expr: &ast::Expr, what: &str) -> Result<(), SqlError> {
-    struct Find(bool);
-    impl Visitor for Find {
-        type Break = ();
-        fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
-            self.0 = true;
-            ControlFlow::Break(())
-        }
-    }
-    let mut find = Find(false);
-    let _ = expr.walk(&mut find);
-    if find.0 {
-        let one = what.strip_suffix('s').unwrap_or(what);
-        return Err(SqlError::unsupported(format!("cannot use subquery in {one}")));
-    }
-    Ok(())
-}
-
 impl TableExpr {
-    /// Plans `expr` over `table`; `what` says in errors what it is, in the plural.
+    /// Plans `expr` over `table`.
     ///
     /// # Errors
-    /// `42703` and the like; `0A000` for a subquery, `42803` and `42P20` for aggregates and
-    /// window functions.
-    pub(crate) fn plan(names: &Names<'_>, table: &Table, expr: ast::Expr, what: &str) -> Result<Self, SqlError> {
-        refuse_parts(&expr, what)?;
-        let text = expr.to_string();
+    /// Those of its analysis: [`over_row`].
+    pub(crate) fn plan(names: &Names<'_>, table: &Table, expr: &ast::Expr, place: Place<'_>) -> Result<Self, SqlError> {
         let failed = |error| {
-            let mut error = errors::from_datafusion(error, &text);
+            let mut error = errors::from_datafusion(error, "");
             error.position = None; // in the expression, not in the statement
             error
         };
-        let fields: Vec<_> =
-            table.columns.iter().map(|column| types::arrow_field(&column.name, &column.ty, true)).collect();
-        let full = DFSchema::try_from_qualified_schema(table.name.as_str(), &Schema::new(fields)).map_err(failed)?;
-        let expr = names.expression(expr, &full, &[]).map_err(failed)?;
-        // All of this before anything is simplified: what is written counts, and what a constant
-        // is made of.
-        let (mut volatile, mut refused) = (false, None);
+        let OverRow { expr, schema: full } = over_row(names, table, expr, place)?;
+        // Before anything is simplified: what is written counts, and what a constant is made of.
+        let mut volatile = false;
         expr.apply(|node| {
-            match node {
-                Expr::ScalarFunction(call) => {
-                    volatile |=
-                        call.func.signature().volatility == Volatility::Volatile && !STABLE.contains(&call.name());
-                }
-                Expr::AggregateFunction(_) => {
-                    refused = Some(SqlError::new("42803", format!("aggregate functions are not allowed in {what}")));
-                }
-                Expr::WindowFunction(_) => {
-                    refused = Some(SqlError::new("42P20", format!("window functions are not allowed in {what}")));
-                }
-                Expr::Placeholder(placeholder) => {
-                    refused = Some(SqlError::new("42P02", format!("there is no parameter {}", placeholder.id)));
-                }
-                _ => {}
+            if let Expr::ScalarFunction(call) = node {
+                volatile |= call.func.signature().volatility == Volatility::Volatile && !STABLE.contains(&call.name());
             }
             Ok(TreeNodeRecursion::Continue)
         })
         .map_err(failed)?;
-        if let Some(error) = refused {
-            return Err(error);
-        }
         // In the order in which they are mentioned.
         let mut columns: Vec<usize> = Vec::new();
         expr.apply(|node| {
@@ -136,17 +96,17 @@ impl TableExpr {
         let expr = settled(names.state, expr, &full).map_err(failed)?;
         let of_session = bridge::is_of_session(names.state, &expr);
         let expr = simplified(names.state, expr, &full).map_err(failed)?;
-        let (_, field) = expr.to_field(&full).map_err(failed)?;
         let fields: Vec<_> = columns
             .iter()
             .map(|at| types::arrow_field(&table.columns[*at].name, &table.columns[*at].ty, true))
             .collect();
         let input = Arc::new(Schema::new(fields));
-        let some = DFSchema::try_from_qualified_schema(table.name.as_str(), &input).map_err(failed)?;
+        let qualifier = TableReference::bare(table.name.clone());
+        let some = DFSchema::try_from_qualified_schema(qualifier, &input).map_err(failed)?;
         let physical =
             create_physical_expr(&expr, &some, &ExecutionProps::new(), &Default::default()).map_err(failed)?;
         let row = RowExpr::new(&expr, Some(table), &full);
-        Ok(Self { physical, row, input, columns, field, volatile, of_session })
+        Ok(Self { physical, row, input, columns, volatile, of_session })
     }
 
     /// The table's columns that it mentions.
@@ -220,9 +180,14 @@ impl TableExpr {
         self.columns.iter().map(|at| columns.array(*at, rows.clone())).collect()
     }
 
-    /// Its one value, if it mentions no columns.
-    pub(crate) fn value(&self) -> DfResult<ArrayRef> {
-        self.run(Vec::new(), 1)
+    /// Its one value as one of a column of that type; it mentions no columns.
+    ///
+    /// # Errors
+    /// Those of evaluating and of assigning it.
+    pub(crate) fn assigned(&self, ty: &ColumnType, zone: &Zone) -> Result<Datum, SqlError> {
+        let value = self.run(Vec::new(), 1).map_err(|error| errors::from_datafusion(error, ""))?;
+        let value = assignment_cast(&value, ty, zone)?;
+        Ok(DatumColumn::new(value.as_ref(), ty)?.get(0)?.to_owned())
     }
 
     /// Its values for stored rows.
@@ -373,17 +338,6 @@ pub(crate) fn fix_time(expr: &mut ast::Expr, call: &ast::Expr, text: &str) {
         }
     }
     let _ = expr.walk_mut(&mut Walk(call, text));
-}
-
-/// Whether it is a literal whose type is still open: text or NULL.
-pub(crate) fn is_untyped(expr: &ast::Expr) -> bool {
-    match expr {
-        ast::Expr::Nested(inner) => is_untyped(inner),
-        ast::Expr::Value(value) => {
-            matches!(value.value, ast::Value::Null | ast::Value::SingleQuotedString(_))
-        }
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -49,13 +49,6 @@ pub(crate) fn inferred_types(plan: &LogicalPlan, count: usize) -> Vec<Option<Fie
     found.finish()
 }
 
-/// The same for an expression over `schema`.
-pub(crate) fn inferred_in(expr: &Expr, schema: &DFSchema, count: usize) -> Vec<Option<FieldRef>> {
-    let mut found = Inference::new(count);
-    found.look(expr, schema);
-    found.finish()
-}
-
 struct Inference {
     /// By what parameters are compared and computed with.
     found: Vec<Option<FieldRef>>,
@@ -191,7 +184,7 @@ fn is_preferred(new: &DataType, before: &DataType) -> bool {
 }
 
 /// A numeric parameter has the digits that its value has, whatever the column's are.
-pub(crate) fn without_scale(field: &FieldRef) -> FieldRef {
+fn without_scale(field: &FieldRef) -> FieldRef {
     match field.data_type() {
         DataType::Decimal128(..) => Arc::new(Field::new(field.name(), DYNAMIC, field.is_nullable())),
         _ => Arc::clone(field),

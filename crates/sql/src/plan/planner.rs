@@ -145,7 +145,6 @@ impl ContextProvider for Names<'_> {
         let system = |schema: &str| bridge::catalog_table(self.cx, schema, name.table());
         let found: Option<Arc<dyn TableProvider>> = match name.schema() {
             Some(schema @ ("pg_catalog" | "information_schema" | "sys")) => system(schema)?,
-            Some(crate::exec::locking::LOCKED) => crate::exec::locking::relation(self, name.table()),
             Some(_) => None,
             None => system("pg_catalog")?,
         };
@@ -252,33 +251,19 @@ impl Names<'_> {
         context.set_table_schema(target.map(Arc::new));
         planner.sql_statement_to_plan_with_context(Statement::Query(Box::new(query)), &mut context)
     }
-
-    /// Logical form of an expression over `schema`.
-    pub(crate) fn expression(&self, expr: ast::Expr, schema: &DFSchema, params: &[Option<FieldRef>]) -> Result<Expr> {
-        self.expressions(std::iter::once(expr), schema, params)
-            .next()
-            .unwrap_or_else(|| Err(bridge::failure(SqlError::internal("no expression"))))
-    }
-
-    /// The same of many: the parameters, of which there may be as many, are copied once.
-    pub(crate) fn expressions(
-        &self,
-        exprs: impl Iterator<Item = ast::Expr>,
-        schema: &DFSchema,
-        params: &[Option<FieldRef>],
-    ) -> impl Iterator<Item = Result<Expr>> {
-        let planner = SqlToRel::new_with_options(self, Self::parser_options());
-        let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
-        exprs.map(move |expr| planner.sql_to_expr(expr, schema, &mut context))
-    }
 }
 
 impl Names<'_> {
-    /// Value of an expression that reads no row.
-    pub(crate) fn constant(&self, expr: ast::Expr) -> Result<ScalarValue> {
+    /// The value of an argument of EXECUTE, number `at` from 0, for a parameter of that type.
+    ///
+    /// # Errors
+    /// `42804` for another type; those of evaluating it.
+    pub(crate) fn argument(&self, expr: &ast::Expr, at: usize, oid: u32) -> std::result::Result<ScalarValue, SqlError> {
+        let expr = crate::plan::analyze::argument(self, expr, at, oid)?;
         let schema = DFSchema::empty();
-        let expr = settled(self.state, self.expression(expr, &schema, &[])?, &schema)?;
-        crate::plan::access::evaluate_constant(&crate::plan::access::constant(&expr)?)
+        settled(self.state, expr, &schema)
+            .and_then(|expr| crate::plan::access::evaluate_constant(&crate::plan::access::constant(&expr)?))
+            .map_err(|error| crate::pg::errors::from_datafusion(error, ""))
     }
 }
 
@@ -358,7 +343,7 @@ impl QueryPlan {
 
     /// The same of an analysed query, which says what its columns are.
     pub(crate) fn analyzed(state: &SessionState, query: Analyzed, params: Arc<[DataType]>) -> Result<Self> {
-        let Analyzed { plan, columns } = query;
+        let Analyzed { plan, columns, locks: _ } = query;
         let mut out = Self::new(state, plan, params)?;
         let fields = out
             .schema

@@ -1,13 +1,11 @@
 //! A prepared statement: parsed, named, typed and planned.
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field as ArrowField, FieldRef, Schema};
-use datafusion::common::DFSchema;
-use datafusion::logical_expr::{Expr as LogicalExpr, LogicalPlan};
-use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr, Statement, Value, Visitor};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::{self, Statement, Value, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
@@ -15,13 +13,14 @@ use resurgam_ast::AstWalk;
 
 use crate::dml::{self, WritePlan};
 use crate::exec::direct::DirectSelect;
-use crate::exec::locking::{self, DirectLock, LockPlan};
+use crate::exec::locking::{DirectLock, LockPlan};
 use crate::naming;
 use crate::parse::own::{Own, Parsed};
 use crate::pg::definition::NESTING_MAX;
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
-use crate::plan::params::{inferred_in, inferred_types, placeholder_index, without_scale};
+use crate::plan::analyze;
+use crate::plan::params::{inferred_types, placeholder_index};
 use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
 use crate::wire::{Field, SqlError};
@@ -159,6 +158,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
 fn is_analyzed(statement: &Statement) -> bool {
     match statement {
         Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => true,
+        Statement::Execute { .. } => true,
         Statement::Explain { statement, .. } | Statement::Prepare { statement, .. } => is_analyzed(statement),
         _ => false,
     }
@@ -195,23 +195,6 @@ pub(crate) fn count_params<T: AstWalk>(statement: &T) -> Result<usize, SqlError>
     }
 }
 
-/// Parameters in a part of a statement.
-pub(crate) fn mentioned<T: AstWalk>(part: &T) -> HashSet<usize> {
-    struct Find(HashSet<usize>);
-    impl Visitor for Find {
-        type Break = ();
-        fn pre_visit_value(&mut self, value: &ast::ValueWithSpan) -> ControlFlow<()> {
-            if let Value::Placeholder(id) = &value.value {
-                self.0.extend(placeholder_index(id));
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let mut find = Find(HashSet::new());
-    let _ = part.walk(&mut find);
-    find.0
-}
-
 /// Types of a statement's parameters while they are found out.
 #[derive(Clone)]
 pub(crate) struct ParamTypes {
@@ -230,17 +213,6 @@ impl ParamTypes {
             .map(|(i, &o)| (o != 0 && o != oid::UNKNOWN).then(|| types::parameter_field(&format!("${}", i + 1), o)))
             .collect();
         Self { declared: oids, known }
-    }
-    /// A parameter stands where a value of that field's type is wanted.
-    pub(crate) fn hint(&mut self, expr: &Expr, field: &ArrowField) {
-        if let Expr::Value(value) = expr
-            && let Value::Placeholder(id) = &value.value
-            && let Some(index) = placeholder_index(id)
-            && let Some(slot) = self.known.get_mut(index)
-            && slot.is_none()
-        {
-            *slot = Some(without_scale(&Arc::new(field.clone().with_name(id).with_nullable(true))));
-        }
     }
     /// Runs `plan` until every parameter has a type.
     pub(crate) fn resolve(
@@ -264,35 +236,6 @@ impl ParamTypes {
             }
         }
         plan(&self.known)
-    }
-    /// Types that parameters get in an expression over `schema`; the others stay unknown.
-    pub(crate) fn infer(
-        &mut self,
-        plan: impl FnOnce(&[Option<FieldRef>]) -> datafusion::common::Result<LogicalExpr>,
-        schema: &DFSchema,
-    ) {
-        if let Ok(expr) = plan(&self.known) {
-            let found = inferred_in(&expr, schema, self.known.len());
-            for (slot, found) in self.known.iter_mut().zip(found) {
-                if slot.is_none() {
-                    *slot = found;
-                }
-            }
-        }
-    }
-    /// As [`Self::resolve`], of a part of the statement that has these parameters only.
-    pub(crate) fn resolve_mentioned(
-        &mut self,
-        mentioned: &HashSet<usize>,
-        mut plan: impl FnMut(&[Option<FieldRef>]) -> datafusion::common::Result<LogicalPlan>,
-    ) -> datafusion::common::Result<LogicalPlan> {
-        let others: Vec<usize> =
-            (0..self.known.len()).filter(|i| self.known[*i].is_none() && !mentioned.contains(i)).collect();
-        let planned = self.resolve(&mut plan);
-        for other in others {
-            self.known[other] = None;
-        }
-        planned
     }
     pub(crate) fn oids(&self) -> Arc<[u32]> {
         self.known
@@ -339,45 +282,25 @@ pub(crate) fn prepare(
     let mut prepared = Prepared::new(text, Kind::Empty, catalog_version);
     let text = Arc::clone(&prepared.text);
     let failed = |error| errors::from_datafusion(error, &text);
-    let Some(mut statement) = statement else { return Ok(prepared) };
+    let Some(statement) = statement else { return Ok(prepared) };
     let is_aggregate = |name: &str| names.state.aggregate_functions().contains_key(name);
     crate::parse::with_recursive::check(&statement, &is_aggregate)?;
-    let mut params = ParamTypes::new(0, declared);
-    let mut direct_lock = None;
-    let mut analyzed = None;
-    if matches!(statement, Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)) {
-        params = ParamTypes::new(count_params(&statement)?, declared);
-        if let Statement::Query(query) = &statement
-            && !locking::is_locking(&statement)
-        {
-            analyzed = crate::plan::analyze::query(names, query, &text, &mut params)?;
-        }
-        if analyzed.is_none() {
-            crate::exec::bridge::rewrite(&mut statement)?;
-        }
-        if locking::is_locking(&statement) {
-            let before = statement.clone();
-            prepared.locks = locking::extract(names, &mut statement, &mut params, &text)?;
-            if let Statement::Query(query) = &before {
-                direct_lock = DirectLock::new(names, query, &params);
-            }
-        }
-    }
-    let (state, with_locked);
-    let names = if prepared.locks.is_empty() {
-        names
-    } else {
-        state = locking::planning_state(names.state, &prepared.locks);
-        with_locked = Names { state: &state, txn: names.txn, cx: names.cx };
-        &with_locked
-    };
     match statement {
         Statement::Query(mut query) => {
-            let plan = match analyzed {
-                Some(analyzed) => QueryPlan::analyzed(names.state, analyzed, params.data_types()),
+            let mut params = ParamTypes::new(count_params(&query)?, declared);
+            let mut direct_lock = None;
+            let plan = match analyze::query(names, &query, &text, &mut params)? {
+                Some(mut analyzed) => {
+                    let locks = std::mem::take(&mut analyzed.locks).into_iter();
+                    let locks = locks.map(|query| LockPlan::new(names, query, &params, &text));
+                    prepared.locks = locks.collect::<Result<_, _>>()?;
+                    if !query.locks.is_empty() {
+                        direct_lock = DirectLock::new(names, &query, &params);
+                    }
+                    QueryPlan::analyzed(names.state, analyzed, params.data_types())
+                }
                 None => {
-                    reject_query(&query)?;
-                    naming::name_columns(&mut query);
+                    query = by_datafusion(*query)?;
                     let logical = params.resolve(|known| names.query((*query).clone(), known, None)).map_err(failed)?;
                     QueryPlan::new(names.state, logical, params.data_types())
                 }
@@ -391,7 +314,9 @@ pub(crate) fn prepare(
             prepared.kind = Kind::Query(query_kind(names, plan, direct_lock));
         }
         Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
-            let plan = dml::plan(names, statement, &mut params, &text)?;
+            let mut params = ParamTypes::new(count_params(&statement)?, declared);
+            let (plan, locks) = dml::plan(names, &statement, &mut params, &text)?;
+            prepared.locks = locks;
             prepared.fields = plan.returning.as_ref().map(|r| Arc::clone(&r.fields));
             prepared.param_oids = params.oids();
             prepared.shareable = plan.stream.is_shareable(names.state)
@@ -448,14 +373,13 @@ fn query_kind(names: &Names<'_>, plan: QueryPlan, direct_lock: Option<DirectLock
     Box::new(Query { plan, schema, direct, direct_lock })
 }
 
-/// Syntax that DataFusion would accept and ignore, or misunderstand.
-fn reject_query(query: &ast::Query) -> Result<(), SqlError> {
-    if let SetExpr::Select(select) = query.body.as_ref()
-        && select.into.is_some()
-    {
-        return Err(SqlError::unsupported("SELECT ... INTO is not supported").with_hint("Use CREATE TABLE AS."));
-    }
-    Ok(())
+/// A query that analysis does not know, as DataFusion plans it.
+fn by_datafusion(query: ast::Query) -> Result<Box<ast::Query>, SqlError> {
+    let mut statement = Statement::Query(Box::new(query));
+    crate::exec::bridge::rewrite(&mut statement)?;
+    let Statement::Query(mut query) = statement else { return Err(SqlError::internal("not a query")) };
+    naming::name_columns(&mut query);
+    Ok(query)
 }
 
 /// A query parsed from text that this crate wrote.

@@ -14,9 +14,8 @@ use super::value::convert;
 use super::{Reference, References, Side, columns_of};
 use crate::dml::check::Checks;
 use crate::dml::{ROWS_PER_TURN, Writer};
-use crate::pg::arrow::{DatumColumn, assignment_cast, fit_text};
-use crate::pg::errors;
-use crate::plan::expression::TableExpr;
+use crate::pg::arrow::fit_text;
+use crate::plan::expression::{Place, TableExpr};
 use crate::plan::statement::parse_expression;
 use crate::wire::SqlError;
 
@@ -182,7 +181,6 @@ impl Enforcer {
 
     /// The values of SET DEFAULT.
     fn defaults(&self, reference: &Reference, help: &Help<'_>) -> Result<Vec<Datum>, SqlError> {
-        let failed = |error| errors::from_datafusion(error, "");
         let child = &reference.child;
         let mut values = Vec::with_capacity(reference.foreign.columns.len());
         for column in &reference.foreign.columns {
@@ -191,9 +189,9 @@ impl Enforcer {
                 values.push(Datum::Null);
                 continue;
             };
-            let expr = TableExpr::plan(&help.names, child, parse_expression(text)?, "DEFAULT expressions")?;
-            let value = assignment_cast(&expr.value().map_err(failed)?, &column.ty, &help.zone)?;
-            values.push(DatumColumn::new(value.as_ref(), &column.ty)?.get(0)?.to_owned());
+            let expr =
+                TableExpr::plan(&help.names, child, &parse_expression(text)?, Place::Default(&column.name, column.ty))?;
+            values.push(expr.assigned(&column.ty, &help.zone)?);
         }
         Ok(values)
     }

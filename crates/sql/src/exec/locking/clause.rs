@@ -12,21 +12,21 @@ use crate::wire::SqlError;
 
 /// What happens when a row is locked by somebody else. Of several the last in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Policy {
+pub(crate) enum Policy {
     Wait,
     Skip,
     Nowait,
 }
 
 /// `FOR UPDATE` or `FOR SHARE`, for errors.
-pub(super) fn shown(clause: &LockClause) -> &'static str {
+pub(crate) fn shown(clause: &LockClause) -> &'static str {
     match clause.lock_type {
         LockType::Update => "FOR UPDATE",
         LockType::Share => "FOR SHARE",
     }
 }
 
-pub(super) fn policy(clause: &LockClause) -> Policy {
+pub(crate) fn policy(clause: &LockClause) -> Policy {
     match clause.nonblock {
         None => Policy::Wait,
         Some(NonBlock::SkipLocked) => Policy::Skip,
@@ -34,12 +34,12 @@ pub(super) fn policy(clause: &LockClause) -> Policy {
     }
 }
 
-pub(super) fn folded(ident: &Ident) -> String {
+pub(crate) fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
 }
 
 /// The relation that a clause names behind OF.
-pub(super) fn of(clause: &LockClause) -> Result<Option<String>, SqlError> {
+pub(crate) fn of(clause: &LockClause) -> Result<Option<String>, SqlError> {
     let Some(ObjectName(parts)) = &clause.of else { return Ok(None) };
     match parts.as_slice() {
         [part] => Ok(part.as_ident().map(folded)),
@@ -48,7 +48,7 @@ pub(super) fn of(clause: &LockClause) -> Result<Option<String>, SqlError> {
 }
 
 /// The SELECT of a query whose rows are rows of its tables; PostgreSQL's errors for any other.
-pub(super) fn select_of<'q>(
+pub(crate) fn select_of<'q>(
     names: &Names<'_>,
     query: &'q mut Query,
     clause: &LockClause,

@@ -1,9 +1,9 @@
 //! SELECT … FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE.
 //!
-//! A query with a locking clause, wherever it stands in a statement, is planned by itself
-//! ([`LockPlan`]) and run before the statement ([`run`]): it locks its rows and keeps them. In the
-//! statement stands a table of those rows in its place ([`table`]). So it may be a subquery of an
-//! UPDATE or DELETE, which then finds its rows locked by its own transaction.
+//! A query with a locking clause, wherever it stands in a statement, is analysed by itself
+//! (`plan/analyze/lock.rs`), has a plan of its own ([`LockPlan`]) and is run before the statement ([`run`]): it locks its
+//! rows and keeps them. In the statement stands a table of those rows in its place ([`table`]). So it may be a
+//! subquery of an UPDATE or DELETE, which then finds its rows locked by its own transaction.
 //!
 //! A row is locked by a new version of the same content, written by the transaction
 //! (`Transaction::lock_row`): whoever wants to change, delete or lock it waits for the
@@ -20,25 +20,14 @@
 //! 3. Only a row's lock is passed over by SKIP LOCKED and refused by NOWAIT; a table's (somebody
 //!    changes its definition) is waited for.
 
-mod clause;
+pub(crate) mod clause;
 mod plan;
 mod quick;
 mod run;
 mod syntax;
 mod table;
 
-use datafusion::arrow::datatypes::SchemaRef;
-
-pub(crate) use crate::exec::context::Locked;
-pub(crate) use plan::{LockPlan, extract, is_locking, planning_state};
+pub(crate) use plan::{Count, LockPlan, Locked, is_locking};
 pub(crate) use quick::DirectLock;
 pub(crate) use syntax::parse_as_postgresql;
-pub(crate) use table::relation;
-
-/// Schema under which planning finds the locked rows of a statement; the tables are numbered.
-pub(crate) const LOCKED: &str = "resurgam$locked";
-
-/// Columns of each table of locked rows; in the session's configuration while a statement is
-/// planned.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LockedSchemas(pub Vec<SchemaRef>);
+pub(crate) use table::locked_rows;

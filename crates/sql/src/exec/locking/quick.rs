@@ -16,7 +16,7 @@ use crate::dml::{Fate, RowWork, settle_row};
 use crate::exec::direct::{DirectSelect, Input, Located, Row, Rows, Values};
 use crate::exec::wait::guarded;
 use crate::exec::wait::{Waiting, settle};
-use crate::naming;
+use crate::plan::analyze;
 use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::statement::ParamTypes;
 use crate::session::Session;
@@ -47,15 +47,15 @@ impl DirectLock {
         if !from.joins.is_empty() || query.with.is_some() || !limit_is_idle {
             return None;
         }
-        let mut plain = Box::new(query.clone());
+        let mut plain = query.clone();
         plain.locks.clear();
         plain.limit_clause = None;
-        if is_locking(&*plain) {
+        if is_locking(&plain) {
             return None;
         }
-        naming::name_columns(&mut plain);
-        let logical = names.query(*plain, &params.known, None).ok()?;
-        let plan = QueryPlan::new(names.state, logical, params.data_types()).ok()?;
+        let mut params = params.clone();
+        let analyzed = analyze::query(names, &plain, "", &mut params).ok()??;
+        let plan = QueryPlan::analyzed(names.state, analyzed, params.data_types()).ok()?;
         let select =
             DirectSelect::new(names.state, &plan).filter(|select| select.is_plain() && select.rows.path.is_one())?;
         Some(Self { select, policy })

@@ -20,7 +20,7 @@ use super::select::barrier;
 use super::{Analyzer, Result, unknown};
 use crate::exec::table::KEY_COLUMN;
 use crate::pg::types;
-use crate::plan::planner::engine_table;
+use crate::plan::planner::{TARGET, engine_table};
 use crate::wire::SqlError;
 
 /// What a FROM item, or several joined, bring.
@@ -88,7 +88,7 @@ impl Analyzer<'_> {
     }
 
     /// `42712` for a name that FROM has twice.
-    fn check_names(&self, left: &[Item], right: &[Item]) -> Result<()> {
+    pub(super) fn check_names(&self, left: &[Item], right: &[Item]) -> Result<()> {
         for item in right.iter().filter(|item| item.by_name) {
             let same = |other: &&Item| {
                 other.by_name
@@ -360,6 +360,8 @@ impl Analyzer<'_> {
         };
         let own = parts.last().cloned().unwrap_or_default();
         let (shown, schema) = match alias {
+            // Tables of locking queries have their own names for aliases.
+            Some(alias) if parts[0] == TARGET && folded(&alias.name) == own => (own.clone(), schema),
             Some(alias) => (folded(&alias.name), None),
             None => (own.clone(), schema),
         };

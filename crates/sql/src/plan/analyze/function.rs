@@ -239,6 +239,17 @@ impl Analyzer<'_> {
         if is_own(name) {
             return self.own_function(name, args, span);
         }
+        // Definitions keep these words as calls.
+        let name = match name {
+            "user" | "current_role" if args.is_empty() => "current_user",
+            "current_catalog" if args.is_empty() => "current_database",
+            "current_date" | "current_time" | "current_timestamp" | "localtime" | "localtimestamp"
+                if args.is_empty() =>
+            {
+                return Ok(Called { bound: self.call_special(name, span)?, returns_set: false, out_name: None });
+            }
+            name => name,
+        };
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
         let arg_names: Vec<&str> = form.names.iter().map(String::as_str).collect();
@@ -330,8 +341,8 @@ impl Analyzer<'_> {
                 "unnest" => {
                     let Some(list) = args.into_iter().next() else { return unknown("unnest of nothing") };
                     let data = match &list.data {
-                        DataType::List(item) => item.data_type().clone(),
-                        _ => return unknown("unnest of this"),
+                        DataType::List(item) if !item.data_type().is_nested() => item.data_type().clone(),
+                        _ => return unknown("unnest of an array of arrays"),
                     };
                     let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
                     Ok(Bound::with_data(expr, result, data))

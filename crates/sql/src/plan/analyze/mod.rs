@@ -16,6 +16,9 @@
 //! | `expr`, `literal`, `condition` | expressions; constants; comparisons, CASE, IN | parse_expr.c |
 //! | `coerce` | casts | parse_coerce.c |
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
+//! | `write`, `insert`, `update` | INSERT, UPDATE, DELETE: targets, assignments, ON CONFLICT, RETURNING | analyze.c, parse_target.c |
+//! | `lock` | queries with FOR UPDATE and its kin | analyze.c |
+//! | `row` | expressions of definitions, arguments of EXECUTE | heap.c, tablecmds.c, prepare.c |
 //!
 //! Invariants:
 //! 1. The Arrow type of a [`Bound`]'s expression is a form of its PostgreSQL type (`bound::Bound::data`).
@@ -33,14 +36,19 @@ mod from;
 mod function;
 mod function_item;
 mod group;
+mod insert;
 mod literal;
+mod lock;
 mod operator;
 mod query;
+mod row;
 mod scope;
 mod select;
 mod sets;
 mod sort;
+mod update;
 mod window;
+mod write;
 
 use std::collections::{HashMap, HashSet};
 
@@ -55,7 +63,10 @@ use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
 
 pub(crate) use bound::Type;
+pub(crate) use lock::Locking;
+pub(crate) use row::{OverRow, Place, argument, is_assignable, over_row};
 use scope::Scope;
+pub(crate) use write::{List, OnConflict, Write};
 
 /// Why there is no plan.
 #[derive(Debug)]
@@ -84,6 +95,19 @@ impl From<DataFusionError> for Refusal {
     }
 }
 
+impl Refusal {
+    /// What is not known is not supported.
+    pub(crate) fn into_error(self) -> SqlError {
+        match self {
+            Self::Error(error) => *error,
+            Self::Unknown(what) => {
+                let is_sentence = what.ends_with("supported");
+                SqlError::unsupported(if is_sentence { what } else { format!("{what} is not supported") })
+            }
+        }
+    }
+}
+
 pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
 
 /// Something that analysis does not know.
@@ -104,6 +128,8 @@ pub(crate) struct OutputColumn {
 pub(crate) struct Analyzed {
     pub plan: LogicalPlan,
     pub columns: Vec<OutputColumn>,
+    /// Queries of it that lock their rows, and are run before it in this order.
+    pub locks: Vec<Locking>,
 }
 
 /// The analysis of one statement.
@@ -116,6 +142,8 @@ pub(crate) struct Analyzer<'a> {
     qualifiers: HashSet<String>,
     /// Windows that the SELECTs around name, innermost last.
     windows: Vec<Vec<ast::NamedWindowDefinition>>,
+    /// Queries that lock rows, as they were met.
+    locks: Vec<Locking>,
     /// The clauses in which the subqueries around stand, innermost last.
     within: Vec<expr::Clause>,
     sets: sets::SetsSeen,
@@ -135,6 +163,7 @@ impl<'a> Analyzer<'a> {
             params,
             qualifiers: HashSet::new(),
             windows: Vec::new(),
+            locks: Vec::new(),
             within: Vec::new(),
             sets: Default::default(),
             subqueries: HashMap::new(),
@@ -145,12 +174,12 @@ impl<'a> Analyzer<'a> {
     /// Analyses a whole query; untyped columns become texts.
     pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Analyzed> {
         let relation = self.bind_query(query, &Scope::empty(), None)?;
-        Ok(relation.into_analyzed())
+        Ok(Analyzed { locks: std::mem::take(&mut self.locks), ..relation.into_analyzed() })
     }
 
     /// An error at a place of the text.
     fn at(&self, mut error: SqlError, span: Span) -> Refusal {
-        if error.position.is_none() && span.start.line > 0 {
+        if error.position.is_none() && span.start.line > 0 && !self.text.is_empty() {
             error.position = errors::character_position(self.text, span.start.line, span.start.column);
         }
         error.into()
@@ -189,7 +218,9 @@ pub(crate) fn query(
     params: &mut ParamTypes,
 ) -> std::result::Result<Option<Analyzed>, SqlError> {
     let mode = mode();
-    if mode == Mode::Off {
+    // Locking queries are known here only.
+    let is_locking = crate::exec::locking::is_locking(query);
+    if mode == Mode::Off && !is_locking {
         return Ok(None);
     }
     let mut found = params.clone();
@@ -199,10 +230,7 @@ pub(crate) fn query(
             Ok(Some(analyzed))
         }
         Err(Refusal::Error(error)) => Err(*error),
-        Err(Refusal::Unknown(what)) if mode == Mode::Strict => {
-            let is_sentence = what.ends_with("supported");
-            Err(SqlError::unsupported(if is_sentence { what } else { format!("{what} is not supported") }))
-        }
+        Err(refusal) if mode == Mode::Strict || is_locking => Err(refusal.into_error()),
         Err(Refusal::Unknown(what)) => {
             tracing::debug!(what, "not analysed");
             Ok(None)
@@ -210,7 +238,27 @@ pub(crate) fn query(
     }
 }
 
-/// Whether statements are analysed.
+/// An INSERT, UPDATE or DELETE by these rules.
+///
+/// # Errors
+/// PostgreSQL's; `0A000` for what is not known here.
+pub(crate) fn write(
+    names: &Names<'_>,
+    statement: &ast::Statement,
+    text: &str,
+    params: &mut ParamTypes,
+) -> std::result::Result<Write, SqlError> {
+    let mut analyzer = Analyzer::new(names, text, params);
+    let write = match statement {
+        ast::Statement::Insert(insert) => analyzer.insert(insert),
+        ast::Statement::Update(update) => analyzer.update(update),
+        ast::Statement::Delete(delete) => analyzer.delete(delete),
+        _ => return Err(SqlError::internal("not a write")),
+    };
+    write.map_err(Refusal::into_error)
+}
+
+/// Whether queries are analysed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     On,

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Column as PlanColumn, NullEquality, TableReference};
+use datafusion::common::{Column as PlanColumn, DFSchema, DFSchemaRef, NullEquality, TableReference};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::functions_window::expr_fn::row_number;
-use datafusion::logical_expr::{Expr, ExprFunctionExt, JoinType, LogicalPlan, LogicalPlanBuilder, Projection};
+use datafusion::logical_expr::{
+    Expr, ExprFunctionExt, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Projection,
+};
 use datafusion::sql::sqlparser::ast::{
     self, Cte as AstCte, LimitClause, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Spanned,
 };
@@ -34,10 +37,9 @@ impl Analyzer<'_> {
     }
 
     /// A query whose untyped columns stay so.
-    fn bind_query_untyped(&mut self, query: &Query, scope: &Scope<'_>) -> Result<Relation> {
+    pub(super) fn bind_query_untyped(&mut self, query: &Query, scope: &Scope<'_>) -> Result<Relation> {
         if !query.locks.is_empty() {
-            let error = SqlError::unsupported("FOR UPDATE/SHARE is not supported in this statement");
-            return Err(self.at(error, query.span()));
+            return self.locking_query(query, scope);
         }
         if query.for_clause.is_some()
             || query.settings.is_some()
@@ -48,17 +50,7 @@ impl Analyzer<'_> {
         }
         let mut here = scope.clone();
         if let Some(with) = &query.with {
-            for cte in &with.cte_tables {
-                let name = folded(&cte.alias.name);
-                if with.cte_tables.iter().filter(|other| folded(&other.alias.name) == name).count() > 1 {
-                    let error = SqlError::new("42712", format!("WITH query name \"{name}\" specified more than once"));
-                    return Err(self.at(error, cte.alias.name.span));
-                }
-            }
-            for cte in &with.cte_tables {
-                let bound = self.with_query(cte, with.recursive, &here)?;
-                here.ctes.push(Arc::new(bound));
-            }
+            self.with_clause(with, &mut here)?;
         }
         let no_order: [OrderByExpr; 0] = [];
         let order: &[OrderByExpr] = match &query.order_by {
@@ -77,6 +69,22 @@ impl Analyzer<'_> {
         };
         relation.plan = self.limit(relation.plan, query, &here)?;
         Ok(relation)
+    }
+
+    /// The queries of WITH, which those behind them and what follows see.
+    pub(super) fn with_clause(&mut self, with: &ast::With, here: &mut Scope<'_>) -> Result<()> {
+        for cte in &with.cte_tables {
+            let name = folded(&cte.alias.name);
+            if with.cte_tables.iter().filter(|other| folded(&other.alias.name) == name).count() > 1 {
+                let error = SqlError::new("42712", format!("WITH query name \"{name}\" specified more than once"));
+                return Err(self.at(error, cte.alias.name.span));
+            }
+        }
+        for cte in &with.cte_tables {
+            let bound = self.with_query(cte, with.recursive, here)?;
+            here.ctes.push(Arc::new(bound));
+        }
+        Ok(())
     }
 
     /// A query of WITH.
@@ -376,7 +384,12 @@ impl Analyzer<'_> {
         Ok(LogicalPlanBuilder::from(plan).limit_by_expr(skip, fetch)?.build()?)
     }
 
-    fn limit_count(&mut self, expr: Option<&ast::Expr>, clause: &str, scope: &Scope<'_>) -> Result<Option<Expr>> {
+    pub(super) fn limit_count(
+        &mut self,
+        expr: Option<&ast::Expr>,
+        clause: &str,
+        scope: &Scope<'_>,
+    ) -> Result<Option<Expr>> {
         let Some(expr) = expr else { return Ok(None) };
         if matches!(expr, ast::Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("all"))
         {
@@ -470,7 +483,9 @@ impl Analyzer<'_> {
                 row.push(bound.expr);
             }
         }
-        let plan = LogicalPlanBuilder::values(exprs)?.build()?;
+        // Some values say their type and others of that type do not (NULL, say).
+        let forms = rows_fields(&exprs)?;
+        let plan = LogicalPlanBuilder::values_with_schema(exprs, &forms)?.build()?;
         let names: Vec<(String, Type)> =
             types.iter().enumerate().map(|(at, ty)| (format!("column{}", at + 1), *ty)).collect();
         Ok(Relation::of_plan(plan, names))
@@ -579,6 +594,18 @@ impl Analyzer<'_> {
         }
         project(relation.plan, &targets)
     }
+}
+
+/// Fields of the columns of rows that are of one form each.
+fn rows_fields(rows: &[Vec<Expr>]) -> Result<DFSchemaRef> {
+    let empty = DFSchema::empty();
+    let first = rows.first().map(Vec::as_slice).unwrap_or_default();
+    let fields = first.iter().enumerate().map(|(at, value)| {
+        let data = value.get_type(&empty)?;
+        Ok(Field::new(format!("column{}", at + 1), data, true))
+    });
+    let fields = fields.collect::<datafusion::common::Result<Vec<_>>>()?;
+    Ok(Arc::new(DFSchema::try_from(Schema::new(fields))?))
 }
 
 /// Name of a set operation's column within the plan.

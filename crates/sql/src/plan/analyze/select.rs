@@ -170,7 +170,7 @@ impl Analyzer<'_> {
     ) -> Result<Relation> {
         let mut targets = Vec::with_capacity(select.projection.len());
         for item in &select.projection {
-            self.select_item(item, scope, &mut targets)?;
+            self.select_item(item, scope, Clause::SelectList, &mut targets)?;
         }
         if let Some(condition) = &select.selection {
             let condition = self.condition(condition, scope, Clause::Where)?;
@@ -258,16 +258,23 @@ impl Analyzer<'_> {
         Ok(Relation { plan, columns })
     }
 
-    fn select_item(&mut self, item: &SelectItem, scope: &Scope<'_>, targets: &mut Vec<Target>) -> Result<()> {
+    /// An entry of a select list or of RETURNING.
+    pub(super) fn select_item(
+        &mut self,
+        item: &SelectItem,
+        scope: &Scope<'_>,
+        clause: Clause,
+        targets: &mut Vec<Target>,
+    ) -> Result<()> {
         let mut push = |name: String, bound: Bound| targets.push(Target { name, bound, is_hidden: false });
         match item {
             SelectItem::UnnamedExpr(expr) => {
-                let bound = self.expr(expr, scope, Clause::SelectList)?;
+                let bound = self.expr(expr, scope, clause)?;
                 let name = self.column_name(expr);
                 push(name, bound);
             }
             SelectItem::ExprWithAlias { expr, alias } => {
-                let bound = self.expr(expr, scope, Clause::SelectList)?;
+                let bound = self.expr(expr, scope, clause)?;
                 push(folded(alias), bound);
             }
             SelectItem::Wildcard(options) => {

@@ -1,0 +1,257 @@
+//! INSERT, and ON CONFLICT.
+
+use std::sync::Arc;
+
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast::{self, Insert, OnConflictAction, OnInsert, Query, SetExpr, Spanned, TableObject};
+use datafusion::sql::sqlparser::tokenizer::Span;
+use resurgam_engine::Table;
+
+use super::bound::{Bound, Type};
+use super::expr::Clause;
+use super::scope::{Scope, folded};
+use super::write::{OnConflict, OnConflictUpdate, Target, Write, is_default, named_columns};
+use super::{Analyzer, Result};
+use crate::pg::types;
+use crate::wire::SqlError;
+
+/// The columns that are given, in the order of the values.
+struct Columns {
+    at: Vec<usize>,
+    /// They are not listed: the first ones may be all.
+    implicit: bool,
+    span: Span,
+}
+
+impl Analyzer<'_> {
+    /// Analyses an INSERT.
+    ///
+    /// # Errors
+    /// Those of its parts, in the order of PostgreSQL's `transformInsertStmt`.
+    pub(super) fn insert(&mut self, insert: &Insert) -> Result<Write> {
+        let TableObject::TableName(name) = &insert.table else {
+            return Err(SqlError::unsupported("INSERT into this kind of target is not supported").into());
+        };
+        if insert.overwrite
+            || insert.replace_into
+            || insert.or.is_some()
+            || insert.ignore
+            || !insert.assignments.is_empty()
+            || insert.output.is_some()
+        {
+            return Err(SqlError::syntax("this form of INSERT is not supported").into());
+        }
+        let mut scope = Scope::empty();
+        let source = insert.source.as_deref();
+        let rows = source.and_then(value_list);
+        if let (Some(_), Some(with)) = (rows, source.and_then(|source| source.with.as_ref())) {
+            self.with_clause(with, &mut scope)?;
+        }
+        let table = self.written_table(name)?;
+        let columns = self.listed_columns(&table, insert)?;
+        let (plan, rows) = match (source, rows) {
+            (None, _) => self.given_rows(&table, &[], vec![Vec::new()])?,
+            (Some(_), Some(values)) => {
+                let (columns, rows) = self.value_list(&table, columns, values, &scope)?;
+                self.given_rows(&table, &columns, rows)?
+            }
+            (Some(source), None) => (self.selected_rows(&table, columns, source, &scope)?, None),
+        };
+        let alias = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
+        let target = self.target(&table, alias, false)?;
+        let conflict = match &insert.on {
+            None => None,
+            Some(OnInsert::OnConflict(on)) => Some(self.on_conflict(&table, &target, on, &scope)?),
+            Some(_) => return Err(SqlError::syntax("ON DUPLICATE KEY is not supported; use ON CONFLICT").into()),
+        };
+        let seen = Scope { items: vec![target.item.clone()], ..scope.clone() };
+        let returning = self.returning(insert.returning.as_ref(), &target, &seen)?;
+        let assigned = Vec::new();
+        Ok(self.written(Write { table, plan, rows, assigned, returning, conflict, locks: Vec::new() }))
+    }
+
+    fn listed_columns(&self, table: &Table, insert: &Insert) -> Result<Columns> {
+        let span = insert.columns.first().map_or_else(Span::empty, Spanned::span);
+        if insert.columns.is_empty() {
+            return Ok(Columns { at: (0..table.columns.len()).collect(), implicit: true, span });
+        }
+        let mut at: Vec<usize> = Vec::with_capacity(insert.columns.len());
+        for name in &insert.columns {
+            let column = self.written_column(table, name)?;
+            if at.contains(&column) {
+                let message = format!("column \"{}\" specified more than once", table.columns[column].name);
+                return Err(self.at(SqlError::new("42701", message), name.span()));
+            }
+            at.push(column);
+        }
+        Ok(Columns { at, implicit: false, span })
+    }
+
+    /// As many columns as there are values.
+    fn fitting(&self, mut columns: Columns, width: usize, extra: impl FnOnce() -> Span) -> Result<Vec<usize>> {
+        if width > columns.at.len() {
+            let error = SqlError::syntax("INSERT has more expressions than target columns");
+            return Err(self.at(error, extra()));
+        }
+        if width < columns.at.len() && !columns.implicit {
+            let error = SqlError::syntax("INSERT has more target columns than expressions");
+            return Err(self.at(error, columns.span));
+        }
+        columns.at.truncate(width);
+        Ok(columns.at)
+    }
+
+    /// Rows that are written out, each value brought to its column by itself.
+    fn value_list(
+        &mut self,
+        table: &Table,
+        columns: Columns,
+        values: &ast::Values,
+        scope: &Scope<'_>,
+    ) -> Result<(Vec<usize>, Vec<Vec<Bound>>)> {
+        let width = values.rows.first().map_or(0, |row| row.content.len());
+        // All values first: what types a parameter has in them counts before the columns'.
+        let mut rows: Vec<Vec<Option<Bound>>> = Vec::with_capacity(values.rows.len());
+        for row in &values.rows {
+            if row.content.len() != width {
+                let span = row.content.first().map_or_else(Span::empty, Spanned::span);
+                return Err(self.at(SqlError::syntax("VALUES lists must all be the same length"), span));
+            }
+            let bound = row.content.iter().map(|value| match is_default(value) {
+                true => Ok(None),
+                false => self.expr(value, scope, Clause::Values).map(Some),
+            });
+            rows.push(bound.collect::<Result<_>>()?);
+        }
+        let known = columns.at.len();
+        let extra =
+            || values.rows.first().and_then(|row| row.content.get(known)).map_or_else(Span::empty, Spanned::span);
+        let columns = self.fitting(columns, width, extra)?;
+        let mut assigned = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut values = Vec::with_capacity(columns.len());
+            for (value, &at) in row.into_iter().zip(&columns) {
+                let column = &table.columns[at];
+                values.push(match value {
+                    Some(value) => self.assigned(value, &column.name, &column.ty)?,
+                    None => self.default_of(table, at)?,
+                });
+            }
+            assigned.push(values);
+        }
+        Ok((columns, assigned))
+    }
+
+    /// Rows of values for `columns`, with the defaults of the others: as a plan, and as they are.
+    #[allow(clippy::type_complexity)]
+    fn given_rows(
+        &mut self,
+        table: &Table,
+        columns: &[usize],
+        rows: Vec<Vec<Bound>>,
+    ) -> Result<(LogicalPlan, Option<Vec<Vec<Expr>>>)> {
+        let mut whole: Vec<Vec<Option<Bound>>> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut values = vec![None; table.columns.len()];
+            for (value, &at) in row.into_iter().zip(columns) {
+                values[at] = Some(value);
+            }
+            whole.push(values);
+        }
+        for at in (0..table.columns.len()).filter(|at| !columns.contains(at)) {
+            let default = self.default_of(table, at)?;
+            for row in &mut whole {
+                row[at] = Some(default.clone());
+            }
+        }
+        let whole: Vec<Vec<Bound>> = whole.into_iter().map(|row| row.into_iter().flatten().collect()).collect();
+        let exprs: Vec<Vec<Expr>> =
+            whole.iter().map(|row| row.iter().map(|bound| bound.expr.clone()).collect()).collect();
+        let plan = match exprs.as_slice() {
+            [row] => {
+                let one = LogicalPlanBuilder::empty(true);
+                one.project(named_columns(table, row.iter().cloned()))?.build()?
+            }
+            _ => {
+                let types: Vec<Type> = table.columns.iter().map(|c| Type::of(types::column_oid(&c.ty))).collect();
+                let relation = self.values_relation(whole, &types)?;
+                let columns: Vec<Expr> = relation.columns.into_iter().map(|column| column.bound.expr).collect();
+                LogicalPlanBuilder::from(relation.plan).project(named_columns(table, columns))?.build()?
+            }
+        };
+        Ok((plan, Some(exprs)))
+    }
+
+    /// Rows of a query.
+    fn selected_rows(
+        &mut self,
+        table: &Table,
+        columns: Columns,
+        source: &Query,
+        scope: &Scope<'_>,
+    ) -> Result<LogicalPlan> {
+        // What has no type in its select list takes that of the column.
+        let wanted: Vec<Option<Type>> =
+            columns.at.iter().map(|&at| Some(Type::of(types::column_oid(&table.columns[at].ty)))).collect();
+        let relation = self.bind_query(source, scope, Some(&wanted))?;
+        let columns = self.fitting(columns, relation.columns.len(), || source.span())?;
+        let mut values: Vec<Option<Expr>> = vec![None; table.columns.len()];
+        for (column, &at) in relation.columns.into_iter().zip(&columns) {
+            let to = &table.columns[at];
+            let bound = column.bound.at(source.span());
+            values[at] = Some(self.assigned(bound, &to.name, &to.ty)?.expr);
+        }
+        for (at, value) in values.iter_mut().enumerate() {
+            if value.is_none() {
+                *value = Some(self.default_of(table, at)?.expr);
+            }
+        }
+        let values = named_columns(table, values.into_iter().flatten());
+        Ok(LogicalPlanBuilder::from(relation.plan).project(values)?.build()?)
+    }
+
+    fn on_conflict(
+        &mut self,
+        table: &Arc<Table>,
+        target: &Target,
+        on: &ast::OnConflict,
+        scope: &Scope<'_>,
+    ) -> Result<OnConflict> {
+        let update = match &on.action {
+            OnConflictAction::DoNothing => None,
+            OnConflictAction::DoUpdate(action) => {
+                if on.conflict_target.is_none() {
+                    let text = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
+                    return Err(SqlError::syntax(text).with_hint("For example, ON CONFLICT (column_name).").into());
+                }
+                crate::dml::arbiters(table, on.conflict_target.as_ref())?;
+                let proposed = self.target(table, Some("excluded".to_owned()), false)?;
+                // A plain name is a column of both.
+                let items = vec![proposed.item.clone(), target.item.clone()];
+                let scope = Scope { items, ..scope.clone() };
+                let set = self.set_clause(table, &action.assignments, &scope)?;
+                let condition = match &action.selection {
+                    Some(condition) => Some(self.condition(condition, &scope, Clause::Where)?.expr),
+                    None => None,
+                };
+                let joined = Arc::new(target.plan.schema().join(proposed.plan.schema())?);
+                let set = set.into_iter().map(|(at, bound)| (at, bound.expr)).collect();
+                Some(OnConflictUpdate { set, condition, joined })
+            }
+        };
+        Ok(OnConflict { target: on.conflict_target.clone(), update })
+    }
+}
+
+/// The VALUES list that a source is, if it is no more than that.
+fn value_list(source: &Query) -> Option<&ast::Values> {
+    let plain = source.order_by.is_none()
+        && source.limit_clause.is_none()
+        && source.fetch.is_none()
+        && source.locks.is_empty()
+        && source.for_clause.is_none();
+    match source.body.as_ref() {
+        SetExpr::Values(values) if plain => Some(values),
+        _ => None,
+    }
+}

@@ -1,0 +1,105 @@
+//! UPDATE and DELETE: queries over the target, with its rows' keys.
+
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast::{
+    self, Delete, FromTable, ObjectName, TableFactor, TableWithJoins, Update, UpdateTableFromKind,
+};
+
+use super::expr::Clause;
+use super::scope::{Scope, folded};
+use super::write::{Target, Write, named_columns, named_key};
+use super::{Analyzer, Result};
+use crate::wire::SqlError;
+
+fn single_relation(table: &TableWithJoins) -> Result<(&ObjectName, Option<String>)> {
+    match &table.relation {
+        TableFactor::Table { name, alias, args: None, .. } if table.joins.is_empty() => {
+            Ok((name, alias.as_ref().map(|alias| folded(&alias.name))))
+        }
+        _ => Err(SqlError::syntax("the target of UPDATE or DELETE must be one table").into()),
+    }
+}
+
+impl Analyzer<'_> {
+    /// Analyses an UPDATE.
+    ///
+    /// # Errors
+    /// Those of its parts, in the order of PostgreSQL's `transformUpdateStmt`.
+    pub(super) fn update(&mut self, update: &Update) -> Result<Write> {
+        if update.or.is_some() || !update.order_by.is_empty() || update.limit.is_some() || update.output.is_some() {
+            return Err(SqlError::syntax("UPDATE with ORDER BY, LIMIT or OR is not supported").into());
+        }
+        let outer = Scope::empty();
+        let (name, alias) = single_relation(&update.table)?;
+        let table = self.written_table(name)?;
+        let target = self.target(&table, alias, true)?;
+        let from = match &update.from {
+            Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) => from.as_slice(),
+            None => &[],
+        };
+        let (plan, scope) = self.written_rows(&target, from, update.selection.as_ref(), &outer)?;
+        let returning = self.returning(update.returning.as_ref(), &target, &scope)?;
+        let mut set = self.set_clause(&table, &update.assignments, &scope)?;
+        let assigned: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
+        let values = target.item.columns.iter().enumerate().map(|(at, column)| {
+            match set.iter().position(|(changed, _)| *changed == at) {
+                Some(nth) => set.swap_remove(nth).1.expr,
+                None => column.bound.expr.clone(),
+            }
+        });
+        let mut exprs = named_columns(&table, values);
+        exprs.extend(target.key.map(named_key));
+        let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
+        Ok(self.written(Write { table, plan, rows: None, assigned, returning, conflict: None, locks: Vec::new() }))
+    }
+
+    /// Analyses a DELETE.
+    ///
+    /// # Errors
+    /// Those of its parts, in the order of PostgreSQL's `transformDeleteStmt`.
+    pub(super) fn delete(&mut self, delete: &Delete) -> Result<Write> {
+        if !delete.order_by.is_empty() || delete.limit.is_some() || !delete.tables.is_empty() || delete.output.is_some()
+        {
+            return Err(SqlError::syntax("this form of DELETE is not supported").into());
+        }
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
+        let [relation] = from.as_slice() else {
+            return Err(SqlError::syntax("the target of DELETE must be one table").into());
+        };
+        let outer = Scope::empty();
+        let (name, alias) = single_relation(relation)?;
+        let table = self.written_table(name)?;
+        let target = self.target(&table, alias, true)?;
+        let using = delete.using.as_deref().unwrap_or_default();
+        let (plan, scope) = self.written_rows(&target, using, delete.selection.as_ref(), &outer)?;
+        let returning = self.returning(delete.returning.as_ref(), &target, &scope)?;
+        // The row as it was is the engine's to tell.
+        let plan = LogicalPlanBuilder::from(plan).project(target.key.map(named_key))?.build()?;
+        let assigned = Vec::new();
+        Ok(self.written(Write { table, plan, rows: None, assigned, returning, conflict: None, locks: Vec::new() }))
+    }
+
+    /// The rows of the target, joined with what FROM or USING has, that satisfy the condition.
+    fn written_rows<'s>(
+        &mut self,
+        target: &Target,
+        from: &[TableWithJoins],
+        condition: Option<&ast::Expr>,
+        outer: &'s Scope<'s>,
+    ) -> Result<(LogicalPlan, Scope<'s>)> {
+        let mut items = vec![target.item.clone()];
+        let mut plan = target.plan.clone();
+        if !from.is_empty() {
+            let others = self.bind_from(from, outer)?;
+            self.check_names(&items, &others.items)?;
+            plan = LogicalPlanBuilder::from(plan).cross_join(others.plan)?.build()?;
+            items.extend(others.items);
+        }
+        let scope = Scope { items, outer: None, ctes: outer.ctes.clone() };
+        if let Some(condition) = condition {
+            let condition = self.condition(condition, &scope, Clause::Where)?;
+            plan = LogicalPlanBuilder::from(plan).filter(condition.expr)?.build()?;
+        }
+        Ok((plan, scope))
+    }
+}

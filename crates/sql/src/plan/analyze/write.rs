@@ -1,0 +1,374 @@
+//! What INSERT, UPDATE and DELETE have in common: their targets, assignments, defaults and RETURNING.
+//!
+//! A value is brought to its column's type here, by the dialect's assignment casts; the column's length
+//! (`varchar(3)`, `numeric(10,2)`) is applied when the row is written, for all writers alike.
+
+use std::sync::Arc;
+
+use datafusion::common::{DFSchemaRef, TableReference};
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast::{self, Assignment, AssignmentTarget, Ident, ObjectName, SelectItem, Spanned};
+use resurgam_dialect::CastContext;
+use resurgam_engine::{ColumnType, Table};
+
+use super::bound::{Bound, Relation, Type};
+use super::coerce::{catalog, sql_error};
+use super::condition::bare;
+use super::expr::{Clause, as_subquery};
+use super::lock::Locking;
+use super::scope::{Item, Scope, folded};
+use super::select::{Target as Entry, project};
+use super::{Analyzer, OutputColumn, Result, unknown};
+use crate::exec::table::{EngineTable, KEY_COLUMN};
+use crate::pg::definition::parse_expression;
+use crate::pg::types;
+use crate::plan::params::placeholder_index;
+use crate::wire::SqlError;
+
+/// An analysed INSERT, UPDATE or DELETE.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub table: Arc<Table>,
+    /// Its rows. INSERT: a value for every column. UPDATE: the same, and the row's key. DELETE: the key.
+    pub plan: LogicalPlan,
+    /// The rows of an INSERT that are written out.
+    pub rows: Option<Vec<Vec<Expr>>>,
+    /// The columns that SET assigns.
+    pub assigned: Vec<usize>,
+    pub returning: Option<List>,
+    pub conflict: Option<OnConflict>,
+    /// Queries of it that lock their rows.
+    pub locks: Vec<Locking>,
+}
+
+/// A RETURNING list, over the target's columns.
+#[derive(Debug)]
+pub(crate) struct List {
+    pub columns: Vec<(OutputColumn, Expr)>,
+    pub input: DFSchemaRef,
+}
+
+/// ON CONFLICT.
+#[derive(Debug)]
+pub(crate) struct OnConflict {
+    pub target: Option<ast::ConflictTarget>,
+    /// `None`: DO NOTHING.
+    pub update: Option<OnConflictUpdate>,
+}
+
+/// DO UPDATE, over the columns of the row that is there and then those of the proposed one.
+#[derive(Debug)]
+pub(crate) struct OnConflictUpdate {
+    pub set: Vec<(usize, Expr)>,
+    pub condition: Option<Expr>,
+    pub joined: DFSchemaRef,
+}
+
+/// The table that a statement writes to.
+pub(super) struct Target {
+    pub plan: LogicalPlan,
+    pub item: Item,
+    /// The column with the rows' keys.
+    pub key: Option<Expr>,
+    /// What qualifies its columns in the plan.
+    pub qualifier: TableReference,
+}
+
+/// A value that an assignment gives.
+enum Given<'a> {
+    Default,
+    Expr(&'a ast::Expr),
+    /// It was analysed with others.
+    Bound(Bound),
+}
+
+/// Whether `expr` is the keyword DEFAULT.
+pub(super) fn is_default(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}
+
+/// The type of a column.
+pub(super) fn column_type(ty: &ColumnType) -> Type {
+    Type { oid: types::column_oid(ty), typmod: types::column_typmod(ty) }
+}
+
+impl Analyzer<'_> {
+    /// The table of that name, to be written to: never a query of WITH.
+    pub(super) fn written_table(&self, name: &ObjectName) -> Result<Arc<Table>> {
+        crate::dml::find_table(self.names.txn, name).map_err(|error| self.at(error, name.span()))
+    }
+
+    /// The target as a FROM item; `keyed`: with the rows' keys.
+    pub(super) fn target(&mut self, table: &Arc<Table>, alias: Option<String>, keyed: bool) -> Result<Target> {
+        let schema = alias.is_none().then(|| table.schema.clone());
+        let shown = alias.unwrap_or_else(|| table.name.clone());
+        let source = provider_as_source(Arc::new(EngineTable::new(Arc::clone(table), keyed)));
+        let fields: Vec<(String, Type)> = source
+            .schema()
+            .fields()
+            .iter()
+            .map(|f| (f.name().clone(), Type { oid: types::field_oid(f), typmod: types::field_typmod(f) }))
+            .collect();
+        let qualifier = TableReference::bare(self.qualifier(&shown));
+        let own = TableReference::bare(table.name.clone());
+        let scan = LogicalPlanBuilder::scan(own.clone(), source, None)?;
+        let plan = if qualifier == own { scan.build()? } else { scan.alias(qualifier.clone())?.build()? };
+        let mut relation = Relation::of_plan(plan, fields);
+        let key = match keyed {
+            true => relation.columns.pop().map(|column| column.bound.expr),
+            false => None,
+        };
+        let item = Item {
+            name: Some(shown),
+            schema,
+            columns: relation.columns,
+            by_name: true,
+            by_column: true,
+            table: Some(Arc::clone(table)),
+            oid: table.id,
+        };
+        Ok(Target { plan: relation.plan, item, key, qualifier })
+    }
+
+    /// The column that a name in a list of columns, or left of an assignment, means.
+    pub(super) fn written_column(&self, table: &Table, name: &ObjectName) -> Result<usize> {
+        let parts: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
+        let Some(first) = parts.first() else { return unknown("this kind of column name") };
+        let column = folded(first);
+        let Some(at) = table.columns.iter().position(|known| known.name == column) else {
+            let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+            return Err(self.at(SqlError::new("42703", message), first.span));
+        };
+        if let Some(field) = parts.get(1) {
+            let message = format!(
+                "cannot assign to field \"{}\" of column \"{column}\" because its type {} is not a composite type",
+                folded(field),
+                types::column_type_name(&table.columns[at].ty)
+            );
+            return Err(self.at(SqlError::new("42804", message), first.span));
+        }
+        Ok(at)
+    }
+
+    /// A value as one of a column's type, of any length.
+    ///
+    /// # Errors
+    /// `42804`; those of reading a constant; `42P08` for a parameter that was given another type.
+    pub(super) fn assigned(&mut self, bound: Bound, column: &str, ty: &ColumnType) -> Result<Bound> {
+        let (to, span) = (column_type(ty), bound.span);
+        if bound.ty.oid == to.oid {
+            return Ok(bound);
+        }
+        if bound.ty.is_unknown() {
+            self.refuse_other_type(&bound, to)?;
+            return Ok(self.read(bound, Type::of(to.oid))?.at(span));
+        }
+        if let Err(error) = catalog().assign(column, bound.ty.id(), bound.ty.typmod, to.id(), to.typmod) {
+            return Err(self.at(sql_error(error), span));
+        }
+        self.cast_without_length(bound, to)
+    }
+
+    /// The cast of an assignment that is known to be there, without the length.
+    pub(super) fn cast_without_length(&mut self, bound: Bound, to: Type) -> Result<Bound> {
+        self.cast_as(bound, Type::of(to.oid), CastContext::Assignment)
+    }
+
+    /// A parameter that had no type when it was met and has one by now cannot take another.
+    fn refuse_other_type(&self, bound: &Bound, to: Type) -> Result<()> {
+        let Expr::Placeholder(placeholder) = &bound.expr else { return Ok(()) };
+        let index = placeholder_index(&placeholder.id);
+        let Some(Some(field)) = index.and_then(|index| self.params.known.get(index)) else { return Ok(()) };
+        let before = Type::of(types::field_oid(field));
+        if before.oid == to.oid {
+            return Ok(());
+        }
+        let error = SqlError::new("42P08", format!("inconsistent types deduced for parameter {}", placeholder.id))
+            .with_detail(format!("{} versus {}", before.name(), Type::of(to.oid).name()));
+        Err(self.at(error, bound.span))
+    }
+
+    /// What a column has if no value is given for it.
+    pub(super) fn default_of(&mut self, table: &Table, at: usize) -> Result<Bound> {
+        let column = &table.columns[at];
+        match &column.default_sql {
+            Some(sql) => {
+                let expr = parse_expression(sql)?;
+                self.default_value(&expr, &column.name, &column.ty)
+            }
+            None => self.null(Type::of(types::column_oid(&column.ty))),
+        }
+    }
+
+    /// A DEFAULT expression as a value of its column.
+    ///
+    /// # Errors
+    /// `0A000` for columns in it, `42804` for another type.
+    pub(super) fn default_value(&mut self, expr: &ast::Expr, column: &str, ty: &ColumnType) -> Result<Bound> {
+        // Its places are in another text.
+        let text = std::mem::take(&mut self.text);
+        let bound = self.expr(expr, &Scope::empty(), Clause::Default);
+        self.text = text;
+        let bound = match bound {
+            Err(super::Refusal::Error(error)) if matches!(error.sqlstate.as_str(), "42703" | "42P01") => {
+                return Err(SqlError::unsupported("cannot use column reference in DEFAULT expression").into());
+            }
+            bound => bound?,
+        };
+        let mut bound = bound.at(datafusion::sql::sqlparser::tokenizer::Span::empty());
+        let given = bound.ty;
+        if given.is_unknown() {
+            bound = self.read(bound, Type::of(types::column_oid(ty)))?;
+            return Ok(bound);
+        }
+        let to = column_type(ty);
+        if catalog().assign(column, given.id(), given.typmod, to.id(), to.typmod).is_err() {
+            let message = format!(
+                "column \"{column}\" is of type {} but default expression is of type {}",
+                to.name(),
+                given.name()
+            );
+            let error = SqlError::new("42804", message).with_hint("You will need to rewrite or cast the expression.");
+            return Err(error.into());
+        }
+        if given.oid == to.oid { Ok(bound) } else { self.cast_without_length(bound, to) }
+    }
+
+    /// SET: columns and their values, in the order of PostgreSQL's work: all values, then the columns.
+    pub(super) fn set_clause(
+        &mut self,
+        table: &Table,
+        assignments: &[Assignment],
+        scope: &Scope<'_>,
+    ) -> Result<Vec<(usize, Bound)>> {
+        let mut given: Vec<(&ObjectName, Given<'_>)> = Vec::with_capacity(assignments.len());
+        for assignment in assignments {
+            match &assignment.target {
+                AssignmentTarget::ColumnName(name) => given.push((name, single(&assignment.value))),
+                AssignmentTarget::Tuple(names) => {
+                    let values = self.row_source(&assignment.value, scope)?;
+                    if values.len() != names.len() {
+                        let error = SqlError::syntax("number of columns does not match number of values");
+                        return Err(self.at(error, assignment.value.span()));
+                    }
+                    given.extend(names.iter().zip(values));
+                }
+            }
+        }
+        let mut bound: Vec<(&ObjectName, Option<Bound>)> = Vec::with_capacity(given.len());
+        for (name, value) in given {
+            let value = match value {
+                Given::Default => None,
+                Given::Expr(expr) => Some(self.expr(expr, scope, Clause::Set)?),
+                Given::Bound(bound) => Some(bound),
+            };
+            bound.push((name, value));
+        }
+        let mut set: Vec<(usize, Bound)> = Vec::with_capacity(bound.len());
+        for (name, value) in bound {
+            let at = self.written_column(table, name)?;
+            let column = &table.columns[at];
+            let value = match value {
+                Some(value) => self.assigned(value, &column.name, &column.ty)?,
+                None => self.default_of(table, at)?,
+            };
+            set.push((at, value));
+        }
+        for (nth, (at, _)) in set.iter().enumerate() {
+            if set[..nth].iter().any(|(before, _)| before == at) {
+                let name = &table.columns[*at].name;
+                return Err(SqlError::syntax(format!("multiple assignments to same column \"{name}\"")).into());
+            }
+        }
+        Ok(set)
+    }
+
+    /// What `(a, b) = …` takes its values from.
+    fn row_source<'e>(&mut self, value: &'e ast::Expr, scope: &Scope<'_>) -> Result<Vec<Given<'e>>> {
+        match bare(value) {
+            ast::Expr::Tuple(values) => Ok(values.iter().map(single).collect()),
+            ast::Expr::Function(call) if call.name.to_string().eq_ignore_ascii_case("row") => {
+                let args = super::expr::arguments(call).and_then(super::expr::plain_args);
+                let Some(values) = args else { return unknown("this form of ROW") };
+                Ok(values.into_iter().map(single).collect())
+            }
+            ast::Expr::Subquery(query) => {
+                let relation = self.subquery(query, scope, Clause::Set)?;
+                if has_volatile(&relation.plan) && relation.columns.len() > 1 {
+                    return unknown("assigning a volatile subquery to several columns");
+                }
+                // One subquery for each column: they read the same snapshot.
+                let mut values = Vec::with_capacity(relation.columns.len());
+                for column in &relation.columns {
+                    let entry = Entry { name: column.name.clone(), bound: column.bound.clone(), is_hidden: false };
+                    let one = project(relation.plan.clone(), &[entry])?;
+                    let (ty, data) = (column.bound.ty, column.bound.data.clone());
+                    let expr = Expr::ScalarSubquery(as_subquery(one));
+                    values.push(Given::Bound(Bound::with_data(expr, ty, data).at(value.span())));
+                }
+                Ok(values)
+            }
+            other => {
+                let text = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
+                Err(self.at(SqlError::unsupported(text), other.span()))
+            }
+        }
+    }
+
+    /// RETURNING, of a row of the target.
+    pub(super) fn returning(
+        &mut self,
+        items: Option<&Vec<SelectItem>>,
+        target: &Target,
+        scope: &Scope<'_>,
+    ) -> Result<Option<List>> {
+        let Some(items) = items else { return Ok(None) };
+        let mut entries: Vec<Entry> = Vec::with_capacity(items.len());
+        for item in items {
+            self.select_item(item, scope, Clause::Returning, &mut entries)?;
+        }
+        let mut columns = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let bound = self.settled(entry.bound)?;
+            let others = bound.expr.column_refs().into_iter().any(|c| c.relation.as_ref() != Some(&target.qualifier));
+            if others {
+                return unknown("RETURNING columns of other tables than the target");
+            }
+            columns.push((OutputColumn { name: entry.name, ty: bound.ty }, bound.expr));
+        }
+        Ok(Some(List { columns, input: Arc::clone(target.plan.schema()) }))
+    }
+
+    /// The statement that is analysed, with its locks.
+    pub(super) fn written(&mut self, write: Write) -> Write {
+        Write { locks: std::mem::take(&mut self.locks), ..write }
+    }
+}
+
+fn single(expr: &ast::Expr) -> Given<'_> {
+    if is_default(expr) { Given::Default } else { Given::Expr(expr) }
+}
+
+/// Whether two runs of a plan on one snapshot may give different rows.
+fn has_volatile(plan: &LogicalPlan) -> bool {
+    use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+    let mut found = false;
+    let walked = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.is_volatile();
+            expr.apply(|_| Ok(TreeNodeRecursion::Continue))
+        })
+    });
+    found || walked.is_err()
+}
+
+/// The columns of a target, each with the value that a statement gives it, named as they are.
+pub(super) fn named_columns(table: &Table, values: impl IntoIterator<Item = Expr>) -> Vec<Expr> {
+    values.into_iter().zip(&table.columns).map(|(value, column)| value.alias(&column.name)).collect()
+}
+
+/// The key column of a written row.
+pub(super) fn named_key(key: Expr) -> Expr {
+    key.alias(KEY_COLUMN)
+}
