@@ -1,5 +1,6 @@
 //! Expressions.
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Spans;
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison, SetQuantifier, Sort};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, cast, lit};
@@ -701,13 +702,49 @@ impl Analyzer<'_> {
             return Err(self.at(error, span));
         }
         if elements.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_))) {
-            return unknown("an array of arrays");
+            return self.array_of_arrays(elements, scope, clause, span);
         }
         let bound = elements.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
         let refs: Vec<&Bound> = bound.iter().collect();
         let common = self.common_type(&refs, "ARRAY")?;
         let bound = bound.into_iter().map(|e| self.implicit(e, common)).collect::<Result<Vec<_>>>()?;
         self.array_from(bound, common, span)
+    }
+
+    /// `ARRAY[[1, 2], [3, 4]]`: of two dimensions, whose type is that of one.
+    fn array_of_arrays(
+        &mut self,
+        elements: &[ast::Expr],
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let mut rows: Vec<Bound> = Vec::with_capacity(elements.len());
+        let mut width = None;
+        for element in elements {
+            let ast::Expr::Array(array) = super::condition::bare(element) else {
+                return unknown("an array of arrays and others");
+            };
+            if *width.get_or_insert(array.elem.len()) != array.elem.len() {
+                let text = "multidimensional arrays must have array expressions with matching dimensions";
+                return Err(self.at(SqlError::new("2202E", text), span));
+            }
+            if array.elem.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_))) {
+                return unknown("an array of more than two dimensions");
+            }
+            rows.push(self.array(&array.elem, scope, clause, span)?);
+        }
+        let Some(first) = rows.first().map(|row| (row.ty, row.data.clone())) else {
+            return unknown("an array of nothing");
+        };
+        if rows.iter().any(|row| row.ty.oid != first.0.oid || row.data != first.1) {
+            return unknown("an array of arrays of several types");
+        }
+        let Some(make) = self.names.state.scalar_functions().get("make_array").cloned() else {
+            return unknown("make_array");
+        };
+        let (expr, data) = self.call_udf(&make, rows)?;
+        Ok(Bound::with_data(expr, first.0, data).at(span))
     }
 
     /// An array of elements of that type.
@@ -729,13 +766,16 @@ impl Analyzer<'_> {
             let message = format!("cannot subscript type {} because it does not support subscripting", bound.ty.name());
             return Err(self.at(SqlError::new("42804", message), bound.span));
         };
+        if matches!(&bound.data, DataType::List(item) if item.data_type().is_nested()) {
+            return unknown("an element of an array of arrays");
+        }
         let index = self.expr(index, scope, clause)?;
         let span = bound.span;
         let index = self.assigned_to(index, Type::INT4, "array subscript must have type integer")?;
         let Some(function) = self.names.state.scalar_functions().get("array_element").cloned() else {
             return unknown("array_element");
         };
-        let index = Bound::new(cast(index.expr, datafusion::arrow::datatypes::DataType::Int64), Type::INT8);
+        let index = Bound::new(cast(index.expr, DataType::Int64), Type::INT8);
         let (expr, data) = self.call_udf(&function, vec![bound, index])?;
         Ok(Bound::with_data(expr, Type::of(element.0), data).at(span))
     }

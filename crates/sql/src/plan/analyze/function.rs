@@ -341,8 +341,8 @@ impl Analyzer<'_> {
                 "unnest" => {
                     let Some(list) = args.into_iter().next() else { return unknown("unnest of nothing") };
                     let data = match &list.data {
-                        DataType::List(item) => item.data_type().clone(),
-                        _ => return unknown("unnest of this"),
+                        DataType::List(item) if !item.data_type().is_nested() => item.data_type().clone(),
+                        _ => return unknown("unnest of an array of arrays"),
                     };
                     let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
                     Ok(Bound::with_data(expr, result, data))
