@@ -106,10 +106,9 @@ fn refuse_ragged(list: &ListCells<'_>, start: usize, end: usize) -> Result<(), S
     }
     match lengths.all(|length| length == first) {
         true => Ok(()),
-        false => Err(SqlError::new(
-            "2202E",
-            "multidimensional arrays must have array expressions with matching dimensions",
-        )),
+        false => {
+            Err(SqlError::new("2202E", "multidimensional arrays must have array expressions with matching dimensions"))
+        }
     }
 }
 

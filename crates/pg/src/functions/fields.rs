@@ -57,15 +57,9 @@ fn no_unit(unit: &str, instant: bool) -> SqlError {
     let ty = if instant { "timestamp with time zone" } else { "timestamp without time zone" };
     match super::extract::field(unit) {
         None
-        | Some(
-            Field::Word
-            | Field::Epoch
-            | Field::Dow
-            | Field::IsoDow
-            | Field::Doy
-            | Field::IsoYear
-            | Field::Julian,
-        ) => SqlError::new("22023", format!("unit \"{unit}\" not recognized for type {ty}")),
+        | Some(Field::Word | Field::Epoch | Field::Dow | Field::IsoDow | Field::Doy | Field::IsoYear | Field::Julian) => {
+            SqlError::new("22023", format!("unit \"{unit}\" not recognized for type {ty}"))
+        }
         Some(_) => SqlError::unsupported(format!("unit \"{unit}\" not supported for type {ty}")),
     }
 }
