@@ -7,11 +7,11 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use common::{TestServer, error, message};
-use resurgam_server::settings::Authentication;
+use resurgam_server::settings::{Authentication, Settings};
 
-fn with_password(server: &mut resurgam_server::settings::Settings) {
-    server.authentication = Authentication::ScramSha256;
-    server.password = "secret".into();
+fn with_password(settings: &mut Settings) {
+    settings.authentication = Authentication::ScramSha256;
+    settings.password = "secret".into();
 }
 
 /// Bytes of memory that the process has.
