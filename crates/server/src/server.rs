@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use resurgam_sql::SqlDatabase;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -17,6 +17,9 @@ use crate::monitor::Monitor;
 use crate::registry::{Limits, Registry};
 use crate::settings::Settings;
 
+/// Connections that may wait to be accepted; the system may allow fewer. With few a flood of connections makes others
+/// wait for a second each time that it is faster than the server.
+const BACKLOG: u32 = 4096;
 /// Time for sessions to end that are ended whatever they do.
 const TERMINATION_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -70,7 +73,7 @@ impl Server {
                 ));
             }
         }
-        let listener = TcpListener::bind(&addresses[..]).await.map_err(|error| match error.kind() {
+        let listener = listen(&addresses).map_err(|error| match error.kind() {
             std::io::ErrorKind::AddrInUse => {
                 format!("{} is in use by another program; choose another port with --listen", settings.listen)
             }
@@ -143,6 +146,20 @@ impl Server {
         }
         tasks.shutdown().await;
     }
+}
+
+/// Listens on the first address that can be had.
+fn listen(addresses: &[SocketAddr]) -> std::io::Result<TcpListener> {
+    let mut last = std::io::ErrorKind::AddrNotAvailable.into();
+    for address in addresses {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        match socket.bind(*address).and_then(|()| socket.listen(BACKLOG)) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 fn accept(tasks: &mut JoinSet<()>, shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr) {

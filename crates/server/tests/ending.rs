@@ -190,6 +190,11 @@ fn idle_sessions_end_after_their_timeout() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(busy.rows("show idle_session_timeout"), ["0"]);
     assert_eq!(in_block.rows("show idle_session_timeout"), ["300ms"], "a transaction has a timeout of its own");
+    // A message that begins and goes no further is no sign of life.
+    let mut partial = server.client();
+    partial.send(b"Q\0\0");
+    let (status, messages) = partial.until_ready();
+    assert_eq!((status, common::error(&messages).sqlstate().as_str()), (0, "57P05"));
 }
 
 #[test]

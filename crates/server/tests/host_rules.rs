@@ -127,17 +127,13 @@ fn certificates_and_encryption_are_asked_for() {
         settings.tls_ca = made.path("ca.crt");
         settings.password = "secret".into();
     };
-    let (server, dir) = with_rules("hostssl all all all cert\n", tls);
+    let (server, _dir) = with_rules("hostssl all all all cert\n", tls);
     let with = |mode: &str, name: &str| {
         let (cert, key) = (made.path(&format!("{name}.crt")), made.path(&format!("{name}.key")));
         format!("user=postgres sslmode={mode} sslcert={} sslkey={}", cert.display(), key.display())
     };
     let none = |mode: &str| format!("user=postgres sslmode={mode} sslcert=/no/such sslkey=/no/such");
     let full = format!("{} sslrootcert={}", with("verify-full", "postgres"), made.path("ca.crt").display());
-    let rules = |text: &str| {
-        rules_of(dir.path(), text);
-    };
-    let _ = &rules;
     for (target, expected) in [
         (with("require", "postgres"), "1"),
         (full, "1"),

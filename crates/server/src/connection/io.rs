@@ -124,20 +124,24 @@ impl Channel {
 
     /// The next whole message.
     ///
-    /// `idle_max` bounds the wait for its first byte, and says what to end with when it ran out.
+    /// `idle_max` bounds the wait for all of it, so that nobody stays by sending a part, and says what to end with when
+    /// it ran out.
     pub async fn next(&mut self, idle_max: Option<(Duration, Ending)>) -> Result<Frame, Ending> {
-        let mut idle_max = idle_max;
+        match idle_max {
+            None => self.whole().await,
+            Some((limit, ending)) => match tokio::time::timeout(limit, self.whole()).await {
+                Ok(frame) => frame,
+                Err(_) => Err(ending),
+            },
+        }
+    }
+
+    async fn whole(&mut self) -> Result<Frame, Ending> {
         loop {
             if let Some(frame) = self.buffered()? {
                 return Ok(frame);
             }
-            match idle_max.take() {
-                None => self.read().await?,
-                Some((limit, ending)) => match tokio::time::timeout(limit, self.read()).await {
-                    Ok(result) => result?,
-                    Err(_) => return Err(ending),
-                },
-            }
+            self.read().await?;
         }
     }
 
