@@ -209,7 +209,7 @@ impl<'a> Analyzer<'a> {
     }
 }
 
-/// A query by these rules; `None` if it has something that they do not know, which is left to DataFusion's
+/// A query by these rules; `None` if they are turned off, and it is left to DataFusion's
 /// own planning then.
 pub(crate) fn query(
     names: &Names<'_>,
@@ -229,12 +229,7 @@ pub(crate) fn query(
             *params = found;
             Ok(Some(analyzed))
         }
-        Err(Refusal::Error(error)) => Err(*error),
-        Err(refusal) if mode == Mode::Strict || is_locking => Err(refusal.into_error()),
-        Err(Refusal::Unknown(what)) => {
-            tracing::debug!(what, "not analysed");
-            Ok(None)
-        }
+        Err(refusal) => Err(refusal.into_error()),
     }
 }
 
@@ -258,12 +253,10 @@ pub(crate) fn write(
     write.map_err(Refusal::into_error)
 }
 
-/// Whether queries are analysed.
+/// Whether queries are analysed. Without it they are planned by DataFusion's own rules, to compare.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     On,
-    /// What is not known is refused.
-    Strict,
     Off,
 }
 
@@ -271,7 +264,6 @@ fn mode() -> Mode {
     static MODE: std::sync::LazyLock<Mode> =
         std::sync::LazyLock::new(|| match std::env::var("RESURGAM_ANALYZE").as_deref() {
             Ok("off") => Mode::Off,
-            Ok("strict") => Mode::Strict,
             _ => Mode::On,
         });
     *MODE
