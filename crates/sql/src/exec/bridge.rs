@@ -16,10 +16,9 @@ use resurgam_engine::{ColumnType, Datum, DatumRef, ExternalRef, RawRow, ReadView
 use crate::exec::clean_function::PgClean;
 use crate::pg::arrow::ColumnBuilder;
 use crate::pg::context::PgContext;
-use crate::pg::datetime::Zone;
+use crate::pg::datetime::{Zone, days_to_engine, us_to_engine};
 use crate::pg::encode::encode_datum;
 use crate::pg::errors;
-use crate::pg::types::{EPOCH_DAYS, EPOCH_US};
 use crate::wire::{Format, SqlError};
 
 /// An engine error on its way through DataFusion.
@@ -185,15 +184,14 @@ pub(crate) fn key_value(value: &ScalarValue, ty: &ColumnType) -> Result<KeyValue
             ScalarValue::Utf8(Some(v)) | ScalarValue::Utf8View(Some(v)) | ScalarValue::LargeUtf8(Some(v)),
             ColumnType::Uuid,
         ) => parse_uuid(v).map_or(KeyValue::Unknown, |v| KeyValue::Exact(Datum::Uuid(v))),
-        (ScalarValue::Date32(Some(v)), ColumnType::Date) => {
-            v.checked_sub(EPOCH_DAYS).map_or(KeyValue::BelowAll, |v| KeyValue::Exact(Datum::Date(v)))
-        }
+        // The infinities are the same ends of the range with either epoch.
+        (ScalarValue::Date32(Some(v)), ColumnType::Date) => KeyValue::Exact(Datum::Date(days_to_engine(*v))),
         (ScalarValue::Time64Microsecond(Some(v)), ColumnType::Time) => KeyValue::Exact(Datum::Time(*v)),
         (ScalarValue::TimestampMicrosecond(Some(v), None), ColumnType::Timestamp) => {
-            v.checked_sub(EPOCH_US).map_or(KeyValue::BelowAll, |v| KeyValue::Exact(Datum::Timestamp(v)))
+            KeyValue::Exact(Datum::Timestamp(us_to_engine(*v)))
         }
         (ScalarValue::TimestampMicrosecond(Some(v), Some(_)), ColumnType::TimestampTz) => {
-            v.checked_sub(EPOCH_US).map_or(KeyValue::BelowAll, |v| KeyValue::Exact(Datum::TimestampTz(v)))
+            KeyValue::Exact(Datum::TimestampTz(us_to_engine(*v)))
         }
         _ => KeyValue::Unknown,
     })

@@ -56,7 +56,7 @@ pub(crate) fn held(join: &Plan) -> Result<Option<Plan>> {
     let holds = join.is::<HashJoinExec>() || join.is::<CrossJoinExec>() || join.is::<NestedLoopJoinExec>();
     let children = join.children();
     let [left, right] = children.as_slice() else { return Ok(None) };
-    if !holds || !(is_join(left)) {
+    if !holds || !is_join(left) {
         return Ok(None);
     }
     let children = vec![Arc::new(CompactExec { input: Arc::clone(left) }) as Plan, Arc::clone(right)];
