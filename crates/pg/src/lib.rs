@@ -16,7 +16,6 @@
 //! | [`functions`] | functions that PostgreSQL has and DataFusion lacks |
 //! | [`catalog`] | `pg_catalog` and `information_schema` |
 //! | [`computed`] | rows that are computed when a plan over them runs to DataFusion's tables |
-//! | [`rewrite`] | PostgreSQL syntax to syntax that DataFusion plans |
 //! | [`naming`] | expressions to the names of result columns |
 //! | [`definition`] | expressions that definitions hold, to text and back |
 //! | [`errors`] | errors of every layer to SQLSTATE, wording and position |
@@ -34,11 +33,7 @@ pub mod encode;
 pub mod errors;
 pub mod functions;
 pub mod naming;
-pub mod rewrite;
 pub mod types;
 pub mod wire;
 
 // Paths from when this was a module of the SQL crate.
-
-#[cfg(test)]
-mod psql_tests;

@@ -118,8 +118,20 @@ impl State {
             (Some(before), Kind::Sum | Kind::Avg) => {
                 plus(before, value).ok_or_else(|| to_datafusion(out_of_range()))?
             }
-            (Some(before), Kind::Min) => if span(value) < span(before) { value } else { before },
-            (Some(before), Kind::Max) => if span(value) > span(before) { value } else { before },
+            (Some(before), Kind::Min) => {
+                if span(value) < span(before) {
+                    value
+                } else {
+                    before
+                }
+            }
+            (Some(before), Kind::Max) => {
+                if span(value) > span(before) {
+                    value
+                } else {
+                    before
+                }
+            }
         });
         Ok(())
     }

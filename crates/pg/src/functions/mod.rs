@@ -17,7 +17,6 @@
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
 //! - `percentile`: `percentile_cont`, `percentile_disc`, `mode`
 //! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
-//! - `planner`: operators on lists, dates, intervals, numerics
 //! - `series`: `generate_series`
 //!
 //! Volatility: what depends on the session but not on the statement is `Volatile`, so that
@@ -39,7 +38,6 @@ mod math;
 mod nullable;
 pub mod numeric;
 mod percentile;
-mod planner;
 mod privileges;
 mod series;
 mod session;
@@ -52,7 +50,6 @@ use std::sync::Arc;
 use datafusion::common::Result as DfResult;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::ScalarUDF;
 
 pub use checked::checked_arithmetic;
 pub use interval_aggregate::interval_aggregate;
@@ -70,8 +67,6 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     for udf in datafusion_functions_nested::all_default_nested_functions() {
         state.register_udf(udf)?;
     }
-    state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner))?;
-    state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner))?;
     state.add_analyzer_rule(Arc::new(checked::CheckedArithmetic::new()));
     for function in all(cx) {
         state.register_udf(Arc::new(function.into_udf()))?;
@@ -79,8 +74,6 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     for udf in cast::all(cx) {
         state.register_udf(Arc::new(udf))?;
     }
-    let timestamptz = state.udf("pg_cast_timestamptz")?;
-    state.register_expr_planner(Arc::new(planner::PgExprPlanner { cx: cx.clone(), timestamptz }))?;
     for udf in time::special(cx) {
         state.register_udf(Arc::new(udf))?;
     }
@@ -119,11 +112,6 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(cx.clone())));
     Ok(())
-}
-
-/// The function that casts to a type, as PostgreSQL does.
-pub fn cast_function(cx: &Arc<dyn PgContext>, ty: u32) -> Option<ScalarUDF> {
-    cast::one(cx, ty)
 }
 
 /// Whether a function is bound to the session it was registered for, so that a plan with it

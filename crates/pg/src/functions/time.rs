@@ -248,42 +248,6 @@ pub(super) fn date_of_timestamp() -> ScalarUDF {
     .into_udf()
 }
 
-/// `interval * factor`: fractions of months become days, of days time.
-pub(super) fn interval_scale() -> ScalarUDF {
-    f("pg_interval_scale", &[P::Any, P::Float], oid(t::INTERVAL), |call| {
-        let intervals = cast_array(
-            &call.arrays[0],
-            &DataType::Interval(datafusion::arrow::datatypes::IntervalUnit::MonthDayNano),
-            t::INTERVAL,
-            &Zone::Utc,
-        )?;
-        let intervals = intervals.as_primitive::<datafusion::arrow::datatypes::IntervalMonthDayNanoType>();
-        let factors = call.arrays[1].as_primitive::<datafusion::arrow::datatypes::Float64Type>();
-        let out: IntervalMonthDayNanoArray = (0..call.rows)
-            .map(|row| {
-                if intervals.is_null(row) || factors.is_null(row) {
-                    return Ok(None);
-                }
-                let (value, factor) = (intervals.value(row), factors.value(row));
-                let months = f64::from(value.months) * factor;
-                let days = f64::from(value.days) * factor + months.fract() * 30.0;
-                let us = value.nanoseconds as f64 / 1000.0 * factor + days.fract() * DAY_US as f64;
-                let fits = |value: f64, limit: f64| value.is_finite() && value.abs() < limit;
-                if !fits(months, 2e9) || !fits(days, 2e9) || !fits(us, 9.2e15) {
-                    return Err(SqlError::new("22008", "interval out of range"));
-                }
-                Ok(Some(IntervalMonthDayNano::new(
-                    months.trunc() as i32,
-                    days.trunc() as i32,
-                    us.round() as i64 * 1000,
-                )))
-            })
-            .collect::<Result<_, SqlError>>()?;
-        Ok(Arc::new(out) as ArrayRef)
-    })
-    .into_udf()
-}
-
 /// Functions whose result type hangs on their arguments' types.
 pub(super) fn special(cx: &Arc<dyn PgContext>) -> Vec<ScalarUDF> {
     vec![ScalarUDF::new_from_impl(TimeZone { signature: Signature::user_defined(Volatility::Stable), cx: cx.clone() })]

@@ -1,17 +1,13 @@
 //! SQL type names, as the parser gives them, to engine column types and Arrow fields.
 
-use std::sync::Arc;
-
-use datafusion::arrow::datatypes::{Field, FieldRef};
-use datafusion::common::Result as DfResult;
-use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::arrow::datatypes::Field;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType as SqlType, DateTimeField, ExactNumberInfo, IntervalFields, TimezoneInfo,
+    ArrayElemTypeDef, CharacterLength, DataType as SqlType, DateTimeField, ExactNumberInfo, IntervalFields,
+    TimezoneInfo,
 };
 use resurgam_engine::ColumnType;
 
 use super::{field_of_oid, numeric_typmod, oid, type_by_name};
-use crate::errors::to_datafusion;
 use crate::wire::SqlError;
 
 /// Longest `varchar(n)` and `char(n)`, in characters, as in PostgreSQL.
@@ -60,19 +56,6 @@ pub fn arrow_field_from_sql(ty: &SqlType) -> Result<Field, SqlError> {
     let resolved = resolve(ty)?;
     field_of_oid("", resolved.oid, resolved.typmod)
         .ok_or_else(|| SqlError::unsupported(format!("type {ty} is not supported")))
-}
-
-/// Gives DataFusion's planner PostgreSQL's types, with metadata that keeps their identity.
-#[derive(Debug, Default)]
-pub struct PgTypePlanner;
-
-impl TypePlanner for PgTypePlanner {
-    fn plan_type_field(&self, ty: &SqlType) -> DfResult<Option<FieldRef>> {
-        match arrow_field_from_sql(ty) {
-            Ok(field) => Ok(Some(Arc::new(field))),
-            Err(error) => Err(to_datafusion(error)),
-        }
-    }
 }
 
 fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
@@ -169,7 +152,11 @@ fn second_digits(digits: Option<u64>) -> i32 {
 
 /// Modifier of an interval with these fields and so many digits of seconds; `None` for fields that do not go
 /// together.
-pub fn interval_typmod(first: Option<&DateTimeField>, last: Option<&DateTimeField>, digits: Option<u64>) -> Option<i32> {
+pub fn interval_typmod(
+    first: Option<&DateTimeField>,
+    last: Option<&DateTimeField>,
+    digits: Option<u64>,
+) -> Option<i32> {
     use DateTimeField as D;
     /// Bits of PostgreSQL's `INTERVAL_MASK`, from years to seconds.
     const BITS: [i32; 6] = [2, 1, 3, 10, 11, 12];

@@ -32,7 +32,13 @@ pub(crate) fn as_casts(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 let blank = || Token::Whitespace(datafusion::sql::sqlparser::tokenizer::Whitespace::Space);
                 let (first, last) = (token.span, text.span);
                 out.extend([at(word("CAST"), first), at(Token::LParen, first), text]);
-                out.extend([at(blank(), last), at(word("AS"), last), at(blank(), last), token, at(Token::RParen, last)]);
+                out.extend([
+                    at(blank(), last),
+                    at(word("AS"), last),
+                    at(blank(), last),
+                    token,
+                    at(Token::RParen, last),
+                ]);
             }
             None => {
                 out.push(token);

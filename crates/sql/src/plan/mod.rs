@@ -5,25 +5,23 @@
 //! | `access` | From predicates to the part of a tree that is read |
 //! | `analyze` | Analysis |
 //! | `canary` | The canary of kept plans |
-//! | `coercion` | Operands of different types, brought together as PostgreSQL does it where DataFusion does otherwise |
 //! | `expression` | Expressions over the rows of one table that a definition holds or a change of one needs |
 //! | `key_order` | A physical rule that knows the order of trees (and calls the one about joins) |
 //! | `params` | Placeholders in logical plans |
 //! | `planner` | From syntax to plans |
 //! | `planning` | What this crate's own planning does beyond DataFusion's |
 //! | `plans` | What is known about the statements that are planned |
-//! | `scopes` | Columns of outer queries that look like parts of a column of an inner one |
+//! | `rules` | DataFusion's analyzer rules, with what has to be done before them |
 //! | `statement` | A prepared statement |
 
 pub(crate) mod access;
 pub(crate) mod analyze;
 pub(crate) mod canary;
-pub(crate) mod coercion;
 pub(crate) mod expression;
 pub(crate) mod key_order;
 pub(crate) mod params;
 pub(crate) mod planner;
 pub(crate) mod planning;
 pub(crate) mod plans;
-pub(crate) mod scopes;
+pub(crate) mod rules;
 pub(crate) mod statement;
