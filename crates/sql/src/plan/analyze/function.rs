@@ -361,6 +361,13 @@ impl Analyzer<'_> {
                     let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
                     self.of_type(expr, DataType::Int64, result)
                 }
+                // There are no partitions.
+                "pg_partition_ancestors" => {
+                    let data = result.data();
+                    let none = ScalarValue::List(ScalarValue::new_list_nullable(&[], &data));
+                    let expr = Expr::Unnest(Unnest { expr: Box::new(Expr::Literal(none, None)), outer: false });
+                    Ok(Bound::with_data(expr, result, data))
+                }
                 _ => unknown(format!("the set-returning function {name}")),
             };
         }
