@@ -1,16 +1,12 @@
-//! Calendar arithmetic (proleptic Gregorian) and time zones.
+//! Calendar arithmetic (proleptic Gregorian).
 //!
 //! Unit: microseconds or days, since 1970-01-01. `i64::MIN` and `i64::MAX`
 //! (`i32::MIN`, `i32::MAX` for dates) are `-infinity` and `infinity`, in every epoch.
 
-use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use datafusion::arrow::array::timezone::Tz;
-use datafusion::arrow::datatypes::TimestampMicrosecondType;
-use datafusion::arrow::temporal_conversions::as_datetime_with_timezone;
-
 use crate::types::{EPOCH_DAYS, EPOCH_US};
+pub use crate::zone::Zone;
 
 /// Microseconds of a second.
 pub const SECOND_US: i64 = 1_000_000;
@@ -90,82 +86,6 @@ pub const fn days_from_engine(days: i32) -> i32 {
     }
 }
 
-/// A session's time zone.
-#[derive(Clone, Copy, Debug, Default)]
-pub enum Zone {
-    #[default]
-    Utc,
-    /// An IANA zone or a fixed offset.
-    Named(Tz),
-}
-
-impl Zone {
-    /// The zone that `SET TimeZone` names: an IANA name, `UTC`, `GMT`, `Z`, or an
-    /// ISO offset such as `+02:00`. `None` if there is no such zone.
-    pub fn parse(name: &str) -> Option<Self> {
-        let name = name.trim();
-        if ["UTC", "GMT", "Z", "Etc/UTC", "ZULU", "UCT"].iter().any(|utc| utc.eq_ignore_ascii_case(name)) {
-            return Some(Self::Utc);
-        }
-        if let Ok(tz) = Tz::from_str(name) {
-            return Some(Self::Named(tz));
-        }
-        // names are case-insensitive in PostgreSQL: europe/berlin
-        let mut title = String::with_capacity(name.len());
-        let mut start = true;
-        for c in name.chars() {
-            title.push(if start { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() });
-            start = matches!(c, '/' | '_' | '-');
-        }
-        Tz::from_str(&title).ok().map(Self::Named)
-    }
-
-    /// Seconds east of Greenwich at an instant (microseconds since 1970, UTC).
-    pub fn offset_at(&self, us: i64) -> i32 {
-        match self {
-            Self::Utc => 0,
-            Self::Named(tz) => match as_datetime_with_timezone::<TimestampMicrosecondType>(us, *tz) {
-                Some(at) => {
-                    let local = at.naive_local().and_utc().timestamp();
-                    (local - us.div_euclid(SECOND_US)) as i32
-                }
-                None => 0,
-            },
-        }
-    }
-
-    /// What the zone is called at an instant, for instance `CET`.
-    pub fn abbreviation(&self, us: i64) -> String {
-        match self {
-            Self::Utc => "UTC".to_owned(),
-            Self::Named(tz) => match as_datetime_with_timezone::<TimestampMicrosecondType>(us, *tz) {
-                Some(at) => at.format("%Z").to_string(),
-                None => String::new(),
-            },
-        }
-    }
-
-    /// The instant that a local time names; in a gap or overlap of daylight saving,
-    /// standard time is taken, as PostgreSQL does.
-    pub fn local_to_utc(&self, local_us: i64) -> i64 {
-        let Self::Named(_) = self else { return local_us };
-        let before = self.offset_at(local_us.saturating_sub(DAY_US));
-        let after = self.offset_at(local_us.saturating_add(DAY_US));
-        let try_offset = |offset: i32| {
-            let utc = local_us.saturating_sub(i64::from(offset) * SECOND_US);
-            (self.offset_at(utc) == offset).then_some(utc)
-        };
-        if before == after {
-            return try_offset(before).unwrap_or(local_us.saturating_sub(i64::from(before) * SECOND_US));
-        }
-        // the smaller offset is standard time
-        let (standard, summer) = (before.min(after), before.max(after));
-        try_offset(standard)
-            .or_else(|| try_offset(summer))
-            .unwrap_or(local_us.saturating_sub(i64::from(before) * SECOND_US))
-    }
-}
-
 /// Microseconds since 1970 now, by the system clock.
 pub fn clock_us() -> i64 {
     match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
@@ -188,22 +108,5 @@ mod tests {
         assert_eq!(days_from_civil(2000, 1, 1), i64::from(EPOCH_DAYS));
         assert_eq!(civil_from_days(0), (1970, 1, 1));
         assert_eq!(civil_from_days(-1), (1969, 12, 31));
-    }
-
-    #[test]
-    fn zones() {
-        let berlin = Zone::parse("europe/berlin").expect("zone");
-        let summer = days_from_civil(2024, 7, 1) * DAY_US;
-        let winter = days_from_civil(2024, 1, 1) * DAY_US;
-        assert_eq!((berlin.offset_at(summer), berlin.offset_at(winter)), (7200, 3600));
-        assert_eq!(berlin.local_to_utc(summer), summer - 7200 * SECOND_US);
-        // 2024-03-31 02:30 does not exist; PostgreSQL reads it with standard time: 01:30 UTC
-        let gap = days_from_civil(2024, 3, 31) * DAY_US + 9000 * SECOND_US;
-        assert_eq!(berlin.local_to_utc(gap), gap - 3600 * SECOND_US);
-        // 2024-10-27 02:30 exists twice; the later (standard) one
-        let overlap = days_from_civil(2024, 10, 27) * DAY_US + 9000 * SECOND_US;
-        assert_eq!(berlin.local_to_utc(overlap), overlap - 3600 * SECOND_US);
-        assert_eq!(Zone::parse("+05:30").expect("offset").offset_at(0), 19_800);
-        assert!(Zone::parse("Nowhere/Nothing").is_none());
     }
 }

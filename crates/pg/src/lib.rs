@@ -8,7 +8,8 @@
 //! | module | translates |
 //! |---|---|
 //! | [`types`] | SQL type names, PostgreSQL oids and modifiers, engine column types, Arrow types |
-//! | [`datetime`] | calendar arithmetic and time zones |
+//! | [`datetime`] | calendar arithmetic |
+//! | [`zone`] | time zones |
 //! | [`encode`] | Arrow cells and engine datums to the wire's text and binary formats |
 //! | [`decode`] | text and binary values to engine datums and DataFusion scalars |
 //! | [`arrow`] | engine datums to Arrow columns and back |
@@ -17,12 +18,14 @@
 //! | [`catalog`] | `pg_catalog` and `information_schema` |
 //! | [`computed`] | rows that are computed when a plan over them runs to DataFusion's tables |
 //! | [`naming`] | expressions to the names of result columns |
+//! | [`collation`] | the one order of texts |
 //! | [`definition`] | expressions that definitions hold, to text and back |
 //! | [`errors`] | errors of every layer to SQLSTATE, wording and position |
 //! | [`wire`] | what all of them answer with: errors, fields, encoded rows, tags |
 
 pub mod arrow;
 pub mod catalog;
+pub mod collation;
 pub mod computed;
 pub mod context;
 pub mod copy;
@@ -35,5 +38,6 @@ pub mod functions;
 pub mod naming;
 pub mod types;
 pub mod wire;
+pub mod zone;
 
 // Paths from when this was a module of the SQL crate.

@@ -155,6 +155,31 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                 .collect::<Result<_, _>>()?;
             Ok(Arc::new(out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?))
         }
+        (DataType::Float64, DataType::Float32) => {
+            let narrow = |value: f64| {
+                let out = value as f32;
+                if out.is_infinite() && !value.is_infinite() {
+                    return Err(SqlError::new("22003", "value out of range: overflow"));
+                }
+                if out == 0.0 && value != 0.0 {
+                    return Err(SqlError::new("22003", "value out of range: underflow"));
+                }
+                Ok(if out.is_nan() { f32::NAN } else { out })
+            };
+            let values = array.as_primitive::<Float64Type>().iter();
+            Ok(Arc::new(values.map(|value| value.map(narrow).transpose()).collect::<Result<Float32Array, SqlError>>()?))
+        }
+        (DataType::Interval(IntervalUnit::MonthDayNano), DataType::Time64(TimeUnit::Microsecond)) => {
+            let out: Time64MicrosecondArray = array
+                .as_primitive::<IntervalMonthDayNanoType>()
+                .unary(|value| (value.nanoseconds / 1000).rem_euclid(crate::datetime::DAY_US));
+            Ok(Arc::new(out))
+        }
+        (DataType::Time64(TimeUnit::Microsecond), DataType::Interval(IntervalUnit::MonthDayNano)) => {
+            let out: IntervalMonthDayNanoArray =
+                array.as_primitive::<Time64MicrosecondType>().unary(|us| IntervalMonthDayNano::new(0, 0, us * 1000));
+            Ok(Arc::new(out))
+        }
         (DataType::Decimal128(precision, scale), DataType::Float64) => {
             let (precision, scale) = (*precision, *scale);
             let out: Float64Array =
@@ -326,7 +351,8 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
             oid::UUID => {
                 parse_each!(texts, StringViewArray, |text: &str| decode::parse_uuid(text).map(|u| uuid_text(&u)))
             }
-            oid::JSON | oid::JSONB => {
+            oid::JSONB => parse_each!(texts, StringViewArray, decode::canonical_jsonb),
+            oid::JSON => {
                 for text in texts.iter().flatten() {
                     decode::check_json(text)?;
                 }
@@ -381,10 +407,7 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
         }
         DataType::Interval(IntervalUnit::MonthDayNano) => {
             parse_each!(texts, IntervalMonthDayNanoArray, |text: &str| {
-                let interval = decode::parse_interval(text)?;
-                let nanos =
-                    interval.us.checked_mul(1000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
-                Ok(IntervalMonthDayNano::new(interval.months, interval.days, nanos))
+                decode::interval_value(decode::parse_interval(text)?)
             })
         }
         DataType::BinaryView => parse_each!(texts, BinaryViewArray, |text: &str| {

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use resurgam_engine::{ColumnType, Datum, DatumRef};
 use resurgam_numeric::Numeric;
 
 use super::datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
-use super::interval::parse_interval;
+use super::interval::{interval_value, parse_interval};
 use super::numbers::{parse_bool, parse_float4, parse_float8, parse_int, parse_numeric, parse_oid};
-use super::{bad_text, binary, check_json, parse_bytea, parse_uuid, utf8};
+use super::{bad_text, binary, canonical_jsonb, check_json, parse_bytea, parse_uuid, utf8};
 use crate::arrow::{datum_of_scalar, fit_text};
 use crate::datetime::{Zone, days_to_engine, us_to_engine};
 use crate::encode::{TextStyle, uuid_text};
@@ -57,7 +57,8 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
         oid::FLOAT8 => ScalarValue::Float64(Some(parse_float8(text)?)),
         oid::NUMERIC => ScalarValue::LargeBinary(Some(Numeric::parse(text, None).map_err(numeric_error)?.encoded())),
         oid::BPCHAR => ScalarValue::Utf8View(Some(text.trim_end_matches(' ').to_owned())),
-        oid::JSON | oid::JSONB => {
+        oid::JSONB => ScalarValue::Utf8View(Some(canonical_jsonb(text)?)),
+        oid::JSON => {
             check_json(text)?;
             ScalarValue::Utf8View(Some(text.to_owned()))
         }
@@ -73,11 +74,7 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
         oid::TIMESTAMPTZ => {
             ScalarValue::TimestampMicrosecond(Some(parse_timestamptz(text, zone)?), Some(Arc::from(UTC)))
         }
-        oid::INTERVAL => {
-            let interval = parse_interval(text)?;
-            let nanos = interval.us.checked_mul(1000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
-            ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(interval.months, interval.days, nanos)))
-        }
+        oid::INTERVAL => ScalarValue::IntervalMonthDayNano(Some(interval_value(parse_interval(text)?)?)),
         oid::OID | oid::XID | oid::CID | oid::REGNAMESPACE | oid::REGROLE | oid::REGCLASS => {
             ScalarValue::UInt32(Some(parse_oid(text)?))
         }

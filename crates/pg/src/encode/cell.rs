@@ -10,10 +10,11 @@ use datafusion::arrow::temporal_conversions::MILLISECONDS_IN_DAY;
 
 use super::array::{ListCells, put_list_binary, put_list_text};
 use super::binary::put_numeric_binary;
+use super::record::{put_record_binary, put_record_text};
 use super::text::*;
 use crate::datetime::{Zone, days_to_engine, us_to_engine};
 use crate::functions::numeric::column::numeric_error;
-use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, oid};
+use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, field_oid, oid};
 use crate::wire::SqlError;
 
 /// Names of `reg…` values by oid.
@@ -73,6 +74,8 @@ pub(super) enum Data<'a> {
     Duration(&'a [i64], Unit),
     List(ListCells<'a>),
     Dictionary(Vec<Option<usize>>, Box<Cell<'a>>),
+    /// Columns of a record, and their types.
+    Record(Vec<(u32, Cell<'a>)>),
     /// Types that PostgreSQL has no counterpart for, formatted once.
     Other(StringArray),
 }
@@ -202,6 +205,15 @@ impl<'a> Cell<'a> {
                     (0..array.len()).map(|row| (!dictionary.keys().is_null(row)).then(|| normalized[row])).collect();
                 Data::Dictionary(keys, Box::new(Cell::new(dictionary.values().as_ref(), look)?))
             }
+            DataType::Struct(fields) => {
+                let columns = array.as_struct().columns().iter().zip(fields);
+                let cells = columns.map(|(column, field)| {
+                    let ty = field_oid(field);
+                    let inner = Look { oid: ty, typmod: -1, zone: look.zone, names: look.names.clone() };
+                    Ok((ty, Cell::new(column.as_ref(), &inner)?))
+                });
+                Data::Record(cells.collect::<Result<_, SqlError>>()?)
+            }
             _ => {
                 let formatter = datafusion::arrow::util::display::ArrayFormatter::try_new(
                     array,
@@ -284,6 +296,7 @@ impl<'a> Cell<'a> {
                     values.put_text(key, out)?;
                 }
             }
+            Data::Record(columns) => put_record_text(columns, row, out)?,
             Data::Other(array) => out.put_slice(array.value(row).as_bytes()),
         }
         Ok(())
@@ -342,6 +355,7 @@ impl<'a> Cell<'a> {
                     values.put_binary(key, out)?;
                 }
             }
+            Data::Record(columns) => put_record_binary(columns, row, out)?,
             Data::Other(array) => out.put_slice(array.value(row).as_bytes()),
         }
         Ok(())

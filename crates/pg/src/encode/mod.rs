@@ -11,6 +11,7 @@ mod array;
 mod binary;
 mod cell;
 mod datum;
+mod record;
 mod row;
 mod text;
 

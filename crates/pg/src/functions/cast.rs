@@ -7,7 +7,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::arrow::datatypes::{
+    DataType, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType,
+    TimestampMicrosecondType,
+};
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
@@ -18,6 +21,8 @@ use resurgam_engine::ColumnType;
 use crate::arrow::{cast_array, fit_text};
 use crate::catalog::{Model, SUPERUSER_OID};
 use crate::context::PgContext;
+use crate::datetime::{Zone, us_from_engine, us_to_engine};
+use crate::decode::interval_value;
 use crate::encode::{RowEncoder, TextStyle};
 use crate::errors::{from_arrow, to_datafusion};
 use crate::types::{
@@ -135,8 +140,14 @@ impl PgCast {
         if is_reg(from_oid) && target == &TEXT {
             return self.reg_text(array, from);
         }
+        if self.oid == oid::INTERVAL && typmod >= 0 && array.data_type().is_string() {
+            return interval_of(array, typmod);
+        }
         let out = cast_array(array, target, self.oid, &zone)?;
         match self.oid {
+            oid::INTERVAL | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if typmod >= 0 => {
+                Ok(at_precision(&out, typmod))
+            }
             // With more digits than a fixed one has.
             oid::NUMERIC if typmod >= 4 && target == &super::numeric::DYNAMIC => {
                 let modifiers: ArrayRef = Arc::new(Int32Array::from(vec![typmod; out.len()]));
@@ -155,10 +166,20 @@ impl PgCast {
             oid::NAME => Ok(Arc::new(
                 out.as_string_view().iter().map(|text| text.map(|text| cut(text, 63))).collect::<StringViewArray>(),
             )),
+            oid::CHAR if array.data_type().is_integer() => {
+                let numbers = cast_array(array, &DataType::Int64, oid::INT8, &zone)?;
+                let numbers = numbers.as_primitive::<datafusion::arrow::datatypes::Int64Type>();
+                let byte = |number: i64| match i8::try_from(number) {
+                    Ok(byte) => Ok(one_byte(byte as u8)),
+                    Err(_) => Err(SqlError::new("22003", "\"char\" out of range")),
+                };
+                let out = numbers.iter().map(|number| number.map(byte).transpose());
+                Ok(Arc::new(out.collect::<Result<StringViewArray, SqlError>>()?))
+            }
             oid::CHAR => Ok(Arc::new(
                 out.as_string_view()
                     .iter()
-                    .map(|text| text.map(|text| text.chars().next().map(String::from).unwrap_or_default()))
+                    .map(|text| text.map(|text| one_byte(char_byte(text))))
                     .collect::<StringViewArray>(),
             )),
             _ => Ok(out),
@@ -233,6 +254,63 @@ impl PgCast {
             builder.append_value(crate::decode::utf8(&text)?);
         }
         Ok(Arc::new(builder.finish()))
+    }
+}
+
+/// The byte that a text is as `"char"`: an octal escape, or its first.
+fn char_byte(text: &str) -> u8 {
+    match text.as_bytes() {
+        [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7'] => (a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'),
+        bytes => bytes.first().copied().unwrap_or(0),
+    }
+}
+
+/// A value of `"char"` as it is shown, which is how it is kept.
+fn one_byte(byte: u8) -> String {
+    match byte {
+        0 => String::new(),
+        0x80.. => format!("\\{byte:03o}"),
+        byte => char::from(byte).to_string(),
+    }
+}
+
+/// Intervals from texts, as a type with that modifier reads them.
+fn interval_of(texts: &ArrayRef, typmod: i32) -> Result<ArrayRef, SqlError> {
+    let texts = cast_array(texts, &TEXT, oid::TEXT, &Zone::Utc)?;
+    let out: IntervalMonthDayNanoArray = texts
+        .as_string_view()
+        .iter()
+        .map(|text| text.map(|text| interval_value(crate::decode::parse_interval_of(text, typmod)?)).transpose())
+        .collect::<Result<_, SqlError>>()?;
+    Ok(Arc::new(out))
+}
+
+/// Times with so many digits of seconds, rounded as PostgreSQL does, which counts from 2000.
+fn at_precision(array: &ArrayRef, typmod: i32) -> ArrayRef {
+    let unit = 10i64.pow(6 - typmod.clamp(0, 6) as u32);
+    let round = |us: i64| us.saturating_add(unit / 2 * us.signum()) / unit * unit;
+    match array.data_type() {
+        DataType::Interval(_) => {
+            let values = array.as_primitive::<IntervalMonthDayNanoType>();
+            Arc::new(values.unary::<_, IntervalMonthDayNanoType>(|value| {
+                let whole =
+                    crate::decode::Interval { months: value.months, days: value.days, us: value.nanoseconds / 1000 };
+                let cut = crate::decode::cut_interval(whole, typmod);
+                IntervalMonthDayNano::new(cut.months, cut.days, cut.us.saturating_mul(1000))
+            }))
+        }
+        DataType::Time64(_) => {
+            Arc::new(array.as_primitive::<Time64MicrosecondType>().unary::<_, Time64MicrosecondType>(round))
+        }
+        DataType::Timestamp(_, zone) => {
+            let values = array.as_primitive::<TimestampMicrosecondType>();
+            let out = values.unary::<_, TimestampMicrosecondType>(|us| match us {
+                i64::MAX | i64::MIN => us,
+                us => us_from_engine(round(us_to_engine(us))),
+            });
+            Arc::new(out.with_timezone_opt(zone.clone()))
+        }
+        _ => array.clone(),
     }
 }
 

@@ -48,8 +48,8 @@ pub(super) const NAMES: &[&str] = &[
 
 /// `pg_size_pretty`.
 fn size_pretty(bytes: i64) -> String {
-    const UNITS: [(&str, i64); 5] =
-        [("bytes", 10 * 1024), ("kB", 20_479), ("MB", 20_479), ("GB", 20_479), ("TB", i64::MAX)];
+    const UNITS: [(&str, i64); 6] =
+        [("bytes", 10 * 1024), ("kB", 20_479), ("MB", 20_479), ("GB", 20_479), ("TB", 20_479), ("PB", i64::MAX)];
     // as PostgreSQL: shift with one bit more, and round when printing
     let mut size = bytes;
     let mut halves = false;
@@ -64,7 +64,7 @@ fn size_pretty(bytes: i64) -> String {
         halves = true;
         size /= 1i64 << bits;
     }
-    format!("{size} TB")
+    format!("{size} PB")
 }
 
 /// Sizes are of relations: a table's own id is behind its primary key as well.

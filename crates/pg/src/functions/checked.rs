@@ -3,9 +3,11 @@
 //! DataFusion wraps around silently. [`CheckedArithmetic`] runs last among the analyzer's
 //! rules, when types are settled, and puts functions in place of these operators on integers.
 //!
+//! Floats have functions for their operators as well, which tell of overflow, underflow and division by zero.
+//!
 //! To PostgreSQL all NaNs are equal. Here they are compared by their bits, and what arithmetic
-//! makes (`Infinity - Infinity`) has others than what is read. So `pg_nan` around arithmetic on floats
-//! gives it the usual ones; values from tables and clients get them where they come in.
+//! makes (`Infinity - Infinity`) has others than what is read. So functions of floats give the usual ones, as does
+//! `pg_nan` around a minus sign; values from tables and clients get them where they come in.
 
 use std::sync::{Arc, LazyLock};
 
@@ -22,6 +24,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 use datafusion::optimizer::AnalyzerRule;
 
 use super::define::{P, PgFunction, Returns, f};
+use super::floats::{Operator as Float, operator};
 use super::numeric::keys::NumericKeys;
 use crate::types::{arrow_oid, format_type};
 use crate::wire::SqlError;
@@ -91,6 +94,10 @@ pub(super) struct CheckedArithmetic {
     minus: Arc<ScalarUDF>,
     multiply: Arc<ScalarUDF>,
     nan: Arc<ScalarUDF>,
+    float_plus: Arc<ScalarUDF>,
+    float_minus: Arc<ScalarUDF>,
+    float_multiply: Arc<ScalarUDF>,
+    float_divide: Arc<ScalarUDF>,
 }
 
 impl CheckedArithmetic {
@@ -100,6 +107,10 @@ impl CheckedArithmetic {
             minus: Arc::new(checked("pg_minus", sub).into_udf()),
             multiply: Arc::new(checked("pg_multiply", mul).into_udf()),
             nan: Arc::new(nan().into_udf()),
+            float_plus: Arc::new(operator("pg_float_plus", Float::Plus).into_udf()),
+            float_minus: Arc::new(operator("pg_float_minus", Float::Minus).into_udf()),
+            float_multiply: Arc::new(operator("pg_float_multiply", Float::Multiply).into_udf()),
+            float_divide: Arc::new(operator("pg_float_divide", Float::Divide).into_udf()),
         }
     }
 
@@ -119,17 +130,15 @@ impl CheckedArithmetic {
                 }
                 other => return Ok(Transformed::no(other)),
             };
-            let function = match op {
-                Operator::Plus => Some(&self.plus),
-                Operator::Minus => Some(&self.minus),
-                Operator::Multiply => Some(&self.multiply),
-                Operator::Divide => None,
+            let (function, of_floats) = match op {
+                Operator::Plus => (Some(&self.plus), &self.float_plus),
+                Operator::Minus => (Some(&self.minus), &self.float_minus),
+                Operator::Multiply => (Some(&self.multiply), &self.float_multiply),
+                Operator::Divide => (None, &self.float_divide),
                 _ => return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))),
             };
             if floats(left.as_ref()) && floats(right.as_ref()) {
-                let (left, right) = (Box::new(inside(*left)), Box::new(inside(*right)));
-                let result = Expr::BinaryExpr(BinaryExpr { left, op, right });
-                return Ok(Transformed::yes(self.nan.call(vec![result])));
+                return Ok(Transformed::yes(of_floats.call(vec![inside(*left), inside(*right)])));
             }
             match (left.get_type(schema), right.get_type(schema), function) {
                 (Ok(l), Ok(r), Some(function))

@@ -12,14 +12,14 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, UInt32Type};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type, IntervalUnit, TimeUnit, UInt32Type};
 use datafusion::common::{DataFusionError, Result as DfResult, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use crate::errors::{from_datafusion, to_datafusion};
-use crate::types::{field_of_oid, format_type};
+use crate::types::{field_of_oid, format_type, timestamptz};
 use crate::wire::SqlError;
 
 /// Type of a parameter.
@@ -31,6 +31,11 @@ pub(super) enum P {
     Int,
     Oid,
     Float,
+    Date,
+    Time,
+    Timestamp,
+    Timestamptz,
+    Interval,
     /// The argument as it is.
     Any,
 }
@@ -43,6 +48,11 @@ impl P {
             Self::Int => DataType::Int64,
             Self::Oid => DataType::UInt32,
             Self::Float => DataType::Float64,
+            Self::Date => DataType::Date32,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::Timestamptz => timestamptz(),
+            Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
             Self::Any => given.clone(),
         }
     }

@@ -25,7 +25,7 @@ use crate::wire::SqlError;
 
 /// A field, under whichever of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+pub(super) enum Field {
     Microsecond,
     Millisecond,
     Second,
@@ -53,7 +53,7 @@ enum Field {
 }
 
 /// The field of a name; only its first ten letters count.
-fn field(name: &str) -> Option<Field> {
+pub(super) fn field(name: &str) -> Option<Field> {
     use Field as F;
     let token = name.get(..10).unwrap_or(name);
     Some(match token {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, TimestampMicrosecondType};
+use datafusion::arrow::datatypes::{DataType, FieldRef, TimestampMicrosecondType};
 
 use super::define::{P, PgFunction, Returns, f};
+use super::extract::Field;
+use super::moments::truncate_interval;
 use crate::arrow::cast_array;
 use crate::context::PgContext;
 use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil};
@@ -18,20 +20,20 @@ fn truncate(us: i64, unit: &str) -> Option<i64> {
     let (year, month, _) = civil_from_days(days);
     let first_of = |year: i64, month: u32| days_from_civil(year, month, 1) * DAY_US;
     let grid = |size: i64| us - us.rem_euclid(size);
-    Some(match unit {
-        "microsecond" | "microseconds" => us,
-        "millisecond" | "milliseconds" => grid(1000),
-        "second" | "seconds" => grid(SECOND_US),
-        "minute" | "minutes" => grid(60 * SECOND_US),
-        "hour" | "hours" => grid(3600 * SECOND_US),
-        "day" | "days" => days * DAY_US,
-        "week" | "weeks" => (days - (days + 3).rem_euclid(7)) * DAY_US,
-        "month" | "months" => first_of(year, month),
-        "quarter" => first_of(year, (month - 1) / 3 * 3 + 1),
-        "year" | "years" => first_of(year, 1),
-        "decade" | "decades" => first_of(year - year.rem_euclid(10), 1),
-        "century" | "centuries" => first_of(year - (year - 1).rem_euclid(100), 1),
-        "millennium" | "millenniums" => first_of(year - (year - 1).rem_euclid(1000), 1),
+    Some(match super::extract::field(unit)? {
+        Field::Microsecond => us,
+        Field::Millisecond => grid(1000),
+        Field::Second => grid(SECOND_US),
+        Field::Minute => grid(60 * SECOND_US),
+        Field::Hour => grid(3600 * SECOND_US),
+        Field::Day => days * DAY_US,
+        Field::Week => (days - (days + 3).rem_euclid(7)) * DAY_US,
+        Field::Month => first_of(year, month),
+        Field::Quarter => first_of(year, (month - 1) / 3 * 3 + 1),
+        Field::Year => first_of(year, 1),
+        Field::Decade => first_of(year - year.rem_euclid(10), 1),
+        Field::Century => first_of(year - (year - 1).rem_euclid(100), 1),
+        Field::Millennium => first_of(year - (year - 1).rem_euclid(1000), 1),
         _ => return None,
     })
 }
@@ -44,15 +46,19 @@ fn truncated(fields: &[FieldRef]) -> FieldRef {
         Some(DataType::Timestamp(_, Some(_)) | DataType::Date32) => timestamptz(),
         _ => local_type(),
     };
-    Arc::new(Field::new("", ty, true))
+    Arc::new(datafusion::arrow::datatypes::Field::new("", ty, true))
 }
 
 fn local_type() -> DataType {
     DataType::Timestamp(datafusion::arrow::datatypes::TimeUnit::Microsecond, None)
 }
 
-fn no_unit(unit: &str) -> SqlError {
-    SqlError::new("22023", format!("unit \"{unit}\" not recognized"))
+fn no_unit(unit: &str, instant: bool) -> SqlError {
+    let ty = if instant { "timestamp with time zone" } else { "timestamp without time zone" };
+    match super::extract::field(unit) {
+        None | Some(Field::Word) => SqlError::new("22023", format!("unit \"{unit}\" not recognized for type {ty}")),
+        Some(_) => SqlError::unsupported(format!("unit \"{unit}\" not supported for type {ty}")),
+    }
 }
 
 pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
@@ -62,7 +68,10 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             let array = &call.arrays[1];
             let unit = |row: usize| call.text(0, row).map(str::to_ascii_lowercase);
             if let DataType::Interval(_) = array.data_type() {
-                return Err(SqlError::unsupported("date_trunc of an interval is not supported"));
+                return call.spans(|row| match (unit(row), call.span(1, row)) {
+                    (Some(unit), Some(span)) => truncate_interval(span, &unit).map(Some),
+                    _ => Ok(None),
+                });
             }
             let instant = matches!(call.returns.data_type(), DataType::Timestamp(_, Some(_)));
             let session = second.zone();
@@ -77,15 +86,15 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                         return Ok(Some(us));
                     }
                     if !instant {
-                        return truncate(us, &unit).map(Some).ok_or_else(|| no_unit(&unit));
+                        return truncate(us, &unit).map(Some).ok_or_else(|| no_unit(&unit, false));
                     }
                     let zone = match call.text(2, row) {
-                        Some(name) => Zone::parse(name)
+                        Some(name) => Zone::of_expression(name, us, false)
                             .ok_or_else(|| SqlError::new("22023", format!("time zone \"{name}\" not recognized")))?,
                         None => session,
                     };
                     let local = us.saturating_add(i64::from(zone.offset_at(us)) * SECOND_US);
-                    let cut = truncate(local, &unit).ok_or_else(|| no_unit(&unit))?;
+                    let cut = truncate(local, &unit).ok_or_else(|| no_unit(&unit, true))?;
                     Ok(Some(zone.local_to_utc(cut)))
                 })
                 .collect::<Result<_, SqlError>>()?;

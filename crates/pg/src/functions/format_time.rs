@@ -127,7 +127,7 @@ const MORE: [&str; 6] = ["W", "Y,YYY", "YYYY", "YYY", "YY", "Y"];
 const NAMES: [&str; 12] = ["DAY", "Day", "day", "DY", "Dy", "dy", "MONTH", "Month", "month", "MON", "Mon", "mon"];
 
 /// The pattern that a template begins with, in capitals, and as it is written.
-fn pattern(rest: &str) -> Option<(&'static str, &str)> {
+pub(super) fn pattern(rest: &str) -> Option<(&'static str, &str)> {
     if let Some(name) = NAMES.iter().find(|name| rest.starts_with(**name)) {
         return Some((name, &rest[..name.len()]));
     }

@@ -5,11 +5,15 @@
 //! - `catalog`: `pg_get_…`, `pg_…_is_visible`, sizes
 //! - `privileges`: `has_…_privilege`
 //! - `cast`: `pg_cast_TYPE`, which casts are rewritten to
+//! - `strings`: padding, joining, encodings
 //! - `text`: quoting, patterns, `format`
 //! - `time`: `now()` and its kin, `age`, `timezone`
 //! - `extract`: `extract`, `date_part`
 //! - `fields`: `date_trunc`
-//! - `to_char`: `to_char`, `to_date`, `to_timestamp`; `format_number`, `format_time`: its templates
+//! - `floats`: floating-point arithmetic and functions
+//! - `moments`: arithmetic of dates, times and intervals
+//! - `to_char`: `to_char`, `to_date`, `to_timestamp`; `format_number`, `format_time`, `parse_time`: its templates
+//! - `are`: regular expressions
 //! - `arrays`, `math`: what their names say
 //! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
 //! - `aggregate`: `pg_single`
@@ -24,6 +28,7 @@
 //! with them are made anew for each statement.
 
 mod aggregate;
+mod are;
 mod arrays;
 mod cast;
 mod catalog;
@@ -31,16 +36,20 @@ mod checked;
 mod define;
 mod extract;
 mod fields;
+mod floats;
 mod format_number;
 mod format_time;
 mod interval_aggregate;
 mod math;
+mod moments;
 mod nullable;
 pub mod numeric;
+mod parse_time;
 mod percentile;
 mod privileges;
 mod series;
 mod session;
+mod strings;
 mod text;
 mod time;
 mod to_char;
@@ -50,9 +59,12 @@ use std::sync::Arc;
 use datafusion::common::Result as DfResult;
 use datafusion::execution::FunctionRegistry;
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::ScalarUDF;
 
+pub use are::OPERATORS as REGEX_OPERATORS;
 pub use checked::checked_arithmetic;
 pub use interval_aggregate::interval_aggregate;
+pub use moments::time_operator;
 pub use series::{SeriesFunction, SeriesRows, as_written, series_call_name, series_function};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
@@ -66,6 +78,12 @@ use crate::context::PgContext;
 pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<()> {
     for udf in datafusion_functions_nested::all_default_nested_functions() {
         state.register_udf(udf)?;
+    }
+    if let Ok(series) = state.udf("generate_series") {
+        state.register_udf(Arc::new(arrays::finite_series(series)))?;
+    }
+    if let Ok(has) = state.udf("array_has") {
+        state.register_udf(Arc::new(arrays::array_has(has)))?;
     }
     state.add_analyzer_rule(Arc::new(checked::CheckedArithmetic::new()));
     for function in all(cx) {
@@ -82,7 +100,7 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     state.register_udaf(Arc::new(aggregate::pg_single()))?;
     // names that only differ
-    for (alias, name) in [("sign", "signum"), ("pow", "power"), ("char_length", "character_length")] {
+    for (alias, name) in [("char_length", "character_length")] {
         if let Ok(udf) = state.udf(name)
             && !udf.aliases().iter().any(|known| known == alias)
         {
@@ -114,6 +132,11 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     Ok(())
 }
 
+/// The function whose values intervals compare by.
+pub fn interval_key() -> ScalarUDF {
+    moments::interval_key_function().into_udf()
+}
+
 /// Whether a function is bound to the session it was registered for, so that a plan with it
 /// must not be given to another.
 pub fn is_session_function(name: &str) -> bool {
@@ -138,6 +161,9 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(to_char::all(cx));
     out.extend(arrays::all());
     out.extend(math::all());
+    out.extend(floats::all());
+    out.extend(are::all());
+    out.extend(strings::all());
     out.extend(nullable::all());
     out
 }

@@ -341,10 +341,7 @@ impl PgGenerateSeries {
         };
         let step = match values[2] {
             ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
-                let interval = crate::decode::parse_interval(text)?;
-                let nanos =
-                    interval.us.checked_mul(1000).ok_or_else(|| SqlError::new("22008", "interval out of range"))?;
-                Some(IntervalMonthDayNano::new(interval.months, interval.days, nanos))
+                Some(crate::decode::interval_value(crate::decode::parse_interval(text)?)?)
             }
             ScalarValue::IntervalMonthDayNano(step) => *step,
             value if value.is_null() => None,

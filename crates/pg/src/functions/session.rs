@@ -85,7 +85,16 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     }
     out.push(add!("version", &[], t::TEXT, |cx, call| call.same_text(version(cx))));
     out.push(add!("current_database", &[], t::NAME, |cx, call| call.same_text(cx.database())).alias("current_catalog"));
-    out.push(add!("current_schema", &[], t::NAME, |_cx, call| call.same_text("public")));
+    // The first schema of the search path that there is.
+    out.push(add!("current_schema", &[], t::NAME, |cx, call| {
+        let path = cx.setting("search_path").unwrap_or_else(|| "public".to_owned());
+        let schema = path
+            .split(',')
+            .map(|name| name.trim().trim_matches('"'))
+            .find(|name| matches!(*name, "public" | "pg_catalog" | "information_schema" | "sys"))
+            .map(str::to_owned);
+        call.texts(|_| Ok(schema.clone()))
+    }));
     out.push(add!("current_schemas", &[P::Bool], t::NAME_ARRAY, |_cx, call| {
         let mut builder = ListBuilder::new(StringViewBuilder::new());
         if let datafusion::arrow::datatypes::DataType::List(field) = call.returns.data_type() {

@@ -164,7 +164,7 @@ pub fn quote_ident(name: &str) -> String {
 /// A string literal.
 pub fn quote_literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
-    if quoted.contains('\\') { format!(" E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+    if quoted.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
 }
 
 /// A `SIMILAR TO` pattern as a regular expression that must match the whole text.
@@ -204,8 +204,8 @@ pub fn similar_to_regex(pattern: &str, escape: Option<&str>) -> Result<String, S
             out.push(c);
         } else {
             match c {
-                '%' => out.push_str("(?s:.*)"),
-                '_' => out.push_str("(?s:.)"),
+                '%' => out.push_str(".*"),
+                '_' => out.push('.'),
                 '[' => {
                     class = true;
                     out.push('[');
@@ -374,12 +374,12 @@ mod tests {
         assert_eq!(quote_ident("select"), "\"select\"");
         assert_eq!(quote_ident("a\"b"), "\"a\"\"b\"");
         assert_eq!(quote_literal("it's"), "'it''s'");
-        assert_eq!(quote_literal("a\\b"), " E'a\\\\b'");
+        assert_eq!(quote_literal("a\\b"), "E'a\\\\b'");
     }
 
     #[test]
     fn similar() {
-        assert_eq!(similar_to_regex("a%b_", None).expect("regex"), "^(?:a(?s:.*)b(?s:.))$");
+        assert_eq!(similar_to_regex("a%b_", None).expect("regex"), "^(?:a.*b.)$");
         assert_eq!(similar_to_regex("a.b|c", None).expect("regex"), "^(?:a\\.b|c)$");
         assert_eq!(similar_to_regex("a\\%", None).expect("regex"), "^(?:a\\%)$");
         assert!(similar_to_regex("a\\", None).is_err());

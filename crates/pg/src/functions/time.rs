@@ -4,9 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{
-    DataType, Field, FieldRef, IntervalMonthDayNano, TimeUnit, TimestampMicrosecondType,
-};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, TimeUnit, TimestampMicrosecondType};
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -15,7 +13,7 @@ use datafusion::logical_expr::{
 use super::define::{P, PgFunction, f, oid};
 use crate::arrow::cast_array;
 use crate::context::PgContext;
-use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, clock_us, days_from_civil, month_days};
+use crate::datetime::{DAY_US, SECOND_US, Zone, clock_us};
 use crate::errors::to_datafusion;
 use crate::types::{UTC, oid as t, timestamptz};
 use crate::wire::SqlError;
@@ -32,6 +30,9 @@ pub(super) const SESSION_NAMES: &[&str] = &[
     "current_time",
     "timezone",
     "age",
+    "timestamptz_pl_interval",
+    "timestamptz_mi_interval",
+    "make_timestamptz",
     "date_part",
     "extract",
     "pg_extract",
@@ -47,31 +48,9 @@ fn local(cx: &dyn PgContext, us: i64) -> i64 {
     us + i64::from(cx.zone().offset_at(us)) * SECOND_US
 }
 
-/// The symbolic difference of two local times: years, months, days and the rest.
-fn age(later: i64, earlier: i64) -> IntervalMonthDayNano {
-    let negative = later < earlier;
-    let (later, earlier) = if negative { (earlier, later) } else { (later, earlier) };
-    let split = |us: i64| (civil_from_days(us.div_euclid(DAY_US)), us.rem_euclid(DAY_US));
-    let ((y2, m2, d2), t2) = split(later);
-    let ((y1, m1, d1), t1) = split(earlier);
-    let mut us = t2 - t1;
-    let mut days = i64::from(d2) - i64::from(d1);
-    let mut months = (y2 - y1) * 12 + i64::from(m2) - i64::from(m1);
-    if us < 0 {
-        us += DAY_US;
-        days -= 1;
-    }
-    if days < 0 {
-        // days of the month of the earlier time
-        days += i64::from(month_days(y1, m1));
-        months -= 1;
-    }
-    let sign = if negative { -1 } else { 1 };
-    IntervalMonthDayNano::new((months * sign) as i32, (days * sign) as i32, us * sign * 1000)
-}
-
 pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     let mut out = super::fields::all(cx);
+    out.extend(super::moments::all(cx));
     macro_rules! add {
         ($name:literal, $returns:expr, |$cx:ident| $value:expr) => {{
             let captured = cx.clone();
@@ -88,13 +67,6 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             .alias("transaction_timestamp"),
     );
     out.push(add!("statement_timestamp", t::TIMESTAMPTZ, |cx| timestamptz_scalar(cx.statement_start())));
-    out.push(
-        f("clock_timestamp", &[], oid(t::TIMESTAMPTZ), |call| {
-            let times = TimestampMicrosecondArray::from_iter_values((0..call.rows).map(|_| clock_us()));
-            Ok(Arc::new(times.with_timezone(UTC)) as ArrayRef)
-        })
-        .each_row(),
-    );
     out.push(add!("localtimestamp", t::TIMESTAMP, |cx| ScalarValue::TimestampMicrosecond(
         Some(local(cx, cx.transaction_start())),
         None
@@ -136,98 +108,6 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                 _ => true,
             }))
         })
-    }));
-    let captured = cx.clone();
-    out.push(
-        f("age", &[P::Any, P::Any], oid(t::INTERVAL), move |call| {
-            let zone = captured.zone();
-            let to_local = |at: usize| {
-                cast_array(
-                    &call.arrays[at],
-                    &DataType::Timestamp(datafusion::arrow::datatypes::TimeUnit::Microsecond, None),
-                    t::TIMESTAMP,
-                    &zone,
-                )
-            };
-            let first = to_local(0)?;
-            let first = first.as_primitive::<TimestampMicrosecondType>();
-            let today = local(captured.as_ref(), captured.transaction_start()).div_euclid(DAY_US) * DAY_US;
-            let second = if call.given(1) { Some(to_local(1)?) } else { None };
-            let out: IntervalMonthDayNanoArray = (0..call.rows)
-                .map(|row| match &second {
-                    Some(second) => {
-                        let second = second.as_primitive::<TimestampMicrosecondType>();
-                        (!first.is_null(row) && !second.is_null(row)).then(|| age(first.value(row), second.value(row)))
-                    }
-                    None => (!first.is_null(row)).then(|| age(today, first.value(row))),
-                })
-                .collect();
-            Ok(Arc::new(out) as ArrayRef)
-        })
-        .required(1)
-        .volatile(),
-    );
-    for (name, hours, months) in
-        [("justify_hours", true, false), ("justify_days", false, true), ("justify_interval", true, true)]
-    {
-        out.push(f(name, &[P::Any], oid(t::INTERVAL), move |call| {
-            let array = cast_array(
-                &call.arrays[0],
-                &DataType::Interval(datafusion::arrow::datatypes::IntervalUnit::MonthDayNano),
-                t::INTERVAL,
-                &Zone::Utc,
-            )?;
-            let array = array.as_primitive::<datafusion::arrow::datatypes::IntervalMonthDayNanoType>();
-            let out: IntervalMonthDayNanoArray = array
-                .iter()
-                .map(|value| {
-                    value.map(|value| {
-                        let (mut m, mut d, mut ns) =
-                            (i64::from(value.months), i64::from(value.days), value.nanoseconds);
-                        if hours {
-                            d += ns / (DAY_US * 1000);
-                            ns %= DAY_US * 1000;
-                        }
-                        if months {
-                            m += d / 30;
-                            d %= 30;
-                        }
-                        IntervalMonthDayNano::new(m as i32, d as i32, ns)
-                    })
-                })
-                .collect();
-            Ok(Arc::new(out) as ArrayRef)
-        }));
-    }
-    out.push(f("make_timestamp", &[P::Int, P::Int, P::Int, P::Int, P::Int, P::Float], oid(t::TIMESTAMP), |call| {
-        let seconds = call.arrays[5].as_primitive::<datafusion::arrow::datatypes::Float64Type>();
-        let out: TimestampMicrosecondArray = (0..call.rows)
-            .map(|row| {
-                let part = |at: usize| call.int(at, row);
-                let (Some(y), Some(mo), Some(d), Some(h), Some(mi)) = (part(0), part(1), part(2), part(3), part(4))
-                else {
-                    return Ok(None);
-                };
-                if seconds.is_null(row) {
-                    return Ok(None);
-                }
-                let wrong = || SqlError::new("22008", "date/time field value out of range");
-                let month = u32::try_from(mo).ok().filter(|m| (1..=12).contains(m)).ok_or_else(wrong)?;
-                if !(-4713..=294_276).contains(&y) || y == 0 {
-                    return Err(wrong());
-                }
-                let year = if y < 0 { y + 1 } else { y };
-                let day =
-                    u32::try_from(d).ok().filter(|d| *d >= 1 && *d <= month_days(year, month)).ok_or_else(wrong)?;
-                let s = seconds.value(row);
-                if !(0..=24).contains(&h) || !(0..60).contains(&mi) || !(0.0..=60.0).contains(&s) {
-                    return Err(wrong());
-                }
-                let us = (h * 3600 + mi * 60) * SECOND_US + (s * SECOND_US as f64).round() as i64;
-                Ok(Some(days_from_civil(year, month, day) * DAY_US + us))
-            })
-            .collect::<Result<_, SqlError>>()?;
-        Ok(Arc::new(out) as ArrayRef)
     }));
     out
 }
@@ -318,17 +198,22 @@ impl ScalarUDFImpl for TimeZone {
                 continue;
             }
             let name = zones.value(row);
+            let us = times.value(row);
+            if us == i64::MAX || us == i64::MIN {
+                out.append_value(us);
+                continue;
+            }
             let zone = match &last {
                 Some((known, zone)) if known == name => *zone,
                 _ => {
-                    let zone = Zone::parse(name).ok_or_else(|| {
+                    let zone = Zone::of_expression(name, us, to_utc).ok_or_else(|| {
                         to_datafusion(SqlError::new("22023", format!("time zone \"{name}\" not recognized")))
                     })?;
-                    last = Some((name.to_owned(), zone));
+                    // What an abbreviation means may hang on the time.
+                    last = name.contains('/').then(|| (name.to_owned(), zone));
                     zone
                 }
             };
-            let us = times.value(row);
             out.append_value(if to_utc {
                 zone.local_to_utc(us)
             } else {
@@ -341,19 +226,5 @@ impl ScalarUDFImpl for TimeZone {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?));
         }
         Ok(ColumnarValue::Array(array))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages() {
-        let at = |y, m, d| days_from_civil(y, m, d) * DAY_US;
-        // select age('2001-04-10', '1957-06-13') in PostgreSQL: 43 years 9 mons 27 days
-        assert_eq!(age(at(2001, 4, 10), at(1957, 6, 13)), IntervalMonthDayNano::new(43 * 12 + 9, 27, 0));
-        assert_eq!(age(at(2024, 3, 1), at(2024, 1, 31)), IntervalMonthDayNano::new(1, 1, 0));
-        assert_eq!(age(at(2024, 1, 1), at(2024, 1, 2)), IntervalMonthDayNano::new(0, -1, 0));
     }
 }

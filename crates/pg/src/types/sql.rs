@@ -2,12 +2,13 @@
 
 use datafusion::arrow::datatypes::Field;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType as SqlType, DateTimeField, ExactNumberInfo, IntervalFields,
+    ArrayElemTypeDef, CharacterLength, DataType as SqlType, DateTimeField, ExactNumberInfo, Interval, IntervalFields,
     TimezoneInfo,
 };
 use resurgam_engine::ColumnType;
 
 use super::{field_of_oid, numeric_typmod, oid, type_by_name};
+use crate::decode::range;
 use crate::wire::SqlError;
 
 /// Longest `varchar(n)` and `char(n)`, in characters, as in PostgreSQL.
@@ -39,10 +40,12 @@ pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
         return Err(SqlError::unsupported(format!("columns of type {ty} are not supported"))
             .with_hint("The largest supported precision is 38, and the scale is between 0 and the precision."));
     }
+    if matches!(resolved.oid, oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ) && (0..6).contains(&typmod) {
+        return Err(SqlError::unsupported(format!("columns of type {ty} are not supported"))
+            .with_hint("Columns keep six digits of seconds; leave the precision out."));
+    }
     match resolved.oid {
         oid::OID => None,
-        // They would keep all digits.
-        oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if resolved.typmod >= 0 => None,
         oid => super::column_type_of_oid(oid, resolved.typmod),
     }
     .ok_or_else(|| SqlError::unsupported(format!("columns of type {ty} are not supported")))
@@ -82,20 +85,12 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
         T::Char(n) | T::Character(n) => Resolved { oid: oid::BPCHAR, typmod: length("char", n.as_ref(), 5)? },
         T::Bytea => Resolved::plain(oid::BYTEA),
         T::Date => Resolved::plain(oid::DATE),
-        T::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
-            Resolved { oid: oid::TIME, typmod: second_digits(*digits) }
-        }
+        T::Time(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => seconds(oid::TIME, *digits),
         T::Time(..) => return Err(SqlError::unsupported("type time with time zone is not supported")),
-        T::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
-            Resolved { oid: oid::TIMESTAMP, typmod: second_digits(*digits) }
-        }
-        T::Timestamp(digits, _) => Resolved { oid: oid::TIMESTAMPTZ, typmod: second_digits(*digits) },
+        T::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => seconds(oid::TIMESTAMP, *digits),
+        T::Timestamp(digits, _) => seconds(oid::TIMESTAMPTZ, *digits),
         T::Interval { fields, precision } => {
-            let (first, last) = fields.as_ref().map_or((None, None), interval_fields);
-            match interval_typmod(first.as_ref(), last.as_ref(), *precision) {
-                Some(typmod) => Resolved { oid: oid::INTERVAL, typmod },
-                None => return Err(SqlError::syntax(format!("syntax error in \"{ty}\""))),
-            }
+            Resolved { oid: oid::INTERVAL, typmod: interval_typmod(fields.as_ref(), *precision) }
         }
         T::Uuid => Resolved::plain(oid::UUID),
         T::JSON => Resolved::plain(oid::JSON),
@@ -145,70 +140,59 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
     })
 }
 
-/// Modifier of a time with so many digits behind the seconds' point; none for all that there are.
-fn second_digits(digits: Option<u64>) -> i32 {
-    digits.filter(|digits| *digits < 6).map_or(-1, |digits| digits as i32)
+/// A time with so many digits of seconds; more than six are six.
+fn seconds(oid: u32, digits: Option<u64>) -> Resolved {
+    Resolved { oid, typmod: digits.map_or(-1, |digits| digits.min(6) as i32) }
 }
 
-/// Modifier of an interval with these fields and so many digits of seconds; `None` for fields that do not go
-/// together.
-pub fn interval_typmod(
-    first: Option<&DateTimeField>,
-    last: Option<&DateTimeField>,
-    digits: Option<u64>,
-) -> Option<i32> {
-    use DateTimeField as D;
-    /// Bits of PostgreSQL's `INTERVAL_MASK`, from years to seconds.
-    const BITS: [i32; 6] = [2, 1, 3, 10, 11, 12];
-    let place = |field: &D| {
-        Some(match field {
-            D::Year => 0,
-            D::Month => 1,
-            D::Day => 2,
-            D::Hour => 3,
-            D::Minute => 4,
-            D::Second => 5usize,
-            _ => return None,
-        })
-    };
-    let digits = digits.filter(|digits| *digits < 6).map_or(0xffff, |digits| digits as i32);
-    let range = match (first, last) {
-        (None, _) if digits == 0xffff => return Some(-1),
-        (None, _) => 0x7fff,
-        (Some(first), last) => {
-            let first = place(first)?;
-            let last = match last {
-                Some(last) => place(last).filter(|last| *last > first && (first == 0) == (*last == 1))?,
-                None => first,
-            };
-            if digits != 0xffff && last != 5 {
-                return None;
-            }
-            BITS[first..=last].iter().fold(0, |bits, bit| bits | 1 << bit)
-        }
-    };
-    Some(range << 16 | digits)
-}
-
-fn interval_fields(fields: &IntervalFields) -> (Option<DateTimeField>, Option<DateTimeField>) {
+/// The type of `INTERVAL '…' DAY TO SECOND(2)`; `None` for fields that do not go together.
+pub fn interval_type(interval: &Interval) -> Option<SqlType> {
     use DateTimeField as D;
     use IntervalFields as F;
-    let (first, last) = match fields {
-        F::Year => (D::Year, None),
-        F::Month => (D::Month, None),
-        F::Day => (D::Day, None),
-        F::Hour => (D::Hour, None),
-        F::Minute => (D::Minute, None),
-        F::Second => (D::Second, None),
-        F::YearToMonth => (D::Year, Some(D::Month)),
-        F::DayToHour => (D::Day, Some(D::Hour)),
-        F::DayToMinute => (D::Day, Some(D::Minute)),
-        F::DayToSecond => (D::Day, Some(D::Second)),
-        F::HourToMinute => (D::Hour, Some(D::Minute)),
-        F::HourToSecond => (D::Hour, Some(D::Second)),
-        F::MinuteToSecond => (D::Minute, Some(D::Second)),
+    let fields = match (&interval.leading_field, &interval.last_field) {
+        (None, None) => None,
+        (Some(D::Year | D::Years), None) => Some(F::Year),
+        (Some(D::Month | D::Months), None) => Some(F::Month),
+        (Some(D::Day | D::Days), None) => Some(F::Day),
+        (Some(D::Hour | D::Hours), None) => Some(F::Hour),
+        (Some(D::Minute | D::Minutes), None) => Some(F::Minute),
+        (Some(D::Second | D::Seconds), None) => Some(F::Second),
+        (Some(D::Year), Some(D::Month)) => Some(F::YearToMonth),
+        (Some(D::Day), Some(D::Hour)) => Some(F::DayToHour),
+        (Some(D::Day), Some(D::Minute)) => Some(F::DayToMinute),
+        (Some(D::Day), Some(D::Second)) => Some(F::DayToSecond),
+        (Some(D::Hour), Some(D::Minute)) => Some(F::HourToMinute),
+        (Some(D::Hour), Some(D::Second)) => Some(F::HourToSecond),
+        (Some(D::Minute), Some(D::Second)) => Some(F::MinuteToSecond),
+        _ => return None,
     };
-    (Some(first), last)
+    let precision = interval.fractional_seconds_precision.or(interval.leading_precision);
+    Some(SqlType::Interval { fields, precision })
+}
+
+/// Modifier of an interval type: the fields that it keeps, and digits of its seconds.
+fn interval_typmod(fields: Option<&IntervalFields>, precision: Option<u64>) -> i32 {
+    use IntervalFields as F;
+    use range::{DAY, HOUR, MINUTE, MONTH, SECOND, YEAR};
+    let digits = precision.map_or(0xffff, |digits| digits.min(6) as i32);
+    let kept = match fields {
+        None if precision.is_none() => return -1,
+        None => range::FULL,
+        Some(F::Year) => YEAR,
+        Some(F::Month) => MONTH,
+        Some(F::Day) => DAY,
+        Some(F::Hour) => HOUR,
+        Some(F::Minute) => MINUTE,
+        Some(F::Second) => SECOND,
+        Some(F::YearToMonth) => YEAR | MONTH,
+        Some(F::DayToHour) => DAY | HOUR,
+        Some(F::DayToMinute) => DAY | HOUR | MINUTE,
+        Some(F::DayToSecond) => DAY | HOUR | MINUTE | SECOND,
+        Some(F::HourToMinute) => HOUR | MINUTE,
+        Some(F::HourToSecond) => HOUR | MINUTE | SECOND,
+        Some(F::MinuteToSecond) => MINUTE | SECOND,
+    };
+    kept << 16 | digits
 }
 
 /// Types that the parser has no keyword for.
@@ -225,7 +209,7 @@ fn custom(name: &str, quoted: bool, modifiers: &[String]) -> Option<Resolved> {
     }?;
     let typmod = match (row.oid, modifier) {
         (oid::VARCHAR | oid::BPCHAR, Some(n)) if n > 0 => n.saturating_add(4),
-        (oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ, Some(n)) => second_digits(u64::try_from(n).ok()),
+        (oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ, Some(n)) if n >= 0 => n.min(6),
         (oid::NUMERIC, Some(p)) if (1..=38).contains(&p) => {
             let scale = modifiers.get(1).and_then(|m| m.parse().ok()).unwrap_or(0);
             numeric_typmod(p as u8, scale)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::physical_plan::displayable;
+use datafusion::sql::sqlparser::ast::SetSessionAuthorizationParamKind;
 use datafusion::sql::sqlparser::ast::{
     self, ContextModifier, DiscardObject, Expr, Ident, Reset, Set, Statement, TransactionAccessMode,
     TransactionIsolationLevel, TransactionMode, UnaryOperator, Value,
@@ -372,7 +373,12 @@ impl Session {
                 Some(name) if name.value.eq_ignore_ascii_case(&self.shared.user) => command("SET"),
                 Some(name) => Err(SqlError::new("22023", format!("role \"{}\" does not exist", name.value))),
             },
-            Set::SetSessionAuthorization(_) => command("SET"),
+            Set::SetSessionAuthorization(to) => match &to.kind {
+                SetSessionAuthorizationParamKind::User(name) if !name.value.eq_ignore_ascii_case(&self.shared.user) => {
+                    Err(SqlError::new("22023", format!("role \"{}\" does not exist", name.value)))
+                }
+                _ => command("SET"),
+            },
             _ => Err(SqlError::unsupported("this form of SET is not supported")),
         }
     }

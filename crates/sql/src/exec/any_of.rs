@@ -97,6 +97,27 @@ fn has_parameter(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(parameter(expr).is_some())).unwrap_or(true)
 }
 
+/// What an item of a list of constants becomes: a set of floats goes by their bits, so that zero is in it with
+/// either sign, and there is one NaN.
+pub(crate) fn items(item: Expr) -> Vec<Expr> {
+    let literal = |value: ScalarValue| Expr::Literal(value, None);
+    match &item {
+        Expr::Literal(ScalarValue::Float64(Some(value)), _) if *value == 0.0 => {
+            [0.0, -0.0].map(|zero| literal(ScalarValue::Float64(Some(zero)))).into()
+        }
+        Expr::Literal(ScalarValue::Float32(Some(value)), _) if *value == 0.0 => {
+            [0.0, -0.0].map(|zero| literal(ScalarValue::Float32(Some(zero)))).into()
+        }
+        Expr::Literal(ScalarValue::Float64(Some(value)), _) if value.is_nan() => {
+            vec![literal(ScalarValue::Float64(Some(f64::NAN)))]
+        }
+        Expr::Literal(ScalarValue::Float32(Some(value)), _) if value.is_nan() => {
+            vec![literal(ScalarValue::Float32(Some(f32::NAN)))]
+        }
+        _ => vec![item],
+    }
+}
+
 /// What stands for `expr`, whose parameters read `cell` already, if it is one for this module.
 pub(crate) fn in_place_of(expr: &Expr, cell: &Arc<ParamCell>) -> Result<Option<Expr>> {
     match expr {

@@ -165,6 +165,8 @@ pub(crate) fn lift(sql: &str) -> Option<Lifted> {
                     let rest = bytes[i..].iter().find(|b| !b.is_ascii_whitespace());
                     let oid = match text.parse::<i64>() {
                         Ok(v) if i32::try_from(v).is_ok() => Some(oid::INT4),
+                        // With a minus before it, an `integer`.
+                        Ok(2_147_483_648) => None,
                         Ok(_) => Some(oid::INT8),
                         Err(_) => None,
                     };

@@ -15,6 +15,7 @@
 
 pub(crate) mod depth;
 pub(crate) mod lexer;
+pub(crate) mod numbers;
 pub(crate) mod own;
 pub(crate) mod script;
 pub(crate) mod symmetric;

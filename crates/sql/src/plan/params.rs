@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
-use datafusion::logical_expr::expr::{FieldMetadata, Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr::{FieldMetadata, InList, Placeholder, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -175,6 +175,13 @@ pub(crate) fn bind_expr_to_cell(expr: Expr, cell: &Arc<ParamCell>, types: &[Data
 /// `expr` with each placeholder replaced by its value.
 pub(crate) fn bind_expr_to_values(expr: Expr, values: &[ScalarValue]) -> Result<Expr> {
     expr.transform_up(|expr| {
+        let expr = match expr {
+            Expr::InList(list) => {
+                let items = list.list.into_iter().flat_map(any_of::items).collect();
+                return Ok(Transformed::yes(Expr::InList(InList { list: items, ..list })));
+            }
+            expr => expr,
+        };
         let Expr::Placeholder(placeholder) = &expr else { return Ok(Transformed::no(expr)) };
         match placeholder_index(&placeholder.id).and_then(|index| values.get(index)) {
             // What plans say of the parameter stays true of the value.

@@ -130,6 +130,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
             .tokenize_with_location()
             .map_err(|error| failed(&ParserError::from(error)))?,
     };
+    crate::parse::numbers::refuse_junk(&tokens, text)?;
     let tokens = crate::parse::typed_literal::as_casts(tokens);
     let parsed = |tokens: Vec<TokenWithSpan>| {
         read(parser().with_tokens_with_locations(tokens))

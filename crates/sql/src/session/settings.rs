@@ -445,7 +445,21 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
                 ));
             }
         },
-        Kind::Integer => trimmed.parse::<i64>().map_err(|_| invalid(definition, value))?.to_string(),
+        Kind::Integer => {
+            let number = trimmed.parse::<i64>().map_err(|_| invalid(definition, value))?;
+            if definition.name == "extra_float_digits" {
+                if !(-15..=3).contains(&number) {
+                    let message =
+                        format!("{number} is outside the valid range for parameter \"extra_float_digits\" (-15 .. 3)");
+                    return Err(SqlError::new("22023", message));
+                }
+                if number < 1 {
+                    return Err(SqlError::unsupported("only the shortest exact digits of floats are supported")
+                        .with_hint("Set \"extra_float_digits\" to 1 or more."));
+                }
+            }
+            number.to_string()
+        }
         Kind::Real => trimmed.parse::<f64>().map_err(|_| invalid(definition, value))?.to_string(),
         Kind::Duration => parse_ms(&lower).ok_or_else(|| invalid(definition, value))?.to_string(),
         Kind::Enum(words) => match (words.iter().find(|word| **word == lower), lower.as_str()) {
@@ -491,10 +505,7 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
             },
             "TimeZone" => {
                 let zone = trimmed.trim_matches('\'');
-                if Zone::parse(zone).is_none() {
-                    return Err(invalid(definition, value));
-                }
-                zone.to_owned()
+                Zone::of_setting(zone).ok_or_else(|| invalid(definition, value))?.1
             }
             _ => value.to_owned(),
         },

@@ -57,7 +57,8 @@ pub struct Options {
     /// Play only these scripts, after test_setup, in the order of the schedule
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
-    /// Fail if a statement gives other rows without a reason in the list, or if the server hung or died
+    /// Fail if a statement gives other rows without a reason in the list, if the server hung or died, or (with
+    /// --stand-ins and all scripts) if an entry of the list excuses nothing
     #[arg(long)]
     strict: bool,
     /// Write each finding with both answers to this file
@@ -114,11 +115,17 @@ pub fn run(options: &Options) -> Result<()> {
     let path = options.common.out.join("regress.md");
     fs::write(&path, text).map_err(|e| format!("could not write the report: {e}"))?;
     println!("{}written to {}", report::summary(&tally), path.display());
-    match tally.bad() {
-        bad if bad > 0 && options.strict => {
+    if !options.strict {
+        return Ok(());
+    }
+    // What excuses nothing any more has to go from the list.
+    let stale = if options.only.is_empty() && options.stand_ins { known.unused(&scripts) } else { Vec::new() };
+    match (tally.bad(), stale.as_slice()) {
+        (0, []) => Ok(()),
+        (0, stale) => Err(format!("entries of known.txt that excuse nothing: {}", stale.join("; "))),
+        (bad, _) => {
             Err(format!("{bad} statements give other rows without a reason in the list, hang or kill the server"))
         }
-        _ => Ok(()),
     }
 }
 

@@ -9,6 +9,8 @@
 //!   PostgreSQL shows it;
 //! - `count(DISTINCT x)`; `min` and `max` become `numeric_min` and `numeric_max`.
 //!
+//! Intervals likewise go by `interval_key(…)`: '1 month' equals '30 days'.
+//!
 //! Invariant: what it has put right it leaves alone when it comes again.
 //!
 //! Refused with 0A000: recursive queries with UNION (not ALL) over such columns, and window frames
@@ -42,17 +44,18 @@ use crate::wire::SqlError;
 #[derive(Debug)]
 pub struct NumericKeys {
     key: Arc<ScalarUDF>,
+    interval_key: Arc<ScalarUDF>,
 }
 
 impl NumericKeys {
     /// The rule; `None` if its function is missing, which it is not.
     pub fn new() -> Option<Self> {
-        Some(Self { key: by_proc_name(KEY)? })
+        Some(Self { key: by_proc_name(KEY)?, interval_key: Arc::new(crate::functions::interval_key()) })
     }
 
     /// The key of an expression that has a dynamic numeric; any other as it is.
     pub fn of(&self, expr: Expr, schema: &dyn ExprSchema) -> Expr {
-        if is_dynamic(&expr, schema) { self.key.call(vec![expr]) } else { expr }
+        if is_dynamic(&expr, schema) { self.key_of(expr, schema) } else { expr }
     }
 
     /// The keys of values that are compared, if one of them is dynamic; else nothing.
@@ -60,10 +63,16 @@ impl NumericKeys {
         if !exprs.iter().any(|expr| is_dynamic(expr, schema)) {
             return false;
         }
+        let interval = exprs.iter().any(|expr| is_interval(expr, schema));
         for expr in exprs {
-            *expr = self.key.call(vec![std::mem::take(expr)]);
+            let value = std::mem::take(expr);
+            *expr = if interval { self.interval_key.call(vec![value]) } else { self.key.call(vec![value]) };
         }
         true
+    }
+
+    fn key_of(&self, expr: Expr, schema: &dyn ExprSchema) -> Expr {
+        if is_interval(&expr, schema) { self.interval_key.call(vec![expr]) } else { self.key.call(vec![expr]) }
     }
 
     /// The comparison of keys of two values.
@@ -83,6 +92,7 @@ impl NumericKeys {
     /// An expression over `schema` whose parts are right already.
     fn expression(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         refuse_lists(&expr, schema)?;
+        refuse_records(&expr, schema)?;
         Ok(match expr {
             Expr::BinaryExpr(BinaryExpr { mut left, op, mut right }) if is_comparison(op) => {
                 let changed = self.keys(vec![left.as_mut(), right.as_mut()], schema);
@@ -116,26 +126,36 @@ impl NumericKeys {
             }
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
                 let rows = subquery.subquery.schema().fields();
-                let dynamic = rows.len() == 1 && (rows[0].data_type() == &DYNAMIC || is_dynamic(&expr, schema));
+                let dynamic = rows.len() == 1 && (needs_key(rows[0].data_type()) || is_dynamic(&expr, schema));
                 if !dynamic {
                     return Ok(Transformed::no(Expr::InSubquery(InSubquery { expr, subquery, negated })));
                 }
                 let (qualifier, field) = subquery.subquery.schema().qualified_field(0);
-                let key = self.key.call(vec![Expr::Column(Column::from((qualifier, field)))]);
+                let key = self.key_of(Expr::Column(Column::from((qualifier, field))), subquery.subquery.schema());
                 let plan = LogicalPlanBuilder::from(subquery.subquery.as_ref().clone()).project(vec![key])?.build()?;
                 let subquery = Subquery {
                     subquery: Arc::new(plan),
                     outer_ref_columns: subquery.outer_ref_columns,
                     spans: Spans::new(),
                 };
-                let expr = Box::new(self.key.call(vec![*expr]));
+                let expr = Box::new(self.key_of(*expr, schema));
                 Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery, negated }))
             }
             Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
                 let dynamic = params.args.first().is_some_and(|arg| is_dynamic(arg, schema));
                 let mut changed = self.sorts(&mut params.order_by, schema);
                 let mut func = func;
-                if dynamic {
+                if dynamic && params.args.first().is_some_and(|arg| is_interval(arg, schema)) {
+                    if matches!(func.name(), "min" | "max") {
+                        let arg = params.args[0].clone();
+                        params.order_by = vec![Sort::new(self.key_of(arg, schema), func.name() == "min", false)];
+                        params.distinct = false;
+                        func = first_value_udaf();
+                        changed = true;
+                    } else if params.distinct {
+                        changed |= self.distinct_intervals(func.name(), &mut params)?;
+                    }
+                } else if dynamic {
                     if let Some(own) = extreme(func.name()) {
                         func = own;
                         changed = true;
@@ -147,10 +167,12 @@ impl NumericKeys {
                 let expr = Expr::AggregateFunction(AggregateFunction { func, params });
                 if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
             }
-            Expr::Negative(value) if is_dynamic(&value, schema) => match by_proc_name("numeric_uminus") {
-                Some(negate) => Transformed::yes(negate.call(vec![*value])),
-                None => Transformed::no(Expr::Negative(value)),
-            },
+            Expr::Negative(value) if matches!(value.get_type(schema), Ok(DYNAMIC)) => {
+                match by_proc_name("numeric_uminus") {
+                    Some(negate) => Transformed::yes(negate.call(vec![*value])),
+                    None => Transformed::no(Expr::Negative(value)),
+                }
+            }
             Expr::Cast(cast) => {
                 let from = cast.expr.get_type(schema).unwrap_or(DataType::Null);
                 match cast_call(&from, cast.field.data_type(), cast.expr.as_ref()) {
@@ -192,6 +214,17 @@ impl NumericKeys {
         }
     }
 
+    fn distinct_intervals(&self, function: &str, params: &mut AggregateFunctionParams) -> Result<bool> {
+        if function != "count" {
+            let message = format!("{function}(DISTINCT …) of intervals is not supported");
+            return Err(to_datafusion(SqlError::unsupported(message)));
+        }
+        for arg in &mut params.args {
+            *arg = self.interval_key.call(vec![std::mem::take(arg)]);
+        }
+        Ok(true)
+    }
+
     fn sorts(&self, sorts: &mut [Sort], schema: &dyn ExprSchema) -> bool {
         let mut changed = false;
         for sort in sorts {
@@ -211,6 +244,10 @@ impl NumericKeys {
         if params.args.first().is_some_and(|arg| is_dynamic(arg, schema))
             && let Some(own) = extreme(window.fun.name())
         {
+            if is_interval(&params.args[0], schema) {
+                let message = "min and max of intervals over a window are not supported";
+                return Err(to_datafusion(SqlError::unsupported(message)));
+            }
             window.fun = WindowFunctionDefinition::AggregateUDF(own);
             changed = true;
         }
@@ -298,7 +335,7 @@ impl NumericKeys {
                     // In sets that it is not in, it is null.
                     _ => when(
                         column(at).is_null(),
-                        Expr::Literal(datafusion::common::ScalarValue::LargeBinary(None), None),
+                        Expr::Literal(datafusion::common::ScalarValue::try_from(field.data_type())?, None),
                     )
                     .otherwise(first)?,
                 }
@@ -333,8 +370,8 @@ impl NumericKeys {
                     let mut changed = false;
                     for (left, right) in &mut join.on {
                         if is_dynamic(left, join.left.schema()) || is_dynamic(right, join.right.schema()) {
-                            *left = self.key.call(vec![std::mem::take(left)]);
-                            *right = self.key.call(vec![std::mem::take(right)]);
+                            *left = self.key_of(std::mem::take(left), join.left.schema());
+                            *right = self.key_of(std::mem::take(right), join.right.schema());
                             changed = true;
                         }
                     }
@@ -394,7 +431,7 @@ fn cast_call(from: &DataType, to: &DataType, value: &Expr) -> Option<Expr> {
 
 /// Whether there are dynamic numerics within values of that type: there is no key of such a value.
 fn within(ty: &DataType) -> bool {
-    let has = |ty: &DataType| ty == &DYNAMIC || within(ty);
+    let has = |ty: &DataType| needs_key(ty) || within(ty);
     match ty {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => has(item.data_type()),
         DataType::Struct(fields) => fields.iter().any(|field| has(field.data_type())),
@@ -436,12 +473,35 @@ fn refuse_lists(expr: &Expr, schema: &dyn ExprSchema) -> Result<()> {
     }
 }
 
+/// Comparisons of records as values are refused: a NULL within them makes the result unknown, which Arrow does not know.
+fn refuse_records(expr: &Expr, schema: &dyn ExprSchema) -> Result<()> {
+    let record = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Struct(_)));
+    let refused = match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => is_comparison(*op) && (record(left) || record(right)),
+        Expr::InList(list) => record(&list.expr),
+        _ => false,
+    };
+    match refused {
+        true => Err(to_datafusion(SqlError::unsupported("comparisons of records are not supported"))),
+        false => Ok(()),
+    }
+}
+
 fn is_dynamic(expr: &Expr, schema: &dyn ExprSchema) -> bool {
-    matches!(expr.get_type(schema), Ok(DYNAMIC))
+    expr.get_type(schema).is_ok_and(|ty| needs_key(&ty))
+}
+
+/// Whether equal values of a type may differ in their bytes.
+fn needs_key(ty: &DataType) -> bool {
+    ty == &DYNAMIC || matches!(ty, DataType::Interval(_))
+}
+
+fn is_interval(expr: &Expr, schema: &dyn ExprSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::Interval(_)))
 }
 
 fn has_dynamic(schema: &DFSchema) -> bool {
-    schema.fields().iter().any(|field| field.data_type() == &DataType::LargeBinary)
+    schema.fields().iter().any(|field| needs_key(field.data_type()))
 }
 
 fn is_comparison(op: Operator) -> bool {

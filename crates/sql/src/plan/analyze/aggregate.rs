@@ -161,6 +161,10 @@ impl Analyzer<'_> {
             let (ascending, nulls_first) = direction(&by.options);
             order_by.push(Sort::new(bound.expr, ascending, nulls_first));
         }
+        if distinct && order_by.iter().any(|by| !typed.iter().any(|arg| arg.expr == by.expr)) {
+            let text = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
+            return Err(self.at(SqlError::new("42P10", text), span));
+        }
         if distinct {
             for arg in &typed {
                 self.check_equality(arg)?;
@@ -300,6 +304,9 @@ impl Analyzer<'_> {
             }
             other => other,
         };
+        if known == "string_agg" && first == Some(oid::BYTEA) {
+            return unknown("string_agg of bytea");
+        }
         if matches!(known, "sum" | "avg" | "min" | "max")
             && first == Some(oid::INTERVAL)
             && let Some(function) = crate::pg::functions::interval_aggregate(known)

@@ -1,7 +1,6 @@
 //! Comparisons of rows, IN, BETWEEN, CASE, COALESCE and their kin.
 
 use datafusion::arrow::datatypes::DataType;
-use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{Case, InList, InSubquery};
 use datafusion::logical_expr::{Expr, Operator, binary_expr, lit};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, CaseWhen, Spanned, ValueWithSpan};
@@ -287,11 +286,7 @@ impl Analyzer<'_> {
                 &datafusion::common::DFSchema::empty(),
             );
             match folded {
-                Ok(Expr::Literal(ScalarValue::Float64(Some(0.0)), _)) => list.extend([lit(0f64), lit(-0f64)]),
-                Ok(Expr::Literal(ScalarValue::Float32(Some(0.0)), _)) => list.extend([lit(0f32), lit(-0f32)]),
-                Ok(Expr::Literal(ScalarValue::Float64(Some(v)), _)) if v.is_nan() => list.push(lit(f64::NAN)),
-                Ok(Expr::Literal(ScalarValue::Float32(Some(v)), _)) if v.is_nan() => list.push(lit(f32::NAN)),
-                Ok(value @ Expr::Literal(..)) => list.push(value),
+                Ok(value @ Expr::Literal(..)) => list.extend(crate::exec::any_of::items(value)),
                 _ => list.push(item.expr),
             }
         }

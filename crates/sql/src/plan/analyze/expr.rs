@@ -1,5 +1,6 @@
 //! Expressions.
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Spans;
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, SetComparison, SetQuantifier, Sort};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, cast, lit};
@@ -276,6 +277,9 @@ impl Analyzer<'_> {
                 let text = self.expr(text, scope, clause)?;
                 let mut args = vec![self.expr(pattern, scope, clause)?];
                 if let Some(escape) = escape_char {
+                    if matches!(escape.value, ast::Value::Null) {
+                        return Ok(self.null(Type::BOOL)?.at(span()));
+                    }
                     args.push(self.literal(&escape.value, escape.span, false)?);
                 }
                 let pattern = self.call("similar_to_escape", args, span())?;
@@ -301,11 +305,10 @@ impl Analyzer<'_> {
                 self.cast_as(bound, to, CastContext::Explicit)
             }
             E::Interval(interval) => {
-                if interval.leading_field.is_some() {
-                    return self.interval_of_fields(interval, span());
-                }
+                let Some(ty) = types::interval_type(interval) else { return unknown("an interval with such fields") };
+                let to = self.type_of(&ty)?;
                 let bound = self.expr(&interval.value, scope, clause)?;
-                self.cast_as(bound, Type::of(oid::INTERVAL), CastContext::Explicit)
+                self.cast_as(bound, to, CastContext::Explicit)
             }
             E::AtTimeZone { timestamp, time_zone } => {
                 let value = self.expr(timestamp, scope, clause)?;
@@ -361,7 +364,10 @@ impl Analyzer<'_> {
                 args.extend(overlay_for.as_deref());
                 self.call_of("overlay", &args, scope, clause, span())
             }
-            E::Collate { expr: inner, .. } => self.expr(inner, scope, clause),
+            E::Collate { expr: inner, collation } => {
+                crate::pg::collation::by_bytes(collation)?;
+                self.expr(inner, scope, clause)
+            }
             E::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), scope, clause)
             }
@@ -393,20 +399,6 @@ impl Analyzer<'_> {
             E::Tuple(_) => unknown("a row as a value"),
             _ => unknown(format!("the expression {expr}")),
         }
-    }
-
-    /// `INTERVAL '1-2' YEAR TO MONTH`
-    fn interval_of_fields(&mut self, interval: &ast::Interval, span: Span) -> Result<Bound> {
-        // The digits of SECOND(n) are read as the first field's.
-        let digits = interval.fractional_seconds_precision.or(interval.leading_precision);
-        let typmod = types::interval_typmod(interval.leading_field.as_ref(), interval.last_field.as_ref(), digits);
-        let is_text = matches!(interval.value.as_ref(), ast::Expr::Value(value)
-            if matches!(value.value, Value::SingleQuotedString(_)));
-        let (Some(typmod), true) = (typmod, is_text) else {
-            return Err(self.at(SqlError::syntax(format!("syntax error in \"{interval}\"")), span));
-        };
-        let text = self.expr(&interval.value, &Scope::empty(), Clause::Values)?;
-        self.cast_as(text, Type { oid: oid::INTERVAL, typmod }, CastContext::Explicit)
     }
 
     /// The operand of a cast: an ARRAY takes its type from it.
@@ -704,13 +696,49 @@ impl Analyzer<'_> {
             return Err(self.at(error, span));
         }
         if elements.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_))) {
-            return unknown("an array of arrays");
+            return self.array_of_arrays(elements, scope, clause, span);
         }
         let bound = elements.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
         let refs: Vec<&Bound> = bound.iter().collect();
         let common = self.common_type(&refs, "ARRAY")?;
         let bound = bound.into_iter().map(|e| self.implicit(e, common)).collect::<Result<Vec<_>>>()?;
         self.array_from(bound, common, span)
+    }
+
+    /// `ARRAY[[1, 2], [3, 4]]`: of two dimensions, whose type is that of one.
+    fn array_of_arrays(
+        &mut self,
+        elements: &[ast::Expr],
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let mut rows: Vec<Bound> = Vec::with_capacity(elements.len());
+        let mut width = None;
+        for element in elements {
+            let ast::Expr::Array(array) = super::condition::bare(element) else {
+                return unknown("an array of arrays and others");
+            };
+            if *width.get_or_insert(array.elem.len()) != array.elem.len() {
+                let text = "multidimensional arrays must have array expressions with matching dimensions";
+                return Err(self.at(SqlError::new("2202E", text), span));
+            }
+            if array.elem.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_))) {
+                return unknown("an array of more than two dimensions");
+            }
+            rows.push(self.array(&array.elem, scope, clause, span)?);
+        }
+        let Some(first) = rows.first().map(|row| (row.ty, row.data.clone())) else {
+            return unknown("an array of nothing");
+        };
+        if rows.iter().any(|row| row.ty.oid != first.0.oid || row.data != first.1) {
+            return unknown("an array of arrays of several types");
+        }
+        let Some(make) = self.names.state.scalar_functions().get("make_array").cloned() else {
+            return unknown("make_array");
+        };
+        let (expr, data) = self.call_udf(&make, rows)?;
+        Ok(Bound::with_data(expr, first.0, data).at(span))
     }
 
     /// An array of elements of that type.
@@ -732,13 +760,16 @@ impl Analyzer<'_> {
             let message = format!("cannot subscript type {} because it does not support subscripting", bound.ty.name());
             return Err(self.at(SqlError::new("42804", message), bound.span));
         };
+        if matches!(&bound.data, DataType::List(item) if item.data_type().is_nested()) {
+            return unknown("an element of an array of arrays");
+        }
         let index = self.expr(index, scope, clause)?;
         let span = bound.span;
         let index = self.assigned_to(index, Type::INT4, "array subscript must have type integer")?;
         let Some(function) = self.names.state.scalar_functions().get("array_element").cloned() else {
             return unknown("array_element");
         };
-        let index = Bound::new(cast(index.expr, datafusion::arrow::datatypes::DataType::Int64), Type::INT8);
+        let index = Bound::new(cast(index.expr, DataType::Int64), Type::INT8);
         let (expr, data) = self.call_udf(&function, vec![bound, index])?;
         Ok(Bound::with_data(expr, Type::of(element.0), data).at(span))
     }

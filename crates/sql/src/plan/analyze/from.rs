@@ -1,10 +1,12 @@
 //! FROM: tables, subqueries, functions, joins.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column as PlanColumn, NullEquality, Spans, TableReference};
 use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr};
 use datafusion::sql::sqlparser::ast::{
     self, Ident, JoinConstraint, JoinOperator, Spanned, TableAlias, TableFactor, TableWithJoins,
@@ -13,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::bound::{Bound, Column, Relation, Type};
 use super::expr::Clause;
 use super::scope::{Item, Scope, folded};
+use super::select::barrier;
 use super::{Analyzer, Result, unknown};
 use crate::exec::table::KEY_COLUMN;
 use crate::pg::types;
@@ -29,15 +32,25 @@ fn builder(plan: LogicalPlan) -> LogicalPlanBuilder {
     LogicalPlanBuilder::from(plan)
 }
 
-/// Whether a plan reads columns of these items.
-fn refers_to(plan: &LogicalPlan, items: &[Item]) -> bool {
-    plan.all_out_ref_exprs().into_iter().any(|outer| {
-        let Expr::OuterReferenceColumn(_, wanted) = outer else { return false };
-        let mut columns = items.iter().flat_map(|item| &item.columns);
-        columns.any(|column| {
-            column.bound.expr.exists(|e| Ok(matches!(e, Expr::Column(column) if *column == wanted))).unwrap_or(true)
+/// Whether a plan reads columns of these items, also within its subqueries.
+fn refers_to(plan: &LogicalPlan, items: &[Item]) -> Result<bool> {
+    if items.is_empty() {
+        return Ok(false);
+    }
+    let mut known: HashSet<PlanColumn> = HashSet::new();
+    for column in items.iter().flat_map(|item| &item.columns) {
+        known.extend(column.bound.expr.column_refs().into_iter().cloned());
+    }
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                found |= matches!(expr, Expr::OuterReferenceColumn(_, column) if known.contains(column));
+                Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
         })
-    })
+    })?;
+    Ok(found)
 }
 
 /// A plan that is run for each row of the items before it.
@@ -54,7 +67,7 @@ impl Analyzer<'_> {
             let left: &[Item] = all.as_ref().map_or(&[], |from| &from.items);
             let mut next = self.table_with_joins(table, scope, left)?;
             // A join within which something refers to the items before it.
-            if !table.joins.is_empty() && refers_to(&next.plan, left) {
+            if !table.joins.is_empty() && refers_to(&next.plan, left)? {
                 next.plan = lateral(next.plan);
             }
             all = Some(match all {
@@ -100,7 +113,7 @@ impl Analyzer<'_> {
                 join.join_operator,
                 JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_)
             );
-            if is_outer && refers_to(&right.plan, &left.items) {
+            if is_outer && refers_to(&right.plan, &left.items)? {
                 let error = SqlError::new("42P10", "invalid reference to FROM-clause entry")
                     .with_detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference.");
                 return Err(self.at(error, join.relation.span()));
@@ -132,7 +145,12 @@ impl Analyzer<'_> {
                 inner.outer = scope.outer;
                 inner.items = items.clone();
                 let condition = self.condition(condition, &inner, Clause::JoinOn)?;
-                let plan = builder(left.plan).join_on(right.plan, kind, Some(condition.expr))?.build()?;
+                let of_rows = |expr: &Expr| split_conjunction(expr).into_iter().all(Expr::any_column_refs);
+                let (left, right) = match of_rows(&condition.expr) {
+                    true => (left.plan, right.plan),
+                    false => (barrier(left.plan)?, barrier(right.plan)?),
+                };
+                let plan = builder(left).join_on(right, kind, Some(condition.expr))?.build()?;
                 Ok(From { plan, items })
             }
             JoinConstraint::Using(names) => {
@@ -256,6 +274,9 @@ impl Analyzer<'_> {
                 index_hints,
             } if with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
                 self.named(name, alias.as_ref(), scope)
+            }
+            TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => {
+                Err(SqlError::unsupported("TABLESAMPLE is not supported").into())
             }
             TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample: None, .. } => {
                 self.function_item(name, &args.args, *with_ordinality, alias.as_ref(), scope, before)
@@ -423,7 +444,7 @@ impl Analyzer<'_> {
         let qualifier = TableReference::bare(self.qualifier(&shown));
         let names: Vec<(String, Type)> =
             relation.columns.iter().map(|column| (column.name.clone(), column.bound.ty)).collect();
-        let plan = match refers_to(&relation.plan, before) {
+        let plan = match refers_to(&relation.plan, before)? {
             true => builder(lateral(relation.plan)).alias(qualifier)?.build()?,
             false => builder(relation.plan).alias(qualifier)?.build()?,
         };

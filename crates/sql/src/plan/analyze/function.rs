@@ -120,7 +120,7 @@ impl Analyzer<'_> {
             }
         }
         if schema.is_none() && name == "row" {
-            return unknown("a row as a value");
+            return Err(self.at(SqlError::unsupported("a row as a value is not supported"), span));
         }
         if self.is_aggregate(&name) {
             return self.aggregate_call(function, &name, list, scope, clause);
@@ -339,8 +339,8 @@ impl Analyzer<'_> {
                 "unnest" => {
                     let Some(list) = args.into_iter().next() else { return unknown("unnest of nothing") };
                     let data = match &list.data {
-                        DataType::List(item) => item.data_type().clone(),
-                        _ => return unknown("unnest of this"),
+                        DataType::List(item) if !item.data_type().is_nested() => item.data_type().clone(),
+                        _ => return unknown("unnest of an array of arrays"),
                     };
                     let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
                     Ok(Bound::with_data(expr, result, data))
@@ -368,18 +368,25 @@ impl Analyzer<'_> {
                     let expr = Expr::Unnest(Unnest { expr: Box::new(Expr::Literal(none, None)), outer: false });
                     Ok(Bound::with_data(expr, result, data))
                 }
+                "regexp_split_to_table" | "regexp_matches" => {
+                    let function = format!("pg_{name}");
+                    let Some(function) = self.names.state.scalar_functions().get(function.as_str()).cloned() else {
+                        return unknown(format!("the set-returning function {name}"));
+                    };
+                    let (list, data) = self.call_udf(&function, args)?;
+                    let DataType::List(item) = &data else { return unknown("this set-returning function") };
+                    let expr = Expr::Unnest(Unnest { expr: Box::new(list), outer: false });
+                    Ok(Bound::with_data(expr, result, item.data_type().clone()))
+                }
                 _ => unknown(format!("the set-returning function {name}")),
             };
         }
-        if source == "textregexsubstr" {
-            // What the first parentheses match, or the whole.
-            let matched = self.call_named("regexp_match", args, Type::of(oid::TEXT_ARRAY))?;
-            let first = Bound::literal(ScalarValue::Int64(Some(1)), Type::INT8);
-            return self.call_named("array_element", vec![matched, first], result);
-        }
         let known = match name {
-            "substring" if source.starts_with("select") => return unknown("substring with a pattern and an escape"),
             "position" => "strpos",
+            "substring" if source == "textregexsubstr" => source,
+            "substring" if args.get(1).is_some_and(|arg| arg.ty.oid == oid::TEXT) => {
+                return unknown("substring by a pattern of SQL");
+            }
             "char_length" | "character_length" if source == "textlen" => "character_length",
             other => other,
         };

@@ -128,6 +128,15 @@ impl Analyzer<'_> {
         let mut seen = HashSet::new();
         groups.exprs.retain(|expr| seen.insert(expr.clone()));
         if !sets.is_empty() {
+            // PostgreSQL tells columns of one value apart there, by which of them a set names.
+            let mut named: Vec<&Expr> = Vec::new();
+            for target in targets.iter().filter(|target| !target.is_hidden) {
+                let expr = &target.bound.expr;
+                if groups.exprs.contains(expr) && named.contains(&expr) {
+                    return unknown("grouping sets of several columns of one value");
+                }
+                named.push(expr);
+            }
             // Several are multiplied with each other, and with the plain expressions.
             let mut product = vec![std::mem::take(&mut groups.exprs)];
             for set in sets {
@@ -183,6 +192,10 @@ impl Analyzer<'_> {
         let aggregates = find_aggregate_exprs(std::iter::once(&target.bound.expr));
         if !aggregates.is_empty() {
             let error = SqlError::new("42803", "aggregate functions are not allowed in GROUP BY");
+            return Err(self.at(error, target.bound.span));
+        }
+        if target.bound.expr.exists(|e| Ok(matches!(e, Expr::WindowFunction(_))))? {
+            let error = SqlError::new("42P20", "window functions are not allowed in GROUP BY");
             return Err(self.at(error, target.bound.span));
         }
         Ok(target.bound.expr.clone())

@@ -3,7 +3,7 @@
 //! The dialect's tables choose the operator and its operands' types; here it becomes an expression of
 //! DataFusion's over operands of one Arrow form, or a call.
 
-use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::{Expr, Like, Operator, binary_expr, cast, lit};
 use datafusion::sql::sqlparser::tokenizer::Span;
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use super::bound::{Bound, Type};
 use super::coerce::{catalog, sql_error};
 use super::{Analyzer, Result, unknown};
-use crate::pg::functions::numeric;
+use crate::pg::functions::{REGEX_OPERATORS, numeric, time_operator};
 use crate::pg::types::oid;
 use crate::wire::SqlError;
 
@@ -162,6 +162,10 @@ impl Analyzer<'_> {
             if !(is_plain(left.ty) || arrays || left.ty.oid == oid::INTERVAL) {
                 return unknown(format!("comparing values of type {}", left.ty.name()));
             }
+            if arrays && !matches!(op, Operator::Eq | Operator::NotEq) {
+                let order = self.call_named("btarraycmp", vec![left, right], Type::INT4)?;
+                return Ok(self.compare(op, order, Bound::new(lit(0i32), Type::INT4))?.at(span));
+            }
             let (left, right) = self.one_form_pair(left, right)?;
             return Ok(self.compare(op, left, right)?.at(span));
         }
@@ -205,15 +209,16 @@ impl Analyzer<'_> {
             return self.date_arithmetic(op, left, right, result);
         }
         if is_text(l) && is_text(r) {
-            let op = match name {
+            match name {
                 "||" => {
                     let expr = binary_expr(left.expr, Operator::StringConcat, right.expr);
                     return Ok(Bound::new(expr, result));
                 }
-                "~" => Operator::RegexMatch,
-                "~*" => Operator::RegexIMatch,
-                "!~" => Operator::RegexNotMatch,
-                "!~*" => Operator::RegexNotIMatch,
+                "~" | "~*" | "!~" | "!~*" => {
+                    let function = REGEX_OPERATORS.iter().find(|(operator, _)| *operator == name);
+                    let Some((_, function)) = function else { return unknown("this regular expression") };
+                    return self.call_named(function, vec![left, right], Type::BOOL);
+                }
                 "~~" | "!~~" | "~~*" | "!~~*" => {
                     let negated = name.starts_with('!');
                     let insensitive = name.ends_with('*');
@@ -223,8 +228,7 @@ impl Analyzer<'_> {
                 }
                 "^@" => return self.call("starts_with", vec![left, right], span),
                 _ => return unknown(format!("the operator {name} of texts")),
-            };
-            return Ok(Bound::new(binary_expr(left.expr, op, right.expr), Type::BOOL));
+            }
         }
         match (name, code) {
             ("||", "byteacat") => return self.call_named("pg_byteacat", vec![left, right], result),
@@ -304,31 +308,11 @@ impl Analyzer<'_> {
 
     /// `+`, `-`, `*`, `/` of dates, times and intervals.
     fn date_arithmetic(&mut self, op: Operator, left: Bound, right: Bound, result: Type) -> Result<Bound> {
-        let days = |expr: Expr| cast(expr, DataType::Int32);
-        let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
-        let plus_or_minus = matches!(op, Operator::Plus | Operator::Minus);
-        let (l, r) = (left.ty.oid, right.ty.oid);
-        let expr = match (l, op, r) {
-            (oid::DATE, Operator::Minus, oid::DATE) => binary_expr(days(left.expr), op, days(right.expr)),
-            (oid::DATE, _, oid::INT4) if plus_or_minus => {
-                cast(binary_expr(days(left.expr), op, right.expr), DataType::Date32)
-            }
-            (oid::INT4, Operator::Plus, oid::DATE) => {
-                cast(binary_expr(left.expr, op, days(right.expr)), DataType::Date32)
-            }
-            (oid::DATE, _, oid::INTERVAL) if plus_or_minus => binary_expr(cast(left.expr, timestamp), op, right.expr),
-            (oid::INTERVAL, Operator::Plus, oid::DATE) => binary_expr(cast(right.expr, timestamp), op, left.expr),
-            (oid::TIMESTAMP | oid::TIMESTAMPTZ, _, oid::INTERVAL) if plus_or_minus => {
-                if l == oid::TIMESTAMPTZ {
-                    return unknown("timestamptz and interval");
-                }
-                binary_expr(left.expr, op, right.expr)
-            }
-            (oid::INTERVAL, Operator::Plus, oid::TIMESTAMP) => binary_expr(right.expr, op, left.expr),
-            (oid::INTERVAL, _, oid::INTERVAL) if plus_or_minus => binary_expr(left.expr, op, right.expr),
-            _ => return unknown(format!("arithmetic of {} and {}", left.ty.name(), right.ty.name())),
-        };
-        Ok(Bound::new(expr, result))
+        match time_operator(left.ty.oid, &op.to_string(), right.ty.oid) {
+            Some((name, false)) => self.call_named(name, vec![left, right], result),
+            Some((name, true)) => self.call_named(name, vec![right, left], result),
+            None => unknown(format!("arithmetic of {} and {}", left.ty.name(), right.ty.name())),
+        }
     }
 
     /// `name operand`

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::Ident;
 use resurgam_engine::Table;
 
 use super::bound::{Bound, Column, Relation, Type};
-use super::{Analyzer, Result, unknown};
+use super::{Analyzer, Result};
 use crate::wire::SqlError;
 
 /// What FROM has brought in under one name.
@@ -169,7 +169,8 @@ impl Analyzer<'_> {
         let mut next = Some(scope);
         while let Some(scope) = next {
             if scope.items.iter().any(|item| item.by_name && item.name.as_deref() == Some(&name)) {
-                return unknown(format!("a whole row as a value (\"{name}\")"));
+                let error = SqlError::unsupported(format!("a whole row as a value (\"{name}\") is not supported"));
+                return Err(self.at(error, ident.span));
             }
             next = scope.outer;
         }

@@ -1,8 +1,9 @@
 //! One SELECT, in the order in which PostgreSQL works: FROM, select list, WHERE, HAVING, ORDER BY,
 //! GROUP BY, DISTINCT.
 
-use datafusion::logical_expr::utils::find_window_exprs;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::logical_expr::utils::{conjunction, find_window_exprs, split_conjunction_owned};
+use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
     self, Distinct, OrderByExpr, Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned,
 };
@@ -69,6 +70,53 @@ pub(super) fn project(plan: LogicalPlan, targets: &[Target]) -> Result<Relation>
     Ok(Relation { plan, columns })
 }
 
+/// Whether a group of all rows, which is there although there are no rows, is in it.
+pub(super) fn has_whole_group(plan: &LogicalPlan) -> bool {
+    let whole = |expr: &Expr| match expr {
+        Expr::GroupingSet(GroupingSet::GroupingSets(sets)) => sets.iter().any(Vec::is_empty),
+        Expr::GroupingSet(_) => true,
+        _ => false,
+    };
+    let found = plan.exists(|node| {
+        Ok(match node {
+            LogicalPlan::Aggregate(group) => group.group_expr.is_empty() || group.group_expr.iter().any(whole),
+            _ => false,
+        })
+    });
+    found.unwrap_or(true)
+}
+
+/// `plan` so that no condition gets below its groups: DataFusion takes those without columns for conditions of the
+/// rows that are grouped.
+pub(super) fn barrier(plan: LogicalPlan) -> Result<LogicalPlan> {
+    match has_whole_group(&plan) {
+        true => Ok(LogicalPlanBuilder::from(plan).limit(0, Some(i64::MAX as usize))?.build()?),
+        false => Ok(plan),
+    }
+}
+
+/// The rows of `plan` of which a condition is true.
+fn filtered(plan: LogicalPlan, condition: Expr, having: bool) -> Result<LogicalPlan> {
+    let filter = |plan: LogicalPlan, condition: Expr| {
+        let builder = LogicalPlanBuilder::from(plan);
+        if having { builder.having(condition)?.build() } else { builder.filter(condition)?.build() }
+    };
+    let parts = split_conjunction_owned(condition.clone());
+    let (of_rows, others): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(Expr::any_column_refs);
+    if others.is_empty() || !has_whole_group(&plan) {
+        return Ok(filter(plan, condition)?);
+    }
+    let mut plan = plan;
+    if let Some(condition) = conjunction(of_rows) {
+        plan = filter(plan, condition)?;
+    }
+    plan = barrier(plan)?;
+    match conjunction(others) {
+        Some(condition) => Ok(filter(plan, condition)?),
+        None => Ok(plan),
+    }
+}
+
 fn refuse_foreign_syntax(select: &Select) -> Result<()> {
     if select.into.is_some() {
         return Err(SqlError::unsupported("SELECT ... INTO is not supported").with_hint("Use CREATE TABLE AS.").into());
@@ -98,6 +146,13 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
     ) -> Result<Relation> {
         refuse_foreign_syntax(select)?;
+        for (at, window) in select.named_window.iter().enumerate() {
+            let name = folded(&window.0);
+            if select.named_window[..at].iter().any(|other| folded(&other.0) == name) {
+                let error = SqlError::new("42P20", format!("window \"{name}\" is already defined"));
+                return Err(self.at(error, window.0.span));
+            }
+        }
         let from = self.bind_from(&select.from, scope)?;
         let here = Scope { items: from.items, outer: scope.outer, ctes: scope.ctes.clone() };
         self.windows.push(select.named_window.clone());
@@ -119,7 +174,7 @@ impl Analyzer<'_> {
         }
         if let Some(condition) = &select.selection {
             let condition = self.condition(condition, scope, Clause::Where)?;
-            plan = LogicalPlanBuilder::from(plan).filter(condition.expr)?.build()?;
+            plan = filtered(plan, condition.expr, false)?;
         }
         let mut having = match &select.having {
             Some(condition) => Some(self.condition(condition, scope, Clause::Having)?),
@@ -145,7 +200,7 @@ impl Analyzer<'_> {
         }
         plan = self.aggregate(plan, groups, exprs, select.having.is_some(), scope)?;
         if let Some(having) = having {
-            plan = LogicalPlanBuilder::from(plan).having(having.expr)?.build()?;
+            plan = filtered(plan, having.expr, true)?;
         }
         // Window functions, over what is left of the groups.
         let windows = find_window_exprs(targets.iter().map(|target| &target.bound.expr));
@@ -163,7 +218,12 @@ impl Analyzer<'_> {
         let mut is_sorted = false;
         if targets.iter().any(|target| has_set(&target.bound.expr)) {
             let by_sets = sorted.iter().any(|key| has_set(&targets[key.target].bound.expr));
-            if !sorted.is_empty() && !by_sets && !is_distinct && on.is_none() {
+            if !sorted.is_empty() && !by_sets && on.is_some() {
+                // PostgreSQL makes their rows after DISTINCT ON has chosen.
+                let text = "DISTINCT ON and ORDER BY beside functions that return sets are not supported";
+                return Err(SqlError::unsupported(text).into());
+            }
+            if !sorted.is_empty() && !by_sets && !is_distinct {
                 let columns: Vec<Column> =
                     targets.iter().map(|t| Column { name: t.name.clone(), bound: t.bound.clone() }).collect();
                 plan = self.sort(plan, &columns, &sorted)?;

@@ -144,6 +144,25 @@ impl Analyzer<'_> {
         if typed.iter().skip(1).any(read) || name == "ntile" && typed.iter().any(read) {
             return unknown(format!("arguments of {name} that are not constants"));
         }
+        // A default has the digits that are written, and so have the others.
+        let typed = match (name, typed.as_slice()) {
+            ("lag" | "lead", [value, offset, default]) if value.data != default.data => {
+                let pair = self.one_form(vec![value.clone(), default.clone()], Type::of(value.ty.oid))?;
+                match <[Bound; 2]>::try_from(pair) {
+                    Ok([value, default]) if value.data == default.data => vec![value, offset.clone(), default],
+                    _ => return unknown(format!("{name} with a default of another type")),
+                }
+            }
+            _ => typed,
+        };
+        let least = |at: usize| typed.get(at).and_then(Bound::integer);
+        if name == "nth_value" && least(1).is_some_and(|nth| nth < 1) {
+            let error = SqlError::new("22016", "argument of nth_value must be greater than zero");
+            return Err(self.at(error, span));
+        }
+        if name == "ntile" && least(0).is_some_and(|count| count < 1) {
+            return Err(self.at(SqlError::new("22014", "argument of ntile must be greater than zero"), span));
+        }
         let typed = match name {
             "lag" | "lead" | "nth_value" | "ntile" => typed
                 .into_iter()

@@ -1,0 +1,240 @@
+//! Dates, times and timestamps from text, as PostgreSQL reads them with `DateStyle` ISO, MDY.
+//!
+//! - `words`: words, and how a text is cut into fields
+//! - `decode`: what the fields mean
+//!
+//! Results count from 1970 (Arrow's epoch); the caller moves them to the engine's.
+
+mod decode;
+pub(crate) mod words;
+
+use decode::{Decoded, Meant, TextZone};
+pub(super) use decode::{Wrong, clock};
+
+use crate::datetime::{DAY_US, SECOND_US, Zone, clock_us, days_from_civil};
+use crate::wire::SqlError;
+
+/// Julian day 0, 4714-11-24 BC: what PostgreSQL's dates and timestamps begin with.
+const FIRST_DAY: i64 = -2_440_588;
+/// The last day of a date: 5874897-12-31.
+const LAST_DATE: i64 = 2_145_042_905;
+/// The last year of a timestamp.
+const TIMESTAMP_YEAR_MAX: i64 = 294_276;
+
+/// Seconds to the east of `+hh[:mm[:ss]]` or `-hhmm`; `None` for what is not of that form, an error for what is out of
+/// range.
+pub(crate) fn displacement(text: &str) -> Result<Option<i32>, ()> {
+    match decode::displacement(text) {
+        Ok(east) => Ok(Some(east)),
+        Err(Wrong::Displacement) => Err(()),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The error of a text that is none of that type.
+#[cold]
+pub(super) fn wrong(why: Wrong, ty: &str, text: &str) -> SqlError {
+    match why {
+        Wrong::Format => SqlError::new("22007", format!("invalid input syntax for type {ty}: \"{text}\"")),
+        Wrong::Field => SqlError::new("22008", format!("date/time field value out of range: \"{text}\"")),
+        Wrong::Order => SqlError::new("22008", format!("date/time field value out of range: \"{text}\""))
+            .with_hint("Perhaps you need a different \"datestyle\" setting."),
+        Wrong::Displacement => SqlError::new("22009", format!("time zone displacement out of range: \"{text}\"")),
+        Wrong::Zone(name) => SqlError::new("22023", format!("time zone \"{name}\" not recognized")),
+    }
+}
+
+#[cold]
+fn out_of_range(ty: &str, text: &str) -> SqlError {
+    SqlError::new("22008", format!("{ty} out of range: \"{text}\""))
+}
+
+/// Bytes of a date's or time's fields, with an end for each; a timestamp has more.
+const ROOM: usize = 128;
+const TIMESTAMP_ROOM: usize = 152;
+
+fn parts(text: &str, ty: &str, room: usize, zone: &Zone) -> Result<Decoded, SqlError> {
+    let local_now = || {
+        let now = clock_us();
+        let local = now + i64::from(zone.offset_at(now)) * SECOND_US;
+        (local.div_euclid(DAY_US), local.rem_euclid(DAY_US))
+    };
+    words::fields(text, room)
+        .ok_or(Wrong::Format)
+        .and_then(|fields| decode::decode(&fields, ty == "time", local_now))
+        .map_err(|why| wrong(why, ty, text))
+}
+
+/// Days since 1970 of a date in the range that a Julian day can be counted in.
+fn days_of(parts: &Decoded) -> Option<i64> {
+    let (month, day) = (u32::try_from(parts.month).ok()?, u32::try_from(parts.day).ok()?);
+    if !(-4713..=5_874_898).contains(&parts.year) {
+        return None;
+    }
+    Some(days_from_civil(parts.year, month, day)).filter(|days| *days >= FIRST_DAY)
+}
+
+/// Days since 1970; `i32::MAX`/`MIN` for the infinities.
+///
+/// # Errors
+/// 22007, 22008, 22009, 22023 as PostgreSQL has them; so in the functions below.
+pub fn parse_date(text: &str, zone: &Zone) -> Result<i32, SqlError> {
+    let parts = parts(text, "date", ROOM, zone)?;
+    match parts.meant {
+        Meant::Late => Ok(i32::MAX),
+        Meant::Early => Ok(i32::MIN),
+        Meant::Epoch => Ok(0),
+        Meant::DateTime => days_of(&parts)
+            .filter(|days| *days <= LAST_DATE)
+            .map(|days| days as i32)
+            .ok_or_else(|| out_of_range("date", text)),
+    }
+}
+
+/// Microseconds since midnight.
+pub fn parse_time(text: &str) -> Result<i64, SqlError> {
+    Ok(parts(text, "time", ROOM, &Zone::Utc)?.time_us())
+}
+
+/// Microseconds since 1970 without regard to a zone; a zone in the text is ignored, as
+/// PostgreSQL does.
+pub fn parse_timestamp(text: &str, zone: &Zone) -> Result<i64, SqlError> {
+    let parts = parts(text, "timestamp", TIMESTAMP_ROOM, zone)?;
+    match infinite(parts.meant) {
+        Some(us) => Ok(us),
+        None => local(&parts).ok_or_else(|| out_of_range("timestamp", text)),
+    }
+}
+
+/// Microseconds since 1970 UTC; a text without zone is local to `zone`.
+pub fn parse_timestamptz(text: &str, zone: &Zone) -> Result<i64, SqlError> {
+    let parts = parts(text, "timestamp with time zone", TIMESTAMP_ROOM, zone)?;
+    if let Some(us) = infinite(parts.meant) {
+        return Ok(us);
+    }
+    let local = local(&parts).ok_or_else(|| out_of_range("timestamp", text))?;
+    let at = |east: i32| local.checked_sub(i64::from(east) * SECOND_US);
+    let us = match &parts.zone {
+        Some(TextZone::Offset(east)) => at(*east),
+        Some(TextZone::Named(named)) => Some(named.local_to_utc(local)),
+        Some(TextZone::Abbreviation(name, named)) => at(named.offset_of(name, named.local_to_utc(local))),
+        None => Some(zone.local_to_utc(local)),
+    };
+    us.filter(|us| *us != i64::MAX && *us >= FIRST_DAY * DAY_US).ok_or_else(|| out_of_range("timestamp", text))
+}
+
+fn infinite(meant: Meant) -> Option<i64> {
+    match meant {
+        Meant::Late => Some(i64::MAX),
+        Meant::Early => Some(i64::MIN),
+        Meant::Epoch => Some(0),
+        Meant::DateTime => None,
+    }
+}
+
+/// Counting from 1970, 64 bits end in the year 294247; PostgreSQL's count from 2000 and reach 294276.
+fn local(parts: &Decoded) -> Option<i64> {
+    let days = days_of(parts).filter(|_| parts.year <= TIMESTAMP_YEAR_MAX)?;
+    days.checked_mul(DAY_US)?.checked_add(parts.time_us()).filter(|us| *us != i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::encode::{put_date, put_time, put_timestamp, put_timestamptz};
+
+    fn show(put: impl FnOnce(&mut BytesMut)) -> String {
+        let mut out = BytesMut::new();
+        put(&mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn dates() {
+        for (text, shown) in [
+            ("2024-02-29", "2024-02-29"),
+            ("20240229", "2024-02-29"),
+            ("1/8/1999", "1999-01-08"),
+            ("January 8, 1999", "1999-01-08"),
+            ("8 Jan 1999", "1999-01-08"),
+            ("1999-Jan-08", "1999-01-08"),
+            ("2024-02-29 12:00:00", "2024-02-29"),
+            ("0044-03-15 BC", "0044-03-15 BC"),
+            ("infinity", "infinity"),
+            ("epoch", "1970-01-01"),
+            ("12345-01-01", "12345-01-01"),
+        ] {
+            let days = parse_date(text, &Zone::Utc).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(show(|out| put_date(out, days)), shown);
+        }
+        for (bad, state) in [
+            ("2023-02-29", "22008"),
+            ("2024-13-01", "22008"),
+            ("2024-00-01", "22008"),
+            ("abc", "22007"),
+            ("", "22007"),
+            ("2024-1", "22007"),
+            ("99999999-01-01", "22008"),
+        ] {
+            assert_eq!(parse_date(bad, &Zone::Utc).unwrap_err().sqlstate, state, "{bad}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        for (text, shown) in [
+            ("04:05", "04:05:00"),
+            ("04:05:06.789", "04:05:06.789"),
+            ("04:05 PM", "16:05:00"),
+            ("12:00am", "00:00:00"),
+            ("24:00:00", "24:00:00"),
+            ("23:59:60", "24:00:00"),
+        ] {
+            let us = parse_time(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(show(|out| put_time(out, us)), shown);
+        }
+        for bad in ["25:00", "12:60", "x", "12", "24:00:01"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn timestamps() {
+        for (text, shown) in [
+            ("2024-01-02 03:04:05", "2024-01-02 03:04:05"),
+            ("2024-01-02T03:04:05.123456Z", "2024-01-02 03:04:05.123456"),
+            ("2024-01-02", "2024-01-02 00:00:00"),
+            ("2024-01-02 03:04:05+02", "2024-01-02 03:04:05"),
+            ("Jan 2 2024 3:04 pm", "2024-01-02 15:04:00"),
+            ("20240102T030405", "2024-01-02 03:04:05"),
+            ("-infinity", "-infinity"),
+        ] {
+            let us = parse_timestamp(text, &Zone::Utc).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(show(|out| put_timestamp(out, us)), shown, "{text}");
+        }
+        let berlin = Zone::parse("Europe/Berlin").expect("zone");
+        for (text, shown) in [
+            ("2024-01-02 03:04:05+02", "2024-01-02 01:04:05+00"),
+            ("2024-01-02 03:04:05", "2024-01-02 02:04:05+00"),
+            ("2024-07-02 03:04:05 America/New_York", "2024-07-02 07:04:05+00"),
+            ("2024-01-02 03:04:05 UTC", "2024-01-02 03:04:05+00"),
+            ("2024-01-02 03:04:05-05:30", "2024-01-02 08:34:05+00"),
+        ] {
+            let us = parse_timestamptz(text, &berlin).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(show(|out| put_timestamptz(out, us, &Zone::Utc)), shown, "{text}");
+        }
+        for (bad, state) in [
+            ("2024-01-02 25:00", "22008"),
+            ("hello", "22007"),
+            ("2024-01-02 03:04:05 Nowhere", "22007"),
+            ("300000-01-01", "22008"),
+            ("294276-12-31 23:59:59", "22008"),
+            ("294277-01-01", "22008"),
+            ("4714-11-23 23:59:59 BC", "22008"),
+        ] {
+            assert_eq!(parse_timestamp(bad, &Zone::Utc).unwrap_err().sqlstate, state, "{bad}");
+        }
+    }
+}
