@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column as PlanColumn, NullEquality, Spans, TableReference};
+use datafusion::common::{Column as PlanColumn, NullEquality, ScalarValue, Spans, TableReference};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr};
@@ -51,6 +51,15 @@ fn refers_to(plan: &LogicalPlan, items: &[Item]) -> Result<bool> {
         })
     })?;
     Ok(found)
+}
+
+/// Whether a plan is run for each row of the items before it.
+fn is_lateral(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Subquery(_) => true,
+        LogicalPlan::SubqueryAlias(alias) => is_lateral(&alias.input),
+        _ => false,
+    }
 }
 
 /// A plan that is run for each row of the items before it.
@@ -145,8 +154,12 @@ impl Analyzer<'_> {
                 inner.outer = scope.outer;
                 inner.items = items.clone();
                 let condition = self.condition(condition, &inner, Clause::JoinOn)?;
-                let of_rows = |expr: &Expr| split_conjunction(expr).into_iter().all(Expr::any_column_refs);
-                let (left, right) = match of_rows(&condition.expr) {
+                let is_true = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Boolean(Some(true)), _));
+                let of_rows = |expr: &Expr| {
+                    split_conjunction(expr).into_iter().all(|part| part.any_column_refs() || is_true(part))
+                };
+                // What is run for each row has its condition within.
+                let (left, right) = match of_rows(&condition.expr) || is_lateral(&right.plan) {
                     true => (left.plan, right.plan),
                     false => (barrier(left.plan)?, barrier(right.plan)?),
                 };
