@@ -66,11 +66,37 @@ pub fn kept_text(expr: &ast::Expr) -> String {
     expr.to_string()
 }
 
+/// The oid that `pg_cast_NAME` casts to; `None` for other functions. Definitions of earlier versions keep casts so.
+pub fn cast_function_oid(function: &str) -> Option<u32> {
+    let name = function.strip_prefix("pg_cast_")?;
+    types::TYPES.iter().find(|row| row.name == name).map(|row| row.oid)
+}
+
+/// A cast as the catalogs show it.
+fn shown_cast(value: &ast::Expr, oid: u32, typmod: Option<i32>) -> String {
+    let ty = types::format_type(oid, typmod);
+    match value {
+        ast::Expr::Value(value) if !matches!(value.value, ast::Value::Number(..)) => format!("{value}::{ty}"),
+        value => format!("({})::{ty}", shown(value)),
+    }
+}
+
 /// An expression as PostgreSQL's catalogs show it: operators in parentheses, casts as `::`.
 pub fn shown(expr: &ast::Expr) -> String {
     use ast::Expr as E;
     match expr {
         E::Nested(inner) => shown(inner),
+        E::Cast { expr: inner, data_type, .. } => match types::arrow_field_from_sql(data_type) {
+            Ok(field) => shown_cast(inner, types::field_oid(&field), Some(types::field_typmod(&field))),
+            Err(_) => expr.to_string(),
+        },
+        E::TypedString(typed) => match types::arrow_field_from_sql(&typed.data_type) {
+            Ok(field) => {
+                let ty = types::format_type(types::field_oid(&field), Some(types::field_typmod(&field)));
+                format!("{}::{ty}", typed.value)
+            }
+            Err(_) => expr.to_string(),
+        },
         E::BinaryOp { left, op, right } => format!("({} {op} {})", shown(left), shown(right)),
         E::UnaryOp { op: ast::UnaryOperator::Not, expr } => format!("(NOT {})", shown(expr)),
         E::IsNull(inner) => format!("({} IS NULL)", shown(inner)),
@@ -98,7 +124,7 @@ pub fn shown(expr: &ast::Expr) -> String {
                     .collect(),
                 _ => None,
             };
-            match (args, crate::rewrite::cast_function_oid(&name)) {
+            match (args, cast_function_oid(&name)) {
                 (Some(args), Some(oid)) if !args.is_empty() => {
                     let typmod = args.get(1).and_then(|typmod| typmod.parse().ok());
                     format!("({})::{}", args[0], types::format_type(oid, typmod))
@@ -171,6 +197,9 @@ mod tests {
             ("(a + 1) * 2 = b", "(((a + 1) * 2) = b)"),
             ("length(b) < 10", "(length(b) < 10)"),
             ("pg_cast_int4(b) > 3", "((b)::integer > 3)"),
+            ("b::int > 3", "((b)::integer > 3)"),
+            ("b > 'x'::varchar(3)", "(b > 'x'::character varying(3))"),
+            ("b > DATE '2024-01-01'", "(b > '2024-01-01'::date)"),
             ("a BETWEEN 1 AND 5", "((a >= 1) AND (a <= 5))"),
             ("a IN (1, 2)", "(a = ANY (ARRAY[1, 2]))"),
             ("NOT a", "(NOT a)"),

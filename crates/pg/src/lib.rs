@@ -17,14 +17,15 @@
 //! | [`functions`] | functions that PostgreSQL has and DataFusion lacks |
 //! | [`catalog`] | `pg_catalog` and `information_schema` |
 //! | [`computed`] | rows that are computed when a plan over them runs to DataFusion's tables |
-//! | [`rewrite`] | PostgreSQL syntax to syntax that DataFusion plans |
 //! | [`naming`] | expressions to the names of result columns |
+//! | [`collation`] | the one order of texts |
 //! | [`definition`] | expressions that definitions hold, to text and back |
 //! | [`errors`] | errors of every layer to SQLSTATE, wording and position |
 //! | [`wire`] | what all of them answer with: errors, fields, encoded rows, tags |
 
 pub mod arrow;
 pub mod catalog;
+pub mod collation;
 pub mod computed;
 pub mod context;
 pub mod copy;
@@ -35,13 +36,9 @@ pub mod encode;
 pub mod errors;
 pub mod functions;
 pub mod naming;
-pub mod rewrite;
 pub mod running;
 pub mod types;
 pub mod wire;
 pub mod zone;
 
 // Paths from when this was a module of the SQL crate.
-
-#[cfg(test)]
-mod psql_tests;

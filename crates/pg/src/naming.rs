@@ -133,7 +133,7 @@ fn figure(expr: &Expr, subquery: &mut dyn FnMut(&Query) -> Option<String>) -> Na
         Expr::Function(function) => {
             let name = folded(function.name.0.last()?.as_ident()?);
             // A cast in the form in which it is kept.
-            match crate::rewrite::cast_function_oid(&name) {
+            match crate::definition::cast_function_oid(&name) {
                 Some(oid) => {
                     let inner = first_argument(function).and_then(|arg| figure(arg, subquery));
                     of_cast(inner, crate::types::type_by_oid(oid).map_or(name, |row| row.name.to_owned()))

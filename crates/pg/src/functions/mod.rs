@@ -21,7 +21,6 @@
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
 //! - `percentile`: `percentile_cont`, `percentile_disc`, `mode`
 //! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
-//! - `planner`: operators on lists, dates, intervals, numerics
 //! - `series`: `generate_series`
 //!
 //! Volatility: what depends on the session but not on the statement is `Volatile`, so that
@@ -48,7 +47,6 @@ mod nullable;
 pub mod numeric;
 mod parse_time;
 mod percentile;
-mod planner;
 mod privileges;
 mod series;
 mod session;
@@ -89,8 +87,6 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     if let Ok(has) = state.udf("array_has") {
         state.register_udf(Arc::new(arrays::array_has(has)))?;
     }
-    state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner))?;
-    state.register_expr_planner(Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner))?;
     state.add_analyzer_rule(Arc::new(checked::CheckedArithmetic::new()));
     for function in all(cx) {
         state.register_udf(Arc::new(function.into_udf()))?;
@@ -98,10 +94,6 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     for udf in cast::all(cx) {
         state.register_udf(Arc::new(udf))?;
     }
-    let timestamptz = state.udf("pg_cast_timestamptz")?;
-    let operators = moments::all(cx).into_iter().chain(are::all());
-    let operators = operators.map(|function| Arc::new(function.into_udf())).collect();
-    state.register_expr_planner(Arc::new(planner::PgExprPlanner { cx: cx.clone(), timestamptz, operators }))?;
     for udf in time::special(cx) {
         state.register_udf(Arc::new(udf))?;
     }
@@ -140,11 +132,6 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(cx.clone())));
     Ok(())
-}
-
-/// The function that casts to a type, as PostgreSQL does.
-pub fn cast_function(cx: &Arc<dyn PgContext>, ty: u32) -> Option<ScalarUDF> {
-    cast::one(cx, ty)
 }
 
 /// The function whose values intervals compare by.

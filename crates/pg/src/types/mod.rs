@@ -30,7 +30,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Time
 use resurgam_engine::ColumnType;
 
 pub use names::{PgType, TYPES, format_type, type_by_name, type_by_oid};
-pub use sql::{PgTypePlanner, arrow_field_from_sql, column_type_from_sql, interval_type};
+pub use sql::{arrow_field_from_sql, column_type_from_sql, interval_type};
 
 /// Field metadata key: PostgreSQL type oid, decimal.
 pub const OID_KEY: &str = "pg.oid";

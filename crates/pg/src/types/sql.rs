@@ -1,10 +1,6 @@
 //! SQL type names, as the parser gives them, to engine column types and Arrow fields.
 
-use std::sync::Arc;
-
-use datafusion::arrow::datatypes::{Field, FieldRef};
-use datafusion::common::Result as DfResult;
-use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::arrow::datatypes::Field;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, CharacterLength, DataType as SqlType, DateTimeField, ExactNumberInfo, Interval, IntervalFields,
     TimezoneInfo,
@@ -13,7 +9,6 @@ use resurgam_engine::ColumnType;
 
 use super::{field_of_oid, numeric_typmod, oid, type_by_name};
 use crate::decode::range;
-use crate::errors::to_datafusion;
 use crate::wire::SqlError;
 
 /// Longest `varchar(n)` and `char(n)`, in characters, as in PostgreSQL.
@@ -64,19 +59,6 @@ pub fn arrow_field_from_sql(ty: &SqlType) -> Result<Field, SqlError> {
     let resolved = resolve(ty)?;
     field_of_oid("", resolved.oid, resolved.typmod)
         .ok_or_else(|| SqlError::unsupported(format!("type {ty} is not supported")))
-}
-
-/// Gives DataFusion's planner PostgreSQL's types, with metadata that keeps their identity.
-#[derive(Debug, Default)]
-pub struct PgTypePlanner;
-
-impl TypePlanner for PgTypePlanner {
-    fn plan_type_field(&self, ty: &SqlType) -> DfResult<Option<FieldRef>> {
-        match arrow_field_from_sql(ty) {
-            Ok(field) => Ok(Some(Arc::new(field))),
-            Err(error) => Err(to_datafusion(error)),
-        }
-    }
 }
 
 fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {

@@ -10,7 +10,6 @@ use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, Volatility};
-use datafusion::sql::sqlparser::ast::Statement;
 use resurgam_engine::{ColumnType, Datum, DatumRef, ExternalRef, RawRow, ReadView, Table};
 
 use crate::exec::clean_function::PgClean;
@@ -334,9 +333,4 @@ pub(crate) fn catalog_table(
     name: &str,
 ) -> Result<Option<Arc<dyn TableProvider>>> {
     Ok(crate::pg::catalog::table(cx, schema, name))
-}
-
-/// PostgreSQL's syntax to what DataFusion plans.
-pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), SqlError> {
-    crate::pg::rewrite::rewrite_statement(statement)
 }

@@ -9,40 +9,49 @@ use datafusion::common::Result as DfResult;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::TableType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use resurgam_dialect::{NewFunction, TypeId, Volatility};
 use resurgam_engine::Database;
 
 use crate::computed::ComputedTable;
 use crate::exec::context::Dropped;
 use crate::pg::context::PgContext;
 use crate::pg::errors::{from_arrow, to_datafusion};
-use crate::pg::types::{field_of_oid, oid};
+use crate::pg::types::field_of_oid;
 use crate::wire::SqlError;
 
-/// Columns that are counts, in order.
-const COUNTS: [&str; 16] = [
-    "pages",
-    "rows_reverted",
-    "rows_stripped",
-    "rows_removed",
-    "pages_merged",
-    "transactions_forgotten",
-    "version_pages_freed",
-    "value_pages_freed",
-    "pages_skipped",
-    "skipped_damaged",
-    "skipped_object_unknown",
-    "skipped_damaged_maps",
-    "skipped_pending_frees",
-    "skipped_unreadable",
-    "skipped_no_room",
-    "aborted_left",
+/// Its columns: counts, and then the time that it took and who holds versions.
+const COLUMNS: [(&str, TypeId); 18] = [
+    ("pages", TypeId::INT8),
+    ("rows_reverted", TypeId::INT8),
+    ("rows_stripped", TypeId::INT8),
+    ("rows_removed", TypeId::INT8),
+    ("pages_merged", TypeId::INT8),
+    ("transactions_forgotten", TypeId::INT8),
+    ("version_pages_freed", TypeId::INT8),
+    ("value_pages_freed", TypeId::INT8),
+    ("pages_skipped", TypeId::INT8),
+    ("skipped_damaged", TypeId::INT8),
+    ("skipped_object_unknown", TypeId::INT8),
+    ("skipped_damaged_maps", TypeId::INT8),
+    ("skipped_pending_frees", TypeId::INT8),
+    ("skipped_unreadable", TypeId::INT8),
+    ("skipped_no_room", TypeId::INT8),
+    ("aborted_left", TypeId::INT8),
+    ("seconds", TypeId::FLOAT8),
+    ("held_by", TypeId::TEXT),
 ];
 
+/// The function as the dialect's tables have it.
+pub(crate) const CLEAN: NewFunction = NewFunction {
+    columns: &COLUMNS,
+    returns_set: true,
+    volatility: Volatility::Volatile,
+    ..NewFunction::scalar("resurgam_clean", &[], TypeId::RECORD)
+};
+
 fn schema() -> SchemaRef {
-    let counts = COUNTS.iter().filter_map(|name| field_of_oid(name, oid::INT8, -1));
-    let seconds = field_of_oid("seconds", oid::FLOAT8, -1);
-    let held_by = field_of_oid("held_by", oid::TEXT, -1);
-    Arc::new(Schema::new(counts.chain(seconds).chain(held_by).collect::<Vec<_>>()))
+    let fields = COLUMNS.iter().filter_map(|(name, ty)| field_of_oid(name, ty.0, -1));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// Cleans up; blocks until that is done, or `cancelled`.
@@ -86,11 +95,7 @@ fn clean(
 pub(crate) struct PgClean(pub Arc<dyn PgContext>);
 
 impl TableFunctionImpl for PgClean {
-    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> DfResult<Arc<dyn TableProvider>> {
-        if !args.exprs().is_empty() {
-            let error = SqlError::new("42883", "function resurgam_clean has no arguments");
-            return Err(to_datafusion(error));
-        }
+    fn call_with_args(&self, _: TableFunctionArgs<'_, '_>) -> DfResult<Arc<dyn TableProvider>> {
         let (schema, cx) = (schema(), self.0.clone());
         let all = schema.clone();
         Ok(Arc::new(ComputedTable::new("CleanUp".to_owned(), TableType::Temporary, schema, move |_| {

@@ -20,7 +20,7 @@ use crate::exec::direct::{Input, Row, RowExpr};
 use crate::pg::arrow::{DatumColumn, assignment_cast};
 use crate::pg::datetime::Zone;
 use crate::pg::errors;
-use crate::pg::types;
+use crate::pg::types::{self, oid};
 use crate::plan::analyze::{OverRow, over_row};
 use crate::plan::planner::{Names, settled, simplified};
 use crate::wire::SqlError;
@@ -251,19 +251,22 @@ pub(crate) fn rename_column(expr: &mut ast::Expr, from: &str, to: &str) {
     let _ = expr.walk_mut(&mut Walk(from, to));
 }
 
+/// Whether that type is `timestamptz`.
+fn is_timestamptz(ty: &ast::DataType) -> bool {
+    types::arrow_field_from_sql(ty).is_ok_and(|field| types::field_oid(&field) == oid::TIMESTAMPTZ)
+}
+
 /// The text of a literal that is read as a `timestamptz`.
 fn written_time(expr: &mut ast::Expr) -> Option<&mut ast::Value> {
-    let ast::Expr::Function(call) = expr else { return None };
-    if call.name.to_string() != "pg_cast_timestamptz" {
-        return None;
-    }
-    let ast::FunctionArguments::List(list) = &mut call.args else { return None };
-    match list.args.first_mut() {
-        Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Value(value)))) => {
-            matches!(value.value, ast::Value::SingleQuotedString(_)).then_some(&mut value.value)
-        }
-        _ => None,
-    }
+    let value = match expr {
+        ast::Expr::Cast { expr, data_type, .. } if is_timestamptz(data_type) => match expr.as_mut() {
+            ast::Expr::Value(value) => &mut value.value,
+            _ => return None,
+        },
+        ast::Expr::TypedString(typed) if is_timestamptz(&typed.data_type) => &mut typed.value.value,
+        _ => return None,
+    };
+    matches!(value, ast::Value::SingleQuotedString(_)).then_some(value)
 }
 
 /// Literals beside columns of type `timestamptz` as casts: they are read as such.
@@ -280,7 +283,7 @@ pub(crate) fn cast_times(expr: &mut ast::Expr, table: &Table) {
             let cast = |side: &mut ast::Expr| {
                 if let ast::Expr::Value(value) = side
                     && matches!(value.value, ast::Value::SingleQuotedString(_))
-                    && let Ok(call) = parse_expression(&format!("pg_cast_timestamptz({value})"))
+                    && let Ok(call) = parse_expression(&format!("{value}::timestamptz"))
                 {
                     *side = call;
                 }

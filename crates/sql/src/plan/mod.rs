@@ -5,7 +5,6 @@
 //! | `access` | From predicates to the part of a tree that is read |
 //! | `analyze` | Analysis |
 //! | `canary` | The canary of kept plans |
-//! | `coercion` | Operands of different types, brought together as PostgreSQL does it where DataFusion does otherwise |
 //! | `expression` | Expressions over the rows of one table that a definition holds or a change of one needs |
 //! | `extremes` | `min` and `max` of key columns, read at the ends of an order |
 //! | `join_order` | In which order inner joins are done |
@@ -14,13 +13,12 @@
 //! | `planner` | From syntax to plans |
 //! | `planning` | What this crate's own planning does beyond DataFusion's |
 //! | `plans` | What is known about the statements that are planned |
-//! | `scopes` | Columns of outer queries that look like parts of a column of an inner one |
+//! | `rules` | DataFusion's analyzer rules, with what has to be done before them |
 //! | `statement` | A prepared statement |
 
 pub(crate) mod access;
 pub(crate) mod analyze;
 pub(crate) mod canary;
-pub(crate) mod coercion;
 pub(crate) mod expression;
 pub(crate) mod extremes;
 pub(crate) mod join_order;
@@ -29,5 +27,5 @@ pub(crate) mod params;
 pub(crate) mod planner;
 pub(crate) mod planning;
 pub(crate) mod plans;
-pub(crate) mod scopes;
+pub(crate) mod rules;
 pub(crate) mod statement;

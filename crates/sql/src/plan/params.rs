@@ -1,4 +1,4 @@
-//! Placeholders in logical plans: which types they get, and what takes their place.
+//! Placeholders in logical plans, and what takes their place.
 //!
 //! A statement is optimised with its parameters as placeholders. When a physical plan
 //! is made to be kept, each placeholder becomes a call of a function without arguments that reads
@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{FieldMetadata, InList, Placeholder, ScalarFunction};
@@ -19,185 +19,10 @@ use datafusion::logical_expr::{
 
 use crate::exec::any_of;
 use crate::exec::cell::{ParamCell, ParamFunction};
-use crate::pg::functions::numeric::DYNAMIC;
-use crate::plan::coercion::{takes_one_type, text};
 
 /// Index of a placeholder such as `$3` (then 2).
 pub(crate) fn placeholder_index(id: &str) -> Option<usize> {
     id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
-}
-
-/// Types that planning has found for the parameters of `plan`, from what each is compared or
-/// computed with. A parameter may stand in several places: of two integer types it takes the
-/// wider, and any other type before an integer; the first place decides between the rest.
-/// A numeric one has no scale of its own, whatever the column's is.
-pub(crate) fn inferred_types(plan: &LogicalPlan, count: usize) -> Vec<Option<FieldRef>> {
-    let mut found = Inference::new(count);
-    // The closures below return no error.
-    let _ = plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::Limit(limit) = node {
-            for expr in [&limit.skip, &limit.fetch].into_iter().flatten() {
-                found.other(expr, &DataType::Int64);
-            }
-        }
-        let schema = merge_schema(&node.inputs());
-        node.apply_expressions(|expr| {
-            found.look(expr, &schema);
-            Ok(TreeNodeRecursion::Continue)
-        })
-    });
-    found.finish()
-}
-
-struct Inference {
-    /// By what parameters are compared and computed with.
-    found: Vec<Option<FieldRef>>,
-    /// Where nothing was found so: what `$1::int` is cast to, the bigint of a LIMIT, the type of the
-    /// values that may come instead of it in CASE and coalesce.
-    others: Vec<(usize, FieldRef)>,
-}
-
-/// The parameter that an expression is, if it has no type yet.
-fn untyped(expr: &Expr) -> Option<usize> {
-    match expr {
-        Expr::Placeholder(placeholder) if placeholder.field.as_ref().is_none_or(|f| f.data_type().is_null()) => {
-            placeholder_index(&placeholder.id)
-        }
-        _ => None,
-    }
-}
-
-impl Inference {
-    fn new(count: usize) -> Self {
-        Self { found: vec![None; count], others: Vec::new() }
-    }
-
-    fn note(&mut self, placeholder: &Placeholder) {
-        if let Some(field) = &placeholder.field
-            && !field.data_type().is_null()
-            && let Some(slot) = placeholder_index(&placeholder.id).and_then(|index| self.found.get_mut(index))
-        {
-            let field = without_scale(field);
-            match slot {
-                Some(before) if !is_better(field.data_type(), before.data_type()) => {}
-                _ => *slot = Some(field),
-            }
-        }
-    }
-
-    fn other(&mut self, expr: &Expr, ty: &DataType) {
-        if let Some(index) = untyped(expr) {
-            self.others.push((index, Arc::new(Field::new("", ty.clone(), true))));
-        }
-    }
-
-    /// Untyped parameters among `exprs` get the type that PostgreSQL would choose for the rest.
-    fn alike<'e>(&mut self, exprs: impl Iterator<Item = &'e Expr> + Clone, schema: &DFSchema) {
-        if !exprs.clone().any(|expr| untyped(expr).is_some()) {
-            return;
-        }
-        let mut chosen: Option<FieldRef> = None;
-        for expr in exprs.clone() {
-            // A text that has no type of its own does not count.
-            if untyped(expr).is_some() || text(expr).is_some() {
-                continue;
-            }
-            let field = match expr {
-                // An integer that is written is an `integer` if it fits.
-                Expr::Literal(ScalarValue::Int64(Some(value)), _) if i32::try_from(*value).is_ok() => {
-                    Arc::new(Field::new("", DataType::Int32, true))
-                }
-                expr => match expr.to_field(schema) {
-                    Ok((_, field)) => field,
-                    Err(_) => continue,
-                },
-            };
-            let better = |before: &FieldRef| is_preferred(field.data_type(), before.data_type());
-            if !field.data_type().is_null() && chosen.as_ref().is_none_or(better) {
-                chosen = Some(field);
-            }
-        }
-        if let Some(chosen) = chosen {
-            self.others.extend(exprs.filter_map(untyped).map(|index| (index, Arc::clone(&chosen))));
-        }
-    }
-
-    fn look(&mut self, expr: &Expr, schema: &DFSchema) {
-        // The closure returns no error.
-        let _ = expr.apply(|expr| {
-            match expr {
-                Expr::Placeholder(placeholder) => self.note(placeholder),
-                Expr::Cast(cast) => self.other(&cast.expr, cast.field.data_type()),
-                Expr::Case(case) => {
-                    let whens = case.when_then_expr.iter().map(|(when, _)| when.as_ref());
-                    match &case.expr {
-                        Some(operand) => self.alike(std::iter::once(operand.as_ref()).chain(whens), schema),
-                        None => whens.for_each(|when| self.other(when, &DataType::Boolean)),
-                    }
-                    let thens = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
-                    self.alike(thens.chain(case.else_expr.as_deref()), schema);
-                }
-                Expr::ScalarFunction(call) if takes_one_type(call.name()) => self.alike(call.args.iter(), schema),
-                Expr::InList(list) => self.alike(std::iter::once(list.expr.as_ref()).chain(&list.list), schema),
-                Expr::Between(between) => {
-                    self.alike(
-                        [&between.expr, &between.low, &between.high].into_iter().map(|part| part.as_ref()),
-                        schema,
-                    );
-                }
-                _ => {}
-            }
-            Ok(TreeNodeRecursion::Continue)
-        });
-    }
-
-    fn finish(self) -> Vec<Option<FieldRef>> {
-        let Self { mut found, others } = self;
-        for (index, field) in others {
-            if let Some(slot @ None) = found.get_mut(index) {
-                let field = field.as_ref().clone().with_name(format!("${}", index + 1)).with_nullable(true);
-                *slot = Some(without_scale(&Arc::new(field)));
-            }
-        }
-        found
-    }
-}
-
-/// Whether values of type `before` are cast to `new` rather than the other way round.
-fn is_preferred(new: &DataType, before: &DataType) -> bool {
-    let rank = |ty: &DataType| match ty {
-        DataType::Int16 => Some((0, 0)),
-        DataType::Int32 => Some((0, 1)),
-        DataType::Int64 => Some((0, 2)),
-        DataType::Decimal128(..) | DataType::LargeBinary => Some((0, 3)),
-        DataType::Float32 => Some((0, 4)),
-        DataType::Float64 => Some((0, 5)),
-        DataType::Date32 => Some((1, 0)),
-        DataType::Timestamp(_, None) => Some((1, 1)),
-        DataType::Timestamp(_, Some(_)) => Some((1, 2)),
-        _ => None,
-    };
-    match (rank(new), rank(before)) {
-        (Some((kind, new)), Some((same, before))) => kind == same && new > before,
-        _ => false,
-    }
-}
-
-/// A numeric parameter has the digits that its value has, whatever the column's are.
-fn without_scale(field: &FieldRef) -> FieldRef {
-    match field.data_type() {
-        DataType::Decimal128(..) => Arc::new(Field::new(field.name(), DYNAMIC, field.is_nullable())),
-        _ => Arc::clone(field),
-    }
-}
-
-fn is_better(new: &DataType, before: &DataType) -> bool {
-    let width = |ty: &DataType| if ty.is_integer() { ty.primitive_width() } else { None };
-    match (width(new), width(before)) {
-        (Some(new), Some(before)) => new > before,
-        (None, Some(_)) => new.is_numeric() || new == &DYNAMIC,
-        _ => false,
-    }
 }
 
 /// `plan` with each placeholder replaced by a reader of `cell`.

@@ -7,26 +7,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
 use datafusion::common::config::Dialect;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, TableReference, plan_datafusion_err};
 use datafusion::config::ConfigOptions;
-use datafusion::datasource::{cte_worktable::CteWorkTable, provider_as_source};
+use datafusion::datasource::provider_as_source;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
-use datafusion::sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
-use datafusion::sql::sqlparser::ast::{self, Statement};
+use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
 use resurgam_engine::{Table, Transaction};
 
@@ -39,15 +37,14 @@ use crate::exec::filter::ByteFilters;
 use crate::exec::table::EngineTable;
 use crate::exec::watch::Watches;
 use crate::pg::context::PgContext;
-use crate::pg::types::PgTypePlanner;
 use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary};
-use crate::plan::coercion::Coercion;
 use crate::plan::join_order;
 use crate::plan::key_order::KeyOrder;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::plan::planning::Planning;
 use crate::plan::plans::{Counts, RunBy};
+use crate::plan::rules;
 use crate::wire::SqlError;
 
 /// Catalog name under which planning finds the target of an UPDATE or DELETE.
@@ -96,14 +93,12 @@ pub(crate) fn session_state(
     cx: &Arc<dyn PgContext>,
     planning: Planning,
 ) -> Result<SessionState> {
-    let coercion = Coercion::new(cx);
     let mut builder = SessionStateBuilder::new()
-        .with_analyzer_rules(coercion.rules())
-        .with_config(config().with_extension(Arc::new(planning)).with_extension(Arc::new(coercion)))
+        .with_analyzer_rules(rules::rules())
+        .with_config(config().with_extension(Arc::new(planning)))
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
-        .with_query_planner(Arc::new(apply::Planner))
-        .with_type_planner(Arc::new(PgTypePlanner));
+        .with_query_planner(Arc::new(apply::Planner));
     if planning.join_order {
         builder = builder.with_optimizer_rules(join_order::rules());
     }
@@ -141,8 +136,13 @@ fn undefined(name: &TableReference) -> datafusion::common::DataFusionError {
     bridge::failure(SqlError::new("42P01", format!("relation \"{name}\" does not exist")))
 }
 
-impl ContextProvider for Names<'_> {
-    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+impl Names<'_> {
+    /// What a relation's name means: a table, a relation of the system, or, under [`TARGET`], a table with the keys
+    /// of its rows.
+    ///
+    /// # Errors
+    /// `42P01`
+    pub(crate) fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
         if name.catalog() == Some(TARGET) {
             let table = self.table(&name)?.ok_or_else(|| undefined(&name))?;
             return Ok(provider_as_source(Arc::new(EngineTable::new(table, true))));
@@ -161,7 +161,9 @@ impl ContextProvider for Names<'_> {
             None => Err(undefined(&name)),
         }
     }
-    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+
+    /// A function that is a table, of constants.
+    pub(crate) fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
         let function = self
             .state
             .table_functions()
@@ -176,85 +178,6 @@ impl ContextProvider for Names<'_> {
             .collect::<Result<Vec<_>>>()?;
         let args = datafusion::catalog::TableFunctionArgs::new(&args, self.state);
         Ok(provider_as_source(function.create_table_provider_with_args(args)?))
-    }
-    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
-        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
-    }
-    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
-        self.state.expr_planners()
-    }
-    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
-        self.state.relation_planners()
-    }
-    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
-        Some(Arc::new(PgTypePlanner))
-    }
-    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.state.scalar_functions().get(name).cloned()
-    }
-    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
-        self.state.higher_order_functions().get(name).cloned()
-    }
-    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.state.aggregate_functions().get(name).cloned()
-    }
-    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
-        self.state.window_functions().get(name).cloned()
-    }
-    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
-        None
-    }
-    fn options(&self) -> &ConfigOptions {
-        self.state.config_options()
-    }
-    fn udf_names(&self) -> Vec<String> {
-        self.state.scalar_functions().keys().cloned().collect()
-    }
-    fn higher_order_function_names(&self) -> Vec<String> {
-        self.state.higher_order_functions().keys().cloned().collect()
-    }
-    fn udaf_names(&self) -> Vec<String> {
-        self.state.aggregate_functions().keys().cloned().collect()
-    }
-    fn udwf_names(&self) -> Vec<String> {
-        self.state.window_functions().keys().cloned().collect()
-    }
-}
-
-impl Names<'_> {
-    fn parser_options() -> ParserOptions {
-        ParserOptions {
-            parse_float_as_decimal: true,
-            enable_ident_normalization: true,
-            support_varchar_with_length: true,
-            map_string_types_to_utf8view: true,
-            enable_options_value_normalization: false,
-            collect_spans: true,
-            default_null_ordering: NullOrdering::NullsMax,
-        }
-    }
-
-    /// Logical plan of a query. `params` are the known parameter types; `target` is the
-    /// schema whose types a VALUES list takes.
-    pub(crate) fn query(
-        &self,
-        mut query: ast::Query,
-        params: &[Option<FieldRef>],
-        target: Option<DFSchema>,
-    ) -> Result<LogicalPlan> {
-        if crate::exec::locking::is_locking(&query) {
-            // It would be planned as if there were no such clause.
-            let error = SqlError::unsupported("FOR UPDATE/SHARE is not supported in this statement");
-            return Err(bridge::failure(error));
-        }
-        let is_aggregate = |name: &str| self.state.aggregate_functions().contains_key(name);
-        crate::parse::with_recursive::check(&query, &is_aggregate).map_err(bridge::failure)?;
-        apply::compare_rows(&mut query).map_err(bridge::failure)?;
-        crate::plan::scopes::qualify_outer(&mut query);
-        let planner = SqlToRel::new_with_options(self, Self::parser_options());
-        let mut context = PlannerContext::new().with_prepare_param_data_types(params.to_vec());
-        context.set_table_schema(target.map(Arc::new));
-        planner.sql_statement_to_plan_with_context(Statement::Query(Box::new(query)), &mut context)
     }
 }
 
@@ -273,11 +196,8 @@ impl Names<'_> {
 }
 
 /// An expression over `schema` as the analyzer would leave it in a plan.
-pub(crate) fn settled(state: &SessionState, expr: Expr, schema: &DFSchema) -> Result<Expr> {
-    let Some(coercion) = Coercion::of(state) else {
-        return Err(bridge::failure(SqlError::internal("a state without rules for types")));
-    };
-    bridge::checked_arithmetic(coercion.expression(expr, schema)?, schema)
+pub(crate) fn settled(_: &SessionState, expr: Expr, schema: &DFSchema) -> Result<Expr> {
+    bridge::checked_arithmetic(rules::coerced(expr, schema)?, schema)
 }
 
 /// The same, folded.
@@ -336,7 +256,7 @@ impl QueryPlan {
     /// Optimises `logical`; `params` are the types of all parameters.
     pub(crate) fn new(state: &SessionState, logical: LogicalPlan, params: Arc<[DataType]>) -> Result<Self> {
         let analyzed = state.analyzer().execute_and_check(logical.clone(), state.config_options(), |_, _| {})?;
-        let schema = settled_schema(logical.schema(), analyzed.schema());
+        let schema = Arc::new(analyzed.schema().as_arrow().clone());
         let of_session = has_session_values(state, &analyzed);
         let typed_by_literals = is_typed_by_literals(&analyzed);
         let each_time = must_plan_each_time(&logical);
@@ -519,18 +439,6 @@ impl Instance {
 pub(crate) fn engine_table(source: &Arc<dyn TableSource>) -> Option<(Arc<Table>, bool)> {
     let provider = datafusion::datasource::source_as_provider(source).ok()?;
     provider.downcast_ref::<EngineTable>().map(|found| (Arc::clone(&found.table), found.target))
-}
-
-/// A plan's columns, with the types that they have once types are settled.
-fn settled_schema(planned: &DFSchema, settled: &DFSchema) -> SchemaRef {
-    let fields = planned.fields().iter().zip(settled.fields()).map(|(planned, settled)| {
-        match planned.data_type() == settled.data_type() {
-            true => Arc::clone(planned),
-            // What else the field said was of that type.
-            false => Arc::new(Field::new(planned.name(), settled.data_type().clone(), true)),
-        }
-    });
-    Arc::new(Schema::new(fields.collect::<Vec<FieldRef>>()))
 }
 
 fn has_session_values(state: &SessionState, plan: &LogicalPlan) -> bool {

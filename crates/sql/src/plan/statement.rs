@@ -3,8 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field as ArrowField, FieldRef, Schema};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::sql::sqlparser::ast::{self, Statement, Value, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -20,7 +19,7 @@ use crate::pg::definition::NESTING_MAX;
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::plan::analyze;
-use crate::plan::params::{inferred_types, placeholder_index};
+use crate::plan::params::placeholder_index;
 use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
 use crate::wire::{Field, SqlError};
@@ -147,21 +146,8 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
             crate::parse::symmetric::expand(statement);
         }
         crate::parse::with_write::inline(statement)?;
-        if !is_analyzed(statement) {
-            crate::exec::bridge::rewrite(statement)?;
-        }
     }
     Ok(statements)
-}
-
-/// Whether a statement is analysed as it is written.
-fn is_analyzed(statement: &Statement) -> bool {
-    match statement {
-        Statement::Query(_) | Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => true,
-        Statement::Execute { .. } => true,
-        Statement::Explain { statement, .. } | Statement::Prepare { statement, .. } => is_analyzed(statement),
-        _ => false,
-    }
 }
 
 /// Parses one statement; `None` for an empty string.
@@ -213,29 +199,6 @@ impl ParamTypes {
             .map(|(i, &o)| (o != 0 && o != oid::UNKNOWN).then(|| types::parameter_field(&format!("${}", i + 1), o)))
             .collect();
         Self { declared: oids, known }
-    }
-    /// Runs `plan` until every parameter has a type.
-    pub(crate) fn resolve(
-        &mut self,
-        mut plan: impl FnMut(&[Option<FieldRef>]) -> datafusion::common::Result<LogicalPlan>,
-    ) -> datafusion::common::Result<LogicalPlan> {
-        if self.known.iter().all(Option::is_some) {
-            return plan(&self.known);
-        }
-        let count = self.known.len();
-        if let Ok(first) = plan(&self.known) {
-            for (slot, found) in self.known.iter_mut().zip(inferred_types(&first, count)) {
-                if slot.is_none() {
-                    *slot = found;
-                }
-            }
-        }
-        for (i, slot) in self.known.iter_mut().enumerate() {
-            if slot.is_none() {
-                *slot = Some(Arc::new(ArrowField::new(format!("${}", i + 1), TEXT, true)));
-            }
-        }
-        plan(&self.known)
     }
     pub(crate) fn oids(&self) -> Arc<[u32]> {
         self.known
@@ -292,32 +255,22 @@ pub(crate) fn prepare(
 ) -> Result<Prepared, SqlError> {
     let mut prepared = Prepared::new(text, Kind::Empty, catalog_version);
     let text = Arc::clone(&prepared.text);
-    let failed = |error| errors::from_datafusion(error, &text);
     let Some(statement) = statement else { return Ok(prepared) };
     let is_aggregate = |name: &str| names.state.aggregate_functions().contains_key(name);
     crate::parse::with_recursive::check(&statement, &is_aggregate)?;
     match statement {
-        Statement::Query(mut query) => {
+        Statement::Query(query) => {
             let mut params = ParamTypes::new(count_params(&query)?, declared);
-            let mut direct_lock = None;
-            let plan = match analyze::query(names, &query, &text, &mut params)? {
-                Some(mut analyzed) => {
-                    let locks = std::mem::take(&mut analyzed.locks).into_iter();
-                    let locks = locks.map(|query| LockPlan::new(names, query, &params, &text));
-                    prepared.locks = locks.collect::<Result<_, _>>()?;
-                    if !query.locks.is_empty() {
-                        direct_lock = DirectLock::new(names, &query, &params);
-                    }
-                    QueryPlan::analyzed(names.state, analyzed, params.data_types())
-                }
-                None => {
-                    query = by_datafusion(*query)?;
-                    let logical = params.resolve(|known| names.query((*query).clone(), known, None));
-                    let logical = logical.map_err(|error| not_yet(failed(error)))?;
-                    QueryPlan::new(names.state, logical, params.data_types())
-                }
+            let mut analyzed = analyze::query(names, &query, &text, &mut params)?;
+            let locks = std::mem::take(&mut analyzed.locks).into_iter();
+            let locks = locks.map(|query| LockPlan::new(names, query, &params, &text));
+            prepared.locks = locks.collect::<Result<_, _>>()?;
+            let direct_lock = match query.locks.is_empty() {
+                true => None,
+                false => DirectLock::new(names, &query, &params),
             };
-            let plan = plan.map_err(failed)?;
+            let plan = QueryPlan::analyzed(names.state, analyzed, params.data_types())
+                .map_err(|error| errors::from_datafusion(error, &text))?;
             prepared.param_oids = params.oids();
             prepared.fields = Some(result_fields(&plan.schema));
             prepared.shareable = plan.is_shareable(names.state) && prepared.locks.is_empty();
@@ -383,15 +336,6 @@ fn query_kind(names: &Names<'_>, plan: QueryPlan, direct_lock: Option<DirectLock
     let direct = DirectSelect::new(names.state, &plan);
     let schema = Arc::clone(&plan.schema);
     Box::new(Query { plan, schema, direct, direct_lock })
-}
-
-/// A query that analysis does not know, as DataFusion plans it.
-fn by_datafusion(query: ast::Query) -> Result<Box<ast::Query>, SqlError> {
-    let mut statement = Statement::Query(Box::new(query));
-    crate::exec::bridge::rewrite(&mut statement)?;
-    let Statement::Query(mut query) = statement else { return Err(SqlError::internal("not a query")) };
-    naming::name_columns(&mut query);
-    Ok(query)
 }
 
 /// A query parsed from text that this crate wrote.

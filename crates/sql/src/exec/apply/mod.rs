@@ -42,7 +42,6 @@ mod logical;
 mod memo;
 mod outer;
 mod physical;
-mod rows;
 mod run;
 
 pub(crate) use block::wait;
@@ -52,4 +51,3 @@ pub(crate) use lateral::is_lateral;
 pub(crate) use lateral_exec::Planner;
 pub(crate) use logical::optimize;
 pub(crate) use physical::{Bind, Run, physical};
-pub(crate) use rows::compare_rows;

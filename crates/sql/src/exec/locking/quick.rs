@@ -54,7 +54,7 @@ impl DirectLock {
             return None;
         }
         let mut params = params.clone();
-        let analyzed = analyze::query(names, &plain, "", &mut params).ok()??;
+        let analyzed = analyze::query(names, &plain, "", &mut params).ok()?;
         let plan = QueryPlan::analyzed(names.state, analyzed, params.data_types()).ok()?;
         let select =
             DirectSelect::new(names.state, &plan).filter(|select| select.is_plain() && select.rows.path.is_one())?;

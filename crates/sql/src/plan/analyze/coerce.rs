@@ -4,11 +4,13 @@
 //! Constants are read at once. What depends on the session (its zone, its tables, today's date) is a call
 //! of `pg_cast_…`, which asks the session when it runs.
 
+use std::sync::LazyLock;
+
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, cast, lit};
-use resurgam_dialect::{CastContext, CastPlan, CastStep, Catalog, ResolveError, TypeId};
+use resurgam_dialect::{CastContext, CastPlan, CastStep, Catalog, NewFunction, ResolveError, TypeId};
 
 use super::bound::{Bound, Relation, Type};
 use super::select::{Target, project};
@@ -27,15 +29,24 @@ pub(super) fn sql_error(error: ResolveError) -> SqlError {
     out
 }
 
-/// The tables of the dialect.
+/// Functions that PostgreSQL does not have.
+const OWN: [NewFunction; 1] = [crate::exec::clean_function::CLEAN];
+
+/// The tables of the dialect, with functions of our own.
 pub(super) fn catalog() -> &'static Catalog {
-    Catalog::postgres()
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::with_functions(&OWN));
+    &CATALOG
 }
 
 impl Type {
     pub(super) fn id(self) -> TypeId {
         TypeId(self.oid)
     }
+}
+
+/// Types whose values are oids that print as names.
+fn is_of_names(ty: u32) -> bool {
+    matches!(ty, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::REGPROC | oid::REGPROCEDURE)
 }
 
 /// Words that a date or time can be, whose values are those of the day.
@@ -113,7 +124,9 @@ impl Analyzer<'_> {
     /// The same value under another type.
     fn relabel(&mut self, bound: Bound, to: Type) -> Result<Bound> {
         let data = to.data();
-        if bound.data == data || bound.ty.oid == to.oid {
+        // What a name's oid prints as hangs on its type, which a cast says.
+        let named = is_of_names(to.oid) && bound.ty.oid != to.oid;
+        if !named && bound.data == data || bound.ty.oid == to.oid {
             return Ok(Bound { ty: to, ..bound });
         }
         self.converted(bound, to)
@@ -143,8 +156,7 @@ impl Analyzer<'_> {
                 let read = |zone: &Zone| decode_param(to.oid, Format::Text, Some(text.as_bytes()), zone).ok();
                 read(&Zone::Utc) != read(&elsewhere)
             }
-            oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::REGPROC | oid::REGPROCEDURE => true,
-            _ => false,
+            ty => is_of_names(ty),
         };
         if matches!(to.oid, oid::TEXT | oid::VARCHAR | oid::UNKNOWN) && to.typmod < 0 {
             return Ok(Bound { ty: to, ..bound });
@@ -192,10 +204,7 @@ impl Analyzer<'_> {
         };
         let to = Type::of(to.oid);
         // Names of tables and the like are looked up when the statement runs.
-        let by_name = matches!(
-            to.oid,
-            oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::REGPROC | oid::REGPROCEDURE
-        );
+        let by_name = is_of_names(to.oid);
         if slot.is_none() {
             *slot = Some(types::parameter_field(id, if by_name { oid::TEXT } else { to.oid }));
         }

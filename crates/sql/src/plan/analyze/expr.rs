@@ -371,7 +371,7 @@ impl Analyzer<'_> {
                 self.call_of("overlay", &args, scope, clause, span())
             }
             E::Collate { expr: inner, collation } => {
-                crate::pg::rewrite::by_bytes(collation)?;
+                crate::pg::collation::by_bytes(collation)?;
                 self.expr(inner, scope, clause)
             }
             E::Case { operand, conditions, else_result, .. } => {

@@ -8,7 +8,6 @@ use datafusion::common::{Column as PlanColumn, NullEquality, ScalarValue, Spans,
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr};
-use datafusion::sql::planner::ContextProvider;
 use datafusion::sql::sqlparser::ast::{
     self, Ident, JoinConstraint, JoinOperator, Spanned, TableAlias, TableFactor, TableWithJoins,
 };

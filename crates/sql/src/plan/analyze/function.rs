@@ -19,8 +19,8 @@ use super::coerce::{catalog, sql_error};
 use super::expr::{Clause, arguments, function_name, plain_args};
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
+use crate::pg::definition::cast_function_oid;
 use crate::pg::functions::{numeric, series_call_name};
-use crate::pg::rewrite::cast_function_oid;
 use crate::pg::types::{self, oid};
 use crate::wire::SqlError;
 
@@ -39,11 +39,9 @@ pub(super) struct CallForm {
     names: Vec<String>,
 }
 
-/// Functions of Resurgam's own, which PostgreSQL's tables do not have.
+/// Functions that are no function of SQL: definitions of earlier versions have casts in this form.
 fn is_own(name: &str) -> bool {
-    name.starts_with("resurgam_")
-        || name.starts_with("pg_cast_")
-        || matches!(name, "pg_array_or_empty" | "similar_to_escape" | "pg_byteacat")
+    name.starts_with("pg_cast_") || name == "pg_array_or_empty"
 }
 
 impl Analyzer<'_> {
@@ -362,6 +360,13 @@ impl Analyzer<'_> {
                     let list = self.call_named(name, args, Type::of(oid::INT8_ARRAY))?;
                     let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
                     self.of_type(expr, DataType::Int64, result)
+                }
+                // There are no partitions.
+                "pg_partition_ancestors" => {
+                    let data = result.data();
+                    let none = ScalarValue::List(ScalarValue::new_list_nullable(&[], &data));
+                    let expr = Expr::Unnest(Unnest { expr: Box::new(Expr::Literal(none, None)), outer: false });
+                    Ok(Bound::with_data(expr, result, data))
                 }
                 "regexp_split_to_table" | "regexp_matches" => {
                     let function = format!("pg_{name}");

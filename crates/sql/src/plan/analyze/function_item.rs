@@ -6,8 +6,10 @@
 use datafusion::common::TableReference;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{self, Ident, Spanned, TableAlias};
+use resurgam_dialect::Call;
 
 use super::bound::{Bound, Relation, Type};
+use super::coerce::{catalog, sql_error};
 use super::expr::{Clause, function_name};
 use super::from::From;
 use super::scope::{Item, Scope, folded};
@@ -81,9 +83,12 @@ impl Analyzer<'_> {
 
     /// One of the functions that the planner knows as tables.
     fn table_function(&mut self, function: &str, args: Vec<Bound>, alias: &TableAlias) -> Result<From> {
+        let types: Vec<_> = args.iter().map(|arg| arg.ty.id()).collect();
+        if let Err(error) = catalog().resolve_function(&Call::new(function, &types)) {
+            return Err(self.at(sql_error(error), alias.name.span));
+        }
         let args = args.into_iter().map(|arg| self.settled(arg).map(|arg| arg.expr)).collect::<Result<_>>()?;
         let source = {
-            use datafusion::sql::planner::ContextProvider;
             // Its errors are its own.
             let found = self.names.get_table_function_source(function, args);
             found.map_err(|error| crate::pg::errors::from_datafusion(error, self.text))?

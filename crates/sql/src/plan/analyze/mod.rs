@@ -209,28 +209,17 @@ impl<'a> Analyzer<'a> {
     }
 }
 
-/// A query by these rules; `None` if they are turned off, and it is left to DataFusion's
-/// own planning then.
+/// A query by these rules.
+///
+/// # Errors
+/// PostgreSQL's; `0A000` for what is not known here.
 pub(crate) fn query(
     names: &Names<'_>,
     query: &ast::Query,
     text: &str,
     params: &mut ParamTypes,
-) -> std::result::Result<Option<Analyzed>, SqlError> {
-    let mode = mode();
-    // Locking queries are known here only.
-    let is_locking = crate::exec::locking::is_locking(query);
-    if mode == Mode::Off && !is_locking {
-        return Ok(None);
-    }
-    let mut found = params.clone();
-    match Analyzer::new(names, text, &mut found).query(query) {
-        Ok(analyzed) => {
-            *params = found;
-            Ok(Some(analyzed))
-        }
-        Err(refusal) => Err(refusal.into_error()),
-    }
+) -> std::result::Result<Analyzed, SqlError> {
+    Analyzer::new(names, text, params).query(query).map_err(Refusal::into_error)
 }
 
 /// An INSERT, UPDATE or DELETE by these rules.
@@ -251,20 +240,4 @@ pub(crate) fn write(
         _ => return Err(SqlError::internal("not a write")),
     };
     write.map_err(Refusal::into_error)
-}
-
-/// Whether queries are analysed. Without it they are planned by DataFusion's own rules, to compare.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    On,
-    Off,
-}
-
-fn mode() -> Mode {
-    static MODE: std::sync::LazyLock<Mode> =
-        std::sync::LazyLock::new(|| match std::env::var("RESURGAM_ANALYZE").as_deref() {
-            Ok("off") => Mode::Off,
-            _ => Mode::On,
-        });
-    *MODE
 }
