@@ -1,5 +1,5 @@
 //! What the parser reads otherwise than PostgreSQL: numbers with letters behind them, `123abc`, which are mistakes there
-//! and a number and a name here; the digits of `interval(2) '…'`, which it drops.
+//! and a number and a name here.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -11,7 +11,6 @@ use crate::wire::SqlError;
 /// # Errors
 /// 42601.
 pub(crate) fn refuse_junk(tokens: &[TokenWithSpan], text: &str) -> Result<(), SqlError> {
-    refuse_digits(tokens)?;
     for (at, token) in tokens.iter().enumerate() {
         let start = token.span.start;
         let next = tokens.get(at + 1).filter(|next| next.span.start == token.span.end);
@@ -30,21 +29,6 @@ pub(crate) fn refuse_junk(tokens: &[TokenWithSpan], text: &str) -> Result<(), Sq
         return Err(error);
     }
     Ok(())
-}
-
-/// Refuses `interval(2) '…'`.
-fn refuse_digits(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
-    let tokens: Vec<&Token> =
-        tokens.iter().map(|token| &token.token).filter(|token| !matches!(token, Token::Whitespace(_))).collect();
-    let dropped = |window: &[&Token]| {
-        matches!(window, [Token::Word(word), Token::LParen, Token::Number(..), Token::RParen, Token::SingleQuotedString(_)]
-            if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("interval"))
-    };
-    match tokens.windows(5).any(dropped) {
-        true => Err(SqlError::unsupported("interval(p) before a constant is not supported")
-            .with_hint("Write the precision behind it: '…'::interval(p).")),
-        false => Ok(()),
-    }
 }
 
 /// Whether there is a zero at that place.

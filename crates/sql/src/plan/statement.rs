@@ -234,17 +234,6 @@ pub(crate) fn text_field(name: &str) -> Arc<[Field]> {
     Arc::new([Field { name: name.to_owned(), type_oid: oid::TEXT, type_len: -1, typmod: -1, table_oid: 0, column: 0 }])
 }
 
-/// A function that PostgreSQL has and nobody here is one that is not supported.
-fn not_yet(error: SqlError) -> SqlError {
-    let name = error.message.strip_prefix("function ").filter(|_| error.sqlstate == "42883");
-    let name = name.and_then(|rest| rest.split(['(', ' ']).next()).unwrap_or_default().to_owned();
-    let catalog = resurgam_dialect::Catalog::postgres();
-    match catalog.functions_named(resurgam_dialect::Schema::PgCatalog, &name).next() {
-        Some(_) => SqlError::unsupported(format!("the function {name} is not supported")),
-        None => error,
-    }
-}
-
 /// Plans one statement.
 pub(crate) fn prepare(
     names: &Names<'_>,
