@@ -263,7 +263,6 @@ mod tests {
             ("a[1]", Some("a")),
             ("substr(a, 1)", Some("substr")),
             ("substring(a from 1)", Some("substring")),
-            ("trim(leading from a)", Some("ltrim")),
             ("a is null", None),
             ("-a", None),
             ("coalesce(a, 1)", Some("coalesce")),

@@ -264,3 +264,28 @@ fn a_stopping_server_does_not_wait_for_clients_that_do_not_read() {
     let mut rest = Vec::new();
     let _ = client.stream.read_to_end(&mut rest);
 }
+
+/// A statement that is kept for all sessions keeps none of them.
+#[test]
+fn kept_statements_hold_on_to_no_session() {
+    let server = TestServer::start();
+    with_table(&server);
+    let mut watcher = server.client();
+    for statement in [
+        "select g from generate_series(1, 3) as g",
+        "select g from generate_series(1.5, 3) as g",
+        "select g from generate_series('2024-01-01'::timestamp, '2024-01-03', '1 day') as g",
+        "select g from generate_series('2024-01-01'::timestamptz, '2024-01-03', '1 day') as g",
+        "select repeat(text, 2), lower(text), n + 1 from t where id < 5 order by n",
+        "select count(*) filter (where n > 0), max(id), string_agg(text, ',') from t group by n",
+        "select unnest(array[id, n]), row_number() over (order by id) from t",
+        "update t set text = upper(text) || 'x' where id < 3 returning id",
+        "select now(), current_date, to_char(now(), 'YYYY'), '2024-01-01'::timestamptz",
+    ] {
+        let mut client = server.client();
+        client.rows(statement);
+        let process_id = client.process_id;
+        drop(client);
+        soon(statement, || is_gone(&mut watcher, process_id));
+    }
+}

@@ -142,7 +142,7 @@ fn only_who_reads_on_keeps_a_snapshot() {
     let server = TestServer::start();
     let (mut client, mut other) = (server.client(), server.client());
     client.query("create table t (a int primary key, b text)");
-    client.query("insert into t select i, 'old' from generate_series(1, 1000) as s(i)");
+    client.query("insert into t select i, 'old' from generate_series(1, 100000) as s(i)");
     let mut held = || {
         other.query("update t set b = 'newer' where a = 1000");
         other.rows("select count(*) from resurgam_version_store_holders where kind = 'snapshot'")
@@ -158,7 +158,7 @@ fn only_who_reads_on_keeps_a_snapshot() {
     client.send(&[execute("p", 0), sync()].concat());
     let (_, messages) = client.until_ready();
     let rows: Vec<_> = messages.iter().filter(|message| message.tag == b'D').filter_map(Message::first).collect();
-    assert_eq!((rows.len(), rows.last().map(String::as_str)), (990, Some("old")), "as of its statement");
+    assert_eq!((rows.len(), rows.last().map(String::as_str)), (99_990, Some("old")), "as of its statement");
     assert_eq!(held(), ["0"]);
     client.query("commit");
 
@@ -169,7 +169,7 @@ fn only_who_reads_on_keeps_a_snapshot() {
     client.send(&[message(b'C', b"Pp\0"), sync()].concat());
     client.until_ready();
     assert_eq!(held(), ["0"], "closed");
-    assert_eq!(client.query("copy t to stdout").1.last().map(Message::text).as_deref(), Some("COPY 1000"));
+    assert_eq!(client.query("copy t to stdout").1.last().map(Message::text).as_deref(), Some("COPY 100000"));
     assert_eq!(held(), ["0"], "COPY TO");
     client.send(&query("copy t from stdin"));
     assert_eq!(client.next().map(|message| message.tag), Some(b'G'));

@@ -130,7 +130,7 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     for series in series::functions(cx) {
         state.register_udf(Arc::new(series))?;
     }
-    state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(cx.clone())));
+    state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(Some(cx.clone()))));
     Ok(())
 }
 

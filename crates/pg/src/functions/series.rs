@@ -245,7 +245,7 @@ impl TableProvider for SeriesTable {
 }
 
 /// The function.
-pub(super) struct PgGenerateSeries(pub Arc<dyn PgContext>);
+pub(super) struct PgGenerateSeries(pub Option<Arc<dyn PgContext>>);
 
 impl fmt::Debug for PgGenerateSeries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -323,7 +323,7 @@ impl PgGenerateSeries {
     }
 
     fn times(&self, values: &[&ScalarValue], bounds: &[DataType]) -> Result<Series, SqlError> {
-        let session = self.0.zone();
+        let session = self.0.as_ref().map(|cx| cx.zone()).unwrap_or_default();
         let zoned = bounds.iter().any(|ty| matches!(ty, DataType::Timestamp(_, Some(_))))
             || !bounds.iter().any(|ty| matches!(ty, DataType::Timestamp(_, None)));
         let (wanted, oid) = match zoned {
@@ -400,7 +400,9 @@ pub(super) fn functions(cx: &Arc<dyn PgContext>) -> [ScalarUDF; 2] {
     [false, true].map(|by_zone| {
         // Volatile: nobody may evaluate it while planning.
         let signature = Signature::variadic_any(Volatility::Volatile);
-        ScalarUDF::new_from_impl(SeriesFunction { of: PgGenerateSeries(Arc::clone(cx)), by_zone, signature })
+        // A plan that does not go by the session is kept for all, and must not hold on to it.
+        let of = PgGenerateSeries(by_zone.then(|| Arc::clone(cx)));
+        ScalarUDF::new_from_impl(SeriesFunction { of, by_zone, signature })
     })
 }
 
