@@ -448,7 +448,12 @@ impl fmt::Debug for SeriesFunction {
 }
 impl PartialEq for SeriesFunction {
     fn eq(&self, other: &Self) -> bool {
-        self.by_zone == other.by_zone && Arc::ptr_eq(&self.of.0, &other.of.0)
+        let alike = match (&self.of.0, &other.of.0) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        self.by_zone == other.by_zone && alike
     }
 }
 impl Eq for SeriesFunction {}
