@@ -11,7 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, FetchType, LogicalPlan, Operato
 use resurgam_engine::{ColumnType, Table};
 
 use super::expr::{LIST_MAX, RowExpr};
-use crate::plan::access::{AccessPath, KeyValues, Probe, ProbeKind, probes};
+use crate::plan::access::{AccessPath, KeyValues, Probe, ProbeKind, probe_column, probes};
 use crate::plan::planner::engine_table;
 
 /// See the module's head. Expressions are over the table's columns.
@@ -108,8 +108,12 @@ impl<'p> Parts<'p> {
                     group = Some(Grouping { keys, aggregates, schema: Arc::clone(&found.schema) });
                     node = &found.input;
                 }
-                LogicalPlan::Projection(projection) if depth < 3 => {
+                LogicalPlan::Projection(projection) => {
                     let below = |expr| through(expr, &projection.expr, &projection.schema);
+                    // What a condition has several times is computed below it.
+                    if let Some(found) = filter.take() {
+                        filter = Some(Cow::Owned(below(found.into_owned())?));
+                    }
                     if let Some(group) = &mut group {
                         for expr in group.keys.iter_mut().chain(&mut group.aggregates) {
                             *expr = below(expr.clone())?;
@@ -265,7 +269,8 @@ impl<'p> Parts<'p> {
     /// Whether a condition is a comparison of columns of the clustered key that is one of the path's values or
     /// bounds, of a type whose keys are its values.
     fn is_said_by_ranges(&self, conjunct: &Expr, path: &AccessPath<Expr>) -> bool {
-        let is_column = |expr: &Expr| matches!(expr, Expr::Column(_));
+        // Of the types below, one cast of a column keeps its values: that to a wider integer.
+        let is_column = |expr: &Expr| probe_column(&self.table, expr).is_some();
         let wanted = match conjunct {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_column(left) || is_column(right) => match op {
                 Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => 1,
