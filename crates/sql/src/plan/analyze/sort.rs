@@ -210,25 +210,20 @@ impl Analyzer<'_> {
         sorted: &[SortKey],
     ) -> Result<Relation> {
         let mut names = UniqueNames::new();
-        let on_exprs: Vec<Expr> = on.iter().map(|at| targets[*at].bound.expr.clone()).collect();
+        let all = targets.iter().map(|target| target.bound.expr.clone().alias(names.name(&target.name)));
+        // The plan has an aggregate for each column, and only one for alike ones: so they are columns, which stay apart.
+        let plan = LogicalPlanBuilder::from(plan).project(all.collect::<Vec<_>>())?.build()?;
+        let places: Vec<Expr> = (0..targets.len())
+            .map(|at| Expr::Column(datafusion::common::Column::from(plan.schema().qualified_field(at))))
+            .collect();
+        let on_exprs: Vec<Expr> = on.iter().map(|at| places[*at].clone()).collect();
         let in_order = sorted.iter().zip(on).all(|(key, at)| key.target == *at);
         let shown = targets.iter().filter(|target| !target.is_hidden).count();
         // What is not selected is kept where the rows are sorted once more.
-        let visible: Vec<Target> = targets.iter().filter(|target| !target.is_hidden || !in_order).cloned().collect();
-        // Each once: the plan has one aggregate for alike ones.
-        let mut distinct: Vec<&Expr> = Vec::with_capacity(visible.len());
-        let mut select: Vec<Expr> = Vec::with_capacity(visible.len());
-        let places: Vec<usize> = visible
-            .iter()
-            .map(|target| {
-                let expr = &target.bound.expr;
-                distinct.iter().position(|other| *other == expr).unwrap_or_else(|| {
-                    distinct.push(expr);
-                    select.push(expr.clone().alias(names.name(&target.name)));
-                    distinct.len() - 1
-                })
-            })
-            .collect();
+        let visible: Vec<usize> = (0..targets.len()).filter(|at| !targets[*at].is_hidden || !in_order).collect();
+        let mut names = UniqueNames::new();
+        let select: Vec<Expr> =
+            visible.iter().map(|at| places[*at].clone().alias(names.name(&targets[*at].name))).collect();
         // All of ON first: the plan wants its sort to begin with them.
         let key = |at: usize| {
             let found = sorted.iter().find(|key| key.target == at);
@@ -237,11 +232,10 @@ impl Analyzer<'_> {
         let mut sorts: Vec<SortExpr> = Vec::new();
         for at in on {
             let (ascending, nulls_first) = key(*at);
-            sorts.push(SortExpr::new(targets[*at].bound.expr.clone(), ascending, nulls_first));
+            sorts.push(SortExpr::new(places[*at].clone(), ascending, nulls_first));
         }
         for key in sorted.iter().filter(|key| !on.contains(&key.target)) {
-            let expr = targets[key.target].bound.expr.clone();
-            sorts.push(SortExpr::new(expr, key.ascending, key.nulls_first));
+            sorts.push(SortExpr::new(places[key.target].clone(), key.ascending, key.nulls_first));
         }
         let mut known = Vec::with_capacity(sorts.len());
         sorts.retain(|sort| {
@@ -251,18 +245,12 @@ impl Analyzer<'_> {
             }
             first
         });
-        let mut plan = LogicalPlanBuilder::from(plan).distinct_on(on_exprs, select, Some(sorts))?.build()?;
-        if distinct.len() < visible.len() {
-            let column = |at: usize| Expr::Column(datafusion::common::Column::from(plan.schema().qualified_field(at)));
-            let mut names = UniqueNames::new();
-            let all: Vec<Expr> =
-                visible.iter().zip(&places).map(|(target, at)| column(*at).alias(names.name(&target.name))).collect();
-            plan = LogicalPlanBuilder::from(plan).project(all)?.build()?;
-        }
+        let plan = LogicalPlanBuilder::from(plan).distinct_on(on_exprs, select, Some(sorts))?.build()?;
         let columns: Vec<Column> = visible
             .iter()
             .enumerate()
             .map(|(at, target)| {
+                let target = &targets[*target];
                 let (qualifier, field) = plan.schema().qualified_field(at);
                 let expr = Expr::Column(datafusion::common::Column::from((qualifier, field)));
                 Column { name: target.name.clone(), bound: Bound { expr, ..target.bound.clone() } }
