@@ -342,6 +342,14 @@ impl Transaction {
         }
     }
 
+    /// As [`Transaction::end_statement`], where the caller knows that nothing of the statement goes on: views that are
+    /// still there are being let go by others, and keep the snapshot only for themselves.
+    pub fn leave_statement(&self) {
+        if self.0.isolation == Isolation::ReadCommitted {
+            self.0.state.lock().snapshot = None;
+        }
+    }
+
     /// The current statement's view; starts a reading statement if none was started.
     pub fn view(&self) -> Result<ReadView> {
         let state = self.0.state.lock();

@@ -324,7 +324,7 @@ fn measures() -> Vec<PgFunction> {
         .required(2),
         f("string_to_array", &[P::Text, P::Text, P::Text], text_list(), |call| {
             let row = |row| {
-                let Some(text) = call.text(0, row) else { return None };
+                let text = call.text(0, row)?;
                 let null = if call.given(2) { call.text(2, row) } else { None };
                 let pieces: Vec<String> = match call.text(1, row) {
                     _ if text.is_empty() => Vec::new(),

@@ -4,7 +4,7 @@
 //! calls whose arguments are deep are named by a hash of them instead. As names tell columns apart, the hash has 128 bits, with
 //! keys that are drawn for each process.
 
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -18,11 +18,7 @@ pub fn call_name(name: &str, args: &[Expr]) -> String {
     if args.iter().any(|arg| is_deeper(arg, LEVELS)) {
         static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
         let keys = KEYS.get_or_init(Default::default);
-        let [high, low] = keys.each_ref().map(|keys| {
-            let mut hasher = keys.build_hasher();
-            args.hash(&mut hasher);
-            hasher.finish()
-        });
+        let [high, low] = keys.each_ref().map(|keys| keys.hash_one(args));
         return format!("{name}(#{high:016x}{low:016x})");
     }
     let args: Vec<String> = args.iter().map(|arg| arg.schema_name().to_string()).collect();

@@ -176,6 +176,11 @@ impl Portals {
         }
     }
 
+    /// Whether there is one that has rows to give yet.
+    fn any_running(&self) -> bool {
+        self.unnamed.iter().chain(self.named.values()).any(|portal| portal.running.is_some())
+    }
+
     fn retain(&mut self, keep: impl Fn(&Portal) -> bool) {
         self.unnamed.take_if(|portal| !keep(portal));
         self.named.retain(|_, portal| keep(portal));
@@ -476,8 +481,11 @@ impl Session {
 
     /// No statement runs any more: while the transaction is idle it keeps no row versions for one.
     fn end_statement(&self) {
-        if let Some(open) = &self.open {
-            open.txn.end_statement();
+        let Some(open) = &self.open else { return };
+        match self.portals.any_running() {
+            true => open.txn.end_statement(),
+            // A plan that was left lets go of its view on its own thread.
+            false => open.txn.leave_statement(),
         }
     }
 

@@ -118,7 +118,7 @@ impl Are {
     /// # Errors
     /// 0A000 where quantifiers of both kinds make the extent unclear.
     pub(super) fn find_at(&self, text: &str, from: usize) -> Result<Option<Groups>, SqlError> {
-        if self.syntax.greedy && self.syntax.lazy || self.syntax.lazy && self.syntax.alternatives {
+        if self.syntax.lazy && (self.syntax.greedy || self.syntax.alternatives) {
             return Err(SqlError::unsupported(
                 "regular expressions with greedy and non-greedy quantifiers are not supported here",
             ));
