@@ -337,8 +337,7 @@ mod tests {
     }
 
     fn stream(next: impl FnMut(i32) -> Option<i32> + Send + 'static) -> SendableRecordBatchStream {
-        let mut next = next;
-        let batches = futures::stream::iter((0..).map_while(move |at| next(at)))
+        let batches = futures::stream::iter((0..).map_while(next))
             .map(|value| Ok(RecordBatch::try_new(schema(), vec![Arc::new(Int32Array::from(vec![value]))])?));
         Box::pin(RecordBatchStreamAdapter::new(schema(), batches))
     }

@@ -15,6 +15,7 @@ use crate::wire::SqlError;
 
 /// A statement as it was read.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)] // few at a time, and most are the large one
 pub(crate) enum Parsed {
     /// One that the parser knows.
     Known(Statement),

@@ -7,6 +7,7 @@ use crate::session::stream::RowStream;
 use crate::wire::{Field, RowChunk, Tag};
 
 /// What an execution gives back.
+#[allow(clippy::large_enum_variant)] // one for each statement, and not kept
 pub enum Execution {
     /// The statement text was empty: `EmptyQueryResponse`.
     Empty,

@@ -272,10 +272,11 @@ impl<'p> Parts<'p> {
         // Of the types below, one cast of a column keeps its values: that to a wider integer.
         let is_column = |expr: &Expr| probe_column(&self.table, expr).is_some();
         let wanted = match conjunct {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_column(left) || is_column(right) => match op {
-                Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => 1,
-                _ => return false,
-            },
+            Expr::BinaryExpr(BinaryExpr {
+                left,
+                op: Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq,
+                right,
+            }) if is_column(left) || is_column(right) => 1,
             Expr::Between(between) if !between.negated && is_column(&between.expr) => 2,
             _ => return false,
         };
