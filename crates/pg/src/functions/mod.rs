@@ -67,7 +67,7 @@ pub use call_name::call_name;
 pub use checked::checked_arithmetic;
 pub use interval_aggregate::interval_aggregate;
 pub use moments::time_operator;
-pub use series::{SeriesFunction, SeriesRows, as_written, series_call_name, series_function};
+pub use series::{SeriesFunction, SeriesRows, series_call_name, series_function};
 pub use text::{quote_ident, quote_literal, similar_to_regex};
 pub use time::timestamp_of_date;
 
@@ -130,7 +130,6 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     for series in series::functions(cx) {
         state.register_udf(Arc::new(series))?;
     }
-    state.register_udtf("generate_series", Arc::new(series::PgGenerateSeries(Some(cx.clone()))));
     Ok(())
 }
 

@@ -11,16 +11,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
-use datafusion::arrow::datatypes::{DataType, Field, IntervalMonthDayNano, Schema, SchemaRef, TimeUnit};
-use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNano, TimeUnit};
 use datafusion::common::{Result as DfResult, ScalarValue};
-use datafusion::datasource::TableType;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::memory::{LazyBatchGenerator, LazyMemoryExec};
-use parking_lot::RwLock;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use resurgam_numeric::Numeric;
 
 use super::numeric::column::{Numbers, NumericBuilder, numeric_error};
@@ -29,9 +22,6 @@ use crate::datetime::{DAY_US, SECOND_US, Zone, civil_from_days, days_from_civil,
 use crate::errors::{from_datafusion, to_datafusion};
 use crate::types::{UTC, arrow_oid, format_type, timestamptz};
 use crate::wire::SqlError;
-
-/// Rows of a batch.
-const ROWS: usize = 1024;
 
 fn invalid(message: &str) -> SqlError {
     SqlError::new("22023", message)
@@ -44,7 +34,7 @@ fn out_of_range() -> SqlError {
 /// What is counted: the next value, the last one that may come, and the step.
 #[derive(Clone, Debug)]
 enum Series {
-    Empty(DataType),
+    Empty,
     Int {
         next: Option<i64>,
         stop: i64,
@@ -88,17 +78,6 @@ fn plus(us: i64, step: IntervalMonthDayNano, zone: Option<Zone>) -> Option<i64> 
 }
 
 impl Series {
-    fn ty(&self) -> DataType {
-        match self {
-            Self::Empty(ty) => ty.clone(),
-            Self::Int { wide: false, .. } => DataType::Int32,
-            Self::Int { .. } => DataType::Int64,
-            Self::Numeric { .. } => super::numeric::DYNAMIC,
-            Self::Time { zone: None, .. } => DataType::Timestamp(TimeUnit::Microsecond, None),
-            Self::Time { .. } => timestamptz(),
-        }
-    }
-
     fn ints(args: &[i64], wide: bool) -> Result<Self, SqlError> {
         let step = args.get(2).copied().unwrap_or(1);
         if step == 0 {
@@ -137,7 +116,7 @@ impl Series {
     /// Some more rows, at most so many; `None` at the end.
     fn batch(&mut self, most: usize) -> Result<Option<ArrayRef>, SqlError> {
         match self {
-            Self::Empty(_) => Ok(None),
+            Self::Empty => Ok(None),
             Self::Int { next, stop, step, wide } => {
                 let mut values = Vec::new();
                 while values.len() < most
@@ -186,86 +165,13 @@ impl Series {
     }
 }
 
-/// Rows of a series, from its begin.
-#[derive(Debug)]
-struct Generator {
-    start: Series,
-    now: Series,
-    schema: SchemaRef,
-}
-
-impl fmt::Display for Generator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("generate_series")
-    }
-}
-
-impl LazyBatchGenerator for Generator {
-    fn as_any(&self) -> &dyn std::any::Any {
-        self
-    }
-    fn generate_next_batch(&mut self) -> DfResult<Option<RecordBatch>> {
-        match self.now.batch(ROWS).map_err(to_datafusion)? {
-            Some(array) => Ok(Some(RecordBatch::try_new(Arc::clone(&self.schema), vec![array])?)),
-            None => Ok(None),
-        }
-    }
-    fn reset_state(&self) -> Arc<RwLock<dyn LazyBatchGenerator>> {
-        let (start, now) = (self.start.clone(), self.start.clone());
-        Arc::new(RwLock::new(Self { start, now, schema: Arc::clone(&self.schema) }))
-    }
-}
-
-#[derive(Debug)]
-struct SeriesTable {
-    series: Series,
-    schema: SchemaRef,
-}
-
-#[async_trait::async_trait]
-impl TableProvider for SeriesTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _: &[Expr],
-        _: Option<usize>,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let (start, now) = (self.series.clone(), self.series.clone());
-        let generator = Generator { start, now, schema: Arc::clone(&self.schema) };
-        let exec = LazyMemoryExec::try_new(Arc::clone(&self.schema), vec![Arc::new(RwLock::new(generator))])?;
-        Ok(Arc::new(exec.with_projection(projection.cloned())))
-    }
-}
-
-/// The function.
-pub(super) struct PgGenerateSeries(pub Option<Arc<dyn PgContext>>);
+/// Makes series of values, by the time zone of the session if there is one.
+struct PgGenerateSeries(Option<Arc<dyn PgContext>>);
 
 impl fmt::Debug for PgGenerateSeries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("generate_series")
     }
-}
-
-/// Constants that are written as integers are `integer` where they fit: DataFusion takes them for `bigint`.
-pub fn as_written(expr: Expr) -> DfResult<Expr> {
-    use datafusion::common::tree_node::{Transformed, TreeNode};
-    Ok(expr
-        .transform(|expr| {
-            Ok(match expr {
-                Expr::Literal(ScalarValue::Int64(Some(value)), metadata) if i32::try_from(value).is_ok() => {
-                    Transformed::yes(Expr::Literal(ScalarValue::Int32(Some(value as i32)), metadata))
-                }
-                other => Transformed::no(other),
-            })
-        })?
-        .data)
 }
 
 fn no_function(values: &[&ScalarValue]) -> SqlError {
@@ -304,11 +210,7 @@ impl PgGenerateSeries {
             match Numbers::of(array.as_ref())?.get(0)? {
                 Some(number) => numbers.push(number),
                 None => {
-                    return Ok(Series::Empty(match (numeric, wide) {
-                        (true, _) => super::numeric::DYNAMIC,
-                        (_, true) => DataType::Int64,
-                        _ => DataType::Int32,
-                    }));
+                    return Ok(Series::Empty);
                 }
             }
         }
@@ -349,20 +251,8 @@ impl PgGenerateSeries {
         };
         match (time(values[0])?, time(values[1])?, step) {
             (Some(start), Some(stop), Some(step)) => Series::times(start, stop, step, zoned.then_some(session)),
-            _ => Ok(Series::Empty(wanted)),
+            _ => Ok(Series::Empty),
         }
-    }
-}
-
-impl TableFunctionImpl for PgGenerateSeries {
-    fn call_with_args(&self, args: TableFunctionArgs<'_, '_>) -> DfResult<Arc<dyn TableProvider>> {
-        let values = args.exprs().iter().map(|expr| match expr {
-            Expr::Literal(value, _) => Ok(value),
-            _ => Err(to_datafusion(SqlError::unsupported("generate_series of columns in FROM is not supported"))),
-        });
-        let series = self.series(&values.collect::<DfResult<Vec<_>>>()?).map_err(to_datafusion)?;
-        let schema = Arc::new(Schema::new(vec![Field::new("value", series.ty(), true)]));
-        Ok(Arc::new(SeriesTable { series, schema }))
     }
 }
 
@@ -486,6 +376,9 @@ impl ScalarUDFImpl for SeriesFunction {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Rows of a batch.
+    const ROWS: usize = 1024;
 
     fn rows(mut series: Series, most: usize) -> usize {
         let mut rows = 0;

@@ -173,8 +173,7 @@ impl Names<'_> {
         let schema = DFSchema::empty();
         let args = args
             .into_iter()
-            .map(crate::pg::functions::as_written)
-            .map(|arg| simplified(self.state, settled(self.state, arg?, &schema)?, &schema))
+            .map(|arg| simplified(self.state, settled(self.state, arg, &schema)?, &schema))
             .collect::<Result<Vec<_>>>()?;
         let args = datafusion::catalog::TableFunctionArgs::new(&args, self.state);
         Ok(provider_as_source(function.create_table_provider_with_args(args)?))
