@@ -295,7 +295,13 @@ pub(crate) fn prepare(
                 match option.name.value.to_ascii_lowercase().as_str() {
                     "analyze" => analyze = on,
                     "verbose" => verbose = on,
-                    "costs" | "buffers" | "timing" | "summary" | "settings" | "wal" | "format" => {}
+                    "format" => {
+                        let format = option.arg.as_ref().map(ToString::to_string).unwrap_or_default();
+                        if !format.trim_matches('\'').eq_ignore_ascii_case("text") {
+                            return Err(SqlError::unsupported("EXPLAIN formats other than text are not supported"));
+                        }
+                    }
+                    "costs" | "buffers" | "timing" | "summary" | "settings" | "wal" => {}
                     other => {
                         return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\"")));
                     }

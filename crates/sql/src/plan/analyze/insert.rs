@@ -65,7 +65,7 @@ impl Analyzer<'_> {
             Some(_) => return Err(SqlError::syntax("ON DUPLICATE KEY is not supported; use ON CONFLICT").into()),
         };
         let seen = Scope { items: vec![target.item.clone()], ..scope.clone() };
-        let returning = self.returning(insert.returning.as_ref(), &target, &seen)?;
+        let returning = self.returning(insert.returning.as_ref(), &target, &seen, &target.plan)?;
         let assigned = Vec::new();
         Ok(self.written(Write { table, plan, rows, assigned, returning, conflict, locks: Vec::new() }))
     }
