@@ -131,11 +131,14 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
             .map_err(|error| failed(&ParserError::from(error)))?,
     };
     crate::parse::numbers::refuse_junk(&tokens, text)?;
-    let tokens = crate::parse::typed_literal::as_casts(tokens);
+    let tokens = crate::parse::spelling::known(crate::parse::typed_literal::as_casts(tokens))?;
     let parsed = |tokens: Vec<TokenWithSpan>| {
         read(parser().with_tokens_with_locations(tokens))
             .or_else(|error| match crate::exec::locking::parse_as_postgresql(text) {
-                Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
+                Some(tokens) => match crate::parse::spelling::known(tokens) {
+                    Ok(tokens) => read(parser().with_tokens_with_locations(tokens)),
+                    Err(_) => Err(error),
+                },
                 None => Err(error),
             })
             .map_err(|error| crate::parse::unsupported::found(text).unwrap_or_else(|| failed(&error)))
@@ -283,7 +286,11 @@ pub(crate) fn prepare(
             prepared.counts = Some(Arc::clone(&plan.stream.counts));
             prepared.kind = Kind::Write(Box::new(plan));
         }
-        Statement::Explain { analyze, verbose, statement, options, format, .. } => {
+        Statement::Explain { analyze, verbose, statement, options, format, query_plan, estimate, describe_alias: _ } => {
+            if query_plan || estimate {
+                let word = if query_plan { "query" } else { "estimate" };
+                return Err(SqlError::syntax(format!("syntax error at or near \"{word}\"")));
+            }
             if format.is_some() {
                 return Err(SqlError::unsupported("EXPLAIN formats other than text are not supported"));
             }

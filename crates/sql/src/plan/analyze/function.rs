@@ -120,7 +120,12 @@ impl Analyzer<'_> {
             }
         }
         if schema.is_none() && name == "row" {
-            return Err(self.at(SqlError::unsupported("a row as a value is not supported"), span));
+            return unknown("this form of ROW");
+        }
+        if let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Function(last)))) = list.args.last()
+            && function_name(&last.name).is_some_and(|(_, name)| name == crate::parse::spelling::VARIADIC)
+        {
+            return self.variadic_call(&name, list, last, scope, clause, span);
         }
         if self.is_aggregate(&name) {
             return self.aggregate_call(function, &name, list, scope, clause);
@@ -142,6 +147,55 @@ impl Analyzer<'_> {
             self.see_set(clause, span)?;
         }
         Ok(called.bound)
+    }
+
+    /// `f(a, VARIADIC array)`, of functions that take any number of arguments.
+    fn variadic_call(
+        &mut self,
+        name: &str,
+        list: &ast::FunctionArgumentList,
+        last: &ast::Function,
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let last = arguments(last).and_then(plain_args).unwrap_or_default();
+        let [array] = last.as_slice() else { return unknown("this form of VARIADIC") };
+        let array: &ast::Expr = array;
+        let before = ast::FunctionArgumentList {
+            args: list.args[..list.args.len() - 1].to_vec(),
+            ..list.clone()
+        };
+        let mut args = self.plain(&before, scope, clause, name)?;
+        if let ast::Expr::Array(elements) = super::condition::bare(array)
+            && matches!(name, "concat" | "concat_ws" | "format" | "num_nulls" | "num_nonnulls")
+            && !elements.elem.is_empty()
+            && !elements.elem.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_)))
+        {
+            let bound = elements.elem.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+            let common = self.common_type(&bound.iter().collect::<Vec<_>>(), "ARRAY")?;
+            for element in bound {
+                let element = self.implicit(element, common)?;
+                args.push(self.settled(element)?);
+            }
+            return self.call(name, args, span);
+        }
+        let array = self.expr(array, scope, clause)?;
+        if catalog().element_type(array.ty.id()).is_none() {
+            return Err(self.at(SqlError::new("42804", "VARIADIC argument must be an array"), array.span));
+        }
+        match (name, args.len()) {
+            // Both leave NULLs out.
+            ("concat", 0) => {
+                let nothing = self.text_constant("");
+                self.call("array_to_string", vec![array, nothing], span)
+            }
+            ("concat_ws", 1) => {
+                let separator = args.remove(0);
+                self.call("array_to_string", vec![array, separator], span)
+            }
+            _ => unknown(format!("VARIADIC in a call of {name}")),
+        }
     }
 
     fn is_function(&self, name: &str) -> bool {
@@ -248,6 +302,11 @@ impl Analyzer<'_> {
             }
             name => name,
         };
+        if name != "pg_typeof" {
+            for arg in &args {
+                super::record::refuse_record(arg, &format!("the function {name}"))?;
+            }
+        }
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
         let arg_names: Vec<&str> = form.names.iter().map(String::as_str).collect();

@@ -36,6 +36,7 @@ impl Analyzer<'_> {
             || insert.replace_into
             || insert.or.is_some()
             || insert.ignore
+            || insert.has_table_keyword
             || !insert.assignments.is_empty()
             || insert.output.is_some()
         {
@@ -109,6 +110,7 @@ impl Analyzer<'_> {
         values: &ast::Values,
         scope: &Scope<'_>,
     ) -> Result<(Vec<usize>, Vec<Vec<Bound>>)> {
+        super::query::refuse_row_word(values)?;
         let width = values.rows.first().map_or(0, |row| row.content.len());
         // All values first: what types a parameter has in them counts before the columns'.
         let mut rows: Vec<Vec<Option<Bound>>> = Vec::with_capacity(values.rows.len());

@@ -298,25 +298,34 @@ impl Analyzer<'_> {
             }
             ast::Expr::Subquery(query) => {
                 let relation = self.subquery(query, scope, Clause::Set)?;
-                if has_volatile(&relation.plan) && relation.columns.len() > 1 {
-                    return unknown("assigning a volatile subquery to several columns");
-                }
-                // One subquery for each column: they read the same snapshot.
-                let mut values = Vec::with_capacity(relation.columns.len());
-                for column in &relation.columns {
-                    let entry = Entry { name: column.name.clone(), bound: column.bound.clone(), is_hidden: false };
-                    let one = project(relation.plan.clone(), &[entry])?;
-                    let (ty, data) = (column.bound.ty, column.bound.data.clone());
-                    let expr = Expr::ScalarSubquery(as_subquery(one));
-                    values.push(Given::Bound(Bound::with_data(expr, ty, data).at(value.span())));
-                }
-                Ok(values)
+                let values = self.one_by_one(&relation, value.span())?;
+                Ok(values.into_iter().map(Given::Bound).collect())
             }
             other => {
                 let text = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
                 Err(self.at(SqlError::unsupported(text), other.span()))
             }
         }
+    }
+
+    /// The columns of a subquery of one row as values: one subquery for each; they read the same snapshot.
+    pub(super) fn one_by_one(
+        &mut self,
+        relation: &Relation,
+        span: datafusion::sql::sqlparser::tokenizer::Span,
+    ) -> Result<Vec<Bound>> {
+        if has_volatile(&relation.plan) && relation.columns.len() > 1 {
+            return unknown("a volatile subquery of several columns");
+        }
+        let mut values = Vec::with_capacity(relation.columns.len());
+        for column in &relation.columns {
+            let entry = Entry { name: column.name.clone(), bound: column.bound.clone(), is_hidden: false };
+            let one = project(relation.plan.clone(), &[entry])?;
+            let (ty, data) = (column.bound.ty, column.bound.data.clone());
+            let expr = Expr::ScalarSubquery(as_subquery(one));
+            values.push(Bound::with_data(expr, ty, data).at(span));
+        }
+        Ok(values)
     }
 
     /// RETURNING, of a row of the target.
