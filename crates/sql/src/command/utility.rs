@@ -396,7 +396,11 @@ impl Session {
                 let level = match level.to_ascii_lowercase().as_str() {
                     "repeatable read" => TransactionIsolationLevel::RepeatableRead,
                     "serializable" => TransactionIsolationLevel::Serializable,
-                    _ => TransactionIsolationLevel::ReadCommitted,
+                    "read committed" | "read uncommitted" => TransactionIsolationLevel::ReadCommitted,
+                    _ => {
+                        let text = format!("invalid value for parameter \"transaction_isolation\": \"{level}\"");
+                        return Err(SqlError::new("22023", text));
+                    }
                 };
                 self.set_transaction(&[TransactionMode::IsolationLevel(level)])?;
             }

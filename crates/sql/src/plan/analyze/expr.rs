@@ -414,11 +414,15 @@ impl Analyzer<'_> {
                 if let Some(bound) = self.field_of_item(root, access_chain, scope)? {
                     return Ok(bound.at(span()));
                 }
-                let mut bound = self.expr(root, scope, clause)?;
-                for access in access_chain {
+                let (mut bound, rest) = match self.qualified(root, access_chain, scope)? {
+                    Some(found) => found,
+                    None => (self.expr(root, scope, clause)?, access_chain.as_slice()),
+                };
+                for access in rest {
                     bound = match access {
                         AccessExpr::Subscript(subscript) => self.subscript(bound, subscript, scope, clause)?,
-                        AccessExpr::Dot(_) => return unknown("a field of a composite value"),
+                        AccessExpr::Dot(ast::Expr::Identifier(field)) => self.field_of(bound, field)?,
+                        AccessExpr::Dot(_) => return unknown("this field of a composite value"),
                     };
                 }
                 Ok(bound)
@@ -808,7 +812,11 @@ impl Analyzer<'_> {
         let Some(function) = self.names.state.scalar_functions().get("array_element").cloned() else {
             return unknown("array_element");
         };
-        let index = Bound::new(cast(index.expr, DataType::Int64), Type::INT8);
+        let mut index = cast(index.expr, DataType::Int64);
+        if super::function::is_vector(bound.ty) {
+            index = index + lit(1i64);
+        }
+        let index = Bound::new(index, Type::INT8);
         let (expr, data) = self.call_udf(&function, vec![bound, index])?;
         Ok(Bound::with_data(expr, Type::of(element.0), data).at(span))
     }

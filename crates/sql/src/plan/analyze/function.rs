@@ -167,6 +167,16 @@ impl Analyzer<'_> {
             ..list.clone()
         };
         let mut args = self.plain(&before, scope, clause, name)?;
+        // What stands before VARIADIC are the parameters before the last.
+        let fixed = match name {
+            "concat" | "num_nulls" | "num_nonnulls" | "json_build_array" | "json_build_object" => Some(0),
+            "concat_ws" | "format" => Some(1),
+            _ => None,
+        };
+        if fixed.is_some_and(|fixed| fixed != args.len()) {
+            let message = format!("function {name} with VARIADIC in that place does not exist");
+            return Err(self.at(SqlError::new("42883", message), span));
+        }
         if let ast::Expr::Array(elements) = super::condition::bare(array)
             && matches!(name, "concat" | "concat_ws" | "format" | "num_nulls" | "num_nonnulls")
             && !elements.elem.is_empty()
@@ -416,6 +426,9 @@ impl Analyzer<'_> {
                     Ok(Bound::with_data(expr, result, data))
                 }
                 "generate_subscripts" => {
+                    // Those of a vector begin at 0.
+                    let is_vector = args.first().is_some_and(|arg| is_vector(arg.ty));
+                    let name = if is_vector { "generate_vector_subscripts" } else { name };
                     let list = self.call_named(name, args, Type::of(oid::INT8_ARRAY))?;
                     let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
                     self.of_type(expr, DataType::Int64, result)
@@ -512,4 +525,9 @@ impl Analyzer<'_> {
         let data = returned.data_type().clone();
         Ok((Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), exprs)), data))
     }
+}
+
+/// Whether a type is `int2vector` or `oidvector`, whose elements are counted from 0.
+pub(super) fn is_vector(ty: Type) -> bool {
+    matches!(ty.name().as_str(), "int2vector" | "oidvector")
 }

@@ -37,6 +37,7 @@ impl Analyzer<'_> {
             || insert.or.is_some()
             || insert.ignore
             || insert.has_table_keyword
+            || !insert.into
             || !insert.assignments.is_empty()
             || insert.output.is_some()
         {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{Fields, FieldRef};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Fields};
 use datafusion::logical_expr::{Expr, when};
 use datafusion::sql::sqlparser::ast::{self, AccessExpr, Ident};
 use datafusion::sql::sqlparser::tokenizer::Span;
@@ -15,7 +15,7 @@ use super::condition::{bare, row};
 use super::expr::Clause;
 use super::scope::{Item, Scope, folded, from_outside};
 use super::{Analyzer, Result, unknown};
-use crate::pg::types::oid;
+use crate::pg::types::{self, oid};
 use crate::wire::SqlError;
 
 /// The type of records.
@@ -124,6 +124,46 @@ impl Analyzer<'_> {
         let Some(present) = present.filter(|_| !is_alone) else { return Ok(Some(record)) };
         let expr = when(Expr::IsNotNull(Box::new(present.expr)), record.expr).end()?;
         Ok(Some(Bound::with_data(expr, RECORD, record.data).at(ident.span)))
+    }
+
+    /// The column of `t.a[1]`, and what follows it: names that are not in parentheses.
+    pub(super) fn qualified<'c>(
+        &mut self,
+        root: &ast::Expr,
+        chain: &'c [AccessExpr],
+        scope: &Scope<'_>,
+    ) -> Result<Option<(Bound, &'c [AccessExpr])>> {
+        let mut names = match root {
+            ast::Expr::Identifier(ident) => vec![ident.clone()],
+            ast::Expr::CompoundIdentifier(names) => names.clone(),
+            _ => return Ok(None),
+        };
+        let mut rest = chain;
+        while let [AccessExpr::Dot(ast::Expr::Identifier(name)), others @ ..] = rest {
+            names.push(name.clone());
+            rest = others;
+        }
+        if names.len() == 1 { Ok(None) } else { Ok(Some((self.column(scope, &names)?, rest))) }
+    }
+
+    /// A field of a record.
+    pub(super) fn field_of(&mut self, bound: Bound, field: &Ident) -> Result<Bound> {
+        let name = folded(field);
+        let DataType::Struct(fields) = &bound.data else {
+            let message =
+                format!("column notation .{name} applied to type {}, which is not a composite type", bound.ty.name());
+            return Err(self.at(SqlError::new("42809", message), field.span));
+        };
+        let Some((at, found)) = fields.iter().enumerate().find(|(_, known)| known.name() == &name) else {
+            let message = format!("could not identify column \"{name}\" in record data type");
+            return Err(self.at(SqlError::new("42703", message), field.span));
+        };
+        let ty = Type { oid: types::field_oid(found), typmod: types::field_typmod(found) };
+        let data = found.data_type().clone();
+        let function = crate::exec::record::field_of_record(at, Arc::clone(found));
+        let span = bound.span;
+        let (expr, _) = self.call_udf(&function, vec![bound])?;
+        Ok(Bound::with_data(expr, ty, data).at(span))
     }
 
     /// `(t).a`
