@@ -209,7 +209,8 @@ impl<'a> Cell<'a> {
                 let columns = array.as_struct().columns().iter().zip(fields);
                 let cells = columns.map(|(column, field)| {
                     let ty = field_oid(field);
-                    let inner = Look { oid: ty, typmod: -1, zone: look.zone, names: look.names.clone() };
+                    let typmod = crate::types::field_typmod(field);
+                    let inner = Look { oid: ty, typmod, zone: look.zone, names: look.names.clone() };
                     Ok((ty, Cell::new(column.as_ref(), &inner)?))
                 });
                 Data::Record(cells.collect::<Result<_, SqlError>>()?)

@@ -609,23 +609,29 @@ fn sets() -> Vec<PgFunction> {
                 Ok(Arc::new(out.map_err(|error| from_arrow(&error))?) as ArrayRef)
             },
         ),
-        f(
-            "generate_subscripts",
-            &[P::Any, P::Int],
-            Returns::By(|_| Arc::new(Field::new("", DataType::new_list(DataType::Int64, true), true))),
-            |call| {
-                let mut builder = ListBuilder::new(Int64Builder::new());
-                for row in 0..call.rows {
-                    let dimension = call.int(1, row).and_then(|at| usize::try_from(at.checked_sub(1)?).ok());
-                    let lengths = dimensions(&call.arrays[0], row).unwrap_or_default();
-                    let wanted = dimension.and_then(|at| lengths.get(at).copied()).unwrap_or(0);
-                    for at in 1..=wanted {
-                        builder.values().append_value(at as i64);
-                    }
-                    builder.append(true);
-                }
-                Ok::<_, SqlError>(Arc::new(builder.finish()) as ArrayRef)
-            },
-        ),
+        subscripts("generate_subscripts", 1),
+        subscripts("generate_vector_subscripts", 0),
     ]
+}
+
+/// The subscripts of a dimension, which begin at `first`.
+fn subscripts(name: &'static str, first: usize) -> PgFunction {
+    f(
+        name,
+        &[P::Any, P::Int],
+        Returns::By(|_| Arc::new(Field::new("", DataType::new_list(DataType::Int64, true), true))),
+        move |call| {
+            let mut builder = ListBuilder::new(Int64Builder::new());
+            for row in 0..call.rows {
+                let dimension = call.int(1, row).and_then(|at| usize::try_from(at.checked_sub(1)?).ok());
+                let lengths = dimensions(&call.arrays[0], row).unwrap_or_default();
+                let wanted = dimension.and_then(|at| lengths.get(at).copied()).unwrap_or(0);
+                for at in first..first + wanted {
+                    builder.values().append_value(at as i64);
+                }
+                builder.append(true);
+            }
+            Ok::<_, SqlError>(Arc::new(builder.finish()) as ArrayRef)
+        },
+    )
 }

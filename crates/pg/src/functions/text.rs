@@ -180,7 +180,7 @@ pub fn similar_to_regex(pattern: &str, escape: Option<&str>) -> Result<String, S
             match (chars.next(), chars.next()) {
                 (Some(c), None) => Some(c),
                 _ => {
-                    return Err(SqlError::new("22019", "invalid escape string")
+                    return Err(SqlError::new("22025", "invalid escape string")
                         .with_hint("Escape string must be empty or one character."));
                 }
             }
@@ -291,6 +291,37 @@ fn format(
     Ok(Some(out))
 }
 
+/// A pattern of LIKE that escapes by `escape` as one that does by a backslash.
+fn like_with_backslash(pattern: &str, escape: &str) -> Result<String, SqlError> {
+    let mut chars = escape.chars();
+    let escape = match (chars.next(), chars.next()) {
+        // Nothing escapes.
+        (None, _) => return Ok(pattern.replace('\\', "\\\\")),
+        (Some(escape), None) => escape,
+        _ => {
+            return Err(SqlError::new("22025", "invalid escape string").with_hint("Escape string must be empty or one character."));
+        }
+    };
+    if escape == '\\' {
+        return Ok(pattern.to_owned());
+    }
+    let mut out = String::with_capacity(pattern.len() + 4);
+    let mut is_escaped = false;
+    for c in pattern.chars() {
+        if c == escape && !is_escaped {
+            out.push('\\');
+            is_escaped = true;
+        } else {
+            if c == '\\' && !is_escaped {
+                out.push('\\');
+            }
+            out.push(c);
+            is_escaped = false;
+        }
+    }
+    Ok(out)
+}
+
 fn any_text(call: &Call<'_>, at: usize, row: usize) -> Result<Option<String>, SqlError> {
     let array = &call.arrays[at];
     if array.is_null(row) {
@@ -316,6 +347,12 @@ pub(super) fn all() -> Vec<PgFunction> {
             call.texts(|row| call.text(0, row).map(|p| similar_to_regex(p, call.text(1, row))).transpose())
         })
         .required(1),
+        f("like_escape", &[P::Text, P::Text], oid(t::TEXT), |call| {
+            call.texts(|row| match (call.text(0, row), call.text(1, row)) {
+                (Some(pattern), Some(escape)) => like_with_backslash(pattern, escape).map(Some),
+                _ => Ok(None),
+            })
+        }),
         f("pg_typeof", &[P::Any], oid(t::REGTYPE), |call| {
             let ty = call.fields.first().map_or(t::UNKNOWN, |field| field_oid(field));
             call.oids(|_| Ok(Some(ty)))

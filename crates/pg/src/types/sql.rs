@@ -69,7 +69,7 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
         T::Int(None) | T::Integer(None) | T::Int4(None) => Resolved::plain(oid::INT4),
         T::BigInt(None) | T::Int8(None) => Resolved::plain(oid::INT8),
         T::Real | T::Float4 => Resolved::plain(oid::FLOAT4),
-        T::Float8 | T::DoublePrecision | T::Double(ExactNumberInfo::None) => Resolved::plain(oid::FLOAT8),
+        T::Float8 | T::DoublePrecision => Resolved::plain(oid::FLOAT8),
         T::Float(ExactNumberInfo::None) => Resolved::plain(oid::FLOAT8),
         T::Float(ExactNumberInfo::Precision(bits)) => match bits {
             1..=24 => Resolved::plain(oid::FLOAT4),
@@ -78,7 +78,7 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
             _ => return Err(invalid("precision for type float must be less than 54 bits")),
         },
         T::Numeric(info) | T::Decimal(info) | T::Dec(info) => numeric(info)?,
-        T::Text | T::String(None) => Resolved::plain(oid::TEXT),
+        T::Text => Resolved::plain(oid::TEXT),
         T::Varchar(n) | T::CharacterVarying(n) | T::CharVarying(n) => {
             Resolved { oid: oid::VARCHAR, typmod: length("varchar", n.as_ref(), -1)? }
         }

@@ -1,11 +1,13 @@
 //! Cleaning up now: VACUUM, and what SQL Server's users call for the same
 //! (`EXEC sys.sp_persistent_version_cleanup`). `resurgam_clean()` is in `clean_function.rs`.
 
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_engine::SweepReport;
 
 use crate::command::apart::Ending;
 use crate::command::utility::command;
+use crate::dml::find_table;
 use crate::exec::clean_function::denied;
 use crate::parse::own::Own;
 use crate::parse::words::Words;
@@ -14,27 +16,89 @@ use crate::wire::{Execution, SqlError};
 
 /// VACUUM in all its forms, whose first word is taken already: the sweep is always one of the
 /// whole database.
+///
+/// # Errors
+/// `42601`
 pub(crate) fn parse_vacuum(mut words: Words<'_>) -> Result<Own, SqlError> {
-    let mut verbose = false;
-    if words.take(&Token::LParen) {
-        while !words.take(&Token::RParen) {
-            if words.take_word("verbose") {
-                verbose = !["false", "off", "0"].iter().any(|no| words.peek().is_some_and(|t| t.to_string() == *no));
-            } else if words.next().is_none() {
-                return Err(words.unexpected());
-            }
-        }
-    }
+    const OPTIONS: [&str; 10] = [
+        "full",
+        "freeze",
+        "verbose",
+        "analyze",
+        "disable_page_skipping",
+        "skip_locked",
+        "index_cleanup",
+        "process_toast",
+        "truncate",
+        "parallel",
+    ];
+    let mut verbose = options(&mut words, "VACUUM", &OPTIONS)?;
     while let Some(word) = ["full", "freeze", "verbose", "analyze"].into_iter().find(|word| words.take_word(word)) {
         verbose |= word == "verbose";
     }
-    if words
-        .rest()
-        .any(|token| !matches!(token, Token::Word(_) | Token::Period | Token::Comma | Token::LParen | Token::RParen))
-    {
-        return Err(words.unexpected());
+    Ok(Own::Vacuum { verbose, tables: tables(&mut words)? })
+}
+
+/// ANALYZE, whose first word is taken already.
+///
+/// # Errors
+/// `42601`
+pub(crate) fn parse_analyze(mut words: Words<'_>) -> Result<Own, SqlError> {
+    options(&mut words, "ANALYZE", &["verbose", "skip_locked"])?;
+    words.take_word("verbose");
+    Ok(Own::Analyze { tables: tables(&mut words)? })
+}
+
+/// Options in parentheses, if there are any; whether VERBOSE is on.
+fn options(words: &mut Words<'_>, statement: &str, known: &[&str]) -> Result<bool, SqlError> {
+    let mut verbose = false;
+    if !words.take(&Token::LParen) {
+        return Ok(false);
     }
-    Ok(Own::Vacuum { verbose })
+    loop {
+        let name = words.name()?;
+        if !known.contains(&name.as_str()) {
+            return Err(SqlError::syntax(format!("unrecognized {statement} option \"{name}\"")));
+        }
+        let is_end = |words: &Words<'_>| matches!(words.peek(), Some(Token::Comma | Token::RParen) | None);
+        let value = if is_end(words) { None } else { words.next().map(|token| token.to_string().to_ascii_lowercase()) };
+        if name == "verbose" {
+            verbose = !value.is_some_and(|value| ["false", "off", "0"].contains(&value.as_str()));
+        }
+        if words.take(&Token::RParen) {
+            return Ok(verbose);
+        }
+        if !words.take(&Token::Comma) {
+            return Err(words.unexpected());
+        }
+    }
+}
+
+/// Tables, each perhaps with columns, to the end.
+fn tables(words: &mut Words<'_>) -> Result<Vec<ObjectName>, SqlError> {
+    let mut tables = Vec::new();
+    if words.is_at_end() {
+        return Ok(tables);
+    }
+    loop {
+        let mut parts = vec![Ident::with_quote('"', words.name()?)];
+        while words.take(&Token::Period) {
+            parts.push(Ident::with_quote('"', words.name()?));
+        }
+        tables.push(ObjectName::from(parts));
+        if words.take(&Token::LParen) {
+            words.name()?;
+            while words.take(&Token::Comma) {
+                words.name()?;
+            }
+            if !words.take(&Token::RParen) {
+                return Err(words.unexpected());
+            }
+        }
+        if !words.take(&Token::Comma) {
+            return words.expect_end().map(|()| tables);
+        }
+    }
 }
 
 /// A call of SQL Server's procedure, whose first word is taken already; `None` if it calls
@@ -121,6 +185,25 @@ fn in_words(report: &SweepReport) -> String {
 }
 
 impl Session {
+    /// Whether tables that VACUUM and ANALYZE name are there.
+    ///
+    /// # Errors
+    /// `42P01`
+    pub(crate) fn check_tables(&mut self, tables: &[ObjectName]) -> Result<(), SqlError> {
+        let used = self.open.as_ref().is_some_and(|open| open.used);
+        for name in tables {
+            // Names of system relations are fine.
+            let (schema, _) = crate::dml::table_name(name)?;
+            if !matches!(schema.as_str(), "pg_catalog" | "information_schema" | "sys") {
+                find_table(&self.transaction().txn.clone(), name)?;
+            }
+        }
+        if let Some(open) = &mut self.open {
+            open.used = used;
+        }
+        Ok(())
+    }
+
     /// A complete sweep of the cleaner now, rather than when it is due.
     pub(crate) async fn vacuum(&mut self, statement: &Own) -> Result<Execution, SqlError> {
         let called = *statement == Own::CleanupProcedure;
@@ -129,9 +212,12 @@ impl Session {
         if !self.cx.is_superuser() {
             return Err(denied());
         }
+        if let Own::Vacuum { tables, .. } = statement {
+            self.check_tables(tables)?;
+        }
         let report =
             self.apart_until_stopped(Ending::Abandoned, |engine, cancelled| engine.clean_unless(cancelled)).await?;
-        if *statement == (Own::Vacuum { verbose: true }) {
+        if matches!(statement, Own::Vacuum { verbose: true, .. }) {
             let detail = self.db.engine.stats().versions_held_by;
             let notice = SqlError::notice("INFO", "00000", in_words(&report));
             self.notice(notice.with_detail(format!("Row versions are held by: {detail}.")));
@@ -181,13 +267,16 @@ mod tests {
         let parse = |text: &str| {
             let mut words = Words::of(text)?;
             words.next();
-            parse_vacuum(words).ok()
+            match parse_vacuum(words) {
+                Ok(Own::Vacuum { verbose, .. }) => Some(verbose),
+                _ => None,
+            }
         };
-        assert_eq!(parse("vacuum (analyze, Verbose) t"), Some(Own::Vacuum { verbose: true }));
-        assert_eq!(parse("vacuum freeze /**/ verbose t, public.u (a)"), Some(Own::Vacuum { verbose: true }));
-        assert_eq!(parse("VACUUM FULL t"), Some(Own::Vacuum { verbose: false }));
-        assert_eq!(parse("VACUUM -- verbose"), Some(Own::Vacuum { verbose: false }));
-        assert_eq!(parse("VACUUM (verbose off) /* verbose */ \"verbose\""), Some(Own::Vacuum { verbose: false }));
+        assert_eq!(parse("vacuum (analyze, Verbose) t"), Some(true));
+        assert_eq!(parse("vacuum freeze /**/ verbose t, public.u (a)"), Some(true));
+        assert_eq!(parse("VACUUM FULL t"), Some(false));
+        assert_eq!(parse("VACUUM -- verbose"), Some(false));
+        assert_eq!(parse("VACUUM (verbose off) /* verbose */ \"verbose\""), Some(false));
         assert_eq!(parse("VACUUM 7"), None);
         assert_eq!(parse("VACUUM (verbose"), None);
     }

@@ -22,7 +22,11 @@ impl Session {
         match own {
             Own::Vacuum { .. } | Own::CleanupProcedure => self.vacuum(own).await,
             // There are no statistics to gather: estimates come from the trees.
-            Own::Analyze => command("ANALYZE"),
+            Own::Analyze { tables } => {
+                self.check_tables(tables)?;
+                command("ANALYZE")
+            }
+            Own::ResetUser => command("RESET"),
             Own::Checkpoint => {
                 if !self.cx.is_superuser() {
                     return Err(SqlError::new(

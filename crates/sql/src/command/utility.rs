@@ -333,6 +333,9 @@ impl Session {
                 self.set_variable("client_encoding", Some(&charset_name.value), false)
             }
             Set::SetNamesDefault {} => self.set_variable("client_encoding", None, false),
+            Set::SetTransaction { snapshot: Some(_), .. } => {
+                Err(SqlError::unsupported("SET TRANSACTION SNAPSHOT is not supported"))
+            }
             Set::SetTransaction { modes, session: false, .. } => {
                 if !self.is_local_to_something() {
                     self.notice(SqlError::notice(
@@ -375,7 +378,7 @@ impl Session {
             },
             Set::SetSessionAuthorization(to) => match &to.kind {
                 SetSessionAuthorizationParamKind::User(name) if !name.value.eq_ignore_ascii_case(&self.shared.user) => {
-                    Err(SqlError::new("22023", format!("role \"{}\" does not exist", name.value)))
+                    Err(SqlError::unsupported("SET SESSION AUTHORIZATION to another user is not supported"))
                 }
                 _ => command("SET"),
             },
@@ -393,7 +396,11 @@ impl Session {
                 let level = match level.to_ascii_lowercase().as_str() {
                     "repeatable read" => TransactionIsolationLevel::RepeatableRead,
                     "serializable" => TransactionIsolationLevel::Serializable,
-                    _ => TransactionIsolationLevel::ReadCommitted,
+                    "read committed" | "read uncommitted" => TransactionIsolationLevel::ReadCommitted,
+                    _ => {
+                        let text = format!("invalid value for parameter \"transaction_isolation\": \"{level}\"");
+                        return Err(SqlError::new("22023", text));
+                    }
                 };
                 self.set_transaction(&[TransactionMode::IsolationLevel(level)])?;
             }
@@ -406,7 +413,15 @@ impl Session {
                 self.set_transaction(&[TransactionMode::AccessMode(mode)])?;
             }
             _ => {
-                self.shared.variables.lock().set(name, value, local)?;
+                let idle = {
+                    let mut variables = self.shared.variables.lock();
+                    variables.set(name, value, local)?;
+                    variables.is_idle(name)
+                };
+                if idle {
+                    let name = name.to_ascii_lowercase();
+                    self.notice(SqlError::notice("WARNING", "01000", format!("parameter \"{name}\" has no effect")));
+                }
                 self.forget_local();
             }
         }

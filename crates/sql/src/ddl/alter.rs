@@ -275,6 +275,7 @@ impl Session {
     ) -> Result<Arc<Table>, SqlError> {
         match constraint {
             TableConstraint::PrimaryKey(key) => {
+                crate::ddl::clauses::primary_key(key)?;
                 let columns = simple_columns(&key.columns)?
                     .iter()
                     .map(|ident| find_column(table, ident))
@@ -282,6 +283,7 @@ impl Session {
                 self.add_primary_key(txn, table, key.name.as_ref().map(name_of), columns).await
             }
             TableConstraint::Unique(key) => {
+                crate::ddl::clauses::unique(key)?;
                 let columns = simple_columns(&key.columns)?
                     .iter()
                     .map(|ident| find_column(table, ident))
@@ -289,6 +291,7 @@ impl Session {
                 self.add_unique(txn, table, key.name.as_ref().map(name_of), columns).await
             }
             TableConstraint::Check(check) => {
+                crate::ddl::refuse_not_enforced(check)?;
                 let parts = CheckParts { name: check.name.as_ref().map(name_of), expr: Expr::clone(&check.expr) };
                 self.add_check(txn, table, &parts, !not_valid).await
             }

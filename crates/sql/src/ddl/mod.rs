@@ -1,6 +1,7 @@
 //! CREATE, DROP and TRUNCATE, from their syntax to the engine's definitions.
 
 pub(crate) mod alter;
+pub(crate) mod clauses;
 pub(crate) mod retype;
 
 use std::sync::Arc;
@@ -58,22 +59,44 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
         checks: Vec::new(),
         foreign: Vec::new(),
     };
+    let (mut says_null, mut has_default) = (None, false);
     for option in &def.options {
         let given = option.name.as_ref().map(name_of);
         match &option.option {
-            ColumnOption::Null => parts.spec.nullable = true,
-            ColumnOption::NotNull => parts.spec.nullable = false,
-            ColumnOption::Default(expr) => parts.spec.default_sql = default_text(expr),
+            ColumnOption::Null | ColumnOption::NotNull => {
+                let nullable = matches!(option.option, ColumnOption::Null);
+                if says_null.replace(nullable).is_some_and(|before| before != nullable) {
+                    let text = format!("conflicting NULL/NOT NULL declarations for column \"{name}\"");
+                    return Err(SqlError::syntax(text));
+                }
+                parts.spec.nullable = nullable;
+            }
+            ColumnOption::Default(expr) => {
+                if has_default {
+                    let text = format!("multiple default values specified for column \"{name}\"");
+                    return Err(SqlError::syntax(text));
+                }
+                has_default = true;
+                parts.spec.default_sql = default_text(expr);
+            }
             ColumnOption::PrimaryKey(key) => {
+                clauses::primary_key(key)?;
+                if parts.primary.is_some() {
+                    return Err(SqlError::new("42P16", "multiple primary keys for one table are not allowed"));
+                }
                 parts.primary = Some(key.name.as_ref().map(name_of).or(given));
                 parts.spec.nullable = false;
             }
-            ColumnOption::Unique(key) => parts.unique = Some(key.name.as_ref().map(name_of).or(given)),
+            ColumnOption::Unique(key) => {
+                clauses::unique(key)?;
+                parts.unique = Some(key.name.as_ref().map(name_of).or(given));
+            }
             ColumnOption::ForeignKey(foreign) => {
                 let name = foreign.name.as_ref().map(name_of).or(given);
                 parts.foreign.push(ForeignParts::of_column(&def.name, name, foreign));
             }
             ColumnOption::Check(check) => {
+                refuse_not_enforced(check)?;
                 let name = check.name.as_ref().map(name_of).or(given);
                 parts.checks.push(CheckParts { name, expr: Expr::clone(&check.expr) });
             }
@@ -81,6 +104,10 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
                 return Err(unsupported("a generated column"));
             }
             ColumnOption::Collation(collation) => {
+                if !matches!(ty, ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_)) {
+                    let ty = crate::pg::types::column_type_name(&ty);
+                    return Err(SqlError::new("42804", format!("collations are not supported by type {ty}")));
+                }
                 let text = collation.to_string();
                 if !["\"C\"", "\"POSIX\"", "\"default\"", "C", "default", "pg_catalog.\"default\""]
                     .contains(&text.as_str())
@@ -92,6 +119,14 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
         }
     }
     Ok(parts)
+}
+
+/// A CHECK that the parser knows and PostgreSQL 15 does not.
+pub(crate) fn refuse_not_enforced(check: &ast::CheckConstraint) -> Result<(), SqlError> {
+    match check.enforced {
+        Some(_) => Err(SqlError::syntax("syntax error at or near \"ENFORCED\"")),
+        None => Ok(()),
+    }
 }
 
 /// The columns of a PRIMARY KEY or UNIQUE constraint, which have no order there.
@@ -225,13 +260,16 @@ fn table_spec(
     for constraint in &create.constraints {
         match constraint {
             TableConstraint::PrimaryKey(key) => {
+                clauses::primary_key(key)?;
                 set_primary(key.name.as_ref().map(name_of), positions(&columns, &simple_columns(&key.columns)?)?)?;
             }
             TableConstraint::Unique(key) => {
+                clauses::unique(key)?;
                 uniques.push((key.name.as_ref().map(name_of), positions(&columns, &simple_columns(&key.columns)?)?));
             }
             TableConstraint::ForeignKey(constraint) => foreign.push(ForeignParts::of_table(constraint)),
             TableConstraint::Check(check) => {
+                refuse_not_enforced(check)?;
                 let name = check.name.as_ref().map(name_of);
                 checks.push(CheckParts { name, expr: Expr::clone(&check.expr) });
             }
@@ -307,7 +345,10 @@ impl Session {
         match statement {
             Statement::CreateTable(create) => self.create_table(create, text).await,
             Statement::CreateIndex(create) => self.create_index(create).await,
-            Statement::Drop { object_type, if_exists, names, cascade, .. } => {
+            Statement::Drop { object_type, if_exists, names, cascade, restrict: _, purge, temporary, table } => {
+                if *purge || *temporary || table.is_some() {
+                    return Err(SqlError::syntax("this form of DROP is not PostgreSQL's"));
+                }
                 self.drop_objects(*object_type, *if_exists, names, *cascade).await
             }
             Statement::Truncate(truncate) => self.truncate(truncate).await,
@@ -327,18 +368,16 @@ impl Session {
         self.notice(notice);
     }
 
+    /// Tells of clauses that are accepted, since nobody relies on them, and have no effect.
+    pub(crate) fn warn_of_idle(&mut self, what: &str, names: &[String]) {
+        for name in names {
+            self.notice(SqlError::notice("WARNING", "01000", format!("{what} \"{name}\" has no effect")));
+        }
+    }
+
     async fn create_table(&mut self, create: &CreateTable, text: &str) -> Result<Tag, SqlError> {
-        if create.temporary {
-            return Err(unsupported("a temporary table"));
-        }
-        if create.or_replace
-            || create.like.is_some()
-            || create.inherits.is_some()
-            || create.partition_by.is_some()
-            || create.partition_of.is_some()
-        {
-            return Err(unsupported("this form of CREATE TABLE"));
-        }
+        let idle = clauses::create_table(create)?;
+        self.warn_of_idle("storage parameter", &idle);
         let txn = self.ddl_transaction("CREATE TABLE")?;
         let (schema, name) = table_name(&create.name)?;
         check_schema(&schema)?;
@@ -419,9 +458,8 @@ impl Session {
     }
 
     async fn create_index(&mut self, create: &CreateIndex) -> Result<Tag, SqlError> {
-        if create.predicate.is_some() || !create.include.is_empty() || create.nulls_distinct == Some(false) {
-            return Err(unsupported("this form of CREATE INDEX"));
-        }
+        let idle = clauses::create_index(create)?;
+        self.warn_of_idle("storage parameter", &idle);
         if let Some(using) = &create.using
             && !matches!(using, ast::IndexType::BTree)
         {
@@ -541,6 +579,7 @@ impl Session {
     }
 
     async fn truncate(&mut self, truncate: &Truncate) -> Result<Tag, SqlError> {
+        clauses::truncate(truncate)?;
         let txn = self.ddl_transaction("TRUNCATE TABLE")?;
         let mut tables: Vec<Arc<Table>> = Vec::new();
         for target in &truncate.table_names {

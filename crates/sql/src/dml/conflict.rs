@@ -8,7 +8,9 @@ use datafusion::logical_expr::Expr;
 use resurgam_engine::{Change, Datum, DatumRef, Isolation, LockWait, Presence, RowBuf, Seen, Table, Transaction};
 
 use super::assign::assigned;
+use super::planned::RowsPlan;
 use super::row::Writer;
+use super::source::Stream;
 use crate::exec::direct::{Input, Row, RowExpr, Values};
 use crate::pg::datetime::Zone;
 use crate::pg::errors;
@@ -28,10 +30,14 @@ pub(crate) struct Conflict {
 
 /// DO UPDATE: expressions over the existing row followed by the proposed one.
 #[derive(Debug)]
-pub(crate) struct ConflictUpdate {
-    /// Column and value.
-    pub set: Vec<(usize, RowExpr)>,
-    condition: Option<RowExpr>,
+pub(crate) enum ConflictUpdate {
+    Row {
+        /// Column and value.
+        set: Vec<(usize, RowExpr)>,
+        condition: Option<RowExpr>,
+    },
+    /// The columns that are set, and what gives their values, if the row is to be updated.
+    Plan(Vec<usize>, Box<RowsPlan>),
 }
 
 impl ConflictUpdate {
@@ -45,7 +51,49 @@ impl ConflictUpdate {
             Some(condition) => Some(expr(condition)?),
             None => None,
         };
-        Some(Self { set, condition })
+        Some(Self::Row { set, condition })
+    }
+
+    /// The columns that are set.
+    pub(super) fn columns(&self) -> Vec<usize> {
+        match self {
+            Self::Row { set, .. } => set.iter().map(|(column, _)| *column).collect(),
+            Self::Plan(columns, _) => columns.clone(),
+        }
+    }
+
+    /// The new values of the existing row's columns; `None`: the condition does not hold.
+    async fn values<'r>(
+        &self,
+        both: Row<'r>,
+        params: &[ScalarValue],
+        zone: &Zone,
+        stream: Option<&Stream<'_>>,
+    ) -> Result<Option<Vec<New<'r>>>, SqlError> {
+        let (columns, plan) = match self {
+            Self::Row { set, condition } => {
+                if let Some(condition) = condition
+                    && !condition.holds(Input { params, row: Some(both) })?
+                {
+                    return Ok(None);
+                }
+                return after(set, both, params, zone).map(Some);
+            }
+            Self::Plan(columns, plan) => (columns, plan),
+        };
+        let Some(stream) = stream else { return Err(SqlError::internal("ON CONFLICT without its plan")) };
+        let table: &'r Table = both.table;
+        let mut rows = plan.rows();
+        rows.push(both, table.columns.len() * 2, None)?;
+        let Some(rows) = rows.finish()? else { return Ok(None) };
+        let answer = plan.run(stream, both.view, rows).await?;
+        let Some(batch) = answer.into_iter().find(|batch| batch.num_rows() > 0) else { return Ok(None) };
+        let mut new = (0..table.columns.len()).map(|at| both.column(at).map(New::Kept)).collect::<Result<Vec<_>, _>>()?;
+        for (&column, array) in columns.iter().zip(batch.columns()) {
+            let value = ScalarValue::try_from_array(array, 0).map_err(|error| errors::from_datafusion(error, ""))?;
+            new[column] = New::Given(assigned(&value, &table.columns[column], zone)?);
+        }
+        Ok(Some(new))
     }
 }
 
@@ -92,6 +140,11 @@ pub(super) fn after<'r>(
 }
 
 impl Conflict {
+    /// Whether it needs a plan.
+    pub(super) fn is_by_plan(&self) -> bool {
+        matches!(self.update, Some(ConflictUpdate::Plan(..)))
+    }
+
     /// Inserts `row`, which is not refused, or does what there is to do about the row in its way.
     pub(super) async fn resolve(
         &self,
@@ -99,6 +152,7 @@ impl Conflict {
         row: &[DatumRef<'_>],
         params: &[ScalarValue],
         zone: &Zone,
+        stream: Option<&Stream<'_>>,
     ) -> Result<Resolved, SqlError> {
         let (txn, table) = (writer.txn(), writer.table);
         // Also what the engine finds out only when it inserts.
@@ -117,16 +171,13 @@ impl Conflict {
                 };
                 let seen = frozen(writer, &found)?;
                 let both = Row { table, values: Values::Both(existing.raw(), row), view: writer.view() };
-                if let Some(condition) = &update.condition
-                    && !condition.holds(Input { params, row: Some(both) })?
-                {
+                let Some(new) = update.values(both, params, zone, stream).await? else {
                     // It stays as it is, and locked: whoever is changing it is waited for.
                     match writer.lock_row(key, seen).await? {
                         Change::Changed | Change::Gone => continue,
                         Change::Done | Change::SelfModified => return Ok(Resolved::Nothing),
                     }
-                }
-                let new = after(&update.set, both, params, zone)?;
+                };
                 let refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
                 writer.refuse(&refs)?;
                 match writer.update(key, seen, &refs, None).await? {

@@ -10,6 +10,7 @@
 //! | `recheck.rs` | a row that others changed meanwhile |
 //! | `conflict.rs` | ON CONFLICT |
 //! | `returning.rs` | RETURNING |
+//! | `planned.rs` | expressions over written rows that need a plan: subqueries, columns of FROM |
 
 pub(crate) mod check;
 pub(crate) mod copy;
@@ -19,6 +20,7 @@ mod assign;
 mod conflict;
 mod modify;
 mod plan;
+mod planned;
 mod recheck;
 mod returning;
 mod row;
@@ -26,6 +28,7 @@ mod source;
 
 pub(crate) use modify::{Constraints, Modify, Paused};
 pub(crate) use plan::{Op, WritePlan, arbiters, find_column, find_table, plan, table_name};
+pub(crate) use planned::has_subquery;
 pub(crate) use recheck::{Fate, RowWork, settle_row};
 pub(crate) use row::Writer;
 pub(crate) use source::ROWS_PER_TURN;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
 use resurgam_engine::{BulkInserter, Change, DatumRef, ReadView, RowBuf, Seen, StatementKind, Table, Transaction};
 
@@ -43,6 +44,10 @@ pub(crate) struct Modify<'a> {
     pub(super) zone: Zone,
     conflict: Option<&'a Conflict>,
     returned: Option<Returned<'a>>,
+    /// What the row that is written was joined with, as one row, if RETURNING reads it.
+    pub(super) others: Option<RecordBatch>,
+    /// What runs the plans of RETURNING and ON CONFLICT.
+    pub(super) stream: Option<&'a Stream<'a>>,
     foreign: Option<Enforcer>,
     bulk: Option<BulkInserter>,
     rows: u64,
@@ -83,7 +88,7 @@ impl<'a> Modify<'a> {
     /// Goes on where [`Modify::pause`] was called.
     pub(crate) fn resume(writer: Writer<'a>, zone: Zone, paused: Paused) -> Self {
         let Paused { foreign, bulk, rows } = paused;
-        Self { writer, params: &[], zone, conflict: None, returned: None, foreign, bulk, rows }
+        Self { writer, params: &[], zone, conflict: None, returned: None, others: None, stream: None, foreign, bulk, rows }
     }
 
     pub(crate) fn pause(self) -> Paused {
@@ -113,7 +118,10 @@ impl<'a> Modify<'a> {
     fn note(&mut self, values: Values<'_>) -> Result<(), SqlError> {
         self.rows += 1;
         match &mut self.returned {
-            Some(returned) => returned.note(Row { table: self.writer.table, values, view: self.writer.view() }),
+            Some(returned) => {
+                let row = Row { table: self.writer.table, values, view: self.writer.view() };
+                returned.note(row, self.others.take())
+            }
             None => Ok(()),
         }
     }
@@ -128,7 +136,7 @@ impl<'a> Modify<'a> {
             self.writer.insert(self.bulk.as_mut(), row).await?;
             return self.inserted(row);
         };
-        match conflict.resolve(&self.writer, row, self.params, &self.zone).await? {
+        match conflict.resolve(&self.writer, row, self.params, &self.zone, self.stream).await? {
             Resolved::Nothing => Ok(()),
             Resolved::Inserted => self.inserted(row),
             Resolved::Updated(old, new) => {
@@ -326,8 +334,12 @@ impl Session {
             modify.params = params;
             modify.conflict = plan.conflict.as_ref();
             modify.returned = Some(returned);
+            modify.stream = Some(&stream);
             let plan = stream.feed(&mut modify, shown).await?;
             modify.finish(&Help { names: Names { state: &state, txn, cx: &cx }, waiting, zone }).await?;
+            if let Some(returned) = &mut modify.returned {
+                returned.finish(&stream, statement.view()).await?;
+            }
             Ok(Modified { plan, ..modify.modified() })
         };
         guarded(&stop, deadline, work).await

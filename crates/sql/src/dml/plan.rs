@@ -14,7 +14,8 @@ use datafusion::sql::sqlparser::ast::{self, ConflictTarget, Ident, Statement};
 use resurgam_engine::{Table, Transaction};
 
 use super::conflict::{Conflict, ConflictUpdate};
-use super::returning::Returning;
+use super::planned::{RowsPlan, has_subquery, without_key};
+use super::returning::{By, Returning};
 use super::source::Tree;
 use crate::dml::check::Checks;
 use crate::dml::foreign::References;
@@ -119,10 +120,10 @@ pub(crate) fn plan(
     };
     let Write { table, plan, rows, assigned, returning, conflict, locks } =
         analyze::write(names, statement, text, params)?;
-    let returning = returning.map(|list| plan_returning(names, &table, list, text)).transpose()?;
-    let conflict = conflict.map(|conflict| plan_conflict(names, &table, conflict, text)).transpose()?;
+    let returning = returning.map(|list| plan_returning(names, &table, list, params, text)).transpose()?;
+    let conflict = conflict.map(|conflict| plan_conflict(names, &table, conflict, params, text)).transpose()?;
     let updated = conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
-    let updated: Vec<usize> = updated.iter().flat_map(|update| update.set.iter().map(|(column, _)| *column)).collect();
+    let updated: Vec<usize> = updated.map(ConflictUpdate::columns).unwrap_or_default();
     let references = match op {
         Op::Insert => References::of_insert(names.txn, &table, &updated)?,
         Op::Update => References::of_update(names.txn, &table, &assigned)?,
@@ -144,9 +145,23 @@ fn ready(names: &Names<'_>, expr: Expr, schema: &DFSchema) -> datafusion::common
     Ok((simplified(names.state, expr, schema)?, of_session))
 }
 
-fn plan_returning(names: &Names<'_>, table: &Table, list: List, text: &str) -> Result<Returning, SqlError> {
+fn plan_returning(
+    names: &Names<'_>,
+    table: &Table,
+    list: List,
+    params: &ParamTypes,
+    text: &str,
+) -> Result<Returning, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
-    let List { columns, input } = list;
+    let List { columns, input, others } = list;
+    if !others.is_empty() || columns.iter().any(|(_, expr)| has_subquery(expr)) {
+        let mut given = without_key(&input);
+        given.extend(others);
+        let plan = RowsPlan::list(names, &given, columns, params).map_err(failed)?;
+        let fields = crate::plan::statement::result_fields(&plan.plan.schema);
+        let (typed_by_literals, of_session) = (plan.plan.typed_by_literals, !plan.plan.is_shareable(names.state));
+        return Ok(Returning { fields, by: By::Plan(Box::new(plan)), typed_by_literals, of_session });
+    }
     let mut exprs = Vec::with_capacity(columns.len());
     let mut fields: Vec<FieldRef> = Vec::with_capacity(columns.len());
     let mut of_session = false;
@@ -160,15 +175,30 @@ fn plan_returning(names: &Names<'_>, table: &Table, list: List, text: &str) -> R
     let typed_by_literals = exprs.iter().any(|expr| is_typed_by_literal(expr, &input));
     let schema = Schema::new(fields);
     let output = Output::new(&exprs, schema.fields(), table, &input)
-        .ok_or_else(|| SqlError::unsupported("subqueries in RETURNING are not supported"))?;
+        .ok_or_else(|| SqlError::unsupported("this expression in RETURNING is not supported"))?;
     let fields = crate::plan::statement::result_fields(&schema);
-    Ok(Returning { fields, output, typed_by_literals, of_session })
+    Ok(Returning { fields, by: By::Row(output), typed_by_literals, of_session })
 }
 
-fn plan_conflict(names: &Names<'_>, table: &Table, on: OnConflict, text: &str) -> Result<Conflict, SqlError> {
+fn plan_conflict(
+    names: &Names<'_>,
+    table: &Table,
+    on: OnConflict,
+    params: &ParamTypes,
+    text: &str,
+) -> Result<Conflict, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
     let keys = arbiters(table, on.target.as_ref())?;
     let Some(update) = on.update else { return Ok(Conflict { keys, update: None, of_session: false }) };
+    let all = update.set.iter().map(|(_, value)| value).chain(&update.condition);
+    if all.into_iter().any(has_subquery) {
+        let given = without_key(&update.joined);
+        let (columns, values) = update.set.into_iter().unzip();
+        let plan = RowsPlan::values(names, &given, values, update.condition, params).map_err(failed)?;
+        let of_session = !plan.plan.is_shareable(names.state);
+        let update = Some(ConflictUpdate::Plan(columns, Box::new(plan)));
+        return Ok(Conflict { keys, update, of_session });
+    }
     let mut of_session = false;
     let mut plan = |expr: Expr| -> Result<Expr, SqlError> {
         let (expr, session) = ready(names, expr, &update.joined).map_err(failed)?;
@@ -181,7 +211,7 @@ fn plan_conflict(names: &Names<'_>, table: &Table, on: OnConflict, text: &str) -
     }
     let condition = update.condition.map(&mut plan).transpose()?;
     let update = ConflictUpdate::new(&set, condition.as_ref(), &update.joined)
-        .ok_or_else(|| SqlError::unsupported("subqueries in ON CONFLICT DO UPDATE are not supported"))?;
+        .ok_or_else(|| SqlError::unsupported("this expression in ON CONFLICT DO UPDATE is not supported"))?;
     Ok(Conflict { keys, update: Some(update), of_session })
 }
 

@@ -4,8 +4,13 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 
+use datafusion::arrow::array::RecordBatch;
+use resurgam_engine::ReadView;
+
+use super::planned::{RowsPlan, WrittenRows};
+use super::source::Stream;
 use crate::exec::direct::{Input, Output, Row};
-use crate::pg::encode::TextStyle;
+use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::wire::{Field, Format, RowChunk, SqlError};
 
 /// A RETURNING list.
@@ -14,14 +19,35 @@ pub(crate) struct Returning {
     pub fields: Arc<[Field]>,
     /// With literals for parameters some of its types would be others.
     pub typed_by_literals: bool,
-    pub output: Output,
+    pub by: By,
     /// Its values depend on the session.
     pub of_session: bool,
 }
 
+/// How its values are computed.
+#[derive(Debug)]
+pub(crate) enum By {
+    /// From each row as it is written.
+    Row(Output),
+    /// By a plan over all of them at the end.
+    Plan(Box<RowsPlan>),
+}
+
+impl Returning {
+    /// The plan over the rows, if there is one.
+    pub(crate) fn plan(&self) -> Option<&RowsPlan> {
+        match &self.by {
+            By::Row(_) => None,
+            By::Plan(plan) => Some(plan),
+        }
+    }
+}
+
 /// Its rows while they gather.
 pub(crate) struct Returned<'a> {
-    pub output: Option<&'a Output>,
+    returning: Option<&'a Returning>,
+    /// Rows that wait for the plan.
+    rows: Option<WrittenRows>,
     pub formats: &'a [Format],
     pub params: &'a [ScalarValue],
     pub style: TextStyle,
@@ -39,31 +65,50 @@ impl<'a> Returned<'a> {
         params: &'a [ScalarValue],
         style: TextStyle,
     ) -> Result<Self, SqlError> {
-        let output = returning.map(|returning| &returning.output);
-        if let (Some(returning), Some(output)) = (returning, output)
-            && !output.accepts(formats)
+        if let Some(returning) = returning
+            && formats.len() > 1
+            && formats.len() != returning.fields.len()
         {
             let (formats, columns) = (formats.len(), returning.fields.len());
             let message = format!("bind message has {formats} result formats but query has {columns} columns");
             return Err(SqlError::new("08P01", message));
         }
-        let chunk = output.map(Output::chunk).unwrap_or_default();
-        Ok(Self { output, formats, params, style, chunk })
+        let fields = returning.map_or(0, |returning| returning.fields.len() as i16);
+        let chunk = RowChunk { fields, ..RowChunk::default() };
+        let rows = returning.and_then(Returning::plan).map(RowsPlan::rows);
+        Ok(Self { returning, rows, formats, params, style, chunk })
     }
 
     /// Whether there is a list.
     pub(super) fn is_asked(&self) -> bool {
-        self.output.is_some()
+        self.returning.is_some()
     }
 
-    /// A row was written.
-    pub(super) fn note(&mut self, row: Row<'_>) -> Result<(), SqlError> {
-        match self.output {
-            Some(output) => {
+    /// A row was written; `others`: what it was joined with, as one row.
+    pub(super) fn note(&mut self, row: Row<'_>, others: Option<RecordBatch>) -> Result<(), SqlError> {
+        match (self.returning.map(|returning| &returning.by), &mut self.rows) {
+            (Some(By::Row(output)), _) => {
                 let input = Input { params: self.params, row: Some(row) };
                 output.append(input, self.formats, &self.style, &mut self.chunk)
             }
-            None => Ok(()),
+            (Some(By::Plan(_)), Some(rows)) => rows.push(row, row.table.columns.len(), others),
+            _ => Ok(()),
         }
+    }
+
+    /// All rows were written.
+    ///
+    /// # Errors
+    /// Those of the plan.
+    pub(super) async fn finish(&mut self, stream: &Stream<'_>, view: &ReadView) -> Result<(), SqlError> {
+        let (Some(plan), Some(rows)) = (self.returning.and_then(Returning::plan), &mut self.rows) else {
+            return Ok(());
+        };
+        let Some(rows) = rows.finish()? else { return Ok(()) };
+        let encoder = RowEncoder::new(plan.plan.schema.fields(), self.formats, &self.style)?;
+        for batch in plan.run(stream, view, rows).await? {
+            encoder.encode(&batch, 0..batch.num_rows(), &mut self.chunk)?;
+        }
+        Ok(())
     }
 }

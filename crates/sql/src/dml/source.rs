@@ -16,7 +16,7 @@ use futures::StreamExt;
 use resurgam_engine::{Change, Datum, DatumRef, ReadView, RowBuf, Seen, StatementKind};
 
 use super::assign::{Assigned, assigned, assigned_batch};
-use super::conflict::{New, after};
+use super::conflict::{Conflict, New, after};
 use super::modify::{Known, Modify};
 use super::plan::{Op, WritePlan};
 use super::recheck::{RowWork, settle_row};
@@ -25,7 +25,7 @@ use crate::exec::context::{Locked, StatementContext, StopFlag, TargetRow};
 use crate::exec::direct::{Input, Located, Parts, ROWS_MAX, Row, RowExpr, Rows, Values};
 use crate::exec::table::KEY_COLUMN;
 use crate::pg::errors;
-use crate::plan::planner::{QueryPlan, settled, simplified, task_context};
+use crate::plan::planner::{QueryPlan, settled, simplified, task_context, task_of};
 use crate::plan::planning::Planning;
 use crate::wire::SqlError;
 
@@ -62,6 +62,11 @@ impl Tree {
     /// The direct source of a statement, if it has one; `rows`: those of an INSERT that are written out.
     pub(super) fn new(state: &SessionState, plan: &WritePlan, rows: Option<Vec<Vec<Expr>>>) -> Option<Self> {
         if !Planning::of(state.config()).direct {
+            return None;
+        }
+        // Their plans are run by the stream.
+        let by_plan = plan.returning.as_ref().is_some_and(|returning| returning.plan().is_some());
+        if by_plan || plan.conflict.as_ref().is_some_and(Conflict::is_by_plan) {
             return None;
         }
         if plan.op == Op::Insert {
@@ -231,8 +236,15 @@ pub(super) struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    fn failed(&self, error: DataFusionError) -> SqlError {
+    pub(super) fn failed(&self, error: DataFusionError) -> SqlError {
         errors::from_datafusion(error, self.text)
+    }
+
+    /// A task that finds `more` in its configuration.
+    pub(super) fn task_with<T: Send + Sync + 'static>(&self, view: &ReadView, more: Arc<T>) -> Arc<TaskContext> {
+        let (stop, locked) = (Arc::clone(self.stop), self.locked.clone());
+        let statement = StatementContext { view: view.clone(), stop, target: None, locked };
+        task_of(self.state, self.state.config().clone().with_extension(Arc::new(statement)).with_extension(more))
     }
 
     fn task(&self, view: &ReadView, target: Option<TargetRow>) -> Arc<TaskContext> {
@@ -292,7 +304,8 @@ impl Stream<'_> {
                 (Some(keys), _) if keys.is_null(at) => {}
                 (Some(keys), row) => {
                     let (txn, key) = (modify.txn(), keys.value(at));
-                    let mut work = StreamWork { modify, stream: self, row, known, newest: None };
+                    let others = given.others.as_ref().map(|others| others.slice(at, 1));
+                    let mut work = StreamWork { modify, stream: self, row, known, others, newest: None };
                     settle_row(txn, table, key, &mut work).await?;
                 }
             }
@@ -325,6 +338,8 @@ impl Stream<'_> {
 struct Given {
     batch: RecordBatch,
     keys: Option<Arc<dyn Array>>,
+    /// What the rows were joined with, if RETURNING reads it.
+    others: Option<RecordBatch>,
     /// The constraints that its rows break, if that could be told of all of them together.
     broken: Option<Broken>,
 }
@@ -338,12 +353,27 @@ impl Given {
 
 fn assigned_or_not(op: Op, modify: &Modify<'_>, batch: &RecordBatch) -> Result<Given, SqlError> {
     let keys = if op == Op::Insert { None } else { batch.columns().last().cloned() };
+    let others = others_of(op, modify.table().columns.len(), batch)?;
     if op == Op::Delete {
-        return Ok(Given { batch: batch.clone(), keys, broken: None });
+        return Ok(Given { batch: batch.clone(), keys, others, broken: None });
     }
     let batch = assigned_batch(modify.table(), batch, &modify.zone)?;
     let broken = modify.checks().broken(&batch).ok();
-    Ok(Given { batch, keys, broken })
+    Ok(Given { batch, keys, others, broken })
+}
+
+/// The columns between the new values and the key.
+fn others_of(op: Op, width: usize, batch: &RecordBatch) -> Result<Option<RecordBatch>, SqlError> {
+    let first = match op {
+        Op::Insert => return Ok(None),
+        Op::Update => width,
+        Op::Delete => 0,
+    };
+    let others: Vec<usize> = (first..batch.num_columns().saturating_sub(1)).collect();
+    if others.is_empty() {
+        return Ok(None);
+    }
+    batch.project(&others).map(Some).map_err(|error| errors::from_arrow(&error))
 }
 
 struct StreamWork<'m, 'a, 'b> {
@@ -352,12 +382,14 @@ struct StreamWork<'m, 'a, 'b> {
     /// `None` deletes it.
     row: Option<Vec<DatumRef<'b>>>,
     known: Known<'b>,
+    others: Option<RecordBatch>,
     /// Instead of `row`: the answer for its newest version.
     newest: Option<RecordBatch>,
 }
 
 impl RowWork for StreamWork<'_, '_, '_> {
     async fn attempt(&mut self, key: &[u8], seen: Seen) -> Result<Option<Change>, SqlError> {
+        self.modify.others = self.others.clone();
         let change = match (&self.row, &self.newest) {
             (None, _) => self.modify.delete(key, seen).await,
             (Some(row), None) => self.modify.update(key, seen, row, self.known).await,
@@ -371,6 +403,8 @@ impl RowWork for StreamWork<'_, '_, '_> {
 
     async fn judge(&mut self, newest: &RowBuf) -> Result<bool, SqlError> {
         let Some(batch) = self.stream.of_row(self.modify, newest).await? else { return Ok(false) };
+        let op = if self.row.is_some() { Op::Update } else { Op::Delete };
+        self.others = others_of(op, self.modify.table().columns.len(), &batch)?;
         if self.row.is_some() {
             self.newest = Some(assigned_batch(self.modify.table(), &batch, &self.modify.zone)?);
         }

@@ -7,6 +7,7 @@
 //! | `lexer` | Literals lifted out of statement texts ("forced parameterisation") |
 //! | `own` | Statements that the parser does not know, and its own beside them |
 //! | `script` | Strings of several statements, some of which the parser does not know |
+//! | `spelling` | PostgreSQL's spellings that the parser does not know, in words that it knows |
 //! | `symmetric` | BETWEEN SYMMETRIC and BETWEEN ASYMMETRIC, which the parser does not know |
 //! | `typed_literal` | Constants with a type before them that the parser has no word for |
 //! | `unsupported` | PostgreSQL's syntax that nothing here knows |
@@ -20,6 +21,7 @@ pub(crate) mod lexer;
 pub(crate) mod numbers;
 pub(crate) mod own;
 pub(crate) mod script;
+pub(crate) mod spelling;
 pub(crate) mod symmetric;
 pub(crate) mod typed_literal;
 pub(crate) mod unsupported;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
 
 use crate::command::{alter_database, cleaning, two_phase};
 use crate::dml::foreign;
@@ -47,10 +47,15 @@ pub(crate) enum Own {
     /// VACUUM in all its forms.
     Vacuum {
         verbose: bool,
+        /// The tables that it names: all are cleaned up, but these have to be there.
+        tables: Vec<ObjectName>,
     },
     /// SQL Server's procedure for the same.
     CleanupProcedure,
-    Analyze,
+    /// ANALYZE, of these tables or all.
+    Analyze {
+        tables: Vec<ObjectName>,
+    },
     Checkpoint,
     /// ALTER DATABASE … SET accelerated_database_recovery.
     SetRecovery {
@@ -66,6 +71,8 @@ pub(crate) enum Own {
         gid: String,
     },
     SetConstraints(foreign::Wanted),
+    /// RESET ROLE, RESET SESSION AUTHORIZATION: the user is always the one who logged in.
+    ResetUser,
     /// SHOW of a setting whose name has several words.
     Show(&'static str),
 }
@@ -91,6 +98,7 @@ pub(crate) const SPECIAL: &[&str] = &[
     "call",
     "set",
     "show",
+    "reset",
 ];
 
 /// Reads one statement that the parser does not know, or knows in other words; `None` leaves the text to it.
@@ -126,11 +134,15 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
     words.next();
     match first.as_str() {
         "vacuum" => Some(cleaning::parse_vacuum(words)),
-        "analyze" => Some(Ok(Own::Analyze)),
+        "analyze" => Some(cleaning::parse_analyze(words)),
         "checkpoint" => Some(words.expect_end().map(|()| Own::Checkpoint)),
         "alter" if words.take_word("database") => Some(alter_database::parse(words)),
         "prepare" | "commit" | "rollback" => two_phase::parse(&first, words),
         "exec" | "execute" | "call" => cleaning::parse_call(&first, words),
+        "reset" => {
+            let is_user = words.take_word("role") || words.take_words(&["session", "authorization"]);
+            is_user.then(|| words.expect_end().map(|()| Own::ResetUser))
+        }
         "set" => foreign::parse_set_constraints(words),
         "show" => {
             let name = if words.take_words(&["transaction", "isolation", "level"]) {

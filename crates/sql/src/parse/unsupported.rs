@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use crate::wire::SqlError;
 
 /// Words in a row (the last may be a parenthesis), and what they are.
-const PHRASES: [(&[&str], &str); 16] = [
+const PHRASES: [(&[&str], &str); 34] = [
     (&["rows", "from", "("], "ROWS FROM"),
     (&["variadic"], "VARIADIC in calls"),
     (&["exclude", "current"], "EXCLUDE in the frame of a window"),
@@ -23,6 +23,24 @@ const PHRASES: [(&[&str], &str); 16] = [
     (&["is", "normalized"], "IS NORMALIZED"),
     (&["is", "not", "normalized"], "IS NORMALIZED"),
     (&["current", "of"], "WHERE CURRENT OF"),
+    (&["unlogged", "table"], "an unlogged table"),
+    (&["with", "no", "data"], "WITH NO DATA"),
+    (&["no", "inherit"], "NO INHERIT"),
+    (&["nulls", "not", "distinct"], "NULLS NOT DISTINCT"),
+    (&["include", "("], "INCLUDE"),
+    (&["drop", "index", "concurrently"], "DROP INDEX CONCURRENTLY"),
+    (&["using", "index", "tablespace"], "USING INDEX TABLESPACE"),
+    (&["set", "tablespace"], "SET TABLESPACE"),
+    (&["set", "logged"], "SET LOGGED"),
+    (&["set", "unlogged"], "SET UNLOGGED"),
+    (&["set", "schema"], "SET SCHEMA"),
+    (&["cluster", "on"], "CLUSTER ON"),
+    (&["xml", "option"], "XML"),
+    (&["reindex"], "REINDEX"),
+    (&["do", ""], "DO"),
+    (&["cycle"], "CYCLE"),
+    (&["similar", ""], "SIMILAR in substring"),
+    (&["bit", "varying"], "the type bit varying"),
 ];
 
 /// What a text that could not be parsed has of such syntax.

@@ -453,7 +453,11 @@ fn has_session_values(state: &SessionState, plan: &LogicalPlan) -> bool {
 
 /// What operators of one execution share.
 pub(crate) fn task_context(state: &SessionState, statement: Arc<StatementContext>) -> Arc<TaskContext> {
-    let config = state.config().clone().with_extension(statement);
+    task_of(state, state.config().clone().with_extension(statement))
+}
+
+/// The same with a configuration that has what operators look for.
+pub(crate) fn task_of(state: &SessionState, config: SessionConfig) -> Arc<TaskContext> {
     Arc::new(TaskContext::new(
         None,
         String::new(),

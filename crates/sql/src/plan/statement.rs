@@ -131,7 +131,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
             .map_err(|error| failed(&ParserError::from(error)))?,
     };
     crate::parse::numbers::refuse_junk(&tokens, text)?;
-    let tokens = crate::parse::typed_literal::as_casts(tokens);
+    let tokens = crate::parse::spelling::known(crate::parse::typed_literal::as_casts(tokens))?;
     let parsed = |tokens: Vec<TokenWithSpan>| {
         let nested = crate::parse::joins::in_parentheses(&tokens);
         read(parser().with_tokens_with_locations(tokens))
@@ -140,7 +140,10 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
                 None => Err(error),
             })
             .or_else(|error| match crate::exec::locking::parse_as_postgresql(text) {
-                Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
+                Some(tokens) => match crate::parse::spelling::known(tokens) {
+                    Ok(tokens) => read(parser().with_tokens_with_locations(tokens)),
+                    Err(_) => Err(error),
+                },
                 None => Err(error),
             })
             .map_err(|error| crate::parse::unsupported::found(text).unwrap_or_else(|| failed(&error)))
@@ -288,7 +291,11 @@ pub(crate) fn prepare(
             prepared.counts = Some(Arc::clone(&plan.stream.counts));
             prepared.kind = Kind::Write(Box::new(plan));
         }
-        Statement::Explain { analyze, verbose, statement, options, format, .. } => {
+        Statement::Explain { analyze, verbose, statement, options, format, query_plan, estimate, describe_alias: _ } => {
+            if query_plan || estimate {
+                let word = if query_plan { "query" } else { "estimate" };
+                return Err(SqlError::syntax(format!("syntax error at or near \"{word}\"")));
+            }
             if format.is_some() {
                 return Err(SqlError::unsupported("EXPLAIN formats other than text are not supported"));
             }
@@ -300,7 +307,13 @@ pub(crate) fn prepare(
                 match option.name.value.to_ascii_lowercase().as_str() {
                     "analyze" => analyze = on,
                     "verbose" => verbose = on,
-                    "costs" | "buffers" | "timing" | "summary" | "settings" | "wal" | "format" => {}
+                    "format" => {
+                        let format = option.arg.as_ref().map(ToString::to_string).unwrap_or_default();
+                        if !format.trim_matches('\'').eq_ignore_ascii_case("text") {
+                            return Err(SqlError::unsupported("EXPLAIN formats other than text are not supported"));
+                        }
+                    }
+                    "costs" | "buffers" | "timing" | "summary" | "settings" | "wal" => {}
                     other => {
                         return Err(SqlError::syntax(format!("unrecognized EXPLAIN option \"{other}\"")));
                     }

@@ -85,9 +85,13 @@ enum Kind {
     Duration,
     /// As `Duration`; -1 is off.
     DurationOrOff,
+    /// Kilobytes unless a unit is written; at least so many.
+    Memory(u64),
     /// A number of that unit (`s`, `ms` or none), shown without it.
     Counted(&'static str),
     Enum(&'static [&'static str]),
+    /// The default is the one value that is supported; this is another one of PostgreSQL's.
+    Only(&'static str),
     /// Cannot be changed.
     Fixed,
 }
@@ -112,12 +116,20 @@ const fn def(
     Definition { name, default, kind, reported, description }
 }
 
+/// A setting that clients set to make a server faster, and that has no say here: setting it is answered with a warning.
+const fn idle(name: &'static str, default: &'static str, kind: Kind) -> Definition {
+    Definition { name, default, kind, reported: false, description: IDLE }
+}
+
+/// Description of settings without effect.
+const IDLE: &str = "Has no effect.";
+
 const ISOLATION: &[&str] = &["read committed", "repeatable read", "read uncommitted"];
 
 static DEFINITIONS: &[Definition] = &[
     def("application_name", "", Kind::Text, true, "Name of the client program."),
-    def("bytea_output", "hex", Kind::Enum(&["hex"]), false, "Output format of bytea."),
-    def("check_function_bodies", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def("bytea_output", "hex", Kind::Only("escape"), false, "Output format of bytea."),
+    def("check_function_bodies", "on", Kind::Bool, false, "Whether CREATE FUNCTION checks; there is none."),
     def(
         "client_connection_check_interval",
         "0",
@@ -134,9 +146,15 @@ static DEFINITIONS: &[Definition] = &[
         "Least severity of messages sent to the client.",
     ),
     def("DateStyle", "ISO, MDY", Kind::Text, true, "Display format of dates; ISO is the one supported."),
-    def("default_table_access_method", "heap", Kind::Text, false, "Accepted for compatibility."),
-    def("default_tablespace", "", Kind::Text, false, "Accepted for compatibility."),
-    def("default_transaction_deferrable", "off", Kind::Bool, false, "Accepted for compatibility."),
+    def("default_table_access_method", "heap", Kind::Text, false, "Access method of new tables; heap stands for the one."),
+    def("default_tablespace", "", Kind::Text, false, "Tablespace of new tables; pg_default is the one."),
+    def(
+        "default_transaction_deferrable",
+        "off",
+        Kind::Bool,
+        false,
+        "Concerns serializable transactions, which there are none of.",
+    ),
     def(
         "default_transaction_isolation",
         "read committed",
@@ -158,13 +176,13 @@ static DEFINITIONS: &[Definition] = &[
     def("integer_datetimes", "on", Kind::Fixed, true, "Datetimes are 64-bit integers."),
     def("IntervalStyle", "postgres", Kind::Text, true, "Display format of intervals; postgres is the one supported."),
     def("is_superuser", "on", Kind::Fixed, true, "Whether the user is a superuser."),
-    def("jit", "off", Kind::Bool, false, "Accepted for compatibility."),
+    idle("jit", "off", Kind::Bool),
     def("lc_collate", "C", Kind::Fixed, false, "Order of text: by its bytes."),
     def("lc_ctype", "C.UTF-8", Kind::Fixed, false, "Character classes."),
-    def("lc_messages", "C", Kind::Text, false, "Language of messages."),
-    def("lc_monetary", "C", Kind::Text, false, "Accepted for compatibility."),
-    def("lc_numeric", "C", Kind::Text, false, "Accepted for compatibility."),
-    def("lc_time", "C", Kind::Text, false, "Accepted for compatibility."),
+    def("lc_messages", "C", Kind::Text, false, "Language of messages; English is the one supported."),
+    def("lc_monetary", "C", Kind::Text, false, "Language of formats; C is the one supported."),
+    def("lc_numeric", "C", Kind::Text, false, "Language of formats; C is the one supported."),
+    def("lc_time", "C", Kind::Text, false, "Language of formats; C is the one supported."),
     def("lock_timeout", "0", Kind::Duration, false, "Longest wait for a lock."),
     def(
         "log_min_duration_statement",
@@ -173,10 +191,10 @@ static DEFINITIONS: &[Definition] = &[
         false,
         "Statements that take at least so long are logged; 0 for all, -1 for none.",
     ),
-    def("maintenance_work_mem", "64MB", Kind::Text, false, "Accepted for compatibility."),
+    idle("maintenance_work_mem", "64MB", Kind::Memory(1024)),
     def("max_identifier_length", "63", Kind::Fixed, false, "Longest identifier in bytes."),
     def("max_index_keys", "32", Kind::Fixed, false, "Most columns of an index."),
-    def("row_security", "on", Kind::Bool, false, "Accepted for compatibility."),
+    def("row_security", "on", Kind::Bool, false, "Whether policies for rows apply; there are no policies."),
     def("search_path", "\"$user\", public", Kind::Text, false, "Schemas in which names are looked up."),
     def("server_encoding", "UTF8", Kind::Fixed, true, "Encoding of the database."),
     def(
@@ -188,10 +206,22 @@ static DEFINITIONS: &[Definition] = &[
     ),
     def("server_version_num", "150000", Kind::Fixed, false, "The same as a number."),
     def("session_authorization", "postgres", Kind::Fixed, true, "The user who logged in."),
-    def("session_replication_role", "origin", Kind::Text, false, "Accepted for compatibility."),
-    def("standard_conforming_strings", "on", Kind::Enum(&["on"]), true, "Backslashes in plain strings are ordinary."),
+    def(
+        "session_replication_role",
+        "origin",
+        Kind::Enum(&["origin", "replica", "local"]),
+        false,
+        "Whether triggers and foreign keys act: they always do.",
+    ),
+    def(
+        "standard_conforming_strings",
+        "on",
+        Kind::Only("off"),
+        true,
+        "Backslashes in plain strings are ordinary.",
+    ),
     def("statement_timeout", "0", Kind::Duration, false, "Longest time of a statement."),
-    def("synchronize_seqscans", "on", Kind::Bool, false, "Accepted for compatibility."),
+    idle("synchronize_seqscans", "on", Kind::Bool),
     def(
         "synchronous_commit",
         "on",
@@ -227,21 +257,51 @@ static DEFINITIONS: &[Definition] = &[
         false,
         "Time after which data that is not acknowledged ends the connection; 0 for the system's default.",
     ),
-    def("temp_buffers", "8MB", Kind::Text, false, "Accepted for compatibility."),
+    idle("temp_buffers", "8MB", Kind::Memory(800)),
     def("TimeZone", "UTC", Kind::Text, true, "Time zone in which timestamps are shown."),
-    def("transaction_deferrable", "off", Kind::Bool, false, "Accepted for compatibility."),
+    def(
+        "transaction_deferrable",
+        "off",
+        Kind::Bool,
+        false,
+        "Concerns serializable transactions, which there are none of.",
+    ),
     def("transaction_isolation", "read committed", Kind::Enum(ISOLATION), false, "Isolation of the transaction."),
     def("transaction_read_only", "off", Kind::Bool, false, "Whether the transaction is read-only."),
-    def("work_mem", "4MB", Kind::Text, false, "Accepted for compatibility."),
-    def("xmloption", "content", Kind::Text, false, "Accepted for compatibility."),
-    def("enable_seqscan", "on", Kind::Bool, false, "Accepted for compatibility."),
-    def("enable_indexscan", "on", Kind::Bool, false, "Accepted for compatibility."),
-    def("enable_bitmapscan", "on", Kind::Bool, false, "Accepted for compatibility."),
-    def("enable_hashjoin", "on", Kind::Bool, false, "Accepted for compatibility."),
-    def("enable_mergejoin", "on", Kind::Bool, false, "Accepted for compatibility."),
-    def("enable_nestloop", "on", Kind::Bool, false, "Accepted for compatibility."),
-    def("geqo", "on", Kind::Bool, false, "Accepted for compatibility."),
-    def("random_page_cost", "4", Kind::Real, false, "Accepted for compatibility."),
+    idle("work_mem", "4MB", Kind::Memory(64)),
+    def("xmloption", "content", Kind::Enum(&["content", "document"]), false, "How XML is read; there is no XML."),
+    idle("enable_seqscan", "on", Kind::Bool),
+    idle("enable_indexscan", "on", Kind::Bool),
+    idle("enable_hashjoin", "on", Kind::Bool),
+    idle("enable_mergejoin", "on", Kind::Bool),
+    idle("enable_nestloop", "on", Kind::Bool),
+    idle("geqo", "on", Kind::Bool),
+    idle("random_page_cost", "4", Kind::Real),
+    idle("seq_page_cost", "1", Kind::Real),
+    idle("cpu_tuple_cost", "0.01", Kind::Real),
+    idle("cpu_index_tuple_cost", "0.005", Kind::Real),
+    idle("cpu_operator_cost", "0.0025", Kind::Real),
+    idle("parallel_setup_cost", "1000", Kind::Real),
+    idle("parallel_tuple_cost", "0.1", Kind::Real),
+    idle("cursor_tuple_fraction", "0.1", Kind::Real),
+    idle("effective_cache_size", "4GB", Kind::Memory(8)),
+    idle("enable_bitmapscan", "on", Kind::Bool),
+    idle("enable_hashagg", "on", Kind::Bool),
+    idle("enable_indexonlyscan", "on", Kind::Bool),
+    idle("enable_material", "on", Kind::Bool),
+    idle("enable_memoize", "on", Kind::Bool),
+    idle("enable_sort", "on", Kind::Bool),
+    idle("enable_tidscan", "on", Kind::Bool),
+    idle("from_collapse_limit", "8", Kind::Integer),
+    idle("join_collapse_limit", "8", Kind::Integer),
+    idle("max_parallel_workers_per_gather", "2", Kind::Integer),
+    idle("default_statistics_target", "100", Kind::Integer),
+    idle("plan_cache_mode", "auto", Kind::Enum(&["auto", "force_generic_plan", "force_custom_plan"])),
+    idle("constraint_exclusion", "partition", Kind::Enum(&["partition", "on", "off"])),
+    idle("escape_string_warning", "on", Kind::Bool),
+    idle("vacuum_cost_delay", "0", Kind::Duration),
+    def("array_nulls", "on", Kind::Only("off"), false, "NULL in the text of an array is NULL."),
+    def("transform_null_equals", "off", Kind::Only("on"), false, "Whether `= NULL` is read as IS NULL."),
 ];
 
 /// Those that plans go by; custom ones besides.
@@ -317,6 +377,11 @@ impl Variables {
             return Some(definition.default.to_owned());
         }
         self.server.iter().find(|s| s.name.eq_ignore_ascii_case(&key)).map(|s| s.value.clone())
+    }
+
+    /// Whether a setting differs from its default and has no effect.
+    pub(crate) fn is_idle(&self, name: &str) -> bool {
+        find(name).is_some_and(|known| known.description == IDLE && self.get(name).as_deref() != Some(known.default))
     }
 
     /// Whether a setting, by its name in small letters, has that value.
@@ -500,8 +565,8 @@ impl Variables {
                     Kind::Bool => "bool",
                     Kind::Integer | Kind::Duration | Kind::DurationOrOff | Kind::Counted(_) => "integer",
                     Kind::Real => "real",
-                    Kind::Enum(_) => "enum",
-                    Kind::Text | Kind::Fixed => "string",
+                    Kind::Enum(_) | Kind::Only(_) => "enum",
+                    Kind::Text | Kind::Fixed | Kind::Memory(_) => "string",
                 },
                 default: d.default.to_owned(),
             })
@@ -561,7 +626,42 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
             }
             number.to_string()
         }
-        Kind::Real => trimmed.parse::<f64>().map_err(|_| invalid(definition, value))?.to_string(),
+        Kind::Real => {
+            let number = trimmed.parse::<f64>().map_err(|_| invalid(definition, value))?;
+            if number < 0.0 || !number.is_finite() {
+                let range = format!("is outside the valid range for parameter \"{}\" (0 .. 1.79769e+308)", definition.name);
+                return Err(SqlError::new("22023", format!("{number} {range}")));
+            }
+            number.to_string()
+        }
+        Kind::Memory(least) => {
+            let kilobytes = parse_kilobytes(trimmed).ok_or_else(|| invalid(definition, value))?;
+            if !(least..=i32::MAX as u64).contains(&kilobytes) {
+                let range =
+                    format!("is outside the valid range for parameter \"{}\" ({least} .. 2147483647)", definition.name);
+                return Err(SqlError::new("22023", format!("{kilobytes} kB {range}")));
+            }
+            show_kilobytes(kilobytes)
+        }
+        Kind::Only(other) => {
+            let word = match lower.as_str() {
+                "true" | "yes" | "1" => "on",
+                "false" | "no" | "0" => "off",
+                word => word,
+            };
+            if word == definition.default {
+                word.to_owned()
+            } else if word == other {
+                let text = format!("\"{}\" set to \"{other}\" is not supported", definition.name);
+                return Err(SqlError::unsupported(text));
+            } else {
+                return Err(invalid(definition, value));
+            }
+        }
+        Kind::Enum(_) if definition.name == "session_replication_role" && lower == "replica" => {
+            return Err(SqlError::unsupported("session_replication_role \"replica\" is not supported")
+                .with_hint("Foreign keys are always enforced; NOT VALID or deferrable ones may help."));
+        }
         Kind::Duration => parse_ms(&lower).ok_or_else(|| invalid(definition, value))?.to_string(),
         Kind::DurationOrOff if lower == "-1" => lower,
         Kind::DurationOrOff => parse_ms(&lower).ok_or_else(|| invalid(definition, value))?.to_string(),
@@ -622,6 +722,21 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
                 }
                 _ => return Err(invalid(definition, value)),
             },
+            "default_tablespace" if lower.is_empty() || lower == "pg_default" => lower,
+            "default_table_access_method" if lower == "heap" => lower,
+            "default_tablespace" | "default_table_access_method" => return Err(invalid(definition, value)),
+            "lc_messages" if lower.starts_with("en") => value.to_owned(),
+            "lc_messages" | "lc_monetary" | "lc_numeric" | "lc_time" => match lower.as_str() {
+                "c" | "posix" | "c.utf-8" | "c.utf8" | "" => value.to_owned(),
+                _ => {
+                    let text = format!("\"{value}\" for parameter \"{}\" is not supported", definition.name);
+                    return Err(SqlError::unsupported(text).with_hint("C is."));
+                }
+            },
+            "search_path" => {
+                refuse_other_schemas(value)?;
+                value.to_owned()
+            }
             "TimeZone" => {
                 let zone = trimmed.trim_matches('\'');
                 Zone::of_setting(zone).ok_or_else(|| invalid(definition, value))?.1
@@ -629,6 +744,53 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
             _ => value.to_owned(),
         },
     })
+}
+
+/// Names are looked up in `public` and the system's schemas, whatever the path is: a path that does not have
+/// `public` and has others would be answered from the wrong one. An empty path (what dumps set, who name the schema of
+/// all that they mean) is taken.
+fn refuse_other_schemas(path: &str) -> Result<(), SqlError> {
+    let names = path.split(',').map(|name| name.trim().trim_matches(['"', '\'']));
+    let known = ["public", "pg_catalog", "information_schema", "sys", "pg_temp", "$user", ""];
+    let (mut has_public, mut other) = (false, None);
+    for name in names {
+        has_public |= name.eq_ignore_ascii_case("public");
+        if !known.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+            other = Some(name);
+        }
+    }
+    match other {
+        Some(name) if !has_public => Err(SqlError::unsupported(format!(
+            "a search path of schema \"{name}\" without \"public\" is not supported"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Kilobytes of `1024`, `512kB`, `4MB`, `1GB`, `1TB`.
+fn parse_kilobytes(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let number: f64 = text[..digits].parse().ok()?;
+    let unit = match text[digits..].trim() {
+        "" | "kB" => 1.0,
+        "B" => 1.0 / 1024.0,
+        "MB" => 1024.0,
+        "GB" => 1024.0 * 1024.0,
+        "TB" => 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    let kilobytes = (number * unit).round();
+    (0.0..=1e15).contains(&kilobytes).then_some(kilobytes as u64)
+}
+
+/// In the largest unit that it is a multiple of, as PostgreSQL shows it.
+fn show_kilobytes(kilobytes: u64) -> String {
+    for (unit, name) in [(1u64 << 30, "TB"), (1 << 20, "GB"), (1 << 10, "MB")] {
+        if kilobytes > 0 && kilobytes.is_multiple_of(unit) {
+            return format!("{}{name}", kilobytes / unit);
+        }
+    }
+    format!("{kilobytes}kB")
 }
 
 fn format_ms(duration: Duration) -> String {

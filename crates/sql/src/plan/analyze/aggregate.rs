@@ -150,7 +150,11 @@ impl Analyzer<'_> {
         let mut typed = Vec::with_capacity(args.len());
         for (arg, to) in args.into_iter().zip(&resolved.args) {
             let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
-            typed.push(self.settled(arg)?);
+            let arg = self.settled(arg)?;
+            if name != "count" || list.duplicate_treatment.is_some() {
+                super::record::refuse_record(&arg, "an aggregate")?;
+            }
+            typed.push(arg);
         }
         let filter = self.filter_of(function, scope)?;
         let mut order_by = Vec::with_capacity(order.len());
@@ -197,7 +201,8 @@ impl Analyzer<'_> {
         let key = item.table.as_ref().and_then(|table| table.primary_key.first().copied());
         match key.and_then(|key| item.columns.get(key)) {
             Some(column) => Ok(Some(column.bound.clone())),
-            None => unknown("a whole row as an argument"),
+            // `t` is a value, then.
+            None => Ok(None),
         }
     }
 

@@ -59,6 +59,9 @@ impl Analyzer<'_> {
     /// A cast of that context.
     pub(super) fn cast_as(&mut self, bound: Bound, to: Type, context: CastContext) -> Result<Bound> {
         let span = bound.span;
+        if to.oid != oid::RECORD {
+            super::record::refuse_record(&bound, "a cast")?;
+        }
         let plan = catalog().cast(bound.ty.id(), bound.ty.typmod, to.id(), to.typmod, context);
         match plan {
             Ok(plan) => self.steps(bound, plan),
@@ -71,6 +74,7 @@ impl Analyzer<'_> {
         if bound.ty == to {
             return Ok(bound);
         }
+        super::record::refuse_record(&bound, "a conversion")?;
         let span = bound.span;
         match catalog().coerce(bound.ty.id(), bound.ty.typmod, to.id(), -1, CastContext::Implicit) {
             Some(plan) => self.steps(bound, plan),

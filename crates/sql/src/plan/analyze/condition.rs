@@ -22,7 +22,7 @@ pub(super) fn bare(expr: &ast::Expr) -> &ast::Expr {
 }
 
 /// The values of a row that is written out: `(a, b)`, `ROW(a, b)`.
-fn row(expr: &ast::Expr) -> Option<Vec<&ast::Expr>> {
+pub(super) fn row(expr: &ast::Expr) -> Option<Vec<&ast::Expr>> {
     match bare(expr) {
         ast::Expr::Tuple(items) => Some(items.iter().collect()),
         ast::Expr::Function(function) => match (function.name.0.as_slice(), super::expr::arguments(function)) {
@@ -68,9 +68,14 @@ impl Analyzer<'_> {
         if l.len() > 1664 {
             return Err(self.at(SqlError::new("54011", "ROW expressions can have at most 1664 entries"), span));
         }
-        let Some(name) = operator_name(op).map(str::to_owned) else { return unknown("this operator of rows") };
         let l = l.into_iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
         let r = r.into_iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+        self.compared_rows(l, op, r, span)
+    }
+
+    /// The same of as many values on either side.
+    fn compared_rows(&mut self, l: Vec<Bound>, op: &BinaryOperator, r: Vec<Bound>, span: Span) -> Result<Bound> {
+        let Some(name) = operator_name(op).map(str::to_owned) else { return unknown("this operator of rows") };
         let compared = |this: &mut Self, op: &str, at: usize| -> Result<Expr> {
             Ok(this.binary(op, l[at].clone(), r[at].clone(), span)?.expr)
         };
@@ -104,6 +109,27 @@ impl Analyzer<'_> {
         Ok(Bound::new(expr, Type::BOOL).at(span))
     }
 
+    /// `(a, b) = (SELECT x, y …)`: a subquery of at most one row.
+    fn row_beside_subquery(
+        &mut self,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        query: &ast::Query,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let span = left.span();
+        let items = row(left).unwrap_or_default();
+        let items = items.into_iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+        let relation = self.subquery(query, scope, clause)?;
+        if relation.columns.len() != items.len() {
+            let many = if relation.columns.len() > items.len() { "many" } else { "few" };
+            return Err(self.at(SqlError::syntax(format!("subquery has too {many} columns")), span));
+        }
+        let columns = self.one_by_one(&relation, span)?;
+        self.compared_rows(items, op, columns, span)
+    }
+
     /// A row beside something else: there is hardly an operator for it.
     fn row_beside_value(
         &mut self,
@@ -114,8 +140,16 @@ impl Analyzer<'_> {
         clause: Clause,
     ) -> Result<Bound> {
         let span = left.span();
-        if [left, right].iter().any(|side| matches!(bare(side), ast::Expr::Subquery(_))) {
-            return Err(self.at(SqlError::unsupported("comparing a row with a subquery is not supported"), span));
+        match (bare(left), bare(right)) {
+            (_, ast::Expr::Subquery(query)) if is_row(left) => {
+                return self.row_beside_subquery(left, op, query, scope, clause);
+            }
+            (ast::Expr::Subquery(_), _) => {
+                // A row is to the left of a subquery only.
+                let text = "subquery must return only one column";
+                return Err(self.at(SqlError::syntax(text), span));
+            }
+            _ => {}
         }
         let record = Type::of(crate::pg::types::oid::RECORD).id();
         let mut types = [record; 2];
@@ -178,10 +212,17 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
         clause: Clause,
     ) -> Result<Bound> {
-        let items = row(expr).unwrap_or_default();
-        let mut parts = Vec::with_capacity(items.len());
-        for item in items {
-            let bound = self.expr(item, scope, clause)?;
+        let mut values = Vec::new();
+        match self.whole_row(expr, scope)? {
+            Some(columns) => values.extend(columns.into_iter().map(|column| column.bound)),
+            None => {
+                for item in row(expr).unwrap_or_default() {
+                    values.push(self.expr(item, scope, clause)?);
+                }
+            }
+        }
+        let mut parts = Vec::with_capacity(values.len());
+        for bound in values {
             let inner = Box::new(self.settled(bound)?.expr);
             parts.push(if negated { Expr::IsNotNull(inner) } else { Expr::IsNull(inner) });
         }

@@ -273,6 +273,14 @@ impl Analyzer<'_> {
                 clause,
                 span(),
             ),
+            E::Like { negated, any: true, expr: text, pattern, escape_char: None } => {
+                let op = if *negated { BinaryOperator::PGNotLikeMatch } else { BinaryOperator::PGLikeMatch };
+                self.any_all(text, &op, pattern, true, scope, clause)
+            }
+            E::ILike { negated, any: true, expr: text, pattern, escape_char: None } => {
+                let op = if *negated { BinaryOperator::PGNotILikeMatch } else { BinaryOperator::PGILikeMatch };
+                self.any_all(text, &op, pattern, true, scope, clause)
+            }
             E::SimilarTo { negated, expr: text, pattern, escape_char } => {
                 let text = self.expr(text, scope, clause)?;
                 let mut args = vec![self.expr(pattern, scope, clause)?];
@@ -327,8 +335,14 @@ impl Analyzer<'_> {
                 let value = self.expr(inner, scope, clause)?;
                 self.call("extract", vec![field, value], span())
             }
-            E::Ceil { expr: inner, .. } => self.call_of("ceil", &[inner], scope, clause, span()),
-            E::Floor { expr: inner, .. } => self.call_of("floor", &[inner], scope, clause, span()),
+            E::Ceil { expr: inner, field } => {
+                self.refuse_unit(field, span())?;
+                self.call_of("ceil", &[inner], scope, clause, span())
+            }
+            E::Floor { expr: inner, field } => {
+                self.refuse_unit(field, span())?;
+                self.call_of("floor", &[inner], scope, clause, span())
+            }
             E::Position { expr: part, r#in } => {
                 let (part, whole) = (self.expr(part, scope, clause)?, self.expr(r#in, scope, clause)?);
                 self.call("position", vec![whole, part], span())
@@ -377,6 +391,7 @@ impl Analyzer<'_> {
             E::Case { operand, conditions, else_result, .. } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), scope, clause)
             }
+            E::Tuple(_) | E::Function(_) if is_row(expr) => self.row_value(expr, scope, clause, span()),
             E::Function(function) => self.function(function, scope, clause),
             E::Exists { subquery, negated } => {
                 let relation = self.subquery(subquery, scope, clause)?;
@@ -391,19 +406,40 @@ impl Analyzer<'_> {
                 let expr = Expr::ScalarSubquery(as_subquery(relation));
                 Ok(Bound::with_data(expr, bound.ty, bound.data).at(span()))
             }
+            E::Array(array) if !array.named => {
+                Err(self.at(SqlError::syntax("syntax error at or near \"[\""), span()))
+            }
             E::Array(array) => self.array(&array.elem, scope, clause, span()),
             E::CompoundFieldAccess { root, access_chain } => {
-                let mut bound = self.expr(root, scope, clause)?;
-                for access in access_chain {
+                if let Some(bound) = self.field_of_item(root, access_chain, scope)? {
+                    return Ok(bound.at(span()));
+                }
+                let (mut bound, rest) = match self.qualified(root, access_chain, scope)? {
+                    Some(found) => found,
+                    None => (self.expr(root, scope, clause)?, access_chain.as_slice()),
+                };
+                for access in rest {
                     bound = match access {
                         AccessExpr::Subscript(subscript) => self.subscript(bound, subscript, scope, clause)?,
-                        AccessExpr::Dot(_) => return unknown("a field of a composite value"),
+                        AccessExpr::Dot(ast::Expr::Identifier(field)) => self.field_of(bound, field)?,
+                        AccessExpr::Dot(_) => return unknown("this field of a composite value"),
                     };
                 }
                 Ok(bound)
             }
-            E::Tuple(_) => unknown("a row as a value"),
             _ => unknown(format!("the expression {expr}")),
+        }
+    }
+
+    /// `ceil(a TO day)`, `floor(a, 2)`: other databases'.
+    fn refuse_unit(&self, field: &ast::CeilFloorKind, span: Span) -> Result<()> {
+        match field {
+            ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) => Ok(()),
+            ast::CeilFloorKind::DateTimeField(_) => Err(self.at(SqlError::syntax("syntax error at or near \"to\""), span)),
+            ast::CeilFloorKind::Scale(_) => {
+                let text = "function with a number of digits does not exist; round takes one";
+                Err(self.at(SqlError::new("42883", text), span))
+            }
         }
     }
 
@@ -499,11 +535,12 @@ impl Analyzer<'_> {
     }
 
     fn is_null(&mut self, inner: &ast::Expr, negated: bool, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
-        if is_row(inner) {
+        if is_row(inner) || self.whole_row(inner, scope)?.is_some() {
             return self.row_is_null(inner, negated, scope, clause);
         }
         let bound = self.expr(inner, scope, clause)?;
         let bound = self.settled(bound)?;
+        super::record::refuse_record(&bound, "IS NULL")?;
         let span = bound.span;
         let inner = Box::new(bound.expr);
         let expr = if negated { Expr::IsNotNull(inner) } else { Expr::IsNull(inner) };
@@ -775,7 +812,11 @@ impl Analyzer<'_> {
         let Some(function) = self.names.state.scalar_functions().get("array_element").cloned() else {
             return unknown("array_element");
         };
-        let index = Bound::new(cast(index.expr, DataType::Int64), Type::INT8);
+        let mut index = cast(index.expr, DataType::Int64);
+        if super::function::is_vector(bound.ty) {
+            index = index + lit(1i64);
+        }
+        let index = Bound::new(index, Type::INT8);
         let (expr, data) = self.call_udf(&function, vec![bound, index])?;
         Ok(Bound::with_data(expr, Type::of(element.0), data).at(span))
     }

@@ -120,7 +120,12 @@ impl Analyzer<'_> {
             }
         }
         if schema.is_none() && name == "row" {
-            return Err(self.at(SqlError::unsupported("a row as a value is not supported"), span));
+            return unknown("this form of ROW");
+        }
+        if let Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Function(last)))) = list.args.last()
+            && function_name(&last.name).is_some_and(|(_, name)| name == crate::parse::spelling::VARIADIC)
+        {
+            return self.variadic_call(&name, list, last, scope, clause, span);
         }
         if self.is_aggregate(&name) {
             return self.aggregate_call(function, &name, list, scope, clause);
@@ -142,6 +147,65 @@ impl Analyzer<'_> {
             self.see_set(clause, span)?;
         }
         Ok(called.bound)
+    }
+
+    /// `f(a, VARIADIC array)`, of functions that take any number of arguments.
+    fn variadic_call(
+        &mut self,
+        name: &str,
+        list: &ast::FunctionArgumentList,
+        last: &ast::Function,
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let last = arguments(last).and_then(plain_args).unwrap_or_default();
+        let [array] = last.as_slice() else { return unknown("this form of VARIADIC") };
+        let array: &ast::Expr = array;
+        let before = ast::FunctionArgumentList {
+            args: list.args[..list.args.len() - 1].to_vec(),
+            ..list.clone()
+        };
+        let mut args = self.plain(&before, scope, clause, name)?;
+        // What stands before VARIADIC are the parameters before the last.
+        let fixed = match name {
+            "concat" | "num_nulls" | "num_nonnulls" | "json_build_array" | "json_build_object" => Some(0),
+            "concat_ws" | "format" => Some(1),
+            _ => None,
+        };
+        if fixed.is_some_and(|fixed| fixed != args.len()) {
+            let message = format!("function {name} with VARIADIC in that place does not exist");
+            return Err(self.at(SqlError::new("42883", message), span));
+        }
+        if let ast::Expr::Array(elements) = super::condition::bare(array)
+            && matches!(name, "concat" | "concat_ws" | "format" | "num_nulls" | "num_nonnulls")
+            && !elements.elem.is_empty()
+            && !elements.elem.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_)))
+        {
+            let bound = elements.elem.iter().map(|e| self.expr(e, scope, clause)).collect::<Result<Vec<_>>>()?;
+            let common = self.common_type(&bound.iter().collect::<Vec<_>>(), "ARRAY")?;
+            for element in bound {
+                let element = self.implicit(element, common)?;
+                args.push(self.settled(element)?);
+            }
+            return self.call(name, args, span);
+        }
+        let array = self.expr(array, scope, clause)?;
+        if catalog().element_type(array.ty.id()).is_none() {
+            return Err(self.at(SqlError::new("42804", "VARIADIC argument must be an array"), array.span));
+        }
+        match (name, args.len()) {
+            // Both leave NULLs out.
+            ("concat", 0) => {
+                let nothing = self.text_constant("");
+                self.call("array_to_string", vec![array, nothing], span)
+            }
+            ("concat_ws", 1) => {
+                let separator = args.remove(0);
+                self.call("array_to_string", vec![array, separator], span)
+            }
+            _ => unknown(format!("VARIADIC in a call of {name}")),
+        }
     }
 
     fn is_function(&self, name: &str) -> bool {
@@ -248,6 +312,11 @@ impl Analyzer<'_> {
             }
             name => name,
         };
+        if name != "pg_typeof" {
+            for arg in &args {
+                super::record::refuse_record(arg, &format!("the function {name}"))?;
+            }
+        }
         let types: Vec<TypeId> = args.iter().map(|arg| arg.ty.id()).collect();
         let is_parameter = matches!(args.as_slice(), [Bound { expr: Expr::Placeholder(_), .. }]);
         let arg_names: Vec<&str> = form.names.iter().map(String::as_str).collect();
@@ -370,6 +439,9 @@ impl Analyzer<'_> {
                     Ok(Bound::with_data(expr, result, data))
                 }
                 "generate_subscripts" => {
+                    // Those of a vector begin at 0.
+                    let is_vector = args.first().is_some_and(|arg| is_vector(arg.ty));
+                    let name = if is_vector { "generate_vector_subscripts" } else { name };
                     let list = self.call_named(name, args, Type::of(oid::INT8_ARRAY))?;
                     let expr = Expr::Unnest(Unnest { expr: Box::new(list.expr), outer: false });
                     self.of_type(expr, DataType::Int64, result)
@@ -466,4 +538,9 @@ impl Analyzer<'_> {
         let data = returned.data_type().clone();
         Ok((Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), exprs)), data))
     }
+}
+
+/// Whether a type is `int2vector` or `oidvector`, whose elements are counted from 0.
+pub(super) fn is_vector(ty: Type) -> bool {
+    matches!(ty.name().as_str(), "int2vector" | "oidvector")
 }

@@ -183,12 +183,14 @@ impl Analyzer<'_> {
             return self.group_target(&mut targets[at]);
         }
         let bound = self.expr(expr, scope, Clause::GroupBy)?;
+        super::record::refuse_record(&bound, "a group")?;
         // The same expression in the select list has to become the same, also when it has no type yet.
         Ok(self.settled(bound)?.expr)
     }
 
     fn group_target(&mut self, target: &mut Target) -> Result<Expr> {
         target.bound = self.settled(target.bound.clone())?;
+        super::record::refuse_record(&target.bound, "a group")?;
         let aggregates = find_aggregate_exprs(std::iter::once(&target.bound.expr));
         if !aggregates.is_empty() {
             let error = SqlError::new("42803", "aggregate functions are not allowed in GROUP BY");

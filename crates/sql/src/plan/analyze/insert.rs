@@ -36,6 +36,8 @@ impl Analyzer<'_> {
             || insert.replace_into
             || insert.or.is_some()
             || insert.ignore
+            || insert.has_table_keyword
+            || !insert.into
             || !insert.assignments.is_empty()
             || insert.output.is_some()
         {
@@ -65,7 +67,7 @@ impl Analyzer<'_> {
             Some(_) => return Err(SqlError::syntax("ON DUPLICATE KEY is not supported; use ON CONFLICT").into()),
         };
         let seen = Scope { items: vec![target.item.clone()], ..scope.clone() };
-        let returning = self.returning(insert.returning.as_ref(), &target, &seen)?;
+        let returning = self.returning(insert.returning.as_ref(), &target, &seen, &target.plan)?;
         let assigned = Vec::new();
         Ok(self.written(Write { table, plan, rows, assigned, returning, conflict, locks: Vec::new() }))
     }
@@ -109,6 +111,7 @@ impl Analyzer<'_> {
         values: &ast::Values,
         scope: &Scope<'_>,
     ) -> Result<(Vec<usize>, Vec<Vec<Bound>>)> {
+        super::query::refuse_row_word(values)?;
         let width = values.rows.first().map_or(0, |row| row.content.len());
         // All values first: what types a parameter has in them counts before the columns'.
         let mut rows: Vec<Vec<Option<Bound>>> = Vec::with_capacity(values.rows.len());

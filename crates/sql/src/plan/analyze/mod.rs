@@ -18,6 +18,7 @@
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
 //! | `write`, `insert`, `update` | INSERT, UPDATE, DELETE: targets, assignments, ON CONFLICT, RETURNING | analyze.c, parse_target.c |
 //! | `lock` | queries with FOR UPDATE and its kin | analyze.c |
+//! | `record` | rows as values | parse_expr.c |
 //! | `row` | expressions of definitions, arguments of EXECUTE | heap.c, tablecmds.c, prepare.c |
 //!
 //! Invariants:
@@ -42,6 +43,7 @@ mod literal;
 mod lock;
 mod operator;
 mod query;
+mod record;
 mod row;
 mod sample;
 mod scope;

@@ -140,6 +140,8 @@ impl Analyzer<'_> {
             Ok(resolved) => resolved,
             Err(error) => return Err(self.at(sql_error(error), span)),
         };
+        super::record::refuse_record(&left, "an operator")?;
+        super::record::refuse_record(&right, "an operator")?;
         let result = Type::of(resolved.result.0);
         let code = catalog().function(resolved.function).map_or("", |function| function.source);
         let to_left = Type::of(resolved.left.map_or(left.ty.oid, |ty| ty.0));

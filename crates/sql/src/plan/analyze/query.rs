@@ -240,6 +240,7 @@ impl Analyzer<'_> {
         }
         let mut types = Vec::with_capacity(l.columns.len());
         for (a, b) in l.columns.iter().zip(&r.columns) {
+            super::record::refuse_record(&a.bound, "a set operation")?;
             types.push(self.common_type(&[&a.bound, &b.bound], word)?);
         }
         // Both sides untyped: the whole stays so, as text at last.
@@ -458,6 +459,7 @@ impl Analyzer<'_> {
     }
 
     pub(super) fn values_rows(&mut self, values: &ast::Values, scope: &Scope<'_>) -> Result<Vec<Vec<Bound>>> {
+        refuse_row_word(values)?;
         let mut rows: Vec<Vec<Bound>> = Vec::with_capacity(values.rows.len());
         for row in &values.rows {
             if rows.first().is_some_and(|first| first.len() != row.content.len()) {
@@ -617,6 +619,15 @@ fn unaliased(expr: Expr) -> Expr {
     match expr {
         Expr::Alias(alias) => *alias.expr,
         other => other,
+    }
+}
+
+/// `VALUES ROW(1)` and `VALUE (1)` are MySQL's.
+pub(super) fn refuse_row_word(values: &ast::Values) -> Result<()> {
+    match (values.explicit_row, values.value_keyword) {
+        (true, _) => Err(SqlError::syntax("syntax error at or near \"ROW\"").into()),
+        (_, true) => Err(SqlError::syntax("syntax error at or near \"VALUE\"").into()),
+        _ => Ok(()),
     }
 }
 

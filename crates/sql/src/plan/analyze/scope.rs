@@ -87,7 +87,7 @@ pub(crate) fn folded(ident: &Ident) -> String {
 }
 
 /// A column of a query `levels` further out, as a subquery refers to it.
-fn from_outside(bound: &Bound, levels: usize) -> Result<Bound> {
+pub(super) fn from_outside(bound: &Bound, levels: usize) -> Result<Bound> {
     if levels == 0 {
         return Ok(bound.clone());
     }
@@ -156,7 +156,7 @@ impl Analyzer<'_> {
         Ok(false)
     }
 
-    fn by_column(&self, scope: &Scope<'_>, ident: &Ident) -> Result<Bound> {
+    fn by_column(&mut self, scope: &Scope<'_>, ident: &Ident) -> Result<Bound> {
         let name = folded(ident);
         let (mut level, mut next) = (0, Some(scope));
         while let Some(scope) = next {
@@ -166,13 +166,8 @@ impl Analyzer<'_> {
             level += 1;
             next = scope.outer;
         }
-        let mut next = Some(scope);
-        while let Some(scope) = next {
-            if scope.items.iter().any(|item| item.by_name && item.name.as_deref() == Some(&name)) {
-                let error = SqlError::unsupported(format!("a whole row as a value (\"{name}\") is not supported"));
-                return Err(self.at(error, ident.span));
-            }
-            next = scope.outer;
+        if let Some(row) = self.whole_row_value(scope, ident)? {
+            return Ok(row);
         }
         let error = SqlError::new("42703", format!("column \"{name}\" does not exist"));
         Err(self.at(error, ident.span))

@@ -273,6 +273,10 @@ impl Analyzer<'_> {
                 let name = self.column_name(expr);
                 push(name, bound);
             }
+            SelectItem::ExprWithAlias { alias, .. } if alias.quote_style == Some('\'') => {
+                let error = SqlError::syntax(format!("syntax error at or near \"'{}'\"", alias.value));
+                return Err(self.at(error, alias.span));
+            }
             SelectItem::ExprWithAlias { expr, alias } => {
                 let bound = self.expr(expr, scope, clause)?;
                 push(folded(alias), bound);

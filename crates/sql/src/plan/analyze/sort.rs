@@ -130,6 +130,7 @@ impl Analyzer<'_> {
     /// `42883` for a type that has no order.
     pub(super) fn check_sortable(&self, bound: &Bound) -> Result<()> {
         use crate::pg::types::oid;
+        super::record::refuse_record(bound, "the order")?;
         if matches!(bound.ty.oid, oid::JSON | oid::XID) {
             let message = format!("could not identify an ordering operator for type {}", bound.ty.name());
             let error =
@@ -165,6 +166,7 @@ impl Analyzer<'_> {
     /// `42883` for a type that has no equality.
     pub(super) fn check_equality(&self, bound: &Bound) -> Result<()> {
         use crate::pg::types::oid;
+        super::record::refuse_record(bound, "equality")?;
         if bound.ty.oid == oid::JSON {
             let message = format!("could not identify an equality operator for type {}", bound.ty.name());
             return Err(self.at(SqlError::new("42883", message), bound.span));

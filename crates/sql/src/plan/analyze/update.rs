@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::expr::Clause;
 use super::scope::{Scope, folded};
-use super::write::{Target, Write, named_columns, named_key};
+use super::write::{Target, Write, named_columns, named_key, named_others};
 use super::{Analyzer, Result};
 use crate::wire::SqlError;
 
@@ -38,7 +38,7 @@ impl Analyzer<'_> {
             None => &[],
         };
         let (plan, scope) = self.written_rows(&target, from, update.selection.as_ref(), &outer)?;
-        let returning = self.returning(update.returning.as_ref(), &target, &scope)?;
+        let returning = self.returning(update.returning.as_ref(), &target, &scope, &plan)?;
         let mut set = self.set_clause(&table, &update.assignments, &scope)?;
         let assigned: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
         let values = target.item.columns.iter().enumerate().map(|(at, column)| {
@@ -48,6 +48,7 @@ impl Analyzer<'_> {
             }
         });
         let mut exprs = named_columns(&table, values);
+        exprs.extend(named_others(returning.as_ref()));
         exprs.extend(target.key.map(named_key));
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
         Ok(self.written(Write { table, plan, rows: None, assigned, returning, conflict: None, locks: Vec::new() }))
@@ -72,9 +73,11 @@ impl Analyzer<'_> {
         let target = self.target(&table, alias, true)?;
         let using = delete.using.as_deref().unwrap_or_default();
         let (plan, scope) = self.written_rows(&target, using, delete.selection.as_ref(), &outer)?;
-        let returning = self.returning(delete.returning.as_ref(), &target, &scope)?;
+        let returning = self.returning(delete.returning.as_ref(), &target, &scope, &plan)?;
         // The row as it was is the engine's to tell.
-        let plan = LogicalPlanBuilder::from(plan).project(target.key.map(named_key))?.build()?;
+        let mut exprs = named_others(returning.as_ref());
+        exprs.extend(target.key.map(named_key));
+        let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
         let assigned = Vec::new();
         Ok(self.written(Write { table, plan, rows: None, assigned, returning, conflict: None, locks: Vec::new() }))
     }

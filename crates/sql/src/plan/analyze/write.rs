@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::{DFSchemaRef, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
@@ -47,6 +48,8 @@ pub(crate) struct Write {
 pub(crate) struct List {
     pub columns: Vec<(OutputColumn, Expr)>,
     pub input: DFSchemaRef,
+    /// Columns of FROM and USING items, which the plan of the rows gives behind the new values.
+    pub others: Vec<(Option<TableReference>, FieldRef)>,
 }
 
 /// ON CONFLICT.
@@ -295,19 +298,8 @@ impl Analyzer<'_> {
             }
             ast::Expr::Subquery(query) => {
                 let relation = self.subquery(query, scope, Clause::Set)?;
-                if has_volatile(&relation.plan) && relation.columns.len() > 1 {
-                    return unknown("assigning a volatile subquery to several columns");
-                }
-                // One subquery for each column: they read the same snapshot.
-                let mut values = Vec::with_capacity(relation.columns.len());
-                for column in &relation.columns {
-                    let entry = Entry { name: column.name.clone(), bound: column.bound.clone(), is_hidden: false };
-                    let one = project(relation.plan.clone(), &[entry])?;
-                    let (ty, data) = (column.bound.ty, column.bound.data.clone());
-                    let expr = Expr::ScalarSubquery(as_subquery(one));
-                    values.push(Given::Bound(Bound::with_data(expr, ty, data).at(value.span())));
-                }
-                Ok(values)
+                let values = self.one_by_one(&relation, value.span())?;
+                Ok(values.into_iter().map(Given::Bound).collect())
             }
             other => {
                 let text = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
@@ -316,12 +308,33 @@ impl Analyzer<'_> {
         }
     }
 
+    /// The columns of a subquery of one row as values: one subquery for each; they read the same snapshot.
+    pub(super) fn one_by_one(
+        &mut self,
+        relation: &Relation,
+        span: datafusion::sql::sqlparser::tokenizer::Span,
+    ) -> Result<Vec<Bound>> {
+        if has_volatile(&relation.plan) && relation.columns.len() > 1 {
+            return unknown("a volatile subquery of several columns");
+        }
+        let mut values = Vec::with_capacity(relation.columns.len());
+        for column in &relation.columns {
+            let entry = Entry { name: column.name.clone(), bound: column.bound.clone(), is_hidden: false };
+            let one = project(relation.plan.clone(), &[entry])?;
+            let (ty, data) = (column.bound.ty, column.bound.data.clone());
+            let expr = Expr::ScalarSubquery(as_subquery(one));
+            values.push(Bound::with_data(expr, ty, data).at(span));
+        }
+        Ok(values)
+    }
+
     /// RETURNING, of a row of the target.
     pub(super) fn returning(
         &mut self,
         items: Option<&Vec<SelectItem>>,
         target: &Target,
         scope: &Scope<'_>,
+        rows: &LogicalPlan,
     ) -> Result<Option<List>> {
         let Some(items) = items else { return Ok(None) };
         let mut entries: Vec<Entry> = Vec::with_capacity(items.len());
@@ -331,13 +344,25 @@ impl Analyzer<'_> {
         let mut columns = Vec::with_capacity(entries.len());
         for entry in entries {
             let bound = self.settled(entry.bound)?;
-            let others = bound.expr.column_refs().into_iter().any(|c| c.relation.as_ref() != Some(&target.qualifier));
-            if others {
-                return unknown("RETURNING columns of other tables than the target");
+            if super::sets::has_set(&bound.expr) {
+                let message = "set-returning functions are not allowed in RETURNING";
+                return Err(self.at(SqlError::unsupported(message), bound.span));
             }
             columns.push((OutputColumn { name: entry.name, ty: bound.ty }, bound.expr));
         }
-        Ok(Some(List { columns, input: Arc::clone(target.plan.schema()) }))
+        // A subquery may read any of them.
+        let all = columns.iter().any(|(_, expr)| crate::dml::has_subquery(expr));
+        let is_read = |qualifier: Option<&TableReference>, name: &str| {
+            let is_it = |c: &&datafusion::common::Column| c.relation.as_ref() == qualifier && c.name == name;
+            all || columns.iter().any(|(_, expr)| expr.column_refs().iter().any(is_it))
+        };
+        let others = rows
+            .schema()
+            .iter()
+            .filter(|(qualifier, field)| *qualifier != Some(&target.qualifier) && is_read(*qualifier, field.name()))
+            .map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
+            .collect();
+        Ok(Some(List { columns, input: Arc::clone(target.plan.schema()), others }))
     }
 
     /// The statement that is analysed, with its locks.
@@ -366,6 +391,15 @@ fn has_volatile(plan: &LogicalPlan) -> bool {
 /// The columns of a target, each with the value that a statement gives it, named as they are.
 pub(super) fn named_columns(table: &Table, values: impl IntoIterator<Item = Expr>) -> Vec<Expr> {
     values.into_iter().zip(&table.columns).map(|(value, column)| value.alias(&column.name)).collect()
+}
+
+/// The columns of other relations that RETURNING reads, as columns of a written row.
+pub(super) fn named_others(returning: Option<&List>) -> Vec<Expr> {
+    let others = returning.map(|list| list.others.as_slice()).unwrap_or_default();
+    let named = others.iter().enumerate().map(|(at, (qualifier, field))| {
+        Expr::Column(datafusion::common::Column::new(qualifier.clone(), field.name())).alias(format!("resurgam$other{at}"))
+    });
+    named.collect()
 }
 
 /// The key column of a written row.

@@ -1,0 +1,245 @@
+//! PostgreSQL's spellings that the parser does not know, in words that it knows.
+//!
+//! | written | read as |
+//! |---|---|
+//! | `TABLE t` | `SELECT * FROM t` |
+//! | `trim(LEADING FROM a)` | `trim(LEADING ' ' FROM a)` |
+//! | `OVERRIDING SYSTEM VALUE`, `OVERRIDING USER VALUE` | nothing: there are no identity columns |
+//! | `EXCLUDE NO OTHERS` | nothing: it is the default |
+//! | `FROM ONLY t`, `UPDATE ONLY t` | without ONLY: no table inherits |
+//! | `ORDER BY a USING <` | `ORDER BY a ASC` |
+//! | `f(a, VARIADIC b)` | `f(a, resurgam$variadic(b))` |
+//! | `BEGIN … [NOT] DEFERRABLE` | without it: it concerns serializable transactions only |
+//! | `SET SCHEMA 'a'` | `SET search_path = 'a'` |
+//! | `ABORT` | `ROLLBACK` |
+//! | `CREATE TABLE … AS … WITH DATA` | without it: it is the default |
+//!
+//! What is put in has the place of what it is for, so positions in errors stay those of the text.
+
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+use crate::parse::words::is_word;
+use crate::wire::SqlError;
+
+/// The function that stands for VARIADIC before the last argument of a call.
+pub(crate) const VARIADIC: &str = "resurgam$variadic";
+
+/// Whether there may be anything to do: most texts have none of these words.
+fn concerns(token: &Token) -> bool {
+    let Token::Word(word) = token else { return false };
+    word.quote_style.is_none()
+        && (matches!(
+            word.keyword,
+            Keyword::TABLE
+                | Keyword::TRIM
+                | Keyword::EXCLUDE
+                | Keyword::ONLY
+                | Keyword::USING
+                | Keyword::VARIADIC
+                | Keyword::DEFERRABLE
+                | Keyword::SCHEMA
+                | Keyword::ABORT
+                | Keyword::DATA
+        ) || ["overriding", "variadic", "abort"].iter().any(|known| word.value.eq_ignore_ascii_case(known)))
+}
+
+/// See the module's head.
+///
+/// # Errors
+/// `42883` for `==`, which the parser takes for `=`.
+pub(crate) fn known(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, SqlError> {
+    if tokens.iter().any(|token| token.token == Token::DoubleEq) {
+        return Err(SqlError::new("42883", "operator does not exist: =="));
+    }
+    if !tokens.iter().any(|token| concerns(&token.token)) {
+        return Ok(tokens);
+    }
+    let tokens: Vec<TokenWithSpan> =
+        tokens.into_iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
+    let mut out = Rewritten { tokens: Vec::with_capacity(tokens.len() + 4), first: 0, calls: Vec::new() };
+    let mut at = 0;
+    while at < tokens.len() {
+        at += out.take(&tokens[at..]);
+    }
+    Ok(out.tokens)
+}
+
+struct Rewritten {
+    tokens: Vec<TokenWithSpan>,
+    /// Where the statement begins.
+    first: usize,
+    /// For each open parenthesis: whether one more is to be closed before it.
+    calls: Vec<bool>,
+}
+
+fn of(token: Token, span: Span) -> TokenWithSpan {
+    TokenWithSpan { token, span }
+}
+
+fn word(text: &str, span: Span) -> TokenWithSpan {
+    of(Token::make_word(text, None), span)
+}
+
+impl Rewritten {
+    /// The token `back` before the end of this statement.
+    fn before(&self, back: usize) -> Option<&Token> {
+        self.tokens[self.first..].iter().rev().nth(back).map(|token| &token.token)
+    }
+
+    fn is_before(&self, back: usize, words: &[&str]) -> bool {
+        self.before(back).is_some_and(|token| words.iter().any(|word| is_word(token, word)))
+    }
+
+    /// The first word of the statement.
+    fn begins_with(&self, words: &[&str]) -> bool {
+        let first = self.tokens.get(self.first);
+        first.is_some_and(|token| words.iter().any(|word| is_word(&token.token, word)))
+    }
+
+    /// Takes the next tokens of `rest`, which is not empty; returns how many.
+    fn take(&mut self, rest: &[TokenWithSpan]) -> usize {
+        let is = |at: usize, text: &str| rest.get(at).is_some_and(|token| is_word(&token.token, text));
+        let has = |at: usize, token: &Token| rest.get(at).is_some_and(|next| next.token == *token);
+        let (token, span) = (&rest[0].token, rest[0].span);
+        match token {
+            Token::SemiColon => {
+                self.tokens.push(rest[0].clone());
+                self.first = self.tokens.len();
+                self.calls.clear();
+                return 1;
+            }
+            Token::LParen => self.calls.push(false),
+            Token::RParen => {
+                if self.calls.pop() == Some(true) {
+                    self.tokens.push(of(Token::RParen, span));
+                }
+            }
+            _ => {}
+        }
+        if is(0, "table") && (self.before(0).is_none() || self.is_table_query()) {
+            self.tokens.extend([word("SELECT", span), of(Token::Mul, span), word("FROM", span)]);
+            return 1;
+        }
+        if (is(0, "leading") || is(0, "trailing") || is(0, "both"))
+            && is(1, "from")
+            && self.before(0) == Some(&Token::LParen)
+            && self.is_before(1, &["trim"])
+        {
+            self.tokens.extend([rest[0].clone(), of(Token::SingleQuotedString(" ".to_owned()), span)]);
+            return 1;
+        }
+        if is(0, "from") && self.before(0) == Some(&Token::LParen) && self.is_before(1, &["trim"]) {
+            self.tokens.extend([word("BOTH", span), of(Token::SingleQuotedString(" ".to_owned()), span)]);
+            self.tokens.push(rest[0].clone());
+            return 1;
+        }
+        if is(0, "overriding") && (is(1, "system") || is(1, "user")) && is(2, "value") && self.begins_insert() {
+            return 3;
+        }
+        if is(0, "exclude") && is(1, "no") && is(2, "others") {
+            return 3;
+        }
+        if is(0, "only")
+            && self.is_before(0, &["from", "join", "update", "using"])
+            && matches!(rest.get(1).map(|next| &next.token), Some(Token::Word(_) | Token::LParen))
+        {
+            return 1;
+        }
+        if is(0, "using") && (has(1, &Token::Lt) || has(1, &Token::Gt)) {
+            self.tokens.push(word(if has(1, &Token::Lt) { "ASC" } else { "DESC" }, span));
+            return 2;
+        }
+        if is(0, "variadic")
+            && matches!(self.before(0), Some(Token::LParen | Token::Comma))
+            && let Some(open @ false) = self.calls.last_mut()
+        {
+            *open = true;
+            self.tokens.extend([word(VARIADIC, span), of(Token::LParen, span)]);
+            return 1;
+        }
+        let (skip, is_deferrable) = if is(0, "not") { (2, is(1, "deferrable")) } else { (1, is(0, "deferrable")) };
+        if is_deferrable && self.is_transaction() {
+            // The comma before it, or else the one behind it.
+            if self.before(0) == Some(&Token::Comma) {
+                self.tokens.pop();
+                return skip;
+            }
+            return skip + usize::from(has(skip, &Token::Comma));
+        }
+        if is(0, "schema")
+            && matches!(rest.get(1).map(|next| &next.token), Some(Token::SingleQuotedString(_)))
+            && (self.is_before(0, &["set"]) || self.is_before(0, &["session", "local"]) && self.is_before(1, &["set"]))
+            && self.begins_with(&["set"])
+        {
+            self.tokens.extend([word("search_path", span), of(Token::Eq, span)]);
+            return 1;
+        }
+        if is(0, "abort") && self.before(0).is_none() {
+            self.tokens.push(word("ROLLBACK", span));
+            return 1;
+        }
+        if is(0, "with")
+            && is(1, "data")
+            && matches!(rest.get(2).map(|next| &next.token), None | Some(Token::SemiColon | Token::EOF))
+            && self.begins_with(&["create"])
+        {
+            return 2;
+        }
+        self.tokens.push(rest[0].clone());
+        1
+    }
+
+    /// Whether TABLE here begins a query.
+    fn is_table_query(&self) -> bool {
+        const BEFORE: [&str; 5] = ["union", "except", "intersect", "all", "explain"];
+        self.is_before(0, &BEFORE) || self.before(0) == Some(&Token::LParen)
+    }
+
+    fn begins_insert(&self) -> bool {
+        self.tokens[self.first..].iter().any(|token| is_word(&token.token, "insert"))
+    }
+
+    /// Whether the statement is BEGIN, START TRANSACTION, or SET … TRANSACTION.
+    fn is_transaction(&self) -> bool {
+        self.begins_with(&["begin", "start"])
+            || self.begins_with(&["set"])
+                && self.tokens[self.first..].iter().any(|token| is_word(&token.token, "transaction"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
+    use super::*;
+
+    fn known_text(text: &str) -> Option<Vec<TokenWithSpan>> {
+        known(Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location().ok()?).ok()
+    }
+
+    #[test]
+    fn spellings() {
+        for (text, wanted) in [
+            ("TABLE t; (table u)", "SELECT * FROM t ; ( SELECT * FROM u )"),
+            ("CREATE TABLE t (a int)", "CREATE TABLE t ( a int )"),
+            ("CREATE TABLE t AS TABLE u WITH DATA;", "CREATE TABLE t AS TABLE u ;"),
+            ("SELECT trim(leading FROM a), trim(FROM b)", "SELECT trim ( leading ' ' FROM a ) , trim ( BOTH ' ' FROM b )"),
+            ("INSERT INTO t OVERRIDING SYSTEM VALUE VALUES (1)", "INSERT INTO t VALUES ( 1 )"),
+            ("SELECT f(1, VARIADIC g(a, b)) FROM ONLY t", "SELECT f ( 1 , resurgam$variadic ( g ( a , b ) ) ) FROM t"),
+            ("SELECT a FROM t JOIN u USING (a) ORDER BY a USING >", "SELECT a FROM t JOIN u USING ( a ) ORDER BY a DESC"),
+            ("BEGIN READ ONLY, NOT DEFERRABLE", "BEGIN READ ONLY"),
+            ("BEGIN DEFERRABLE, READ ONLY", "BEGIN READ ONLY"),
+            ("ADD UNIQUE (a) DEFERRABLE", "ADD UNIQUE ( a ) DEFERRABLE"),
+            ("SET SCHEMA 'x'; abort", "SET search_path = 'x' ; ROLLBACK"),
+            ("FETCH FIRST 1 ROW ONLY", "FETCH FIRST 1 ROW ONLY"),
+        ] {
+            let tokens = known_text(text).expect("tokens");
+            let tokens = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_) | Token::EOF));
+            let shown: Vec<String> = tokens.map(|token| token.token.to_string()).collect();
+            assert_eq!(shown.join(" "), wanted);
+        }
+        assert!(known_text("SELECT 1 == 1").is_none());
+    }
+}

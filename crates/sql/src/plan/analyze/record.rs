@@ -1,0 +1,184 @@
+//! Rows as values: `ROW(a, b)`, `(a, b)`, the whole row of a FROM item.
+//!
+//! A record can be selected, counted and looked at column by column; what would compare, sort, group or convert it is
+//! refused, but for comparisons of rows that are written out (`condition`).
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, FieldRef, Fields};
+use datafusion::logical_expr::{Expr, when};
+use datafusion::sql::sqlparser::ast::{self, AccessExpr, Ident};
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use super::bound::{Bound, Column, Type};
+use super::condition::{bare, row};
+use super::expr::Clause;
+use super::scope::{Item, Scope, folded, from_outside};
+use super::{Analyzer, Result, unknown};
+use crate::pg::types::{self, oid};
+use crate::wire::SqlError;
+
+/// The type of records.
+pub(super) const RECORD: Type = Type::of(oid::RECORD);
+
+/// Most columns of a record, as of a table in PostgreSQL.
+const COLUMNS_MAX: usize = 1664;
+
+/// Refuses records in `what`.
+pub(super) fn refuse_record(bound: &Bound, what: &str) -> Result<()> {
+    match bound.ty.oid == oid::RECORD {
+        true => unknown(format!("{what} of a record")),
+        false => Ok(()),
+    }
+}
+
+impl Analyzer<'_> {
+    /// `ROW(a, b)`, `(a, b)`
+    pub(super) fn row_value(
+        &mut self,
+        expr: &ast::Expr,
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let Some(items) = row(expr) else { return unknown("this form of ROW") };
+        let mut fields = Vec::with_capacity(items.len());
+        for (at, item) in items.into_iter().enumerate() {
+            fields.push((format!("f{}", at + 1), self.expr(item, scope, clause)?));
+        }
+        self.record(fields, span)
+    }
+
+    /// A record of these fields.
+    fn record(&mut self, given: Vec<(String, Bound)>, span: Span) -> Result<Bound> {
+        if given.len() > COLUMNS_MAX {
+            let text = format!("ROW expressions can have at most {COLUMNS_MAX} entries");
+            return Err(self.at(SqlError::new("54011", text), span));
+        }
+        let (mut fields, mut values): (Vec<FieldRef>, Vec<Bound>) = (Vec::new(), Vec::new());
+        for (name, bound) in given {
+            let bound = self.settled(bound)?;
+            if super::sets::has_set(&bound.expr) {
+                return unknown("a set within a row");
+            }
+            fields.push(Arc::new(bound.ty.field(&name, &bound.data)));
+            values.push(bound);
+        }
+        let function = crate::exec::record::make_record(Fields::from(fields));
+        let (expr, data) = self.call_udf(&function, values)?;
+        Ok(Bound::with_data(expr, RECORD, data).at(span))
+    }
+
+    /// The FROM item that a name without a qualifier means if no column has it, and how many queries further out it is.
+    fn named_item<'s>(&self, scope: &'s Scope<'s>, name: &str) -> Option<(&'s Item, usize, bool)> {
+        let (mut level, mut next) = (0, Some(scope));
+        while let Some(scope) = next {
+            let found = scope.items.iter().find(|item| item.by_name && item.name.as_deref() == Some(name));
+            if let Some(item) = found {
+                return Some((item, level, scope.items.len() == 1));
+            }
+            level += 1;
+            next = scope.outer;
+        }
+        None
+    }
+
+    /// The columns of the whole row that an expression is: `t`, where no column has that name, or `t.*`.
+    pub(super) fn whole_row(&self, expr: &ast::Expr, scope: &Scope<'_>) -> Result<Option<Vec<Column>>> {
+        let ident = match bare(expr) {
+            ast::Expr::Identifier(ident) => ident.clone(),
+            ast::Expr::QualifiedWildcard(name, _) => match name.0.as_slice() {
+                [part] => match part.as_ident() {
+                    Some(ident) => ident.clone(),
+                    None => return Ok(None),
+                },
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        if matches!(bare(expr), ast::Expr::Identifier(_)) && self.is_column(scope, &ident)? {
+            return Ok(None);
+        }
+        let Some((item, level, _)) = self.named_item(scope, &folded(&ident)) else { return Ok(None) };
+        let mut columns = Vec::with_capacity(item.columns.len());
+        for column in &item.columns {
+            columns.push(Column { name: column.name.clone(), bound: from_outside(&column.bound, level)? });
+        }
+        Ok(Some(columns))
+    }
+
+    /// The whole row of the FROM item of that name as a value, if there is one; NULL where an outer join has none.
+    pub(super) fn whole_row_value(&mut self, scope: &Scope<'_>, ident: &Ident) -> Result<Option<Bound>> {
+        let Some((item, level, is_alone)) = self.named_item(scope, &folded(ident)) else { return Ok(None) };
+        let key = item.table.as_ref().and_then(|table| table.primary_key.first().copied());
+        let present = match key.and_then(|key| item.columns.get(key)) {
+            Some(key) => Some(from_outside(&key.bound, level)?),
+            None if is_alone => None,
+            None => return unknown(format!("a whole row of a join as a value (\"{}\")", folded(ident))),
+        };
+        let mut fields = Vec::with_capacity(item.columns.len());
+        for column in &item.columns {
+            fields.push((column.name.clone(), from_outside(&column.bound, level)?));
+        }
+        let record = self.record(fields, ident.span)?;
+        let Some(present) = present.filter(|_| !is_alone) else { return Ok(Some(record)) };
+        let expr = when(Expr::IsNotNull(Box::new(present.expr)), record.expr).end()?;
+        Ok(Some(Bound::with_data(expr, RECORD, record.data).at(ident.span)))
+    }
+
+    /// The column of `t.a[1]`, and what follows it: names that are not in parentheses.
+    pub(super) fn qualified<'c>(
+        &mut self,
+        root: &ast::Expr,
+        chain: &'c [AccessExpr],
+        scope: &Scope<'_>,
+    ) -> Result<Option<(Bound, &'c [AccessExpr])>> {
+        let mut names = match root {
+            ast::Expr::Identifier(ident) => vec![ident.clone()],
+            ast::Expr::CompoundIdentifier(names) => names.clone(),
+            _ => return Ok(None),
+        };
+        let mut rest = chain;
+        while let [AccessExpr::Dot(ast::Expr::Identifier(name)), others @ ..] = rest {
+            names.push(name.clone());
+            rest = others;
+        }
+        if names.len() == 1 { Ok(None) } else { Ok(Some((self.column(scope, &names)?, rest))) }
+    }
+
+    /// A field of a record.
+    pub(super) fn field_of(&mut self, bound: Bound, field: &Ident) -> Result<Bound> {
+        let name = folded(field);
+        let DataType::Struct(fields) = &bound.data else {
+            let message =
+                format!("column notation .{name} applied to type {}, which is not a composite type", bound.ty.name());
+            return Err(self.at(SqlError::new("42809", message), field.span));
+        };
+        let Some((at, found)) = fields.iter().enumerate().find(|(_, known)| known.name() == &name) else {
+            let message = format!("could not identify column \"{name}\" in record data type");
+            return Err(self.at(SqlError::new("42703", message), field.span));
+        };
+        let ty = Type { oid: types::field_oid(found), typmod: types::field_typmod(found) };
+        let data = found.data_type().clone();
+        let function = crate::exec::record::field_of_record(at, Arc::clone(found));
+        let span = bound.span;
+        let (expr, _) = self.call_udf(&function, vec![bound])?;
+        Ok(Bound::with_data(expr, ty, data).at(span))
+    }
+
+    /// `(t).a`
+    pub(super) fn field_of_item(
+        &mut self,
+        root: &ast::Expr,
+        chain: &[AccessExpr],
+        scope: &Scope<'_>,
+    ) -> Result<Option<Bound>> {
+        let (ast::Expr::Identifier(item), [AccessExpr::Dot(ast::Expr::Identifier(field))]) = (bare(root), chain) else {
+            return Ok(None);
+        };
+        if self.is_column(scope, item)? || self.named_item(scope, &folded(item)).is_none() {
+            return Ok(None);
+        }
+        self.column(scope, &[item.clone(), field.clone()]).map(Some)
+    }
+}
