@@ -96,7 +96,7 @@ fn after_every_log_group() -> Result<()> {
     while let Some(group) = reader.next_group()? {
         groups += 1;
         let mut touched = Vec::new();
-        for record in group.records().filter(|r| r.header.kind == RecordKind::Page) {
+        for record in group.records().filter(|r| r.header.kind.is_of_page()) {
             let id = record.header.page;
             page(&mut pages, id)?;
             let buf = pages.get_mut(&id).expect("just read");
