@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use resurgam_base::limits::PAGE_SIZE;
 use resurgam_engine::*;
-use resurgam_log::{LogReader, RecordKind};
+use resurgam_log::LogReader;
 use resurgam_page::{LeafRecord, PageBuf, PageType, op, space};
 use resurgam_recovery::ControlFile;
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
