@@ -324,8 +324,9 @@ impl RowWriter<'_> {
             earlier: if prior_for_all { Earlier::None } else { prior.earlier.borrow() },
         }
         .encode()?;
-        // A deletion whose content is off-row needs none of it here.
-        let value = if ghost { &[][..] } else { value };
+        // A deletion whose content is off-row needs none of it here; but what is taken away undo
+        // through the log would have to log.
+        let value = if ghost && !self.versioning.logs_undo() { &[][..] } else { value };
         self.put(tree, page, slot, Some(slot), value, Some((ghost, key.to_vec(), image)))
     }
 
