@@ -54,7 +54,10 @@ impl Subject {
 fn main() -> Result<()> {
     let folder = std::env::args().nth(1).unwrap_or_else(|| "./log-bytes".into());
     let rows: i64 = std::env::args().nth(2).and_then(|n| n.parse().ok()).unwrap_or(20_000);
-    println!("{:>6} {:<12} {:>10} {:>10} {:>10}   (log; growth of pages) bytes a row", "row", "mode", "insert", "update", "delete");
+    println!(
+        "{:>6} {:<12} {:>10} {:>10} {:>10}   (log; growth of pages) bytes a row",
+        "row", "mode", "insert", "update", "delete"
+    );
     for size in SIZES {
         for accelerated in [true, false] {
             let dir = format!("{folder}/{size}-{accelerated}");
@@ -80,7 +83,10 @@ fn main() -> Result<()> {
             })?;
             let updated = subject.measured(|tx| {
                 subject.each(tx, |key, id| {
-                    assert_eq!(tx.update(&subject.table, key, Seen::Snapshot, &subject.row(id, 1))?.done()?, Change::Done);
+                    assert_eq!(
+                        tx.update(&subject.table, key, Seen::Snapshot, &subject.row(id, 1))?.done()?,
+                        Change::Done
+                    );
                     Ok(())
                 })
             })?;

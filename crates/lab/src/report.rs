@@ -23,8 +23,8 @@ pub fn median(values: &[f64]) -> f64 {
 pub fn paired(ratios: &[f64]) -> (f64, Option<(f64, f64)>) {
     // Two-sided 95 % points for 1, 2, … degrees of freedom; beyond, the last one is a little too wide.
     const T: [f64; 20] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-        2.110, 2.101, 2.093, 2.086,
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+        2.120, 2.110, 2.101, 2.093, 2.086,
     ];
     let n = ratios.len() as f64;
     if ratios.is_empty() {
@@ -103,7 +103,10 @@ mod tests {
         assert!((mean - 0.9967).abs() < 1e-3, "{mean}");
         // By hand: the logarithms deviate by 0.1004, 4.303 times that over the root of three.
         assert!((low - 0.7767).abs() < 1e-3 && (high - 1.2790).abs() < 1e-3, "{low} {high}");
-        assert_eq!(paired(&[0.5; 10]).1.map(|(low, high)| (low * 1e6).round() == 5e5 && (high * 1e6).round() == 5e5), Some(true));
+        assert_eq!(
+            paired(&[0.5; 10]).1.map(|(low, high)| (low * 1e6).round() == 5e5 && (high * 1e6).round() == 5e5),
+            Some(true)
+        );
         assert_eq!(paired(&[2.0]).1, None);
     }
 

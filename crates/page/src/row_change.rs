@@ -175,7 +175,8 @@ mod tests {
         let value = row(300);
         let old = LeafBuilder::plain(b"k", &value).encode().unwrap();
         let tag = EarlierTag { ghost: false, xid: TxId::NONE, offrow: None };
-        let new = LeafBuilder { ghost: true, xid: TxId(9), key: b"k", value: &value, earlier: Earlier::InRow(tag, &[]) };
+        let new =
+            LeafBuilder { ghost: true, xid: TxId(9), key: b"k", value: &value, earlier: Earlier::InRow(tag, &[]) };
         let mut change = Vec::new();
         assert!(encode(&old, &new.encode().unwrap(), &mut change));
         assert_eq!(change, [GHOST | TAGGED | DIFF, 9]);

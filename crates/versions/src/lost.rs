@@ -87,7 +87,8 @@ pub fn rebuild_lost(
             RecordKind::Compensation => {}
             RecordKind::RowUndo | RecordKind::PageUndo => {
                 let undo = RowUndo::of_record(&record.header, &record.body)?;
-                let undo = undo.ok_or_else(|| Error::corrupt(format!("log record {at} does not say how to undo it")))?;
+                let undo =
+                    undo.ok_or_else(|| Error::corrupt(format!("log record {at} does not say how to undo it")))?;
                 if let Err(error) = step_back(pool, txs, tx, &undo, &mut walk) {
                     // Nor can what it was still earlier be told.
                     walk.remember((undo.tree.object, undo.key.to_vec()), None);

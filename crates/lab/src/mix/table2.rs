@@ -298,7 +298,16 @@ fn report(options: &Options, setup: &Setup, results: &[Vec<String>], details: &[
     );
     text += &setup.text();
     text += &table(
-        &["mix", "mode", "median a minute", "of traditional (95 %)", "CPU, µs a transaction", "all rounds", "rolled back on purpose", "conflicts"],
+        &[
+            "mix",
+            "mode",
+            "median a minute",
+            "of traditional (95 %)",
+            "CPU, µs a transaction",
+            "all rounds",
+            "rolled back on purpose",
+            "conflicts",
+        ],
         results,
     );
     text += "\nLatencies in milliseconds, all rounds together:\n\n";

@@ -360,7 +360,11 @@ fn cleaner(out: &mut Exposition, db: &Database) {
 
 fn troubles(out: &mut Exposition, db: &Database) {
     let all = db.troubles();
-    out.gauge("resurgam_troubles", "What fails in the background and is tried again (resurgam_troubles).", all.len() as u64);
+    out.gauge(
+        "resurgam_troubles",
+        "What fails in the background and is tried again (resurgam_troubles).",
+        all.len() as u64,
+    );
     out.gauge(
         "resurgam_troubles_age_seconds",
         "How long the oldest of these has been failing; 0 if nothing does.",
@@ -397,7 +401,11 @@ fn log(out: &mut Exposition, status: &LogStatus, stats: &LogStats) {
         stats.buffer_full_waits,
     );
     out.counter("resurgam_log_segments_created_total", "Log files made anew.", stats.segments_created);
-    out.counter("resurgam_log_markers_total", "Blocks that only say that those before them are durable.", stats.markers);
+    out.counter(
+        "resurgam_log_markers_total",
+        "Blocks that only say that those before them are durable.",
+        stats.markers,
+    );
     out.counter("resurgam_log_segments_recycled_total", "Log files used again.", stats.segments_recycled);
     out.counter(
         "resurgam_log_segments_late_total",
