@@ -29,6 +29,7 @@ pub struct PageRef(usize);
 struct Entry<'p> {
     guard: WriteGuard<'p>,
     body: Vec<u8>,
+    kind: RecordKind,
     tx: TxId,
     prev_tx: Lsn,
     /// Formats the page from nothing: no earlier record matters.
@@ -55,7 +56,14 @@ impl<'p> Mtr<'p> {
     /// Takes part of a latched page.
     pub fn add(&mut self, guard: WriteGuard<'p>) -> PageRef {
         debug_assert!(self.entries.iter().all(|e| e.guard.id() != guard.id()));
-        self.entries.push(Entry { guard, body: Vec::new(), tx: TxId::NONE, prev_tx: Lsn::NONE, fresh: false });
+        self.entries.push(Entry {
+            guard,
+            body: Vec::new(),
+            kind: RecordKind::Page,
+            tx: TxId::NONE,
+            prev_tx: Lsn::NONE,
+            fresh: false,
+        });
         PageRef(self.entries.len() - 1)
     }
     /// Like [`Mtr::add`] for a page that this group formats.
@@ -68,6 +76,13 @@ impl<'p> Mtr<'p> {
     pub fn attribute(&mut self, page: PageRef, tx: TxId, prev_tx: Lsn) {
         self.entries[page.0].tx = tx;
         self.entries[page.0].prev_tx = prev_tx;
+    }
+    /// As [`Mtr::attribute`], and the record says how it is undone: with this,
+    /// as the next of the transaction's chain.
+    pub fn undone_by(&mut self, page: PageRef, tx: TxId, prev_tx: Lsn, undo: &[u8]) {
+        self.attribute(page, tx, prev_tx);
+        self.entries[page.0].kind = RecordKind::PageUndo;
+        op::undo(&mut self.entries[page.0].body, undo);
     }
     /// The page as it is before this mini-transaction.
     pub fn page(&self, page: PageRef) -> &PageBuf {
@@ -107,17 +122,7 @@ impl<'p> Mtr<'p> {
     /// # Errors
     /// When the log refuses the group nothing was changed; when an operation does not
     /// apply (a bug) the pool is poisoned and the database must be reopened.
-    pub fn commit(self) -> Result<(Lsn, Lsn)> {
-        let done = self.run()?;
-        Ok((done.first_page, done.end))
-    }
-
-    /// As [`Mtr::commit`]; returns the LSN of the first record that is not about a page.
-    pub fn commit_extra(self) -> Result<Lsn> {
-        Ok(self.run()?.first_extra)
-    }
-
-    fn run(mut self) -> Result<Committed> {
+    pub fn commit(mut self) -> Result<(Lsn, Lsn)> {
         self.pool.check_poisoned()?;
         let mut group = Group::default();
         let mut indexes = Vec::with_capacity(self.entries.len());
@@ -133,17 +138,15 @@ impl<'p> Mtr<'p> {
                 Some(Ok(PageOp::Format { object, .. })) if entry.fresh => object,
                 _ => entry.guard.object(),
             };
-            group.begin_page(entry.tx, entry.prev_tx, entry.guard.id(), previous, object);
+            group.begin(entry.kind, entry.tx, entry.prev_tx, entry.guard.id(), previous, object);
             group.body().extend_from_slice(&entry.body);
             indexes.push(Some(group.end()));
         }
-        let mut extra = None;
         for (kind, tx, prev, body) in &self.extra {
-            let index = group.record(*kind, *tx, *prev, body);
-            extra.get_or_insert(index);
+            group.record(*kind, *tx, *prev, body);
         }
         if group.is_empty() {
-            return Ok(Committed::default());
+            return Ok((Lsn::NONE, Lsn::NONE));
         }
         let log_end = self.pool.log.end_lsn();
         for (entry, index) in self.entries.iter().zip(&indexes) {
@@ -175,15 +178,6 @@ impl<'p> Mtr<'p> {
         if let Some(alloc) = self.alloc.as_mut() {
             alloc.committed(events);
         }
-        let first_extra = extra.map_or(Lsn::NONE, |index| group.lsn_of(appended.base, index));
-        Ok(Committed { first_page: first, first_extra, end: appended.end })
+        Ok((first, appended.end))
     }
-}
-
-/// Where a group went.
-#[derive(Default)]
-struct Committed {
-    first_page: Lsn,
-    first_extra: Lsn,
-    end: Lsn,
 }

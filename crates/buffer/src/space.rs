@@ -45,6 +45,9 @@ struct Area {
     formatted_to: u64,
     /// Intervals whose map was read (or made) since open.
     discovered: HashSet<u64>,
+    /// Maps that were read and had nothing to be visited, and of which no bit was set since; see
+    /// [`Space::look_at_marks`].
+    unmarked: HashSet<u64>,
     /// By their first page. Ordered, as there may be millions: the lowest is taken first, which keeps the
     /// file's end free.
     free_extents: BTreeSet<u64>,
@@ -100,6 +103,7 @@ impl Area {
         self.high_water = PageId::of_file(self.file, 1 + number.div_ceil(EXTENT_PAGES) * EXTENT_PAGES).0;
         self.formatted_to = self.high_water;
         self.discovered.clear();
+        self.unmarked.clear();
         self.free_extents.clear();
         self.objects.clear();
     }
@@ -330,6 +334,8 @@ impl Space {
                 (from, Some((first, format)))
             }
         };
+        // A new page has bits that are set.
+        state.unmarked.remove(&map::map_page_of(PageId(page)).0);
         match new_extent {
             Some((first, _)) => mtr.on_commit.push(AllocEvent::Extent { object, first }),
             None => mtr.on_commit.push(AllocEvent::Page { object, page }),
@@ -428,7 +434,54 @@ impl Space {
         if new != old {
             op::set_bytes(mtr.ops(at), map::pfs_offset(page) as u16, &[new]);
         }
+        // Whatever the mini-transaction comes to: it costs a look.
+        if new & !old != 0
+            && let Some(state) = mtr.alloc.as_mut()
+        {
+            state.area(page.0).unmarked.remove(&map::map_page_of(page).0);
+        }
         Ok(())
+    }
+
+    /// Whether a map has to be read by who looks for marked pages. False: the last look found none
+    /// ([`Space::saw_marks`]) and no bit of it was set since. True begins a look.
+    ///
+    /// Whoever sets a bit says so while [`AllocState`] is locked, and keeps it until the map is changed; so
+    /// a look that begins after that sees the bit, and one that began before is not the last.
+    pub fn look_at_marks(&self, map_id: PageId) -> bool {
+        self.state.lock().area(map_id.0).unmarked.insert(map_id.0)
+    }
+
+    /// Ends a look that found marked pages, or failed: the next one has to look again.
+    pub fn saw_marks(&self, map_id: PageId) {
+        self.state.lock().area(map_id.0).unmarked.remove(&map_id.0);
+    }
+
+    /// Pages in use, by the object that owns them; reads all maps.
+    ///
+    /// # Errors
+    /// Those of reading the maps.
+    pub fn pages_by_owner(&self, pool: &BufferPool) -> Result<HashMap<ObjectId, u64>> {
+        let mut pages: HashMap<ObjectId, u64> = HashMap::new();
+        for map_id in self.all_map_pages() {
+            let page = pool.read(map_id, Access::Scan)?;
+            if !page.is(PageType::SpaceMap) {
+                return Err(Error::corrupt(format!("page {map_id} should be a space map and is not")));
+            }
+            *pages.entry(ObjectId::NONE).or_default() += 1;
+            for extent in 0..map::EXTENTS {
+                let owner = map::owner(&page, extent);
+                if owner.is_none() {
+                    continue;
+                }
+                let first = map::first_page_of_extent(map_id, extent).0;
+                let used = (first..first + EXTENT_PAGES)
+                    .filter(|p| *p != map_id.0 && map::pfs(&page, PageId(*p)) & map::PFS_ALLOCATED != 0)
+                    .count();
+                *pages.entry(owner).or_default() += used as u64;
+            }
+        }
+        Ok(pages)
     }
 
     /// Map pages of the data file that exist, in order.

@@ -231,7 +231,8 @@ fn print_record(record: &Record<'_>, out: &mut dyn Write) -> Result<()> {
     say!(out, "{line}")?;
     let text = match h.kind {
         RecordKind::Page => Ok(print::ops(record.body)),
-        RecordKind::RowUndo => RowUndo::decode(record.body).map(|undo| undo_text(&undo)),
+        RecordKind::PageUndo => Ok(print::ops(record.body) + &undo_of(record)),
+        RecordKind::RowUndo => Ok(undo_of(record)),
         RecordKind::Commit | RecordKind::Abort | RecordKind::Undone => {
             TxRecord::decode(record.body).map(|tx| tx_text(&tx))
         }
@@ -256,10 +257,18 @@ fn listed<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
     shown.join(", ")
 }
 
+fn undo_of(record: &Record<'_>) -> String {
+    match RowUndo::of_record(&record.header, record.body) {
+        Ok(undo) => undo.map_or_else(String::new, |undo| undo_text(&undo)),
+        Err(error) => format!("UNREADABLE: {}", error.message()),
+    }
+}
+
 fn undo_text(undo: &RowUndo<'_>) -> String {
     let action = match undo.action {
         UndoAction::Remove => "remove".to_owned(),
         UndoAction::Patch(diff) => format!("patch by {}", print::Bytes(diff)),
+        UndoAction::Change(change) => format!("change by {}", print::Bytes(change)),
         UndoAction::Insert(record) => format!("insert {}", print::Bytes(record)),
     };
     format!(

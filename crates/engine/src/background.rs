@@ -80,8 +80,8 @@ impl Database {
     }
 }
 
-const WRITE_BACK: &str = "writing changed pages";
-const CHECKPOINT: &str = "taking a checkpoint";
+pub(crate) const WRITE_BACK: &str = "writing changed pages";
+pub(crate) const CHECKPOINT: &str = "taking a checkpoint";
 
 fn writer(weak: &Weak<Inner>) {
     while let Some(db) = alive(weak) {
@@ -160,7 +160,7 @@ fn checkpointer(weak: &Weak<Inner>) {
 /// How often pages are tried again that recovery could not read.
 const RETRY_UNREAD: Duration = Duration::from_secs(5);
 
-const REDO: &str = "bringing pages up to date";
+pub(crate) const REDO: &str = "bringing pages up to date";
 
 /// Sleeps, but not while the database is to go away; false if it is.
 fn pause(weak: &Weak<Inner>, length: Duration) -> bool {

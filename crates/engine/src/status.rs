@@ -239,6 +239,19 @@ impl Database {
         inner.pool.pending_redo().stuck_pages().into_iter().map(of).collect()
     }
 
+    /// Bytes of the pages in use, by whose they are: a table's rows ([`Table::rows_object`](crate::Table::rows_object)), an
+    /// index's entries, off-row versions, large values of all tables, definitions; [`ObjectId::NONE`]: the
+    /// space maps. Reads all of these, a page of 8 kB for 40 MB of the database.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn bytes_by_object(&self) -> resurgam_base::Result<hashbrown::HashMap<ObjectId, u64>> {
+        let inner = self.inner();
+        let mut pages = inner.pool.space().pages_by_owner(&inner.pool)?;
+        pages.values_mut().for_each(|pages| *pages *= resurgam_base::limits::PAGE_SIZE as u64);
+        Ok(pages)
+    }
+
     /// What the last finished sweep did, and how long ago that was.
     pub fn last_sweep(&self) -> Option<(SweepReport, Duration)> {
         self.inner().cleaner.last().map(|sweep| (sweep.report, sweep.ended.elapsed()))

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use resurgam_base::{Error, ErrorKind, Result, limits};
+use resurgam_base::{Error, ErrorKind, ObjectId, Result, limits};
 use resurgam_btree::Tree;
 use resurgam_page::key::{self, ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
@@ -131,6 +131,16 @@ impl TableSpec {
 }
 
 impl Table {
+    /// The object that owns the pages of its rows; it changes when they are stored anew.
+    pub fn rows_object(&self) -> ObjectId {
+        self.tree.object
+    }
+
+    /// The object that owns the pages of an index, by its place in [`Table::indexes`].
+    pub fn index_object(&self, at: usize) -> Option<ObjectId> {
+        self.indexes.get(at).map(|index| index.tree.object)
+    }
+
     /// Decodes one column of a row. A large value comes as [`DatumRef::External`], to be
     /// read with [`crate::ReadView::read_external`].
     #[inline]

@@ -112,6 +112,11 @@ impl Database {
         outcome
     }
 
+    /// Whether writers wait now: the log is at its bound.
+    pub fn writers_wait(&self) -> bool {
+        self.inner().options.background && self.log_counted() >= self.log_stop()
+    }
+
     /// Waits until the log is shorter, or `interrupt` says to stop.
     fn wait_for_log(&self, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
         let inner = self.inner();

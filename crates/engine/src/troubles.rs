@@ -31,6 +31,8 @@ pub struct Trouble {
     /// Since when, and how often it was tried.
     pub since: Duration,
     pub times: u64,
+    /// While it fails the log cannot become shorter: writers will wait in the end.
+    pub keeps_log: bool,
 }
 
 struct Entry {
@@ -46,6 +48,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Between two lines in the log about the same.
 const SAID_EVERY: Duration = Duration::from_secs(30);
+
+/// What the log waits for.
+const KEEP_LOG: [&str; 3] = [crate::background::WRITE_BACK, crate::background::CHECKPOINT, crate::background::REDO];
 
 /// All that there are.
 #[derive(Default)]
@@ -90,6 +95,7 @@ impl Database {
             error: entry.error.clone(),
             since: entry.since.elapsed(),
             times: entry.times,
+            keeps_log: KEEP_LOG.contains(&entry.what),
         };
         let mut all: Vec<_> = entries.iter().map(of).collect();
         all.sort_unstable_by_key(|trouble| std::cmp::Reverse(trouble.since));

@@ -181,7 +181,7 @@ fn the_log_is_kept_for_undo() -> Result<()> {
     let table = table(&db, 10)?;
     let tx = db.begin(Isolation::ReadCommitted);
     tx.update(&table, &key(&table, 3)?, Seen::Snapshot, &row(3, 99, "open for long"))?.done()?;
-    for i in 0..20_000 {
+    for i in 0..40_000 {
         let other = db.begin(Isolation::ReadCommitted);
         other.update(&table, &key(&table, i % 3)?, Seen::Snapshot, &row(i % 3, 0, "short"))?.done()?;
         other.commit(Durability::Async)?.wait()?;

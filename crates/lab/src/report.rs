@@ -18,6 +18,36 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The geometric mean of ratios that were measured in pairs, and the ends of its 95 % confidence interval
+/// (Student's t over their logarithms). No interval of fewer than two.
+pub fn paired(ratios: &[f64]) -> (f64, Option<(f64, f64)>) {
+    // Two-sided 95 % points for 1, 2, … degrees of freedom; beyond, the last one is a little too wide.
+    const T: [f64; 20] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+        2.120, 2.110, 2.101, 2.093, 2.086,
+    ];
+    let n = ratios.len() as f64;
+    if ratios.is_empty() {
+        return (0.0, None);
+    }
+    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.max(1e-9).ln()).collect();
+    let mean = logs.iter().sum::<f64>() / n;
+    if logs.len() < 2 {
+        return (mean.exp(), None);
+    }
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let half = T[(logs.len() - 2).min(T.len() - 1)] * (variance / n).sqrt();
+    (mean.exp(), Some(((mean - half).exp(), (mean + half).exp())))
+}
+
+/// As text, for instance `0.971 (0.962 to 0.980)`.
+pub fn paired_text(ratios: &[f64]) -> String {
+    match paired(ratios) {
+        (mean, Some((low, high))) => format!("{mean:.3} ({low:.3} to {high:.3})"),
+        (mean, None) => format!("{mean:.3}"),
+    }
+}
+
 /// A Markdown table.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let mut out = format!("| {} |\n|{}\n", header.join(" | "), "---|".repeat(header.len()));
@@ -27,11 +57,12 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// When and with what command line, for the record.
+/// When, with what command line and built from which commit, for the record. (Servers say their own: `Setup`.)
 pub fn provenance() -> String {
     let when = output(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])).unwrap_or_default();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    format!("Measured {when} by `lab {}`.\n", arguments.join(" "))
+    let commit = env!("RESURGAM_COMMIT");
+    format!("Measured {when} by `lab {}`, built from commit {commit}.\n", arguments.join(" "))
 }
 
 /// Writes `NAME.md` and `NAME.svg`, and shows the text.
@@ -64,6 +95,20 @@ pub fn write_csv(common: &Common, name: &str, header: &[&str], rows: &[Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pairs_have_an_interval() {
+        let (mean, interval) = paired(&[0.9, 1.0, 1.1]);
+        let (low, high) = interval.unwrap();
+        assert!((mean - 0.9967).abs() < 1e-3, "{mean}");
+        // By hand: the logarithms deviate by 0.1004, 4.303 times that over the root of three.
+        assert!((low - 0.7767).abs() < 1e-3 && (high - 1.2790).abs() < 1e-3, "{low} {high}");
+        assert_eq!(
+            paired(&[0.5; 10]).1.map(|(low, high)| (low * 1e6).round() == 5e5 && (high * 1e6).round() == 5e5),
+            Some(true)
+        );
+        assert_eq!(paired(&[2.0]).1, None);
+    }
 
     #[test]
     fn medians_and_tables() {

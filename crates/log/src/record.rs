@@ -97,6 +97,9 @@ kinds! {
     RowUndo = 15,
     /// The transaction rolled back and nothing is left of it.
     Undone = 16,
+    /// A change of one page, as `Page`, that says in itself how it is undone, as `RowUndo`: it is the next
+    /// one of the transaction's chain.
+    PageUndo = 17,
 }
 
 /// A decoded record header.
@@ -122,6 +125,13 @@ pub struct RecordHeader {
     pub page: PageId,
     /// Previous record of that page, or none.
     pub prev_page: Lsn,
+}
+
+impl RecordKind {
+    /// Whether it changes a page: its body is page operations.
+    pub const fn is_of_page(self) -> bool {
+        matches!(self, Self::Page | Self::PageUndo)
+    }
 }
 
 impl RecordHeader {

@@ -123,6 +123,24 @@ impl<'a> Reader<'a> {
         Err(self.bad("varint longer than five bytes"))
     }
 
+    /// A varint of up to 64 bits, in at most ten bytes.
+    #[inline]
+    pub fn varint64(&mut self) -> Result<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(self.bad("varint over 64 bits"));
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(self.bad("varint longer than ten bytes"))
+    }
+
     /// A varint length, then that many bytes.
     #[inline]
     pub fn counted(&mut self) -> Result<&'a [u8]> {
@@ -137,6 +155,16 @@ impl<'a> Reader<'a> {
 pub fn put_varint(out: &mut Vec<u8>, value: usize) {
     debug_assert!(value <= u32::MAX as usize);
     let mut value = value as u32;
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a varint of up to 64 bits, for [`Reader::varint64`].
+#[inline]
+pub fn put_varint64(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -177,6 +205,19 @@ mod tests {
             assert_eq!(r.varint().unwrap(), v);
             assert!(r.is_empty());
         }
+    }
+
+    #[test]
+    fn long_varints_round_trip() {
+        for v in [0, 127, 128, u64::from(u32::MAX), u64::from(u32::MAX) + 1, 1 << 63, u64::MAX] {
+            let mut out = Vec::new();
+            put_varint64(&mut out, v);
+            let mut r = Reader::new(&out, "test");
+            assert_eq!(r.varint64().unwrap(), v);
+            assert!(r.is_empty());
+        }
+        assert!(Reader::new(&[0xff; 10], "t").varint64().is_err());
+        assert!(Reader::new(&[0x80; 11], "t").varint64().is_err());
     }
 
     #[test]

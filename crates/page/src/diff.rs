@@ -183,6 +183,26 @@ mod tests {
         assert!(round_trip(&longer, &base) <= 5);
     }
 
+    /// The log relies on it: a version in a row is computed again by redo (`row_change.rs`). Whoever changes
+    /// what [`diff`] makes changes the format of the log.
+    #[test]
+    fn what_is_made_is_part_of_the_format() {
+        let made = |base: &[u8], target: &[u8]| {
+            let mut d = Vec::new();
+            diff(base, target, &mut d);
+            d
+        };
+        assert_eq!(made(b"same", b"same"), b"");
+        assert_eq!(made(b"abcdefghij", b"aXcdefghij"), b"\x00\x01\x01X");
+        // Three equal bytes do not end a run, four do.
+        assert_eq!(made(b"a123b45678", b"X123Y45678"), b"\x00\x00\x05X123Y");
+        assert_eq!(made(b"a1234b5678", b"X1234Y5678"), b"\x00\x00\x01X\x04\x01Y");
+        assert_eq!(made(b"abcdef", b"abXYef"), b"\x00\x02\x02XY");
+        assert_eq!(made(b"abcef", b"abcdef"), b"\x01\x03\x02d");
+        assert_eq!(made(b"aaa", b"aaaaa"), b"\x01\x03\x00aa");
+        assert_eq!(made(b"abc", b""), b"\x01\x00\x00");
+    }
+
     #[test]
     fn limit_is_kept() {
         let mut d = Vec::new();

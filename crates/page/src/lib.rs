@@ -10,6 +10,7 @@
 //! | [`version_file`] | the first bytes of a version-store file: whose it is |
 //! | [`diff`] | byte diffs: in-row earlier versions and log patches |
 //! | [`op`] | page operations, and the one function that applies them: redo |
+//! | [`row_change`] | a change of a row as the log has it |
 //! | [`clean`] | cleaning the rows of a leaf as one operation |
 //! | [`types`], [`key`], [`row`] | SQL values, order-preserving keys, row values |
 //! | [`print`], [`validate`] | human-readable dumps and structural checks |
@@ -31,6 +32,7 @@ pub mod op;
 pub mod overflow;
 pub mod print;
 pub mod row;
+pub mod row_change;
 pub mod slotted;
 pub mod space;
 pub mod types;

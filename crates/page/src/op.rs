@@ -20,6 +20,8 @@
 //! 11 SetFlags    set u8, clear u8
 //! 12 SetBytes    offset u16, bytes     (pages that are not slotted)
 //! 13 CleanRows   runs of slots         (leaves; module `clean`)
+//! 14 ChangeRow   slot, change bytes    (leaves; module `row_change`)
+//! 15 Undo        bytes                 changes nothing: how to undo the change of this record
 //! ```
 //! `upper` is one byte 0 for plus infinity, or 1 and bytes.
 //!
@@ -38,7 +40,7 @@ use crate::clean::{self, Runs, Treatment};
 use crate::codec::{Reader, put_counted, put_varint, varint_len};
 use crate::leaf::{self, GHOST, TAGGED};
 use crate::slotted::{SLOT_SIZE, SPACE};
-use crate::{diff, version};
+use crate::{diff, row_change, version};
 use resurgam_base::limits::PAGE_SIZE;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId};
 
@@ -55,6 +57,8 @@ const SET_FENCES: u8 = 10;
 const SET_FLAGS: u8 = 11;
 const SET_BYTES: u8 = 12;
 const CLEAN_ROWS: u8 = 13;
+const CHANGE_ROW: u8 = 14;
+const UNDO: u8 = 15;
 
 /// One decoded operation; slices borrow from the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +119,13 @@ pub enum PageOp<'a> {
     },
     /// Treats rows of a leaf by what they hold themselves.
     CleanRows(Runs<'a>),
+    /// Changes a row of a leaf by what is new.
+    ChangeRow {
+        slot: SlotId,
+        change: &'a [u8],
+    },
+    /// Not a change: how the record's change is undone, for those who know what that is.
+    Undo(&'a [u8]),
 }
 
 /// A page without its hole of zero bytes.
@@ -268,6 +279,57 @@ pub fn patch_or_replace(out: &mut Vec<u8>, slot: SlotId, old: &[u8], new: &[u8])
     }
 }
 
+/// Appends how the row `old` of a leaf becomes `new`, as short as may be: a [`PageOp::ChangeRow`], a
+/// [`PageOp::Patch`] or a [`PageOp::Replace`].
+pub fn change_row(out: &mut Vec<u8>, slot: SlotId, old: &[u8], new: &[u8]) {
+    let start = out.len();
+    put_slot(out, CHANGE_ROW, slot);
+    // As in `patch`: one byte of length is enough for most.
+    let at = out.len();
+    out.push(0);
+    if !row_change::encode(old, new, out) {
+        out.truncate(start);
+        return patch_or_replace(out, slot, old, new);
+    }
+    let len = out.len() - at - 1;
+    if len < 0x80 {
+        out[at] = len as u8;
+    } else {
+        let change = out.split_off(at + 1);
+        out.truncate(at);
+        put_counted(out, &change);
+    }
+    // Records of one length may differ in fewer bytes than a header has.
+    let len = out.len() - start;
+    if old.len() == new.len() || len > new.len() {
+        let mut other = Vec::with_capacity(len);
+        patch_or_replace(&mut other, slot, old, new);
+        if other.len() < len {
+            out.truncate(start);
+            out.extend_from_slice(&other);
+        }
+    }
+}
+
+/// Appends a [`PageOp::Undo`].
+pub fn undo(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(UNDO);
+    put_counted(out, bytes);
+}
+
+/// The first [`PageOp::Undo`] of a body.
+///
+/// # Errors
+/// `Corrupt` when there is none.
+pub fn undo_of(body: &[u8]) -> Result<&[u8]> {
+    let found = decode(body).find_map(|op| match op {
+        Ok(PageOp::Undo(bytes)) => Some(Ok(bytes)),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    });
+    found.unwrap_or_else(|| Err(Error::corrupt("a page's record does not say how to undo it")))
+}
+
 /// Appends a [`PageOp::Truncate`].
 pub fn truncate(out: &mut Vec<u8>, from_slot: SlotId, upper: Option<&[u8]>) {
     put_slot(out, TRUNCATE, from_slot);
@@ -367,6 +429,8 @@ fn decode_one<'a>(r: &mut Reader<'a>) -> Result<PageOp<'a>> {
         SET_FLAGS => PageOp::SetFlags { set: r.u8()?, clear: r.u8()? },
         SET_BYTES => PageOp::SetBytes { offset: r.u16()?, bytes: r.counted()? },
         CLEAN_ROWS => PageOp::CleanRows(Runs::decode(r)?),
+        CHANGE_ROW => PageOp::ChangeRow { slot: SlotId(r.u16()?), change: r.counted()? },
+        UNDO => PageOp::Undo(r.counted()?),
         _ => return Err(r.bad("unknown operation")),
     })
 }
@@ -405,6 +469,7 @@ fn apply_one(page: &mut PageBuf, id: PageId, op: &PageOp<'_>) -> Result<()> {
             return Ok(());
         }
         PageOp::Image(image) => return set_image(page, id, image),
+        PageOp::Undo(_) => return Ok(()),
         _ => {}
     }
     if page.page_id() != id {
@@ -463,12 +528,22 @@ fn apply_one(page: &mut PageBuf, id: PageId, op: &PageOp<'_>) -> Result<()> {
             page.set_upper_fence(*upper)?;
         }
         PageOp::SetFences { lower, upper } => page.set_fences(lower, *upper)?,
-        PageOp::CleanRows(_) if ty != PageType::Leaf => {
-            return Err(Error::corrupt(format!("rows cleaned on a page of type {ty:?}")));
+        PageOp::CleanRows(_) | PageOp::ChangeRow { .. } if ty != PageType::Leaf => {
+            return Err(Error::corrupt(format!("rows treated on a page of type {ty:?}")));
+        }
+        PageOp::ChangeRow { slot, change } => {
+            let mut new = Vec::with_capacity(256);
+            row_change::apply(page.record(*slot)?, change, &mut new)?;
+            page.replace(*slot, &new)?;
+            note_record(page, ty, &new);
         }
         // No tag is written that was not on the page before.
         PageOp::CleanRows(runs) => clean::apply(page, runs)?,
-        PageOp::Format { .. } | PageOp::Image(_) | PageOp::SetFlags { .. } | PageOp::SetBytes { .. } => {}
+        PageOp::Format { .. }
+        | PageOp::Image(_)
+        | PageOp::SetFlags { .. }
+        | PageOp::SetBytes { .. }
+        | PageOp::Undo(_) => {}
     }
     Ok(())
 }

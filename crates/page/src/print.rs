@@ -242,6 +242,8 @@ fn dump_op(op: &PageOp<'_>, out: &mut impl Write) -> fmt::Result {
                 .try_for_each(|run| write!(out, " {:?} {} from slot {}", run.treatment, run.count, run.first.0))?;
             writeln!(out)
         }
+        PageOp::ChangeRow { slot, change } => writeln!(out, "change row {} by {}", slot.0, Bytes(change)),
+        PageOp::Undo(bytes) => writeln!(out, "to undo: {}", Bytes(bytes)),
         PageOp::SetBytes { offset, bytes } => {
             writeln!(out, "set bytes at {offset} {}", Bytes(bytes))
         }

@@ -122,7 +122,7 @@ fn sample_body(rng: &mut Rng, page: &PageBuf) -> Vec<u8> {
         let slot = SlotId(rng.below(page.slot_count() as usize + 2) as u16);
         let bytes = rng.bytes(120);
         let upper = if rng.below(2) == 0 { None } else { Some(&bytes[..]) };
-        match rng.below(13) {
+        match rng.below(15) {
             0 => op::insert(&mut body, slot, &bytes),
             1 => op::remove(&mut body, slot),
             2 => op::replace(&mut body, slot, &bytes),
@@ -134,6 +134,8 @@ fn sample_body(rng: &mut Rng, page: &PageBuf) -> Vec<u8> {
             8 => op::set_flags(&mut body, rng.byte(), rng.byte()),
             9 => op::set_bytes(&mut body, rng.next() as u16, &bytes),
             10 => op::image(&mut body, page),
+            12 => op::change_row(&mut body, slot, page.rec(slot), &sample_record(rng, leaf::key_of(page.rec(slot)))),
+            13 => op::undo(&mut body, &bytes),
             11 => op::clean_rows(&mut body, &treatments(rng)),
             _ => op::format(&mut body, PageType::Leaf, 0, ObjectId(1), &bytes, upper),
         }

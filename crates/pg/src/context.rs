@@ -4,6 +4,7 @@
 //! an `Arc` and ask at execution time, so a kept plan never answers with stale
 //! facts as long as it is kept for that one session.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -83,6 +84,15 @@ pub struct PlanRow {
     pub bytes: u64,
 }
 
+/// Bytes in use.
+#[derive(Clone, Debug, Default)]
+pub struct Sizes {
+    /// By object.
+    pub by_object: HashMap<u32, u64>,
+    /// In all.
+    pub database: u64,
+}
+
 /// What is known about the session and the database; every method is cheap.
 pub trait PgContext: Debug + Send + Sync {
     /// Name of the database that the session is connected to.
@@ -111,8 +121,9 @@ pub trait PgContext: Debug + Send + Sync {
     fn statement_start(&self) -> i64;
     /// Id of the current transaction, if it has one; `assign` asks for one to be given.
     fn transaction_id(&self, assign: bool) -> Option<u64>;
-    /// Bytes that a table or index occupies; `None` if unknown.
-    fn relation_bytes(&self, id: u32) -> Option<u64>;
+    /// Bytes that the objects of the database occupy, tables' rows and indexes among them
+    /// ([`Database::bytes_by_object`](resurgam_engine::Database::bytes_by_object)), and in all.
+    fn sizes(&self) -> Result<Sizes, SqlError>;
     /// Estimated rows of a table; `None` if unknown.
     fn row_estimate(&self, table: &Table) -> Option<u64>;
     /// All sessions.

@@ -18,8 +18,9 @@ use resurgam_vfs::{File, OpenMode, Vfs};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"RSCT");
 /// Version of the data folder's format as a whole. 3: prepared transactions, which an older
-/// program would take for aborted ones.
-pub const FORMAT_VERSION: u32 = 3;
+/// program would take for aborted ones. 4: changes of rows, and how they are undone, as `row_change.rs` has
+/// them, which an older program cannot redo.
+pub const FORMAT_VERSION: u32 = 4;
 const COPY: u64 = 4096;
 const LEN: usize = 44;
 

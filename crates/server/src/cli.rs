@@ -12,7 +12,7 @@ use crate::{serve, tools};
 pub fn command() -> Command {
     Command::new("resurgam")
         .about("A transactional SQL database that speaks PostgreSQL's protocol and is back at once after any failure")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("RESURGAM_COMMIT"), ")"))
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(settings::add_flags(Command::new("serve").about("Serve a data folder to PostgreSQL clients")))

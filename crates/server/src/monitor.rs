@@ -7,12 +7,15 @@
 //! Contract: every method returns at once; nothing here waits for the database.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use resurgam_engine::Database;
+use resurgam_engine::{Database, Trouble};
 use resurgam_sql::{PlanTotals, SqlDatabase};
 
 use crate::registry::Registry;
+
+/// How long writers may wait for what fails before they are said to be stuck.
+const FAILING_MAX: Duration = Duration::from_secs(10);
 
 /// See the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +98,14 @@ impl Monitor {
         self.started.duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
     }
 
-    /// Whether statements are accepted; if not, why, for a person.
-    pub fn readiness(&self) -> Result<(), String> {
+    /// Whether statements are accepted and can write; if not, why, for a person. If so, what an operator
+    /// should know all the same: each a line.
+    ///
+    /// What fails in the background makes it not ready only once it stands in the way of writers: the log is
+    /// at its bound, and what would make it shorter has been failing for [`FAILING_MAX`]. Until then the
+    /// database answers as always. Nor does a page that cannot be read: everything else is there, and a
+    /// restart would mend nothing.
+    pub fn readiness(&self) -> Result<Vec<String>, String> {
         let (phase, database) = {
             let state = self.state();
             (state.0, state.1.clone())
@@ -107,13 +116,34 @@ impl Monitor {
                 Err(format!("recovering: {} MB of log ({log_records} records) read so far", log_bytes >> 20))
             }
             (Phase::Stopping, _) => Err("stopping: sessions are being ended".into()),
-            (Phase::Serving, Some(database)) => database.check_running().map_err(|error| {
-                let detail = error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
-                format!("stopped: {}{detail}", error.message())
-            }),
+            (Phase::Serving, Some(database)) => {
+                database.check_running().map_err(|error| {
+                    let detail = error.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+                    format!("stopped: {}{detail}", error.message())
+                })?;
+                judge(&database.troubles(), database.writers_wait(), database.damaged_pages())
+            }
             (Phase::Serving, None) => Err("starting".into()),
         }
     }
+}
+
+/// See [`Monitor::readiness`].
+fn judge(troubles: &[Trouble], writers_wait: bool, damaged: u64) -> Result<Vec<String>, String> {
+    let line = |trouble: &Trouble| {
+        let Trouble { what, error, since, times, .. } = trouble;
+        let what = what.trim_end_matches(',');
+        format!("{what} has failed {times} times in {:.0} s and is tried again: {error}", since.as_secs_f64())
+    };
+    let stuck = troubles.iter().find(|trouble| trouble.keeps_log && trouble.since >= FAILING_MAX);
+    if let Some(trouble) = stuck.filter(|_| writers_wait) {
+        return Err(format!("writers wait, the log is at its bound: {}", line(trouble)));
+    }
+    let mut warnings: Vec<String> = troubles.iter().map(line).collect();
+    if damaged > 0 {
+        warnings.push(format!("{damaged} pages cannot be read, see resurgam_damaged_pages"));
+    }
+    Ok(warnings)
 }
 
 #[cfg(test)]
@@ -135,10 +165,31 @@ mod tests {
         assert_eq!(monitor.readiness().unwrap_err(), "recovering: 5 MB of log (77 records) read so far");
         let database = Database::open(dir.path(), resurgam_engine::Options::default()).unwrap();
         monitor.serving(database.clone());
-        assert_eq!(monitor.readiness(), Ok(()));
+        assert_eq!(monitor.readiness(), Ok(vec![]));
         database.close().unwrap();
         assert!(monitor.readiness().unwrap_err().starts_with("stopped: "));
         monitor.stopping();
         assert!(monitor.readiness().unwrap_err().starts_with("stopping"));
+    }
+
+    #[test]
+    fn what_fails_warns_until_writers_wait_for_it() {
+        let of = |keeps_log, seconds| Trouble {
+            what: "writing changed pages",
+            error: "no device".into(),
+            since: Duration::from_secs(seconds),
+            times: 9,
+            keeps_log,
+        };
+        let line = "writing changed pages has failed 9 times in 60 s and is tried again: no device";
+        assert_eq!(judge(&[], true, 0), Ok(vec![]));
+        assert_eq!(judge(&[of(true, 60)], false, 0), Ok(vec![line.into()]));
+        assert_eq!(judge(&[of(false, 60)], true, 0), Ok(vec![line.into()]));
+        assert!(judge(&[of(true, 2)], true, 0).is_ok());
+        assert_eq!(
+            judge(&[of(false, 90), of(true, 60)], true, 0),
+            Err(format!("writers wait, the log is at its bound: {line}"))
+        );
+        assert_eq!(judge(&[], false, 2), Ok(vec!["2 pages cannot be read, see resurgam_damaged_pages".into()]));
     }
 }

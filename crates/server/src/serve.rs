@@ -139,6 +139,7 @@ fn engine_options(settings: &Settings) -> Options {
         cleaner_pages_per_second: settings.cleaner_pages_per_second.into(),
         cleaner_cpu_percent: settings.cleaner_cpu_percent,
         max_prepared_transactions: settings.max_prepared_transactions as usize,
+        wal_writer_delay: settings.wal_writer_delay,
         cleaner_interval_s: settings.cleaner_interval.as_secs_f64(),
         versions: resurgam_engine::VersionCaps {
             in_row: settings.in_row_versioning,

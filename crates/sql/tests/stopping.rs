@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use resurgam_base::{Error, ErrorKind, Result};
 use resurgam_engine::{Database, Options};
 use resurgam_sql::{Session, SessionOptions, SqlDatabase, SqlError, SqlSettings};
-use resurgam_vfs::{File, FileLock, OpenMode, RealVfs, Vfs, VfsStats};
+use resurgam_vfs::{Failing, FaultPlan, File, FileLock, OpenMode, RealVfs, SimVfs, Vfs, VfsStats};
 
 /// What a file system does not do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,4 +254,69 @@ async fn settings_of_a_commit_that_fails_are_taken_back() {
     db.gate.set(Some(Stuck::FailingSyncs("log")));
     error(&mut session, "COMMIT").await;
     assert_eq!(ok(&mut session, "SHOW TimeZone").await, ["Asia/Tokyo"]);
+}
+
+/// The log is at its bound and the disk takes no pages: who writes waits inside of the engine, and ends
+/// when told all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn writers_that_wait_for_the_log_end_when_told() {
+    let vfs = SimVfs::new(3);
+    let options = Options {
+        buffer_bytes: 128 << 20,
+        log_segment_bytes: 1 << 20,
+        checkpoint_log_bytes: 2 << 20,
+        log_bytes_max: 16 << 20,
+        cleaner_interval_s: 86_400.0,
+        ..Options::default()
+    };
+    let engine = Database::open_with(Arc::new(vfs.clone()), Path::new("/db"), options, |_| {}).expect("open");
+    let sql = SqlDatabase::new(engine.clone(), SqlSettings::default());
+    let db = Db { gate: Arc::default(), engine, sql };
+    let mut session = db.session();
+    ok(&mut session, "CREATE TABLE t (a int PRIMARY KEY, b text)").await;
+    ok(&mut session, "INSERT INTO t SELECT i, 'x' FROM generate_series(1, 1000) AS s(i)").await;
+    let failing = Failing { path: "/db/doublewrite".into(), writes: true, ..Failing::default() };
+    vfs.set_faults(FaultPlan { failing: vec![failing], ..FaultPlan::default() });
+    ok(&mut session, "SET statement_timeout = '3s'").await;
+    let begun = std::time::Instant::now();
+    let stuck = || db.engine.writers_wait() && db.engine.troubles().iter().any(|trouble| trouble.keeps_log);
+    while !stuck() {
+        let (log, troubles) = (db.engine.log_status(), db.engine.troubles());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{log:?} {troubles:?}");
+        // Large values: what slows writers down counts rows and pieces of these.
+        let filling = "INSERT INTO t SELECT i, repeat('y', 200000) FROM generate_series(2000, 1000000) AS s(i)";
+        let ended = error(&mut session, filling).await;
+        assert_eq!(ended.sqlstate, "57014", "{ended}");
+    }
+    assert_eq!(ok(&mut session, "SELECT count(*) FROM resurgam_troubles WHERE keeps_log").await, ["1"]);
+    // One row, several rows, by a plan, and of a table that is made.
+    for sql in [
+        "INSERT INTO t VALUES (-1, 'z')",
+        "UPDATE t SET b = 'z' WHERE a = 7",
+        "DELETE FROM t WHERE a < 10",
+        "INSERT INTO t SELECT -a, b FROM t WHERE b LIKE 'x%'",
+        "CREATE TABLE u AS SELECT * FROM t",
+    ] {
+        ends_early(&db, sql).await;
+    }
+    let mut waiting = db.session();
+    let pid = ok(&mut waiting, "SELECT pg_backend_pid()").await.remove(0);
+    let running = tokio::spawn(async move { error(&mut waiting, "UPDATE t SET b = 'z' WHERE a = 8").await });
+    let begun = std::time::Instant::now();
+    while !running.is_finished() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the session does not end");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        ok(&mut session, &format!("SELECT pg_terminate_backend({pid})")).await;
+    }
+    assert_eq!(running.await.expect("no panic").sqlstate, "57P01");
+    // Who reads does not wait; who writes goes on when the disk does.
+    assert_eq!(ok(&mut session, "SELECT count(*) FROM t WHERE b = 'x'").await, ["1000"]);
+    vfs.set_faults(FaultPlan::default());
+    ok(&mut session, "SET statement_timeout = '60s'").await;
+    ok(&mut session, "UPDATE t SET b = 'z' WHERE a = 7").await;
+    let begun = std::time::Instant::now();
+    while !db.engine.troubles().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", db.engine.troubles());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

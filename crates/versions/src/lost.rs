@@ -13,10 +13,10 @@
 
 use std::collections::HashMap;
 
-use resurgam_base::{Error, Lsn, ObjectId, Result, TxId, limits::RECORD_BYTES_MAX};
+use resurgam_base::{Error, Lsn, ObjectId, Result, TxId};
 use resurgam_buffer::{Access, BufferPool};
 use resurgam_log::{Log, RecordKind};
-use resurgam_page::{Earlier, LeafRecord, diff, leaf, version};
+use resurgam_page::{Earlier, LeafRecord, leaf, version};
 use resurgam_txn::{ActiveTx, TxManager};
 
 use crate::row_undo::{RowUndo, UndoAction};
@@ -85,8 +85,10 @@ pub fn rebuild_lost(
         }
         match record.header.kind {
             RecordKind::Compensation => {}
-            RecordKind::RowUndo => {
-                let undo = RowUndo::decode(&record.body)?;
+            RecordKind::RowUndo | RecordKind::PageUndo => {
+                let undo = RowUndo::of_record(&record.header, &record.body)?;
+                let undo =
+                    undo.ok_or_else(|| Error::corrupt(format!("log record {at} does not say how to undo it")))?;
                 if let Err(error) = step_back(pool, txs, tx, &undo, &mut walk) {
                     // Nor can what it was still earlier be told.
                     walk.remember((undo.tree.object, undo.key.to_vec()), None);
@@ -127,9 +129,10 @@ fn step_back(pool: &BufferPool, txs: &TxManager, tx: &ActiveTx, undo: &RowUndo<'
     if after_it.xid != undo.xid {
         return Err(not_there());
     }
-    let UndoAction::Patch(patch) = undo.action else { return Ok(()) };
-    let mut before = Vec::new();
-    diff::apply(&after, patch, RECORD_BYTES_MAX, &mut before)?;
+    if undo.action == UndoAction::Remove {
+        return Ok(());
+    }
+    let before = undo.record_before(&after)?;
     let before_it = LeafRecord::parse(&before)?;
     if before_it.key != undo.key {
         return Err(not_there());

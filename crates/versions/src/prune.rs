@@ -317,7 +317,7 @@ fn apply(pool: &BufferPool, page: WriteGuard<'_>, plan: Plan) -> Result<PageClea
     // stay move down; then what grows.
     let grow = |new: &[u8], old: usize| new.len() > old;
     for (slot, new, _) in replaced.iter().filter(|(_, new, old)| !grow(new, *old)) {
-        op::patch_or_replace(ops, *slot, page.rec(*slot), new);
+        op::change_row(ops, *slot, page.rec(*slot), new);
     }
     if !treated.is_empty() {
         op::clean_rows(ops, &treated);

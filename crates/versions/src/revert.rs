@@ -52,7 +52,7 @@ fn put_back(pool: &BufferPool, page: resurgam_buffer::WriteGuard<'_>, slot: Slot
     let mut mtr = Mtr::new(pool);
     let at = mtr.add(page);
     let (page, ops) = mtr.page_and_ops(at);
-    op::patch_or_replace(ops, slot, page.record(slot)?, bytes);
+    op::change_row(ops, slot, page.record(slot)?, bytes);
     mtr.commit()?;
     Ok(())
 }

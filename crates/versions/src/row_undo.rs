@@ -1,25 +1,33 @@
 //! Undo records of the traditional mode: how to take back one row change, found by its key.
 //!
-//! A row change of the traditional mode is a log group of the page's record, which is redone
-//! and never undone, and of one undo record, which names tree and key: by the time it is
+//! A row change of the traditional mode is one record of the log, of its page: what it does to the page
+//! is redone and never undone, and what undoes it names tree and key: by the time it is
 //! undone, splits may have moved the row (logical undo, as in ARIES/KVL). The undo is itself
 //! a group of a page record and a *compensation* record, whose link skips what was undone, so
 //! that repeated crashes never undo anything twice (Constant Time Recovery, section 2).
 //!
 //! ```text
-//! body   0 action u8      1 = remove the row, 2 = patch it, 3 = insert it
-//!        1 row's xid u64  the id that the change was made under
-//!        9 root u64, object u32: the tree
-//!       21 key length u16, key
-//!          payload: 2 the diff from the changed record to the one before; 3 that record
+//! in the page's record (PageUndo, operation Undo; the tree's object is the record's):
+//!        action u8        2 = patch the row, 4 = change it, 5 = remove the row that this very record inserts
+//!        row's xid varint the id that the change was made under
+//!        root varint
+//!        [2, 4] key counted, then from the changed record to the one before: 2 a diff, 4 a change
+//!               (`page/src/row_change.rs`)
+//! a record of its own (RowUndo; written until format version 3, read still):
+//!      0 action u8        1 = remove the row, 2 = patch it, 3 = insert it
+//!      1 row's xid u64
+//!      9 root u64, object u32: the tree
+//!     21 key length u16, key
+//!        payload: 2 the diff from the changed record to the one before; 3 that record
 //! ```
 
 use resurgam_base::limits::{KEY_BYTES_MAX, RECORD_BYTES_MAX};
 use resurgam_base::{Error, Lsn, ObjectId, PageId, Result, SlotId, TxId};
 use resurgam_btree::Tree;
 use resurgam_buffer::{BufferPool, Mtr, WriteGuard};
-use resurgam_log::{Log, RecordKind};
-use resurgam_page::{LeafRecord, buf, diff, leaf, op, space};
+use resurgam_log::{Log, RecordHeader, RecordKind};
+use resurgam_page::codec::{Reader, put_counted, put_varint64};
+use resurgam_page::{LeafRecord, PageOp, buf, diff, leaf, op, row_change, space};
 use resurgam_txn::{ActiveTx, TxManager};
 
 use crate::prune;
@@ -27,6 +35,9 @@ use crate::prune;
 const REMOVE: u8 = 1;
 const PATCH: u8 = 2;
 const INSERT: u8 = 3;
+const CHANGE: u8 = 4;
+const REMOVE_INSERTED: u8 = 5;
+#[cfg(test)]
 const HEAD: usize = 23;
 
 /// How a change is taken back.
@@ -38,6 +49,8 @@ pub enum UndoAction<'a> {
     Patch(&'a [u8]),
     /// The row's record was removed.
     Insert(&'a [u8]),
+    /// The row's record was changed: a change leads back ([`row_change`]).
+    Change(&'a [u8]),
 }
 
 /// A decoded undo record.
@@ -51,29 +64,51 @@ pub struct RowUndo<'a> {
 }
 
 impl<'a> RowUndo<'a> {
-    pub fn encode(&self) -> Vec<u8> {
-        let (action, payload): (u8, &[u8]) = match self.action {
-            UndoAction::Remove => (REMOVE, &[]),
-            UndoAction::Patch(diff) => (PATCH, diff),
-            UndoAction::Insert(record) => (INSERT, record),
-        };
-        let mut out = Vec::with_capacity(HEAD + self.key.len() + payload.len());
-        out.push(action);
-        out.extend_from_slice(&self.xid.0.to_le_bytes());
-        out.extend_from_slice(&self.tree.root.0.to_le_bytes());
-        out.extend_from_slice(&self.tree.object.0.to_le_bytes());
-        out.extend_from_slice(&(self.key.len() as u16).to_le_bytes());
-        out.extend_from_slice(self.key);
-        out.extend_from_slice(payload);
-        out
-    }
-
-    /// Reads the body of an undo record.
+    /// What a record of the log says about undoing it; none where it says nothing.
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn decode(body: &'a [u8]) -> Result<Self> {
-        Self::parse(body).ok_or_else(|| Error::corrupt("an undo record cannot be read"))
+    pub fn of_record(header: &RecordHeader, body: &'a [u8]) -> Result<Option<Self>> {
+        let undo = match header.kind {
+            RecordKind::RowUndo => Self::parse(body),
+            RecordKind::PageUndo => Self::parse_in_page(op::undo_of(body)?, header.object, body)?,
+            _ => return Ok(None),
+        };
+        undo.map(Some).ok_or_else(|| Error::corrupt("an undo record cannot be read"))
+    }
+
+    fn parse_in_page(bytes: &'a [u8], object: ObjectId, body: &'a [u8]) -> Result<Option<Self>> {
+        let mut r = Reader::new(bytes, "undo of a row");
+        let (action, xid, root) = (r.u8()?, TxId(r.varint64()?), PageId(r.varint64()?));
+        let (key, action) = match action {
+            REMOVE_INSERTED => {
+                let inserted = op::decode(body).find_map(|op| match op {
+                    Ok(PageOp::Insert { bytes, .. }) => Some(bytes),
+                    _ => None,
+                });
+                let Some(inserted) = inserted else { return Err(r.bad("nothing is inserted that is to be removed")) };
+                (LeafRecord::parse(inserted)?.key, UndoAction::Remove)
+            }
+            CHANGE => (r.counted()?, UndoAction::Change(r.rest())),
+            PATCH => (r.counted()?, UndoAction::Patch(r.rest())),
+            _ => return Ok(None),
+        };
+        let whole = r.is_empty() && key.len() <= KEY_BYTES_MAX && xid.is_some() && root.is_some();
+        Ok(whole.then_some(Self { xid, tree: Tree { root, object }, key, action }))
+    }
+
+    /// The record before the change, of the one after it.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn record_before(&self, after: &[u8]) -> Result<Vec<u8>> {
+        let mut before = Vec::with_capacity(after.len());
+        match self.action {
+            UndoAction::Patch(patch) => diff::apply(after, patch, RECORD_BYTES_MAX, &mut before)?,
+            UndoAction::Change(change) => row_change::apply(after, change, &mut before)?,
+            UndoAction::Remove | UndoAction::Insert(_) => {}
+        }
+        Ok(before)
     }
 
     fn parse(body: &'a [u8]) -> Option<Self> {
@@ -113,8 +148,9 @@ pub fn undo_one(pool: &BufferPool, log: &Log, txs: &TxManager, tx: &ActiveTx, un
     }
     match record.header.kind {
         RecordKind::Compensation => tx.undo.lock().last = next,
-        RecordKind::RowUndo => {
-            let undo = RowUndo::decode(&record.body)?;
+        RecordKind::RowUndo | RecordKind::PageUndo => {
+            let undo = RowUndo::of_record(&record.header, &record.body)?;
+            let undo = undo.ok_or_else(|| Error::corrupt(format!("log record {at} does not say how to undo it")))?;
             take_back(pool, txs, tx, &undo, next)
                 .map_err(|e| Error::new(e.kind(), format!("undo of log record {at}: {}", e.message())))?;
         }
@@ -140,11 +176,11 @@ fn take_back(pool: &BufferPool, txs: &TxManager, tx: &ActiveTx, undo: &RowUndo<'
                 op::remove(&mut ops, slot);
                 None
             }
-            (UndoAction::Patch(patch), Ok(slot)) => {
+            (UndoAction::Patch(_) | UndoAction::Change(_), Ok(slot)) => {
                 check(slot)?;
                 let current = page.record(slot)?;
-                diff::apply(current, patch, RECORD_BYTES_MAX, &mut old)?;
-                op::patch_or_replace(&mut ops, slot, current, &old);
+                old = undo.record_before(current)?;
+                op::change_row(&mut ops, slot, current, &old);
                 (!page.fits_replace(slot, old.len())).then_some(old.len())
             }
             (UndoAction::Insert(record), Err(slot)) => {
@@ -192,22 +228,116 @@ fn compensate(
     Ok(())
 }
 
+/// What an insert logs to be undone (the module's head).
+pub(crate) fn of_insert(xid: TxId, tree: Tree) -> Vec<u8> {
+    begin(REMOVE_INSERTED, xid, tree)
+}
+
+/// What the change of the record `old` of `key` to `new` logs to be undone.
+pub(crate) fn of_change(xid: TxId, tree: Tree, key: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut out = begin(CHANGE, xid, tree);
+    put_counted(&mut out, key);
+    if !row_change::encode(new, old, &mut out) {
+        out[0] = PATCH;
+        diff::diff(new, old, &mut out);
+    }
+    out
+}
+
+fn begin(action: u8, xid: TxId, tree: Tree) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    out.push(action);
+    put_varint64(&mut out, xid.0);
+    put_varint64(&mut out, tree.root.0);
+    out
+}
+
 #[cfg(test)]
 mod tests {
+    use resurgam_base::PageId;
+    use resurgam_page::{Earlier, EarlierTag, LeafBuilder, VersionPtr};
+
     use super::*;
 
+    fn header(kind: RecordKind) -> RecordHeader {
+        RecordHeader {
+            len: 0,
+            offset_in_block: 0,
+            kind,
+            first_of_group: true,
+            last_of_group: true,
+            object: ObjectId(9),
+            tx: TxId(4),
+            prev_tx: Lsn::NONE,
+            page: PageId(50),
+            prev_page: Lsn::NONE,
+        }
+    }
+
+    const TREE: Tree = Tree { root: PageId(77), object: ObjectId(9) };
+
     #[test]
-    fn codec() -> Result<()> {
-        let tree = Tree { root: PageId(77), object: ObjectId(9) };
-        for action in [UndoAction::Remove, UndoAction::Patch(b"\x01\x02"), UndoAction::Insert(b"record")] {
-            let undo = RowUndo { xid: TxId(5), tree, key: b"a key", action };
-            let bytes = undo.encode();
-            assert_eq!(RowUndo::decode(&bytes)?, undo);
+    fn in_the_record_of_its_page() -> Result<()> {
+        let header = header(RecordKind::PageUndo);
+        let record = LeafBuilder::inserted(TxId(5), b"a key", b"value").encode()?;
+        let mut body = Vec::new();
+        op::insert(&mut body, SlotId(3), &record);
+        let inserted_only = body.len();
+        op::undo(&mut body, &of_insert(TxId(5), TREE));
+        let undo = RowUndo { xid: TxId(5), tree: TREE, key: b"a key", action: UndoAction::Remove };
+        assert_eq!(RowUndo::of_record(&header, &body)?, Some(undo));
+        assert!(RowUndo::of_record(&header, &body[..inserted_only]).is_err());
+        assert!(RowUndo::of_record(&header, &body[inserted_only..]).is_err());
+        // A record with a version in the row that the new one has no part of: a patch.
+        let tag = EarlierTag { ghost: false, xid: TxId::NONE, offrow: None };
+        let builder = LeafBuilder::inserted(TxId(6), b"a key", b"value");
+        let deep = LeafBuilder { earlier: Earlier::InRow(tag, b"\x00\x00\x01V"), ..builder }.encode()?;
+        let pushed = VersionPtr { page: PageId(9), slot: SlotId(2) };
+        let above = LeafBuilder { earlier: Earlier::OffRow(pushed), ..builder }.encode()?;
+        for (old, new, patched) in [(&record, &above, false), (&deep, &above, true), (&record, &deep, false)] {
+            let mut body = Vec::new();
+            op::change_row(&mut body, SlotId(3), old, new);
+            op::undo(&mut body, &of_change(TxId(1 << 40), TREE, b"a key", old, new));
+            let undo = RowUndo::of_record(&header, &body)?.expect("it is a record with an undo");
+            assert_eq!((undo.xid, undo.tree, undo.key), (TxId(1 << 40), TREE, &b"a key"[..]));
+            assert_eq!(matches!(undo.action, UndoAction::Patch(_)), patched);
+            assert_eq!(&undo.record_before(new)?, old);
+        }
+        for bytes in [&b""[..], b"\x04", b"\x04\x05", b"\x04\x00\x07\x01k", b"\x09\x05\x07"] {
+            let mut body = Vec::new();
+            op::undo(&mut body, bytes);
+            assert!(RowUndo::of_record(&header, &body).is_err(), "{bytes:?}");
+        }
+        Ok(())
+    }
+
+    /// As programs until format version 3 wrote it.
+    #[test]
+    fn records_of_their_own_are_read() -> Result<()> {
+        let header = header(RecordKind::RowUndo);
+        let body = |action: u8, payload: &[u8]| {
+            let mut out = vec![action];
+            out.extend_from_slice(&5u64.to_le_bytes());
+            out.extend_from_slice(&77u64.to_le_bytes());
+            out.extend_from_slice(&9u32.to_le_bytes());
+            out.extend_from_slice(&5u16.to_le_bytes());
+            out.extend_from_slice(b"a key");
+            out.extend_from_slice(payload);
+            out
+        };
+        let cases = [
+            (body(REMOVE, b""), UndoAction::Remove),
+            (body(PATCH, b"\x01\x02"), UndoAction::Patch(b"\x01\x02")),
+            (body(INSERT, b"record"), UndoAction::Insert(b"record")),
+        ];
+        for (bytes, action) in &cases {
+            let undo = RowUndo { xid: TxId(5), tree: TREE, key: b"a key", action: *action };
+            assert_eq!(RowUndo::of_record(&header, bytes)?, Some(undo));
             for len in 0..HEAD + 5 {
-                assert!(RowUndo::decode(&bytes[..len]).is_err(), "{len} bytes");
+                assert!(RowUndo::of_record(&header, &bytes[..len]).is_err(), "{len} bytes");
             }
         }
-        assert!(RowUndo::decode(&[9; 40]).is_err());
+        assert!(RowUndo::of_record(&header, &[9; 40]).is_err());
         Ok(())
     }
 }

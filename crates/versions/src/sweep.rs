@@ -76,13 +76,21 @@ impl Work {
         let unit_extents = ((unit_pages / EXTENT_PAGES) as usize).clamp(1, space::EXTENTS);
         let mut units = Vec::new();
         for map in pool.space().map_pages() {
+            // A database that rests is not read, however large it is.
+            if !pool.space().look_at_marks(map) {
+                continue;
+            }
             let found = match pool.space().select(pool, map, 0..space::EXTENTS, is_marked) {
                 Ok(found) => found,
                 Err(error) => {
+                    pool.space().saw_marks(map);
                     damaged(map, error)?;
                     continue;
                 }
             };
+            if !found.is_empty() {
+                pool.space().saw_marks(map);
+            }
             let unit_of = |page: PageId| space::extent_of(page).1 / unit_extents;
             for pages in found.chunk_by(|a, b| unit_of(a.0) == unit_of(b.0)) {
                 let from = unit_of(pages[0].0) * unit_extents;

@@ -16,13 +16,12 @@
 use resurgam_base::{Error, ErrorKind, PageId, Result, SlotId, TxId, limits::RECORD_BYTES_MAX};
 use resurgam_btree::Tree;
 use resurgam_buffer::{BufferPool, Mtr, PageRef, WriteGuard};
-use resurgam_log::RecordKind;
 use resurgam_page::{Earlier, EarlierTag, LeafBuilder, LeafRecord, VersionPtr, buf, diff, leaf, op, space, version};
 use resurgam_txn::{ActiveTx, Status, WrittenRow};
 
 use crate::prune;
 use crate::read::{self, OwnedEarlier, Seen, Version};
-use crate::row_undo::{RowUndo, UndoAction};
+use crate::row_undo;
 use crate::store::VersionStore;
 use crate::view::View;
 
@@ -325,8 +324,9 @@ impl RowWriter<'_> {
             earlier: if prior_for_all { Earlier::None } else { prior.earlier.borrow() },
         }
         .encode()?;
-        // A deletion whose content is off-row needs none of it here.
-        let value = if ghost { &[][..] } else { value };
+        // A deletion whose content is off-row needs none of it here; but what is taken away undo
+        // through the log would have to log.
+        let value = if ghost && !self.versioning.logs_undo() { &[][..] } else { value };
         self.put(tree, page, slot, Some(slot), value, Some((ghost, key.to_vec(), image)))
     }
 
@@ -382,7 +382,7 @@ impl RowWriter<'_> {
         let mut mtr = Mtr::new(self.pool);
         let at = mtr.add(page);
         op::remove(mtr.ops(at), slot);
-        self.finish(mtr, at, tree, key, UndoAction::Remove)
+        self.finish(mtr, at, tree, key, &[])
     }
 
     /// Puts a record into the leaf: `bytes` is the record itself, or, with `offrow`
@@ -435,24 +435,28 @@ impl RowWriter<'_> {
             }
         };
         let (page, ops) = mtr.page_and_ops(at);
-        let mut back = Vec::new();
+        let mut undo = Vec::new();
         match replaces {
             Some(slot) => {
                 let old = page.record(slot)?;
-                op::patch_or_replace(ops, slot, old, record);
+                op::change_row(ops, slot, old, record);
                 if self.versioning.logs_undo() {
-                    diff::diff(record, old, &mut back);
+                    undo = row_undo::of_change(self.xid, tree, leaf::key_of(record), old, record);
                 }
             }
-            None => op::insert(ops, slot, record),
+            None => {
+                op::insert(ops, slot, record);
+                if self.versioning.logs_undo() {
+                    undo = row_undo::of_insert(self.xid, tree);
+                }
+            }
         }
         if first_version {
             op::set_flags(ops, buf::HAS_VERSIONS, 0);
             self.pool.space().set_flags(&mut mtr, id, space::PFS_HAS_VERSIONS, 0)?;
         }
         let key = leaf::key_of(record);
-        let undo = if replaces.is_some() { UndoAction::Patch(&back) } else { UndoAction::Remove };
-        self.finish(mtr, at, tree, key, undo)
+        self.finish(mtr, at, tree, key, &undo)
     }
 
     /// Keeps an earlier version outside the row.
@@ -471,8 +475,9 @@ impl RowWriter<'_> {
         }
     }
 
-    /// Logs and applies the change of the leaf `at`, and notes it for a rollback.
-    fn finish(&self, mut mtr: Mtr<'_>, at: PageRef, tree: Tree, key: &[u8], undo: UndoAction<'_>) -> Result<Step> {
+    /// Logs and applies the change of the leaf `at`, and notes it for a rollback. `undo`: what the log says
+    /// about taking it back, where it does (`row_undo.rs`).
+    fn finish(&self, mut mtr: Mtr<'_>, at: PageRef, tree: Tree, key: &[u8], undo: &[u8]) -> Result<Step> {
         match self.versioning {
             Versioning::Persistent => {
                 mtr.attribute(at, self.xid, self.tx.last_lsn());
@@ -482,10 +487,9 @@ impl RowWriter<'_> {
                 self.tx.write_set.lock().note(row, end.0.saturating_sub(lsn.0));
             }
             Versioning::Temporary | Versioning::Logged => {
-                let body = RowUndo { xid: self.xid, tree, key, action: undo }.encode();
                 let mut chain = self.tx.undo.lock();
-                mtr.record(RecordKind::RowUndo, self.tx.id, chain.last, body);
-                let lsn = mtr.commit_extra()?;
+                mtr.undone_by(at, self.tx.id, chain.last, undo);
+                let (lsn, _) = mtr.commit()?;
                 chain.push(lsn);
                 drop(chain);
                 self.tx.logged(lsn);

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use resurgam_base::{Lsn, PageId, Result};
-use resurgam_log::{LogReader, RecordKind, RecordRef};
+use resurgam_log::{LogReader, RecordRef};
 use resurgam_page::op;
+use resurgam_versions::RowUndo;
 
 use super::report::Reporter;
 use crate::image::Image;
@@ -61,7 +62,10 @@ fn one(record: &RecordRef<'_>, last: &mut HashMap<PageId, Lsn>) -> Vec<String> {
             h.tx, h.prev_tx
         ));
     }
-    if h.kind != RecordKind::Page {
+    if let Err(error) = RowUndo::of_record(h, record.body) {
+        found.push(format!("transaction {}: {}", h.tx, error.message()));
+    }
+    if !h.kind.is_of_page() {
         return found;
     }
     if h.page.is_none() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use resurgam_base::limits::PAGE_SIZE;
 use resurgam_engine::*;
-use resurgam_log::{LogReader, RecordKind};
+use resurgam_log::LogReader;
 use resurgam_page::{LeafRecord, PageBuf, PageType, op, space};
 use resurgam_recovery::ControlFile;
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
@@ -96,7 +96,7 @@ fn after_every_log_group() -> Result<()> {
     while let Some(group) = reader.next_group()? {
         groups += 1;
         let mut touched = Vec::new();
-        for record in group.records().filter(|r| r.header.kind == RecordKind::Page) {
+        for record in group.records().filter(|r| r.header.kind.is_of_page()) {
             let id = record.header.page;
             page(&mut pages, id)?;
             let buf = pages.get_mut(&id).expect("just read");

@@ -74,6 +74,12 @@ pub fn load(mix: &dyn Mix, server: &Server) -> Result<()> {
     quiesce(server)
 }
 
+/// Writes everything out, so that a run does not pay for what was before it. The cleaner goes on at its pace: what a
+/// run leaves to it is a part of the cost, of the next one if need be.
+pub fn settle(server: &Server) -> Result<()> {
+    server.client()?.query("checkpoint").map(drop)
+}
+
 /// Writes everything out, cleans up, so that a run does not pay for what was before it.
 pub fn quiesce(server: &Server) -> Result<()> {
     let mut client = server.client()?;

@@ -2,8 +2,9 @@
 //! row, against the traditional mode.
 //!
 //! All servers of a mix run at the same time, each with its own data; runs take turns, and
-//! who begins changes from round to round. Only one server works at a time; before each run it
-//! cleans up and takes a checkpoint. After each run the mix's conditions are checked.
+//! who begins changes from round to round. Clients work with one server at a time; before each run it takes
+//! a checkpoint, and the cleaner keeps its pace. Rates are compared within a round, and the ratio has its
+//! confidence interval. After each run the mix's conditions are checked.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::drive::{Tally, drive, percentile};
 use super::subject::{Subject, subjects};
 use super::tpcc::TpcC;
 use super::tpce::TpcE;
-use super::{Mix, Terminal, check, check_the_check, load, quiesce};
+use super::{Mix, Terminal, check, check_the_check, load, settle};
 use crate::report::{self, median, table};
 use crate::servers::{Server, Work};
 use crate::setup::Setup;
@@ -54,7 +55,7 @@ pub struct Options {
     #[arg(long, default_value_t = 5.0)]
     warm_up: f64,
     /// Rounds, in each of which every server runs once
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 10)]
     rounds: usize,
     /// Measure PostgreSQL as well, where it is installed
     #[arg(long)]
@@ -107,6 +108,8 @@ struct Contender {
     server: Server,
     terminals: Vec<Box<dyn Terminal>>,
     runs: Vec<Tally>,
+    /// Processor time of the server in each run, in seconds.
+    cpu: Vec<f64>,
 }
 
 /// The counted part of a run.
@@ -160,18 +163,20 @@ fn compete(options: &Options, mix: &dyn Mix, all: &[Subject], setup: &mut Setup)
         setup.saw(&server);
         load(mix, &server)?;
         let terminals = mix.terminals(options.clients, options.seed);
-        contenders.push(Contender { subject, server, terminals, runs: Vec::new() });
+        contenders.push(Contender { subject, server, terminals, runs: Vec::new(), cpu: Vec::new() });
     }
     for round in 0..options.rounds {
         for turn in 0..contenders.len() {
             let at = (round + turn) % contenders.len();
-            let Contender { subject, server, terminals, runs } = &mut contenders[at];
-            quiesce(server)?;
+            let Contender { subject, server, terminals, runs, cpu } = &mut contenders[at];
+            settle(server)?;
             let until = counted(options).end;
+            let before = server.cpu_seconds()?;
             let ((), tally) = drive(server.port, mix, terminals, |run| {
                 run.pause(until);
                 Ok(())
             })?;
+            cpu.push(server.cpu_seconds()? - before);
             check(mix, server, terminals)?;
             if options.canary && round == 0 {
                 check_the_check(mix, server, terminals)?;
@@ -204,6 +209,9 @@ fn rows(
             .zip(&rates)
             .map(|(base, rate)| rate / base.max(1.0))
             .collect();
+        // The whole run, warm-up included, as the processor time is.
+        let done: usize = contender.runs.iter().map(|run| run.done.len()).sum();
+        let cpu_us = contender.cpu.iter().sum::<f64>() * 1e6 / done.max(1) as f64;
         let all: usize = contender.runs.iter().map(|run| run.done.len()).sum();
         let gone: u64 = contender.runs.iter().map(|run| run.rolled_back).sum();
         let conflicts: u64 = contender.runs.iter().map(|run| run.conflicts).sum();
@@ -214,7 +222,8 @@ fn rows(
             mix.name().to_owned(),
             contender.subject.name().to_owned(),
             format!("{:.0}", median(&rates)),
-            format!("{:.3}", median(&ratios)),
+            report::paired_text(&ratios),
+            format!("{cpu_us:.0}"),
             rates.iter().map(|rate| format!("{rate:.0}")).collect::<Vec<_>>().join(", "),
             share(gone),
             share(conflicts),
@@ -274,8 +283,10 @@ fn report(options: &Options, setup: &Setup, results: &[Vec<String>], details: &[
          without think times, and 1 % of all transactions are rolled back at their end; these are no TPC results. \
          {} clients, {} rounds of {} s each after {} s that are not \
          counted, taking turns; seed {}; commits wait for the disk. TPC-C-like: {} warehouses; counted are committed \
-         new orders. TPC-E-like: {} customers; all committed transactions are counted. Ratios are medians over the \
-         rounds, each against the traditional mode in the same round. After each run the mix's consistency \
+         new orders. TPC-E-like: {} customers; all committed transactions are counted. The cleaner \
+         keeps its pace. Ratios are geometric means over the rounds, each against the traditional mode in the same \
+         round, with their 95 % confidence interval. Processor time is the server's (its clients' is not in it), per committed \
+         transaction of any kind. After each run the mix's consistency \
          conditions were checked, and that exactly what was committed is there.\n\n",
         options.clients,
         options.rounds,
@@ -287,7 +298,16 @@ fn report(options: &Options, setup: &Setup, results: &[Vec<String>], details: &[
     );
     text += &setup.text();
     text += &table(
-        &["mix", "mode", "median a minute", "of traditional", "all rounds", "rolled back on purpose", "conflicts"],
+        &[
+            "mix",
+            "mode",
+            "median a minute",
+            "of traditional (95 %)",
+            "CPU, µs a transaction",
+            "all rounds",
+            "rolled back on purpose",
+            "conflicts",
+        ],
         results,
     );
     text += "\nLatencies in milliseconds, all rounds together:\n\n";

@@ -8,6 +8,7 @@
 //! | `bulk.rs` | large transactions: rolled back, committed, left open |
 //! | `reader.rs` | a snapshot that must not move |
 //! | `schema.rs` | tables and indexes that come and go |
+//! | `faults.rs` | devices that fail for a while |
 //! | `disk.rs` | the data folder's file system, and how it loses power |
 //! | `target.rs` | the server's process and its log |
 //! | `check.rs` | what must hold after a restart |
@@ -22,6 +23,7 @@
 mod bulk;
 mod check;
 mod disk;
+mod faults;
 mod model;
 mod reader;
 mod round;
@@ -45,6 +47,7 @@ use crate::servers::free_port;
 use crate::wire::Client;
 use bulk::Bulk;
 use disk::Disk;
+use faults::Faults;
 use round::{PATIENCE, Phase, Round};
 use schema::Schema;
 use target::Target;
@@ -65,6 +68,9 @@ pub struct Options {
     /// Lose what was not synced, too: the data is on an ext4 image that is cut off (Linux, as root; skipped elsewhere)
     #[arg(long)]
     power_loss: bool,
+    /// Let the devices fail for a while in each life of the server, too (Linux, with a C compiler; skipped elsewhere)
+    #[arg(long)]
+    io_errors: bool,
     /// The server's binary
     #[arg(long, value_name = "PATH", default_value = "target/release/resurgam")]
     server: PathBuf,
@@ -153,6 +159,8 @@ struct Summary {
     kills: u64,
     in_recovery: u64,
     power_losses: u64,
+    faults: u64,
+    longest_stall_s: f64,
     clean_stops: u64,
     commits: u64,
     rollbacks: u64,
@@ -178,7 +186,7 @@ impl Summary {
     fn show(&self, failures: usize) -> String {
         let max = self.answers_s.iter().copied().fold(0.0, f64::max);
         format!(
-            "lasted: {:.0} s\nrounds: {}\nkills: {} (and {} during a recovery)\npower losses: {}\nclean stops with resurgam check: {}\n\
+            "lasted: {:.0} s\nrounds: {}\nkills: {} (and {} during a recovery)\npower losses: {}\ntimes that devices failed: {} (commits went on within {:.1} s)\nclean stops with resurgam check: {}\n\
              commits acknowledged: {}\ncommits in doubt: {}, of which {} had happened\ntransactions rolled back: {}, \
              conflicts: {}\nrows of large transactions undone: {}\nanswers read again in a snapshot: {}\n\
              rows checked: {}\ntime to the first answer: median {:.3} s, max {max:.3} s of {}\nfailures: {failures}",
@@ -187,6 +195,8 @@ impl Summary {
             self.kills,
             self.in_recovery,
             self.power_losses,
+            self.faults,
+            self.longest_stall_s,
             self.clean_stops,
             self.commits,
             self.doubts,
@@ -244,7 +254,16 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn soak(options: &Options, seed: u64, dir: &Path, disk: Disk) -> Result<()> {
     let durable = options.canary != Some(Canary::SyncOff);
-    let target = Target::new(options.server.clone(), disk.data(), dir.join("server.log"), free_port()?, durable);
+    let mut target = Target::new(options.server.clone(), disk.data(), dir.join("server.log"), free_port()?, durable);
+    if options.io_errors {
+        match Faults::new(dir) {
+            Ok(faults) => target.faults = Some(faults),
+            Err(why) => {
+                println!("skipped: devices cannot be made to fail here: {why}");
+                return Ok(());
+            }
+        }
+    }
     let mut soak = Soak {
         options,
         rng: SmallRng::seed_from_u64(seed),
@@ -335,6 +354,15 @@ impl Soak<'_> {
             }
             let mut found = Vec::new();
             let begun = Instant::now();
+            if let Some(faults) = &self.target.faults {
+                match fail_for_a_while(faults, &round, &mut self.rng) {
+                    Ok(stall) => {
+                        self.sum.faults += 1;
+                        self.sum.longest_stall_s = self.sum.longest_stall_s.max(stall.as_secs_f64());
+                    }
+                    Err(why) => round.violation(why),
+                }
+            }
             while begun.elapsed() < run_for && round.violations().is_empty() {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -348,11 +376,19 @@ impl Soak<'_> {
                 round.enter(Phase::Finishing);
             } else {
                 round.enter(Phase::Dying);
+                // Sometimes the log's device goes first.
+                if let Some(faults) = self.target.faults.as_ref().filter(|_| self.rng.random_ratio(1, 3)) {
+                    found.extend(faults.set(faults::LOG).err());
+                    thread::sleep(Duration::from_millis(self.rng.random_range(1..500)));
+                }
                 found.extend(self.target.ended().map(|status| format!("the server ended by itself: {status}")));
                 found.extend(end_now(&self.disk, &mut self.target, &mut self.rng, end));
             }
             found
         });
+        if let Some(faults) = &self.target.faults {
+            found.extend(faults.set(0).err());
+        }
         self.sum.add(&round);
         found.extend(round.violations());
         if !found.is_empty() {
@@ -416,6 +452,38 @@ impl Soak<'_> {
         found.extend(self.target.complaints(self.target.log_len()));
         verdict(found)
     }
+}
+
+/// Commits have to go on so soon after a device does.
+const STALL_MAX: Duration = Duration::from_secs(10);
+
+/// Lets devices fail in ways that the server has to outlive; how long it was then until the next commit.
+fn fail_for_a_while(faults: &Faults, round: &Round, rng: &mut SmallRng) -> Result<Duration> {
+    thread::sleep(Duration::from_millis(rng.random_range(100..2000)));
+    let kinds = [
+        faults::WRITES,
+        faults::SYNCS,
+        faults::WRITES | faults::SYNCS,
+        faults::READS,
+        faults::READS | faults::WRITES | faults::SYNCS,
+    ];
+    let kinds = kinds[rng.random_range(0..kinds.len())];
+    round.unreadable.store(kinds & faults::READS != 0, Ordering::SeqCst);
+    faults.set(kinds)?;
+    thread::sleep(Duration::from_millis(rng.random_range(50..3000)));
+    faults.set(0)?;
+    let (well, before) = (Instant::now(), round.commits.load(Ordering::Relaxed));
+    while round.commits.load(Ordering::Relaxed) == before {
+        if well.elapsed() > STALL_MAX {
+            return Err(format!("no commit in {STALL_MAX:?} after the devices were well again (of kinds {kinds})"));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let stall = well.elapsed();
+    // What read before may answer still.
+    thread::sleep(Duration::from_millis(500));
+    round.unreadable.store(false, Ordering::SeqCst);
+    Ok(stall)
 }
 
 /// Ends the process, and with it what was not synced if the power is lost. Answers complaints

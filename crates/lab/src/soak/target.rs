@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::faults::Faults;
 use super::round::PATIENCE;
 use crate::Result;
 use crate::servers::output;
@@ -37,13 +38,15 @@ pub struct Target {
     pub port: u16,
     /// False: commits are acknowledged before they are durable, to see that the test notices.
     pub durable: bool,
+    /// Whether its devices fail now and then.
+    pub faults: Option<Faults>,
     child: Option<Child>,
     read_to: u64,
 }
 
 impl Target {
     pub fn new(binary: PathBuf, data: PathBuf, log: PathBuf, port: u16, durable: bool) -> Self {
-        Self { binary, data, log, port, durable, child: None, read_to: 0 }
+        Self { binary, data, log, port, durable, faults: None, child: None, read_to: 0 }
     }
 
     /// Starts the process and does not wait for it.
@@ -54,6 +57,9 @@ impl Target {
         command.arg("serve").arg("--data").arg(&self.data).arg("--listen").arg(format!("127.0.0.1:{}", self.port));
         command.args(SETTINGS).arg(if self.durable { "--synchronous-commit=on" } else { "--synchronous-commit=off" });
         command.stdin(Stdio::null()).stdout(log).stderr(err);
+        if let Some(faults) = &self.faults {
+            faults.prepare(&mut command);
+        }
         let child = command.spawn().map_err(|e| format!("could not start {}: {e}", self.binary.display()))?;
         self.child = Some(child);
         Ok(())
@@ -124,7 +130,9 @@ impl Target {
     pub fn complaints(&mut self, end: u64) -> Vec<String> {
         let text = self.log_text(self.read_to, end);
         self.read_to = self.log_len();
-        text.lines().filter(|line| is_complaint(line)).map(str::to_owned).collect()
+        // What a device did on purpose is no complaint.
+        let on_purpose = |line: &&str| self.faults.is_some() && line.contains("Input/output error");
+        text.lines().filter(|line| is_complaint(line) && !on_purpose(line)).map(str::to_owned).collect()
     }
 
     fn last_words(&self) -> String {
@@ -148,9 +156,13 @@ impl Drop for Target {
     }
 }
 
-/// An error, a panic, or a warning other than that writers are slowed down.
+/// An error, a panic, or a warning other than that writers are slowed down. What is tried again is
+/// none: devices fail on purpose, and whether all goes on is seen by the clients.
 fn is_complaint(line: &str) -> bool {
     let is = |word: &str| line.contains(word);
+    if is("failed, and is tried again") || is(" has failed ") && is(" times in ") {
+        return false;
+    }
     is(" ERROR ") || is("panicked at") || is("could not") || is(" WARN ") && !is("writers are slowed down")
 }
 
@@ -165,6 +177,9 @@ mod tests {
         assert!(is_complaint("thread 'x' panicked at src/a.rs:1:1:"));
         assert!(is_complaint(&format!("{at}  WARN resurgam: checkpoint failed, will be tried again")));
         assert!(!is_complaint(&format!("{at}  WARN resurgam: the log takes 9 MB; writers are slowed down.")));
+        assert!(!is_complaint(&format!("{at} ERROR resurgam: taking a checkpoint failed, and is tried again: EIO")));
+        assert!(!is_complaint(&format!("{at} ERROR resurgam: taking a checkpoint has failed 7 times in 30s: EIO")));
+        assert!(is_complaint(&format!("{at} ERROR resurgam: taking a checkpoint failed: EIO")));
         assert!(!is_complaint(&format!("{at}  INFO resurgam: recovery finished")));
     }
 }

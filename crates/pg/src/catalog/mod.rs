@@ -106,8 +106,8 @@ pub(crate) mod tests {
         fn transaction_id(&self, assign: bool) -> Option<u64> {
             assign.then_some(7)
         }
-        fn relation_bytes(&self, _: u32) -> Option<u64> {
-            Some(8192)
+        fn sizes(&self) -> Result<crate::context::Sizes, SqlError> {
+            Ok(crate::context::Sizes::default())
         }
         fn row_estimate(&self, _: &Table) -> Option<u64> {
             Some(3)

@@ -29,6 +29,18 @@ fn plans(cx: &dyn PgContext, rows: &mut Rows<'_>) {
     }
 }
 
+/// The table or index whose pages are this object's, if there is one that the session sees.
+fn relation_of(cx: &dyn PgContext, object: resurgam_engine::ObjectId) -> Option<String> {
+    cx.tables().ok()?.into_iter().find_map(|table| {
+        let index = (0..table.indexes.len()).find(|at| table.index_object(*at) == Some(object));
+        match index {
+            Some(at) => Some(format!("{}.{}", table.schema, table.indexes[at].name)),
+            None if table.rows_object() == object => Some(format!("{}.{}", table.schema, table.name)),
+            None => None,
+        }
+    })
+}
+
 /// Fills a view; false if it is not one of these.
 pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool {
     if !name.starts_with("resurgam_") {
@@ -87,7 +99,31 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ("buffer_full_waits", log.buffer_full_waits.into()),
                 ("segments_created", log.segments_created.into()),
                 ("segments_recycled", log.segments_recycled.into()),
+                ("markers", log.markers.into()),
             ]);
+        }
+        "resurgam_damaged_pages" => {
+            for page in db.damaged_page_list() {
+                rows.add([
+                    ("page", page.page.0.into()),
+                    ("object", page.object.map(|object| u64::from(object.0)).into()),
+                    ("relation", page.object.and_then(|object| relation_of(cx, object)).into()),
+                    ("since_lsn", lsn(page.since)),
+                    ("set_aside", page.set_aside.into()),
+                    ("error", page.error.into()),
+                ]);
+            }
+        }
+        "resurgam_troubles" => {
+            for trouble in db.troubles() {
+                rows.add([
+                    ("what", trouble.what.trim_end_matches(',').into()),
+                    ("error", trouble.error.into()),
+                    ("seconds", trouble.since.as_secs_f64().into()),
+                    ("times", trouble.times.into()),
+                    ("keeps_log", trouble.keeps_log.into()),
+                ]);
+            }
         }
         "resurgam_plans" => plans(cx, rows),
         "resurgam_recovery" => {

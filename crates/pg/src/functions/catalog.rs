@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 
 use super::define::{Call, P, PgFunction, f, oid};
 use crate::catalog::{Model, SUPERUSER_OID};
-use crate::context::PgContext;
+use crate::context::{PgContext, Sizes};
 use crate::types::{self, oid as t};
 use crate::wire::SqlError;
 
@@ -67,16 +67,37 @@ fn size_pretty(bytes: i64) -> String {
     format!("{size} PB")
 }
 
-/// Sizes are of relations: a table's own id is behind its primary key as well.
-fn relation_bytes(cx: &dyn PgContext, model: &Model, relation: u32, with_indexes: bool) -> Option<i64> {
-    let found = model.relation(relation)?;
-    let mut bytes = found.id.and_then(|id| cx.relation_bytes(id)).unwrap_or(0);
-    if with_indexes {
-        for index in model.indexes.iter().filter(|index| !index.primary && Some(index.table.id) == found.id) {
-            let id = model.relation(index.oid).and_then(|r| r.id);
-            bytes += id.and_then(|id| cx.relation_bytes(id)).unwrap_or(0);
+/// What a size is asked of.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    /// A table's rows, or an index's entries.
+    Itself,
+    /// A table's indexes. Its primary key is none: the rows are kept in it.
+    Indexes,
+    All,
+}
+
+/// Bytes of a relation; `None` if there is none of that oid.
+fn relation_bytes(sizes: &Sizes, model: &Model, relation: u32, part: Part) -> Option<i64> {
+    model.relation(relation)?;
+    let of = |object: u32| sizes.by_object.get(&object).copied().unwrap_or(0);
+    let table = model.tables.iter().find(|table| crate::catalog::relation_oid(table.id) == relation);
+    let bytes = match table {
+        Some(table) => {
+            let indexes = || (0..table.indexes.len()).filter_map(|at| table.index_object(at)).map(|o| of(o.0)).sum();
+            match part {
+                Part::Itself => of(table.rows_object().0),
+                Part::Indexes => indexes(),
+                Part::All => of(table.rows_object().0) + indexes(),
+            }
         }
-    }
+        None if part == Part::Indexes => 0,
+        None => model.indexes.iter().find(|index| index.oid == relation).map_or(0, |index| {
+            let at = index.table.indexes.iter().position(|other| !index.primary && other.name == index.name);
+            let object = at.and_then(|at| index.table.index_object(at));
+            of(object.unwrap_or(index.table.rows_object()).0)
+        }),
+    };
     Some(bytes.min(i64::MAX as u64) as i64)
 }
 
@@ -232,16 +253,28 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(
         add!("pg_size_pretty", &[P::Int], t::TEXT, |_cx, call| call.texts(|row| Ok(call.int(0, row).map(size_pretty))))
     );
-    for (name, with_indexes) in
-        [("pg_relation_size", false), ("pg_table_size", false), ("pg_total_relation_size", true)]
-    {
+    for (name, part) in [
+        ("pg_relation_size", Part::Itself),
+        ("pg_table_size", Part::Itself),
+        ("pg_total_relation_size", Part::All),
+        ("pg_indexes_size", Part::Indexes),
+    ] {
         let captured = cx.clone();
+        let parameters: &[P] = if name == "pg_relation_size" { &[P::Any, P::Text] } else { &[P::Any] };
         out.push(
-            f(name, &[P::Any, P::Text], oid(t::INT8), move |call| {
+            f(name, parameters, oid(t::INT8), move |call| {
                 let model = Model::load(captured.as_ref())?;
+                let sizes = captured.sizes()?;
                 call.ints(|row| {
-                    let relation = relation_argument(call, &model, row)?;
-                    Ok(relation.and_then(|oid| relation_bytes(captured.as_ref(), &model, oid, with_indexes)))
+                    let Some(relation) = relation_argument(call, &model, row)? else { return Ok(None) };
+                    match call.arrays.get(1).map(|_| call.text(1, row)) {
+                        None | Some(Some("main")) => Ok(relation_bytes(&sizes, &model, relation, part)),
+                        Some(None) => Ok(None),
+                        // There are no such forks.
+                        Some(Some("fsm" | "vm" | "init")) => Ok(model.relation(relation).map(|_| 0)),
+                        Some(Some(_)) => Err(SqlError::new("22023", "invalid fork name")
+                            .with_hint("Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\".")),
+                    }
                 })
             })
             .required(1)
@@ -250,26 +283,23 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     }
     let captured = cx.clone();
     out.push(
-        f("pg_indexes_size", &[P::Any], oid(t::INT8), move |call| {
-            let model = Model::load(captured.as_ref())?;
+        f("pg_database_size", &[P::Any], oid(t::INT8), move |call| {
+            let bytes = captured.sizes()?.database.min(i64::MAX as u64) as i64;
             call.ints(|row| {
-                let Some(oid) = relation_argument(call, &model, row)? else { return Ok(None) };
-                let all = relation_bytes(captured.as_ref(), &model, oid, true);
-                let own = relation_bytes(captured.as_ref(), &model, oid, false);
-                Ok(all.zip(own).map(|(all, own)| all - own))
+                let value = ScalarValue::try_from_array(&call.arrays[0], row);
+                match value.map_err(|e| crate::errors::from_datafusion(e, ""))? {
+                    value if value.is_null() => Ok(None),
+                    ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name))
+                        if name != captured.database() && name.parse::<u32>().is_err() =>
+                    {
+                        Err(SqlError::new("3D000", format!("database \"{name}\" does not exist")))
+                    }
+                    _ => Ok(Some(bytes)),
+                }
             })
         })
         .volatile(),
     );
-    out.push(add!("pg_database_size", &[P::Any], t::INT8, |cx, call| {
-        let model = Model::load(cx)?;
-        let mut bytes = 0i64;
-        for table in &model.tables {
-            let oid = crate::catalog::relation_oid(table.id);
-            bytes = bytes.saturating_add(relation_bytes(cx, &model, oid, true).unwrap_or(0));
-        }
-        call.ints(|_| Ok(Some(bytes)))
-    }));
     out.push(add!("to_regclass", &[P::Text], t::REGCLASS, |cx, call| {
         let model = Model::load(cx)?;
         call.oids(|row| Ok(call.text(0, row).and_then(|name| model.find(name)).map(|relation| relation.oid)))

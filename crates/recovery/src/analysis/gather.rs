@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | any with a transaction's id | seen: aborted unless something below says otherwise | the highest id |
 //! | `Page` | | the page's last record; the highest page and object |
+//! | `PageUndo` | as `RowUndo` | as `Page` |
 //! | `RowUndo` | a loser with a longer chain, and the sub-transaction that wrote the row | |
 //! | `Compensation` | a loser with a longer chain | |
 //! | `Commit` | committed with its sub-transactions; no loser | |
@@ -102,7 +103,7 @@ impl Gathered {
             self.last_tx = tx;
         }
         match header.kind {
-            RecordKind::Page => {
+            RecordKind::Page | RecordKind::PageUndo => {
                 pending.note(header.page, lsn, lsn);
                 if header.page.file() == 0 {
                     self.highest.page = self.highest.page.max(header.page.0);
@@ -110,8 +111,15 @@ impl Gathered {
                     self.highest.version_page = self.highest.version_page.max(header.page);
                 }
                 self.highest.object = self.highest.object.max(header.object.0);
+                if let Some(undo) = RowUndo::of_record(header, body)? {
+                    self.row_undo(tx, lsn, undo.xid);
+                }
             }
-            RecordKind::RowUndo => self.row_undo(tx, lsn, RowUndo::decode(body)?.xid),
+            RecordKind::RowUndo => {
+                if let Some(undo) = RowUndo::of_record(header, body)? {
+                    self.row_undo(tx, lsn, undo.xid);
+                }
+            }
             RecordKind::Compensation => self.losers.entry(tx).or_default().chain.push(lsn),
             RecordKind::Commit => self.commit(tx, TxRecord::decode(body)?),
             RecordKind::Abort => self.abort(tx, lsn, &TxRecord::decode(body)?)?,

@@ -156,7 +156,10 @@ async fn answer(shared: &Shared, request: &Request, place: &Place) -> Response {
     match request.path.as_str() {
         "/health" => Response::text(200, "alive"),
         "/ready" => match shared.monitor.readiness() {
-            Ok(()) => Response::text(200, "ready"),
+            Ok(warnings) => {
+                let lines = warnings.iter().map(|warning| format!("\nwarning: {warning}"));
+                Response::text(200, &format!("ready{}", lines.collect::<String>()))
+            }
             Err(reason) => Response::text(503, &reason),
         },
         "/metrics" if !place.ask() => Response::text(503, "too many ask for the numbers at this time"),

@@ -40,6 +40,7 @@ pub fn gather(monitor: &Monitor) -> String {
         log(&mut out, &log_status, &stats.log);
         checkpoints(&mut out, &log_status, &stats.checkpoints);
         buffers(&mut out, &stats);
+        troubles(&mut out, &database);
     }
     if let Some(totals) = monitor.plans() {
         plans(&mut out, &totals);
@@ -192,6 +193,11 @@ fn recovery(out: &mut Exposition, db: &Database, stats: &Stats) {
     out.gauge("resurgam_recovery_pages", "Pages that the start found to be redone.", report.pages_to_redo);
     out.gauge("resurgam_recovery_pages_pending", "Those that still await it.", stats.pages_awaiting_redo);
     out.gauge("resurgam_recovery_pages_damaged", "Pages too damaged to be redone.", db.damaged_pages());
+    out.gauge(
+        "resurgam_recovery_pages_set_aside",
+        "Those of them whose log is given up.",
+        db.damaged_page_list().iter().filter(|page| page.set_aside).count() as u64,
+    );
     out.gauge(
         "resurgam_recovery_pages_restored",
         "Torn or lost pages restored from the double-write area.",
@@ -352,6 +358,21 @@ fn cleaner(out: &mut Exposition, db: &Database) {
     );
 }
 
+fn troubles(out: &mut Exposition, db: &Database) {
+    let all = db.troubles();
+    out.gauge(
+        "resurgam_troubles",
+        "What fails in the background and is tried again (resurgam_troubles).",
+        all.len() as u64,
+    );
+    out.gauge(
+        "resurgam_troubles_age_seconds",
+        "How long the oldest of these has been failing; 0 if nothing does.",
+        all.first().map(|trouble| trouble.since).unwrap_or_default(),
+    );
+    out.gauge("resurgam_writers_wait", "1 while writers wait because the log is at its bound.", db.writers_wait());
+}
+
 fn log(out: &mut Exposition, status: &LogStatus, stats: &LogStats) {
     out.gauge("resurgam_log_end_lsn", "Position of the log's end, in bytes since the beginning.", status.end.0);
     out.gauge("resurgam_log_flushed_lsn", "Everything before this position is durable.", status.flushed.0);
@@ -380,6 +401,11 @@ fn log(out: &mut Exposition, status: &LogStatus, stats: &LogStats) {
         stats.buffer_full_waits,
     );
     out.counter("resurgam_log_segments_created_total", "Log files made anew.", stats.segments_created);
+    out.counter(
+        "resurgam_log_markers_total",
+        "Blocks that only say that those before them are durable.",
+        stats.markers,
+    );
     out.counter("resurgam_log_segments_recycled_total", "Log files used again.", stats.segments_recycled);
     out.counter(
         "resurgam_log_segments_late_total",

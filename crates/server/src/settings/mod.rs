@@ -138,6 +138,8 @@ settings! {
     unauthenticated_connections_per_address_max: u32, "unauthenticated-connections-per-address-max", "RESURGAM_UNAUTHENTICATED_CONNECTIONS_PER_ADDRESS_MAX", "200";
     /// Whether a commit waits until it is on disk. Off: a crash can lose the last moments' commits, never consistency.
     synchronous_commit: bool, "synchronous-commit", "RESURGAM_SYNCHRONOUS_COMMIT", "on";
+    /// Longest time that a commit which did not wait for the disk (synchronous_commit off) stays in memory only; from 1ms to 10s.
+    wal_writer_delay: Duration, "wal-writer-delay", "RESURGAM_WAL_WRITER_DELAY", "200ms";
     /// Log written between two checkpoints; it bounds the work, and so the time, to open after a crash.
     checkpoint_log_bytes: Bytes, "checkpoint-log-bytes", "RESURGAM_CHECKPOINT_LOG_BYTES", "64MB";
     /// Log on disk that the server aims at: changed pages are written out early enough. More of it means fewer writes of pages that change often, and a longer recovery in the background.
@@ -335,6 +337,10 @@ impl Settings {
         if !(1..=100).contains(&self.cleaner_cpu_percent) {
             return Err("cleaner_cpu_percent must be from 1 to 100".into());
         }
+        // PostgreSQL's range.
+        if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&self.wal_writer_delay) {
+            return Err("wal_writer_delay must be from 1ms to 10s".into());
+        }
         if self.max_connections == 0 {
             return Err("max_connections must be at least 1".into());
         }
@@ -414,6 +420,11 @@ mod tests {
     fn mistakes_name_their_place() {
         assert!(parse(&["--buffer-bytes", "lots"]).unwrap_err().contains("--buffer-bytes"));
         assert!(parse(&["--tls-cert", "x"]).unwrap_err().contains("tls_key"));
+        for (text, is_good) in [("0", false), ("999us", false), ("1", true), ("10s", true), ("10001", false)] {
+            let outcome = parse(&["--wal-writer-delay", text]);
+            assert_eq!(outcome.is_ok(), is_good, "{text}");
+            assert!(is_good || outcome.unwrap_err().contains("wal_writer_delay"), "{text}");
+        }
         let mut settings = Settings::defaults().unwrap();
         assert!(settings.read_toml("no_such = 1").unwrap_err().contains("no_such"));
         assert!(settings.read_toml("listen = [1]").unwrap_err().contains("listen"));

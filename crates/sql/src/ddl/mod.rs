@@ -323,19 +323,13 @@ impl Session {
         guarded(&stop, self.ddl_deadline, settle(&waiting, attempt)).await
     }
 
-    /// The transaction that definitions are changed in. Its work on rows stops when the
-    /// statement is cancelled or out of time.
+    /// The transaction that definitions are changed in.
     pub(crate) fn ddl_transaction(&mut self, what: &str) -> Result<Transaction, SqlError> {
         self.refuse_if_read_only(what)?;
         let open = self.transaction();
         open.used = true;
         let txn = open.txn.clone();
         txn.statement(resurgam_engine::StatementKind::PointWrite)?;
-        let (stop, deadline) = (Arc::clone(&self.shared.stop), self.ddl_deadline);
-        txn.set_interrupt(Some(Arc::new(move || {
-            check_stop(&stop, deadline)
-                .map_err(|error| resurgam_base::Error::new(resurgam_base::ErrorKind::Cancelled, error.message))
-        })));
         Ok(txn)
     }
 

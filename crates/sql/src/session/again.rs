@@ -91,7 +91,9 @@ impl Session {
             Undo::Nothing => Ok(()),
             Undo::To(savepoint) => open.txn.rollback_to(savepoint),
             Undo::Begin => {
-                let txn = self.db.engine.begin(open.txn.isolation());
+                let isolation = open.txn.isolation();
+                let txn = self.engine_transaction(isolation);
+                let Some(open) = &mut self.open else { return false };
                 let before = std::mem::replace(&mut open.txn, txn.clone());
                 *self.shared.txn.lock() = Some(txn.clone());
                 // Savepoints that are set now are before its first write as well.

@@ -29,7 +29,7 @@ use datafusion::common::ScalarValue;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
-use resurgam_engine::{Durability, Isolation, Savepoint, StatementKind, Transaction};
+use resurgam_engine::{Durability, ErrorKind, Isolation, Savepoint, StatementKind, Transaction};
 use tokio::time::Instant;
 
 use crate::dml::foreign::{Deferred, Modes};
@@ -389,8 +389,25 @@ impl Session {
         }
     }
 
-    pub(crate) fn begin(&mut self, isolation: Isolation, read_only: bool, block: bool) {
+    /// A transaction of the engine, whose long work and waits see that the statement has to stop: it is cancelled, out of
+    /// time, or the session ends. Between statements (a rollback) nothing stops it.
+    pub(crate) fn engine_transaction(&self, isolation: Isolation) -> Transaction {
         let txn = self.db.engine.begin(isolation);
+        let stop = Arc::clone(&self.shared.stop);
+        txn.set_interrupt(Some(Arc::new(move || {
+            if !stop.is_running() {
+                return Ok(());
+            }
+            stop.check_time().map_err(|error| {
+                let kind = if error.sqlstate == "57P01" { ErrorKind::Stopped } else { ErrorKind::Cancelled };
+                resurgam_base::Error::new(kind, error.message)
+            })
+        })));
+        txn
+    }
+
+    pub(crate) fn begin(&mut self, isolation: Isolation, read_only: bool, block: bool) {
+        let txn = self.engine_transaction(isolation);
         *self.shared.txn.lock() = Some(txn.clone());
         self.shared.transaction_start.store(now(), Ordering::Relaxed);
         let deferred = Arc::<Mutex<Deferred>>::default();
@@ -1123,6 +1140,10 @@ impl Session {
         self.refuse_if_failed(&prepared.kind)?;
         if !self.is_run_again() {
             self.shared.stop.begin();
+        }
+        // For what does not return to whoever waits for it.
+        if let Some(deadline) = self.deadline() {
+            self.shared.stop.set_deadline(deadline);
         }
         self.shared.statement_start.store(now(), Ordering::Relaxed);
         *self.shared.query.lock() = Arc::clone(&prepared.text);

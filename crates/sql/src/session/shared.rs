@@ -9,7 +9,7 @@ use resurgam_engine::{Table, Transaction};
 
 use crate::command::alter_database;
 use crate::exec::context::StopFlag;
-use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, Setting};
+use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, Setting, Sizes};
 use crate::pg::datetime::Zone;
 use crate::session::database::SqlDatabase;
 use crate::session::settings::Variables;
@@ -89,8 +89,12 @@ impl PgContext for SessionShared {
     fn transaction_id(&self, _assign: bool) -> Option<u64> {
         self.txn.lock().as_ref().and_then(Transaction::id).map(|id| id.0)
     }
-    fn relation_bytes(&self, _: u32) -> Option<u64> {
-        None
+    fn sizes(&self) -> Result<Sizes, SqlError> {
+        let Some(database) = self.database.upgrade() else { return Ok(Sizes::default()) };
+        let all = database.engine().bytes_by_object()?;
+        // And the page that the file begins with.
+        let database = resurgam_engine::limits::PAGE_SIZE as u64 + all.values().sum::<u64>();
+        Ok(Sizes { by_object: all.into_iter().map(|(object, bytes)| (object.0, bytes)).collect(), database })
     }
     fn row_estimate(&self, table: &Table) -> Option<u64> {
         let txn = self.txn.lock().clone()?;
