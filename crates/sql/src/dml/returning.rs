@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
 use crate::exec::direct::{Input, Output, Row};
 use crate::pg::encode::TextStyle;
+use crate::pg::errors;
 use crate::wire::{Field, Format, RowChunk, SqlError};
 
 /// A RETURNING list.
@@ -26,7 +28,12 @@ pub(crate) struct Returned<'a> {
     pub params: &'a [ScalarValue],
     pub style: TextStyle,
     pub chunk: RowChunk,
+    /// Counts them against the memory of queries.
+    memory: Option<MemoryReservation>,
 }
+
+/// Bytes that are counted at a time.
+const STEP_BYTES: usize = 1 << 20;
 
 impl<'a> Returned<'a> {
     /// Of a statement with that list.
@@ -38,6 +45,7 @@ impl<'a> Returned<'a> {
         formats: &'a [Format],
         params: &'a [ScalarValue],
         style: TextStyle,
+        pool: &Arc<dyn MemoryPool>,
     ) -> Result<Self, SqlError> {
         let output = returning.map(|returning| &returning.output);
         if let (Some(returning), Some(output)) = (returning, output)
@@ -48,7 +56,8 @@ impl<'a> Returned<'a> {
             return Err(SqlError::new("08P01", message));
         }
         let chunk = output.map(Output::chunk).unwrap_or_default();
-        Ok(Self { output, formats, params, style, chunk })
+        let memory = output.map(|_| MemoryConsumer::new("RETURNING").register(pool));
+        Ok(Self { output, formats, params, style, chunk, memory })
     }
 
     /// Whether there is a list.
@@ -61,7 +70,14 @@ impl<'a> Returned<'a> {
         match self.output {
             Some(output) => {
                 let input = Input { params: self.params, row: Some(row) };
-                output.append(input, self.formats, &self.style, &mut self.chunk)
+                output.append(input, self.formats, &self.style, &mut self.chunk)?;
+                let bytes = self.chunk.bytes.capacity() + self.chunk.ends.capacity() * size_of::<u32>();
+                match &self.memory {
+                    Some(memory) if bytes >= memory.size() + STEP_BYTES => {
+                        memory.try_resize(bytes).map_err(|error| errors::from_datafusion(error, ""))
+                    }
+                    _ => Ok(()),
+                }
             }
             None => Ok(()),
         }

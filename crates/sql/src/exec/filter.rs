@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::{BatchCoalescer, filter_record_batch};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
@@ -25,9 +25,10 @@ use futures::StreamExt;
 
 use crate::exec::bridge::BATCH_BYTES;
 use crate::exec::lookup_join::LookupJoinExec;
+use crate::exec::pieces;
 use crate::exec::weight;
 
-/// Puts [`ByteFilterExec`] in the places of filters that let texts or bytes through. It has to be
+/// Puts [`ByteFilterExec`] in the places of filters that let texts or bytes through, or make long ones. It has to be
 /// the last rule: others look for filters. Those of a lookup join stay, which knows them.
 #[derive(Debug)]
 pub(crate) struct ByteFilters;
@@ -39,7 +40,8 @@ impl PhysicalOptimizerRule for ByteFilters {
                 return Ok(Transformed::new(plan, false, TreeNodeRecursion::Jump));
             }
             let Some(filter) = plan.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(plan)) };
-            if !filter.schema().fields().iter().any(|field| weight::has_weight(field.data_type())) {
+            let has_weight = filter.schema().fields().iter().any(|field| weight::has_weight(field.data_type()));
+            if !has_weight && !pieces::may_grow(filter.predicate()) {
                 return Ok(Transformed::no(plan));
             }
             Ok(Transformed::yes(Arc::new(ByteFilterExec::new(filter.clone())) as Arc<dyn ExecutionPlan>))
@@ -169,13 +171,12 @@ impl Gathering {
 
     /// The rows of a batch that the filter lets through, up to the limit.
     fn passing(&self, batch: RecordBatch) -> Result<RecordBatch> {
-        let truth = self.filter.predicate().evaluate(&batch)?.into_array(batch.num_rows())?;
-        let Some(truth) = truth.as_boolean_opt() else { return internal_err!("a predicate that is not boolean") };
+        let truth = pieces::truth(self.filter.predicate(), &batch)?;
         let batch = match self.filter.projection() {
             Some(projection) => batch.project(projection)?,
             None => batch,
         };
-        let passing = filter_record_batch(&batch, truth)?;
+        let passing = filter_record_batch(&batch, &truth)?;
         Ok(passing.slice(0, passing.num_rows().min(self.left)))
     }
 }
