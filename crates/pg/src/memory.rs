@@ -88,6 +88,21 @@ pub fn is_metered() -> bool {
     *METERED.get_or_init(|| measured(|| Box::new([0u8; 64])).1 > 0)
 }
 
+/// Has the allocator give freed memory of this thread back to the system; see [`collect`].
+static COLLECT: OnceLock<fn()> = OnceLock::new();
+
+/// How memory is given back, said by who chose the allocator.
+pub fn set_collect(collect: fn()) {
+    let _ = COLLECT.set(collect);
+}
+
+/// Gives freed memory of this thread back to the system, if the allocator can.
+pub fn collect() {
+    if let Some(collect) = COLLECT.get() {
+        collect();
+    }
+}
+
 /// What `work` leaves allocated, in bytes; 0 without [`Metered`].
 pub fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = net();

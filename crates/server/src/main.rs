@@ -7,6 +7,15 @@ use resurgam_sql::pg::memory::Metered;
 #[global_allocator]
 static ALLOCATOR: Metered<mimalloc::MiMalloc> = Metered(mimalloc::MiMalloc);
 
+unsafe extern "C" {
+    /// Of mimalloc, which is linked in: frees what is unused of the calling thread's heap (`force`: segments, too).
+    fn mi_collect(force: bool);
+}
+
 fn main() -> std::process::ExitCode {
+    resurgam_sql::pg::memory::set_collect(|| {
+        // SAFETY: it takes no pointers, and may be called by any thread at any time.
+        unsafe { mi_collect(true) }
+    });
     resurgam_server::cli::run()
 }

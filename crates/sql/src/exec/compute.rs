@@ -152,6 +152,13 @@ impl Stop for Run {
 }
 
 impl Run {
+    /// The plan has let go of what it had. An allocator keeps freed memory for its thread, which may do nothing for long.
+    fn ended(&self) {
+        if self.measured.was_much() {
+            memory::collect();
+        }
+    }
+
     /// A batch leaves the plan: who reads it frees it. What the plan has allocated by now may be too much.
     fn handed_over(&self, batch: Result<RecordBatch>) -> Result<RecordBatch> {
         let batch = batch?;
@@ -267,6 +274,7 @@ impl Place {
                 }
             }
             drop(stream);
+            measured.ended();
             let _ = sender.send(Said::End(computed)).await;
         };
         let task = pool.spawn_blocking(|| pool.block_on(work));

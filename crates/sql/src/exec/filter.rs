@@ -44,7 +44,7 @@ impl PhysicalOptimizerRule for ByteFilters {
             if !has_weight && !pieces::may_grow(filter.predicate()) {
                 return Ok(Transformed::no(plan));
             }
-            Ok(Transformed::yes(Arc::new(ByteFilterExec::new(filter.clone())) as Arc<dyn ExecutionPlan>))
+            Ok(Transformed::yes(Arc::new(ByteFilterExec::new(filter.clone())?) as Arc<dyn ExecutionPlan>))
         })?;
         Ok(changed.data)
     }
@@ -60,12 +60,15 @@ impl PhysicalOptimizerRule for ByteFilters {
 #[derive(Debug)]
 pub(crate) struct ByteFilterExec {
     filter: FilterExec,
+    /// Its predicate, which makes no column that is too large.
+    condition: Arc<dyn PhysicalExpr>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl ByteFilterExec {
-    fn new(filter: FilterExec) -> Self {
-        Self { filter, metrics: ExecutionPlanMetricsSet::new() }
+    fn new(filter: FilterExec) -> Result<Self> {
+        let condition = pieces::bounded(filter.predicate())?;
+        Ok(Self { filter, condition, metrics: ExecutionPlanMetricsSet::new() })
     }
 }
 
@@ -104,7 +107,7 @@ impl ExecutionPlan for ByteFilterExec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let filter = Arc::new(self.filter.clone()).replace_children(children, options)?;
         match filter.downcast_ref::<FilterExec>() {
-            Some(filter) => Ok(Arc::new(Self::new(filter.clone()))),
+            Some(filter) => Ok(Arc::new(Self::new(filter.clone())?)),
             None => internal_err!("a filter became something else"),
         }
     }
@@ -119,6 +122,7 @@ impl ExecutionPlan for ByteFilterExec {
         let gathering = Gathering {
             input: self.filter.input().execute(partition, task)?,
             filter: self.filter.clone(),
+            condition: Arc::clone(&self.condition),
             gathered: BatchCoalescer::new(self.schema(), rows).with_biggest_coalesce_batch_size(Some(rows / 2)),
             bytes: 0,
             left: self.filter.fetch().unwrap_or(usize::MAX),
@@ -135,6 +139,7 @@ impl ExecutionPlan for ByteFilterExec {
 struct Gathering {
     input: SendableRecordBatchStream,
     filter: FilterExec,
+    condition: Arc<dyn PhysicalExpr>,
     gathered: BatchCoalescer,
     /// What was gathered since the last batch that was handed on, in bytes.
     bytes: usize,
@@ -171,7 +176,7 @@ impl Gathering {
 
     /// The rows of a batch that the filter lets through, up to the limit.
     fn passing(&self, batch: RecordBatch) -> Result<RecordBatch> {
-        let truth = pieces::truth(self.filter.predicate(), &batch)?;
+        let truth = pieces::truth(&self.condition, &batch)?;
         let batch = match self.filter.projection() {
             Some(projection) => batch.project(projection)?,
             None => batch,

@@ -30,6 +30,8 @@ use crate::wire::SqlError;
 const LEAST_BYTES: usize = 16 << 20;
 /// What a statement may have allocated beyond what may be reserved.
 pub(crate) const SLACK_BYTES: usize = 64 << 20;
+/// What one has to have had for its memory to be given back to the system at once.
+const MUCH_BYTES: isize = 8 << 20;
 /// Consumers that an error names.
 const NAMED: NonZeroUsize = NonZeroUsize::new(3).unwrap();
 
@@ -223,7 +225,7 @@ pub fn measured_bytes() -> u64 {
 
 /// What the plan of a running statement has allocated and not freed, on whichever thread.
 #[derive(Debug, Default)]
-pub(crate) struct Measured(AtomicIsize);
+pub(crate) struct Measured(AtomicIsize, AtomicBool);
 
 impl Measured {
     /// Allocated, or freed.
@@ -238,6 +240,14 @@ impl Measured {
             bytes
         };
         MEASURED.fetch_add(counted, Ordering::Relaxed);
+        if after > MUCH_BYTES {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it ever had as much as is worth giving back to the system.
+    pub(crate) fn was_much(&self) -> bool {
+        self.1.load(Ordering::Relaxed)
     }
 
     /// Whether it may have `more` than is counted.

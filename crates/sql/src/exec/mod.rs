@@ -20,6 +20,7 @@
 //! | `scan` | The operator that reads a table |
 //! | `sets` | Functions that return sets: rows are repeated for the values that they give |
 //! | `spill` | Temporary files |
+//! | `split` | Fewer rows at a time for operators that compute long values themselves |
 //! | `table` | A table of the engine as DataFusion sees it |
 //! | `wait` | Waiting for other transactions, and for a statement's work, cancellable and bounded |
 //! | `watch` | An operator that ends a statement whose plan never waits |
@@ -43,6 +44,7 @@ pub(crate) mod pieces;
 pub(crate) mod scan;
 pub(crate) mod sets;
 pub(crate) mod spill;
+pub(crate) mod split;
 pub(crate) mod table;
 pub(crate) mod wait;
 pub(crate) mod watch;

@@ -72,7 +72,7 @@ pub(crate) fn may_grow(expr: &Arc<dyn PhysicalExpr>) -> bool {
 }
 
 /// The same with `||` that asks before it makes its column.
-fn bounded(expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+pub(crate) fn bounded(expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
     Arc::clone(expr)
         .transform_up(|expr| {
             let Some(binary) = expr.downcast_ref::<BinaryExpr>() else { return Ok(Transformed::no(expr)) };

@@ -35,6 +35,7 @@ use crate::exec::context::StatementContext;
 use crate::exec::filter::ByteFilters;
 use crate::exec::memory;
 use crate::exec::pieces::Pieces;
+use crate::exec::split::Splits;
 use crate::exec::table::EngineTable;
 use crate::exec::watch::Watches;
 use crate::pg::context::PgContext;
@@ -106,7 +107,8 @@ pub(crate) fn session_state(
     }
     let builder = builder.with_physical_optimizer_rule(Arc::new(Watches));
     let builder = builder.with_physical_optimizer_rule(Arc::new(ByteFilters));
-    let mut state = builder.with_physical_optimizer_rule(Arc::new(Pieces)).build();
+    let builder = builder.with_physical_optimizer_rule(Arc::new(Pieces));
+    let mut state = builder.with_physical_optimizer_rule(Arc::new(Splits)).build();
     bridge::register_functions(&mut state, cx)?;
     // The last one: what the others do to a subquery has to be done before it is taken out.
     state.add_analyzer_rule(Arc::new(apply::Extract));
