@@ -151,14 +151,18 @@ impl Stop for Run {
     }
 }
 
-impl Run {
-    /// The plan has let go of what it had. An allocator keeps freed memory for its thread, which may do nothing for long.
-    fn ended(&self) {
-        if self.measured.was_much() {
+/// The plan has let go of what it had. An allocator keeps freed memory for its thread, which may do nothing for long.
+struct Ended(Arc<Run>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if self.0.measured.was_much() {
             memory::collect();
         }
     }
+}
 
+impl Run {
     /// A batch leaves the plan: who reads it frees it. What the plan has allocated by now may be too much.
     fn handed_over(&self, batch: Result<RecordBatch>) -> Result<RecordBatch> {
         let batch = batch?;
@@ -242,7 +246,7 @@ enum Place {
 }
 
 impl Place {
-    fn moved(mut stream: SendableRecordBatchStream, run: &Arc<Run>, pool: &'static Runtime) -> Self {
+    fn moved(stream: SendableRecordBatchStream, run: &Arc<Run>, pool: &'static Runtime) -> Self {
         MOVED.fetch_add(1, Ordering::Relaxed);
         let (sender, said) = mpsc::channel(READY_MAX);
         let measured = Arc::clone(run);
@@ -250,6 +254,9 @@ impl Place {
         let running = Running::new();
         let work = async move {
             let _running = running;
+            let _ended = Ended(Arc::clone(&measured));
+            // Let go before that.
+            let mut stream = stream;
             let mut computed = Duration::ZERO;
             loop {
                 let next = poll_fn(|cx| {
@@ -274,7 +281,6 @@ impl Place {
                 }
             }
             drop(stream);
-            measured.ended();
             let _ = sender.send(Said::End(computed)).await;
         };
         let task = pool.spawn_blocking(|| pool.block_on(work));

@@ -5,6 +5,9 @@
 //! them. [`SplitExec`] below such an operator hands on batches of so many rows that the constants in its expressions, once for each
 //! row, are [`PIECE_BYTES`]; where a function multiplies the lengths of what it is given, of [`MULTIPLIED_ROWS`].
 //!
+//! It also asks at each batch whether the statement has to stop, or has allocated too much, below aggregates that gather
+//! what they are given (`array_agg`, `string_agg`).
+//!
 //! Contract: the same rows in the same order, in smaller batches.
 
 use std::fmt;
@@ -19,14 +22,17 @@ use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions};
 use futures::StreamExt;
 
+use crate::exec::bridge;
 use crate::exec::filter::ByteFilterExec;
 use crate::exec::pieces::{PiecesExec, may_grow};
 use crate::pg::memory::PIECE_BYTES;
+use crate::pg::running;
 
 type Plan = Arc<dyn ExecutionPlan>;
 
@@ -52,7 +58,11 @@ impl PhysicalOptimizerRule for Splits {
                 }
                 Ok(TreeNodeRecursion::Continue)
             })?;
-            if !found.multiplies && found.constants.is_empty() {
+            // What it gathers is not counted by all of these.
+            let gathers = plan.downcast_ref::<AggregateExec>().is_some_and(|aggregate| {
+                aggregate.aggr_expr().iter().any(|call| call.fun().name().ends_with("_agg"))
+            });
+            if !found.multiplies && found.constants.is_empty() && !gathers {
                 return Ok(Transformed::no(plan));
             }
             let growth = Arc::new(found);
@@ -154,6 +164,7 @@ impl ExecutionPlan for SplitExec {
         let growth = Arc::clone(&self.growth);
         let mut most = None;
         let stream = input.flat_map(move |batch| {
+            let batch = running::check().map_err(bridge::failure).and(batch);
             let batches: Vec<Result<RecordBatch>> = match batch {
                 Ok(batch) if batch.num_rows() > 1 => {
                     let most = *most.get_or_insert_with(|| growth.rows(&batch.slice(0, 1)));
