@@ -128,6 +128,10 @@ pub trait PgContext: Debug + Send + Sync {
     fn row_estimate(&self, table: &Table) -> Option<u64>;
     /// All sessions.
     fn activity(&self) -> Vec<Activity>;
+    /// Temporary files that statements made since the start, and the bytes that were written to them.
+    fn temp_files(&self) -> (u64, u64) {
+        (0, 0)
+    }
     /// When the server started, microseconds since 1970-01-01 UTC.
     fn server_start(&self) -> i64;
     /// Address and port of the server's end of the connection, if it is TCP.

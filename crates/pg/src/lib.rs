@@ -35,6 +35,7 @@ pub mod definition;
 pub mod encode;
 pub mod errors;
 pub mod functions;
+pub mod memory;
 pub mod naming;
 pub mod running;
 pub mod types;

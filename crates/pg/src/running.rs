@@ -2,11 +2,13 @@
 //!
 //! Functions and operators compute for long without returning to whoever waits for them, and have no way of
 //! being told which statement they are of. Whoever runs a plan says so for its thread ([`with`]); what takes long asks
-//! ([`check`]), for each value rather than for each batch where a value may take long.
+//! ([`check`]), for each value rather than for each batch where a value may take long. The same question bounds its
+//! memory: what the thread has allocated for the statement since it was begun ([`memory::net`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use crate::memory;
 use crate::wire::SqlError;
 
 /// A statement that may be told to stop.
@@ -14,24 +16,39 @@ pub trait Stop: Send + Sync {
     /// # Errors
     /// What it ends with: `57014`.
     fn check(&self) -> Result<(), SqlError>;
+    /// `bytes` have been allocated (or freed) for it on the thread that ran it, which does so no longer.
+    fn allocated(&self, _bytes: isize) {}
+    /// Whether it may have allocated `bytes` more than it was told of.
+    ///
+    /// # Errors
+    /// `53200`
+    fn check_memory(&self, _bytes: isize) -> Result<(), SqlError> {
+        Ok(())
+    }
 }
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<dyn Stop>>> = const { RefCell::new(None) };
+    /// What the thread had allocated when it began with it.
+    static FROM: Cell<isize> = const { Cell::new(0) };
 }
 
 /// Puts back what this thread ran before.
-struct Before(Option<Arc<dyn Stop>>);
+struct Before(Option<Arc<dyn Stop>>, isize);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        CURRENT.with_borrow_mut(|current| *current = self.0.take());
+        let ended = CURRENT.replace(self.0.take());
+        let from = FROM.replace(self.1);
+        if let Some(ended) = ended {
+            ended.allocated(memory::net().wrapping_sub(from));
+        }
     }
 }
 
 /// Does `work`, which belongs to that statement.
 pub fn with<T>(stop: &Arc<dyn Stop>, work: impl FnOnce() -> T) -> T {
-    let _before = Before(CURRENT.replace(Some(Arc::clone(stop))));
+    let _before = Before(CURRENT.replace(Some(Arc::clone(stop))), FROM.replace(memory::net()));
     work()
 }
 
@@ -41,7 +58,13 @@ pub fn is_known() -> bool {
 }
 
 /// # Errors
-/// `57014` if the statement that this thread runs has to stop.
+/// `57014` if the statement that this thread runs has to stop, `53200` if it has taken too much memory.
 pub fn check() -> Result<(), SqlError> {
-    CURRENT.with_borrow(|current| current.as_ref().map_or(Ok(()), |stop| stop.check()))
+    CURRENT.with_borrow(|current| match current {
+        Some(stop) => {
+            stop.check()?;
+            stop.check_memory(memory::net().wrapping_sub(FROM.get()))
+        }
+        None => Ok(()),
+    })
 }

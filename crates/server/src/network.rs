@@ -10,7 +10,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::registry::Control;
-use crate::settings::Settings;
+use crate::settings::{Settings, Value};
 
 /// What the system gave a fresh socket; a parameter of 0 goes back to it.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +116,8 @@ pub fn session_defaults(settings: &Settings) -> Vec<(&'static str, String)> {
         ("tcp_keepalives_count", settings.tcp_keepalives_count.to_string()),
         ("tcp_user_timeout", ms(settings.tcp_user_timeout)),
         ("client_connection_check_interval", ms(settings.client_connection_check_interval)),
+        ("work_mem", settings.work_mem.show()),
+        ("temp_file_limit", settings.temp_file_limit.show()),
         ("log_min_duration_statement", settings.log_min_duration_statement.0.map_or("-1".to_owned(), ms)),
     ]
 }

@@ -38,6 +38,8 @@ pub mod wire {
 
 pub use dml::copy::{CopyIn, CopyOut};
 pub use exec::compute::{plans_moved, plans_running};
+pub use exec::memory::measured_bytes;
+pub use exec::spill::TempTotals;
 pub use parse::depth::STACK_BYTES;
 #[doc(hidden)]
 pub use plan::canary::plans_compared;

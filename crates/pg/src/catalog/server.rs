@@ -150,6 +150,8 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
             ("datid", DATABASE_OID.into()),
             ("datname", cx.database().into()),
             ("numbackends", cx.activity().len().into()),
+            ("temp_files", V::Int(cx.temp_files().0 as i64)),
+            ("temp_bytes", V::Int(cx.temp_files().1 as i64)),
         ]),
         _ => return false,
     }

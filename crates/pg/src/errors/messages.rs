@@ -232,6 +232,10 @@ pub(super) fn cast(message: &str) -> SqlError {
 
 /// Arithmetic overflow, named after the operands' type as far as their size tells.
 pub(super) fn overflow(message: &str) -> SqlError {
+    // Of texts: more bytes in one array than it can have.
+    if message.contains("offset overflow") || message.contains("string size overflow") {
+        return SqlError::new("54000", "result is too large for one batch").with_detail(message.to_owned());
+    }
     let mut widest = 0u128;
     let mut number = false;
     for part in message.split(|c: char| !c.is_ascii_digit()) {

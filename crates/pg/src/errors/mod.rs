@@ -72,13 +72,24 @@ fn convert(error: &DataFusionError, sql: &str) -> SqlError {
         DataFusionError::ResourcesExhausted(message) => {
             SqlError::new("53200", "out of memory").with_detail(message.clone())
         }
-        DataFusionError::IoError(io) => SqlError::new("58030", io.to_string()),
+        DataFusionError::IoError(io) => io_error(io),
         DataFusionError::ExecutionJoin(join) if join.is_cancelled() => {
             SqlError::new("57014", "canceling statement due to user request")
         }
         DataFusionError::ExecutionJoin(join) => SqlError::internal(join.to_string()),
         DataFusionError::Internal(message) => messages::internal(message, sql),
         other => SqlError::internal(other.strip_backtrace()),
+    }
+}
+
+/// An error of a file: one of ours on its way, a disk that is full, or any other.
+fn io_error(error: &std::io::Error) -> SqlError {
+    if let Some(found) = error.get_ref().and_then(|inner| inner.downcast_ref::<SqlError>()) {
+        return found.clone();
+    }
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => SqlError::new("53100", error.to_string()),
+        _ => SqlError::new("58030", error.to_string()),
     }
 }
 
@@ -129,8 +140,8 @@ fn arrow_error(error: &ArrowError, sql: &str) -> SqlError {
         }
         ArrowError::NotYetImplemented(message) => SqlError::unsupported(message.clone()),
         ArrowError::MemoryError(message) => SqlError::new("53200", "out of memory").with_detail(message.clone()),
+        ArrowError::IoError(_, io) => io_error(io),
         ArrowError::OffsetOverflowError(_) => SqlError::new("54000", "result is too large for one batch"),
-        ArrowError::IoError(message, _) => SqlError::new("58030", message.clone()),
         other => SqlError::internal(other.to_string()),
     }
 }

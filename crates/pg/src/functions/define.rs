@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 use super::call_name::call_name;
 use crate::errors::{from_datafusion, to_datafusion};
 use crate::types::{field_of_oid, format_type, timestamptz};
+use crate::memory;
 use crate::wire::SqlError;
 
 /// Type of a parameter.
@@ -282,7 +283,18 @@ impl Call<'_> {
         &self,
         value: impl Fn(usize) -> Result<Option<String>, SqlError>,
     ) -> Result<ArrayRef, SqlError> {
-        Ok(Arc::new((0..self.rows).map(unless_stopped(value)).collect::<Result<StringViewArray, _>>()?))
+        let (value, rows) = (unless_stopped(value), self.rows);
+        let mut bytes = 0usize;
+        let mut bounded = |row: usize| {
+            let text = value(row)?;
+            if let Some(text) = &text {
+                memory::value(text.len())?;
+                bytes = bytes.saturating_add(text.len());
+                memory::column(rows, bytes)?;
+            }
+            Ok::<_, SqlError>(text)
+        };
+        Ok(Arc::new((0..rows).map(&mut bounded).collect::<Result<StringViewArray, _>>()?))
     }
     /// A boolean for each row.
     pub(super) fn bools(&self, value: impl Fn(usize) -> Result<Option<bool>, SqlError>) -> Result<ArrayRef, SqlError> {

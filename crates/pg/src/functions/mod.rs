@@ -22,6 +22,7 @@
 //! - `percentile`: `percentile_cont`, `percentile_disc`, `mode`
 //! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
 //! - `series`: `generate_series`
+//! - `growing`: bounds of what makes long texts
 //!
 //! Volatility: what depends on the session but not on the statement is `Volatile`, so that
 //! it is never folded into a plan; `now()` and its kin are `Stable`: they are folded, and plans
@@ -40,6 +41,7 @@ mod fields;
 mod floats;
 mod format_number;
 mod format_time;
+mod growing;
 mod interval_aggregate;
 mod math;
 mod moments;
@@ -126,6 +128,9 @@ pub fn register(state: &mut SessionState, cx: &Arc<dyn PgContext>) -> DfResult<(
     }
     if let Some(keys) = numeric::keys::NumericKeys::new() {
         state.add_analyzer_rule(Arc::new(keys));
+    }
+    for bounded in growing::bounded(state) {
+        state.register_udf(Arc::new(bounded))?;
     }
     for series in series::functions(cx) {
         state.register_udf(Arc::new(series))?;

@@ -11,6 +11,7 @@ use super::define::{Call, P, PgFunction, f, oid};
 use crate::arrow::cast_array;
 use crate::datetime::Zone;
 use crate::encode::TextStyle;
+use crate::memory;
 use crate::types::oid as t;
 use crate::wire::SqlError;
 
@@ -31,8 +32,23 @@ fn pad(text: &str, length: i64, with: &str, left: bool) -> Result<String, SqlErr
     if length.saturating_mul(4) > TEXT_MAX {
         return Err(too_long());
     }
+    // Of the characters of `with` some may be longer than its first.
+    let longest = with.chars().map(char::len_utf8).max().unwrap_or(1);
+    memory::column(1, text.len().saturating_add((length - count).saturating_mul(longest)))?;
     let padding: String = with.chars().cycle().take(length - count).collect();
     Ok(if left { padding + text } else { text.to_owned() + &padding })
+}
+
+/// A text of so many bytes gets more.
+///
+/// # Errors
+/// `54000` as PostgreSQL's `enlargeStringInfo` has it.
+pub(super) fn grows(bytes: usize, more: usize) -> Result<(), SqlError> {
+    if bytes.saturating_add(more) <= TEXT_MAX - 2 {
+        return Ok(());
+    }
+    let detail = format!("Cannot enlarge string buffer containing {bytes} bytes by {more} more bytes.");
+    Err(SqlError::new("54000", "out of memory").with_detail(detail))
 }
 
 /// Values as `concat` shows them: as a result would.
@@ -57,6 +73,7 @@ fn joined(call: &Call<'_>, row: usize, from: usize, separator: &str) -> Result<S
     let mut first = true;
     for at in from..call.arrays.len() {
         if let Some(text) = shown(call, at, row)? {
+            grows(out.len(), text.len() + separator.len())?;
             if !first {
                 out.push_str(separator);
             }

@@ -152,6 +152,21 @@ fn plans(out: &mut Exposition, totals: &PlanTotals) {
         "Plans that run on such threads now, those that were told to stop and have not yet among them.",
         resurgam_sql::plans_running(),
     );
+    out.gauge("resurgam_query_memory_bytes", "Memory that statements have reserved.", totals.reserved_bytes);
+    out.gauge(
+        "resurgam_query_memory_max_bytes",
+        "What they may reserve (query_memory_bytes).",
+        totals.reserved_bytes_max,
+    );
+    out.gauge(
+        "resurgam_plans_allocated_bytes",
+        "What the plans that run have allocated, reserved or not, as far as it was measured.",
+        resurgam_sql::measured_bytes(),
+    );
+    let temp = &totals.temp;
+    out.counter("resurgam_temp_files_total", "Temporary files that statements made.", temp.files);
+    out.counter("resurgam_temp_written_bytes_total", "Bytes that were written to them.", temp.bytes);
+    out.gauge("resurgam_temp_bytes", "Bytes in temporary files now.", temp.bytes_now);
     out.counter("resurgam_planning_seconds_total", "Time spent planning statements.", totals.planning);
     out.counter("resurgam_running_seconds_total", "Time spent running planned statements.", totals.running);
     out.family(

@@ -18,7 +18,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::files;
-pub use value::{Authentication, Bytes, Least, LogFormat, LogLevel, Seconds, Value};
+pub use value::{Authentication, Bytes, Kilobytes, Least, LogFormat, LogLevel, Seconds, Value};
 
 /// What is known of a setting besides its value.
 #[derive(Debug, Clone, Copy)]
@@ -128,6 +128,12 @@ settings! {
     buffer_bytes: Bytes, "buffer-bytes", "RESURGAM_BUFFER_BYTES", "1GB";
     /// Memory for sorts, hashes and aggregates of all queries together; beyond it they spill to disk.
     query_memory_bytes: Bytes, "query-memory-bytes", "RESURGAM_QUERY_MEMORY_BYTES", "1GB";
+    /// Folder in which the folder of temporary files (resurgam_tmp) is made, on another disk for instance. Empty: the data folder.
+    temp_directory: PathBuf, "temp-directory", "RESURGAM_TEMP_DIRECTORY", "";
+    /// Temporary files of one session at a time, in kilobytes; -1 for no limit. A superuser can change it with SET.
+    temp_file_limit: Kilobytes, "temp-file-limit", "RESURGAM_TEMP_FILE_LIMIT", "-1";
+    /// Memory of one sort or aggregate before it goes to temporary files, in kilobytes or with a unit. A session can change it with SET.
+    work_mem: Kilobytes, "work-mem", "RESURGAM_WORK_MEM", "64MB";
     /// Clients at one time.
     max_connections: u32, "max-connections", "RESURGAM_MAX_CONNECTIONS", "100";
     /// Of these, places that only a superuser gets.

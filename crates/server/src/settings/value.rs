@@ -104,6 +104,29 @@ impl Value for Seconds {
     }
 }
 
+/// Kilobytes unless a unit is written, or -1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kilobytes(pub Option<u64>);
+
+impl Value for Kilobytes {
+    const PLACEHOLDER: &'static str = "KILOBYTES";
+    const KIND: &'static str = "integer";
+    fn read(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text == "-1" {
+            return Ok(Self(None));
+        }
+        let kb = match text.parse::<u64>() {
+            Ok(kb) => kb,
+            Err(_) => Bytes::read(text)?.0.div_ceil(1024),
+        };
+        if kb <= i32::MAX as u64 { Ok(Self(Some(kb))) } else { Err(format!("{text:?} is too much")) }
+    }
+    fn show(&self) -> String {
+        self.0.map_or("-1".into(), |kb| kb.to_string())
+    }
+}
+
 /// A shortest time, or none at all (-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Least(pub Option<Duration>);

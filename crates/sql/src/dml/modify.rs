@@ -272,7 +272,8 @@ impl Session {
             let variables = self.shared.variables.lock();
             (variables.lock_timeout, variables.zone)
         };
-        let returned = Returned::new(plan.returning.as_ref(), formats, params, style)?;
+        let pool = Arc::clone(&self.db.runtime.memory_pool);
+        let returned = Returned::new(plan.returning.as_ref(), formats, params, style, &pool)?;
         let help = if plan.references.is_empty() { None } else { Some((self.state()?, Arc::clone(&self.cx))) };
         let open = self.transaction();
         open.used = true;
@@ -318,7 +319,8 @@ impl Session {
             let variables = self.shared.variables.lock();
             (variables.lock_timeout, variables.zone)
         };
-        let returned = Returned::new(plan.returning.as_ref(), formats, params, style)?;
+        let pool = Arc::clone(&self.db.runtime.memory_pool);
+        let returned = Returned::new(plan.returning.as_ref(), formats, params, style, &pool)?;
         let cx = Arc::clone(&self.cx);
         let open = self.transaction();
         open.used = true;

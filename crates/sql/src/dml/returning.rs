@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
 use datafusion::arrow::array::RecordBatch;
 use resurgam_engine::ReadView;
@@ -11,6 +12,7 @@ use super::planned::{RowsPlan, WrittenRows};
 use super::source::Stream;
 use crate::exec::direct::{Input, Output, Row};
 use crate::pg::encode::{RowEncoder, TextStyle};
+use crate::pg::errors;
 use crate::wire::{Field, Format, RowChunk, SqlError};
 
 /// A RETURNING list.
@@ -52,7 +54,12 @@ pub(crate) struct Returned<'a> {
     pub params: &'a [ScalarValue],
     pub style: TextStyle,
     pub chunk: RowChunk,
+    /// Counts them against the memory of queries.
+    memory: Option<MemoryReservation>,
 }
+
+/// Bytes that are counted at a time.
+const STEP_BYTES: usize = 1 << 20;
 
 impl<'a> Returned<'a> {
     /// Of a statement with that list.
@@ -64,6 +71,7 @@ impl<'a> Returned<'a> {
         formats: &'a [Format],
         params: &'a [ScalarValue],
         style: TextStyle,
+        pool: &Arc<dyn MemoryPool>,
     ) -> Result<Self, SqlError> {
         if let Some(returning) = returning
             && formats.len() > 1
@@ -76,7 +84,8 @@ impl<'a> Returned<'a> {
         let fields = returning.map_or(0, |returning| returning.fields.len() as i16);
         let chunk = RowChunk { fields, ..RowChunk::default() };
         let rows = returning.and_then(Returning::plan).map(RowsPlan::rows);
-        Ok(Self { returning, rows, formats, params, style, chunk })
+        let memory = returning.map(|_| MemoryConsumer::new("RETURNING").register(pool));
+        Ok(Self { returning, rows, formats, params, style, chunk, memory })
     }
 
     /// Whether there is a list.
@@ -89,7 +98,14 @@ impl<'a> Returned<'a> {
         match (self.returning.map(|returning| &returning.by), &mut self.rows) {
             (Some(By::Row(output)), _) => {
                 let input = Input { params: self.params, row: Some(row) };
-                output.append(input, self.formats, &self.style, &mut self.chunk)
+                output.append(input, self.formats, &self.style, &mut self.chunk)?;
+                let bytes = self.chunk.bytes.capacity() + self.chunk.ends.capacity() * size_of::<u32>();
+                match &self.memory {
+                    Some(memory) if bytes >= memory.size() + STEP_BYTES => {
+                        memory.try_resize(bytes).map_err(|error| errors::from_datafusion(error, ""))
+                    }
+                    _ => Ok(()),
+                }
             }
             (Some(By::Plan(_)), Some(rows)) => rows.push(row, row.table.columns.len(), others),
             _ => Ok(()),

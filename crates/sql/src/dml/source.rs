@@ -244,7 +244,7 @@ impl Stream<'_> {
     pub(super) fn task_with<T: Send + Sync + 'static>(&self, view: &ReadView, more: Arc<T>) -> Arc<TaskContext> {
         let (stop, locked) = (Arc::clone(self.stop), self.locked.clone());
         let statement = StatementContext { view: view.clone(), stop, target: None, locked };
-        task_of(self.state, self.state.config().clone().with_extension(Arc::new(statement)).with_extension(more))
+        task_of(self.state, self.state.config().clone().with_extension(more), Arc::new(statement))
     }
 
     fn task(&self, view: &ReadView, target: Option<TargetRow>) -> Arc<TaskContext> {

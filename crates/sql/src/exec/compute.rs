@@ -35,7 +35,9 @@ use tokio::task::JoinHandle;
 
 use crate::exec::apply;
 use crate::exec::context::StopFlag;
+use crate::exec::memory::Measured;
 use crate::parse::depth::STACK_BYTES;
+use crate::pg::memory;
 use crate::pg::running::{self, Stop};
 use crate::wire::SqlError;
 
@@ -129,6 +131,7 @@ const SLOW: &[&str] = &[
 /// A running plan, for [`running`].
 struct Run {
     statement: Arc<StopFlag>,
+    measured: Measured,
     /// Nobody reads its rows any more.
     left: AtomicBool,
 }
@@ -139,6 +142,36 @@ impl Stop for Run {
             true => Err(SqlError::new("57014", "canceling statement due to user request")),
             false => self.statement.check_time(),
         }
+    }
+    fn allocated(&self, bytes: isize) {
+        self.measured.add(bytes);
+    }
+    fn check_memory(&self, bytes: isize) -> Result<(), SqlError> {
+        self.measured.check(bytes)
+    }
+}
+
+/// The plan has let go of what it had. An allocator keeps freed memory for its thread, which may do nothing for long.
+struct Ended(Arc<Run>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if self.0.measured.was_much() {
+            memory::collect();
+        }
+    }
+}
+
+impl Run {
+    /// A batch leaves the plan: who reads it frees it. What the plan has allocated by now may be too much.
+    fn handed_over(&self, batch: Result<RecordBatch>) -> Result<RecordBatch> {
+        let batch = batch?;
+        let bytes = isize::try_from(batch.get_array_memory_size()).unwrap_or(isize::MAX);
+        if memory::is_metered() {
+            self.measured.add(-bytes);
+        }
+        self.measured.check(0).map_err(crate::exec::bridge::failure)?;
+        Ok(batch)
     }
 }
 
@@ -187,7 +220,11 @@ pub(crate) fn beside(
         start()?
     };
     let schema = stream.schema();
-    let run = Arc::new(Run { statement: Arc::clone(statement), left: AtomicBool::new(false) });
+    let run = Arc::new(Run {
+        statement: Arc::clone(statement),
+        measured: Measured::default(),
+        left: AtomicBool::new(false),
+    });
     let place = match pace.short.load(Ordering::Relaxed) && !pace.never_here {
         true => Place::Here(stream),
         false => Place::moved(stream, &run, pool),
@@ -209,13 +246,17 @@ enum Place {
 }
 
 impl Place {
-    fn moved(mut stream: SendableRecordBatchStream, run: &Arc<Run>, pool: &'static Runtime) -> Self {
+    fn moved(stream: SendableRecordBatchStream, run: &Arc<Run>, pool: &'static Runtime) -> Self {
         MOVED.fetch_add(1, Ordering::Relaxed);
         let (sender, said) = mpsc::channel(READY_MAX);
+        let measured = Arc::clone(run);
         let run = Arc::clone(run) as Arc<dyn Stop>;
         let running = Running::new();
         let work = async move {
             let _running = running;
+            let _ended = Ended(Arc::clone(&measured));
+            // Let go before that.
+            let mut stream = stream;
             let mut computed = Duration::ZERO;
             loop {
                 let next = poll_fn(|cx| {
@@ -230,6 +271,7 @@ impl Place {
                     batch = next => batch,
                 };
                 let Some(batch) = batch else { break };
+                let batch = measured.handed_over(batch);
                 let failed = batch.is_err();
                 if sender.send(Said::Batch(batch)).await.is_err() {
                     return;
@@ -290,7 +332,7 @@ impl Stream for Beside {
                     Poll::Pending if this.computed > HERE_MAX => cx.waker().wake_by_ref(),
                     _ => {}
                 }
-                polled
+                polled.map(|next| next.map(|batch| this.run.handed_over(batch)))
             }
             Place::There { said, task } => match said.poll_recv(cx) {
                 Poll::Pending => Poll::Pending,

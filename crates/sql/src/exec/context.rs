@@ -16,6 +16,7 @@ use resurgam_engine::{ReadView, RowBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::exec::memory::Limits;
 use crate::wire::SqlError;
 
 /// Why a statement has to stop.
@@ -53,6 +54,8 @@ pub(crate) struct StopFlag {
     on_terminate: Mutex<Option<OnTerminate>>,
     /// When the statement is out of time, for what does not return to whoever waits for it.
     deadline: Mutex<Option<Instant>>,
+    /// What the statement may take of memory and temporary files.
+    pub(crate) limits: Limits,
     bell: Notify,
 }
 

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::{BatchCoalescer, filter_record_batch};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
@@ -25,9 +25,10 @@ use futures::StreamExt;
 
 use crate::exec::bridge::BATCH_BYTES;
 use crate::exec::lookup_join::LookupJoinExec;
+use crate::exec::pieces;
 use crate::exec::weight;
 
-/// Puts [`ByteFilterExec`] in the places of filters that let texts or bytes through. It has to be
+/// Puts [`ByteFilterExec`] in the places of filters that let texts or bytes through, or make long ones. It has to be
 /// the last rule: others look for filters. Those of a lookup join stay, which knows them.
 #[derive(Debug)]
 pub(crate) struct ByteFilters;
@@ -39,10 +40,11 @@ impl PhysicalOptimizerRule for ByteFilters {
                 return Ok(Transformed::new(plan, false, TreeNodeRecursion::Jump));
             }
             let Some(filter) = plan.downcast_ref::<FilterExec>() else { return Ok(Transformed::no(plan)) };
-            if !filter.schema().fields().iter().any(|field| weight::has_weight(field.data_type())) {
+            let has_weight = filter.schema().fields().iter().any(|field| weight::has_weight(field.data_type()));
+            if !has_weight && !pieces::may_grow(filter.predicate()) {
                 return Ok(Transformed::no(plan));
             }
-            Ok(Transformed::yes(Arc::new(ByteFilterExec::new(filter.clone())) as Arc<dyn ExecutionPlan>))
+            Ok(Transformed::yes(Arc::new(ByteFilterExec::new(filter.clone())?) as Arc<dyn ExecutionPlan>))
         })?;
         Ok(changed.data)
     }
@@ -58,12 +60,15 @@ impl PhysicalOptimizerRule for ByteFilters {
 #[derive(Debug)]
 pub(crate) struct ByteFilterExec {
     filter: FilterExec,
+    /// Its predicate, which makes no column that is too large.
+    condition: Arc<dyn PhysicalExpr>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl ByteFilterExec {
-    fn new(filter: FilterExec) -> Self {
-        Self { filter, metrics: ExecutionPlanMetricsSet::new() }
+    fn new(filter: FilterExec) -> Result<Self> {
+        let condition = pieces::bounded(filter.predicate())?;
+        Ok(Self { filter, condition, metrics: ExecutionPlanMetricsSet::new() })
     }
 }
 
@@ -102,7 +107,7 @@ impl ExecutionPlan for ByteFilterExec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let filter = Arc::new(self.filter.clone()).replace_children(children, options)?;
         match filter.downcast_ref::<FilterExec>() {
-            Some(filter) => Ok(Arc::new(Self::new(filter.clone()))),
+            Some(filter) => Ok(Arc::new(Self::new(filter.clone())?)),
             None => internal_err!("a filter became something else"),
         }
     }
@@ -117,6 +122,7 @@ impl ExecutionPlan for ByteFilterExec {
         let gathering = Gathering {
             input: self.filter.input().execute(partition, task)?,
             filter: self.filter.clone(),
+            condition: Arc::clone(&self.condition),
             gathered: BatchCoalescer::new(self.schema(), rows).with_biggest_coalesce_batch_size(Some(rows / 2)),
             bytes: 0,
             left: self.filter.fetch().unwrap_or(usize::MAX),
@@ -133,6 +139,7 @@ impl ExecutionPlan for ByteFilterExec {
 struct Gathering {
     input: SendableRecordBatchStream,
     filter: FilterExec,
+    condition: Arc<dyn PhysicalExpr>,
     gathered: BatchCoalescer,
     /// What was gathered since the last batch that was handed on, in bytes.
     bytes: usize,
@@ -169,13 +176,12 @@ impl Gathering {
 
     /// The rows of a batch that the filter lets through, up to the limit.
     fn passing(&self, batch: RecordBatch) -> Result<RecordBatch> {
-        let truth = self.filter.predicate().evaluate(&batch)?.into_array(batch.num_rows())?;
-        let Some(truth) = truth.as_boolean_opt() else { return internal_err!("a predicate that is not boolean") };
+        let truth = pieces::truth(&self.condition, &batch)?;
         let batch = match self.filter.projection() {
             Some(projection) => batch.project(projection)?,
             None => batch,
         };
-        let passing = filter_record_batch(&batch, truth)?;
+        let passing = filter_record_batch(&batch, &truth)?;
         Ok(passing.slice(0, passing.num_rows().min(self.left)))
     }
 }

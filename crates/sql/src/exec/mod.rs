@@ -15,9 +15,13 @@
 //! | `filter` | A filter that bounds what it gathers by bytes |
 //! | `locking` | SELECT … FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE |
 //! | `lookup_join` | A join that looks up the rows of one side by the keys of the other |
+//! | `memory` | What statements may take of memory and of temporary files |
+//! | `pieces` | Columns that are computed are split by their bytes before they grow |
 //! | `record` | Rows as values |
 //! | `scan` | The operator that reads a table |
 //! | `sets` | Functions that return sets: rows are repeated for the values that they give |
+//! | `spill` | Temporary files |
+//! | `split` | Fewer rows at a time for operators that compute long values themselves |
 //! | `table` | A table of the engine as DataFusion sees it |
 //! | `wait` | Waiting for other transactions, and for a statement's work, cancellable and bounded |
 //! | `watch` | An operator that ends a statement whose plan never waits |
@@ -36,9 +40,13 @@ pub(crate) mod direct;
 pub(crate) mod filter;
 pub(crate) mod locking;
 pub(crate) mod lookup_join;
+pub(crate) mod memory;
+pub(crate) mod pieces;
 pub(crate) mod record;
 pub(crate) mod scan;
 pub(crate) mod sets;
+pub(crate) mod spill;
+pub(crate) mod split;
 pub(crate) mod table;
 pub(crate) mod wait;
 pub(crate) mod watch;

@@ -37,6 +37,7 @@ use resurgam_engine::{Cursor, KeyRange, ReadView, RowBatch, Table};
 use crate::exec::bridge::{self, RowColumns};
 use crate::exec::context::StatementContext;
 use crate::plan::access::{self, AccessPath, Probe, ProbeKind, constant, evaluate_constant};
+use crate::pg::running;
 use crate::plan::planning::Planning;
 
 /// Rows of the first batch, unless fewer are wanted.
@@ -316,6 +317,7 @@ struct Reader {
 impl Reader {
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         self.statement.stop.check().map_err(bridge::failure)?;
+        running::check().map_err(bridge::failure)?;
         if self.scan.target
             && let Some(target) = self.statement.target.as_ref().and_then(|target| target.of(self.scan.table.id))
         {

@@ -44,6 +44,21 @@ pub(crate) fn fitting(batch: &RecordBatch, from: usize, rows: usize, bytes: usiz
     fit.count().max(1).min(rows)
 }
 
+/// Texts that are shorter are of no account.
+const TEXT_BYTES_MIN: usize = 64 << 10;
+
+/// About what reading, planning and running a statement's text takes at most, in bytes; 0 for one that is short. Measured: a
+/// literal is copied some ten times on its way, an element of a list takes some hundred bytes.
+pub(crate) fn of_text(text: &str) -> usize {
+    const COPIES: usize = 10;
+    const ELEMENT_BYTES: usize = 500;
+    if text.len() < TEXT_BYTES_MIN {
+        return 0;
+    }
+    let elements = text.bytes().filter(|byte| matches!(byte, b',' | b' ' | b'(')).count();
+    text.len().saturating_mul(COPIES).saturating_add(elements.saturating_mul(ELEMENT_BYTES))
+}
+
 /// The bytes of all rows.
 pub(crate) fn of(batch: &RecordBatch) -> usize {
     let mut sums = vec![0usize; batch.num_rows()];

@@ -9,6 +9,7 @@
 //! | `extremes` | `min` and `max` of key columns, read at the ends of an order |
 //! | `join_order` | In which order inner joins are done |
 //! | `key_order` | A physical rule that knows the order of trees (and calls the one about joins) |
+//! | `merge_join` | Joins that go to temporary files |
 //! | `params` | Placeholders in logical plans |
 //! | `planner` | From syntax to plans |
 //! | `planning` | What this crate's own planning does beyond DataFusion's |
@@ -23,6 +24,7 @@ pub(crate) mod expression;
 pub(crate) mod extremes;
 pub(crate) mod join_order;
 pub(crate) mod key_order;
+pub(crate) mod merge_join;
 pub(crate) mod params;
 pub(crate) mod planner;
 pub(crate) mod planning;

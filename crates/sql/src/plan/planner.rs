@@ -2,9 +2,8 @@
 //! and kept physical plans.
 
 use std::collections::VecDeque;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
@@ -14,7 +13,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue, TableReference, plan_datafusion_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::provider_as_source;
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -34,6 +33,9 @@ use crate::exec::cell::{ParamCell, made_without_values};
 use crate::exec::compute::{Pace, beside};
 use crate::exec::context::StatementContext;
 use crate::exec::filter::ByteFilters;
+use crate::exec::memory;
+use crate::exec::pieces::Pieces;
+use crate::exec::split::Splits;
 use crate::exec::table::EngineTable;
 use crate::exec::watch::Watches;
 use crate::pg::context::PgContext;
@@ -41,26 +43,21 @@ use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary};
 use crate::plan::join_order;
 use crate::plan::key_order::KeyOrder;
+use crate::plan::merge_join;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::plan::planning::Planning;
 use crate::plan::plans::{Counts, RunBy};
 use crate::plan::rules;
 use crate::wire::SqlError;
 
+/// Bytes of these that are kept in any case.
+const POOL_BYTES: usize = 256 << 10;
+/// Rows of a batch where a statement has met its limit of memory: they may be wide.
+const LEAN_ROWS: usize = 128;
 /// Catalog name under which planning finds the target of an UPDATE or DELETE.
 pub(crate) const TARGET: &str = "resurgam$target";
 /// Kept physical plans of one statement, for as many concurrent executions.
 const INSTANCES_MAX: usize = 16;
-
-/// Resources that all queries of a database share.
-pub(crate) fn runtime(query_memory_bytes: u64) -> Arc<RuntimeEnv> {
-    let bytes = usize::try_from(query_memory_bytes).unwrap_or(usize::MAX).max(16 << 20);
-    let pool = datafusion::execution::memory_pool::TrackConsumersPool::new(
-        datafusion::execution::memory_pool::FairSpillPool::new(bytes),
-        NonZeroUsize::new(3).unwrap_or(NonZeroUsize::MIN),
-    );
-    RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc().unwrap_or_default()
-}
 
 fn config() -> SessionConfig {
     let mut options = ConfigOptions::new();
@@ -99,6 +96,9 @@ pub(crate) fn session_state(
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
         .with_query_planner(Arc::new(apply::Planner));
+    if planning.spilling_joins {
+        builder = builder.with_physical_optimizer_rules(merge_join::rules());
+    }
     if planning.join_order {
         builder = builder.with_optimizer_rules(join_order::rules());
     }
@@ -106,7 +106,9 @@ pub(crate) fn session_state(
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
     let builder = builder.with_physical_optimizer_rule(Arc::new(Watches));
-    let mut state = builder.with_physical_optimizer_rule(Arc::new(ByteFilters)).build();
+    let builder = builder.with_physical_optimizer_rule(Arc::new(ByteFilters));
+    let builder = builder.with_physical_optimizer_rule(Arc::new(Pieces));
+    let mut state = builder.with_physical_optimizer_rule(Arc::new(Splits)).build();
     bridge::register_functions(&mut state, cx)?;
     // The last one: what the others do to a subquery has to be done before it is taken out.
     state.add_analyzer_rule(Arc::new(apply::Extract));
@@ -234,6 +236,9 @@ pub(crate) struct QueryPlan {
     pub(crate) schema: SchemaRef,
     pub(crate) counts: Arc<Counts>,
     pool: Mutex<VecDeque<Kept>>,
+    /// What one physical plan took when it was made, as far as it was measured, and all that are kept may take.
+    made_bytes: AtomicUsize,
+    pool_bytes_max: AtomicUsize,
     pace: Arc<Pace>,
 }
 
@@ -265,7 +270,20 @@ impl QueryPlan {
         let each_time = AtomicBool::new(each_time);
         let (counts, pool) = (Arc::default(), Mutex::default());
         let pace = Arc::new(Pace::of(&logical));
-        Ok(Self { logical, each_time, typed_by_literals, of_session, params, schema, counts, pool, pace })
+        let (made_bytes, pool_bytes_max) = (AtomicUsize::new(0), AtomicUsize::new(POOL_BYTES));
+        Ok(Self {
+            logical,
+            each_time,
+            typed_by_literals,
+            of_session,
+            params,
+            schema,
+            counts,
+            pool,
+            made_bytes,
+            pool_bytes_max,
+            pace,
+        })
     }
 
     /// The same of an analysed query, which says what its columns are.
@@ -282,17 +300,26 @@ impl QueryPlan {
         Ok(out)
     }
 
+    /// The statement takes so many bytes while it is kept: its physical plans may take as many again.
+    pub(crate) fn set_weight(&self, bytes: usize) {
+        self.pool_bytes_max.store(bytes.max(POOL_BYTES), Ordering::Relaxed);
+    }
+
     /// A physical plan ready to run with `values`.
     pub(crate) async fn instance(&self, state: &SessionState, values: &[ScalarValue]) -> Result<Instance> {
-        let kept = self.pool.lock().pop_front();
+        // What ran into its limit is planned for that run.
+        let each_time = self.each_time.load(Ordering::Relaxed) || Planning::of(state.config()).spilling_joins;
+        let kept = if each_time { None } else { self.pool.lock().pop_front() };
         let kept = match kept {
             Some(kept) => {
                 self.counts.run(RunBy::Hit);
                 Some(kept)
             }
-            None if !self.each_time.load(Ordering::Relaxed) => {
+            None if !each_time => {
                 let begun = Instant::now();
-                let made = apply::wait(self.without_values(state))?;
+                let (made, bytes) = crate::pg::memory::measured(|| apply::wait(self.without_values(state)));
+                let made = made?;
+                self.made_bytes.store(bytes, Ordering::Relaxed);
                 self.counts.planned(begun.elapsed());
                 match made {
                     Some(_) => self.counts.run(RunBy::Miss),
@@ -375,7 +402,8 @@ impl QueryPlan {
         subqueries.end();
         let Ok(plan) = reset_plan_states(plan) else { return };
         let mut pool = self.pool.lock();
-        if pool.len() < INSTANCES_MAX {
+        let bytes = self.made_bytes.load(Ordering::Relaxed).saturating_mul(pool.len() + 1);
+        if pool.len() < INSTANCES_MAX && bytes <= self.pool_bytes_max.load(Ordering::Relaxed) {
             pool.push_back(Kept { made: Made { plan, subqueries }, cell });
         }
     }
@@ -453,11 +481,21 @@ fn has_session_values(state: &SessionState, plan: &LogicalPlan) -> bool {
 
 /// What operators of one execution share.
 pub(crate) fn task_context(state: &SessionState, statement: Arc<StatementContext>) -> Arc<TaskContext> {
-    task_of(state, state.config().clone().with_extension(statement))
+    task_of(state, state.config().clone(), statement)
 }
 
 /// The same with a configuration that has what operators look for.
-pub(crate) fn task_of(state: &SessionState, config: SessionConfig) -> Arc<TaskContext> {
+pub(crate) fn task_of(
+    state: &SessionState,
+    mut config: SessionConfig,
+    statement: Arc<StatementContext>,
+) -> Arc<TaskContext> {
+    let limits = &statement.stop.limits;
+    let runtime = memory::statement(state.runtime_env(), limits);
+    if limits.is_lean() {
+        config = config.with_batch_size(LEAN_ROWS);
+    }
+    let config = config.with_extension(statement);
     Arc::new(TaskContext::new(
         None,
         String::new(),
@@ -466,6 +504,6 @@ pub(crate) fn task_of(state: &SessionState, config: SessionConfig) -> Arc<TaskCo
         Default::default(),
         Default::default(),
         Default::default(),
-        Arc::clone(state.runtime_env()),
+        runtime,
     ))
 }

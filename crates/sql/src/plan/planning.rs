@@ -18,6 +18,8 @@ pub struct Planning {
     pub read_small_tables: bool,
     /// Statements about one row, or about rows in the order of a key, are executed directly.
     pub direct: bool,
+    /// Joins go to temporary files (`merge_join.rs`), and no plan is kept.
+    pub spilling_joins: bool,
     /// Each run of a kept plan is compared with fresh plans; see `canary.rs`.
     pub canary: bool,
 }
@@ -30,6 +32,7 @@ impl Default for Planning {
             lookup_rows: 4096,
             read_small_tables: true,
             direct: true,
+            spilling_joins: false,
             canary: canary::is_wanted(),
         }
     }
@@ -43,6 +46,7 @@ impl Planning {
         lookup_rows: 0,
         read_small_tables: false,
         direct: false,
+        spilling_joins: false,
         canary: false,
     };
 

@@ -13,6 +13,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use parking_lot::Mutex;
 
+use crate::exec::spill::TempTotals;
 use crate::pg::context::PlanRow;
 use crate::plan::statement::{Kind, Prepared};
 
@@ -110,6 +111,11 @@ pub struct PlanTotals {
     pub kept: u64,
     pub kept_bytes: u64,
     pub kept_bytes_max: u64,
+    /// Memory that statements have reserved, and may.
+    pub reserved_bytes: u64,
+    pub reserved_bytes_max: u64,
+    /// What was written to temporary files.
+    pub temp: TempTotals,
 }
 
 /// All statements that are planned and not gone.

@@ -73,6 +73,18 @@ impl Prepared {
     }
 }
 
+impl Prepared {
+    /// Planning it has left so many bytes allocated (0: it was not measured). A physical plan takes about as much again.
+    pub(crate) fn weighs(&mut self, bytes: usize) {
+        self.bytes = self.bytes.max(bytes.saturating_mul(2));
+        match &self.kind {
+            Kind::Query(query) => query.plan.set_weight(self.bytes),
+            Kind::Write(write) => write.stream.set_weight(self.bytes),
+            _ => {}
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Kind {
     Empty,

@@ -1,4 +1,4 @@
-//! Statements that are planned and run again because a definition changed.
+//! Statements that are planned and run again because a definition changed, or because they met their limit of memory.
 //!
 //! PostgreSQL locks a table when it plans a statement, so a plan never lags behind the definitions. Here
 //! a table is locked when the first row is written. Until then another transaction may change the
@@ -53,6 +53,7 @@ pub(crate) struct Again {
 impl Session {
     /// A statement begins.
     pub(crate) fn first_run(&mut self) {
+        self.shared.stop.limits.set_lean(false);
         self.again = Again { notices: self.notices.len(), ..Again::default() };
     }
 
@@ -81,7 +82,10 @@ impl Session {
     /// Whether a statement that failed is to be planned and run again; what it did is then taken
     /// back.
     pub(crate) fn runs_again(&mut self, error: &SqlError) -> bool {
-        if !error.definition_changed || self.again.runs + 1 >= RUNS_MAX {
+        let limits = &self.shared.stop.limits;
+        // Once more, with operators that take less (`merge_join.rs`).
+        let is_starved = error.sqlstate == "53200" && !limits.is_lean();
+        if !(error.definition_changed || is_starved) || self.again.runs + 1 >= RUNS_MAX {
             return false;
         }
         let undo = std::mem::take(&mut self.again.undo);
@@ -104,6 +108,9 @@ impl Session {
         if let Err(error) = taken_back {
             tracing::error!(%error, "taking a statement back failed");
             return false;
+        }
+        if is_starved {
+            self.shared.stop.limits.set_lean(true);
         }
         self.notices.truncate(self.again.notices);
         // Plans may name tables that are no more.

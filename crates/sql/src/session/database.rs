@@ -5,13 +5,15 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use resurgam_engine::{Database, Options};
 
 use crate::exec::context::{StopFlag, StopReason};
+use crate::exec::memory::{self, ServerPool};
+use crate::exec::spill::TempTotals;
 use crate::pg::context::HostRule;
-use crate::plan::planner;
 use crate::plan::plans::{PlanTotals, Plans};
 use crate::session::Session;
 use crate::session::cache::StatementCache;
@@ -73,7 +75,10 @@ pub struct SqlDatabase {
 impl SqlDatabase {
     /// SQL over an open database.
     pub fn new(engine: Database, settings: SqlSettings) -> Arc<Self> {
-        let runtime = planner::runtime(settings.query_memory_bytes);
+        let runtime = {
+            let folder = settings.temp_directory.as_deref().unwrap_or_else(|| engine.dir());
+            memory::server(settings.query_memory_bytes, folder)
+        };
         Arc::new(Self {
             engine,
             runtime,
@@ -102,7 +107,23 @@ impl SqlDatabase {
 
     /// How statements were planned and run since the start.
     pub fn plan_totals(&self) -> PlanTotals {
-        self.statements.totals(self.plans.totals())
+        let (reserved_bytes, reserved_bytes_max) = self.query_memory();
+        let totals = PlanTotals { reserved_bytes, reserved_bytes_max, temp: self.temp_totals(), ..self.plans.totals() };
+        self.statements.totals(totals)
+    }
+
+    /// What statements have written to temporary files since the start.
+    pub fn temp_totals(&self) -> TempTotals {
+        ServerPool::of(&self.runtime).map(|pool| pool.folder.totals()).unwrap_or_default()
+    }
+
+    /// What statements have reserved of the memory of queries, and may, in bytes.
+    pub fn query_memory(&self) -> (u64, u64) {
+        let limit = match self.runtime.memory_pool.memory_limit() {
+            MemoryLimit::Finite(bytes) => bytes as u64,
+            _ => u64::MAX,
+        };
+        (self.runtime.memory_pool.reserved() as u64, limit)
     }
 
     /// Begins a session.

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use datafusion::common::ScalarValue;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::Statement;
 use parking_lot::Mutex;
@@ -37,13 +38,16 @@ use crate::dml::{Op, WritePlan};
 use crate::exec::compute::aside;
 use crate::exec::context::{StatementContext, StopFlag};
 use crate::exec::wait::guarded;
+use crate::exec::weight;
 use crate::parse::lexer::{self, Literal};
 use crate::parse::own::Parsed;
 use crate::pg::context::PgContext;
 use crate::pg::decode::decode_param;
 use crate::pg::encode::TextStyle;
 use crate::pg::errors;
+use crate::pg::memory;
 use crate::plan::planner::{self, Names, task_context};
+use crate::plan::planning::Planning;
 use crate::plan::plans::RunBy;
 use crate::plan::statement::{self, Kind, Prepared};
 use crate::session::again::Again;
@@ -55,6 +59,9 @@ use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag, Transaction
 
 /// Statements that belong to one session, kept by text.
 const LOCAL_MAX: usize = 256;
+
+/// Bytes that these have together, about.
+const LOCAL_BYTES_MAX: usize = 8 << 20;
 
 /// Longest text of a BEGIN or COMMIT that is kept.
 const FRAME_TEXT_MAX: usize = 64;
@@ -110,6 +117,10 @@ pub struct Session {
     /// made with.
     local: HashMap<(String, Vec<u32>), Arc<Prepared>>,
     local_generation: u64,
+    /// About what these take in memory.
+    local_bytes: usize,
+    /// Counts a long text, and what is made of it, against the memory of queries.
+    text_memory: Option<MemoryReservation>,
     pub(crate) notices: Vec<SqlError>,
     /// The runs of the running statement.
     pub(crate) again: Again,
@@ -265,6 +276,8 @@ impl Session {
             portals_made: 0,
             local: HashMap::new(),
             local_generation: 0,
+            local_bytes: 0,
+            text_memory: None,
             notices: Vec::new(),
             again: Again::default(),
             began: Instant::now(),
@@ -346,6 +359,15 @@ impl Session {
     }
 
     pub(crate) fn state(&mut self) -> Result<Arc<SessionState>, SqlError> {
+        {
+            let variables = self.shared.variables.lock();
+            self.shared.stop.limits.set(variables.work_mem, variables.temp_file_limit);
+        }
+        if self.shared.stop.limits.is_lean() {
+            let planning = Planning { spilling_joins: true, lookup_rows: 0, ..self.db.settings.planning };
+            let state = planner::session_state(&self.db.runtime, &self.cx, planning);
+            return state.map(Arc::new).map_err(|error| errors::from_datafusion(error, ""));
+        }
         if let Some(state) = &self.state {
             return Ok(Arc::clone(state));
         }
@@ -568,6 +590,7 @@ impl Session {
     /// Settings changed: plans that were made with them go.
     pub(crate) fn forget_local(&mut self) {
         self.local.clear();
+        self.local_bytes = 0;
     }
 
     fn own_catalog(&self) -> bool {
@@ -581,6 +604,21 @@ impl Session {
             Some(open) if open.txn.isolation() == Isolation::RepeatableRead => open.txn.catalog_version(),
             _ => self.db.engine.catalog_version(),
         }
+    }
+
+    /// A text is about to be read: if it is long, what it will take is counted, until the next one comes.
+    ///
+    /// # Errors
+    /// `53200`
+    fn count_text(&mut self, text: &str) -> Result<(), SqlError> {
+        let bytes = weight::of_text(text);
+        if bytes == 0 {
+            self.text_memory = None;
+            return Ok(());
+        }
+        let pool = &self.db.runtime.memory_pool;
+        let memory = self.text_memory.get_or_insert_with(|| MemoryConsumer::new("text of a statement").register(pool));
+        memory.try_resize(bytes).map_err(|error| errors::from_datafusion(error, ""))
     }
 
     fn kept(&self, text: &str, declared: &[u32]) -> Option<Arc<Prepared>> {
@@ -663,11 +701,15 @@ impl Session {
             let version = txn.catalog_version();
             // Made with definitions that nobody else has, and that may be taken back: never current.
             let made_at = if txn.has_catalog_changes() { 0 } else { version };
-            match aside(|| statement::prepare(&names, statement.clone(), text, declared, made_at)) {
-                Ok(prepared) => break (version, prepared),
+            let work = || statement::prepare(&names, statement.clone(), text, declared, made_at);
+            match aside(|| memory::measured(work)) {
+                (Ok(mut prepared), bytes) => {
+                    prepared.weighs(bytes);
+                    break (version, prepared);
+                }
                 // It looks at definitions more than once; one may have changed in between.
-                Err(_) if tries < PLANS_MAX && txn.catalog_version() != version => tries += 1,
-                Err(error) => return Err(error),
+                (Err(_), _) if tries < PLANS_MAX && txn.catalog_version() != version => tries += 1,
+                (Err(error), _) => return Err(error),
             }
         };
         if !prepared.shareable {
@@ -683,11 +725,17 @@ impl Session {
                 self.db.statements.put(text, declared, &prepared);
             } else if !matches!(prepared.kind, Kind::Explain { .. }) {
                 let generation = self.shared.variables.lock().generation;
-                if self.local.len() >= LOCAL_MAX || self.local_generation != generation {
-                    self.local.clear();
+                if self.local.len() >= LOCAL_MAX
+                    || self.local_bytes.saturating_add(prepared.bytes) > LOCAL_BYTES_MAX
+                    || self.local_generation != generation
+                {
+                    self.forget_local();
                     self.local_generation = generation;
                 }
-                self.local.insert((text.to_owned(), declared.to_vec()), Arc::clone(&prepared));
+                if prepared.bytes <= LOCAL_BYTES_MAX / 2 {
+                    self.local_bytes += prepared.bytes;
+                    self.local.insert((text.to_owned(), declared.to_vec()), Arc::clone(&prepared));
+                }
             }
         }
         Ok(prepared)
@@ -736,6 +784,7 @@ impl Session {
     /// # Errors
     /// `42601` with a position.
     pub fn split(&mut self, sql: &str) -> Result<Vec<SimpleStatement>, SqlError> {
+        self.count_text(sql)?;
         let lifted = lexer::lift(sql).filter(|lifted| !lifted.literals.is_empty());
         if let Some(lifted) = lifted {
             let kept = self.kept(&lifted.text, &lifted.oids);
@@ -854,7 +903,8 @@ impl Session {
             self.statement_failed();
             return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
         }
-        match self.prepare_text(sql, param_types) {
+        let counted = self.count_text(sql);
+        match counted.and_then(|()| self.prepare_text(sql, param_types)) {
             Ok(prepared) => {
                 let named = Named { prepared, declared: param_types.to_vec() };
                 self.statements.insert(name.to_owned(), named);

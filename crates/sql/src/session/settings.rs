@@ -6,6 +6,7 @@
 //! [`Variables::end_transaction`].
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::pg::context::Setting;
@@ -39,6 +40,8 @@ pub struct SqlSettings {
     pub synchronous_commit: bool,
     /// Memory that all queries together may use before they spill.
     pub query_memory_bytes: u64,
+    /// Where the folder of temporary files is made; `None`: in the data folder.
+    pub temp_directory: Option<PathBuf>,
     /// The server's own settings.
     pub server: Vec<ServerSetting>,
     /// How statements are planned.
@@ -54,6 +57,7 @@ impl Default for SqlSettings {
             defaults: Vec::new(),
             synchronous_commit: true,
             query_memory_bytes: 1 << 30,
+            temp_directory: None,
             server: Vec::new(),
             planning: Planning::default(),
         }
@@ -92,6 +96,8 @@ enum Kind {
     Enum(&'static [&'static str]),
     /// The default is the one value that is supported; this is another one of PostgreSQL's.
     Only(&'static str),
+    /// An amount of memory in kilobytes unless a unit is written, from and to so many.
+    Kilobytes(i64, i64),
     /// Cannot be changed.
     Fixed,
 }
@@ -258,6 +264,13 @@ static DEFINITIONS: &[Definition] = &[
         "Time after which data that is not acknowledged ends the connection; 0 for the system's default.",
     ),
     idle("temp_buffers", "8MB", Kind::Memory(800)),
+    def(
+        "temp_file_limit",
+        "-1",
+        Kind::Kilobytes(-1, i32::MAX as i64),
+        false,
+        "Temporary files of one session at a time; -1 for no limit.",
+    ),
     def("TimeZone", "UTC", Kind::Text, true, "Time zone in which timestamps are shown."),
     def(
         "transaction_deferrable",
@@ -268,7 +281,13 @@ static DEFINITIONS: &[Definition] = &[
     ),
     def("transaction_isolation", "read committed", Kind::Enum(ISOLATION), false, "Isolation of the transaction."),
     def("transaction_read_only", "off", Kind::Bool, false, "Whether the transaction is read-only."),
-    idle("work_mem", "4MB", Kind::Memory(64)),
+    def(
+        "work_mem",
+        "65536",
+        Kind::Kilobytes(64, i32::MAX as i64),
+        false,
+        "Memory of one sort or aggregate before it goes to temporary files.",
+    ),
     def("xmloption", "content", Kind::Enum(&["content", "document"]), false, "How XML is read; there is no XML."),
     idle("enable_seqscan", "on", Kind::Bool),
     idle("enable_indexscan", "on", Kind::Bool),
@@ -335,6 +354,10 @@ pub(crate) struct Variables {
     pub(crate) repeatable_read: bool,
     pub(crate) read_only: bool,
     pub(crate) zone: Zone,
+    /// In bytes.
+    pub(crate) work_mem: u64,
+    /// In kilobytes; `None` for no limit.
+    pub(crate) temp_file_limit: Option<u64>,
 }
 
 impl Variables {
@@ -363,6 +386,9 @@ impl Variables {
         self.synchronous = self.get("synchronous_commit").as_deref() != Some("off");
         self.zone = self.get("timezone").and_then(|zone| Zone::parse(&zone)).unwrap_or_default();
         self.repeatable_read = self.get("default_transaction_isolation").as_deref() == Some("repeatable read");
+        let kb = |name: &str| self.get(name).and_then(|value| value.parse::<i64>().ok());
+        let kb = |name: &str| kb(name).and_then(|kb| u64::try_from(kb).ok());
+        (self.work_mem, self.temp_file_limit) = (kb("work_mem").unwrap_or(1 << 16) << 10, kb("temp_file_limit"));
         self.read_only = self.get("default_transaction_read_only").as_deref() == Some("on");
         (self.statement_timeout, self.idle_timeout, self.lock_timeout) = (statement, idle, lock);
     }
@@ -398,6 +424,7 @@ impl Variables {
         Ok(match find(name).map(|d| d.kind) {
             Some(Kind::Duration) => show_ms(parse_ms(&value).unwrap_or(0)),
             Some(Kind::DurationOrOff) => parse_ms(&value).map_or(value, show_ms),
+            Some(Kind::Kilobytes(..)) => show_kb(value.parse().unwrap_or(0)),
             _ => value,
         })
     }
@@ -413,6 +440,9 @@ impl Variables {
     /// `42704` unknown, `55P02` not changeable, `22023` bad value.
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<String, SqlError> {
         let key = name.to_ascii_lowercase();
+        if key == "temp_file_limit" && self.is("is_superuser", "off") {
+            return Err(SqlError::new("42501", format!("permission denied to set parameter \"{name}\"")));
+        }
         let value = match (value, find(&key)) {
             (_, None) if self.server.iter().any(|s| s.name.eq_ignore_ascii_case(&key)) => {
                 return Err(SqlError::new("55P02", format!("parameter \"{name}\" cannot be changed now")));
@@ -555,6 +585,7 @@ impl Variables {
                 value: self.get(d.name).unwrap_or_default(),
                 unit: match d.kind {
                     Kind::Duration | Kind::DurationOrOff => Some("ms"),
+                    Kind::Kilobytes(..) => Some("kB"),
                     Kind::Counted(unit) => Some(unit).filter(|unit| !unit.is_empty()),
                     _ => None,
                 },
@@ -563,7 +594,7 @@ impl Variables {
                 context: if d.kind == Kind::Fixed { "internal" } else { "user" },
                 kind: match d.kind {
                     Kind::Bool => "bool",
-                    Kind::Integer | Kind::Duration | Kind::DurationOrOff | Kind::Counted(_) => "integer",
+                    Kind::Integer | Kind::Kilobytes(..) | Kind::Duration | Kind::DurationOrOff | Kind::Counted(_) => "integer",
                     Kind::Real => "real",
                     Kind::Enum(_) | Kind::Only(_) => "enum",
                     Kind::Text | Kind::Fixed | Kind::Memory(_) => "string",
@@ -665,6 +696,18 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
         Kind::Duration => parse_ms(&lower).ok_or_else(|| invalid(definition, value))?.to_string(),
         Kind::DurationOrOff if lower == "-1" => lower,
         Kind::DurationOrOff => parse_ms(&lower).ok_or_else(|| invalid(definition, value))?.to_string(),
+        Kind::Kilobytes(least, most) => {
+            let kb = parse_kb(trimmed).ok_or_else(|| {
+                let hint = "Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\".";
+                invalid(definition, value).with_hint(hint)
+            })?;
+            if !(least..=most).contains(&kb) {
+                let name = definition.name;
+                let message = format!("{kb} kB is outside the valid range for parameter \"{name}\" ({least} .. {most})");
+                return Err(SqlError::new("22023", message));
+            }
+            kb.to_string()
+        }
         Kind::Counted("") => match trimmed.parse::<i64>() {
             Ok(number) if (0..=i64::from(i32::MAX)).contains(&number) => number.to_string(),
             Ok(number) => {
@@ -811,6 +854,33 @@ fn parse_ms(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.checked_mul(unit).filter(|ms| *ms <= i32::MAX as u64)
+}
+
+/// Kilobytes of `1500`, `1500kB`, `64MB`, `1GB`, `-1`.
+fn parse_kb(text: &str) -> Option<i64> {
+    let sign = usize::from(text.starts_with('-'));
+    let digits = sign + text[sign..].bytes().take_while(u8::is_ascii_digit).count();
+    let number: i64 = text[..digits].parse().ok()?;
+    let factor = match text[digits..].trim() {
+        "" | "kB" => 1,
+        "B" => return Some(number.checked_add(512)?.div_euclid(1024)),
+        "MB" => 1 << 10,
+        "GB" => 1 << 20,
+        "TB" => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}
+
+/// As PostgreSQL shows it: in the largest unit of which it is a whole number.
+fn show_kb(kb: i64) -> String {
+    match kb {
+        ..=0 => kb.to_string(),
+        _ if kb % (1 << 30) == 0 => format!("{}TB", kb >> 30),
+        _ if kb % (1 << 20) == 0 => format!("{}GB", kb >> 20),
+        _ if kb % (1 << 10) == 0 => format!("{}MB", kb >> 10),
+        _ => format!("{kb}kB"),
+    }
 }
 
 fn show_ms(ms: u64) -> String {

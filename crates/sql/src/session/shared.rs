@@ -114,6 +114,10 @@ impl PgContext for SessionShared {
     fn plans(&self) -> Vec<PlanRow> {
         self.database.upgrade().map(|database| database.plans.rows()).unwrap_or_default()
     }
+    fn temp_files(&self) -> (u64, u64) {
+        let totals = self.database.upgrade().map(|database| database.temp_totals()).unwrap_or_default();
+        (totals.files, totals.bytes)
+    }
     fn server_start(&self) -> i64 {
         self.database.upgrade().map_or(0, |database| database.started)
     }

@@ -30,6 +30,7 @@ use super::ProjectSet;
 use crate::exec::bridge;
 use crate::exec::context::StatementContext;
 use crate::pg::functions::{SeriesRows, series_function};
+use crate::pg::running;
 
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 8192;
@@ -242,6 +243,7 @@ impl Rows {
             // A series that has no end would never let go of the thread.
             tokio::task::consume_budget().await;
             self.statement.stop.check_time().map_err(bridge::failure)?;
+            running::check().map_err(bridge::failure)?;
             if let Some(out) = self.of_batch()? {
                 return Ok(Some(out));
             }

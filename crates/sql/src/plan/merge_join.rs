@@ -1,0 +1,109 @@
+//! Joins that go to temporary files.
+//!
+//! DataFusion's hash join holds one side in memory and ends the statement when that is more than it may have. A
+//! statement that met its limit is therefore run once more ([`Session::runs_again`](crate::session::Session::runs_again)), with
+//! sorts of both sides and a merge in the place of each hash join: both spill. Rows are the same; their order is another one, which
+//! is why this comes before the rule that looks after orders.
+//!
+//! Left as they are: joins for NOT IN, whose NULLs a merge does not know, and keys that it cannot compare as `=` does.
+
+use std::sync::Arc;
+
+use datafusion::arrow::compute::SortOptions;
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::config::ConfigOptions;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
+
+type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+
+/// DataFusion's rule of orders, before which joins have to be what they will be.
+const ORDERS: &str = "EnsureRequirements";
+
+/// DataFusion's rules with this one.
+pub(crate) fn rules() -> Vec<Rule> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    let at = rules.iter().position(|rule| rule.name() == ORDERS).unwrap_or(0);
+    rules.insert(at, Arc::new(MergeJoins));
+    rules
+}
+
+/// See the module's head.
+#[derive(Debug)]
+struct MergeJoins;
+
+impl PhysicalOptimizerRule for MergeJoins {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| {
+            let Some(join) = plan.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(plan)) };
+            match merged(join)? {
+                Some(merged) => Ok(Transformed::yes(merged)),
+                None => Ok(Transformed::no(plan)),
+            }
+        })
+        .data()
+    }
+    fn name(&self) -> &str {
+        "merge_joins"
+    }
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn merged(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if join.null_aware || join.contains_projection() || join.fetch().is_some() {
+        return Ok(None);
+    }
+    let (left, right) = (join.left().schema(), join.right().schema());
+    for (a, b) in join.on() {
+        let (a, b) = (a.data_type(&left)?, b.data_type(&right)?);
+        if a != b || !is_comparable(&a) {
+            return Ok(None);
+        }
+    }
+    let merged = SortMergeJoinExec::try_new(
+        Arc::clone(join.left()),
+        Arc::clone(join.right()),
+        join.on().to_vec(),
+        join.filter().cloned(),
+        *join.join_type(),
+        vec![SortOptions::default(); join.on().len()],
+        join.null_equality(),
+    )?;
+    Ok((merged.schema() == join.schema()).then(|| Arc::new(merged) as _))
+}
+
+/// Whether a merge compares values of a type as `=` does. Not floats: a NaN equals itself.
+fn is_comparable(ty: &DataType) -> bool {
+    matches!(
+        ty,
+        DataType::Boolean
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::UInt32
+            | DataType::Utf8View
+            | DataType::BinaryView
+            | DataType::Date32
+            | DataType::Decimal128(..)
+            | DataType::Timestamp(TimeUnit::Microsecond, None)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_comes_before_the_rule_of_orders() {
+        let names: Vec<String> = rules().iter().map(|rule| rule.name().to_owned()).collect();
+        let at = |name: &str| names.iter().position(|known| known == name);
+        assert!(at("merge_joins").is_some() && at(ORDERS).is_some(), "{names:?}");
+        assert!(at("merge_joins") < at(ORDERS) && at("merge_joins") > at("join_selection"), "{names:?}");
+    }
+}
