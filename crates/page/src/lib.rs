@@ -30,6 +30,7 @@ pub mod leaf;
 pub mod op;
 pub mod overflow;
 pub mod print;
+mod probe;
 pub mod row;
 pub mod slotted;
 pub mod space;
