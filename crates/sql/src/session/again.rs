@@ -53,6 +53,7 @@ pub(crate) struct Again {
 impl Session {
     /// A statement begins.
     pub(crate) fn first_run(&mut self) {
+        self.look_at_settings();
         self.again = Again { notices: self.notices.len(), ..Again::default() };
     }
 
