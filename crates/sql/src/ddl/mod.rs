@@ -295,8 +295,9 @@ impl Session {
         txn.statement(resurgam_engine::StatementKind::PointWrite)?;
         let (stop, deadline) = (Arc::clone(&self.shared.stop), self.ddl_deadline);
         txn.set_interrupt(Some(Arc::new(move || {
-            check_stop(&stop, deadline)
-                .map_err(|error| resurgam_base::Error::new(resurgam_base::ErrorKind::Cancelled, error.message))
+            check_stop(&stop, deadline).map_err(|error| {
+                resurgam_base::Error::new(resurgam_base::ErrorKind::Cancelled, error.into_fields().message)
+            })
         })));
         Ok(txn)
     }
