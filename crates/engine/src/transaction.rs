@@ -161,12 +161,13 @@ impl TxState {
 pub type Interrupt = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
 pub(crate) struct TxInner {
-    pub db: Database,
     pub isolation: Isolation,
     pub state: Mutex<TxState>,
     pub operations: Operations,
     /// Statements that have begun.
     pub statements: AtomicU64,
+    /// Let go last: it may be the last handle, and closes the database then.
+    pub db: Database,
 }
 
 /// A transaction. Dropping the last clone of an unfinished one rolls it back.
@@ -203,7 +204,6 @@ pub(crate) struct WriteContext<'tx> {
 impl Transaction {
     pub(crate) fn begin(db: &Database, isolation: Isolation) -> Self {
         Self(Arc::new(TxInner {
-            db: db.clone(),
             isolation,
             statements: AtomicU64::new(0),
             operations: Operations::default(),
@@ -226,6 +226,7 @@ impl Transaction {
                 catalog: CatalogOverlay::default(),
                 interrupt: None,
             }),
+            db: db.clone(),
         }))
     }
 
@@ -787,6 +788,10 @@ impl TxInner {
 
 impl Drop for TxInner {
     fn drop(&mut self) {
+        // Most have ended; one that is prepared is its register's.
+        if self.state.get_mut().phase != Phase::Open {
+            return;
+        }
         let db = self.db.clone();
         let mut taken = TxState {
             phase: Phase::RolledBack,
@@ -808,9 +813,7 @@ impl Drop for TxInner {
             interrupt: None,
         };
         std::mem::swap(&mut taken, self.state.get_mut());
-        if taken.phase == Phase::Open {
-            let _ = self.roll_back(&mut taken);
-        }
+        let _ = self.roll_back(&mut taken);
         drop(db);
     }
 }

@@ -12,6 +12,7 @@
 
 use crate::buf::PageBuf;
 use crate::codec::Reader;
+use crate::probe;
 use resurgam_base::limits::KEY_BYTES_MAX;
 use resurgam_base::{PageId, Result, SlotId};
 
@@ -83,30 +84,16 @@ pub fn child_of(record: &[u8]) -> PageId {
 #[inline]
 pub fn child_for(page: &PageBuf, key: &[u8]) -> (SlotId, PageId) {
     // Slot 0 counts as at or below every key: its key is the lower fence.
-    let (mut low, mut high) = (0u16, page.slot_count());
-    while high - low > 1 {
-        let mid = low + (high - low) / 2;
-        if key_of(page.rec(SlotId(mid))) <= key {
-            low = mid;
-        } else {
-            high = mid;
-        }
-    }
-    (SlotId(low), child_of(page.rec(SlotId(low))))
+    let slot = match probe::find(page, 1, page.slot_count(), |record| probe::compare(key_of(record), key)) {
+        Ok(slot) => slot,
+        Err(above) => SlotId(above.0 - 1),
+    };
+    (slot, child_of(page.rec(slot)))
 }
 
 /// The slot whose key is exactly `key` (`Ok`), or where it would be inserted (`Err`).
 pub fn search(page: &PageBuf, key: &[u8]) -> Result<SlotId, SlotId> {
-    let (mut low, mut high) = (0u16, page.slot_count());
-    while low < high {
-        let mid = low + (high - low) / 2;
-        match key_of(page.rec(SlotId(mid))).cmp(key) {
-            std::cmp::Ordering::Less => low = mid + 1,
-            std::cmp::Ordering::Equal => return Ok(SlotId(mid)),
-            std::cmp::Ordering::Greater => high = mid,
-        }
-    }
-    Err(SlotId(low))
+    probe::find(page, 0, page.slot_count(), |record| probe::compare(key_of(record), key))
 }
 
 #[cfg(test)]

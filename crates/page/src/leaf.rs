@@ -31,10 +31,9 @@
 
 use crate::buf::PageBuf;
 use crate::codec::Reader;
-use crate::diff;
+use crate::{diff, probe};
 use resurgam_base::limits::{KEY_BYTES_MAX, RECORD_BYTES_MAX};
 use resurgam_base::{Error, PageId, Result, SlotId, TxId};
-use std::cmp::Ordering;
 
 /// Record flag: this version deletes the row.
 pub const GHOST: u8 = 1;
@@ -352,16 +351,7 @@ pub fn flags_of(record: &[u8]) -> u8 {
 /// The slot of `key` (`Ok`), or the slot where it is to be inserted (`Err`).
 #[inline]
 pub fn search(page: &PageBuf, key: &[u8]) -> Result<SlotId, SlotId> {
-    let (mut low, mut high) = (0u16, page.slot_count());
-    while low < high {
-        let mid = low + (high - low) / 2;
-        match key_of(page.rec(SlotId(mid))).cmp(key) {
-            Ordering::Less => low = mid + 1,
-            Ordering::Equal => return Ok(SlotId(mid)),
-            Ordering::Greater => high = mid,
-        }
-    }
-    Err(SlotId(low))
+    probe::find(page, 0, page.slot_count(), |record| probe::compare(key_of(record), key))
 }
 
 #[cfg(test)]

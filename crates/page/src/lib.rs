@@ -31,6 +31,7 @@ pub mod leaf;
 pub mod op;
 pub mod overflow;
 pub mod print;
+mod probe;
 pub mod row;
 pub mod row_change;
 pub mod slotted;

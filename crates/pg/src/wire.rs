@@ -8,13 +8,32 @@
 //! count: for each field an `i32` big-endian length (-1 for null) and the bytes.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 use bytes::BytesMut;
 use resurgam_base::{Error, ErrorKind};
 
-/// An error or notice with every field that PostgreSQL's `ErrorResponse` has.
+/// An error or notice. One pointer wide, so that whoever passes a result on moves no more than its value: errors
+/// are rare, results are not.
 #[derive(Clone, Debug)]
-pub struct SqlError {
+pub struct SqlError(Box<ErrorFields>);
+
+impl Deref for SqlError {
+    type Target = ErrorFields;
+    fn deref(&self) -> &ErrorFields {
+        &self.0
+    }
+}
+
+impl DerefMut for SqlError {
+    fn deref_mut(&mut self) -> &mut ErrorFields {
+        &mut self.0
+    }
+}
+
+/// Every field that PostgreSQL's `ErrorResponse` has.
+#[derive(Clone, Debug)]
+pub struct ErrorFields {
     /// Five characters, as listed in PostgreSQL's appendix A.
     pub sqlstate: String,
     /// `ERROR`, `FATAL`, `WARNING`, `NOTICE`…
@@ -38,7 +57,7 @@ impl SqlError {
     /// An error of severity `ERROR`.
     #[cold]
     pub fn new(sqlstate: &str, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(ErrorFields {
             sqlstate: sqlstate.to_owned(),
             severity: "ERROR",
             message: message.into(),
@@ -51,12 +70,23 @@ impl SqlError {
             column: None,
             schema: None,
             definition_changed: false,
-        }
+        }))
     }
     /// A message of another severity (`WARNING`, `NOTICE`).
     #[cold]
     pub fn notice(severity: &'static str, sqlstate: &str, message: impl Into<String>) -> Self {
-        Self { severity, ..Self::new(sqlstate, message) }
+        Self::new(sqlstate, message).with_severity(severity)
+    }
+    /// The same with another severity.
+    #[must_use]
+    pub fn with_severity(mut self, severity: &'static str) -> Self {
+        self.severity = severity;
+        self
+    }
+    /// Its fields, to be taken apart.
+    #[must_use]
+    pub fn into_fields(self) -> ErrorFields {
+        *self.0
     }
     /// `0A000`: valid SQL that is not supported.
     #[cold]

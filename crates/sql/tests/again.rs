@@ -37,7 +37,7 @@ async fn answer(session: &mut Session, sql: &str) -> Answer {
     let shown = |row: Vec<Option<String>>| {
         row.into_iter().map(|value| value.unwrap_or_else(|| "NULL".to_owned())).collect::<Vec<_>>().join("|")
     };
-    let result = session.query(sql).await.map_err(|error| error.sqlstate)?;
+    let result = session.query(sql).await.map_err(|error| error.into_fields().sqlstate)?;
     Ok(result.rows.into_iter().map(shown).chain([result.tag]).collect())
 }
 

@@ -26,7 +26,7 @@ async fn answer(session: &mut Session, sql: &str) -> String {
             Some(value) => value.clone().unwrap_or_else(|| "NULL".to_owned()),
             None => result.tag,
         },
-        Err(error) => error.sqlstate,
+        Err(error) => error.into_fields().sqlstate,
     }
 }
 

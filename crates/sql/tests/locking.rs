@@ -48,7 +48,7 @@ async fn waiting(
     let sql = sql.to_owned();
     let running = tokio::spawn(async move {
         let result = session.query(&sql).await;
-        let rows = result.map_err(|error| error.sqlstate).map(|result| {
+        let rows = result.map_err(|error| error.into_fields().sqlstate).map(|result| {
             let shown =
                 |row: Vec<Option<String>>| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|");
             result.rows.into_iter().map(shown).collect()

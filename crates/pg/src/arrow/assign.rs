@@ -44,7 +44,7 @@ pub fn assignment_cast(array: &ArrayRef, ty: &ColumnType, zone: &Zone) -> Result
 }
 
 /// A moment as a clock in that zone shows it, in microseconds since 1970.
-pub(super) fn local_us(us: i64, zone: &Zone) -> i64 {
+pub(crate) fn local_us(us: i64, zone: &Zone) -> i64 {
     match us {
         // Infinite ones have no zone.
         i64::MAX | i64::MIN => us,

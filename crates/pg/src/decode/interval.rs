@@ -459,7 +459,7 @@ mod tests {
     use crate::encode::put_interval;
 
     fn show(text: &str, typmod: i32) -> Result<String, String> {
-        let value = parse_interval_of(text, typmod).map_err(|error| error.sqlstate)?;
+        let value = parse_interval_of(text, typmod).map_err(|error| error.into_fields().sqlstate)?;
         let mut out = BytesMut::new();
         put_interval(&mut out, value.months, value.days, value.us);
         Ok(String::from_utf8_lossy(&out).into_owned())

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 };
 use resurgam_engine::ColumnType;
 
-use crate::arrow::{cast_array, fit_text};
+use crate::arrow::{cast_array, fit_text, local_us};
 use crate::catalog::{Model, SUPERUSER_OID};
 use crate::context::PgContext;
 use crate::datetime::{Zone, us_from_engine, us_to_engine};
@@ -401,6 +401,13 @@ impl ScalarUDFImpl for PgCast {
             return Err(to_datafusion(SqlError::internal("a cast without a value")));
         };
         match args.args.into_iter().next() {
+            // What an INSERT does with CURRENT_TIMESTAMP, without arrays of one value.
+            Some(ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(us, Some(_))))
+                if self.oid == oid::TIMESTAMP && typmod < 0 =>
+            {
+                let local = us.map(|us| local_us(us, &self.cx.zone()));
+                Ok(ColumnarValue::Scalar(ScalarValue::TimestampMicrosecond(local, None)))
+            }
             Some(ColumnarValue::Scalar(value)) => {
                 let array = value.to_array()?;
                 let out = self.cast(&array, from, typmod).map_err(to_datafusion)?;

@@ -380,9 +380,9 @@ mod tests {
 
     #[test]
     fn arithmetic_tells_of_overflow() {
-        let code = |a: f64, op, b: f64| operate(a, op, b).map_err(|error| error.message);
-        assert_eq!(code(1e300, Operator::Multiply, 1e300), Err(overflow().message));
-        assert_eq!(code(1e-300, Operator::Multiply, 1e-300), Err(underflow().message));
+        let code = |a: f64, op, b: f64| operate(a, op, b).map_err(|error| error.into_fields().message);
+        assert_eq!(code(1e300, Operator::Multiply, 1e300), Err(overflow().into_fields().message));
+        assert_eq!(code(1e-300, Operator::Multiply, 1e-300), Err(underflow().into_fields().message));
         assert_eq!(code(f64::INFINITY, Operator::Multiply, 2.0), Ok(f64::INFINITY));
         assert_eq!(code(0.0, Operator::Divide, 0.0), Err("division by zero".to_owned()));
         assert_eq!(code(1.0, Operator::Divide, f64::INFINITY), Ok(0.0));

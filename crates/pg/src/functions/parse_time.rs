@@ -592,7 +592,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str, template: &str) -> Result<String, String> {
-        let p = parse(text, template).map_err(|error| error.sqlstate)?;
+        let p = parse(text, template).map_err(|error| error.into_fields().sqlstate)?;
         let s = p.time_us / SECOND_US;
         let us = p.time_us % SECOND_US;
         Ok(format!("{}-{}-{} {}:{}:{}.{us:06}", p.year, p.month, p.day, s / 3600, s / 60 % 60, s % 60))

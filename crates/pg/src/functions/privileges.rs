@@ -319,7 +319,7 @@ mod tests {
         for (list, shown) in [("frob", "frob"), ("select,", ""), ("", ""), (" Foo bar ", "Foo bar")] {
             let error = of(list).unwrap_err();
             assert_eq!(
-                (error.sqlstate.as_str(), error.message),
+                (error.sqlstate.as_str(), error.message.clone()),
                 ("22023", format!("unrecognized privilege type: \"{shown}\""))
             );
         }

@@ -174,7 +174,7 @@ pub(super) fn check_role(user: &str) -> Result<(), Refusal> {
     }
     let error = SqlError::new("28000", format!("role \"{user}\" does not exist"))
         .with_hint("Connect as the user postgres (psql -U postgres).");
-    let ending = super::Ending::Fatal(Box::new(SqlError { severity: "FATAL", ..error }));
+    let ending = super::Ending::Fatal(error.with_severity("FATAL"));
     Err(Refusal::new(LoginFailure::Name, ending))
 }
 

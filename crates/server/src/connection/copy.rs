@@ -33,7 +33,7 @@ async fn receive_rows(session: &mut Session, channel: &mut Channel, mut copy: Co
             }
             Err(stopped) => {
                 copy.fail(session, &stopped.message).await;
-                return Ok(Outcome::Failed(stopped.into()));
+                return Ok(Outcome::Failed(stopped));
             }
         };
         let message = match frontend::decode(&frame) {
@@ -41,13 +41,13 @@ async fn receive_rows(session: &mut Session, channel: &mut Channel, mut copy: Co
             Err(DecodeError::Malformed(error)) => return Err(Ending::Protocol(error)),
             Err(DecodeError::Value { sqlstate, message }) => {
                 copy.fail(session, &message).await;
-                return Ok(Outcome::Failed(SqlError::new(sqlstate, message).into()));
+                return Ok(Outcome::Failed(SqlError::new(sqlstate, message)));
             }
         };
         match message {
             Frontend::CopyData(data) => {
                 if let Err(error) = copy.data(session, &data).await {
-                    return Ok(Outcome::Failed(error.into()));
+                    return Ok(Outcome::Failed(error));
                 }
             }
             Frontend::CopyDone => {
@@ -56,10 +56,10 @@ async fn receive_rows(session: &mut Session, channel: &mut Channel, mut copy: Co
                         complete(session, channel, &tag);
                         Outcome::Done
                     }
-                    Err(error) => Outcome::Failed(error.into()),
+                    Err(error) => Outcome::Failed(error),
                 });
             }
-            Frontend::CopyFail(reason) => return Ok(Outcome::Failed(copy.fail(session, &reason).await.into())),
+            Frontend::CopyFail(reason) => return Ok(Outcome::Failed(copy.fail(session, &reason).await)),
             // Clients that pipeline send these without knowing that a COPY began.
             Frontend::Flush | Frontend::Sync => {}
             Frontend::Terminate => return Err(Ending::Closed),
@@ -79,10 +79,10 @@ pub async fn send(session: &mut Session, channel: &mut Channel, mut copy: CopyOu
         match copy.next(session).await {
             Ok(Some(data)) => backend::copy_data(&mut channel.output, &data),
             Ok(None) => break,
-            Err(error) => return Ok(Outcome::Failed(error.into())),
+            Err(error) => return Ok(Outcome::Failed(error)),
         }
         if let Err(error) = respond::flush_if_large(session, channel).await? {
-            return Ok(Outcome::Failed(error.into()));
+            return Ok(Outcome::Failed(error));
         }
     }
     backend::copy_done(&mut channel.output);

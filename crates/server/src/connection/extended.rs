@@ -53,17 +53,16 @@ impl Connection<'_> {
 
     /// Runs a portal, to its end or for `rows_max` rows (all when not positive).
     pub(super) async fn execute(&mut self, portal: &str, rows_max: i32) -> Result<(), Ending> {
-        let begun = Instant::now();
-        let text = self.settings.log_min_duration.and_then(|_| self.session.statement_text(portal));
+        let logged = self.settings.log_min_duration.map(|_| (Instant::now(), self.session.statement_text(portal)));
         let rows_max = usize::try_from(rows_max).unwrap_or(0);
         let outcome = match self.session.execute(portal, rows_max).await {
             Ok(execution) => respond::execution(&mut self.session, self.channel, execution, false).await?,
-            Err(error) => Outcome::Failed(error.into()),
+            Err(error) => Outcome::Failed(error),
         };
         if let Outcome::Failed(error) = outcome {
             self.fail_until_sync(&error);
         }
-        if let Some(text) = text {
+        if let Some((begun, Some(text))) = logged {
             let name = if portal.is_empty() { "<unnamed>" } else { portal };
             self.lasted(begun, || (format!("execute {name}"), text));
         }

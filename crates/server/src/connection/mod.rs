@@ -82,21 +82,20 @@ pub enum Ending {
     /// It made room for others before it had logged in, or the server stops.
     Evicted,
     /// Any other reason, told to the client.
-    Fatal(Box<SqlError>),
+    Fatal(SqlError),
 }
 
 impl Ending {
     /// What the client is told, if it still listens.
     fn farewell(&self) -> Option<SqlError> {
-        let fatal =
-            |sqlstate: &str, message: &str| Some(SqlError { severity: "FATAL", ..SqlError::new(sqlstate, message) });
+        let fatal = |sqlstate: &str, message: &str| Some(SqlError::new(sqlstate, message).with_severity("FATAL"));
         match self {
             Self::Closed | Self::Cut | Self::Io(_) | Self::Lost | Self::Evicted => None,
             Self::Protocol(error) => fatal(error.sqlstate, &error.message),
             Self::Idle => fatal("57P05", "terminating connection due to idle-session timeout"),
             Self::Stopping | Self::Terminated => fatal("57P01", "terminating connection due to administrator command"),
             Self::IdleInTransaction => fatal("25P03", "terminating connection due to idle-in-transaction timeout"),
-            Self::Fatal(error) => Some((**error).clone()),
+            Self::Fatal(error) => Some(error.clone()),
         }
     }
 }
@@ -120,7 +119,7 @@ pub async fn run(shared: Arc<Shared>, stream: TcpStream, place: Place, mut visit
         tracing::error!(%peer, "a session failed inside the server: {what}");
         let error = SqlError::internal(format!("internal error: {what}"))
             .with_hint("This is a bug in Resurgam; the connection was closed and its transaction rolled back.");
-        Ending::Fatal(Box::new(SqlError { severity: "FATAL", ..error }))
+        Ending::Fatal(error.with_severity("FATAL"))
     });
     let farewell = ending.farewell();
     if let Some(error) = &farewell {

@@ -13,7 +13,7 @@ pub enum Outcome {
     /// All of it was sent, with its command tag.
     Done,
     /// The statement failed; the client was not told yet.
-    Failed(Box<SqlError>),
+    Failed(SqlError),
 }
 
 /// Notices and changed settings that the last call left in the session.
@@ -52,12 +52,12 @@ pub async fn execution(
             };
             loop {
                 if let Err(error) = flush_if_large(session, channel).await? {
-                    return Ok(Outcome::Failed(error.into()));
+                    return Ok(Outcome::Failed(error));
                 }
                 match rows.next(session).await {
                     Ok(Some(chunk)) => backend::data_rows(&mut channel.output, &chunk),
                     Ok(None) => break,
-                    Err(error) => return Ok(Outcome::Failed(error.into())),
+                    Err(error) => return Ok(Outcome::Failed(error)),
                 }
             }
             if rows.suspended() {

@@ -31,7 +31,7 @@ impl Connection<'_> {
         for (i, statement) in statements.into_iter().enumerate() {
             let outcome = match self.session.execute_simple(statement, i + 1 == count).await {
                 Ok(execution) => respond::execution(&mut self.session, self.channel, execution, true).await?,
-                Err(error) => Outcome::Failed(error.into()),
+                Err(error) => Outcome::Failed(error),
             };
             if let Outcome::Failed(error) = outcome {
                 self.fail(&error);

@@ -72,7 +72,7 @@ impl From<Ending> for Refusal {
 }
 
 pub(super) fn fatal(sqlstate: &str, message: impl Into<String>) -> Ending {
-    Ending::Fatal(Box::new(SqlError { severity: "FATAL", ..SqlError::new(sqlstate, message) }))
+    Ending::Fatal(SqlError::new(sqlstate, message).with_severity("FATAL"))
 }
 
 pub(super) fn violation(message: impl Into<String>) -> Ending {
@@ -112,7 +112,7 @@ pub async fn login(
     if visitor.database != DATABASE {
         let error = SqlError::new("3D000", format!("database \"{}\" does not exist", visitor.database))
             .with_hint("The one database is postgres.");
-        let ending = Ending::Fatal(Box::new(SqlError { severity: "FATAL", ..error }));
+        let ending = Ending::Fatal(error.with_severity("FATAL"));
         return Err(Refusal::new(LoginFailure::Name, ending));
     }
     let options = SessionOptions {
@@ -123,10 +123,7 @@ pub async fn login(
         process_id: guard.process_id,
         params: request.params,
     };
-    let mut session = shared
-        .database
-        .session(options)
-        .map_err(|error| Ending::Fatal(Box::new(SqlError { severity: "FATAL", ..error })))?;
+    let mut session = shared.database.session(options).map_err(|error| Ending::Fatal(error.with_severity("FATAL")))?;
     guard.control.set_cancel(session.cancel_handle());
     encode(channel, &Authentication::Ok)?;
     for (name, value) in session.reported_parameters() {

@@ -77,7 +77,9 @@ pub fn take(input: &mut BytesMut, message_bytes_max: usize) -> Result<Option<Fra
         return Ok(None);
     }
     input.advance(5);
-    Ok(Some(Frame { tag, body: input.split_to(length - 4).freeze() }))
+    // What has no body shares nothing with the input.
+    let body = if length == 4 { Bytes::new() } else { input.split_to(length - 4).freeze() };
+    Ok(Some(Frame { tag, body }))
 }
 
 /// Takes a whole SASL response out of `input`; `None` when more bytes are needed. Any other message is an error as

@@ -253,7 +253,7 @@ mod tests {
         ] {
             assert_eq!(parse_call(text).and_then(Result::ok), Some(Own::CleanupProcedure), "{text}");
         }
-        let code = |text| parse_call(text).and_then(Result::err).map(|error| error.sqlstate);
+        let code = |text| parse_call(text).and_then(Result::err).map(|error| error.into_fields().sqlstate);
         assert_eq!(code("EXEC sys.sp_persistent_version_cleanup other").as_deref(), Some("3D000"));
         assert_eq!(code("EXEC sys.sp_persistent_version_cleanup 'postgres', 1").as_deref(), Some("0A000"));
         assert_eq!(code("EXEC sys.sp_persistent_version_cleanup @scanallpages = 1").as_deref(), Some("0A000"));

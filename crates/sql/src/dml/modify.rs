@@ -27,6 +27,7 @@ use crate::plan::planner::Names;
 use crate::plan::plans::RunBy;
 use crate::plan::statement::Prepared;
 use crate::session::Session;
+use crate::session::settings::Hot;
 use crate::wire::{Format, RowChunk, SqlError};
 
 /// What is known already of the constraints that a row breaks.
@@ -268,10 +269,7 @@ impl Session {
         let deadline = self.deadline();
         let stop = Arc::clone(&self.shared.stop);
         let style = if plan.returning.is_some() { self.style() } else { TextStyle::default() };
-        let (lock_timeout, zone) = {
-            let variables = self.shared.variables.lock();
-            (variables.lock_timeout, variables.zone)
-        };
+        let Hot { lock_timeout, zone, .. } = self.hot();
         let pool = Arc::clone(&self.db.runtime.memory_pool);
         let returned = Returned::new(plan.returning.as_ref(), formats, params, style, &pool)?;
         let help = if plan.references.is_empty() { None } else { Some((self.state()?, Arc::clone(&self.cx))) };
@@ -315,10 +313,7 @@ impl Session {
         let deadline = self.deadline();
         let stop = Arc::clone(&self.shared.stop);
         let style = if plan.returning.is_some() { self.style() } else { TextStyle::default() };
-        let (lock_timeout, zone) = {
-            let variables = self.shared.variables.lock();
-            (variables.lock_timeout, variables.zone)
-        };
+        let Hot { lock_timeout, zone, .. } = self.hot();
         let pool = Arc::clone(&self.db.runtime.memory_pool);
         let returned = Returned::new(plan.returning.as_ref(), formats, params, style, &pool)?;
         let cx = Arc::clone(&self.cx);

@@ -54,6 +54,8 @@ pub(crate) struct StopFlag {
     on_terminate: Mutex<Option<OnTerminate>>,
     /// When the statement is out of time, for what does not return to whoever waits for it.
     deadline: Mutex<Option<Instant>>,
+    /// There may be a `deadline`: few statements have one.
+    has_deadline: AtomicBool,
     /// What the statement may take of memory and temporary files.
     pub(crate) limits: Limits,
     bell: Notify,
@@ -62,7 +64,10 @@ pub(crate) struct StopFlag {
 impl StopFlag {
     pub(crate) fn begin(&self) {
         self.reason.store(0, Ordering::Relaxed);
-        *self.deadline.lock() = None;
+        if self.has_deadline.load(Ordering::Relaxed) {
+            self.has_deadline.store(false, Ordering::Relaxed);
+            *self.deadline.lock() = None;
+        }
         self.running.store(true, Ordering::SeqCst);
         if self.terminated.load(Ordering::SeqCst) {
             self.reason.store(StopReason::Terminate as u8, Ordering::SeqCst);
@@ -94,9 +99,10 @@ impl StopFlag {
     /// When the statement has to end, if it has a timeout.
     pub(crate) fn set_deadline(&self, deadline: Instant) {
         *self.deadline.lock() = Some(deadline);
+        self.has_deadline.store(true, Ordering::Release);
     }
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        *self.deadline.lock()
+        if self.has_deadline.load(Ordering::Acquire) { *self.deadline.lock() } else { None }
     }
     /// Whether a statement is running.
     pub(crate) fn is_running(&self) -> bool {

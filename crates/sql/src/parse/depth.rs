@@ -171,7 +171,7 @@ mod tests {
     fn shown(text: &str) -> String {
         match parse(text) {
             Ok(statements) => statements.iter().map(ToString::to_string).collect(),
-            Err(error) => error.sqlstate,
+            Err(error) => error.into_fields().sqlstate,
         }
     }
 

@@ -54,6 +54,7 @@ impl Session {
     /// A statement begins.
     pub(crate) fn first_run(&mut self) {
         self.shared.stop.limits.set_lean(false);
+        self.look_at_settings();
         self.again = Again { notices: self.notices.len(), ..Again::default() };
     }
 

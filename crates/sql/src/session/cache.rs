@@ -5,9 +5,9 @@
 //! Entries weigh what they take in memory, about; together no more than [`BYTES_MAX`]. Those go first
 //! that were not used for longest.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::plan::plans::PlanTotals;

@@ -19,9 +19,8 @@ pub(crate) mod settings;
 pub(crate) mod shared;
 pub(crate) mod stream;
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,6 +28,7 @@ use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::Statement;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use resurgam_engine::{Durability, ErrorKind, Isolation, Savepoint, StatementKind, Transaction};
 use tokio::time::Instant;
@@ -52,7 +52,7 @@ use crate::plan::plans::RunBy;
 use crate::plan::statement::{self, Kind, Prepared};
 use crate::session::again::Again;
 use crate::session::database::{CancelHandle, SessionOptions, SqlDatabase};
-use crate::session::settings::{ConnectionSettings, Variables};
+use crate::session::settings::{ConnectionSettings, Hot, Variables};
 use crate::session::shared::{SUPERUSER, SessionShared, now};
 use crate::session::stream::{ActiveRows, RowStream};
 use crate::wire::{Execution, Field, Format, RowChunk, SqlError, Tag, TransactionStatus};
@@ -128,6 +128,10 @@ pub struct Session {
     began: Instant,
     /// When the statement that changes definitions is out of time.
     pub(crate) ddl_deadline: Option<Instant>,
+    /// The settings that each statement goes by, as they were when one began; see [`Session::hot`].
+    hot: Hot,
+    /// For the next transaction.
+    deferred_unused: Option<Arc<Mutex<Deferred>>>,
 }
 
 /// A prepared statement by name.
@@ -254,12 +258,14 @@ impl Session {
             client_addr: options.client_addr,
             started: now(),
             stop: Arc::<StopFlag>::default(),
+            signals: variables.signals(),
             variables: Mutex::new(variables),
             txn: Mutex::new(None),
             transaction_start: Default::default(),
             statement_start: Default::default(),
             query: Mutex::new(Arc::from("")),
             notices: Mutex::default(),
+            has_notices: AtomicBool::new(false),
         });
         let cx: Arc<dyn PgContext> = Arc::clone(&shared) as _;
         Ok(Self {
@@ -282,6 +288,8 @@ impl Session {
             again: Again::default(),
             began: Instant::now(),
             ddl_deadline: None,
+            hot: Hot::default(),
+            deferred_unused: None,
         })
     }
 
@@ -301,7 +309,12 @@ impl Session {
 
     /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<SqlError> {
-        let mut notices = std::mem::take(&mut *self.shared.notices.lock());
+        let mut notices = Vec::new();
+        // Raised after a notice was put there, so that none is passed over for good.
+        if self.shared.has_notices.load(Ordering::Acquire) {
+            self.shared.has_notices.store(false, Ordering::Release);
+            notices = std::mem::take(&mut *self.shared.notices.lock());
+        }
         if !self.notices.is_empty() {
             notices.append(&mut self.notices);
         }
@@ -310,6 +323,9 @@ impl Session {
 
     /// Reported parameters that changed since the last call.
     pub fn take_parameter_changes(&mut self) -> Vec<(String, String)> {
+        if !self.shared.signals.is_changed() {
+            return Vec::new();
+        }
         self.shared.variables.lock().take_changes()
     }
 
@@ -326,14 +342,13 @@ impl Session {
 
     /// Longest time that the session may sit idle inside a transaction.
     pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
-        let timeout = self.shared.variables.lock().idle_timeout;
+        let timeout = self.hot().idle_timeout;
         (!timeout.is_zero()).then_some(timeout)
     }
 
     /// What the server of the connection goes by, if a parameter has changed since `generation`, with the new one.
     pub fn connection_settings(&self, generation: u64) -> Option<(u64, ConnectionSettings)> {
-        let variables = self.shared.variables.lock();
-        (variables.generation != generation).then(|| variables.connection())
+        (self.shared.signals.generation() != generation).then(|| self.shared.variables.lock().connection())
     }
 
     /// Text of the statement that a portal runs, or of a named statement; for the log.
@@ -398,11 +413,8 @@ impl Session {
     #[inline]
     pub(crate) fn transaction(&mut self) -> &mut Open {
         if self.open.is_none() {
-            let (repeatable, read_only) = {
-                let variables = self.shared.variables.lock();
-                (variables.repeatable_read, variables.read_only)
-            };
-            let isolation = if repeatable { Isolation::RepeatableRead } else { Isolation::ReadCommitted };
+            let Hot { repeatable_read, read_only, .. } = self.hot();
+            let isolation = if repeatable_read { Isolation::RepeatableRead } else { Isolation::ReadCommitted };
             self.begin(isolation, read_only, false);
         }
         match &mut self.open {
@@ -431,8 +443,10 @@ impl Session {
     pub(crate) fn begin(&mut self, isolation: Isolation, read_only: bool, block: bool) {
         let txn = self.engine_transaction(isolation);
         *self.shared.txn.lock() = Some(txn.clone());
-        self.shared.transaction_start.store(now(), Ordering::Relaxed);
-        let deferred = Arc::<Mutex<Deferred>>::default();
+        // That of the statement that begins it, as in PostgreSQL.
+        let start = if self.shared.stop.is_running() { self.shared.statement_start() } else { now() };
+        self.shared.transaction_start.store(start, Ordering::Relaxed);
+        let deferred = self.deferred_unused.take().unwrap_or_default();
         self.open = Some(Open { txn, block, read_only, used: false, savepoints: Vec::new(), deferred });
     }
 
@@ -453,19 +467,20 @@ impl Session {
             None => Ok(()),
             Some(open) => {
                 *self.shared.txn.lock() = None;
-                let durability =
-                    if self.shared.variables.lock().synchronous { Durability::Sync } else { Durability::Async };
+                let durability = if self.hot().synchronous { Durability::Sync } else { Durability::Async };
                 self.close_portals();
                 match open.txn.commit(durability) {
                     Ok(ticket) => {
-                        drop(open);
-                        ticket.await
+                        let Open { txn, deferred, .. } = open;
+                        drop(txn);
+                        self.keep_for_next(deferred);
+                        if ticket.is_done() { Ok(()) } else { ticket.await }
                     }
                     Err(error) => Err(error),
                 }
             }
         };
-        self.shared.variables.lock().end_transaction(committed.is_ok());
+        self.end_settings(committed.is_ok());
         Ok(committed?)
     }
 
@@ -473,14 +488,42 @@ impl Session {
     pub(crate) fn leave_transaction(&mut self, done: bool) {
         *self.shared.txn.lock() = None;
         self.open = None;
-        self.shared.variables.lock().end_transaction(done);
+        self.end_settings(done);
         self.close_portals();
     }
 
     /// Rolls back what is open, if anything.
     pub(crate) fn roll_back(&mut self) {
         self.drop_transaction();
-        self.shared.variables.lock().end_transaction(false);
+        self.end_settings(false);
+    }
+
+    /// Settings when a transaction has ended: those that it has set stay, or not.
+    fn end_settings(&self, committed: bool) {
+        if self.shared.signals.is_changed() {
+            self.shared.variables.lock().end_transaction(committed);
+        }
+    }
+
+    /// What no transaction has used is the next one's.
+    fn keep_for_next(&mut self, mut deferred: Arc<Mutex<Deferred>>) {
+        if Arc::get_mut(&mut deferred).is_some_and(|deferred| deferred.get_mut().is_unused()) {
+            self.deferred_unused = Some(deferred);
+        }
+    }
+
+    /// A statement begins: what it goes by.
+    #[inline]
+    pub(crate) fn look_at_settings(&mut self) {
+        if !self.shared.signals.is_current(&self.hot) {
+            self.hot = self.shared.variables.lock().hot();
+        }
+    }
+
+    /// What each statement goes by, of the session's settings.
+    #[inline]
+    pub(crate) fn hot(&self) -> Hot {
+        if self.shared.signals.is_current(&self.hot) { self.hot } else { self.shared.variables.lock().hot() }
     }
 
     /// As [`Session::roll_back`], without the settings.
@@ -881,15 +924,15 @@ impl Session {
     }
 
     fn current_lifted(&mut self, prepared: Arc<Prepared>, literals: &[Literal]) -> Result<Arc<Prepared>, SqlError> {
-        if literals.is_empty() {
-            return self.current(prepared, &[]);
+        if !self.is_run_again() && self.is_current(&prepared) {
+            return Ok(prepared);
         }
         let oids: Vec<u32> = literals.iter().map(|literal| literal.oid).collect();
         self.current(prepared, &oids)
     }
 
     fn zone_if_needed(&self, prepared: &Prepared) -> crate::pg::datetime::Zone {
-        if prepared.param_oids.is_empty() { Default::default() } else { self.shared.variables.lock().zone }
+        if prepared.param_oids.is_empty() { Default::default() } else { self.hot().zone }
     }
 
     // ---- extended protocol ----
@@ -1145,7 +1188,7 @@ impl Session {
     // ---- running ----
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let timeout = self.shared.variables.lock().statement_timeout;
+        let timeout = self.hot().statement_timeout;
         if timeout.is_zero() {
             return None;
         }
@@ -1154,7 +1197,7 @@ impl Session {
     }
 
     pub(crate) fn style(&self) -> TextStyle {
-        TextStyle::of(&self.cx)
+        TextStyle { zone: self.hot().zone, names: Some(Arc::clone(&self.cx)) }
     }
 
     /// Runs a statement, and counts how long it takes until its first rows are there.
@@ -1196,7 +1239,12 @@ impl Session {
             self.shared.stop.set_deadline(deadline);
         }
         self.shared.statement_start.store(now(), Ordering::Relaxed);
-        *self.shared.query.lock() = Arc::clone(&prepared.text);
+        {
+            let mut query = self.shared.query.lock();
+            if !Arc::ptr_eq(&query, &prepared.text) {
+                *query = Arc::clone(&prepared.text);
+            }
+        }
         match &prepared.kind {
             Kind::Empty => Ok(Execution::Empty),
             Kind::Query(query) => {

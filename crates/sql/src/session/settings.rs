@@ -6,7 +6,10 @@
 //! [`Variables::end_transaction`].
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::pg::context::Setting;
@@ -330,6 +333,50 @@ fn find(name: &str) -> Option<&'static Definition> {
     DEFINITIONS.iter().find(|d| d.name.eq_ignore_ascii_case(name))
 }
 
+/// What each statement goes by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hot {
+    /// That of the settings which it is of; no settings have 0.
+    generation: u64,
+    pub statement_timeout: Duration,
+    pub idle_timeout: Duration,
+    pub lock_timeout: Duration,
+    pub synchronous: bool,
+    pub repeatable_read: bool,
+    pub read_only: bool,
+    pub zone: Zone,
+    /// In bytes.
+    pub(crate) work_mem: u64,
+    /// In kilobytes; `None` for no limit.
+    pub(crate) temp_file_limit: Option<u64>,
+}
+
+/// What is told of a session's values without their lock: whether there is anything to do.
+///
+/// Who changes them (under the lock) raises these afterwards, on whatever thread; the session looks when that
+/// thread's work has come to its end.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    generation: AtomicU64,
+    /// There may be changes to take back at the end of the transaction, or to tell the client.
+    changed: AtomicBool,
+}
+
+impl Signals {
+    /// See [`Variables::generation`].
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+    /// Whether [`Variables::end_transaction`] or [`Variables::take_changes`] may have anything to do.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.changed.load(Ordering::Acquire)
+    }
+    /// Whether `hot` is of the present values.
+    pub(crate) fn is_current(&self, hot: &Hot) -> bool {
+        hot.generation == self.generation()
+    }
+}
+
 /// A session's values.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
@@ -346,18 +393,16 @@ pub(crate) struct Variables {
     pub(crate) generation: u64,
     /// As `generation`, of those that a named statement's plan goes by.
     pub(crate) planned_with: u64,
-    /// Hot values, read on every statement.
-    pub(crate) statement_timeout: Duration,
-    pub(crate) idle_timeout: Duration,
-    pub(crate) lock_timeout: Duration,
-    pub(crate) synchronous: bool,
-    pub(crate) repeatable_read: bool,
-    pub(crate) read_only: bool,
-    pub(crate) zone: Zone,
-    /// In bytes.
-    pub(crate) work_mem: u64,
-    /// In kilobytes; `None` for no limit.
-    pub(crate) temp_file_limit: Option<u64>,
+    /// Read on every statement.
+    hot: Hot,
+    signals: Arc<Signals>,
+}
+
+impl Deref for Variables {
+    type Target = Hot;
+    fn deref(&self) -> &Hot {
+        &self.hot
+    }
 }
 
 impl Variables {
@@ -383,14 +428,30 @@ impl Variables {
             |name: &str| parse_ms(&self.get(name).unwrap_or_default()).map_or(Duration::ZERO, Duration::from_millis);
         let (statement, idle, lock) =
             (duration("statement_timeout"), duration("idle_in_transaction_session_timeout"), duration("lock_timeout"));
-        self.synchronous = self.get("synchronous_commit").as_deref() != Some("off");
-        self.zone = self.get("timezone").and_then(|zone| Zone::parse(&zone)).unwrap_or_default();
-        self.repeatable_read = self.get("default_transaction_isolation").as_deref() == Some("repeatable read");
         let kb = |name: &str| self.get(name).and_then(|value| value.parse::<i64>().ok());
         let kb = |name: &str| kb(name).and_then(|kb| u64::try_from(kb).ok());
-        (self.work_mem, self.temp_file_limit) = (kb("work_mem").unwrap_or(1 << 16) << 10, kb("temp_file_limit"));
-        self.read_only = self.get("default_transaction_read_only").as_deref() == Some("on");
-        (self.statement_timeout, self.idle_timeout, self.lock_timeout) = (statement, idle, lock);
+        self.hot = Hot {
+            generation: self.generation,
+            statement_timeout: statement,
+            idle_timeout: idle,
+            lock_timeout: lock,
+            synchronous: self.get("synchronous_commit").as_deref() != Some("off"),
+            repeatable_read: self.get("default_transaction_isolation").as_deref() == Some("repeatable read"),
+            work_mem: kb("work_mem").unwrap_or(1 << 16) << 10,
+            temp_file_limit: kb("temp_file_limit"),
+            read_only: self.get("default_transaction_read_only").as_deref() == Some("on"),
+            zone: self.get("timezone").and_then(|zone| Zone::parse(&zone)).unwrap_or_default(),
+        };
+        self.signals.generation.store(self.generation, Ordering::Release);
+    }
+
+    /// What each statement goes by.
+    pub(crate) fn hot(&self) -> Hot {
+        self.hot
+    }
+
+    pub(crate) fn signals(&self) -> Arc<Signals> {
+        Arc::clone(&self.signals)
     }
 
     /// Value of a parameter; any case.
@@ -464,6 +525,7 @@ impl Variables {
 
     fn after_change(&mut self, key: &str) {
         self.refresh();
+        self.signals.changed.store(true, Ordering::Release);
         // A timeout, for instance, has no say in plans, and is often set for each transaction.
         if key.contains('.') || PLANNED_WITH.iter().any(|name| name.eq_ignore_ascii_case(key)) {
             self.planned_with += 1;
@@ -564,6 +626,9 @@ impl Variables {
     }
 
     pub(crate) fn take_changes(&mut self) -> Vec<(String, String)> {
+        if self.undo.is_empty() {
+            self.signals.changed.store(false, Ordering::Release);
+        }
         std::mem::take(&mut self.changed)
     }
 

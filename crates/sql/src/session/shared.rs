@@ -1,7 +1,7 @@
 //! The part of a session that functions, catalog tables and other sessions see.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use crate::exec::context::StopFlag;
 use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, Setting, Sizes};
 use crate::pg::datetime::Zone;
 use crate::session::database::SqlDatabase;
-use crate::session::settings::Variables;
+use crate::session::settings::{Signals, Variables};
 use crate::wire::SqlError;
 
 pub(crate) use crate::pg::datetime::now;
@@ -30,6 +30,8 @@ pub(crate) struct SessionShared {
     pub started: i64,
     pub stop: Arc<StopFlag>,
     pub variables: Mutex<Variables>,
+    /// Of `variables`, without their lock.
+    pub signals: Arc<Signals>,
     pub txn: Mutex<Option<Transaction>>,
     pub transaction_start: AtomicI64,
     pub statement_start: AtomicI64,
@@ -37,6 +39,8 @@ pub(crate) struct SessionShared {
     pub query: Mutex<Arc<str>>,
     /// What functions have to tell the client, beside their results.
     pub notices: Mutex<Vec<SqlError>>,
+    /// There may be some.
+    pub has_notices: AtomicBool,
 }
 
 impl std::fmt::Debug for SessionShared {
@@ -131,6 +135,7 @@ impl PgContext for SessionShared {
     }
     fn notice(&self, notice: SqlError) {
         self.notices.lock().push(notice);
+        self.has_notices.store(true, Ordering::Release);
     }
     fn reload_conf(&self) -> bool {
         self.database.upgrade().is_some_and(|database| database.host.get().is_some_and(|host| host.reload()))

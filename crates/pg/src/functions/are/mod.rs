@@ -265,7 +265,7 @@ mod tests {
             ("a(?=b)", "0A000"),
         ] {
             let error = compiled(pattern, Options::default()).err();
-            assert_eq!(error.map(|error| error.sqlstate), Some(state.to_owned()), "{pattern}");
+            assert_eq!(error.map(|error| error.into_fields().sqlstate), Some(state.to_owned()), "{pattern}");
         }
         assert_eq!(Options::parse("gz").unwrap_err().sqlstate, "22023");
     }

@@ -83,6 +83,15 @@ impl Deferred {
         self.entries.is_empty()
     }
 
+    /// Whether it is as it was made.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.entries.is_empty()
+            && self.known.is_empty()
+            && self.bytes == 0
+            && self.modes.all.is_none()
+            && self.modes.each.is_empty()
+    }
+
     /// The transaction went back to a savepoint, at which SET CONSTRAINTS had said `modes`.
     pub(crate) fn back_to(&mut self, modes: Modes) {
         self.modes = modes;
@@ -261,7 +270,7 @@ mod tests {
             ("SET CONSTRAINTS 'a' DEFERRED", "\"'a'\""),
             ("SET CONSTRAINTS a DEFERRED now", "\"now\""),
         ] {
-            let message = read(bad).err().map(|error| error.message).unwrap_or_default();
+            let message = read(bad).err().map(|error| error.into_fields().message).unwrap_or_default();
             assert!(message.contains(at), "{bad}: {message}");
         }
         assert!(parse(Words::of("constraint TO x").expect("words")).is_none());

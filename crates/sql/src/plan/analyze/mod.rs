@@ -92,7 +92,7 @@ impl From<DataFusionError> for Refusal {
         match errors::from_datafusion(error, "") {
             // What DataFusion refuses to build is a shape that is not known here yet.
             error if matches!(error.sqlstate.as_str(), "XX000" | "0A000" | "42601" | "42703" | "42883") => {
-                Self::Unknown(error.message)
+                Self::Unknown(error.into_fields().message)
             }
             error => Self::Error(Box::new(error)),
         }
