@@ -16,6 +16,7 @@ use resurgam_engine::{ReadView, RowBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::pg::running::Stop;
 use crate::wire::SqlError;
 
 /// Why a statement has to stop.
@@ -124,6 +125,12 @@ impl StopFlag {
             }
             bell.await;
         }
+    }
+}
+
+impl Stop for StopFlag {
+    fn check(&self) -> Result<(), SqlError> {
+        self.check_time()
     }
 }
 

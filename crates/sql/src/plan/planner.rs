@@ -19,6 +19,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
+use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
@@ -31,12 +32,13 @@ use resurgam_engine::{Table, Transaction};
 use crate::exec::apply;
 use crate::exec::bridge;
 use crate::exec::cell::{ParamCell, made_without_values};
-use crate::exec::compute::{Pace, beside};
-use crate::exec::context::StatementContext;
+use crate::exec::compute::{Pace, aside, beside};
+use crate::exec::context::{StatementContext, StopFlag};
 use crate::exec::filter::ByteFilters;
 use crate::exec::table::EngineTable;
 use crate::exec::watch::Watches;
 use crate::pg::context::PgContext;
+use crate::pg::running::{self, Stop};
 use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary};
 use crate::plan::join_order;
@@ -92,16 +94,16 @@ pub(crate) fn session_state(
     runtime: &Arc<RuntimeEnv>,
     cx: &Arc<dyn PgContext>,
     planning: Planning,
+    stop: &Arc<StopFlag>,
 ) -> Result<SessionState> {
     let mut builder = SessionStateBuilder::new()
         .with_analyzer_rules(rules::rules())
-        .with_config(config().with_extension(Arc::new(planning)))
+        .with_config(config().with_extension(Arc::new(planning)).with_extension(Arc::clone(stop)))
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
         .with_query_planner(Arc::new(apply::Planner));
-    if planning.join_order {
-        builder = builder.with_optimizer_rules(join_order::rules());
-    }
+    let optimizer = if planning.join_order { join_order::rules() } else { Optimizer::new().rules };
+    builder = builder.with_optimizer_rules(rules::stoppable(optimizer));
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
@@ -111,6 +113,15 @@ pub(crate) fn session_state(
     // The last one: what the others do to a subquery has to be done before it is taken out.
     state.add_analyzer_rule(Arc::new(apply::Extract));
     Ok(state)
+}
+
+/// Does what may take long without a moment at which it lets others go on, for the statement that the state's session
+/// runs.
+fn stoppable<T>(state: &SessionState, work: impl FnOnce() -> T) -> T {
+    match state.config().get_extension::<StopFlag>() {
+        Some(stop) => running::with(&(stop as Arc<dyn Stop>), || aside(work)),
+        None => aside(work),
+    }
 }
 
 /// Looks names up for one statement.
@@ -292,7 +303,7 @@ impl QueryPlan {
             }
             None if !self.each_time.load(Ordering::Relaxed) => {
                 let begun = Instant::now();
-                let made = apply::wait(self.without_values(state))?;
+                let made = stoppable(state, || apply::wait(self.without_values(state)))?;
                 self.counts.planned(begun.elapsed());
                 match made {
                     Some(_) => self.counts.run(RunBy::Miss),
@@ -304,7 +315,8 @@ impl QueryPlan {
         };
         let Some(Kept { made, cell }) = kept else {
             let begun = Instant::now();
-            let Made { plan, subqueries } = apply::wait(self.with_values(state, values))?;
+            let made = stoppable(state, || apply::wait(self.with_values(state, values)))?;
+            let Made { plan, subqueries } = made;
             self.counts.planned(begun.elapsed());
             self.counts.run(RunBy::EachTime);
             let pace = Arc::clone(&self.pace);
