@@ -14,6 +14,7 @@
 //! | `recovery/` | the experiments about rolling back and recovering, after the paper |
 //! | `mix/` | mixes after TPC-C and TPC-E, and what is measured with them |
 //! | `answers/` | whether answers are right: a corpus, and PostgreSQL beside |
+//! | `hostile/` | statements that would kill, freeze or fill the server, and who suffers from them |
 //! | `soak/` | a long test: kills and power losses under load, everything checked afterwards |
 //!
 //! Servers are child processes on free ports with data in a work folder that is removed
@@ -22,6 +23,7 @@
 mod aborted_map;
 mod answers;
 mod copy;
+mod hostile;
 mod lines;
 mod machine;
 mod mix;
@@ -86,6 +88,8 @@ enum Experiment {
     Slt(answers::slt::Options),
     /// PostgreSQL's own regression SQL, statement by statement, compared with PostgreSQL's answers
     Regress(answers::regress::Options),
+    /// Hostile statements of every family and size; the exit status says whether anybody was harmed
+    Hostile(hostile::Options),
     /// The four about recovery, one after the other
     Recovery(recovery::Options),
 }
@@ -134,6 +138,7 @@ fn main() -> ExitCode {
         Experiment::Fuzz(options) => answers::fuzz::run(&options),
         Experiment::Slt(options) => answers::slt::run(&options),
         Experiment::Regress(options) => answers::regress::run(&options),
+        Experiment::Hostile(options) => hostile::run(&options),
         Experiment::Recovery(options) => recovery::run(&options),
     };
     match done {

@@ -6,15 +6,13 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, VisitorMut};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use resurgam_ast::AstWalkMut;
 
+use crate::bounded::{Bounded, PARSER_LEVELS_MAX};
 use crate::errors;
 use crate::types;
 use crate::wire::SqlError;
-
-/// Deepest nesting that the parser follows.
-pub const NESTING_MAX: usize = 100;
 
 /// Functions that are written without parentheses, and only so.
 const BARE: [&str; 4] = ["current_catalog", "current_user", "session_user", "user"];
@@ -47,14 +45,16 @@ fn set_bare(expr: &mut ast::Expr, bare: bool) {
 
 /// An expression parsed from text, for instance a column's default.
 pub fn parse_expression(text: &str) -> Result<ast::Expr, SqlError> {
-    let mut expr = Parser::new(&PostgreSqlDialect {})
-        .with_recursion_limit(NESTING_MAX)
-        .try_with_sql(text)
-        .and_then(|mut parser| {
-            let expr = parser.parse_expr()?;
-            parser.expect_token(&Token::EOF).map(|_| expr)
-        })
-        .map_err(|error| errors::from_parser(&error, text))?;
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text)
+        .tokenize_with_location()
+        .map_err(|error| errors::from_parser(&error.into(), text))?;
+    let dialect = Bounded::new(&tokens);
+    let mut parser =
+        Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX).with_tokens_with_locations(tokens);
+    let mut expr = parser
+        .parse_expr()
+        .and_then(|expr| parser.expect_token(&Token::EOF).map(|_| expr))
+        .map_err(|error| dialect.refused().unwrap_or_else(|| errors::from_parser(&error, text)))?;
     set_bare(&mut expr, false);
     Ok(expr)
 }

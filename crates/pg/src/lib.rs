@@ -7,6 +7,7 @@
 //!
 //! | module | translates |
 //! |---|---|
+//! | [`bounded`] | SQL's grammar, with an end to what is nested |
 //! | [`types`] | SQL type names, PostgreSQL oids and modifiers, engine column types, Arrow types |
 //! | [`datetime`] | calendar arithmetic |
 //! | [`zone`] | time zones |
@@ -24,6 +25,7 @@
 //! | [`wire`] | what all of them answer with: errors, fields, encoded rows, tags |
 
 pub mod arrow;
+pub mod bounded;
 pub mod catalog;
 pub mod collation;
 pub mod computed;

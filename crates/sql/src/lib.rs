@@ -47,6 +47,9 @@ pub use plan::planning::Planning;
 pub use plan::plans::PlanTotals;
 pub use session::database::{CancelHandle, Host, SessionOptions, SqlDatabase};
 pub use session::embedded::QueryResult;
+#[doc(hidden)]
+pub use session::panics::plant_panics;
+pub use session::panics::{panics, watch_panics};
 pub use session::settings::{ConnectionSettings, ServerSetting, SqlSettings};
 pub use session::stream::RowStream;
 pub use session::{Session, SimpleStatement};

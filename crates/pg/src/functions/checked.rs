@@ -114,8 +114,32 @@ impl CheckedArithmetic {
         }
     }
 
+    /// What has the type of `expr` and is cheaper to ask: its functions give the type that they take, and
+    /// whoever asks each level of a chain for its type would go down the whole of it each time.
+    fn own_operand<'a>(&self, expr: &'a Expr) -> &'a Expr {
+        let own = [
+            &self.plus,
+            &self.minus,
+            &self.multiply,
+            &self.nan,
+            &self.float_plus,
+            &self.float_minus,
+            &self.float_multiply,
+            &self.float_divide,
+        ];
+        let mut expr = expr;
+        while let Expr::ScalarFunction(call) = expr
+            && own.iter().any(|function| Arc::ptr_eq(function, &call.func))
+            && let Some(operand) = call.args.first()
+        {
+            expr = operand;
+        }
+        expr
+    }
+
     fn rewrite(&self, expr: Expr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
-        let floats = |expr: &Expr| matches!(expr.get_type(schema), Ok(DataType::Float32 | DataType::Float64));
+        let type_of = |expr: &Expr| self.own_operand(expr).get_type(schema);
+        let floats = |expr: &Expr| matches!(type_of(expr), Ok(DataType::Float32 | DataType::Float64));
         expr.transform_up(|expr| {
             let BinaryExpr { left, op, right } = match expr {
                 Expr::BinaryExpr(binary) => binary,
@@ -140,7 +164,7 @@ impl CheckedArithmetic {
             if floats(left.as_ref()) && floats(right.as_ref()) {
                 return Ok(Transformed::yes(of_floats.call(vec![inside(*left), inside(*right)])));
             }
-            match (left.get_type(schema), right.get_type(schema), function) {
+            match (type_of(&left), type_of(&right), function) {
                 (Ok(l), Ok(r), Some(function))
                     if l == r && matches!(l, DataType::Int16 | DataType::Int32 | DataType::Int64) =>
                 {

@@ -57,6 +57,11 @@ fn process(out: &mut Exposition, monitor: &Monitor) {
         monitor.started_seconds(),
     );
     out.gauge("resurgam_ready", "1 when statements are accepted, as /ready says.", monitor.readiness().is_ok());
+    out.counter(
+        "resurgam_panics_total",
+        "Bugs that made a statement, a session or a thread panic; the log has the place of each.",
+        resurgam_sql::panics(),
+    );
     let read = match monitor.phase() {
         Phase::Recovering { log_bytes, .. } => Some(log_bytes),
         _ => None,

@@ -33,12 +33,13 @@ use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::exec::apply;
+use crate::exec::{apply, bridge};
 use crate::exec::context::StopFlag;
 use crate::exec::memory::Measured;
 use crate::parse::depth::STACK_BYTES;
 use crate::pg::memory;
 use crate::pg::running::{self, Stop};
+use crate::session::panics;
 use crate::wire::SqlError;
 
 /// How long a plan computes on its session's thread before it moves to one of [`pool`].
@@ -325,9 +326,15 @@ impl Stream for Beside {
             Place::Here(stream) => {
                 let begun = Instant::now();
                 let run = Arc::clone(&this.run) as Arc<dyn Stop>;
-                let polled = running::with(&run, || stream.poll_next_unpin(cx));
+                let polled = match panics::caught(|| running::with(&run, || stream.poll_next_unpin(cx))) {
+                    Ok(polled) => polled,
+                    Err(error) => {
+                        this.end(false);
+                        return Poll::Ready(Some(Err(bridge::failure(error))));
+                    }
+                };
                 this.computed += begun.elapsed();
-                match polled {
+                match &polled {
                     Poll::Ready(None) => this.end(this.computed <= HERE_MAX),
                     Poll::Pending if this.computed > HERE_MAX => cx.waker().wake_by_ref(),
                     _ => {}
@@ -347,7 +354,9 @@ impl Stream for Beside {
                     Poll::Ready(ended) => {
                         this.end(false);
                         let error = match ended {
-                            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                            Err(error) if error.is_panic() => {
+                                bridge::failure(panics::error_of(error.into_panic().as_ref()))
+                            }
                             Err(error) => DataFusionError::Execution(format!("a plan was broken off: {error}")),
                             Ok(()) => DataFusionError::Internal("a plan ended without saying so".to_owned()),
                         };
@@ -450,9 +459,23 @@ mod tests {
     }
 
     #[tokio::test]
-    #[should_panic(expected = "in the middle")]
     async fn a_panic_is_no_end() {
-        let rows = || Ok(stream(|at| if at < 3 { Some(at) } else { panic!("in the middle") }));
-        values(beside(&Arc::default(), &Arc::default(), rows).expect("a stream")).await;
+        for short in [false, true] {
+            let pace = Arc::new(Pace { short: AtomicBool::new(short), never_here: false });
+            let rows = || Ok(stream(|at| if at < 3 { Some(at) } else { panic!("in the middle") }));
+            let mut rows = beside(&pace, &Arc::default(), rows).expect("a stream");
+            let mut count = 0;
+            let error = loop {
+                match rows.next().await {
+                    Some(Ok(_)) => count += 1,
+                    Some(Err(error)) => break error,
+                    None => panic!("an end"),
+                }
+            };
+            assert_eq!(count, 3);
+            let error = crate::pg::errors::from_datafusion(error, "");
+            assert_eq!(error.sqlstate, "XX000");
+            assert!(error.message.contains("in the middle"), "{error}");
+        }
     }
 }

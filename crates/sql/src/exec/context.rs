@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::exec::memory::Limits;
+use crate::pg::running::Stop;
 use crate::wire::SqlError;
 
 /// Why a statement has to stop.
@@ -133,6 +134,12 @@ impl StopFlag {
             }
             bell.await;
         }
+    }
+}
+
+impl Stop for StopFlag {
+    fn check(&self) -> Result<(), SqlError> {
+        self.check_time()
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `context` | What a running statement carries |
 //! | `direct` | Direct execution |
 //! | `filter` | A filter that bounds what it gathers by bytes |
+//! | `fold` | Long chains of operators as calls of as many arguments as there are terms |
 //! | `locking` | SELECT … FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE |
 //! | `lookup_join` | A join that looks up the rows of one side by the keys of the other |
 //! | `memory` | What statements may take of memory and of temporary files |
@@ -38,6 +39,7 @@ pub(crate) mod compute;
 pub(crate) mod context;
 pub(crate) mod direct;
 pub(crate) mod filter;
+pub(crate) mod fold;
 pub(crate) mod locking;
 pub(crate) mod lookup_join;
 pub(crate) mod memory;

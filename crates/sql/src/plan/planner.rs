@@ -18,6 +18,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
+use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
@@ -30,8 +31,8 @@ use resurgam_engine::{Table, Transaction};
 use crate::exec::apply;
 use crate::exec::bridge;
 use crate::exec::cell::{ParamCell, made_without_values};
-use crate::exec::compute::{Pace, beside};
-use crate::exec::context::StatementContext;
+use crate::exec::compute::{Pace, aside, beside};
+use crate::exec::context::{StatementContext, StopFlag};
 use crate::exec::filter::ByteFilters;
 use crate::exec::memory;
 use crate::exec::pieces::Pieces;
@@ -39,6 +40,7 @@ use crate::exec::split::Splits;
 use crate::exec::table::EngineTable;
 use crate::exec::watch::Watches;
 use crate::pg::context::PgContext;
+use crate::pg::running::{self, Stop};
 use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary};
 use crate::plan::join_order;
@@ -89,19 +91,19 @@ pub(crate) fn session_state(
     runtime: &Arc<RuntimeEnv>,
     cx: &Arc<dyn PgContext>,
     planning: Planning,
+    stop: &Arc<StopFlag>,
 ) -> Result<SessionState> {
     let mut builder = SessionStateBuilder::new()
         .with_analyzer_rules(rules::rules())
-        .with_config(config().with_extension(Arc::new(planning)))
+        .with_config(config().with_extension(Arc::new(planning)).with_extension(Arc::clone(stop)))
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
         .with_query_planner(Arc::new(apply::Planner));
     if planning.spilling_joins {
         builder = builder.with_physical_optimizer_rules(merge_join::rules());
     }
-    if planning.join_order {
-        builder = builder.with_optimizer_rules(join_order::rules());
-    }
+    let optimizer = if planning.join_order { join_order::rules() } else { Optimizer::new().rules };
+    builder = builder.with_optimizer_rules(rules::stoppable(optimizer));
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
@@ -113,6 +115,15 @@ pub(crate) fn session_state(
     // The last one: what the others do to a subquery has to be done before it is taken out.
     state.add_analyzer_rule(Arc::new(apply::Extract));
     Ok(state)
+}
+
+/// Does what may take long without a moment at which it lets others go on, for the statement that the state's session
+/// runs.
+fn stoppable<T>(state: &SessionState, work: impl FnOnce() -> T) -> T {
+    match state.config().get_extension::<StopFlag>() {
+        Some(stop) => running::with(&(stop as Arc<dyn Stop>), || aside(work)),
+        None => aside(work),
+    }
 }
 
 /// Looks names up for one statement.
@@ -317,7 +328,8 @@ impl QueryPlan {
             }
             None if !each_time => {
                 let begun = Instant::now();
-                let (made, bytes) = crate::pg::memory::measured(|| apply::wait(self.without_values(state)));
+                let (made, bytes) =
+                    stoppable(state, || crate::pg::memory::measured(|| apply::wait(self.without_values(state))));
                 let made = made?;
                 self.made_bytes.store(bytes, Ordering::Relaxed);
                 self.counts.planned(begun.elapsed());
@@ -331,7 +343,8 @@ impl QueryPlan {
         };
         let Some(Kept { made, cell }) = kept else {
             let begun = Instant::now();
-            let Made { plan, subqueries } = apply::wait(self.with_values(state, values))?;
+            let made = stoppable(state, || apply::wait(self.with_values(state, values)))?;
+            let Made { plan, subqueries } = made;
             self.counts.planned(begun.elapsed());
             self.counts.run(RunBy::EachTime);
             let pace = Arc::clone(&self.pace);

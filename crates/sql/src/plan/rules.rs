@@ -11,11 +11,13 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 
+use crate::exec::bridge;
 use crate::pg::functions::numeric::keys::NumericKeys;
+use crate::pg::running;
 
 /// DataFusion's rule of coercion.
 const COERCION: &str = "type_coercion";
@@ -28,6 +30,31 @@ pub(crate) fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
         rules.insert(at, Arc::new(WindowKeys(keys)));
     }
     rules
+}
+
+/// These rules of the optimizer, with a question before each whether the statement was told to stop.
+pub(crate) fn stoppable(
+    rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
+) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let ask = Arc::new(Ask) as Arc<dyn OptimizerRule + Send + Sync>;
+    rules.into_iter().flat_map(|rule| [Arc::clone(&ask), rule]).collect()
+}
+
+/// See [`stoppable`].
+#[derive(Debug)]
+struct Ask;
+
+impl OptimizerRule for Ask {
+    fn name(&self) -> &str {
+        "ask"
+    }
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        running::check().map_err(bridge::failure)?;
+        Ok(Transformed::no(plan))
+    }
 }
 
 /// An expression over `schema` that is in no plan, as DataFusion's coercion leaves it.

@@ -15,7 +15,7 @@ use crate::exec::direct::DirectSelect;
 use crate::exec::locking::{DirectLock, LockPlan};
 use crate::naming;
 use crate::parse::own::{Own, Parsed};
-use crate::pg::definition::NESTING_MAX;
+use crate::pg::bounded::{Bounded, PARSER_LEVELS_MAX};
 use crate::pg::errors;
 use crate::pg::types::{self, TEXT, oid};
 use crate::plan::analyze;
@@ -134,7 +134,6 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
         parser.expect_token(&Token::EOF)?;
         Ok(statements)
     };
-    let parser = || Parser::new(&PostgreSqlDialect {}).with_recursion_limit(NESTING_MAX);
     let symmetric = crate::parse::symmetric::tokens(text);
     let tokens = match symmetric.clone().or_else(|| crate::parse::words::with_signs_apart(text)) {
         Some(tokens) => tokens,
@@ -146,19 +145,26 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     let tokens = crate::parse::spelling::known(crate::parse::typed_literal::as_casts(tokens))?;
     let parsed = |tokens: Vec<TokenWithSpan>| {
         let nested = crate::parse::joins::in_parentheses(&tokens);
+        let dialect = Bounded::new(&tokens);
+        let parser = || Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX);
         read(parser().with_tokens_with_locations(tokens))
             .or_else(|error| match nested {
-                Some(tokens) => read(parser().with_tokens_with_locations(tokens)).map_err(|_| error),
-                None => Err(error),
+                Some(tokens) if dialect.refused().is_none() => {
+                    read(parser().with_tokens_with_locations(tokens)).map_err(|_| error)
+                }
+                _ => Err(error),
             })
             .or_else(|error| match crate::exec::locking::parse_as_postgresql(text) {
-                Some(tokens) => match crate::parse::spelling::known(tokens) {
+                Some(tokens) if dialect.refused().is_none() => match crate::parse::spelling::known(tokens) {
                     Ok(tokens) => read(parser().with_tokens_with_locations(tokens)),
                     Err(_) => Err(error),
                 },
-                None => Err(error),
+                _ => Err(error),
             })
-            .map_err(|error| crate::parse::unsupported::found(text).unwrap_or_else(|| failed(&error)))
+            .map_err(|error| match dialect.refused() {
+                Some(refused) => refused,
+                None => crate::parse::unsupported::found(text).unwrap_or_else(|| failed(&error)),
+            })
     };
     let mut statements = crate::parse::depth::parsed(tokens, parsed)?;
     for statement in &mut statements {

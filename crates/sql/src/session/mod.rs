@@ -15,6 +15,7 @@ pub(crate) mod cache;
 pub(crate) mod database;
 pub(crate) mod embedded;
 pub(crate) mod execution;
+pub(crate) mod panics;
 pub(crate) mod settings;
 pub(crate) mod shared;
 pub(crate) mod stream;
@@ -46,6 +47,7 @@ use crate::pg::decode::decode_param;
 use crate::pg::encode::TextStyle;
 use crate::pg::errors;
 use crate::pg::memory;
+use crate::pg::running::{self, Stop};
 use crate::plan::planner::{self, Names, task_context};
 use crate::plan::planning::Planning;
 use crate::plan::plans::RunBy;
@@ -386,7 +388,7 @@ impl Session {
         if let Some(state) = &self.state {
             return Ok(Arc::clone(state));
         }
-        let state = planner::session_state(&self.db.runtime, &self.cx, self.db.settings.planning)
+        let state = planner::session_state(&self.db.runtime, &self.cx, self.db.settings.planning, &self.shared.stop)
             .map_err(|error| errors::from_datafusion(error, ""))?;
         let state = Arc::new(state);
         self.state = Some(Arc::clone(&state));
@@ -621,12 +623,32 @@ impl Session {
 
     // ---- planning ----
 
+    /// Parses or plans, which may take long: others go on meanwhile, and a cancel and `statement_timeout` end it. A bug in
+    /// it is an error of the statement.
+    fn planning<T>(&self, work: impl FnOnce() -> Result<T, SqlError>) -> Result<T, SqlError> {
+        let stop = &self.shared.stop;
+        // Within a statement that runs (EXECUTE, another run) it is a part of that.
+        let alone = !stop.is_running();
+        if alone {
+            stop.begin();
+            if let Some(deadline) = self.deadline() {
+                stop.set_deadline(deadline);
+            }
+        }
+        let running = Arc::clone(stop) as Arc<dyn Stop>;
+        let done = running::with(&running, || aside(|| panics::caught(work)));
+        if alone {
+            stop.end();
+        }
+        done?
+    }
+
     /// The statement of that text, planned now or before.
     pub(crate) fn prepare_text(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>, SqlError> {
         if let Some(found) = self.kept(text, declared) {
             return Ok(found);
         }
-        let statement = aside(|| statement::parse_one(text))?;
+        let statement = self.planning(|| statement::parse_one(text))?;
         self.plan(statement, text, declared, true)
     }
 
@@ -744,15 +766,20 @@ impl Session {
             let version = txn.catalog_version();
             // Made with definitions that nobody else has, and that may be taken back: never current.
             let made_at = if txn.has_catalog_changes() { 0 } else { version };
-            let work = || statement::prepare(&names, statement.clone(), text, declared, made_at);
-            match aside(|| memory::measured(work)) {
-                (Ok(mut prepared), bytes) => {
+            let work = || {
+                panics::planted("planning", text);
+                let work = || statement::prepare(&names, statement.clone(), text, declared, made_at);
+                let (prepared, bytes) = memory::measured(work);
+                prepared.map(|prepared| (prepared, bytes))
+            };
+            match self.planning(work) {
+                Ok((mut prepared, bytes)) => {
                     prepared.weighs(bytes);
                     break (version, prepared);
                 }
                 // It looks at definitions more than once; one may have changed in between.
-                (Err(_), _) if tries < PLANS_MAX && txn.catalog_version() != version => tries += 1,
-                (Err(error), _) => return Err(error),
+                Err(_) if tries < PLANS_MAX && txn.catalog_version() != version => tries += 1,
+                Err(error) => return Err(error),
             }
         };
         if !prepared.shareable {
@@ -851,7 +878,7 @@ impl Session {
             return Ok(vec![SimpleStatement::alone(Simple::Text(sql.to_owned()))]);
         }
         let text: Arc<str> = Arc::from(sql);
-        let statements = aside(|| statement::parse(sql))?;
+        let statements = self.planning(|| statement::parse(sql))?;
         let in_string = statements.len() > 1;
         Ok(statements
             .into_iter()
@@ -871,7 +898,7 @@ impl Session {
         self.in_string = simple.in_string;
         self.first_run();
         let result = loop {
-            match self.run_simple(&simple.simple, last).await {
+            match panics::caught_in(self.run_simple(&simple.simple, last)).await {
                 Err(error) if self.runs_again(&error) => {}
                 result => break result,
             }
@@ -892,7 +919,7 @@ impl Session {
                 }
                 _ => {
                     // Any failure is told in terms of the text that the user wrote.
-                    let statement = aside(|| statement::parse(original))?;
+                    let statement = self.planning(|| statement::parse(original))?;
                     if statement.len() != 1 {
                         return Err(SqlError::syntax("cannot run several statements here"));
                     }
@@ -1086,7 +1113,7 @@ impl Session {
     pub async fn execute(&mut self, portal: &str, max_rows: usize) -> Result<Execution, SqlError> {
         self.in_string = false;
         self.first_run();
-        let result = self.run_portal(portal, max_rows).await;
+        let result = panics::caught_in(self.run_portal(portal, max_rows)).await;
         self.first_run();
         if result.is_err() {
             self.statement_failed();
@@ -1245,6 +1272,7 @@ impl Session {
                 *query = Arc::clone(&prepared.text);
             }
         }
+        panics::planted("running", &prepared.text);
         match &prepared.kind {
             Kind::Empty => Ok(Execution::Empty),
             Kind::Query(query) => {

@@ -14,7 +14,7 @@ use crate::pg::encode::{RowEncoder, TextStyle};
 use crate::pg::errors;
 use crate::plan::planner::Instance;
 use crate::plan::statement::{Kind, Prepared};
-use crate::session::Session;
+use crate::session::{Session, panics};
 use crate::wire::{Format, RowChunk, SqlError, Tag};
 
 use crate::exec::wait::guarded;
@@ -122,7 +122,7 @@ impl RowStream {
         }
         let mut chunk = RowChunk::default();
         let (begun, counts) = (std::time::Instant::now(), active.prepared.counts.clone());
-        let filled = active.fill(&mut chunk, self.left).await;
+        let filled = panics::caught_in(active.fill(&mut chunk, self.left)).await;
         if let Some(counts) = counts {
             counts.ran(begun.elapsed());
         }

@@ -182,49 +182,6 @@ impl Analyzer<'_> {
         self.nested(|this| this.expr_inner(expr, scope, clause))
     }
 
-    fn chain(&mut self, expr: &ast::Expr, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
-        let mut links = Vec::new();
-        let mut next = expr;
-        while let ast::Expr::BinaryOp { left, op, right } = next {
-            links.push((left.as_ref(), op, right.as_ref()));
-            next = left;
-        }
-        let mut done: Option<Bound> = None;
-        while let Some((left, op, right)) = links.pop() {
-            if done.is_none() && (is_row(left) || is_row(right)) {
-                done = Some(self.row_comparison(left, op, right, scope, clause)?);
-                continue;
-            }
-            let left = match done.take() {
-                Some(left) => left,
-                None => self.expr(left, scope, clause)?,
-            };
-            let right_bound = self.expr(right, scope, clause)?;
-            done = Some(self.binary_op(left, op, right_bound, right.span())?);
-        }
-        match done {
-            Some(bound) => Ok(bound),
-            None => unknown("an empty expression"),
-        }
-    }
-
-    fn binary_op(&mut self, left: Bound, op: &BinaryOperator, right: Bound, right_span: Span) -> Result<Bound> {
-        let span = left.span.union(&right_span);
-        match op {
-            BinaryOperator::And | BinaryOperator::Or => {
-                let name = if matches!(op, BinaryOperator::And) { "AND" } else { "OR" };
-                let (left, right) = (self.boolean(left, name)?, self.boolean(right, name)?);
-                let op = if name == "AND" { Operator::And } else { Operator::Or };
-                let expr = datafusion::logical_expr::binary_expr(left.expr, op, right.expr);
-                Ok(Bound::new(expr, Type::BOOL).at(span))
-            }
-            op => match operator_name(op) {
-                Some(name) => self.binary(name, left, right, span),
-                None => Err(SqlError::new("42883", format!("operator does not exist: {op}")).into()),
-            },
-        }
-    }
-
     fn expr_inner(&mut self, expr: &ast::Expr, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
         use ast::Expr as E;
         let span = || expr.span();

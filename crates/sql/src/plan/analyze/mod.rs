@@ -13,7 +13,7 @@
 //! | `from`, `function_item` | FROM items and joins; functions there | parse_clause.c |
 //! | `select`, `group`, `sort`, `sets` | one SELECT; its groups; ORDER BY and DISTINCT; functions that return sets | analyze.c, parse_agg.c, parse_clause.c |
 //! | `query` | WITH, set operations, VALUES, LIMIT | analyze.c, parse_cte.c |
-//! | `expr`, `literal`, `condition` | expressions; constants; comparisons, CASE, IN | parse_expr.c |
+//! | `expr`, `chain`, `literal`, `condition` | expressions; long chains of operators; constants; comparisons, CASE, IN | parse_expr.c |
 //! | `coerce` | casts | parse_coerce.c |
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
 //! | `write`, `insert`, `update` | INSERT, UPDATE, DELETE: targets, assignments, ON CONFLICT, RETURNING | analyze.c, parse_target.c |
@@ -29,6 +29,7 @@
 
 mod aggregate;
 mod bound;
+mod chain;
 mod coerce;
 mod condition;
 mod elsewhere;
@@ -61,7 +62,8 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Span;
 
-use crate::pg::errors;
+use crate::parse::depth::{STEPS_MAX, too_deep};
+use crate::pg::{errors, running};
 use crate::plan::planner::Names;
 use crate::plan::statement::ParamTypes;
 use crate::wire::SqlError;
@@ -158,9 +160,6 @@ pub(crate) struct Analyzer<'a> {
     depth: usize,
 }
 
-/// Deepest nesting of expressions and queries that is followed.
-const DEPTH_MAX: usize = 1500;
-
 impl<'a> Analyzer<'a> {
     pub(crate) fn new(names: &'a Names<'a>, text: &'a str, params: &'a mut ParamTypes) -> Self {
         Self {
@@ -194,9 +193,10 @@ impl<'a> Analyzer<'a> {
 
     /// Follows one level of nesting.
     fn nested<T>(&mut self, go: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        if self.depth >= DEPTH_MAX {
-            return Err(SqlError::new("54001", "stack depth limit exceeded").into());
+        if self.depth >= STEPS_MAX {
+            return Err(too_deep().into());
         }
+        running::check()?;
         self.depth += 1;
         // Frames of analysis are large; so is a thread's stack only where this is asked for.
         let result = stacker::maybe_grow(256 << 10, 4 << 20, || go(self));

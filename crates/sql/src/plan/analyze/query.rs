@@ -9,11 +9,12 @@ use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{
-    Expr, ExprFunctionExt, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Projection,
+    Expr, ExprFunctionExt, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, Union,
 };
 use datafusion::sql::sqlparser::ast::{
     self, Cte as AstCte, LimitClause, OrderByExpr, OrderByKind, Query, SetExpr, SetOperator, SetQuantifier, Spanned,
 };
+use datafusion::sql::sqlparser::tokenizer::Span;
 
 use super::bound::{Bound, Column, Relation, Type};
 use super::expr::Clause;
@@ -21,7 +22,35 @@ use super::scope::{Cte, Scope, folded};
 use super::select::{Target, project};
 use super::sort::{SortKey, direction};
 use super::{Analyzer, Result, unknown};
+use crate::parse::depth::{SETS_MAX, set_terms, too_deep};
 use crate::wire::SqlError;
+
+/// Terms of UNION that are an operator each.
+const UNION_FEW: usize = 16;
+
+fn is_all(quantifier: SetQuantifier) -> Result<bool> {
+    match quantifier {
+        SetQuantifier::All => Ok(true),
+        SetQuantifier::Distinct | SetQuantifier::None => Ok(false),
+        _ => Err(SqlError::syntax("BY NAME is not PostgreSQL's").into()),
+    }
+}
+
+/// A side of a set operation with one name for each column of either.
+fn side(relation: Relation, names: &[(String, Type)]) -> Result<LogicalPlan> {
+    let exprs: Vec<Expr> = relation
+        .columns
+        .into_iter()
+        .zip(names)
+        .enumerate()
+        .map(|(at, (column, (name, _)))| column.bound.expr.alias(set_column(name, at)))
+        .collect();
+    Ok(LogicalPlanBuilder::from(relation.plan).project(exprs)?.build()?)
+}
+
+fn union_of(plans: Vec<Arc<LogicalPlan>>) -> Result<LogicalPlan> {
+    Ok(LogicalPlan::Union(Union::try_new_with_loose_types(plans)?))
+}
 
 impl Analyzer<'_> {
     /// A query. `targets` are the types that columns without one take (those of INSERT's columns, say);
@@ -198,9 +227,13 @@ impl Analyzer<'_> {
             SetExpr::Select(select) => self.bind_select(select, &[], scope),
             SetExpr::Query(query) => self.nested(|this| this.bind_query_untyped(query, scope)),
             SetExpr::Values(values) => self.values(values, scope),
-            SetExpr::SetOperation { left, op, set_quantifier, right } => {
-                self.nested(|this| this.set_operation(left, *op, *set_quantifier, right, scope))
-            }
+            SetExpr::SetOperation { left, op, set_quantifier, right } => self.nested(|this| {
+                let terms = set_terms(body, *op, *set_quantifier);
+                match *op == SetOperator::Union && terms.len() > UNION_FEW {
+                    true => this.union(&terms, *set_quantifier, scope),
+                    false => this.set_operation(left, *op, *set_quantifier, right, scope),
+                }
+            }),
             SetExpr::Table(table) => {
                 let Some(name) = &table.table_name else { return unknown("TABLE without a name") };
                 let text = match &table.schema_name {
@@ -222,11 +255,7 @@ impl Analyzer<'_> {
         right: &SetExpr,
         scope: &Scope<'_>,
     ) -> Result<Relation> {
-        let all = match quantifier {
-            SetQuantifier::All => true,
-            SetQuantifier::Distinct | SetQuantifier::None => false,
-            _ => return Err(SqlError::syntax("BY NAME is not PostgreSQL's").into()),
-        };
+        let all = is_all(quantifier)?;
         let word = match op {
             SetOperator::Union => "UNION",
             SetOperator::Intersect => "INTERSECT",
@@ -234,9 +263,81 @@ impl Analyzer<'_> {
             SetOperator::Minus => return Err(SqlError::syntax("MINUS is not PostgreSQL's; use EXCEPT").into()),
         };
         let (l, r) = (self.body(left, scope)?, self.body(right, scope)?);
+        let (l, r, names) = self.sides(l, r, word, right.span())?;
+        if !all {
+            for column in &l.columns {
+                self.check_equality(&column.bound)?;
+            }
+        }
+        let (l, r) = (side(l, &names)?, side(r, &names)?);
+        let plan = match (op, all) {
+            (SetOperator::Union, true) => LogicalPlanBuilder::from(l).union(r)?.build()?,
+            (SetOperator::Union, false) => LogicalPlanBuilder::from(l).union(r)?.distinct()?.build()?,
+            (SetOperator::Intersect, all) => self.kept(l, r, JoinType::LeftSemi, all)?,
+            (_, all) => self.kept(l, r, JoinType::LeftAnti, all)?,
+        };
+        Ok(Relation::of_plan(plan, names))
+    }
+
+    /// Many terms of UNION: one operator as long as the columns keep their types.
+    fn union(&mut self, terms: &[&SetExpr], quantifier: SetQuantifier, scope: &Scope<'_>) -> Result<Relation> {
+        let all = is_all(quantifier)?;
+        let Some((first, rest)) = terms.split_first() else { return unknown("an empty UNION") };
+        let mut left = self.body(first, scope)?;
+        let mut plans: Vec<Arc<LogicalPlan>> = Vec::new();
+        let mut names = Vec::new();
+        let mut levels = 0;
+        for term in rest {
+            let right = self.body(term, scope)?;
+            let before: Vec<Expr> = left.columns.iter().map(|column| column.bound.expr.clone()).collect();
+            // Of a union under way `left` has the columns, as those of its first term.
+            let (l, r, now) = self.sides(left, right, "UNION", term.span())?;
+            let same = l.columns.iter().map(|column| &column.bound.expr).eq(before.iter()) && !plans.is_empty();
+            if !all && !same {
+                for column in &l.columns {
+                    self.check_equality(&column.bound)?;
+                }
+            }
+            if same {
+                left = l;
+            } else {
+                levels += 1;
+                if levels > SETS_MAX {
+                    return Err(too_deep().into());
+                }
+                if plans.len() > 1 {
+                    // The types of what is there change: it is a union of its own.
+                    let whole = Relation::of_plan(union_of(std::mem::take(&mut plans))?, names);
+                    let l = self.coerce_columns(whole, &now.iter().map(|(_, ty)| *ty).collect::<Vec<_>>())?;
+                    let (l, _) = self.one_form_columns(l, r.clone())?;
+                    plans.push(Arc::new(side(l, &now)?));
+                } else {
+                    plans.push(Arc::new(side(l, &now)?));
+                }
+                names = now;
+                left = match plans.first() {
+                    Some(plan) => Relation::of_plan(plan.as_ref().clone(), names.clone()),
+                    None => return unknown("an empty UNION"),
+                };
+            }
+            plans.push(Arc::new(side(r, &names)?));
+        }
+        let plan = union_of(plans)?;
+        let plan = if all { plan } else { LogicalPlanBuilder::from(plan).distinct()?.build()? };
+        Ok(Relation::of_plan(plan, names))
+    }
+
+    /// Both sides of a set operation with columns of the same types, and their names.
+    fn sides(
+        &mut self,
+        l: Relation,
+        r: Relation,
+        word: &str,
+        right: Span,
+    ) -> Result<(Relation, Relation, Vec<(String, Type)>)> {
         if l.columns.len() != r.columns.len() {
             let error = SqlError::syntax(format!("each {word} query must have the same number of columns"));
-            return Err(self.at(error, right.span()));
+            return Err(self.at(error, right));
         }
         let mut types = Vec::with_capacity(l.columns.len());
         for (a, b) in l.columns.iter().zip(&r.columns) {
@@ -252,30 +353,7 @@ impl Analyzer<'_> {
         let (l, r) = self.one_form_columns(l, r)?;
         let names: Vec<(String, Type)> =
             l.columns.iter().zip(&types).map(|(column, ty)| (column.name.clone(), *ty)).collect();
-        // One name for each column of either side.
-        let plain = |relation: Relation| -> Result<LogicalPlan> {
-            let exprs: Vec<Expr> = relation
-                .columns
-                .into_iter()
-                .zip(&names)
-                .enumerate()
-                .map(|(at, (column, (name, _)))| column.bound.expr.alias(set_column(name, at)))
-                .collect();
-            Ok(LogicalPlanBuilder::from(relation.plan).project(exprs)?.build()?)
-        };
-        if !all {
-            for column in &l.columns {
-                self.check_equality(&column.bound)?;
-            }
-        }
-        let (l, r) = (plain(l)?, plain(r)?);
-        let plan = match (op, all) {
-            (SetOperator::Union, true) => LogicalPlanBuilder::from(l).union(r)?.build()?,
-            (SetOperator::Union, false) => LogicalPlanBuilder::from(l).union(r)?.distinct()?.build()?,
-            (SetOperator::Intersect, all) => self.kept(l, r, JoinType::LeftSemi, all)?,
-            (_, all) => self.kept(l, r, JoinType::LeftAnti, all)?,
-        };
-        Ok(Relation::of_plan(plan, names))
+        Ok((l, r, names))
     }
 
     /// Rows of `left` that are, or are not, among those of `right`. With ALL each row counts as often as
