@@ -213,7 +213,8 @@ fn precision(ty: &ColumnType) -> (Option<i64>, Option<i64>, Option<i64>, Option<
             (Some(precision.into()), Some(10), Some(scale.into()), None)
         }
         ColumnType::VarNumeric(Some(limit)) => {
-            (Some(limit.precision.into()), Some(10), Some(limit.scale.into()), None)
+            // As PostgreSQL 15 has a negative one: the eleven bits of the modifier.
+            (Some(limit.precision.into()), Some(10), Some((i32::from(limit.scale) & 0x7ff).into()), None)
         }
         ColumnType::Numeric { .. } | ColumnType::VarNumeric(None) => (None, Some(10), None, None),
         ColumnType::Date => (None, None, None, Some(0)),
