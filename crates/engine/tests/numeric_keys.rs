@@ -159,7 +159,7 @@ fn keys_are_in_the_order_of_values_and_rows_show_their_digits() -> Result<()> {
                 model[at] = (k, v);
                 continue;
             }
-            (there, outcome) => panic!("{k} beside {:?}: {outcome:?}", there.map(|at| &model[at])),
+            (there, outcome) => panic!("{k} beside {:?}: {:?}", there.map(|at| &model[at]), outcome.err()),
         }
         tx.commit(Durability::Sync)?.wait()?;
         if round % 150 == 149 {

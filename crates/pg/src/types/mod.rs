@@ -44,7 +44,7 @@ pub const TYPMOD_KEY: &str = "pg.typmod";
 pub const EPOCH_DAYS: i32 = 10_957;
 /// Microseconds from 1970-01-01 to 2000-01-01.
 pub const EPOCH_US: i64 = 946_684_800_000_000;
-/// Precision of `numeric` columns without one, as they were once, and of such elements of lists.
+/// Precision of `numeric` columns without one, as they were once.
 pub const NUMERIC_PRECISION: u8 = 38;
 /// Their scale.
 pub const NUMERIC_SCALE: u8 = 10;
@@ -263,12 +263,9 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
     (precision, scale.clamp(0, i32::from(precision)) as i8)
 }
 
-/// Field of a list's elements of that type. Numerics there are fixed: lists are compared by their bytes.
+/// Field of a list's elements of that type.
 pub fn element_field(elem: u32) -> Option<Field> {
-    match elem {
-        oid::NUMERIC => Some(Field::new("item", DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE as i8), true)),
-        elem => field_of_oid("item", elem, -1),
-    }
+    field_of_oid("item", elem, -1)
 }
 
 /// Precision and scale of a `numeric` modifier that a `Decimal128` can hold; `None` for those of values whose digits

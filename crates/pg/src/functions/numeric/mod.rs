@@ -40,7 +40,7 @@ use datafusion::logical_expr::{AggregateUDF, ColumnarValue, ReturnFieldArgs, Sca
 use crate::wire::SqlError;
 pub use casts::to_fixed;
 pub use column::{DYNAMIC, is_exact_number, to_dynamic};
-pub use compare::KEY;
+pub use compare::{ARRAY_KEYS, KEY};
 pub use overload::{is_dynamic_result, overloads};
 
 /// All functions by name; they are the same for all sessions.
