@@ -517,7 +517,9 @@ mod tests {
 
     #[test]
     fn impossible_types_are_errors() {
-        for bytes in [&[0][..], &[18], &[7, 0, 0], &[7, 39, 0], &[7, 5, 6], &[9, 1, 0, 0]] {
+        for bytes in
+            [&[0][..], &[23], &[19, 50, 0, 3], &[20], &[21, 7], &[7, 0, 0], &[7, 39, 0], &[7, 5, 6], &[9, 1, 0, 0]]
+        {
             assert!(ColumnType::decode(&mut Reader::new(bytes, "type")).is_err());
         }
     }

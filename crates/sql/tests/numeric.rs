@@ -64,11 +64,11 @@ async fn tables_of_earlier_versions() {
     let dir = tempfile::tempdir().expect("temporary folder");
     let engine = Database::open(dir.path().join("data"), Options::default()).expect("open");
     let once = ColumnType::Numeric { precision: 38, scale: 10 };
-    let spec = TableSpec::new("public", "once")
-        .column("id", once)
-        .column("v", once)
-        .primary_key(&["id"])
-        .index("once_v", &["v"], false);
+    let spec = TableSpec::new("public", "once").column("id", once).column("v", once).primary_key(&["id"]).index(
+        "once_v",
+        &["v"],
+        false,
+    );
     let transaction = engine.begin(Isolation::ReadCommitted);
     let table = transaction.create_table(spec).expect("create").done().expect("no wait");
     for id in 1..=3i128 {
@@ -89,7 +89,10 @@ async fn tables_of_earlier_versions() {
         ("UPDATE once SET v = v + 0.50 WHERE id = 4 RETURNING v", "1.7000000001"),
         ("CREATE TABLE now AS SELECT * FROM once WHERE id < 4", ""),
         ("INSERT INTO now VALUES (1.00, 1.20)", ""),
-        ("SELECT a.id, b.v FROM once a JOIN now b ON a.v = b.v ORDER BY a.id, b.v::text", "1|1.2 / 1|1.20 / 2|2.4 / 3|3.6"),
+        (
+            "SELECT a.id, b.v FROM once a JOIN now b ON a.v = b.v ORDER BY a.id, b.v::text",
+            "1|1.2 / 1|1.20 / 2|2.4 / 3|3.6",
+        ),
         ("SELECT count(*) FROM (SELECT v FROM once UNION SELECT v FROM now) u", "4"),
         ("ALTER TABLE now ADD FOREIGN KEY (id) REFERENCES once", ""),
         ("DELETE FROM once WHERE id = 1", "!23503"),

@@ -41,7 +41,9 @@ pub fn assignment_cast(array: &ArrayRef, ty: &ColumnType, zone: &Zone) -> Result
     match ty {
         ColumnType::Varchar(_) | ColumnType::Char(_) => fit_array(&cast, ty, false),
         ColumnType::VarNumeric(Some(_)) => limited(&cast, ty),
-        ColumnType::Time(Some(digits)) | ColumnType::Timestamp(Some(digits)) | ColumnType::TimestampTz(Some(digits))
+        ColumnType::Time(Some(digits))
+        | ColumnType::Timestamp(Some(digits))
+        | ColumnType::TimestampTz(Some(digits))
             if *digits < SECOND_DIGITS_MAX =>
         {
             Ok(at_precision(&cast, i32::from(*digits)))

@@ -67,9 +67,7 @@ impl<'a> DatumColumn<'a> {
             ColumnType::Date => Kind::Date(array.as_primitive::<Date32Type>().values()),
             ColumnType::Time(_) => Kind::Time(array.as_primitive::<Time64MicrosecondType>().values()),
             ColumnType::Timestamp(_) => Kind::Timestamp(array.as_primitive::<TimestampMicrosecondType>().values()),
-            ColumnType::TimestampTz(_) => {
-                Kind::TimestampTz(array.as_primitive::<TimestampMicrosecondType>().values())
-            }
+            ColumnType::TimestampTz(_) => Kind::TimestampTz(array.as_primitive::<TimestampMicrosecondType>().values()),
         };
         Ok(Self { array, kind })
     }

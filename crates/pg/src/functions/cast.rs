@@ -304,8 +304,7 @@ pub(crate) fn at_precision(array: &ArrayRef, typmod: i32) -> ArrayRef {
         }
         DataType::Timestamp(_, zone) => {
             let values = array.as_primitive::<TimestampMicrosecondType>();
-            let out =
-                values.unary::<_, TimestampMicrosecondType>(|us| us_from_engine(round(us_to_engine(us))));
+            let out = values.unary::<_, TimestampMicrosecondType>(|us| us_from_engine(round(us_to_engine(us))));
             Arc::new(out.with_timezone_opt(zone.clone()))
         }
         _ => array.clone(),

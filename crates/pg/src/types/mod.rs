@@ -135,9 +135,9 @@ pub fn column_typmod(ty: &ColumnType) -> i32 {
         ColumnType::Varchar(n) | ColumnType::Char(n) => n as i32 + 4,
         ColumnType::Numeric { precision, scale } => numeric_typmod(precision, scale as i32),
         ColumnType::VarNumeric(_) => numeric_limits(ty).map_or(-1, Typmod::to_pg),
-        ColumnType::Time(Some(digits)) | ColumnType::Timestamp(Some(digits)) | ColumnType::TimestampTz(Some(digits)) => {
-            digits.into()
-        }
+        ColumnType::Time(Some(digits))
+        | ColumnType::Timestamp(Some(digits))
+        | ColumnType::TimestampTz(Some(digits)) => digits.into(),
         _ => -1,
     }
 }

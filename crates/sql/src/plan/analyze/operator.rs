@@ -388,10 +388,7 @@ impl Analyzer<'_> {
                     };
                     let (array, keys_data) = self.call_udf(&keys, vec![array])?;
                     let (left, key_data) = self.call_udf(&key, vec![left])?;
-                    (
-                        Bound::with_data(array, array_type, keys_data),
-                        Bound::with_data(left, element_type, key_data),
-                    )
+                    (Bound::with_data(array, array_type, keys_data), Bound::with_data(left, element_type, key_data))
                 }
                 false => (array, left),
             };
