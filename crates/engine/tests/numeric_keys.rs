@@ -111,7 +111,7 @@ fn rows(db: &Database, index: Option<usize>, direction: Direction) -> Result<Vec
 
 #[test]
 fn keys_are_in_the_order_of_values_and_rows_show_their_digits() -> Result<()> {
-    let vfs = SimVfs::new(3);
+    let mut vfs = SimVfs::new(3);
     let mut db = open(&vfs)?;
     let limit = Some(NumericLimit { precision: 1000, scale: 500 });
     let mut spec = TableSpec::new("public", "t")
@@ -163,6 +163,8 @@ fn keys_are_in_the_order_of_values_and_rows_show_their_digits() -> Result<()> {
         }
         tx.commit(Durability::Sync)?.wait()?;
         if round % 150 == 149 {
+            // The power goes; what was committed is there.
+            vfs = vfs.crash();
             drop(db);
             db = open(&vfs)?;
         }
@@ -194,6 +196,7 @@ fn long_numerics() -> Result<()> {
     let refused = tx.insert(&keyed, &[DatumRef::Bytes(&long)]).map(|_| ()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::LimitExceeded);
     tx.commit(Durability::Sync)?.wait()?;
+    let vfs = vfs.crash();
     drop(db);
 
     let db = open(&vfs)?;
