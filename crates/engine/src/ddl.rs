@@ -765,8 +765,11 @@ fn place(parts: &mut Definition) {
         // Every row is stored with all columns from now on.
         column.missing = None;
         column.place = match key_at {
-            // The key form of bytea may need unescaping; it is kept in the value as well.
-            Some(key_at) if column.ty != ColumnType::Bytes => Place::Key(key_at as u16),
+            // The key form of bytea may need unescaping, and that of a var numeric lacks its display scale;
+            // they are kept in the value as well.
+            Some(key_at) if !matches!(column.ty, ColumnType::Bytes | ColumnType::VarNumeric(_)) => {
+                Place::Key(key_at as u16)
+            }
             _ => {
                 parts.value_types.push(column.ty);
                 Place::Value(parts.value_types.len() as u16 - 1)

@@ -106,7 +106,9 @@ pub use reference::{Found, Presence, Referencing, Search};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 pub use resurgam_log::LogStats;
 pub use resurgam_page::key::ColumnOrder;
-pub use resurgam_page::types::{ColumnType, Datum, DatumRef, ExternalRef};
+pub use resurgam_page::types::{
+    ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ExternalRef, NumericLimit, SECOND_DIGITS_MAX,
+};
 pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
 pub use resurgam_versions::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,

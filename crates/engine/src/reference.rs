@@ -39,7 +39,7 @@ use resurgam_base::{Error, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree};
 use resurgam_buffer::{Access, BufferPool};
 use resurgam_page::key::prefix_end;
-use resurgam_page::types::{Datum, DatumRef, ExternalRef};
+use resurgam_page::types::{ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ExternalRef};
 use resurgam_page::{LeafRecord, leaf};
 use resurgam_txn::{LockWait, Status};
 use resurgam_versions::{Seen, View, possible, read_external};
@@ -350,16 +350,17 @@ impl Referencing {
 
     fn matches_large(&self, row: &RowBuf) -> Result<bool> {
         for (column, wanted) in self.columns.iter().zip(&self.values) {
+            let ty = self.table.columns[*column].ty;
             let same = match self.table.column(row.raw(), *column)? {
                 DatumRef::External(reference) => {
                     let bytes = self.tx.read_large(reference)?;
                     match wanted {
                         Datum::Text(text) => text.as_bytes() == bytes,
-                        Datum::Bytes(wanted) => *wanted == bytes,
+                        Datum::Bytes(_) => is_same(&DatumRef::Bytes(&bytes), &wanted.as_ref(), ty),
                         _ => false,
                     }
                 }
-                datum => is_same(&datum, &wanted.as_ref()),
+                datum => is_same(&datum, &wanted.as_ref(), ty),
             };
             if !same {
                 return Ok(false);
@@ -375,16 +376,20 @@ fn matches(table: &Table, columns: &[usize], values: &[Datum], row: RawRow<'_>) 
     for (column, wanted) in columns.iter().zip(values) {
         match table.column(row, *column)? {
             DatumRef::External(_) => known = None,
-            datum if !is_same(&datum, &wanted.as_ref()) => return Ok(Some(false)),
+            datum if !is_same(&datum, &wanted.as_ref(), table.columns[*column].ty) => return Ok(Some(false)),
             _ => {}
         }
     }
     Ok(known)
 }
 
-/// Equality as keys have it: one NaN is like the other.
-fn is_same(a: &DatumRef<'_>, b: &DatumRef<'_>) -> bool {
+/// Equality as keys have it: one NaN is like the other, and so are numerics that show other digits.
+fn is_same(a: &DatumRef<'_>, b: &DatumRef<'_>, ty: ColumnType) -> bool {
+    fn key(bytes: &[u8]) -> &[u8] {
+        &bytes[..bytes.len().saturating_sub(DISPLAY_SCALE_BYTES)]
+    }
     match (a, b) {
+        (DatumRef::Bytes(a), DatumRef::Bytes(b)) if matches!(ty, ColumnType::VarNumeric(_)) => key(a) == key(b),
         (DatumRef::Float4(a), DatumRef::Float4(b)) => a == b || (a.is_nan() && b.is_nan()),
         (DatumRef::Float8(a), DatumRef::Float8(b)) => a == b || (a.is_nan() && b.is_nan()),
         _ => a == b,

@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, PageId, Result, TxId};
-use resurgam_page::types::{ColumnType, DatumRef};
+use resurgam_page::types::{ColumnType, DatumRef, SECOND_DIGITS_MAX};
 use resurgam_txn::{ActiveTx, Status};
 use resurgam_versions::PendingFree;
 
@@ -51,6 +51,12 @@ pub fn is_stored_alike(from: ColumnType, to: ColumnType) -> bool {
         (T::Varchar(n) | T::Char(n), T::Varchar(m)) | (T::Char(n), T::Char(m)) => n <= m,
         (T::Numeric { precision: p, scale: s }, T::Numeric { precision: q, scale: t }) => {
             p <= q && s == t && from.fixed_width() == to.fixed_width()
+        }
+        (T::VarNumeric(_), T::VarNumeric(None)) => true,
+        (T::VarNumeric(Some(a)), T::VarNumeric(Some(b))) => a.precision <= b.precision && a.scale == b.scale,
+        (T::Time(p), T::Time(q)) | (T::Timestamp(p), T::Timestamp(q)) | (T::TimestampTz(p), T::TimestampTz(q)) => {
+            let digits = |digits: Option<u8>| digits.unwrap_or(SECOND_DIGITS_MAX);
+            digits(p) <= digits(q)
         }
         _ => false,
     }
@@ -250,12 +256,15 @@ pub(crate) fn contains_nulls(column: &str, table: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use resurgam_page::types::NumericLimit;
+
     use super::*;
 
     #[test]
     fn stored_alike() {
         use ColumnType as T;
         let numeric = |precision, scale| T::Numeric { precision, scale };
+        let limit = |precision, scale| Some(NumericLimit { precision, scale });
         for (from, to, alike) in [
             (T::Varchar(5), T::Varchar(5), true),
             (T::Varchar(5), T::Varchar(9), true),
@@ -270,7 +279,15 @@ mod tests {
             (numeric(5, 2), numeric(9, 3), false),
             (numeric(9, 2), numeric(5, 2), false),
             (numeric(18, 2), numeric(19, 2), false),
-            (T::Timestamp, T::TimestampTz, false),
+            (T::Timestamp(None), T::TimestampTz(None), false),
+            (T::Timestamp(Some(3)), T::Timestamp(None), true),
+            (T::Timestamp(None), T::Timestamp(Some(6)), true),
+            (T::Timestamp(Some(3)), T::Timestamp(Some(2)), false),
+            (T::VarNumeric(None), T::VarNumeric(limit(50, 3)), false),
+            (T::VarNumeric(limit(50, 3)), T::VarNumeric(None), true),
+            (T::VarNumeric(limit(50, 3)), T::VarNumeric(limit(51, 3)), true),
+            (T::VarNumeric(limit(50, 3)), T::VarNumeric(limit(51, 4)), false),
+            (numeric(9, 2), T::VarNumeric(None), false),
         ] {
             assert_eq!(is_stored_alike(from, to), alike, "{from} to {to}");
         }

@@ -208,6 +208,22 @@ pub fn read_key(key: &[u8], scale: u16) -> Result<Numeric> {
     Numeric::new(if negative { magnitude.neg() } else { magnitude }, scale).map_err(|_| corrupt())
 }
 
+/// Reads a key that came without a display scale: the value shows the digits that it has, and no zeros at the end.
+///
+/// # Errors
+/// XX001.
+pub fn read_whole(key: &[u8]) -> Result<Numeric> {
+    let first = *key.first().ok_or_else(corrupt)?;
+    let exponent = match if first < ZERO { !first } else { first } {
+        SMALL | LARGE => return Ok(read_key(key, SCALE_MAX as u16)?.trim_scale()),
+        first @ FIRST..=LAST => i64::from(first - FIRST) + FIRST_EXPONENT,
+        _ => return read_key(key, 0),
+    };
+    let digits = i64::from(GROUP) * (key.len() / 8) as i64;
+    let scale = (digits - exponent).clamp(0, i64::from(SCALE_MAX));
+    Ok(read_key(key, scale as u16)?.trim_scale())
+}
+
 impl Numeric {
     /// Appends the key.
     pub fn write_key(&self, out: &mut Vec<u8>) {

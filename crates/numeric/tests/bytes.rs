@@ -1,7 +1,7 @@
 //! Bytes from disk and network: what is no number is an error, never a panic; keys order as numbers do.
 
 use resurgam_numeric::aggregate::Moments;
-use resurgam_numeric::key::{key_len, key_of, read_key};
+use resurgam_numeric::key::{key_len, key_of, read_key, read_whole};
 use resurgam_numeric::{Numeric, Typmod};
 
 /// A sequence without a pattern (xorshift).
@@ -72,6 +72,8 @@ fn keys_order_as_numbers_and_tell_where_they_end() {
         longer.extend_from_slice(&b);
         assert_eq!(key_len(&longer), Ok(key_of(&a).len()));
         assert_eq!(Numeric::decode(&a).map(|value| value.to_string()), Ok(pair[0].to_string()));
+        // Without the display scale: all digits, no zeros behind them.
+        assert_eq!(read_whole(key_of(&a)).map(|value| value.to_string()), Ok(pair[0].clone().trim_scale().to_string()));
     }
 }
 

@@ -11,6 +11,7 @@
 //! float4/8         bits big-endian; sign bit flipped if positive, all bits if negative;
 //!                  -0 is stored as 0, every NaN as one NaN above all numbers
 //! text, bytes      0x00 -> 0x00 0xFF; terminator 0x00 0x00
+//! var numeric      as bytes, without the display scale at its end: values that are equal have one key
 //! uuid             16 bytes
 //! ```
 //! A descending column has all its bytes, marker included, inverted (so a NULL of marker 2 comes first).
@@ -19,9 +20,10 @@
 //! 1. `a < b` (column by column) if and only if `encode(a) < encode(b)`.
 //! 2. The encoding of the first columns is a prefix of the encoding of them all, and of
 //!    no other key's: a column's bytes tell where it ends.
-//! 3. A key is decoded from its bytes and types alone (except that -0 comes back as 0).
+//! 3. A key is decoded from its bytes and types alone (except that -0 comes back as 0, and a var numeric
+//!    with a display scale of 0, whatever its digits are).
 
-use crate::types::{ColumnType, Datum, DatumRef};
+use crate::types::{ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef};
 use resurgam_base::limits::KEY_BYTES_MAX;
 use resurgam_base::{Error, ErrorKind, Result};
 
@@ -171,9 +173,9 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Res
             out.extend_from_slice(&int4(v));
         }
         (T::Int8, DatumRef::Int8(v))
-        | (T::Time, DatumRef::Time(v))
-        | (T::Timestamp, DatumRef::Timestamp(v))
-        | (T::TimestampTz, DatumRef::TimestampTz(v)) => out.extend_from_slice(&int8(v)),
+        | (T::Time(_), DatumRef::Time(v))
+        | (T::Timestamp(_), DatumRef::Timestamp(v))
+        | (T::TimestampTz(_), DatumRef::TimestampTz(v)) => out.extend_from_slice(&int8(v)),
         (T::Bool, DatumRef::Bool(v)) => out.extend_from_slice(&[NOT_NULL, u8::from(v)]),
         (T::Int2, DatumRef::Int2(v)) => {
             let [a, b] = ((v as u16) ^ (1 << 15)).to_be_bytes();
@@ -197,6 +199,10 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Res
         }
         (ty, DatumRef::Text(v)) if ty.is_text() => put_escaped(v.as_bytes(), out)?,
         (T::Bytes, DatumRef::Bytes(v)) => put_escaped(v, out)?,
+        (T::VarNumeric(_), DatumRef::Bytes(v)) => match v.len().checked_sub(DISPLAY_SCALE_BYTES) {
+            Some(len) => put_escaped(&v[..len], out)?,
+            None => return Err(Error::internal("a numeric without a display scale")),
+        },
         (_, DatumRef::External(e)) => {
             return Err(too_long(usize::try_from(e.len).unwrap_or(usize::MAX)));
         }
@@ -318,9 +324,9 @@ fn decode_one<'a>(bytes: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
         T::Int4 => DatumRef::Int4(int4()),
         T::Date => DatumRef::Date(int4()),
         T::Int8 => DatumRef::Int8(int8()),
-        T::Time => DatumRef::Time(int8()),
-        T::Timestamp => DatumRef::Timestamp(int8()),
-        T::TimestampTz => DatumRef::TimestampTz(int8()),
+        T::Time(_) => DatumRef::Time(int8()),
+        T::Timestamp(_) => DatumRef::Timestamp(int8()),
+        T::TimestampTz(_) => DatumRef::TimestampTz(int8()),
         T::Numeric { .. } => DatumRef::Numeric((u128::from_be_bytes(inverted(body, flip)) ^ (1 << 127)) as i128),
         T::Float4 => {
             let bits = u32::from_be_bytes(inverted(body, flip));
@@ -333,7 +339,7 @@ fn decode_one<'a>(bytes: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
             DatumRef::Float8(f64::from_bits(bits))
         }
         T::Uuid => DatumRef::Uuid(inverted(body, flip)),
-        T::Bytes | T::Text | T::Varchar(_) | T::Char(_) | T::Json => {
+        T::Bytes | T::VarNumeric(_) | T::Text | T::Varchar(_) | T::Char(_) | T::Json => {
             let Some(body) = body.len().checked_sub(2).and_then(|len| body.get(..len)) else {
                 return Err(bad("text cut off", at));
             };
@@ -344,7 +350,8 @@ fn decode_one<'a>(bytes: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
 
 fn decode_text<'a>(body: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDatum<'a>> {
     let utf8 = |_| bad("text is not UTF-8", at);
-    if !column.order.descending && !body.contains(&0) {
+    let numeric = matches!(column.ty, ColumnType::VarNumeric(_));
+    if !column.order.descending && !numeric && !body.contains(&0) {
         return Ok(KeyDatum::Ref(if column.ty.is_text() {
             DatumRef::Text(std::str::from_utf8(body).map_err(utf8)?)
         } else {
@@ -359,6 +366,9 @@ fn decode_text<'a>(body: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
         if byte == 0 {
             bytes.next();
         }
+    }
+    if numeric {
+        out.extend_from_slice(&[0; DISPLAY_SCALE_BYTES]);
     }
     Ok(KeyDatum::Owned(if column.ty.is_text() {
         Datum::Text(String::from_utf8(out).map_err(|e| utf8(e.utf8_error()))?)

@@ -292,7 +292,9 @@ fn put_var(i: usize, ty: ColumnType, value: &DatumRef<'_>, out: &mut Vec<u8>) ->
     match value {
         DatumRef::Null => {}
         DatumRef::Text(text) if ty.is_text() => out.extend_from_slice(text.as_bytes()),
-        DatumRef::Bytes(bytes) if ty == ColumnType::Bytes => out.extend_from_slice(bytes),
+        DatumRef::Bytes(bytes) if matches!(ty, ColumnType::Bytes | ColumnType::VarNumeric(_)) => {
+            out.extend_from_slice(bytes);
+        }
         DatumRef::External(external) => {
             external.encode_into(out);
             return Ok(true);
@@ -313,9 +315,9 @@ fn put_fixed(i: usize, ty: ColumnType, value: &DatumRef<'_>, to: &mut [u8]) -> R
             to.copy_from_slice(&v.to_le_bytes());
         }
         (T::Int8, DatumRef::Int8(v))
-        | (T::Time, DatumRef::Time(v))
-        | (T::Timestamp, DatumRef::Timestamp(v))
-        | (T::TimestampTz, DatumRef::TimestampTz(v)) => to.copy_from_slice(&v.to_le_bytes()),
+        | (T::Time(_), DatumRef::Time(v))
+        | (T::Timestamp(_), DatumRef::Timestamp(v))
+        | (T::TimestampTz(_), DatumRef::TimestampTz(v)) => to.copy_from_slice(&v.to_le_bytes()),
         (T::Float4, DatumRef::Float4(v)) => to.copy_from_slice(&v.to_le_bytes()),
         (T::Float8, DatumRef::Float8(v)) => to.copy_from_slice(&v.to_le_bytes()),
         (T::Uuid, DatumRef::Uuid(v)) => to.copy_from_slice(&v),
@@ -355,15 +357,15 @@ fn get_fixed<'a>(ty: ColumnType, bytes: &[u8]) -> Result<DatumRef<'a>> {
         T::Int4 => DatumRef::Int4(i32::from_le_bytes(array(bytes)?)),
         T::Date => DatumRef::Date(i32::from_le_bytes(array(bytes)?)),
         T::Int8 => DatumRef::Int8(i64::from_le_bytes(array(bytes)?)),
-        T::Time => DatumRef::Time(i64::from_le_bytes(array(bytes)?)),
-        T::Timestamp => DatumRef::Timestamp(i64::from_le_bytes(array(bytes)?)),
-        T::TimestampTz => DatumRef::TimestampTz(i64::from_le_bytes(array(bytes)?)),
+        T::Time(_) => DatumRef::Time(i64::from_le_bytes(array(bytes)?)),
+        T::Timestamp(_) => DatumRef::Timestamp(i64::from_le_bytes(array(bytes)?)),
+        T::TimestampTz(_) => DatumRef::TimestampTz(i64::from_le_bytes(array(bytes)?)),
         T::Float4 => DatumRef::Float4(f32::from_le_bytes(array(bytes)?)),
         T::Float8 => DatumRef::Float8(f64::from_le_bytes(array(bytes)?)),
         T::Uuid => DatumRef::Uuid(array(bytes)?),
         T::Numeric { .. } if bytes.len() == 8 => DatumRef::Numeric(i128::from(i64::from_le_bytes(array(bytes)?))),
         T::Numeric { .. } => DatumRef::Numeric(i128::from_le_bytes(array(bytes)?)),
-        T::Text | T::Varchar(_) | T::Char(_) | T::Bytes | T::Json => {
+        T::VarNumeric(_) | T::Text | T::Varchar(_) | T::Char(_) | T::Bytes | T::Json => {
             return Err(Error::internal("variable-width type in the fixed area"));
         }
     })

@@ -5,6 +5,8 @@
 //! 1 Bool  2 Int2  3 Int4  4 Int8  5 Float4  6 Float8  8 Text  11 Bytes  12 Date
 //! 13 Time  14 Timestamp  15 TimestampTz  16 Uuid  17 Json
 //! 7 Numeric: precision u8, scale u8     9 Varchar: length u32     10 Char: length u32
+//! 18 VarNumeric     19 VarNumeric with a limit: precision u16, scale i16
+//! 20 Time, 21 Timestamp, 22 TimestampTz with a number of digits: u8
 //! ```
 
 use crate::codec::Reader;
@@ -16,6 +18,20 @@ use std::fmt;
 pub const NUMERIC_PRECISION_MAX: u8 = 38;
 /// Digits of a numeric that always fit an i64; wider ones take 16 bytes in a row.
 pub const NUMERIC_PRECISION_I64: u8 = 18;
+
+/// Bytes at the end of a stored [`ColumnType::VarNumeric`] that say how many digits it shows after the point.
+pub const DISPLAY_SCALE_BYTES: usize = 2;
+/// Most digits of seconds.
+pub const SECOND_DIGITS_MAX: u8 = 6;
+
+/// `numeric(precision, scale)` beyond what a [`ColumnType::Numeric`] can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NumericLimit {
+    /// Digits in all.
+    pub precision: u16,
+    /// Digits after the point; negative for zeros before it.
+    pub scale: i16,
+}
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +47,10 @@ pub enum ColumnType {
         precision: u8,
         scale: i8,
     },
+    /// Decimal of any size, each value with a display scale of its own: bytes that order as values do, then
+    /// [`DISPLAY_SCALE_BYTES`] of display scale, which keys leave out. Numbers of other digits than the limit says
+    /// are rounded and refused by the SQL layer.
+    VarNumeric(Option<NumericLimit>),
     Text,
     /// Text of at most so many characters.
     Varchar(u32),
@@ -39,12 +59,12 @@ pub enum ColumnType {
     Bytes,
     /// Days.
     Date,
-    /// Microseconds since midnight.
-    Time,
-    /// Microseconds, no time zone.
-    Timestamp,
-    /// Microseconds UTC.
-    TimestampTz,
+    /// Microseconds since midnight, rounded by the SQL layer to so many digits of seconds (0..=6).
+    Time(Option<u8>),
+    /// Microseconds, no time zone; digits as those of [`ColumnType::Time`].
+    Timestamp(Option<u8>),
+    /// Microseconds UTC; digits as those of [`ColumnType::Time`].
+    TimestampTz(Option<u8>),
     Uuid,
     /// JSON kept as its text.
     Json,
@@ -58,10 +78,10 @@ impl ColumnType {
             Bool => 1,
             Int2 => 2,
             Int4 | Float4 | Date => 4,
-            Int8 | Float8 | Time | Timestamp | TimestampTz => 8,
+            Int8 | Float8 | Time(_) | Timestamp(_) | TimestampTz(_) => 8,
             Numeric { precision, .. } if precision <= NUMERIC_PRECISION_I64 => 8,
             Numeric { .. } | Uuid => 16,
-            Text | Varchar(_) | Char(_) | Bytes | Json => return None,
+            VarNumeric(_) | Text | Varchar(_) | Char(_) | Bytes | Json => return None,
         })
     }
 
@@ -87,16 +107,26 @@ impl ColumnType {
             Char(_) => 10,
             Bytes => 11,
             Date => 12,
-            Time => 13,
-            Timestamp => 14,
-            TimestampTz => 15,
+            Time(None) => 13,
+            Timestamp(None) => 14,
+            TimestampTz(None) => 15,
             Uuid => 16,
             Json => 17,
+            VarNumeric(None) => 18,
+            VarNumeric(Some(_)) => 19,
+            Time(Some(_)) => 20,
+            Timestamp(Some(_)) => 21,
+            TimestampTz(Some(_)) => 22,
         };
         out.push(tag);
         match self {
             Numeric { precision, scale } => out.extend_from_slice(&[precision, scale as u8]),
             Varchar(n) | Char(n) => out.extend_from_slice(&n.to_le_bytes()),
+            VarNumeric(Some(limit)) => {
+                out.extend_from_slice(&limit.precision.to_le_bytes());
+                out.extend_from_slice(&limit.scale.to_le_bytes());
+            }
+            Time(Some(digits)) | Timestamp(Some(digits)) | TimestampTz(Some(digits)) => out.push(digits),
             _ => {}
         }
     }
@@ -123,11 +153,24 @@ impl ColumnType {
             10 => Char(r.u32()?),
             11 => Bytes,
             12 => Date,
-            13 => Time,
-            14 => Timestamp,
-            15 => TimestampTz,
+            13 => Time(None),
+            14 => Timestamp(None),
+            15 => TimestampTz(None),
             16 => Uuid,
             17 => Json,
+            18 => VarNumeric(None),
+            19 => VarNumeric(Some(NumericLimit { precision: r.u16()?, scale: r.u16()? as i16 })),
+            tag @ 20..=22 => {
+                let digits = r.u8()?;
+                if digits > SECOND_DIGITS_MAX {
+                    return Err(r.bad("impossible number of digits of seconds"));
+                }
+                match tag {
+                    20 => Time(Some(digits)),
+                    21 => Timestamp(Some(digits)),
+                    _ => TimestampTz(Some(digits)),
+                }
+            }
             _ => return Err(r.bad("unknown column type")),
         })
     }
@@ -144,14 +187,19 @@ impl fmt::Display for ColumnType {
             Float4 => "real",
             Float8 => "double precision",
             Numeric { precision, scale } => return write!(f, "numeric({precision},{scale})"),
+            VarNumeric(None) => "numeric",
+            VarNumeric(Some(limit)) => return write!(f, "numeric({},{})", limit.precision, limit.scale),
             Text => "text",
             Varchar(n) => return write!(f, "character varying({n})"),
             Char(n) => return write!(f, "character({n})"),
             Bytes => "bytea",
             Date => "date",
-            Time => "time without time zone",
-            Timestamp => "timestamp without time zone",
-            TimestampTz => "timestamp with time zone",
+            Time(None) => "time without time zone",
+            Timestamp(None) => "timestamp without time zone",
+            TimestampTz(None) => "timestamp with time zone",
+            Time(Some(digits)) => return write!(f, "time({digits}) without time zone"),
+            Timestamp(Some(digits)) => return write!(f, "timestamp({digits}) without time zone"),
+            TimestampTz(Some(digits)) => return write!(f, "timestamp({digits}) with time zone"),
             Uuid => "uuid",
             Json => "json",
         })
@@ -205,6 +253,7 @@ pub enum Datum {
     Numeric(i128),
     /// Text, varchar, char, json.
     Text(String),
+    /// Bytes, and numerics of [`ColumnType::VarNumeric`].
     Bytes(Vec<u8>),
     /// Days since 2000-01-01.
     Date(i32),
@@ -387,11 +436,13 @@ pub(crate) mod strategies {
             Just(Char(3)),
             Just(Bytes),
             Just(Date),
-            Just(Time),
-            Just(Timestamp),
-            Just(TimestampTz),
+            Just(Time(None)),
+            Just(Timestamp(None)),
+            Just(TimestampTz(Some(3))),
             Just(Uuid),
             Just(Json),
+            Just(VarNumeric(None)),
+            Just(VarNumeric(Some(NumericLimit { precision: 1000, scale: -1000 }))),
         ]
     }
 
@@ -423,10 +474,17 @@ pub(crate) mod strategies {
             Bytes => proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()], 0..6)
                 .prop_map(Datum::Bytes)
                 .boxed(),
+            // A key, and no display scale: that is what comes back from a key.
+            VarNumeric(_) => proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()], 0..6)
+                .prop_map(|mut key| {
+                    key.extend([0; DISPLAY_SCALE_BYTES]);
+                    Datum::Bytes(key)
+                })
+                .boxed(),
             Date => any::<i32>().prop_map(Datum::Date).boxed(),
-            Time => i64s().prop_map(Datum::Time).boxed(),
-            Timestamp => i64s().prop_map(Datum::Timestamp).boxed(),
-            TimestampTz => i64s().prop_map(Datum::TimestampTz).boxed(),
+            Time(_) => i64s().prop_map(Datum::Time).boxed(),
+            Timestamp(_) => i64s().prop_map(Datum::Timestamp).boxed(),
+            TimestampTz(_) => i64s().prop_map(Datum::TimestampTz).boxed(),
             Uuid => any::<[u8; 16]>().prop_map(Datum::Uuid).boxed(),
         };
         prop_oneof![1 => Just(Datum::Null), 6 => value].boxed()
@@ -459,7 +517,9 @@ mod tests {
 
     #[test]
     fn impossible_types_are_errors() {
-        for bytes in [&[0][..], &[18], &[7, 0, 0], &[7, 39, 0], &[7, 5, 6], &[9, 1, 0, 0]] {
+        for bytes in
+            [&[0][..], &[23], &[19, 50, 0, 3], &[20], &[21, 7], &[7, 0, 0], &[7, 39, 0], &[7, 5, 6], &[9, 1, 0, 0]]
+        {
             assert!(ColumnType::decode(&mut Reader::new(bytes, "type")).is_err());
         }
     }

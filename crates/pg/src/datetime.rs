@@ -53,6 +53,19 @@ pub const fn month_days(year: i64, month: u32) -> u32 {
     }
 }
 
+/// A time, or a timestamp in the engine's count, with so many digits of seconds (`None`: all), rounded as PostgreSQL
+/// does: half away from zero, which is midnight or the begin of 2000. Infinities stay.
+pub const fn round_seconds(us: i64, digits: Option<u8>) -> i64 {
+    let unit = match digits {
+        Some(digits @ 0..6) => 10i64.pow(6 - digits as u32),
+        _ => return us,
+    };
+    match us {
+        i64::MAX | i64::MIN => us,
+        us => us.saturating_add(unit / 2 * us.signum()) / unit * unit,
+    }
+}
+
 /// Engine timestamp (since 2000) from an Arrow one (since 1970); infinities stay,
 /// and what does not fit saturates to them.
 pub const fn us_to_engine(us: i64) -> i64 {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use datafusion::arrow::array::*;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::*;
-use resurgam_engine::ColumnType;
+use resurgam_engine::{ColumnType, SECOND_DIGITS_MAX};
 
 use crate::datetime::Zone;
 use crate::decode;
 use crate::encode::uuid_text;
 use crate::errors::from_arrow;
+use crate::functions::cast::at_precision;
 use crate::functions::numeric;
-use crate::types::{arrow_oid, arrow_type, column_oid, column_typmod, format_type, oid};
+use crate::types::{arrow_oid, arrow_type, column_oid, column_typmod, format_type, numeric_limits, oid};
 use crate::wire::SqlError;
 
 /// An expression's result brought to the Arrow type of the column that it is assigned to.
@@ -39,6 +40,14 @@ pub fn assignment_cast(array: &ArrayRef, ty: &ColumnType, zone: &Zone) -> Result
     })?;
     match ty {
         ColumnType::Varchar(_) | ColumnType::Char(_) => fit_array(&cast, ty, false),
+        ColumnType::VarNumeric(Some(_)) => limited(&cast, ty),
+        ColumnType::Time(Some(digits))
+        | ColumnType::Timestamp(Some(digits))
+        | ColumnType::TimestampTz(Some(digits))
+            if *digits < SECOND_DIGITS_MAX =>
+        {
+            Ok(at_precision(&cast, i32::from(*digits)))
+        }
         _ => Ok(cast),
     }
 }
@@ -50,6 +59,16 @@ pub(crate) fn local_us(us: i64, zone: &Zone) -> i64 {
         i64::MAX | i64::MIN => us,
         us => us.saturating_add(i64::from(zone.offset_at(us)) * crate::datetime::SECOND_US),
     }
+}
+
+/// Dynamic numerics in the limits of their column.
+fn limited(array: &ArrayRef, ty: &ColumnType) -> Result<ArrayRef, SqlError> {
+    let Some(limits) = numeric_limits(ty) else { return Ok(Arc::clone(array)) };
+    let numbers = numeric::column::Numbers::of(array.as_ref())?;
+    numeric::column::collect(array.len(), |row| match numbers.get(row)? {
+        Some(value) => value.with_typmod(limits).map(Some).map_err(numeric::column::numeric_error),
+        None => Ok(None),
+    })
 }
 
 /// Checks every text against `varchar(n)` or `char(n)`; copies only if something changes.
@@ -535,9 +554,9 @@ mod tests {
     fn zones() {
         let berlin = Zone::parse("Europe/Berlin").expect("zone");
         let noon: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![0]));
-        let out = assignment_cast(&noon, &ColumnType::TimestampTz, &berlin).expect("cast");
+        let out = assignment_cast(&noon, &ColumnType::TimestampTz(None), &berlin).expect("cast");
         assert_eq!(out.as_primitive::<TimestampMicrosecondType>().value(0), -3_600_000_000);
-        let back = assignment_cast(&out, &ColumnType::Timestamp, &berlin).expect("cast");
+        let back = assignment_cast(&out, &ColumnType::Timestamp(None), &berlin).expect("cast");
         assert_eq!(back.as_primitive::<TimestampMicrosecondType>().value(0), 0);
     }
 

@@ -25,6 +25,7 @@ enum Inner {
     Float4(Float32Builder),
     Float8(Float64Builder),
     Numeric(Decimal128Builder),
+    VarNumeric(LargeBinaryBuilder),
     Text(StringViewBuilder),
     Bytes(BinaryViewBuilder),
     Date(Date32Builder),
@@ -46,14 +47,16 @@ impl ColumnBuilder {
                 let ty = crate::types::arrow_type(ty);
                 Inner::Numeric(Decimal128Builder::with_capacity(capacity).with_data_type(ty))
             }
+            // Ordinary values take eleven bytes.
+            ColumnType::VarNumeric(_) => Inner::VarNumeric(LargeBinaryBuilder::with_capacity(capacity, capacity * 11)),
             ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Json | ColumnType::Uuid => {
                 Inner::Text(StringViewBuilder::with_capacity(capacity))
             }
             ColumnType::Bytes => Inner::Bytes(BinaryViewBuilder::with_capacity(capacity)),
             ColumnType::Date => Inner::Date(Date32Builder::with_capacity(capacity)),
-            ColumnType::Time => Inner::Time(Time64MicrosecondBuilder::with_capacity(capacity)),
-            ColumnType::Timestamp => Inner::Timestamp(TimestampMicrosecondBuilder::with_capacity(capacity)),
-            ColumnType::TimestampTz => {
+            ColumnType::Time(_) => Inner::Time(Time64MicrosecondBuilder::with_capacity(capacity)),
+            ColumnType::Timestamp(_) => Inner::Timestamp(TimestampMicrosecondBuilder::with_capacity(capacity)),
+            ColumnType::TimestampTz(_) => {
                 Inner::Timestamp(TimestampMicrosecondBuilder::with_capacity(capacity).with_timezone(UTC))
             }
         };
@@ -82,6 +85,7 @@ impl ColumnBuilder {
                 b.append_value(std::str::from_utf8(&bytes).unwrap_or_default());
             }
             (Inner::Bytes(b), DatumRef::Bytes(v)) => b.append_value(v),
+            (Inner::VarNumeric(b), DatumRef::Bytes(v)) => b.append_value(v),
             (Inner::Date(b), DatumRef::Date(v)) => b.append_value(days_from_engine(v)),
             (Inner::Time(b), DatumRef::Time(v)) => b.append_value(v),
             (Inner::Timestamp(b), DatumRef::Timestamp(v) | DatumRef::TimestampTz(v)) => {
@@ -105,6 +109,7 @@ impl ColumnBuilder {
             Inner::Float4(b) => b.append_null(),
             Inner::Float8(b) => b.append_null(),
             Inner::Numeric(b) => b.append_null(),
+            Inner::VarNumeric(b) => b.append_null(),
             Inner::Text(b) => b.append_null(),
             Inner::Bytes(b) => b.append_null(),
             Inner::Date(b) => b.append_null(),
@@ -123,6 +128,7 @@ impl ColumnBuilder {
             Inner::Float4(b) => Arc::new(b.finish()),
             Inner::Float8(b) => Arc::new(b.finish()),
             Inner::Numeric(b) => Arc::new(b.finish()),
+            Inner::VarNumeric(b) => Arc::new(b.finish()),
             Inner::Text(b) => Arc::new(b.finish()),
             Inner::Bytes(b) => Arc::new(b.finish()),
             Inner::Date(b) => Arc::new(b.finish()),

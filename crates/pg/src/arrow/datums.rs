@@ -28,6 +28,7 @@ enum Kind<'a> {
     Float4(&'a [f32]),
     Float8(&'a [f64]),
     Numeric(&'a [i128]),
+    VarNumeric(&'a LargeBinaryArray),
     Text(&'a StringViewArray),
     Uuid(&'a StringViewArray),
     Bytes(&'a BinaryViewArray),
@@ -57,15 +58,16 @@ impl<'a> DatumColumn<'a> {
             ColumnType::Float4 => Kind::Float4(array.as_primitive::<Float32Type>().values()),
             ColumnType::Float8 => Kind::Float8(array.as_primitive::<Float64Type>().values()),
             ColumnType::Numeric { .. } => Kind::Numeric(array.as_primitive::<Decimal128Type>().values()),
+            ColumnType::VarNumeric(_) => Kind::VarNumeric(array.as_binary::<i64>()),
             ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Json => {
                 Kind::Text(array.as_string_view())
             }
             ColumnType::Uuid => Kind::Uuid(array.as_string_view()),
             ColumnType::Bytes => Kind::Bytes(array.as_binary_view()),
             ColumnType::Date => Kind::Date(array.as_primitive::<Date32Type>().values()),
-            ColumnType::Time => Kind::Time(array.as_primitive::<Time64MicrosecondType>().values()),
-            ColumnType::Timestamp => Kind::Timestamp(array.as_primitive::<TimestampMicrosecondType>().values()),
-            ColumnType::TimestampTz => Kind::TimestampTz(array.as_primitive::<TimestampMicrosecondType>().values()),
+            ColumnType::Time(_) => Kind::Time(array.as_primitive::<Time64MicrosecondType>().values()),
+            ColumnType::Timestamp(_) => Kind::Timestamp(array.as_primitive::<TimestampMicrosecondType>().values()),
+            ColumnType::TimestampTz(_) => Kind::TimestampTz(array.as_primitive::<TimestampMicrosecondType>().values()),
         };
         Ok(Self { array, kind })
     }
@@ -86,6 +88,7 @@ impl<'a> DatumColumn<'a> {
             Kind::Float4(values) => DatumRef::Float4(values[row]),
             Kind::Float8(values) => DatumRef::Float8(values[row]),
             Kind::Numeric(values) => DatumRef::Numeric(values[row]),
+            Kind::VarNumeric(array) => DatumRef::Bytes(array.value(row)),
             Kind::Text(array) => DatumRef::Text(array.value(row)),
             Kind::Uuid(array) => DatumRef::Uuid(parse_uuid(array.value(row))?),
             Kind::Bytes(array) => DatumRef::Bytes(array.value(row)),
@@ -124,14 +127,15 @@ pub fn datum_of_scalar(value: &ScalarValue, ty: &ColumnType, zone: &Zone) -> Res
                 return decode::rescale(*v, i32::from(*from), precision, scale).map(Datum::Numeric);
             }
         }
+        (ScalarValue::LargeBinary(Some(v)), ColumnType::VarNumeric(None)) => return Ok(Datum::Bytes(v.clone())),
         (ScalarValue::Date32(Some(v)), ColumnType::Date) => return Ok(Datum::Date(days_to_engine(*v))),
-        (ScalarValue::TimestampMicrosecond(Some(v), None), ColumnType::Timestamp) => {
+        (ScalarValue::TimestampMicrosecond(Some(v), None), ColumnType::Timestamp(None)) => {
             return Ok(Datum::Timestamp(us_to_engine(*v)));
         }
-        (ScalarValue::TimestampMicrosecond(Some(v), Some(_)), ColumnType::Timestamp) => {
+        (ScalarValue::TimestampMicrosecond(Some(v), Some(_)), ColumnType::Timestamp(None)) => {
             return Ok(Datum::Timestamp(us_to_engine(local_us(*v, zone))));
         }
-        (ScalarValue::TimestampMicrosecond(Some(v), Some(_)), ColumnType::TimestampTz) => {
+        (ScalarValue::TimestampMicrosecond(Some(v), Some(_)), ColumnType::TimestampTz(None)) => {
             return Ok(Datum::TimestampTz(us_to_engine(*v)));
         }
         _ => {}
@@ -181,6 +185,7 @@ pub fn scalar_of_datum(datum: DatumRef<'_>, ty: &ColumnType) -> Result<ScalarVal
         DatumRef::Text(v) => ScalarValue::Utf8View(Some(
             if matches!(ty, ColumnType::Char(_)) { v.trim_end_matches(' ') } else { v }.to_owned(),
         )),
+        DatumRef::Bytes(v) if matches!(ty, ColumnType::VarNumeric(_)) => ScalarValue::LargeBinary(Some(v.to_vec())),
         DatumRef::Bytes(v) => ScalarValue::BinaryView(Some(v.to_vec())),
         DatumRef::Date(v) => ScalarValue::Date32(Some(days_from_engine(v))),
         DatumRef::Time(v) => ScalarValue::Time64Microsecond(Some(v)),
@@ -209,9 +214,10 @@ mod tests {
             (ColumnType::Text, vec![DatumRef::Text("a longer text than twelve bytes"), DatumRef::Text("")]),
             (ColumnType::Bytes, vec![DatumRef::Bytes(&[0, 1])]),
             (ColumnType::Date, vec![DatumRef::Date(0), DatumRef::Date(i32::MAX), DatumRef::Date(-9999)]),
-            (ColumnType::Time, vec![DatumRef::Time(1)]),
-            (ColumnType::Timestamp, vec![DatumRef::Timestamp(5), DatumRef::Timestamp(i64::MIN)]),
-            (ColumnType::TimestampTz, vec![DatumRef::TimestampTz(-5)]),
+            (ColumnType::VarNumeric(None), vec![DatumRef::Bytes(&[0x80, 0, 2])]),
+            (ColumnType::Time(None), vec![DatumRef::Time(1)]),
+            (ColumnType::Timestamp(None), vec![DatumRef::Timestamp(5), DatumRef::Timestamp(i64::MIN)]),
+            (ColumnType::TimestampTz(Some(6)), vec![DatumRef::TimestampTz(-5)]),
             (ColumnType::Uuid, vec![DatumRef::Uuid([7; 16])]),
         ];
         for (ty, datums) in cases {

@@ -212,9 +212,15 @@ fn precision(ty: &ColumnType) -> (Option<i64>, Option<i64>, Option<i64>, Option<
         ColumnType::Numeric { precision, scale } if crate::types::column_typmod(ty) >= 0 => {
             (Some(precision.into()), Some(10), Some(scale.into()), None)
         }
-        ColumnType::Numeric { .. } => (None, Some(10), None, None),
+        ColumnType::VarNumeric(Some(limit)) => {
+            // As PostgreSQL 15 has a negative one: the eleven bits of the modifier.
+            (Some(limit.precision.into()), Some(10), Some((i32::from(limit.scale) & 0x7ff).into()), None)
+        }
+        ColumnType::Numeric { .. } | ColumnType::VarNumeric(None) => (None, Some(10), None, None),
         ColumnType::Date => (None, None, None, Some(0)),
-        ColumnType::Time | ColumnType::Timestamp | ColumnType::TimestampTz => (None, None, None, Some(6)),
+        ColumnType::Time(digits) | ColumnType::Timestamp(digits) | ColumnType::TimestampTz(digits) => {
+            (None, None, None, Some(digits.unwrap_or(6).into()))
+        }
         _ => (None, None, None, None),
     }
 }

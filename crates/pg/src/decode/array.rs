@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, ListArray, new_empty_array};
 use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
-use resurgam_numeric::{Numeric, Typmod};
 
-use crate::functions::numeric::column::numeric_error;
 use crate::types::element_field;
 use crate::wire::SqlError;
 
@@ -99,19 +96,6 @@ pub(super) fn list_scalar(element: u32, values: Vec<Option<ScalarValue>>) -> Res
         .ok_or_else(|| SqlError::unsupported(format!("arrays of type {element} are not supported")))?;
     let null = ScalarValue::try_from(field.data_type()).map_err(|error| crate::errors::from_datafusion(error, ""))?;
     let length = values.len();
-    let fixed = |value: ScalarValue| match (value, field.data_type()) {
-        (ScalarValue::LargeBinary(Some(encoded)), DataType::Decimal128(precision, scale)) => {
-            let value = Numeric::decode(&encoded).map_err(numeric_error)?;
-            if value.min_scale().is_none_or(|digits| digits > i32::from(*scale)) {
-                return Err(SqlError::unsupported("numbers of so many digits are not supported in arrays"));
-            }
-            let limits = Typmod::new((*precision).into(), (*scale).into()).map_err(numeric_error)?;
-            let value = value.to_scaled(limits).map_err(numeric_error)?;
-            Ok(ScalarValue::Decimal128(Some(value), *precision, *scale))
-        }
-        (other, _) => Ok(other),
-    };
-    let values = values.into_iter().map(|value| value.map(&fixed).transpose()).collect::<Result<Vec<_>, SqlError>>()?;
     let array: ArrayRef = if values.is_empty() {
         new_empty_array(field.data_type())
     } else {

@@ -12,10 +12,10 @@ use super::interval::{interval_value, parse_interval};
 use super::numbers::{parse_bool, parse_float4, parse_float8, parse_int, parse_numeric, parse_oid};
 use super::{bad_text, binary, canonical_jsonb, check_json, parse_bytea, parse_uuid, utf8};
 use crate::arrow::{datum_of_scalar, fit_text};
-use crate::datetime::{Zone, days_to_engine, us_to_engine};
+use crate::datetime::{Zone, days_to_engine, round_seconds, us_to_engine};
 use crate::encode::{TextStyle, uuid_text};
 use crate::functions::numeric::column::numeric_error;
-use crate::types::{UTC, oid, type_by_name};
+use crate::types::{UTC, numeric_limits, oid, type_by_name};
 use crate::wire::{Format, SqlError};
 
 /// A parameter as the scalar in which its type is computed (see
@@ -172,6 +172,11 @@ pub fn parse_datum<'a>(
         ColumnType::Float4 => DatumRef::Float4(parse_float4(text)?),
         ColumnType::Float8 => DatumRef::Float8(parse_float8(text)?),
         ColumnType::Numeric { precision, scale } => DatumRef::Numeric(parse_numeric(text, precision, scale)?),
+        ColumnType::VarNumeric(_) => {
+            scratch.clear();
+            Numeric::parse(text, numeric_limits(ty)).map_err(numeric_error)?.write_encoded(scratch);
+            DatumRef::Bytes(scratch)
+        }
         ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => DatumRef::Text(fit_text(text, ty, false)?),
         ColumnType::Json => {
             check_json(text)?;
@@ -183,9 +188,13 @@ pub fn parse_datum<'a>(
             DatumRef::Bytes(scratch)
         }
         ColumnType::Date => DatumRef::Date(days_to_engine(parse_date(text, zone)?)),
-        ColumnType::Time => DatumRef::Time(parse_time(text)?),
-        ColumnType::Timestamp => DatumRef::Timestamp(us_to_engine(parse_timestamp(text, zone)?)),
-        ColumnType::TimestampTz => DatumRef::TimestampTz(us_to_engine(parse_timestamptz(text, zone)?)),
+        ColumnType::Time(digits) => DatumRef::Time(round_seconds(parse_time(text)?, digits)),
+        ColumnType::Timestamp(digits) => {
+            DatumRef::Timestamp(round_seconds(us_to_engine(parse_timestamp(text, zone)?), digits))
+        }
+        ColumnType::TimestampTz(digits) => {
+            DatumRef::TimestampTz(round_seconds(us_to_engine(parse_timestamptz(text, zone)?), digits))
+        }
         ColumnType::Uuid => DatumRef::Uuid(parse_uuid(text)?),
     })
 }

@@ -372,14 +372,14 @@ impl<'a> Cell<'a> {
 }
 
 /// The text of an encoded numeric.
-fn put_dynamic(out: &mut BytesMut, encoded: &[u8]) -> Result<(), SqlError> {
+pub(super) fn put_dynamic(out: &mut BytesMut, encoded: &[u8]) -> Result<(), SqlError> {
     let mut text = String::with_capacity(24);
     resurgam_numeric::Numeric::decode(encoded).map_err(numeric_error)?.write_text(&mut text);
     out.put_slice(text.as_bytes());
     Ok(())
 }
 
-fn put_dynamic_binary(out: &mut BytesMut, encoded: &[u8]) -> Result<(), SqlError> {
+pub(super) fn put_dynamic_binary(out: &mut BytesMut, encoded: &[u8]) -> Result<(), SqlError> {
     let mut bytes = Vec::with_capacity(24);
     resurgam_numeric::Numeric::decode(encoded).map_err(numeric_error)?.write_wire(&mut bytes);
     out.put_slice(&bytes);

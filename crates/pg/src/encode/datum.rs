@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 use resurgam_engine::{ColumnType, DatumRef};
 
 use super::binary::put_numeric_binary;
-use super::cell::{TextKind, put_str, put_str_binary};
+use super::cell::{TextKind, put_dynamic, put_dynamic_binary, put_str, put_str_binary};
 use super::text::*;
 use crate::datetime::{Zone, days_from_engine, us_from_engine};
 use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE};
@@ -68,6 +68,9 @@ pub fn put_datum_text(datum: DatumRef<'_>, ty: &ColumnType, zone: &Zone, out: &m
             put_numeric(out, value, scale, trim);
         }
         DatumRef::Text(value) => put_str(out, value, text_kind(ty)),
+        DatumRef::Bytes(value) if matches!(ty, ColumnType::VarNumeric(_)) => {
+            put_dynamic(out, value)?;
+        }
         DatumRef::Bytes(value) => put_bytea(out, value),
         DatumRef::Date(value) => put_date(out, days_from_engine(value)),
         DatumRef::Time(value) => put_time(out, value),
@@ -93,6 +96,9 @@ fn put_datum_binary(datum: DatumRef<'_>, ty: &ColumnType, out: &mut BytesMut) ->
             put_numeric_binary(out, value, scale, trim);
         }
         DatumRef::Text(value) => put_str_binary(out, value, text_kind(ty))?,
+        DatumRef::Bytes(value) if matches!(ty, ColumnType::VarNumeric(_)) => {
+            put_dynamic_binary(out, value)?;
+        }
         DatumRef::Bytes(value) => out.put_slice(value),
         DatumRef::Date(value) => out.put_i32(value),
         DatumRef::Time(value) | DatumRef::Timestamp(value) | DatumRef::TimestampTz(value) => out.put_i64(value),
@@ -121,9 +127,11 @@ mod tests {
     fn datums() {
         assert_eq!(text(DatumRef::Int4(42), ColumnType::Int4), "42");
         assert_eq!(text(DatumRef::Numeric(1050), ColumnType::Numeric { precision: 10, scale: 2 }), "10.50");
+        let encoded = "1.50".parse::<resurgam_numeric::Numeric>().expect("a numeric").encoded();
+        assert_eq!(text(DatumRef::Bytes(&encoded), ColumnType::VarNumeric(None)), "1.50");
         assert_eq!(text(DatumRef::Text("ab"), ColumnType::Char(4)), "ab  ");
         assert_eq!(text(DatumRef::Date(0), ColumnType::Date), "2000-01-01");
-        assert_eq!(text(DatumRef::TimestampTz(0), ColumnType::TimestampTz), "2000-01-01 00:00:00+00");
+        assert_eq!(text(DatumRef::TimestampTz(0), ColumnType::TimestampTz(None)), "2000-01-01 00:00:00+00");
         let mut out = BytesMut::new();
         encode_datum(DatumRef::Null, &ColumnType::Int4, Format::Binary, &Zone::Utc, &mut out).expect("encode");
         assert_eq!(&out[..], (-1i32).to_be_bytes());

@@ -21,7 +21,7 @@ use resurgam_engine::ColumnType;
 use crate::arrow::{cast_array, fit_text, local_us};
 use crate::catalog::{Model, SUPERUSER_OID};
 use crate::context::PgContext;
-use crate::datetime::{Zone, us_from_engine, us_to_engine};
+use crate::datetime::{Zone, round_seconds, us_from_engine, us_to_engine};
 use crate::decode::interval_value;
 use crate::encode::{RowEncoder, TextStyle};
 use crate::errors::{from_arrow, to_datafusion};
@@ -286,9 +286,9 @@ fn interval_of(texts: &ArrayRef, typmod: i32) -> Result<ArrayRef, SqlError> {
 }
 
 /// Times with so many digits of seconds, rounded as PostgreSQL does, which counts from 2000.
-fn at_precision(array: &ArrayRef, typmod: i32) -> ArrayRef {
-    let unit = 10i64.pow(6 - typmod.clamp(0, 6) as u32);
-    let round = |us: i64| us.saturating_add(unit / 2 * us.signum()) / unit * unit;
+pub(crate) fn at_precision(array: &ArrayRef, typmod: i32) -> ArrayRef {
+    let digits = Some(typmod.clamp(0, 6) as u8);
+    let round = |us: i64| round_seconds(us, digits);
     match array.data_type() {
         DataType::Interval(_) => {
             let values = array.as_primitive::<IntervalMonthDayNanoType>();
@@ -304,10 +304,7 @@ fn at_precision(array: &ArrayRef, typmod: i32) -> ArrayRef {
         }
         DataType::Timestamp(_, zone) => {
             let values = array.as_primitive::<TimestampMicrosecondType>();
-            let out = values.unary::<_, TimestampMicrosecondType>(|us| match us {
-                i64::MAX | i64::MIN => us,
-                us => us_from_engine(round(us_to_engine(us))),
-            });
+            let out = values.unary::<_, TimestampMicrosecondType>(|us| us_from_engine(round(us_to_engine(us))));
             Arc::new(out.with_timezone_opt(zone.clone()))
         }
         _ => array.clone(),

@@ -32,7 +32,7 @@ mod aggregate;
 mod are;
 mod arrays;
 mod call_name;
-mod cast;
+pub(crate) mod cast;
 mod catalog;
 mod checked;
 mod define;

@@ -11,8 +11,10 @@
 //! - `oid` and the `reg…` types are `UInt32`, which nothing else is, so an oid stays
 //!   an oid through expressions. `regproc` is the function's name.
 //! - `int2vector` and `oidvector` are lists that print without braces.
-//! - `numeric` without precision is `Decimal128(38, 10)`: 28 digits before and 10 after
-//!   the point. Such values print without trailing zeros. `numeric(38,10)` is the same type.
+//! - `numeric` has two forms, `Decimal128` and bytes; see `functions::numeric`. Columns of `numeric(p,s)` with p ≤ 38
+//!   and 0 ≤ s ≤ p are of the first, all others of the second. Before there were such columns, those of bare `numeric`
+//!   were `Decimal128(38, 10)`, printed without zeros at the end; the form still means that, so that such tables read
+//!   as they did, and a column that is declared as `numeric(38,10)` is of the second.
 //! - dates and times count from 1970 in Arrow and from 2000 in the engine and on the wire;
 //!   [`EPOCH_DAYS`] and [`EPOCH_US`] are the difference.
 //! - what Arrow cannot tell apart (`varchar(20)`, `json`, `name`…) travels as field
@@ -27,7 +29,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
-use resurgam_engine::ColumnType;
+use resurgam_engine::{ColumnType, NumericLimit};
+use resurgam_numeric::Typmod;
 
 pub use names::{PgType, TYPES, format_type, type_by_name, type_by_oid};
 pub use sql::{arrow_field_from_sql, column_type_from_sql, interval_type};
@@ -41,9 +44,9 @@ pub const TYPMOD_KEY: &str = "pg.typmod";
 pub const EPOCH_DAYS: i32 = 10_957;
 /// Microseconds from 1970-01-01 to 2000-01-01.
 pub const EPOCH_US: i64 = 946_684_800_000_000;
-/// Precision of `numeric` without one.
+/// Precision of `numeric` columns without one, as they were once.
 pub const NUMERIC_PRECISION: u8 = 38;
-/// Scale of `numeric` without one.
+/// Their scale.
 pub const NUMERIC_SCALE: u8 = 10;
 /// Time zone name that Arrow timestamps with time zone carry; the instants are UTC.
 pub const UTC: &str = "UTC";
@@ -65,15 +68,15 @@ pub fn column_oid(ty: &ColumnType) -> u32 {
         ColumnType::Int8 => oid::INT8,
         ColumnType::Float4 => oid::FLOAT4,
         ColumnType::Float8 => oid::FLOAT8,
-        ColumnType::Numeric { .. } => oid::NUMERIC,
+        ColumnType::Numeric { .. } | ColumnType::VarNumeric(_) => oid::NUMERIC,
         ColumnType::Text => oid::TEXT,
         ColumnType::Varchar(_) => oid::VARCHAR,
         ColumnType::Char(_) => oid::BPCHAR,
         ColumnType::Bytes => oid::BYTEA,
         ColumnType::Date => oid::DATE,
-        ColumnType::Time => oid::TIME,
-        ColumnType::Timestamp => oid::TIMESTAMP,
-        ColumnType::TimestampTz => oid::TIMESTAMPTZ,
+        ColumnType::Time(_) => oid::TIME,
+        ColumnType::Timestamp(_) => oid::TIMESTAMP,
+        ColumnType::TimestampTz(_) => oid::TIMESTAMPTZ,
         ColumnType::Uuid => oid::UUID,
         ColumnType::Json => oid::JSON,
     }
@@ -89,10 +92,13 @@ pub fn column_type_of_oid(oid: u32, typmod: i32) -> Option<ColumnType> {
         oid::INT8 | oid::OID => ColumnType::Int8,
         oid::FLOAT4 => ColumnType::Float4,
         oid::FLOAT8 => ColumnType::Float8,
-        oid::NUMERIC => {
-            let (precision, scale) = numeric_of_typmod(typmod);
-            ColumnType::Numeric { precision, scale: scale as _ }
-        }
+        oid::NUMERIC => match fixed_numeric(typmod) {
+            Some((precision, scale)) => ColumnType::Numeric { precision, scale },
+            None => ColumnType::VarNumeric(
+                Typmod::from_pg(typmod)
+                    .map(|limits| NumericLimit { precision: limits.precision(), scale: limits.scale() }),
+            ),
+        },
         // without a length they are text in all but name
         oid::VARCHAR if typmod >= 4 => ColumnType::Varchar(length),
         oid::BPCHAR if typmod >= 4 => ColumnType::Char(length),
@@ -100,13 +106,26 @@ pub fn column_type_of_oid(oid: u32, typmod: i32) -> Option<ColumnType> {
         oid::NAME => ColumnType::Varchar(63),
         oid::BYTEA => ColumnType::Bytes,
         oid::DATE => ColumnType::Date,
-        oid::TIME => ColumnType::Time,
-        oid::TIMESTAMP => ColumnType::Timestamp,
-        oid::TIMESTAMPTZ => ColumnType::TimestampTz,
+        oid::TIME => ColumnType::Time(second_digits(typmod)),
+        oid::TIMESTAMP => ColumnType::Timestamp(second_digits(typmod)),
+        oid::TIMESTAMPTZ => ColumnType::TimestampTz(second_digits(typmod)),
         oid::UUID => ColumnType::Uuid,
         oid::JSON => ColumnType::Json,
         _ => return None,
     })
+}
+
+/// Digits of seconds that a modifier says; `None` for as many as there are.
+fn second_digits(typmod: i32) -> Option<u8> {
+    u8::try_from(typmod).ok().map(|digits| digits.min(6))
+}
+
+/// Limits of a column whose values are dynamic numerics.
+pub fn numeric_limits(ty: &ColumnType) -> Option<Typmod> {
+    match ty {
+        ColumnType::VarNumeric(Some(limit)) => Typmod::new(limit.precision.into(), limit.scale.into()).ok(),
+        _ => None,
+    }
 }
 
 /// PostgreSQL type modifier of an engine column type, -1 for none.
@@ -115,11 +134,15 @@ pub fn column_typmod(ty: &ColumnType) -> i32 {
         ColumnType::Varchar(n) if n == 0 || n > 10_485_760 => -1,
         ColumnType::Varchar(n) | ColumnType::Char(n) => n as i32 + 4,
         ColumnType::Numeric { precision, scale } => numeric_typmod(precision, scale as i32),
+        ColumnType::VarNumeric(_) => numeric_limits(ty).map_or(-1, Typmod::to_pg),
+        ColumnType::Time(Some(digits))
+        | ColumnType::Timestamp(Some(digits))
+        | ColumnType::TimestampTz(Some(digits)) => digits.into(),
         _ => -1,
     }
 }
 
-/// Modifier of `numeric(precision, scale)`; -1 for the type that plain `numeric` is.
+/// Modifier of a `Decimal128` column's `numeric(precision, scale)`; -1 for what plain `numeric` was once.
 pub fn numeric_typmod(precision: u8, scale: i32) -> i32 {
     if precision == NUMERIC_PRECISION && scale == i32::from(NUMERIC_SCALE) {
         -1
@@ -138,12 +161,13 @@ pub fn arrow_type(ty: &ColumnType) -> DataType {
         ColumnType::Float4 => DataType::Float32,
         ColumnType::Float8 => DataType::Float64,
         ColumnType::Numeric { precision, scale } => DataType::Decimal128(precision, scale),
+        ColumnType::VarNumeric(_) => crate::functions::numeric::DYNAMIC,
         ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Uuid | ColumnType::Json => TEXT,
         ColumnType::Bytes => DataType::BinaryView,
         ColumnType::Date => DataType::Date32,
-        ColumnType::Time => DataType::Time64(TimeUnit::Microsecond),
-        ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
-        ColumnType::TimestampTz => timestamptz(),
+        ColumnType::Time(_) => DataType::Time64(TimeUnit::Microsecond),
+        ColumnType::Timestamp(_) => DataType::Timestamp(TimeUnit::Microsecond, None),
+        ColumnType::TimestampTz(_) => timestamptz(),
     }
 }
 
@@ -154,7 +178,7 @@ pub fn arrow_field(name: &str, ty: &ColumnType, nullable: bool) -> Field {
         ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Uuid | ColumnType::Json => {
             with_pg_type(field, column_oid(ty), column_typmod(ty))
         }
-        ColumnType::Numeric { .. } if column_typmod(ty) != -1 => with_pg_type(field, oid::NUMERIC, column_typmod(ty)),
+        _ if column_typmod(ty) != -1 => with_pg_type(field, column_oid(ty), column_typmod(ty)),
         _ => field,
     }
 }
@@ -239,12 +263,9 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
     (precision, scale.clamp(0, i32::from(precision)) as i8)
 }
 
-/// Field of a list's elements of that type. Numerics there are fixed: lists are compared by their bytes.
+/// Field of a list's elements of that type.
 pub fn element_field(elem: u32) -> Option<Field> {
-    match elem {
-        oid::NUMERIC => Some(Field::new("item", DataType::Decimal128(NUMERIC_PRECISION, NUMERIC_SCALE as i8), true)),
-        elem => field_of_oid("item", elem, -1),
-    }
+    field_of_oid("item", elem, -1)
 }
 
 /// Precision and scale of a `numeric` modifier that a `Decimal128` can hold; `None` for those of values whose digits
@@ -409,9 +430,13 @@ mod tests {
             ColumnType::Char(3),
             ColumnType::Bytes,
             ColumnType::Date,
-            ColumnType::Time,
-            ColumnType::Timestamp,
-            ColumnType::TimestampTz,
+            ColumnType::VarNumeric(None),
+            ColumnType::VarNumeric(Some(NumericLimit { precision: 1000, scale: -1000 })),
+            ColumnType::VarNumeric(Some(NumericLimit { precision: 38, scale: 10 })),
+            ColumnType::Time(None),
+            ColumnType::Timestamp(None),
+            ColumnType::TimestampTz(Some(0)),
+            ColumnType::Timestamp(Some(6)),
             ColumnType::Uuid,
             ColumnType::Json,
         ];

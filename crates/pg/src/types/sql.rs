@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use resurgam_engine::ColumnType;
 
-use super::{field_of_oid, numeric_typmod, oid, type_by_name};
+use super::{field_of_oid, oid, type_by_name};
 use crate::decode::range;
 use crate::wire::SqlError;
 
@@ -34,16 +34,6 @@ impl Resolved {
 /// `22023` for a length or precision out of range.
 pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
     let resolved = resolve(ty)?;
-    let bare = numeric_typmod_of(super::NUMERIC_PRECISION, super::NUMERIC_SCALE.into());
-    let typmod = resolved.typmod;
-    if resolved.oid == oid::NUMERIC && typmod >= 4 && typmod != bare && super::fixed_numeric(typmod).is_none() {
-        return Err(SqlError::unsupported(format!("columns of type {ty} are not supported"))
-            .with_hint("The largest supported precision is 38, and the scale is between 0 and the precision."));
-    }
-    if matches!(resolved.oid, oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ) && (0..6).contains(&typmod) {
-        return Err(SqlError::unsupported(format!("columns of type {ty} are not supported"))
-            .with_hint("Columns keep six digits of seconds; leave the precision out."));
-    }
     match resolved.oid {
         oid::OID => None,
         oid => super::column_type_of_oid(oid, resolved.typmod),
@@ -210,9 +200,9 @@ fn custom(name: &str, quoted: bool, modifiers: &[String]) -> Option<Resolved> {
     let typmod = match (row.oid, modifier) {
         (oid::VARCHAR | oid::BPCHAR, Some(n)) if n > 0 => n.saturating_add(4),
         (oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ, Some(n)) if n >= 0 => n.min(6),
-        (oid::NUMERIC, Some(p)) if (1..=38).contains(&p) => {
+        (oid::NUMERIC, Some(p)) if (1..=1000).contains(&p) => {
             let scale = modifiers.get(1).and_then(|m| m.parse().ok()).unwrap_or(0);
-            numeric_typmod(p as u8, scale)
+            numeric_typmod_of(p, scale)
         }
         _ => -1,
     };
@@ -266,6 +256,7 @@ fn invalid(message: impl Into<String>) -> SqlError {
 mod tests {
     use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
     use datafusion::sql::sqlparser::parser::Parser;
+    use resurgam_engine::NumericLimit;
 
     use super::*;
 
@@ -283,13 +274,17 @@ mod tests {
             ("double precision", ColumnType::Float8),
             ("float(10)", ColumnType::Float4),
             ("numeric(12,2)", ColumnType::Numeric { precision: 12, scale: 2 }),
-            ("numeric", ColumnType::Numeric { precision: 38, scale: 10 }),
+            ("numeric", ColumnType::VarNumeric(None)),
+            ("numeric(38,10)", ColumnType::VarNumeric(Some(NumericLimit { precision: 38, scale: 10 }))),
+            ("numeric(39,2)", ColumnType::VarNumeric(Some(NumericLimit { precision: 39, scale: 2 }))),
             ("varchar", ColumnType::Text),
             ("varchar(20)", ColumnType::Varchar(20)),
             ("character(3)", ColumnType::Char(3)),
             ("char", ColumnType::Char(1)),
-            ("timestamptz", ColumnType::TimestampTz),
-            ("timestamp without time zone", ColumnType::Timestamp),
+            ("timestamptz", ColumnType::TimestampTz(None)),
+            ("timestamp(3)", ColumnType::Timestamp(Some(3))),
+            ("time(0)", ColumnType::Time(Some(0))),
+            ("timestamp without time zone", ColumnType::Timestamp(None)),
             ("pg_catalog.int4", ColumnType::Int4),
             ("uuid", ColumnType::Uuid),
             ("bytea", ColumnType::Bytes),
@@ -304,7 +299,7 @@ mod tests {
         for (text, state) in [
             ("nosuch", "42704"),
             ("varchar(0)", "22023"),
-            ("numeric(39,2)", "0A000"),
+            ("numeric(1001,2)", "22023"),
             ("serial", "0A000"),
             ("int[]", "0A000"),
         ] {

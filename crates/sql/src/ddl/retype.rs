@@ -148,9 +148,9 @@ mod tests {
             (T::Text, T::Varchar(3), true),
             (T::Bool, T::Int4, false),
             (T::Int4, T::Bool, false),
-            (T::Date, T::TimestampTz, true),
-            (T::Timestamp, T::Date, true),
-            (T::Time, T::Timestamp, false),
+            (T::Date, T::TimestampTz(None), true),
+            (T::Timestamp(Some(3)), T::Date, true),
+            (T::Time(None), T::Timestamp(None), false),
             (T::Text, T::Json, false),
             (T::Json, T::Text, true),
         ] {

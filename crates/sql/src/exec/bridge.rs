@@ -10,7 +10,8 @@ use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, Volatility};
-use resurgam_engine::{ColumnType, Datum, DatumRef, ExternalRef, RawRow, ReadView, Table};
+use resurgam_engine::{ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ExternalRef, RawRow, ReadView, Table};
+use resurgam_numeric::key::write_scaled;
 
 use crate::exec::clean_function::PgClean;
 use crate::pg::arrow::ColumnBuilder;
@@ -137,6 +138,9 @@ pub(crate) fn key_value(value: &ScalarValue, ty: &ColumnType) -> Result<KeyValue
     if value.is_null() {
         return Ok(KeyValue::Null);
     }
+    if matches!(ty, ColumnType::VarNumeric(_)) {
+        return Ok(var_numeric_value(value));
+    }
     let integer = match value {
         ScalarValue::Int8(Some(v)) => Some(i64::from(*v)),
         ScalarValue::Int16(Some(v)) => Some(i64::from(*v)),
@@ -185,15 +189,34 @@ pub(crate) fn key_value(value: &ScalarValue, ty: &ColumnType) -> Result<KeyValue
         ) => parse_uuid(v).map_or(KeyValue::Unknown, |v| KeyValue::Exact(Datum::Uuid(v))),
         // The infinities are the same ends of the range with either epoch.
         (ScalarValue::Date32(Some(v)), ColumnType::Date) => KeyValue::Exact(Datum::Date(days_to_engine(*v))),
-        (ScalarValue::Time64Microsecond(Some(v)), ColumnType::Time) => KeyValue::Exact(Datum::Time(*v)),
-        (ScalarValue::TimestampMicrosecond(Some(v), None), ColumnType::Timestamp) => {
+        (ScalarValue::Time64Microsecond(Some(v)), ColumnType::Time(_)) => KeyValue::Exact(Datum::Time(*v)),
+        (ScalarValue::TimestampMicrosecond(Some(v), None), ColumnType::Timestamp(_)) => {
             KeyValue::Exact(Datum::Timestamp(us_to_engine(*v)))
         }
-        (ScalarValue::TimestampMicrosecond(Some(v), Some(_)), ColumnType::TimestampTz) => {
+        (ScalarValue::TimestampMicrosecond(Some(v), Some(_)), ColumnType::TimestampTz(_)) => {
             KeyValue::Exact(Datum::TimestampTz(us_to_engine(*v)))
         }
         _ => KeyValue::Unknown,
     })
+}
+
+/// The same on a column of numerics that show digits of their own; their keys have none.
+fn var_numeric_value(value: &ScalarValue) -> KeyValue {
+    let mut out = Vec::with_capacity(12);
+    match value {
+        ScalarValue::Int16(Some(v)) => write_scaled((*v).into(), 0, &mut out),
+        ScalarValue::Int32(Some(v)) => write_scaled((*v).into(), 0, &mut out),
+        ScalarValue::Int64(Some(v)) => write_scaled((*v).into(), 0, &mut out),
+        ScalarValue::Decimal128(Some(v), _, scale @ 0..) => write_scaled(*v, *scale as u16, &mut out),
+        ScalarValue::LargeBinary(Some(v)) => out.extend_from_slice(v),
+        // A key.
+        ScalarValue::BinaryView(Some(v)) => {
+            out.extend_from_slice(v);
+            out.extend_from_slice(&[0; DISPLAY_SCALE_BYTES]);
+        }
+        _ => return KeyValue::Unknown,
+    }
+    KeyValue::Exact(Datum::Bytes(out))
 }
 
 /// The value of which that is the key, in a column with so many digits after the point.

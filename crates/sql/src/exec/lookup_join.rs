@@ -23,8 +23,8 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result, ScalarValue, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
@@ -40,6 +40,7 @@ use crate::exec::bridge::{self, KeyValue};
 use crate::exec::compact::compact;
 use crate::exec::context::StatementContext;
 use crate::exec::scan::ScanExec;
+use crate::pg::functions::numeric;
 use crate::plan::access::{AccessPath, KeyValues, cast_keeps, encode_key, evaluate_constant, trees};
 use crate::plan::key_order::{scan_below, with_scan};
 use crate::plan::planning::Planning;
@@ -321,6 +322,12 @@ pub(crate) fn key_column(plan: &Plan, expr: &Expr) -> Option<usize> {
         let column = key_column(plan, cast.expr())?;
         let ty = &scan_below(plan)?.table.columns[column].ty;
         return cast_keeps(ty, cast.cast_type()).then_some(column);
+    }
+    // Numerics that show digits of their own are joined by their keys.
+    if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>().filter(|call| call.name() == numeric::KEY) {
+        let column = key_column(plan, call.args().first()?)?;
+        let ty = scan_below(plan)?.table.columns[column].ty;
+        return matches!(ty, ColumnType::VarNumeric(_)).then_some(column);
     }
     let column = expr.downcast_ref::<Column>()?;
     if let Some(scan) = plan.downcast_ref::<ScanExec>() {

@@ -17,12 +17,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::SortOptions;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{AcrossPartitions, ConstExpr, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::{
+    AcrossPartitions, ConstExpr, EquivalenceProperties, PhysicalExpr, PhysicalSortExpr, ScalarFunctionExpr,
+};
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
@@ -32,10 +35,11 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::StreamExt;
-use resurgam_engine::{Cursor, KeyRange, ReadView, RowBatch, Table};
+use resurgam_engine::{ColumnType, Cursor, KeyRange, ReadView, RowBatch, Table};
 
 use crate::exec::bridge::{self, RowColumns};
 use crate::exec::context::StatementContext;
+use crate::pg::functions::numeric;
 use crate::plan::access::{self, AccessPath, Probe, ProbeKind, constant, evaluate_constant};
 use crate::pg::running;
 use crate::plan::planning::Planning;
@@ -66,6 +70,8 @@ pub(crate) struct ScanExec {
     given: Option<Arc<[KeyRange]>>,
     /// Where the rows read are counted.
     read: Option<Arc<AtomicUsize>>,
+    /// What the plan is made with: expressions say it.
+    config: Arc<ConfigOptions>,
     properties: Arc<PlanProperties>,
 }
 
@@ -77,13 +83,19 @@ impl ScanExec {
         full: &SchemaRef,
         probes: Vec<Probe>,
         limit: Option<usize>,
+        config: Arc<ConfigOptions>,
     ) -> Result<Self> {
         let schema = Arc::new(full.project(&columns)?);
         let access = AccessPath::choose(&table, &probes).try_map(constant)?;
-        let properties = Self::properties_of(&table, &columns, &schema, &access)?;
+        let properties = Self::properties_of(&table, &columns, &schema, &access, &config)?;
         let probes = probes.into();
         let (first, given, read) = (FIRST_ROWS, None, None);
-        Ok(Self { table, target, columns, schema, access, probes, limit, first, given, read, properties })
+        Ok(Self { table, target, columns, schema, access, probes, limit, first, given, read, config, properties })
+    }
+
+    /// What the plan is made with.
+    pub(crate) fn config(&self) -> &Arc<ConfigOptions> {
+        &self.config
     }
 
     /// What pins or bounds the rows read.
@@ -99,7 +111,7 @@ impl ScanExec {
     /// The same rows in the reverse order.
     pub(crate) fn reversed(&self) -> Result<Self> {
         let access = Access { backward: !self.access.backward, ..self.access.clone() };
-        let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access)?;
+        let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access, &self.config)?;
         Ok(Self { access, properties, ..self.clone() })
     }
 
@@ -116,7 +128,7 @@ impl ScanExec {
             let access = access.try_map(constant)?;
             let then = pinned(&access);
             if access.index != self.access.index && now.iter().all(|column| then.contains(column)) {
-                let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access)?;
+                let properties = Self::properties_of(&self.table, &self.columns, &self.schema, &access, &self.config)?;
                 out.push(Self { access, properties, ..self.clone() });
             }
         }
@@ -162,8 +174,9 @@ impl ScanExec {
         columns: &[usize],
         schema: &SchemaRef,
         access: &Access,
+        config: &Arc<ConfigOptions>,
     ) -> Result<Arc<PlanProperties>> {
-        let ordering = Self::ordering(table, columns, schema, access);
+        let ordering = Self::ordering(table, columns, schema, access, config)?;
         let mut equivalences = if ordering.is_empty() {
             EquivalenceProperties::new(Arc::clone(schema))
         } else {
@@ -171,10 +184,11 @@ impl ScanExec {
         };
         let pinned = access.pinned(table).filter_map(|column| {
             let at = columns.iter().position(|&c| c == column)?;
-            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(at).name(), at));
-            Some(ConstExpr::new(column, AcrossPartitions::Uniform(None)))
+            let value: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(at).name(), at));
+            Some(if shows_digits(table, column) { numeric_key(value, schema, config) } else { Ok(value) })
         });
-        equivalences.add_constants(pinned)?;
+        let pinned = pinned.map(|value| Ok(ConstExpr::new(value?, AcrossPartitions::Uniform(None))));
+        equivalences.add_constants(pinned.collect::<Result<Vec<_>>>()?)?;
         Ok(Arc::new(
             PlanProperties::new(
                 equivalences,
@@ -187,7 +201,13 @@ impl ScanExec {
     }
 
     /// The order in which rows come out, as far as projected columns can say it.
-    fn ordering(table: &Table, columns: &[usize], schema: &SchemaRef, access: &Access) -> Vec<PhysicalSortExpr> {
+    fn ordering(
+        table: &Table,
+        columns: &[usize],
+        schema: &SchemaRef,
+        access: &Access,
+        config: &Arc<ConfigOptions>,
+    ) -> Result<Vec<PhysicalSortExpr>> {
         let mut out = Vec::new();
         for (column, order) in access.order(table) {
             let Some(at) = columns.iter().position(|&c| c == column) else {
@@ -196,12 +216,29 @@ impl ScanExec {
                 }
                 break;
             };
-            let column = Column::new(schema.field(at).name(), at);
+            // Numerics that are equal may differ in their bytes: what is in order are their keys.
+            let value: Arc<dyn PhysicalExpr> = Arc::new(Column::new(schema.field(at).name(), at));
+            let value = if shows_digits(table, column) { numeric_key(value, schema, config)? } else { value };
             let options = SortOptions { descending: order.descending, nulls_first: order.nulls_first };
-            out.push(PhysicalSortExpr::new(Arc::new(column), options));
+            out.push(PhysicalSortExpr::new(value, options));
         }
-        out
+        Ok(out)
     }
+}
+
+/// The key of a numeric that shows digits of its own, as plans have it.
+pub(crate) fn numeric_key(
+    value: Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+    config: &Arc<ConfigOptions>,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    let Some(function) = numeric::by_proc_name(numeric::KEY) else { return internal_err!("no function numeric_key") };
+    Ok(Arc::new(ScalarFunctionExpr::try_new(function, vec![value], schema, Arc::clone(config))?))
+}
+
+/// Whether equal values of a column may show different digits.
+fn shows_digits(table: &Table, column: usize) -> bool {
+    table.columns.get(column).is_some_and(|column| matches!(column.ty, ColumnType::VarNumeric(_)))
 }
 
 impl DisplayAs for ScanExec {

@@ -58,7 +58,7 @@ impl TableProvider for EngineTable {
     }
     async fn scan(
         &self,
-        _: &dyn Session,
+        session: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
@@ -69,7 +69,9 @@ impl TableProvider for EngineTable {
         };
         let probes = self.all_probes(filters);
         let limit = if filters.is_empty() { limit } else { None };
-        Ok(Arc::new(ScanExec::new(Arc::clone(&self.table), self.target, columns, &self.schema, probes, limit)?))
+        let config = Arc::clone(session.config().options());
+        let table = Arc::clone(&self.table);
+        Ok(Arc::new(ScanExec::new(table, self.target, columns, &self.schema, probes, limit, config)?))
     }
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(filters

@@ -278,7 +278,10 @@ pub(crate) fn cast_times(expr: &mut ast::Expr, table: &Table) {
             let is_time = |side: &ast::Expr| {
                 let ast::Expr::Identifier(name) = side else { return false };
                 let name = name_of(name);
-                self.0.columns.iter().any(|column| column.name == name && column.ty == ColumnType::TimestampTz)
+                self.0
+                    .columns
+                    .iter()
+                    .any(|column| column.name == name && matches!(column.ty, ColumnType::TimestampTz(_)))
             };
             let cast = |side: &mut ast::Expr| {
                 if let ast::Expr::Value(value) = side

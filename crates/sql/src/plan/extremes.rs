@@ -21,6 +21,7 @@ use datafusion::physical_plan::joins::CrossJoinExec;
 
 use super::key_order::{Plan, first_rows, input_in_order, ordered, scan_below, with_scan};
 use crate::exec::lookup_join::key_column;
+use crate::exec::scan::numeric_key;
 
 /// Most aggregates of one SELECT that are read one by one: each costs a descent of a tree.
 const ENDS_MAX: usize = 8;
@@ -76,18 +77,24 @@ fn gives_other_rows(plan: &Plan) -> bool {
 
 /// The one row of `input` that decides a `min` or `max` of a key column.
 fn first_of(function: &AggregateFunctionExpr, input: &Plan) -> Result<Option<Plan>> {
-    let descending = match function.fun().name() {
-        "min" => false,
-        "max" => true,
+    let (descending, by_key) = match function.fun().name() {
+        "min" => (false, false),
+        "max" => (true, false),
+        "numeric_min" => (false, true),
+        "numeric_max" => (true, true),
         _ => return Ok(None),
     };
     let arguments = function.expressions();
     let [argument] = arguments.as_slice() else { return Ok(None) };
     let Some(column) = argument.downcast_ref::<Column>() else { return Ok(None) };
+    let order = match scan_below(input) {
+        Some(scan) if by_key => numeric_key(Arc::clone(argument), &input.schema(), scan.config())?,
+        _ => Arc::clone(argument),
+    };
     // NULLs, at whichever end they are, are no minimum nor maximum: they are passed over.
     let mut sorted = None;
     for nulls_first in [false, true] {
-        let wanted = PhysicalSortExpr::new(Arc::clone(argument), SortOptions { descending, nulls_first });
+        let wanted = PhysicalSortExpr::new(Arc::clone(&order), SortOptions { descending, nulls_first });
         if sorted.is_none() {
             sorted = ordered(input, &[wanted], Some(1))?;
         }

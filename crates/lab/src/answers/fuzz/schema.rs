@@ -330,10 +330,13 @@ impl Column {
         let declared = match ty {
             Ty::Varchar => "varchar(20)".into(),
             Ty::Char => "char(5)".into(),
-            Ty::Numeric if rng.random_ratio(2, 3) => "numeric(10,2)".into(),
+            Ty::Numeric if rng.random_ratio(1, 2) => "numeric(10,2)".into(),
             Ty::Numeric => {
                 canonical = false;
                 "numeric".to_owned()
+            }
+            Ty::Timestamp | Ty::Timestamptz | Ty::Time if rng.random_ratio(1, 4) => {
+                format!("{}({})", ty.name(), rng.random_range(0..=6))
             }
             ty => ty.name().into(),
         };

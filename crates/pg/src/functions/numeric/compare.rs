@@ -60,6 +60,29 @@ fn numeric_key() -> PgFunction {
     })
 }
 
+/// An array's elements as [`KEY`] has them, to look for one among them.
+fn array_keys() -> PgFunction {
+    let item = Arc::new(Field::new("item", DataType::BinaryView, true));
+    let returns = Returns::Fixed(Arc::new(Field::new("", DataType::List(Arc::clone(&item)), true)));
+    f(ARRAY_KEYS, &[P::Any], returns, move |call| {
+        if call.arrays[0].data_type().is_null() {
+            return Ok(new_null_array(&DataType::List(Arc::clone(&item)), call.rows));
+        }
+        let Some(lists) = call.arrays[0].as_list_opt::<i32>() else {
+            return Err(SqlError::internal("keys of what is no array"));
+        };
+        let numbers = Numbers::of(lists.values().as_ref())?;
+        let mut builder = BinaryViewBuilder::with_capacity(lists.values().len());
+        let mut scratch = Vec::new();
+        for element in 0..lists.values().len() {
+            builder.append_option(numbers.key(element, &mut scratch)?);
+        }
+        let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+        let keys = ListArray::try_new(Arc::clone(&item), offsets, Arc::new(builder.finish()), nulls);
+        Ok(Arc::new(keys.map_err(|error| crate::errors::from_arrow(&error))?))
+    })
+}
+
 /// Views into the bytes that are there; `None` if they are beyond what views reach.
 fn shared_keys(encoded: &LargeBinaryArray) -> Option<BinaryViewArray> {
     let offsets = encoded.value_offsets();
@@ -73,6 +96,8 @@ fn shared_keys(encoded: &LargeBinaryArray) -> Option<BinaryViewArray> {
     BinaryViewArray::try_new(views.into(), vec![encoded.values().clone()], encoded.nulls().cloned()).ok()
 }
 
+/// Name of the function that makes keys of an array's elements.
+pub const ARRAY_KEYS: &str = "numeric_array_keys";
 /// Name of the function that makes keys.
 pub const KEY: &str = "numeric_key";
 
@@ -86,6 +111,7 @@ pub(super) fn all() -> Vec<PgFunction> {
         holds("numeric_ge", Ordering::is_ge),
         cmp(),
         numeric_key(),
+        array_keys(),
     ]
 }
 

@@ -1,10 +1,12 @@
 //! `numeric` in plans.
 //!
 //! A `numeric` has one of two Arrow forms, and both are one type to SQL:
-//! - *fixed*: `Decimal128(p,s)`: columns of type `numeric(p,s)`, literals, and results of `+ - *` that provably fit;
-//!   every value shows `s` digits after the point.
+//! - *fixed*: `Decimal128(p,s)`: columns of type `numeric(p,s)` with p ≤ 38 and 0 ≤ s ≤ p, literals, and results of
+//!   `+ - *` that provably fit; every value shows `s` digits after the point.
 //! - *dynamic*: [`DYNAMIC`], which nothing else uses: the value's order-preserving key and two bytes of display scale
-//!   (`resurgam_numeric::key`). Everything whose digits depend on the values is dynamic.
+//!   (`resurgam_numeric::key`). Everything whose digits depend on the values is dynamic, all other columns of
+//!   `numeric` and elements of arrays among them; tables keep these bytes as they are
+//!   ([`resurgam_engine::ColumnType::VarNumeric`]).
 //!
 //! Equal dynamic values may have different bytes, for they may show different digits. So whatever compares bytes
 //! (GROUP BY, DISTINCT, ORDER BY, joins, IN) has to go by `numeric_key(value)`; [`keys`] sees to that in any plan.
@@ -40,7 +42,7 @@ use datafusion::logical_expr::{AggregateUDF, ColumnarValue, ReturnFieldArgs, Sca
 use crate::wire::SqlError;
 pub use casts::to_fixed;
 pub use column::{DYNAMIC, is_exact_number, to_dynamic};
-pub use compare::KEY;
+pub use compare::{ARRAY_KEYS, KEY};
 pub use overload::{is_dynamic_result, overloads};
 
 /// All functions by name; they are the same for all sessions.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use resurgam_engine::{
-    Datum, DatumRef, Isolation, Presence, ReferentialAction, RowBuf, StatementKind, Table, Transaction,
+    ColumnType, Datum, DatumRef, Isolation, Presence, ReferentialAction, RowBuf, StatementKind, Table, Transaction,
 };
 
 use super::action::{Act, Work};
@@ -171,7 +171,7 @@ impl Enforcer {
             let before = reference.key_of(&self.txn, &columns_of(&reference.parent, old)?)?;
             let after = reference.key_of(&self.txn, new)?;
             if let Some(key) = before
-                && Some(&key) != after.as_ref()
+                && (Some(&key) != after.as_ref() || self.looks_other(reference, old, new)?)
             {
                 let columns = reference.referenced.iter();
                 let now = columns.map(|at| whole(&self.txn, new.get(*at).copied().unwrap_or(DatumRef::Null)));
@@ -179,6 +179,29 @@ impl Enforcer {
             }
         }
         Ok(())
+    }
+
+    /// Whether a key that is the same as before shows other digits (or a zero another sign), and what is done with
+    /// rows that refer to it asks for that: as in PostgreSQL, to actions and RESTRICT it is another then.
+    fn looks_other(&self, reference: &Reference, old: &RowBuf, new: &[DatumRef<'_>]) -> Result<bool, SqlError> {
+        if reference.foreign.on_update == ReferentialAction::NoAction {
+            return Ok(false);
+        }
+        let parent = &reference.parent;
+        for at in &reference.referenced {
+            let ty = parent.columns[*at].ty;
+            if matches!(ty, ColumnType::VarNumeric(_) | ColumnType::Float4 | ColumnType::Float8)
+                && differs(parent, old, new, *at)
+            {
+                let before = whole(&self.txn, parent.column(old.raw(), *at)?)?;
+                let after = whole(&self.txn, new.get(*at).copied().unwrap_or(DatumRef::Null))?;
+                let is_bytes = matches!(before, Datum::Bytes(_));
+                if !is_bytes || before != after {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Whether a key is there for certain.
@@ -366,6 +389,8 @@ fn sees(txn: &Transaction, reference: &Reference, key: &[u8]) -> Result<bool, Sq
 /// counts as one.
 fn differs(table: &Table, old: &RowBuf, new: &[DatumRef<'_>], at: usize) -> bool {
     match (table.column(old.raw(), at), new.get(at)) {
+        (Ok(DatumRef::Float4(before)), Some(DatumRef::Float4(after))) => before.to_bits() != after.to_bits(),
+        (Ok(DatumRef::Float8(before)), Some(DatumRef::Float8(after))) => before.to_bits() != after.to_bits(),
         (Ok(before), Some(after)) => before != *after,
         _ => true,
     }

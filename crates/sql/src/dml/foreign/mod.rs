@@ -42,9 +42,13 @@ mod value;
 
 use std::sync::Arc;
 
-use resurgam_engine::{Datum, DatumRef, ErrorKind, ForeignKey, ReferentialAction, RowBuf, Search, Table, Transaction};
+use resurgam_engine::{
+    ColumnType, Datum, DatumRef, ErrorKind, ForeignKey, ReferentialAction, RowBuf, Search, Table, Transaction,
+};
+use resurgam_numeric::key as numeric_key;
 
 use crate::exec::bridge::shown_whole;
+use crate::pg::functions::numeric::column::numeric_error;
 use crate::wire::SqlError;
 
 pub(crate) use deferred::{Deferred, Modes, Wanted, parse as parse_set_constraints};
@@ -166,7 +170,17 @@ impl Reference {
 
     /// A key's values in the order of the constraint's columns.
     fn values(&self, key: &[u8]) -> Result<Vec<Datum>, SqlError> {
-        let decoded = self.parent.decode_key(self.index, key)?;
+        let mut decoded = self.parent.decode_key(self.index, key)?;
+        let columns = self.index.map_or(&self.parent.primary_key, |index| &self.parent.indexes[index].columns);
+        for (datum, column) in decoded.iter_mut().zip(columns) {
+            // A key says nothing of how many digits a numeric shows: those that it has.
+            if let Datum::Bytes(encoded) = datum
+                && matches!(self.parent.columns[*column].ty, ColumnType::VarNumeric(_))
+            {
+                let value = numeric_key::read_whole(numeric_key::key_of(encoded)).map_err(numeric_error)?;
+                *encoded = value.encoded();
+            }
+        }
         Ok(self.foreign.key.iter().map(|at| decoded.get(*at).cloned().unwrap_or(Datum::Null)).collect())
     }
 

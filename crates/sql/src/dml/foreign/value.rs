@@ -1,6 +1,9 @@
 //! Values of one side of a foreign key as values of the other: equal ones, or none.
 
 use resurgam_engine::{ColumnType, Datum, DatumRef};
+use resurgam_numeric::{Numeric, Typmod, key};
+
+use crate::pg::types::numeric_limits;
 
 /// Whether columns of two types can be a foreign key and what it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,16 +20,17 @@ pub(crate) fn comparable(child: &ColumnType, parent: &ColumnType) -> Comparable 
     use ColumnType as T;
     let integer = |ty: &T| matches!(ty, T::Int2 | T::Int4 | T::Int8);
     let float = |ty: &T| matches!(ty, T::Float4 | T::Float8);
+    let numeric = |ty: &T| matches!(ty, T::Numeric { .. } | T::VarNumeric(_));
     let text = |ty: &T| matches!(ty, T::Text | T::Varchar(_));
-    let time = |ty: &T| matches!(ty, T::Date | T::Timestamp | T::TimestampTz);
+    let time = |ty: &T| matches!(ty, T::Date | T::Timestamp(_) | T::TimestampTz(_));
     match (child, parent) {
         (a, b) if integer(a) && integer(b) => Comparable::Yes,
         (a, b) if float(a) && float(b) => Comparable::Yes,
         (a, b) if text(a) && text(b) => Comparable::Yes,
-        (T::Char(_), T::Char(_)) | (T::Numeric { .. }, T::Numeric { .. }) => Comparable::Yes,
-        (a, T::Numeric { .. }) if integer(a) => Comparable::Yes,
+        (T::Char(_), T::Char(_)) => Comparable::Yes,
+        (a, b) if (integer(a) || numeric(a)) && numeric(b) => Comparable::Yes,
         (a, b) if a == b => Comparable::Yes,
-        (a, b) if (integer(a) || matches!(a, T::Numeric { .. })) && float(b) => Comparable::NotYet,
+        (a, b) if (integer(a) || numeric(a)) && float(b) => Comparable::NotYet,
         (a, T::Char(_)) | (T::Char(_), a) if text(a) => Comparable::NotYet,
         (a, b) if time(a) && time(b) => Comparable::NotYet,
         _ => Comparable::No,
@@ -60,6 +64,9 @@ pub(crate) fn convert(value: DatumRef<'_>, from: &ColumnType, to: &ColumnType) -
             let narrow = v as f32;
             (f64::from(narrow) == v || v.is_nan()).then_some(Datum::Float4(narrow))
         }
+        (DatumRef::Bytes(encoded), _) if matches!(from, T::VarNumeric(_)) => of_numeric(encoded, to),
+        (DatumRef::Numeric(_), T::VarNumeric(_)) => number(value, scale_of(from), to),
+        (_, T::VarNumeric(_)) => number(value, 0, to),
         (DatumRef::Numeric(_), _) | (_, T::Int2 | T::Int4 | T::Int8 | T::Numeric { .. }) => {
             let unscaled = match value {
                 DatumRef::Numeric(v) => v,
@@ -89,12 +96,65 @@ pub(crate) fn convert(value: DatumRef<'_>, from: &ColumnType, to: &ColumnType) -
     }
 }
 
+/// An integer over a power of ten as a numeric that shows its digits.
+fn number(value: DatumRef<'_>, scale: i32, to: &ColumnType) -> Option<Datum> {
+    let unscaled = match value {
+        DatumRef::Int2(v) => v.into(),
+        DatumRef::Int4(v) => v.into(),
+        DatumRef::Int8(v) => v.into(),
+        DatumRef::Numeric(v) => v,
+        _ => return None,
+    };
+    let mut encoded = Vec::with_capacity(12);
+    key::write_scaled(unscaled, u16::try_from(scale).ok()?, &mut encoded);
+    of_numeric(&encoded, to)
+}
+
+/// A numeric that shows its digits as a value of another type.
+fn of_numeric(encoded: &[u8], to: &ColumnType) -> Option<Datum> {
+    use ColumnType as T;
+    let value = Numeric::decode(encoded).ok()?;
+    let is_same = |other: Numeric| {
+        let mut key = Vec::with_capacity(encoded.len());
+        other.write_key(&mut key);
+        (key == key::key_of(encoded)).then_some(())
+    };
+    match to {
+        T::VarNumeric(_) => match numeric_limits(to) {
+            Some(limits) => {
+                let limited = value.with_typmod(limits).ok()?;
+                let stored = limited.encoded();
+                is_same(limited).map(|()| Datum::Bytes(stored))
+            }
+            None => Some(Datum::Bytes(encoded.to_vec())),
+        },
+        T::Numeric { precision, scale } => {
+            let v = value.to_scaled(Typmod::new((*precision).into(), (*scale).into()).ok()?).ok()?;
+            is_same(Numeric::from_scaled(v, (*scale).into()).ok()?).map(|()| Datum::Numeric(v))
+        }
+        T::Int2 => value.to_i16().ok().and_then(|v| is_same(v.into()).map(|()| Datum::Int2(v))),
+        T::Int4 => value.to_i32().ok().and_then(|v| is_same(v.into()).map(|()| Datum::Int4(v))),
+        T::Int8 => value.to_i64().ok().and_then(|v| is_same(v.into()).map(|()| Datum::Int8(v))),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use resurgam_engine::NumericLimit;
+
     use super::*;
 
     const fn numeric(precision: u8, scale: i8) -> ColumnType {
         ColumnType::Numeric { precision, scale }
+    }
+
+    const fn limit(precision: u16, scale: i16) -> Option<NumericLimit> {
+        Some(NumericLimit { precision, scale })
+    }
+
+    fn shown(text: &str) -> Datum {
+        Datum::Bytes(text.parse::<Numeric>().expect("a numeric").encoded())
     }
 
     #[test]
@@ -109,6 +169,15 @@ mod tests {
             (Datum::Numeric(-301), numeric(5, 2), T::Int2, None),
             (Datum::Numeric(150), numeric(5, 2), numeric(6, 1), Some(Datum::Numeric(15))),
             (Datum::Numeric(155), numeric(5, 2), numeric(6, 1), None),
+            (Datum::Int4(7), T::Int4, T::VarNumeric(None), Some(shown("7"))),
+            (Datum::Numeric(150), numeric(5, 2), T::VarNumeric(None), Some(shown("1.50"))),
+            (shown("1.50"), T::VarNumeric(None), numeric(5, 1), Some(Datum::Numeric(15))),
+            (shown("1.55"), T::VarNumeric(None), numeric(5, 1), None),
+            (shown("-3.00"), T::VarNumeric(None), T::Int2, Some(Datum::Int2(-3))),
+            (shown("NaN"), T::VarNumeric(None), T::Int8, None),
+            (shown("NaN"), T::VarNumeric(None), T::VarNumeric(None), Some(shown("NaN"))),
+            (shown("1.50"), T::VarNumeric(None), T::VarNumeric(limit(60, 1)), Some(shown("1.5"))),
+            (shown("1.55"), T::VarNumeric(None), T::VarNumeric(limit(60, 1)), None),
             (Datum::Float8(0.5), T::Float8, T::Float4, Some(Datum::Float4(0.5))),
             (Datum::Float8(0.1), T::Float8, T::Float4, None),
             (Datum::Text("a ".into()), T::Text, T::Varchar(9), Some(Datum::Text("a ".into()))),

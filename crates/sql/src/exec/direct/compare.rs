@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 
 use datafusion::arrow::compute::SortOptions;
 use resurgam_engine::{ColumnType, DatumRef, Table};
+use resurgam_numeric::key::key_of;
 
 use super::expr::Row;
 use crate::wire::SqlError;
@@ -39,6 +40,8 @@ fn comparable<'a>(datum: DatumRef<'a>, ty: &ColumnType) -> Option<Comparable<'a>
         DatumRef::Numeric(v) => Comparable::Number(v),
         DatumRef::Text(v) if matches!(ty, ColumnType::Char(_)) => Comparable::Bytes(v.trim_end_matches(' ').as_bytes()),
         DatumRef::Text(v) => Comparable::Bytes(v.as_bytes()),
+        // Whatever digits they show.
+        DatumRef::Bytes(v) if matches!(ty, ColumnType::VarNumeric(_)) => Comparable::Bytes(key_of(v)),
         DatumRef::Bytes(v) => Comparable::Bytes(v),
         // Without its sign the order of its bytes.
         DatumRef::Uuid(v) => Comparable::Number(i128::from_be_bytes(v) ^ i128::MIN),

@@ -11,6 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, FetchType, LogicalPlan, Operato
 use resurgam_engine::{ColumnType, Table};
 
 use super::expr::{LIST_MAX, RowExpr};
+use crate::pg::functions::numeric;
 use crate::plan::access::{AccessPath, KeyValues, Probe, ProbeKind, probe_column, probes};
 use crate::plan::planner::engine_table;
 
@@ -291,8 +292,8 @@ impl<'p> Parts<'p> {
                         | ColumnType::Int4
                         | ColumnType::Int8
                         | ColumnType::Date
-                        | ColumnType::Timestamp
-                        | ColumnType::TimestampTz
+                        | ColumnType::Timestamp(_)
+                        | ColumnType::TimestampTz(_)
                 )
             );
             let is_next = key.get(path.equal.len()) == Some(&probe.column);
@@ -331,7 +332,15 @@ impl<'p> Parts<'p> {
         let mut order = path.order(&self.table).filter(|(column, _)| !pinned.contains(column));
         let mut direction = None;
         for by in &self.sort {
-            let Expr::Column(column) = unaliased(&by.expr) else { return None };
+            let column = match unaliased(&by.expr) {
+                Expr::Column(column) => column,
+                // Numerics that show digits of their own are sorted by what they are in the tree by.
+                Expr::ScalarFunction(call) if call.name() == numeric::KEY => match call.args.first().map(unaliased) {
+                    Some(Expr::Column(column)) => column,
+                    _ => return None,
+                },
+                _ => return None,
+            };
             let column = self.table.columns.iter().position(|c| c.name == column.name)?;
             if pinned.contains(&column) {
                 continue;

@@ -165,7 +165,7 @@ pub(crate) fn probe_column(table: &Table, expr: &Expr) -> Option<usize> {
         // As it is compared with a numeric whose digits are its own, by a key of which the value is known again.
         Expr::ScalarFunction(call) if call.name() == numeric::KEY => {
             let column = probe_column(table, call.args.first()?)?;
-            matches!(table.columns[column].ty, ColumnType::Numeric { .. }).then_some(column)
+            matches!(table.columns[column].ty, ColumnType::Numeric { .. } | ColumnType::VarNumeric(_)).then_some(column)
         }
         _ => None,
     }
@@ -181,6 +181,7 @@ pub(crate) fn cast_keeps(ty: &ColumnType, to: &DataType) -> bool {
         ColumnType::Numeric { scale, .. } => {
             matches!(to, DataType::Decimal128(_, wider) if i32::from(*wider) >= *scale as i32)
         }
+        ColumnType::VarNumeric(_) => to == &numeric::DYNAMIC,
         ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Char(_) => {
             matches!(to, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8)
         }

@@ -344,7 +344,7 @@ impl Analyzer<'_> {
     }
 
     /// A value in an Arrow form of its type.
-    fn in_form(&mut self, bound: Bound, form: &DataType) -> Result<Bound> {
+    pub(super) fn in_form(&mut self, bound: Bound, form: &DataType) -> Result<Bound> {
         if &bound.data == form {
             return Ok(bound);
         }

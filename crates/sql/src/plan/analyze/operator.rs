@@ -378,6 +378,22 @@ impl Analyzer<'_> {
         let left = wide.map_or(left, |(left, _)| left);
         // A constant array is looked through as a set.
         if matches!((name, any), ("=", true) | ("<>", false)) && crate::plan::access::is_constant(&array.expr) {
+            // Numerics that may show other digits, by their keys.
+            let shows_digits = |data: &DataType| data == &numeric::DYNAMIC;
+            let of_elements = matches!(&array.data, DataType::List(item) if shows_digits(item.data_type()));
+            let (array, left) = match of_elements || shows_digits(&left.data) {
+                true => {
+                    let (Some(keys), Some(key)) =
+                        (numeric::by_proc_name(numeric::ARRAY_KEYS), numeric::by_proc_name(numeric::KEY))
+                    else {
+                        return unknown("keys of numerics");
+                    };
+                    let (array, keys_data) = self.call_udf(&keys, vec![array])?;
+                    let (left, key_data) = self.call_udf(&key, vec![left])?;
+                    (Bound::with_data(array, array_type, keys_data), Bound::with_data(left, element_type, key_data))
+                }
+                false => (array, left),
+            };
             let has = self.call_named("array_has", vec![array, left], Type::BOOL)?;
             let expr = if any { has.expr } else { Expr::Not(Box::new(has.expr)) };
             return Ok(Bound::new(expr, Type::BOOL).at(span));

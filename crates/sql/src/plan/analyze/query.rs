@@ -23,6 +23,8 @@ use super::select::{Target, project};
 use super::sort::{SortKey, direction};
 use super::{Analyzer, Result, unknown};
 use crate::parse::depth::{SETS_MAX, set_terms, too_deep};
+use crate::pg::functions::numeric;
+use crate::pg::types::oid;
 use crate::wire::SqlError;
 
 /// Terms of UNION that are an operator each.
@@ -169,22 +171,23 @@ impl Analyzer<'_> {
             .enumerate()
             .map(|(at, column)| cte.alias.columns.get(at).map_or_else(|| column.name.clone(), |c| folded(&c.name)))
             .collect();
-        let rename = |relation: Relation, nullable: Option<&mut Self>| -> Result<Relation> {
+        // The digits of a numeric without limits are those of its value in each round.
+        let rename = |this: &mut Self, relation: Relation, nullable: bool| -> Result<Relation> {
             let mut targets = Vec::with_capacity(names.len());
-            let mut nullable = nullable;
             for (column, name) in relation.columns.into_iter().zip(&names) {
-                let bound = match &mut nullable {
-                    Some(this) => {
-                        let ty = column.bound.ty;
-                        this.call_named("pg_nullable", vec![column.bound], ty)?
-                    }
-                    None => column.bound,
-                };
+                let ty = column.bound.ty;
+                let mut bound = column.bound;
+                if ty.oid == oid::NUMERIC && ty.typmod < 0 {
+                    bound = this.in_form(bound, &numeric::DYNAMIC)?;
+                }
+                if nullable {
+                    bound = this.call_named("pg_nullable", vec![bound], ty)?;
+                }
                 targets.push(Target { name: name.clone(), bound, is_hidden: false });
             }
             project(relation.plan, &targets)
         };
-        start = rename(start, Some(self))?;
+        start = rename(self, start, true)?;
         let work_name = self.qualifier(name);
         let schema = Arc::new(start.plan.schema().as_arrow().clone());
         let source = provider_as_source(Arc::new(CteWorkTable::new(&work_name, schema)));
@@ -202,7 +205,9 @@ impl Analyzer<'_> {
         let step = self.type_columns(step, Some(&wanted))?;
         for (at, (first, second)) in start.columns.iter().zip(&step.columns).enumerate() {
             let common = self.common_type(&[&first.bound, &second.bound], "UNION")?;
-            if common.oid != first.bound.ty.oid {
+            let (own, other) = (first.bound.ty.typmod, second.bound.ty.typmod);
+            if common.oid != first.bound.ty.oid || (own >= 0 && own != other) {
+                let common = if common.oid == first.bound.ty.oid { Type::of(common.oid) } else { common };
                 let message = format!(
                     "recursive query \"{name}\" column {} has type {} in non-recursive term but type {} overall",
                     at + 1,
@@ -215,7 +220,7 @@ impl Analyzer<'_> {
             }
         }
         let step = self.coerce_columns(step, &start.columns.iter().map(|c| c.bound.ty).collect::<Vec<_>>())?;
-        let step = rename(step, None)?;
+        let step = rename(self, step, false)?;
         let columns: Vec<(String, Type)> =
             start.columns.iter().map(|column| (column.name.clone(), column.bound.ty)).collect();
         let plan = LogicalPlanBuilder::from(start.plan).to_recursive_query(work_name, step.plan, distinct)?.build()?;
