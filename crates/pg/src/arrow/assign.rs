@@ -13,7 +13,7 @@ use crate::encode::uuid_text;
 use crate::errors::from_arrow;
 use crate::functions::cast::at_precision;
 use crate::functions::numeric;
-use crate::types::{arrow_oid, arrow_type, column_oid, column_typmod, format_type, numeric_limits, oid};
+use crate::types::{arrow_oid, arrow_type, column_oid, column_typmod, format_type, numeric_limits, oid, type_by_oid};
 use crate::wire::SqlError;
 
 /// An expression's result brought to the Arrow type of the column that it is assigned to.
@@ -182,6 +182,15 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
                 .map(|value| value.map(|value| float_to_numeric(value, single, precision, scale)).transpose())
                 .collect::<Result<_, _>>()?;
             Ok(Arc::new(out.with_precision_and_scale(precision, scale).map_err(|error| from_arrow(&error))?))
+        }
+        // Each element by the same rules.
+        (DataType::List(_), DataType::List(item)) => {
+            let lists = array.as_list::<i32>();
+            let element = type_by_oid(oid).map_or(0, |ty| ty.elem);
+            let values = cast_array(lists.values(), item.data_type(), element, zone)?;
+            let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+            let out = ListArray::try_new(Arc::clone(item), offsets, values, nulls);
+            Ok(Arc::new(out.map_err(|error| from_arrow(&error))?))
         }
         (DataType::Float64, DataType::Float32) => {
             let narrow = |value: f64| {
