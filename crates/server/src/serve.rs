@@ -235,6 +235,7 @@ fn start_log(settings: &Settings) {
         LogFormat::Text => builder.try_init(),
         LogFormat::Compact => builder.compact().with_target(false).try_init(),
     };
+    resurgam_sql::watch_panics();
 }
 
 /// One line for the person at the terminal; a closed terminal is no reason to stop.

@@ -90,37 +90,28 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl State {
     fn ask(&self) {
-        let mut client: Option<(u16, Client)> = None;
+        // With the process that it is a session of.
+        let mut client: Option<(u32, Client)> = None;
         let mut count = 0;
         while !self.ended.load(Ordering::SeqCst) {
             std::thread::sleep(EVERY);
             let Ok(port @ 1..) = u16::try_from(self.port.load(Ordering::SeqCst)) else { continue };
             count += 1;
+            let process = self.process.load(Ordering::SeqCst);
+            if client.as_ref().is_some_and(|(of, _)| *of != process) {
+                client = None;
+            }
             let begun = Instant::now();
             *lock(&self.asked) = Some(begun);
-            let answered = self.question(port, &mut client, count % LOGIN_EVERY == 0);
+            let answered = question(port, process, &mut client, count % LOGIN_EVERY == 0);
             *lock(&self.asked) = None;
             let mut seen = lock(&self.seen);
             // Of a server that was ended meanwhile nothing is expected.
-            if u32::from(port) == self.port.load(Ordering::SeqCst) {
+            if process == self.process.load(Ordering::SeqCst) {
                 seen.latencies.push(begun.elapsed());
                 seen.failures += usize::from(!answered);
             }
         }
-    }
-
-    /// Whether it was answered.
-    fn question(&self, port: u16, client: &mut Option<(u16, Client)>, login: bool) -> bool {
-        if login || client.as_ref().is_none_or(|(of, _)| *of != port) {
-            let target = Target { patience: Some(PATIENCE), ..Target::new(port) };
-            *client = Client::connect(&target).ok().map(|client| (port, client));
-        }
-        let Some((_, asked)) = client else { return false };
-        let answered = asked.query("select 1").is_ok_and(|reply| reply.error().is_none());
-        if !answered {
-            *client = None;
-        }
-        answered
     }
 
     fn watch(&self, memory_bytes_max: u64) {
@@ -135,6 +126,20 @@ impl State {
             }
         }
     }
+}
+
+/// Whether it was answered, by a session that is there or by a new one.
+fn question(port: u16, process: u32, client: &mut Option<(u32, Client)>, login: bool) -> bool {
+    if login || client.is_none() {
+        let target = Target { patience: Some(PATIENCE), ..Target::new(port) };
+        *client = Client::connect(&target).ok().map(|client| (process, client));
+    }
+    let Some((_, asked)) = client else { return false };
+    let answered = asked.query("select 1").is_ok_and(|reply| reply.error().is_none());
+    if !answered {
+        *client = None;
+    }
+    answered
 }
 
 /// Resident memory of a process of this machine, in bytes.

@@ -238,6 +238,8 @@ impl<'a> Subject<'a> {
 
     fn restart(&mut self) -> Result<()> {
         self.beside.look(0, None);
+        // What is asked at this moment fails.
+        std::thread::sleep(Duration::from_millis(20));
         self.server.kill();
         self.server.start()?;
         self.starts += 1;

@@ -5,7 +5,7 @@
 //! right, as the operators would. Terms joined by AND and OR stay such (they are evaluated only as far as need be), in
 //! groups that [`together`] keeps apart: nobody makes one long chain of them again.
 
-use std::hash::Hash;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -81,6 +81,12 @@ impl ScalarUDFImpl for Fold {
     fn name(&self) -> &str {
         "fold"
     }
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(short_name(self, args))
+    }
+    fn display_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(short_name(self, args))
+    }
     fn signature(&self) -> &Signature {
         &self.signature
     }
@@ -118,6 +124,15 @@ impl ScalarUDFImpl for Fold {
     }
 }
 
+/// What names a call among the columns of a plan: the same for the same terms. Written out, the names of a chain would be
+/// as long as it is, at each of its levels and for each who asks.
+fn short_name<F: ScalarUDFImpl + Hash>(function: &F, args: &[Expr]) -> String {
+    let mut hasher = DefaultHasher::new();
+    function.hash(&mut hasher);
+    args.hash(&mut hasher);
+    format!("{} of {} terms ({:016x})", function.name(), args.len(), hasher.finish())
+}
+
 /// A condition that stays one: neither taken apart nor put together with those beside it.
 pub(crate) fn together(condition: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
@@ -134,6 +149,12 @@ struct Together {
 impl ScalarUDFImpl for Together {
     fn name(&self) -> &str {
         "together"
+    }
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(short_name(self, args))
+    }
+    fn display_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(short_name(self, args))
     }
     fn signature(&self) -> &Signature {
         &self.signature

@@ -382,7 +382,7 @@ impl Session {
         }
         if self.shared.stop.limits.is_lean() {
             let planning = Planning { spilling_joins: true, lookup_rows: 0, ..self.db.settings.planning };
-            let state = planner::session_state(&self.db.runtime, &self.cx, planning);
+            let state = planner::session_state(&self.db.runtime, &self.cx, planning, &self.shared.stop);
             return state.map(Arc::new).map_err(|error| errors::from_datafusion(error, ""));
         }
         if let Some(state) = &self.state {
@@ -436,7 +436,7 @@ impl Session {
             }
             stop.check_time().map_err(|error| {
                 let kind = if error.sqlstate == "57P01" { ErrorKind::Stopped } else { ErrorKind::Cancelled };
-                resurgam_base::Error::new(kind, error.message)
+                resurgam_base::Error::new(kind, error.into_fields().message)
             })
         })));
         txn
