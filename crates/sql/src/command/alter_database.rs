@@ -92,7 +92,7 @@ mod tests {
         ] {
             assert_eq!(parse(text).ok(), Some(Own::SetRecovery { accelerated: false }), "{text}");
         }
-        let code = |text: &str| parse(text).err().map(|e| e.sqlstate);
+        let code = |text: &str| parse(text).err().map(|e| e.sqlstate.clone());
         assert_eq!(code("ALTER DATABASE other SET accelerated_database_recovery = off").as_deref(), Some("3D000"));
         assert_eq!(code("ALTER DATABASE postgres SET accelerated_database_recovery = 7").as_deref(), Some("22023"));
         for rest in ["WITH ROLLBACK IMMEDIATE", "WITH NO_WAIT", "(PERSISTENT_VERSION_STORE_FILEGROUP = [PRIMARY])"] {

@@ -307,7 +307,7 @@ mod tests {
         let error = join.try_grow(1).expect_err("more than half of all");
         let error = crate::pg::errors::from_datafusion(error, "");
         assert_eq!(error.sqlstate, "53200");
-        assert!(error.detail.is_some_and(|detail| detail.contains("the limit of a statement")));
+        assert!(error.detail.as_ref().is_some_and(|detail| detail.contains("the limit of a statement")));
         drop((sort, join));
         assert_eq!(env.memory_pool.reserved(), 0);
     }

@@ -412,7 +412,7 @@ mod tests {
                 let took = begun.elapsed();
                 assert!(took.as_secs() < 5, "{open} {levels} deep took {took:?}");
                 if levels > 1000 && ends && !open.contains("interval") {
-                    assert_eq!(parsed.err().map(|error| error.sqlstate).as_deref(), Some("54001"), "{open}");
+                    assert_eq!(parsed.err().map(|error| error.sqlstate.clone()).as_deref(), Some("54001"), "{open}");
                 }
             }
         }
