@@ -19,6 +19,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
+use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
@@ -44,7 +45,7 @@ use crate::plan::key_order::KeyOrder;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::plan::planning::Planning;
 use crate::plan::plans::{Counts, RunBy};
-use crate::plan::rules;
+use crate::plan::{rules, sums};
 use crate::wire::SqlError;
 
 /// Catalog name under which planning finds the target of an UPDATE or DELETE.
@@ -99,9 +100,8 @@ pub(crate) fn session_state(
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
         .with_query_planner(Arc::new(apply::Planner));
-    if planning.join_order {
-        builder = builder.with_optimizer_rules(join_order::rules());
-    }
+    let rules = if planning.join_order { join_order::rules() } else { Optimizer::new().rules };
+    builder = builder.with_optimizer_rules(sums::kept(rules));
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
