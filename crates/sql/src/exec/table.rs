@@ -1,11 +1,12 @@
 //! A table of the engine as DataFusion sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
 use datafusion::datasource::TableType;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
@@ -27,6 +28,9 @@ pub(crate) struct EngineTable {
     pub(crate) target: bool,
     schema: SchemaRef,
 }
+
+/// What expressions are made with where a session says nothing else.
+static PLANNED_WITH: LazyLock<Arc<ConfigOptions>> = LazyLock::new(Arc::default);
 
 /// Arrow schema of a table's rows.
 pub(crate) fn table_schema(table: &Table) -> Schema {
@@ -69,7 +73,9 @@ impl TableProvider for EngineTable {
         };
         let probes = self.all_probes(filters);
         let limit = if filters.is_empty() { limit } else { None };
-        let config = Arc::clone(session.config().options());
+        // What the planner makes expressions with: those of the scan's order are to equal them.
+        let config = session.execution_props().config_options().unwrap_or(&PLANNED_WITH);
+        let config = Arc::clone(config);
         let table = Arc::clone(&self.table);
         Ok(Arc::new(ScanExec::new(table, self.target, columns, &self.schema, probes, limit, config)?))
     }

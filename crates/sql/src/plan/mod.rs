@@ -16,6 +16,7 @@
 //! | `plans` | What is known about the statements that are planned |
 //! | `rules` | DataFusion's analyzer rules, with what has to be done before them |
 //! | `statement` | A prepared statement |
+//! | `sums` | Sums beside DISTINCT aggregates |
 
 pub(crate) mod access;
 pub(crate) mod analyze;
@@ -31,3 +32,4 @@ pub(crate) mod planning;
 pub(crate) mod plans;
 pub(crate) mod rules;
 pub(crate) mod statement;
+pub(crate) mod sums;

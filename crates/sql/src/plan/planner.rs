@@ -49,7 +49,7 @@ use crate::plan::merge_join;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::plan::planning::Planning;
 use crate::plan::plans::{Counts, RunBy};
-use crate::plan::rules;
+use crate::plan::{rules, sums};
 use crate::wire::SqlError;
 
 /// Bytes of these that are kept in any case.
@@ -103,7 +103,7 @@ pub(crate) fn session_state(
         builder = builder.with_physical_optimizer_rules(merge_join::rules());
     }
     let optimizer = if planning.join_order { join_order::rules() } else { Optimizer::new().rules };
-    builder = builder.with_optimizer_rules(rules::stoppable(optimizer));
+    builder = builder.with_optimizer_rules(rules::stoppable(sums::kept(optimizer)));
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
