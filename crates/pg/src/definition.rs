@@ -4,7 +4,6 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, VisitorMut};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use resurgam_ast::AstWalkMut;
@@ -47,7 +46,7 @@ fn set_bare(expr: &mut ast::Expr, bare: bool) {
 
 /// An expression parsed from text, for instance a column's default.
 pub fn parse_expression(text: &str) -> Result<ast::Expr, SqlError> {
-    let mut expr = Parser::new(&PostgreSqlDialect {})
+    let mut expr = Parser::new(&crate::grammar::Postgres)
         .with_recursion_limit(NESTING_MAX)
         .try_with_sql(text)
         .and_then(|mut parser| {

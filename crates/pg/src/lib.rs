@@ -17,6 +17,7 @@
 //! | [`functions`] | functions that PostgreSQL has and DataFusion lacks |
 //! | [`catalog`] | `pg_catalog` and `information_schema` |
 //! | [`computed`] | rows that are computed when a plan over them runs to DataFusion's tables |
+//! | [`grammar`] | what the parser reads otherwise than PostgreSQL |
 //! | [`naming`] | expressions to the names of result columns |
 //! | [`collation`] | the one order of texts |
 //! | [`definition`] | expressions that definitions hold, to text and back |
@@ -35,6 +36,7 @@ pub mod definition;
 pub mod encode;
 pub mod errors;
 pub mod functions;
+pub mod grammar;
 pub mod naming;
 pub mod running;
 pub mod types;

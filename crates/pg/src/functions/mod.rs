@@ -5,7 +5,8 @@
 //! - `catalog`: `pg_get_…`, `pg_…_is_visible`, sizes
 //! - `privileges`: `has_…_privilege`
 //! - `cast`: `pg_cast_TYPE`, which casts are rewritten to
-//! - `strings`: padding, joining, encodings
+//! - `strings`: padding, joining, parts
+//! - `encodings`: `encode`, `decode`
 //! - `text`: quoting, patterns, `format`
 //! - `time`: `now()` and its kin, `age`, `timezone`
 //! - `extract`: `extract`, `date_part`
@@ -35,6 +36,7 @@ mod cast;
 mod catalog;
 mod checked;
 mod define;
+mod encodings;
 mod extract;
 mod fields;
 mod floats;
@@ -170,6 +172,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(floats::all());
     out.extend(are::all());
     out.extend(strings::all());
+    out.extend(encodings::all());
     out.extend(nullable::all());
     out
 }

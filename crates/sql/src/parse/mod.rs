@@ -5,6 +5,7 @@
 //! | `depth` | How deep a statement may be |
 //! | `lexer` | Literals lifted out of statement texts ("forced parameterisation") |
 //! | `own` | Statements that the parser does not know, and its own beside them |
+//! | `reserved` | Reserved words as names of relations |
 //! | `script` | Strings of several statements, some of which the parser does not know |
 //! | `symmetric` | BETWEEN SYMMETRIC and BETWEEN ASYMMETRIC, which the parser does not know |
 //! | `typed_literal` | Constants with a type before them that the parser has no word for |
@@ -17,6 +18,7 @@ pub(crate) mod depth;
 pub(crate) mod lexer;
 pub(crate) mod numbers;
 pub(crate) mod own;
+pub(crate) mod reserved;
 pub(crate) mod script;
 pub(crate) mod symmetric;
 pub(crate) mod typed_literal;

@@ -19,6 +19,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableSource};
+use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
@@ -73,6 +74,8 @@ fn config() -> SessionConfig {
     options.optimizer.enable_topk_dynamic_filter_pushdown = false;
     options.optimizer.enable_join_dynamic_filter_pushdown = false;
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    // It would refuse plans over a promise about NULLs that an optimiser rule has made or taken back.
+    options.execution.skip_physical_aggregate_schema_check = true;
     options.optimizer.repartition_joins = false;
     options.optimizer.repartition_aggregations = false;
     options.optimizer.repartition_windows = false;
@@ -99,9 +102,10 @@ pub(crate) fn session_state(
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
         .with_query_planner(Arc::new(apply::Planner));
-    if planning.join_order {
-        builder = builder.with_optimizer_rules(join_order::rules());
-    }
+    let mut optimizer_rules = if planning.join_order { join_order::rules() } else { Optimizer::new().rules };
+    rules::keep_types(&mut optimizer_rules);
+    builder = builder.with_optimizer_rules(optimizer_rules);
+    builder = builder.with_physical_optimizer_rules(rules::physical());
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }

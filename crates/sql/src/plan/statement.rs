@@ -17,6 +17,7 @@ use crate::naming;
 use crate::parse::own::{Own, Parsed};
 use crate::pg::definition::NESTING_MAX;
 use crate::pg::errors;
+use crate::pg::grammar::Postgres;
 use crate::pg::types::{self, TEXT, oid};
 use crate::plan::analyze;
 use crate::plan::params::placeholder_index;
@@ -122,7 +123,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
         parser.expect_token(&Token::EOF)?;
         Ok(statements)
     };
-    let parser = || Parser::new(&PostgreSqlDialect {}).with_recursion_limit(NESTING_MAX);
+    let parser = || Parser::new(&Postgres).with_recursion_limit(NESTING_MAX);
     let symmetric = crate::parse::symmetric::tokens(text);
     let tokens = match symmetric.clone().or_else(|| crate::parse::words::with_signs_apart(text)) {
         Some(tokens) => tokens,
@@ -146,6 +147,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
             crate::parse::symmetric::expand(statement);
         }
         crate::parse::with_write::inline(statement)?;
+        crate::parse::reserved::refuse(statement, text)?;
     }
     Ok(statements)
 }
