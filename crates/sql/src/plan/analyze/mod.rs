@@ -31,6 +31,7 @@ mod blanks;
 mod bound;
 mod coerce;
 mod condition;
+mod elsewhere;
 mod expr;
 mod frame;
 mod from;
@@ -43,6 +44,7 @@ mod lock;
 mod operator;
 mod query;
 mod row;
+mod sample;
 mod scope;
 mod select;
 mod sets;
@@ -154,6 +156,8 @@ pub(crate) struct Analyzer<'a> {
     outermost: Option<usize>,
     /// Whether values of `bpchar` without a length have their blanks; see [`blanks`].
     blanks: bool,
+    /// A function is being computed as a cast or an operator.
+    elsewhere: bool,
     depth: usize,
 }
 
@@ -174,6 +178,7 @@ impl<'a> Analyzer<'a> {
             subqueries: HashMap::new(),
             outermost: None,
             blanks: false,
+            elsewhere: false,
             depth: 0,
         }
     }
