@@ -7,6 +7,7 @@
 //! | `canary` | The canary of kept plans |
 //! | `expression` | Expressions over the rows of one table that a definition holds or a change of one needs |
 //! | `extremes` | `min` and `max` of key columns, read at the ends of an order |
+//! | `in_lists` | Lists of IN, kept from DataFusion's simplification of several of them |
 //! | `join_order` | In which order inner joins are done |
 //! | `key_order` | A physical rule that knows the order of trees (and calls the one about joins) |
 //! | `params` | Placeholders in logical plans |
@@ -21,6 +22,7 @@ pub(crate) mod analyze;
 pub(crate) mod canary;
 pub(crate) mod expression;
 pub(crate) mod extremes;
+pub(crate) mod in_lists;
 pub(crate) mod join_order;
 pub(crate) mod key_order;
 pub(crate) mod params;

@@ -40,6 +40,7 @@ use crate::exec::watch::Watches;
 use crate::pg::context::PgContext;
 use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary};
+use crate::plan::in_lists;
 use crate::plan::join_order;
 use crate::plan::key_order::KeyOrder;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
@@ -103,7 +104,7 @@ pub(crate) fn session_state(
         .with_default_features()
         .with_query_planner(Arc::new(apply::Planner));
     let mut optimizer_rules = if planning.join_order { join_order::rules() } else { Optimizer::new().rules };
-    rules::keep_types(&mut optimizer_rules);
+    rules::mend(&mut optimizer_rules);
     builder = builder.with_optimizer_rules(optimizer_rules);
     builder = builder.with_physical_optimizer_rules(rules::physical());
     if planning.key_order || planning.lookup_rows > 0 {
@@ -209,7 +210,7 @@ pub(crate) fn simplified(state: &SessionState, expr: Expr, schema: &DFSchema) ->
         .with_schema(Arc::new(schema.clone()))
         .with_config_options(Arc::clone(state.config_options()))
         .build();
-    ExprSimplifier::new(context).simplify(expr)
+    in_lists::apart(expr, |expr| ExprSimplifier::new(context).simplify(expr))
 }
 
 /// A physical plan for one run.

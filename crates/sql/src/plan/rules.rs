@@ -21,11 +21,12 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use crate::pg::functions::numeric::keys::NumericKeys;
+use crate::plan::in_lists;
 
 /// DataFusion's rule of coercion.
 const COERCION: &str = "type_coercion";
 
-/// The optimiser's rule that [`keep_types`] is about.
+/// The optimiser's rule that [`mend`] is about.
 const SINGLE_DISTINCT: &str = "single_distinct_aggregation_to_group_by";
 
 /// The rules of a session, to which its functions add theirs.
@@ -77,10 +78,13 @@ pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules
 }
 
-/// Keeps those of the optimiser's rules that assume types of aggregates from where PostgreSQL's are others.
-pub(crate) fn keep_types(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
+/// Keeps those of the optimiser's rules that are wrong about types of aggregates, and about lists of IN, from that.
+pub(crate) fn mend(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
     for rule in rules.iter_mut().filter(|rule| rule.name() == SINGLE_DISTINCT) {
         *rule = Arc::new(SingleDistinct(SingleDistinctToGroupBy::new()));
+    }
+    for rule in rules.iter_mut().filter(|rule| rule.name() == in_lists::REPLACED) {
+        *rule = Arc::new(in_lists::Simplify::default());
     }
 }
 
