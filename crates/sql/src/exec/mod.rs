@@ -15,6 +15,7 @@
 //! | `filter` | A filter that bounds what it gathers by bytes |
 //! | `locking` | SELECT … FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, FOR KEY SHARE |
 //! | `lookup_join` | A join that looks up the rows of one side by the keys of the other |
+//! | `outer_side` | The side of an outer join whose rows may be missing |
 //! | `scan` | The operator that reads a table |
 //! | `sets` | Functions that return sets: rows are repeated for the values that they give |
 //! | `table` | A table of the engine as DataFusion sees it |
@@ -35,6 +36,7 @@ pub(crate) mod direct;
 pub(crate) mod filter;
 pub(crate) mod locking;
 pub(crate) mod lookup_join;
+pub(crate) mod outer_side;
 pub(crate) mod scan;
 pub(crate) mod sets;
 pub(crate) mod table;

@@ -20,6 +20,7 @@ use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
+use crate::exec::outer_side::OuterSides;
 use crate::pg::functions::numeric::keys::NumericKeys;
 use crate::plan::in_lists;
 
@@ -75,6 +76,7 @@ impl WindowKeys {
 pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
+    rules.insert(0, Arc::new(OuterSides));
     rules
 }
 
