@@ -114,6 +114,19 @@ impl<'tx> Statement<'tx> {
         self.tx.delete_noting(table, key, seen, old)
     }
 
+    /// Whether the version of the row under `key` that is `seen` is this statement's own.
+    pub fn is_own_work(&self, table: &Table, key: &[u8], seen: Seen) -> bool {
+        let Seen::Version(id) = seen else { return false };
+        let again = |(object, k): &(resurgam_base::ObjectId, Vec<u8>)| *object == table.tree.object && k == key;
+        let state = self.tx.0.state.lock();
+        state.bulk && state.active.is_some() && id >= state.xid && !state.taken_back.iter().any(again)
+    }
+
+    /// The row under `key`, which this statement has locked and left as it was, it may still change.
+    pub fn locked_only(&self, table: &Table, key: &[u8]) {
+        self.tx.0.state.lock().taken_back.push((table.tree.object, key.to_vec()));
+    }
+
     /// As [`Transaction::lock_row`].
     pub fn lock_row(&self, table: &Arc<Table>, key: &[u8], seen: Seen) -> Result<Attempt<Change>> {
         self.check()?;

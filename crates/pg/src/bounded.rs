@@ -21,6 +21,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use crate::grammar::Postgres;
 use crate::running;
 use crate::wire::SqlError;
 
@@ -40,7 +41,7 @@ const ASK_EVERY: usize = 256;
 /// See the module's head. One serves one text.
 #[derive(Debug)]
 pub struct Bounded {
-    postgresql: PostgreSqlDialect,
+    postgresql: Postgres,
     /// Whether arguments may be `name: value`, where the name is an expression: each argument is read twice then.
     labels: bool,
     begun_max: usize,
@@ -60,7 +61,7 @@ impl Bounded {
     /// For a text of these tokens.
     pub fn new(tokens: &[TokenWithSpan]) -> Self {
         Self {
-            postgresql: PostgreSqlDialect {},
+            postgresql: Postgres,
             labels: tokens.iter().any(|token| matches!(token.token, Token::Colon)),
             begun_max: tokens.len() * BEGUN_PER_TOKEN + BEGUN_FREE,
             begun: Cell::new(0),
@@ -113,6 +114,14 @@ impl Dialect for Bounded {
         self.within.set(false);
         self.depth.set(depth - 1);
         Some(parsed)
+    }
+    fn parse_infix(
+        &self,
+        parser: &mut Parser<'_>,
+        expr: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        self.postgresql.parse_infix(parser, expr, precedence)
     }
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
         self.labels

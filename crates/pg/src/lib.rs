@@ -18,6 +18,7 @@
 //! | [`functions`] | functions that PostgreSQL has and DataFusion lacks |
 //! | [`catalog`] | `pg_catalog` and `information_schema` |
 //! | [`computed`] | rows that are computed when a plan over them runs to DataFusion's tables |
+//! | [`grammar`] | what the parser reads otherwise than PostgreSQL |
 //! | [`naming`] | expressions to the names of result columns |
 //! | [`collation`] | the one order of texts |
 //! | [`definition`] | expressions that definitions hold, to text and back |
@@ -37,6 +38,7 @@ pub mod definition;
 pub mod encode;
 pub mod errors;
 pub mod functions;
+pub mod grammar;
 pub mod memory;
 pub mod naming;
 pub mod running;

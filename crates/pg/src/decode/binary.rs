@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::ScalarValue;
 use resurgam_numeric::Numeric;
 
-use super::{parse_array, utf8};
+use super::{canonical_jsonb, check_json, parse_array, utf8};
 use crate::datetime::{DAY_US, days_from_engine, us_from_engine};
 use crate::encode::uuid_text;
 use crate::functions::numeric::column::numeric_error;
@@ -49,12 +49,17 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
             let value = Numeric::from_wire(bytes, None).map_err(numeric_error)?;
             ScalarValue::LargeBinary(Some(value.encoded()))
         }
-        oid::TEXT | oid::VARCHAR | oid::NAME | oid::CHAR | oid::JSON | oid::UNKNOWN | oid::CSTRING => {
+        oid::TEXT | oid::VARCHAR | oid::NAME | oid::CHAR | oid::UNKNOWN | oid::CSTRING => {
             ScalarValue::Utf8View(Some(utf8(bytes)?.to_owned()))
         }
         oid::BPCHAR => ScalarValue::Utf8View(Some(utf8(bytes)?.trim_end_matches(' ').to_owned())),
+        oid::JSON => {
+            let text = utf8(bytes)?;
+            check_json(text)?;
+            ScalarValue::Utf8View(Some(text.to_owned()))
+        }
         oid::JSONB => match bytes {
-            [1, rest @ ..] => ScalarValue::Utf8View(Some(utf8(rest)?.to_owned())),
+            [1, rest @ ..] => ScalarValue::Utf8View(Some(canonical_jsonb(utf8(rest)?)?)),
             _ => return Err(SqlError::new("22P03", "unsupported jsonb version number")),
         },
         oid::UUID => ScalarValue::Utf8View(Some(uuid_text(&fixed(bytes, ty)?))),

@@ -5,7 +5,8 @@
 //! - `catalog`: `pg_get_…`, `pg_…_is_visible`, sizes
 //! - `privileges`: `has_…_privilege`
 //! - `cast`: `pg_cast_TYPE`, which casts are rewritten to
-//! - `strings`: padding, joining, encodings
+//! - `strings`: padding, joining, parts
+//! - `encodings`: `encode`, `decode`
 //! - `text`: quoting, patterns, `format`
 //! - `time`: `now()` and its kin, `age`, `timezone`
 //! - `extract`: `extract`, `date_part`
@@ -36,6 +37,7 @@ pub(crate) mod cast;
 mod catalog;
 mod checked;
 mod define;
+mod encodings;
 mod extract;
 mod fields;
 mod floats;
@@ -175,6 +177,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(floats::all());
     out.extend(are::all());
     out.extend(strings::all());
+    out.extend(encodings::all());
     out.extend(nullable::all());
     out
 }

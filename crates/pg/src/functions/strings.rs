@@ -1,6 +1,5 @@
-//! Texts: padding, joining, digits, encodings.
+//! Texts: padding, joining, digits, parts.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray};
@@ -84,52 +83,7 @@ fn joined(call: &Call<'_>, row: usize, from: usize, separator: &str) -> Result<S
     Ok(out)
 }
 
-/// `encode`'s formats.
-fn encode(bytes: &[u8], format: &str) -> Result<String, SqlError> {
-    let mut out = String::with_capacity(bytes.len() * 2);
-    match format.to_ascii_lowercase().as_str() {
-        "hex" => {
-            for byte in bytes {
-                let _ = write!(out, "{byte:02x}");
-            }
-        }
-        "escape" => {
-            for byte in bytes {
-                match byte {
-                    b'\\' => out.push_str("\\\\"),
-                    0 | 0x80.. => {
-                        let _ = write!(out, "\\{byte:03o}");
-                    }
-                    byte => out.push(char::from(*byte)),
-                }
-            }
-        }
-        "base64" => {
-            const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-            let mut line = 0;
-            for chunk in bytes.chunks(3) {
-                let at = |at: usize| u32::from(chunk.get(at).copied().unwrap_or(0));
-                let bits = at(0) << 16 | at(1) << 8 | at(2);
-                for digit in 0..4 {
-                    match digit <= chunk.len() {
-                        true => out.push(char::from(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize])),
-                        false => out.push('='),
-                    }
-                }
-                line += 4;
-                // Lines of 76 characters; none is begun that stays empty but for a full last one.
-                if line >= 76 && chunk.len() == 3 {
-                    out.push('\n');
-                    line = 0;
-                }
-            }
-        }
-        _ => return Err(SqlError::new("22023", format!("unrecognized encoding: \"{format}\""))),
-    }
-    Ok(out)
-}
-
-fn bytes_of(array: &ArrayRef) -> Result<BinaryViewArray, SqlError> {
+pub(super) fn bytes_of(array: &ArrayRef) -> Result<BinaryViewArray, SqlError> {
     let bytes = cast_array(array, &DataType::BinaryView, t::BYTEA, &Zone::Utc)?;
     Ok(bytes.as_binary_view().clone())
 }
@@ -210,13 +164,6 @@ pub(super) fn all() -> Vec<PgFunction> {
             call.texts(|row| {
                 let value = values.is_valid(row).then(|| values.value(row));
                 Ok(value.map(|value| if small { format!("{:x}", value as i32) } else { format!("{value:x}") }))
-            })
-        }),
-        f("encode", &[P::Any, P::Text], oid(t::TEXT), |call| {
-            let bytes = bytes_of(&call.arrays[0])?;
-            call.texts(|row| match call.text(1, row) {
-                Some(format) if bytes.is_valid(row) => encode(bytes.value(row), format).map(Some),
-                _ => Ok(None),
             })
         }),
         of_integers("gcd", |a, b| i64::try_from(gcd(a, b)).ok()),
@@ -386,15 +333,6 @@ mod tests {
         assert_eq!(pad("hello", -1, " ", true).expect("text"), "");
         assert_eq!(pad("äöü", 2, "x", true).expect("text"), "äö");
         assert_eq!(pad("a", 5, "", true).expect("text"), "a");
-    }
-
-    #[test]
-    fn encodings() {
-        assert_eq!(encode(b"\xde\xad\xbe\xef", "base64").expect("text"), "3q2+7w==");
-        assert_eq!(encode(&[b'a'; 57], "base64").expect("text"), format!("{}\n", "YWFh".repeat(19)));
-        assert_eq!(encode(&[b'a'; 58], "base64").expect("text"), format!("{}\nYQ==", "YWFh".repeat(19)));
-        assert_eq!(encode(b"a\\\0\xff", "escape").expect("text"), "a\\\\\\000\\377");
-        assert_eq!(encode(b"a", "foo").unwrap_err().sqlstate, "22023");
     }
 
     #[test]

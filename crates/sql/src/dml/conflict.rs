@@ -24,6 +24,8 @@ pub(crate) struct Conflict {
     pub keys: Vec<Option<usize>>,
     /// `None` is DO NOTHING.
     pub update: Option<ConflictUpdate>,
+    /// What DO UPDATE assigns to which columns.
+    pub assigned: Vec<(usize, Expr)>,
     /// Its values depend on the session.
     pub of_session: bool,
 }
@@ -170,12 +172,19 @@ impl Conflict {
                     return Ok(Resolved::Nothing);
                 };
                 let seen = frozen(writer, &found)?;
+                if writer.statement.is_own_work(table, key, found.seen) {
+                    return Err(second_time());
+                }
                 let both = Row { table, values: Values::Both(existing.raw(), row), view: writer.view() };
                 let Some(new) = update.values(both, params, zone, stream).await? else {
                     // It stays as it is, and locked: whoever is changing it is waited for.
                     match writer.lock_row(key, seen).await? {
                         Change::Changed | Change::Gone => continue,
-                        Change::Done | Change::SelfModified => return Ok(Resolved::Nothing),
+                        Change::Done => {
+                            writer.statement.locked_only(table, key);
+                            return Ok(Resolved::Nothing);
+                        }
+                        Change::SelfModified => return Ok(Resolved::Nothing),
                     }
                 };
                 let refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
@@ -185,10 +194,7 @@ impl Conflict {
                         let new = refs.iter().map(DatumRef::to_owned).collect();
                         return Ok(Resolved::Updated(found.existing, new));
                     }
-                    Change::SelfModified => {
-                        return Err(SqlError::new("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time")
-                            .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values."));
-                    }
+                    Change::SelfModified => return Err(second_time()),
                     Change::Changed | Change::Gone => continue,
                 }
             }
@@ -234,6 +240,12 @@ impl Conflict {
         }
         Ok(None)
     }
+}
+
+fn second_time() -> SqlError {
+    SqlError::new("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time").with_hint(
+        "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
+    )
 }
 
 /// A row that stands in the way.

@@ -9,6 +9,7 @@
 //! | `row.rs` | writing one row |
 //! | `recheck.rs` | a row that others changed meanwhile |
 //! | `conflict.rs` | ON CONFLICT |
+//! | `constants.rs` | values that are looked at although no row is written |
 //! | `returning.rs` | RETURNING |
 //! | `planned.rs` | expressions over written rows that need a plan: subqueries, columns of FROM |
 
@@ -18,6 +19,7 @@ pub(crate) mod foreign;
 
 mod assign;
 mod conflict;
+mod constants;
 mod modify;
 mod plan;
 mod planned;

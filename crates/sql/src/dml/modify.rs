@@ -245,6 +245,10 @@ impl Session {
         shown: Option<bool>,
     ) -> Result<Modified, SqlError> {
         self.refuse_if_read_only(plan.op.name())?;
+        if !plan.constants.is_empty() {
+            let zone = self.shared.variables.lock().zone;
+            plan.constants.check(&plan.table, values, &zone)?;
+        }
         if plan.tree.is_some() {
             // Its first row shows whether the definition is the newest; what cascades shows later.
             self.note_undo(plan.references.are_acting())?;
@@ -321,8 +325,17 @@ impl Session {
         open.used = true;
         let (txn, deferred) = (&open.txn, &open.deferred);
         let waiting = Waiting { stop: &stop, lock_timeout };
-        let stream =
-            Stream { op: plan.op, plan: &plan.stream, state: &state, values: params, stop: &stop, locked, text };
+        let is_given = plan.is_given;
+        let stream = Stream {
+            op: plan.op,
+            plan: &plan.stream,
+            state: &state,
+            values: params,
+            stop: &stop,
+            locked,
+            text,
+            is_given,
+        };
         let work = async {
             let statement = txn.begin_statement(StatementKind::BulkWrite)?;
             let writer = Writer { statement: &statement, table: &plan.table, checks: &plan.checks, waiting: &waiting };

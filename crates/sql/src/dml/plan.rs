@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{self, ConflictTarget, Ident, Statement};
 use resurgam_engine::{Table, Transaction};
 
 use super::conflict::{Conflict, ConflictUpdate};
+use super::constants::Constants;
 use super::planned::{RowsPlan, has_subquery, without_key};
 use super::returning::{By, Returning};
 use super::source::Tree;
@@ -23,6 +24,7 @@ use crate::exec::bridge;
 use crate::exec::direct::Output;
 use crate::exec::locking::LockPlan;
 use crate::pg::errors;
+use crate::plan::access::column_of;
 use crate::plan::analyze::{self, List, OnConflict, Write};
 use crate::plan::params::is_typed_by_literal;
 use crate::plan::planner::{Names, QueryPlan, settled, simplified};
@@ -63,6 +65,9 @@ pub(crate) struct WritePlan {
     pub checks: Checks,
     /// Foreign keys that its rows concern.
     pub references: Arc<References>,
+    pub constants: Constants,
+    /// Its rows are written out, so that all of their values are there before the first is written.
+    pub is_given: bool,
 }
 
 fn ident_text(ident: &Ident) -> String {
@@ -130,10 +135,27 @@ pub(crate) fn plan(
         Op::Delete => References::of_delete(names.txn, &table)?,
     };
     let locks = locks.into_iter().map(|query| LockPlan::new(names, query, params, text)).collect::<Result<_, _>>()?;
+    let mut constants = Constants::default();
+    let columns: Vec<usize> = match op {
+        // Those that are not written out; what is, is evaluated in any case.
+        Op::Insert if rows.is_none() => (0..table.columns.len()).collect(),
+        Op::Update => assigned.clone(),
+        _ => Vec::new(),
+    };
+    for column in columns {
+        if let Some(expr) = column_of(&plan, column) {
+            constants.add(names.state, &table, column, expr);
+        }
+    }
+    for (column, expr) in conflict.iter().flat_map(|conflict| &conflict.assigned) {
+        constants.add(names.state, &table, *column, expr);
+    }
+    let is_given = rows.is_some();
     let stream = QueryPlan::new(names.state, plan, params.data_types()).map_err(failed)?;
     let checks = if op == Op::Delete { Checks::default() } else { Checks::plan(names, &table)? };
     let references = Arc::new(references);
-    let mut plan = WritePlan { op, table, stream, returning, conflict, tree: None, checks, references };
+    let mut plan =
+        WritePlan { op, table, stream, returning, conflict, tree: None, checks, references, constants, is_given };
     plan.tree = Tree::new(names.state, &plan, rows);
     Ok((plan, locks))
 }
@@ -189,7 +211,7 @@ fn plan_conflict(
 ) -> Result<Conflict, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
     let keys = arbiters(table, on.target.as_ref())?;
-    let Some(update) = on.update else { return Ok(Conflict { keys, update: None, of_session: false }) };
+    let Some(update) = on.update else { return Ok(Conflict { keys, update: None, assigned: Vec::new(), of_session: false }) };
     let all = update.set.iter().map(|(_, value)| value).chain(&update.condition);
     if all.into_iter().any(has_subquery) {
         let given = without_key(&update.joined);
@@ -197,7 +219,7 @@ fn plan_conflict(
         let plan = RowsPlan::values(names, &given, values, update.condition, params).map_err(failed)?;
         let of_session = !plan.plan.is_shareable(names.state);
         let update = Some(ConflictUpdate::Plan(columns, Box::new(plan)));
-        return Ok(Conflict { keys, update, of_session });
+        return Ok(Conflict { keys, update, assigned: Vec::new(), of_session });
     }
     let mut of_session = false;
     let mut plan = |expr: Expr| -> Result<Expr, SqlError> {
@@ -212,7 +234,7 @@ fn plan_conflict(
     let condition = update.condition.map(&mut plan).transpose()?;
     let update = ConflictUpdate::new(&set, condition.as_ref(), &update.joined)
         .ok_or_else(|| SqlError::unsupported("this expression in ON CONFLICT DO UPDATE is not supported"))?;
-    Ok(Conflict { keys, update: Some(update), of_session })
+    Ok(Conflict { keys, update: Some(update), assigned: set, of_session })
 }
 
 /// The unique keys that ON CONFLICT means: `None` is the primary key.

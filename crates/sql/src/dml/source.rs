@@ -152,14 +152,18 @@ impl Tree {
     pub(super) async fn feed(&self, gathered: Gathered, modify: &mut Modify<'_>) -> Result<(), SqlError> {
         let (rows, set) = match self {
             Self::Given(given) => {
-                let mut datums: Vec<Datum> = Vec::with_capacity(modify.table().columns.len());
+                // As in PostgreSQL all values are there before the first row is written.
+                let width = modify.table().columns.len();
+                let mut datums: Vec<Datum> = Vec::with_capacity(given.len() * width);
                 for row in given {
-                    datums.clear();
                     for (expr, column) in row.iter().zip(&modify.table().columns) {
                         let value = expr.evaluate(Input { params: modify.params, row: None })?;
                         datums.push(assigned(&value, column, &modify.zone)?);
                     }
-                    let refs: Vec<DatumRef<'_>> = datums.iter().map(Datum::as_ref).collect();
+                }
+                for at in 0..given.len() {
+                    let refs: Vec<DatumRef<'_>> =
+                        datums[at * width..(at + 1) * width].iter().map(Datum::as_ref).collect();
                     modify.insert(&refs, Known::Not).await?;
                 }
                 return Ok(());
@@ -233,6 +237,8 @@ pub(super) struct Stream<'a> {
     pub locked: Option<Arc<Locked>>,
     /// The statement's text, for the places of errors.
     pub text: &'a str,
+    /// See [`WritePlan::is_given`].
+    pub is_given: bool,
 }
 
 impl Stream<'_> {
@@ -265,7 +271,7 @@ impl Stream<'_> {
             match assigned_or_not(self.op, modify, &batch) {
                 Ok(batch) => self.write(modify, &batch).await?,
                 // The rows before the one that fails are written first.
-                Err(_) if batch.num_rows() > 1 => {
+                Err(_) if batch.num_rows() > 1 && !self.is_given => {
                     for row in 0..batch.num_rows() {
                         let row = assigned_or_not(self.op, modify, &batch.slice(row, 1))?;
                         self.write(modify, &row).await?;

@@ -6,6 +6,7 @@
 //! | `joins` | Joins whose right side is a join without parentheses |
 //! | `lexer` | Literals lifted out of statement texts ("forced parameterisation") |
 //! | `own` | Statements that the parser does not know, and its own beside them |
+//! | `reserved` | Reserved words as names of relations |
 //! | `script` | Strings of several statements, some of which the parser does not know |
 //! | `spelling` | PostgreSQL's spellings that the parser does not know, in words that it knows |
 //! | `symmetric` | BETWEEN SYMMETRIC and BETWEEN ASYMMETRIC, which the parser does not know |
@@ -20,6 +21,7 @@ pub(crate) mod joins;
 pub(crate) mod lexer;
 pub(crate) mod numbers;
 pub(crate) mod own;
+pub(crate) mod reserved;
 pub(crate) mod script;
 pub(crate) mod spelling;
 pub(crate) mod symmetric;

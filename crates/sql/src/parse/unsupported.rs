@@ -6,8 +6,9 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use crate::wire::SqlError;
 
 /// Words in a row (the last may be a parenthesis), and what they are.
-const PHRASES: [(&[&str], &str); 34] = [
+const PHRASES: [(&[&str], &str); 35] = [
     (&["rows", "from", "("], "ROWS FROM"),
+    (&["using", ""], "ORDER BY ... USING"),
     (&["variadic"], "VARIADIC in calls"),
     (&["exclude", "current"], "EXCLUDE in the frame of a window"),
     (&["exclude", "group"], "EXCLUDE in the frame of a window"),

@@ -15,7 +15,6 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 
@@ -24,12 +23,10 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 /// DataFusion's rule of orders, before which joins have to be what they will be.
 const ORDERS: &str = "EnsureRequirements";
 
-/// DataFusion's rules with this one.
-pub(crate) fn rules() -> Vec<Rule> {
-    let mut rules = PhysicalOptimizer::new().rules;
+/// Puts this rule among DataFusion's.
+pub(crate) fn add(rules: &mut Vec<Rule>) {
     let at = rules.iter().position(|rule| rule.name() == ORDERS).unwrap_or(0);
     rules.insert(at, Arc::new(MergeJoins));
-    rules
 }
 
 /// See the module's head.

@@ -7,6 +7,7 @@
 //! | `canary` | The canary of kept plans |
 //! | `expression` | Expressions over the rows of one table that a definition holds or a change of one needs |
 //! | `extremes` | `min` and `max` of key columns, read at the ends of an order |
+//! | `in_lists` | Lists of IN, kept from DataFusion's simplification of several of them |
 //! | `join_order` | In which order inner joins are done |
 //! | `key_order` | A physical rule that knows the order of trees (and calls the one about joins) |
 //! | `merge_join` | Joins that go to temporary files |
@@ -16,13 +17,13 @@
 //! | `plans` | What is known about the statements that are planned |
 //! | `rules` | DataFusion's analyzer rules, with what has to be done before them |
 //! | `statement` | A prepared statement |
-//! | `sums` | Sums beside DISTINCT aggregates |
 
 pub(crate) mod access;
 pub(crate) mod analyze;
 pub(crate) mod canary;
 pub(crate) mod expression;
 pub(crate) mod extremes;
+pub(crate) mod in_lists;
 pub(crate) mod join_order;
 pub(crate) mod key_order;
 pub(crate) mod merge_join;
@@ -32,4 +33,3 @@ pub(crate) mod planning;
 pub(crate) mod plans;
 pub(crate) mod rules;
 pub(crate) mod statement;
-pub(crate) mod sums;

@@ -43,13 +43,14 @@ use crate::pg::context::PgContext;
 use crate::pg::running::{self, Stop};
 use crate::plan::analyze::Analyzed;
 use crate::plan::canary::{self, Canary};
+use crate::plan::in_lists;
 use crate::plan::join_order;
 use crate::plan::key_order::KeyOrder;
 use crate::plan::merge_join;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::plan::planning::Planning;
 use crate::plan::plans::{Counts, RunBy};
-use crate::plan::{rules, sums};
+use crate::plan::rules;
 use crate::wire::SqlError;
 
 /// Bytes of these that are kept in any case.
@@ -72,6 +73,8 @@ fn config() -> SessionConfig {
     options.optimizer.enable_topk_dynamic_filter_pushdown = false;
     options.optimizer.enable_join_dynamic_filter_pushdown = false;
     options.optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    // It would refuse plans over a promise about NULLs that an optimiser rule has made or taken back.
+    options.execution.skip_physical_aggregate_schema_check = true;
     options.optimizer.repartition_joins = false;
     options.optimizer.repartition_aggregations = false;
     options.optimizer.repartition_windows = false;
@@ -99,11 +102,14 @@ pub(crate) fn session_state(
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()
         .with_query_planner(Arc::new(apply::Planner));
+    let mut optimizer = if planning.join_order { join_order::rules() } else { Optimizer::new().rules };
+    rules::mend(&mut optimizer);
+    builder = builder.with_optimizer_rules(rules::stoppable(optimizer));
+    let mut physical = rules::physical();
     if planning.spilling_joins {
-        builder = builder.with_physical_optimizer_rules(merge_join::rules());
+        merge_join::add(&mut physical);
     }
-    let optimizer = if planning.join_order { join_order::rules() } else { Optimizer::new().rules };
-    builder = builder.with_optimizer_rules(rules::stoppable(sums::kept(optimizer)));
+    builder = builder.with_physical_optimizer_rules(physical);
     if planning.key_order || planning.lookup_rows > 0 {
         builder = builder.with_physical_optimizer_rule(Arc::new(KeyOrder(planning)));
     }
@@ -218,7 +224,7 @@ pub(crate) fn simplified(state: &SessionState, expr: Expr, schema: &DFSchema) ->
         .with_schema(Arc::new(schema.clone()))
         .with_config_options(Arc::clone(state.config_options()))
         .build();
-    ExprSimplifier::new(context).simplify(expr)
+    in_lists::apart(expr, |expr| ExprSimplifier::new(context).simplify(expr))
 }
 
 /// A physical plan for one run.

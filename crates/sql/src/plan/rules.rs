@@ -1,4 +1,5 @@
-//! DataFusion's analyzer rules, with what has to be done before them.
+//! DataFusion's analyzer rules, with what has to be done before them, and those of its optimiser that are not followed
+//! everywhere.
 //!
 //! Analysis has written out every cast, so DataFusion's coercion of types finds nothing to do: it checks. But it knows
 //! no RANGE over numerics that show different digits, which are bytes: their windows go by their keys before it comes.
@@ -11,16 +12,25 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
+use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
+use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use crate::exec::bridge;
+use crate::exec::outer_side::OuterSides;
 use crate::pg::functions::numeric::keys::NumericKeys;
 use crate::pg::running;
+use crate::plan::in_lists;
 
 /// DataFusion's rule of coercion.
 const COERCION: &str = "type_coercion";
+
+/// The optimiser's rule that [`mend`] is about.
+const SINGLE_DISTINCT: &str = "single_distinct_aggregation_to_group_by";
 
 /// The rules of a session, to which its functions add theirs.
 pub(crate) fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
@@ -85,6 +95,49 @@ impl WindowKeys {
             Ok(if keyed.transformed { keyed.update_data(|expr| name.restore(expr)) } else { keyed })
         })?;
         if keyed.transformed { keyed.map_data(LogicalPlan::recompute_schema) } else { Ok(keyed) }
+    }
+}
+
+/// The rules over physical plans, but for the one that pushes filters down: the logical ones have done that, and this one
+/// goes by names. Of `WHERE NULL OR a.x AND b.x` over `a RIGHT JOIN b` it made a filter of `b` alone.
+pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
+    rules.insert(0, Arc::new(OuterSides));
+    rules
+}
+
+/// Keeps those of the optimiser's rules that are wrong about types of aggregates, and about lists of IN, from that.
+pub(crate) fn mend(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
+    for rule in rules.iter_mut().filter(|rule| rule.name() == SINGLE_DISTINCT) {
+        *rule = Arc::new(SingleDistinct(SingleDistinctToGroupBy::new()));
+    }
+    for rule in rules.iter_mut().filter(|rule| rule.name() == in_lists::REPLACED) {
+        *rule = Arc::new(in_lists::Simplify::default());
+    }
+}
+
+/// The rule that makes groups within groups of an aggregate with DISTINCT. Of `sum` beside it it makes a sum of sums:
+/// in PostgreSQL the sum of integers is a bigint, and the sum of these a numeric.
+#[derive(Debug)]
+struct SingleDistinct(SingleDistinctToGroupBy);
+
+impl OptimizerRule for SingleDistinct {
+    fn name(&self) -> &str {
+        SINGLE_DISTINCT
+    }
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let is_sum = |expr: &Expr| match expr {
+            Expr::AggregateFunction(call) => call.func.name() == "sum" && !call.params.distinct,
+            _ => false,
+        };
+        match &plan {
+            LogicalPlan::Aggregate(group) if group.aggr_expr.iter().any(is_sum) => Ok(Transformed::no(plan)),
+            _ => self.0.rewrite(plan, config),
+        }
     }
 }
 

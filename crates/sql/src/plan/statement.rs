@@ -172,6 +172,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
             crate::parse::symmetric::expand(statement);
         }
         crate::parse::with_write::inline(statement)?;
+        crate::parse::reserved::refuse(statement, text)?;
     }
     Ok(statements)
 }

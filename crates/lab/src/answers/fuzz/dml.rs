@@ -20,6 +20,9 @@ pub struct Dml {
 
 impl Gen<'_> {
     pub fn dml(&mut self) -> Dml {
+        if self.once_in(6) {
+            return self.rare_dml();
+        }
         let table = self.schema.tables[self.below(self.schema.tables.len())].clone();
         match self.below(12) {
             0..=3 => self.insert_values(&table),

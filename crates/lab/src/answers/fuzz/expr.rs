@@ -89,7 +89,8 @@ impl Gen<'_> {
         if depth == 0 {
             return self.comparison(scope, 0);
         }
-        let tree = match self.below(24) {
+        let tree = match self.below(26) {
+            24 => self.rare_condition(scope),
             0..=3 => {
                 let word = self.pick(&[" AND ", " OR "]);
                 let items: Vec<Tree> = (0..2 + self.below(2))

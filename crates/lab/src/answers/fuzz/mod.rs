@@ -15,6 +15,7 @@
 //! | `generator.rs` | names in scope, and what keeps answers determined |
 //! | `expr.rs`, `scalar.rs`, `aggregate.rs` | expressions |
 //! | `query.rs`, `dml.rs`, `invalid.rs` | statements |
+//! | `rare.rs` | statements that those never make |
 //! | `case.rs` | a text with its constants, and its runs |
 //! | `sides.rs`, `compare.rs` | running it on both servers, and what differs |
 //! | `minimise.rs` | making a finding small |
@@ -33,6 +34,7 @@ mod invalid;
 mod known;
 mod minimise;
 mod query;
+mod rare;
 mod scalar;
 mod schema;
 mod sides;

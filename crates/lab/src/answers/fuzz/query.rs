@@ -42,6 +42,9 @@ impl Gen<'_> {
         if self.once_in(10) {
             return self.constant_query();
         }
+        if self.once_in(4) {
+            return self.rare_query();
+        }
         let mut with = Tree::nothing();
         let mut scope = Scope::default();
         let mut ctes = Vec::new();
@@ -329,7 +332,7 @@ impl Gen<'_> {
 
     // ---- FROM ----
 
-    fn base(&mut self, table: &super::schema::Table, alias: Option<&str>) -> Rel {
+    pub fn base(&mut self, table: &super::schema::Table, alias: Option<&str>) -> Rel {
         let columns = table
             .columns
             .iter()

@@ -215,6 +215,9 @@ impl Gen<'_> {
     }
 
     fn text(&mut self, scope: &Scope, depth: u32) -> Tree {
+        if self.once_in(10) {
+            return self.rare_text(scope);
+        }
         let from = self.pick_ty(&[Ty::Text, Ty::Text, Ty::Varchar, Ty::Char]);
         let a = self.expr(scope, from, depth - 1).tree;
         match self.below(22) {

@@ -9,7 +9,7 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext as PlanningContext;
-use datafusion::logical_expr::{BinaryExpr, ColumnarValue, Expr, Operator};
+use datafusion::logical_expr::{BinaryExpr, ColumnarValue, Expr, LogicalPlan, Operator};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use resurgam_engine::{ColumnType, Table};
 
@@ -186,6 +186,30 @@ pub(crate) fn cast_keeps(ty: &ColumnType, to: &DataType) -> bool {
             matches!(to, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8)
         }
         _ => false,
+    }
+}
+
+/// The expression of a plan's column, if projections alone stand between.
+pub(crate) fn column_of(plan: &LogicalPlan, at: usize) -> Option<&Expr> {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            let mut expr = projection.expr.get(at)?;
+            while let Expr::Alias(alias) = expr {
+                expr = &alias.expr;
+            }
+            match expr {
+                Expr::Column(column) => {
+                    let at = projection.input.schema().maybe_index_of_column(column)?;
+                    column_of(&projection.input, at)
+                }
+                expr => Some(expr),
+            }
+        }
+        LogicalPlan::SubqueryAlias(alias) => column_of(&alias.input, at),
+        LogicalPlan::Filter(filter) => column_of(&filter.input, at),
+        LogicalPlan::Sort(sort) => column_of(&sort.input, at),
+        LogicalPlan::Limit(limit) => column_of(&limit.input, at),
+        _ => None,
     }
 }
 

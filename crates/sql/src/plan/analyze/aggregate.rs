@@ -175,6 +175,7 @@ impl Analyzer<'_> {
             }
         }
         let _ = source;
+        let result = super::blanks::given_back(result, &typed);
         let (function, args, data) = self.aggregate_function(name, typed, star, result, span)?;
         Ok(AggregateParts { function, args, distinct, filter, order_by, result, data })
     }

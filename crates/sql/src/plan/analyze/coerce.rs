@@ -75,6 +75,9 @@ impl Analyzer<'_> {
             return Ok(bound);
         }
         super::record::refuse_record(&bound, "a conversion")?;
+        if bound.ty.oid == oid::BPCHAR && to == Type::of(oid::BPCHAR) {
+            return self.mixed(bound);
+        }
         let span = bound.span;
         match catalog().coerce(bound.ty.id(), bound.ty.typmod, to.id(), -1, CastContext::Implicit) {
             Some(plan) => self.steps(bound, plan),
@@ -104,6 +107,7 @@ impl Analyzer<'_> {
     }
 
     fn steps(&mut self, bound: Bound, plan: CastPlan) -> Result<Bound> {
+        let bound = self.without_blanks(bound)?;
         let to = Type { oid: plan.ty.0, typmod: plan.typmod };
         let span = bound.span;
         let out = match plan.steps.as_slice() {

@@ -58,7 +58,10 @@ impl Analyzer<'_> {
             return self.array_of_rows(query, scope, clause, span);
         }
         if function.over.is_some() {
-            return self.window_call(function, &name, scope, clause);
+            let around = std::mem::take(&mut self.blanks);
+            let called = self.window_call(function, &name, scope, clause);
+            self.blanks = around;
+            return called;
         }
         let no_list = ast::FunctionArgumentList { duplicate_treatment: None, args: vec![], clauses: vec![] };
         let list = match &function.args {
@@ -128,7 +131,10 @@ impl Analyzer<'_> {
             return self.variadic_call(&name, list, last, scope, clause, span);
         }
         if self.is_aggregate(&name) {
-            return self.aggregate_call(function, &name, list, scope, clause);
+            let around = std::mem::take(&mut self.blanks);
+            let called = self.aggregate_call(function, &name, list, scope, clause);
+            self.blanks = around;
+            return called;
         }
         if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) && self.is_function(&name) {
             let message = format!("DISTINCT specified, but {name} is not an aggregate function");
@@ -465,6 +471,10 @@ impl Analyzer<'_> {
                 }
                 _ => unknown(format!("the set-returning function {name}")),
             };
+        }
+        let mut args = args;
+        if matches!(name, "concat" | "concat_ws" | "format") || source == "bpcharoctetlen" {
+            args = args.into_iter().map(|arg| self.shown(arg)).collect::<Result<_>>()?;
         }
         let known = match name {
             "position" => "strpos",

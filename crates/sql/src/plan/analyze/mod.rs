@@ -28,6 +28,7 @@
 //! 3. Fields are nullable: nothing downstream may rely on a promise that SQL does not make.
 
 mod aggregate;
+mod blanks;
 mod bound;
 mod chain;
 mod coerce;
@@ -155,6 +156,10 @@ pub(crate) struct Analyzer<'a> {
     sets: sets::SetsSeen,
     /// Names of the columns of subqueries that are values, by the place of their syntax in memory.
     subqueries: HashMap<usize, String>,
+    /// The place in memory of the SELECT that is the whole statement.
+    outermost: Option<usize>,
+    /// Whether values of `bpchar` without a length have their blanks; see [`blanks`].
+    blanks: bool,
     /// A function is being computed as a cast or an operator.
     elsewhere: bool,
     depth: usize,
@@ -172,6 +177,8 @@ impl<'a> Analyzer<'a> {
             within: Vec::new(),
             sets: Default::default(),
             subqueries: HashMap::new(),
+            outermost: None,
+            blanks: false,
             elsewhere: false,
             depth: 0,
         }
@@ -179,6 +186,9 @@ impl<'a> Analyzer<'a> {
 
     /// Analyses a whole query; untyped columns become texts.
     pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Analyzed> {
+        if let ast::SetExpr::Select(select) = query.body.as_ref() {
+            self.outermost = Some(std::ptr::from_ref(select.as_ref()) as usize);
+        }
         let relation = self.bind_query(query, &Scope::empty(), None)?;
         Ok(Analyzed { locks: std::mem::take(&mut self.locks), ..relation.into_analyzed() })
     }

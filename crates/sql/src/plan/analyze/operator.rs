@@ -84,7 +84,7 @@ impl Analyzer<'_> {
     }
 
     fn operand(&mut self, bound: Bound, to: Type) -> Result<Bound> {
-        if bound.ty.oid == to.oid { Ok(bound) } else { self.implicit(bound, to) }
+        if bound.ty.oid == to.oid { self.without_blanks(bound) } else { self.implicit(bound, to) }
     }
 
     /// Values that an operator of mixed types compares or computes with, in one form.
@@ -219,11 +219,13 @@ impl Analyzer<'_> {
                 "~" | "~*" | "!~" | "!~*" => {
                     let function = REGEX_OPERATORS.iter().find(|(operator, _)| *operator == name);
                     let Some((_, function)) = function else { return unknown("this regular expression") };
+                    let left = self.shown(left)?;
                     return self.call_named(function, vec![left, right], Type::BOOL);
                 }
                 "~~" | "!~~" | "~~*" | "!~~*" => {
                     let negated = name.starts_with('!');
                     let insensitive = name.ends_with('*');
+                    let left = self.shown(left)?;
                     let (text, pattern) = (Box::new(left.expr), Box::new(right.expr));
                     let like = Like::new(negated, text, pattern, None, insensitive);
                     return Ok(Bound::new(Expr::Like(like), Type::BOOL));
@@ -289,7 +291,9 @@ impl Analyzer<'_> {
             _ => ('%', "numeric_mod"),
         };
         let dynamic = [&left.data, &right.data].contains(&&numeric::DYNAMIC);
-        if dynamic || numeric::is_dynamic_result(&left.data, sign, &right.data) {
+        // Simplification takes a factor of zero for the product, whose digits are others.
+        let folded = op == Operator::Multiply && (may_be_zero(&left.expr) || may_be_zero(&right.expr));
+        if dynamic || folded || numeric::is_dynamic_result(&left.data, sign, &right.data) {
             return self.numeric_call(function, vec![left, right], ty);
         }
         self.coerced_binary(left, op, right, ty)
@@ -435,6 +439,16 @@ impl Analyzer<'_> {
             return Ok(Bound::with_data(cast(expr, wanted.clone()), result, wanted));
         }
         Err(SqlError::internal(format!("a result of type {} computed as {data}", result.name())).into())
+    }
+}
+
+/// Whether a factor is zero for simplification, now or when its parameters have values.
+fn may_be_zero(factor: &Expr) -> bool {
+    match factor {
+        Expr::Literal(value, _) => {
+            datafusion::common::ScalarValue::new_zero(&value.data_type()).is_ok_and(|zero| zero == *value)
+        }
+        other => !other.any_column_refs(),
     }
 }
 

@@ -25,6 +25,7 @@ use super::{Analyzer, Result, unknown};
 use crate::parse::depth::{SETS_MAX, set_terms, too_deep};
 use crate::pg::functions::numeric;
 use crate::pg::types::oid;
+use crate::plan::access;
 use crate::wire::SqlError;
 
 /// Terms of UNION that are an operator each.
@@ -367,13 +368,17 @@ impl Analyzer<'_> {
         let width = left.schema().fields().len();
         let (a, b) = (self.qualifier("left"), self.qualifier("right"));
         let side = |plan: LogicalPlan, qualifier: &str| -> Result<LogicalPlan> {
+            // Constants tell no rows apart, and the window does not find its way with them.
+            let varies = |at| access::column_of(&plan, at).is_none_or(|expr| !access::is_constant(expr));
+            let varying: Vec<bool> = (0..plan.schema().fields().len()).map(varies).collect();
             let plan = LogicalPlanBuilder::from(plan).alias(TableReference::bare(qualifier))?;
             let plan = match all {
                 false => plan.distinct()?.build()?,
                 true => {
                     let plan = plan.build()?;
                     let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-                    let nth = row_number().partition_by(columns.clone()).build()?.alias("nth");
+                    let kinds = columns.iter().zip(varying).filter(|(_, varies)| *varies).map(|(column, _)| column);
+                    let nth = row_number().partition_by(kinds.cloned().collect()).build()?.alias("nth");
                     let windowed = LogicalPlanBuilder::window_plan(plan, vec![unaliased(nth)])?;
                     let last = windowed.schema().columns().last().cloned();
                     let nth = last.map(|column| Expr::Column(column).alias("nth"));

@@ -117,6 +117,10 @@ fn filtered(plan: LogicalPlan, condition: Expr, having: bool) -> Result<LogicalP
     }
 }
 
+fn is_ungrouped(by: &ast::GroupByExpr) -> bool {
+    matches!(by, ast::GroupByExpr::Expressions(list, modifiers) if list.is_empty() && modifiers.is_empty())
+}
+
 fn refuse_foreign_syntax(select: &Select) -> Result<()> {
     if select.into.is_some() {
         return Err(SqlError::unsupported("SELECT ... INTO is not supported").with_hint("Use CREATE TABLE AS.").into());
@@ -153,11 +157,13 @@ impl Analyzer<'_> {
                 return Err(self.at(error, window.0.span));
             }
         }
+        let around = std::mem::take(&mut self.blanks);
         let from = self.bind_from(&select.from, scope)?;
         let here = Scope { items: from.items, outer: scope.outer, ctes: scope.ctes.clone() };
         self.windows.push(select.named_window.clone());
         let bound = self.select_over(select, order, from.plan, &here);
         self.windows.pop();
+        self.blanks = around;
         bound
     }
 
@@ -169,9 +175,12 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
     ) -> Result<Relation> {
         let mut targets = Vec::with_capacity(select.projection.len());
+        let compares = select.distinct.is_some() || !is_ungrouped(&select.group_by);
+        self.blanks = self.outermost == Some(std::ptr::from_ref(select) as usize) && !compares;
         for item in &select.projection {
             self.select_item(item, scope, Clause::SelectList, &mut targets)?;
         }
+        self.blanks = false;
         if let Some(condition) = &select.selection {
             let condition = self.condition(condition, scope, Clause::Where)?;
             plan = filtered(plan, condition.expr, false)?;

@@ -139,6 +139,7 @@ impl Analyzer<'_> {
             let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
             typed.push(self.settled(arg)?);
         }
+        let result = super::blanks::given_back(result, &typed);
         // The second and third argument of these are read while the plan is made, which is made for each run then.
         let read = |arg: &Bound| !crate::plan::access::is_constant(&arg.expr);
         if typed.iter().skip(1).any(read) || name == "ntile" && typed.iter().any(read) {

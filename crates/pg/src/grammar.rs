@@ -1,0 +1,123 @@
+//! The parser's PostgreSQL with PostgreSQL's grammar (`gram.y`) where the parser's is looser.
+//!
+//! - What follows `IS [NOT] DISTINCT FROM` ends where AND, OR and IS begin; the parser would take all of the rest.
+//! - Comparisons do not associate (`a = b = c`), nor do LIKE, BETWEEN and what is read at their level, nor
+//!   `IS DISTINCT FROM` and a following IS: 42601.
+//!
+//! Everything else is the parser's own.
+
+use std::any::TypeId;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+type Parsed<T> = Result<T, ParserError>;
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Postgres;
+
+const INNER: PostgreSqlDialect = PostgreSqlDialect {};
+
+/// Methods that are those of the parser's PostgreSQL.
+macro_rules! inherited {
+    ($(fn $name:ident(&self $(, $arg:ident: $ty:ty)*) -> $result:ty;)*) => {
+        $(fn $name(&self $(, $arg: $ty)*) -> $result {
+            INNER.$name($($arg),*)
+        })*
+    };
+}
+
+impl Dialect for Postgres {
+    fn dialect(&self) -> TypeId {
+        INNER.dialect()
+    }
+
+    fn parse_infix(&self, parser: &mut Parser<'_>, expr: &Expr, precedence: u8) -> Option<Parsed<Expr>> {
+        infix(parser, expr, precedence).transpose()
+    }
+
+    inherited! {
+        fn identifier_quote_style(&self, identifier: &str) -> Option<char>;
+        fn is_delimited_identifier_start(&self, ch: char) -> bool;
+        fn is_identifier_start(&self, ch: char) -> bool;
+        fn is_identifier_part(&self, ch: char) -> bool;
+        fn supports_unicode_string_literal(&self) -> bool;
+        fn is_reserved_for_identifier(&self, kw: Keyword) -> bool;
+        fn is_custom_operator_part(&self, ch: char) -> bool;
+        fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Parsed<u8>>;
+        fn supports_filter_during_aggregation(&self) -> bool;
+        fn supports_group_by_expr(&self) -> bool;
+        fn prec_value(&self, prec: Precedence) -> u8;
+        fn allow_extract_custom(&self) -> bool;
+        fn allow_extract_single_quotes(&self) -> bool;
+        fn supports_create_index_with_clause(&self) -> bool;
+        fn supports_explain_with_utility_options(&self) -> bool;
+        fn supports_listen_notify(&self) -> bool;
+        fn supports_factorial_operator(&self) -> bool;
+        fn supports_bitwise_shift_operators(&self) -> bool;
+        fn supports_comment_on(&self) -> bool;
+        fn supports_load_extension(&self) -> bool;
+        fn supports_named_fn_args_with_colon_operator(&self) -> bool;
+        fn supports_named_fn_args_with_expr_name(&self) -> bool;
+        fn supports_empty_projections(&self) -> bool;
+        fn supports_nested_comments(&self) -> bool;
+        fn supports_string_escape_constant(&self) -> bool;
+        fn supports_numeric_literal_underscores(&self) -> bool;
+        fn supports_array_typedef_with_brackets(&self) -> bool;
+        fn supports_geometric_types(&self) -> bool;
+        fn supports_set_names(&self) -> bool;
+        fn supports_alter_column_type_using(&self) -> bool;
+        fn supports_notnull_operator(&self) -> bool;
+        fn supports_interval_options(&self) -> bool;
+        fn supports_insert_table_alias(&self) -> bool;
+        fn supports_create_table_like_parenthesized(&self) -> bool;
+        fn supports_select_wildcard_with_alias(&self) -> bool;
+        fn supports_comma_separated_trim(&self) -> bool;
+        fn supports_xml_expressions(&self) -> bool;
+        fn supports_comment_optimizer_hint(&self) -> bool;
+    }
+}
+
+/// What comes behind `expr`, where the parser would go wrong; `None` leaves it to the parser.
+fn infix(parser: &mut Parser<'_>, expr: &Expr, _: u8) -> Parsed<Option<Expr>> {
+    let refused = match &parser.peek_token_ref().token {
+        Token::Eq | Token::Neq | Token::Lt | Token::LtEq | Token::Gt | Token::GtEq => is_comparison(expr),
+        Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+            Keyword::IS => {
+                if matches!(expr, Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..)) {
+                    true
+                } else if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
+                    let right = parser.parse_subexpr(INNER.prec_value(Precedence::Is))?;
+                    return Ok(Some(Expr::IsDistinctFrom(Box::new(expr.clone()), Box::new(right))));
+                } else if parser.parse_keywords(&[Keyword::IS, Keyword::NOT, Keyword::DISTINCT, Keyword::FROM]) {
+                    let right = parser.parse_subexpr(INNER.prec_value(Precedence::Is))?;
+                    return Ok(Some(Expr::IsNotDistinctFrom(Box::new(expr.clone()), Box::new(right))));
+                } else {
+                    false
+                }
+            }
+            // NOT is here only before one of the others.
+            Keyword::LIKE | Keyword::ILIKE | Keyword::SIMILAR | Keyword::BETWEEN | Keyword::IN | Keyword::NOT => {
+                matches!(expr, Expr::Like { .. } | Expr::ILike { .. } | Expr::SimilarTo { .. } | Expr::Between { .. })
+            }
+            // Of anything, where the parser has it behind some expressions only.
+            Keyword::COLLATE => {
+                parser.next_token();
+                let collation = parser.parse_object_name(false)?;
+                return Ok(Some(Expr::Collate { expr: Box::new(expr.clone()), collation }));
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    if refused { parser.expected_ref("the end of an expression", parser.peek_token_ref()) } else { Ok(None) }
+}
+
+fn is_comparison(expr: &Expr) -> bool {
+    use BinaryOperator as B;
+    matches!(expr, Expr::BinaryOp { op: B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq, .. })
+}

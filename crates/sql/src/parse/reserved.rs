@@ -1,0 +1,217 @@
+//! Reserved words as names of relations.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement, Visitor};
+use resurgam_ast::AstWalk;
+
+use crate::wire::SqlError;
+
+/// PostgreSQL's reserved words, and those that are functions or types only; without those that are functions in FROM.
+const RESERVED: &[&str] = &[
+    "all",
+    "analyse",
+    "analyze",
+    "and",
+    "any",
+    "array",
+    "as",
+    "asc",
+    "asymmetric",
+    "authorization",
+    "binary",
+    "both",
+    "case",
+    "cast",
+    "check",
+    "collate",
+    "column",
+    "constraint",
+    "create",
+    "cross",
+    "default",
+    "deferrable",
+    "desc",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "false",
+    "fetch",
+    "for",
+    "foreign",
+    "freeze",
+    "from",
+    "full",
+    "grant",
+    "group",
+    "having",
+    "ilike",
+    "in",
+    "initially",
+    "inner",
+    "intersect",
+    "into",
+    "is",
+    "isnull",
+    "join",
+    "lateral",
+    "leading",
+    "left",
+    "like",
+    "limit",
+    "natural",
+    "not",
+    "notnull",
+    "null",
+    "offset",
+    "on",
+    "or",
+    "order",
+    "outer",
+    "overlaps",
+    "placing",
+    "primary",
+    "references",
+    "returning",
+    "right",
+    "select",
+    "similar",
+    "some",
+    "symmetric",
+    "table",
+    "tablesample",
+    "then",
+    "to",
+    "trailing",
+    "true",
+    "union",
+    "unique",
+    "using",
+    "variadic",
+    "verbose",
+    "when",
+    "where",
+    "window",
+    "with",
+];
+
+/// The error of a name that is a reserved word.
+fn refused(name: &Ident, text: &str) -> Option<SqlError> {
+    if name.quote_style.is_some() || !RESERVED.iter().any(|word| name.value.eq_ignore_ascii_case(word)) {
+        return None;
+    }
+    let error = SqlError::syntax(format!("syntax error at or near \"{}\"", name.value));
+    let start = name.span.start;
+    Some(match crate::pg::errors::character_position(text, start.line, start.column) {
+        Some(position) => error.with_position(position),
+        None => error,
+    })
+}
+
+/// Refuses relations, and columns of new tables, whose names are reserved words without quotes, which the parser takes for names.
+///
+/// # Errors
+/// 42601, with the place.
+pub(crate) fn refuse(statement: &Statement, text: &str) -> Result<(), SqlError> {
+    struct Relations<'t>(&'t str);
+    impl Visitor for Relations<'_> {
+        type Break = SqlError;
+        fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<SqlError> {
+            match name.0.first().and_then(|part| part.as_ident()).and_then(|first| refused(first, self.0)) {
+                Some(error) => ControlFlow::Break(error),
+                None => ControlFlow::Continue(()),
+            }
+        }
+    }
+    if let Statement::CreateTable(create) = statement {
+        let name = create.name.0.iter().filter_map(|part| part.as_ident());
+        let columns = create.columns.iter().map(|column| &column.name);
+        if let Some(error) = name.chain(columns).find_map(|name| refused(name, text)) {
+            return Err(error);
+        }
+    }
+    match statement.walk(&mut Relations(text)) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use crate::plan::statement::parse_known;
+
+    /// As PostgreSQL 15 reads them.
+    #[test]
+    fn what_ends_an_operand() {
+        for (sql, wanted) in [
+            ("SELECT a IS DISTINCT FROM b AND c", "SELECT (a IS DISTINCT FROM b) AND c"),
+            ("SELECT a IS NOT DISTINCT FROM b + 1 = c OR d", "SELECT (a IS NOT DISTINCT FROM ((b + 1) = c)) OR d"),
+            ("SELECT NOT a IS DISTINCT FROM b AND c", "SELECT (NOT (a IS DISTINCT FROM b)) AND c"),
+            ("SELECT a = b IS DISTINCT FROM c", "SELECT (a = b) IS DISTINCT FROM c"),
+        ] {
+            let bare = |sql: &str| {
+                let mut shown = parse_known(sql).expect(sql).pop().expect(sql).to_string();
+                shown.retain(|c| !matches!(c, '(' | ')'));
+                shown
+            };
+            let parsed = |sql: &str| format!("{:?}", strip(parse_known(sql).expect(sql)));
+            assert_eq!(bare(sql), bare(wanted));
+            assert_eq!(parsed(sql), parsed(wanted), "{sql}");
+        }
+    }
+
+    /// Without parentheses and places.
+    fn strip(statements: Vec<datafusion::sql::sqlparser::ast::Statement>) -> Vec<String> {
+        use datafusion::sql::sqlparser::ast::{Expr, VisitorMut};
+        use resurgam_ast::AstWalkMut;
+        struct Shape(Vec<String>);
+        impl VisitorMut for Shape {
+            type Break = ();
+            fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+                if let Expr::Nested(inner) = expr {
+                    *expr = inner.as_ref().clone();
+                } else {
+                    self.0.push(expr.to_string());
+                }
+                ControlFlow::Continue(())
+            }
+        }
+        let mut shape = Shape(Vec::new());
+        for mut statement in statements {
+            let _ = statement.walk_mut(&mut shape);
+        }
+        shape.0
+    }
+
+    #[test]
+    fn what_does_not_associate() {
+        for sql in [
+            "SELECT a = b = c",
+            "SELECT a < b >= c",
+            "SELECT a LIKE b LIKE c",
+            "SELECT a NOT LIKE b NOT BETWEEN c AND d",
+            "SELECT a BETWEEN b AND c IN (d)",
+            "SELECT a IS DISTINCT FROM b IS DISTINCT FROM c",
+            "SELECT 1 FROM where",
+            "SELECT FROM WHERE",
+        ] {
+            assert_eq!(parse_known(sql).expect_err(sql).sqlstate, "42601", "{sql}");
+        }
+        for sql in [
+            "SELECT (a = b) = c, a = (b < c)",
+            "SELECT a = ANY (b) = c",
+            "SELECT a IN (b) IN (c)",
+            "SELECT a IS NULL IS NULL",
+            "SELECT a LIKE b IS NULL = c",
+            "SELECT a = 1 AND b = 2 OR c LIKE 'd' AND NOT e NOT LIKE 'f'",
+            "SELECT 1 FROM \"where\" AS x",
+            "SELECT 1 FROM current_date",
+        ] {
+            assert!(parse_known(sql).is_ok(), "{sql}");
+        }
+    }
+}
