@@ -21,6 +21,7 @@
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
 //! - `percentile`: `percentile_cont`, `percentile_disc`, `mode`
 //! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
+//! - `json`: values as JSON
 //! - `series`: `generate_series`
 //!
 //! Volatility: what depends on the session but not on the statement is `Volatile`, so that
@@ -41,6 +42,7 @@ mod floats;
 mod format_number;
 mod format_time;
 mod interval_aggregate;
+mod json;
 mod math;
 mod moments;
 mod nullable;
@@ -152,6 +154,7 @@ pub fn is_session_function(name: &str) -> bool {
         || time::SESSION_NAMES.contains(&name)
         || name.starts_with("pg_cast_")
         || series::is_of_session(name)
+        || json::SESSION_NAMES.contains(&name)
         || name == "to_char"
         || name == "to_timestamp"
         || name == "to_date"
@@ -171,6 +174,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(are::all());
     out.extend(strings::all());
     out.extend(nullable::all());
+    out.extend(json::all(cx));
     out
 }
 

@@ -44,7 +44,7 @@ use crate::plan::key_order::KeyOrder;
 use crate::plan::params::{bind_to_cell, bind_to_values, is_typed_by_literals, must_plan_each_time};
 use crate::plan::planning::Planning;
 use crate::plan::plans::{Counts, RunBy};
-use crate::plan::rules;
+use crate::plan::{projections, rules};
 use crate::wire::SqlError;
 
 /// Catalog name under which planning finds the target of an UPDATE or DELETE.
@@ -95,6 +95,7 @@ pub(crate) fn session_state(
 ) -> Result<SessionState> {
     let mut builder = SessionStateBuilder::new()
         .with_analyzer_rules(rules::rules())
+        .with_physical_optimizer_rules(projections::rules())
         .with_config(config().with_extension(Arc::new(planning)))
         .with_runtime_env(Arc::clone(runtime))
         .with_default_features()

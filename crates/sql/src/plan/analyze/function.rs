@@ -178,7 +178,16 @@ impl Analyzer<'_> {
             return Err(self.at(SqlError::new("42883", message), span));
         }
         if let ast::Expr::Array(elements) = super::condition::bare(array)
-            && matches!(name, "concat" | "concat_ws" | "format" | "num_nulls" | "num_nonnulls")
+            && matches!(
+                name,
+                "concat"
+                    | "concat_ws"
+                    | "format"
+                    | "num_nulls"
+                    | "num_nonnulls"
+                    | "json_build_array"
+                    | "json_build_object"
+            )
             && !elements.elem.is_empty()
             && !elements.elem.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_)))
         {
@@ -312,7 +321,7 @@ impl Analyzer<'_> {
             }
             name => name,
         };
-        if name != "pg_typeof" {
+        if name != "pg_typeof" && !super::json::is_json_builder(name) {
             for arg in &args {
                 super::record::refuse_record(arg, &format!("the function {name}"))?;
             }
@@ -452,6 +461,9 @@ impl Analyzer<'_> {
                 }
                 _ => unknown(format!("the set-returning function {name}")),
             };
+        }
+        if let Some(bound) = self.json_call(name, args.clone(), span)? {
+            return Ok(bound);
         }
         let known = match name {
             "position" => "strpos",
