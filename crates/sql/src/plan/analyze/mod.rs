@@ -32,6 +32,7 @@ mod aggregate;
 mod bound;
 mod coerce;
 mod condition;
+mod elsewhere;
 mod expr;
 mod frame;
 mod from;
@@ -46,6 +47,7 @@ mod operator;
 mod query;
 mod record;
 mod row;
+mod sample;
 mod scope;
 mod select;
 mod sets;
@@ -153,6 +155,8 @@ pub(crate) struct Analyzer<'a> {
     sets: sets::SetsSeen,
     /// Names of the columns of subqueries that are values, by the place of their syntax in memory.
     subqueries: HashMap<usize, String>,
+    /// A function is being computed as a cast or an operator.
+    elsewhere: bool,
     depth: usize,
 }
 
@@ -171,6 +175,7 @@ impl<'a> Analyzer<'a> {
             within: Vec::new(),
             sets: Default::default(),
             subqueries: HashMap::new(),
+            elsewhere: false,
             depth: 0,
         }
     }
