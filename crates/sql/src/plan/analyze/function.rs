@@ -162,10 +162,7 @@ impl Analyzer<'_> {
         let last = arguments(last).and_then(plain_args).unwrap_or_default();
         let [array] = last.as_slice() else { return unknown("this form of VARIADIC") };
         let array: &ast::Expr = array;
-        let before = ast::FunctionArgumentList {
-            args: list.args[..list.args.len() - 1].to_vec(),
-            ..list.clone()
-        };
+        let before = ast::FunctionArgumentList { args: list.args[..list.args.len() - 1].to_vec(), ..list.clone() };
         let mut args = self.plain(&before, scope, clause, name)?;
         // What stands before VARIADIC are the parameters before the last.
         let fixed = match name {
