@@ -151,7 +151,15 @@ pub(super) fn create_table(create: &CreateTable) -> Result<Vec<String>, SqlError
     refuse(&others, syntax)?;
     match table_options {
         CreateTableOptions::None => Ok(Vec::new()),
-        CreateTableOptions::With(options) => options.iter().map(storage_parameter).collect(),
+        // pgbench says that pages are to be full, as they are.
+        CreateTableOptions::With(options) => options
+            .iter()
+            .filter(|option| {
+                !matches!(option, SqlOption::KeyValue { key, value }
+                if key.value.eq_ignore_ascii_case("fillfactor") && value.to_string() == "100")
+            })
+            .map(storage_parameter)
+            .collect(),
         CreateTableOptions::Plain(options) => match options.as_slice() {
             [SqlOption::TableSpace(space)] if space.name.eq_ignore_ascii_case("pg_default") => Ok(Vec::new()),
             [SqlOption::TableSpace(space)] => {
