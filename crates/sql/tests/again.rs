@@ -456,3 +456,40 @@ async fn conflicts_wait_for_the_row_in_the_way() {
         }
     }
 }
+
+/// What RETURNING and ON CONFLICT compute by a plan goes by the newest version of a row that was waited for; subqueries
+/// see what was there when the statement began.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn planned_expressions_follow_a_row_that_they_waited_for() {
+    let dir = tempfile::tempdir().expect("folder");
+    let db = open(dir.path());
+    let mut first = db.session();
+    let tables = "CREATE TABLE t (id int PRIMARY KEY, a int); INSERT INTO t VALUES (1, 10), (2, 20); \
+                  CREATE TABLE u (id int PRIMARY KEY, t_id int, name text); INSERT INTO u VALUES (1, 1, 'p'), (2, 2, 'q')";
+    rows(&mut first, tables).await;
+    for (sql, wanted) in [
+        (
+            "UPDATE t SET a = a + 1 FROM u WHERE u.t_id = t.id RETURNING t.id, t.a, u.name, (SELECT sum(a) FROM t)",
+            ok(&["1|101|p|30", "2|21|q|30", "UPDATE 2"]),
+        ),
+        (
+            "INSERT INTO t VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET a = t.a + (SELECT count(*) FROM u) \
+             RETURNING *, (SELECT max(a) FROM t)",
+            ok(&["1|102|20", "INSERT 0 1"]),
+        ),
+        (
+            "DELETE FROM t USING u WHERE u.t_id = t.id AND u.id = 1 RETURNING t.a, u.name, (SELECT max(a) FROM t)",
+            ok(&["100|p|20", "DELETE 1"]),
+        ),
+    ] {
+        rows(&mut first, "BEGIN; UPDATE t SET a = 100 WHERE id = 1").await;
+        let mut second = db.session();
+        rows(&mut second, "BEGIN").await;
+        let running = waiting(&db, second, sql).await;
+        rows(&mut first, "COMMIT").await;
+        let (mut second, found) = running.await.expect("ran");
+        assert_eq!(found, wanted, "{sql}");
+        rows(&mut second, "ROLLBACK").await;
+        rows(&mut first, "UPDATE t SET a = 10 WHERE id = 1").await;
+    }
+}

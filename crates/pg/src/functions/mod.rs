@@ -22,6 +22,7 @@
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
 //! - `percentile`: `percentile_cont`, `percentile_disc`, `mode`
 //! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
+//! - `json`: values as JSON
 //! - `series`: `generate_series`
 //! - `growing`: bounds of what makes long texts
 //!
@@ -45,6 +46,7 @@ mod format_number;
 mod format_time;
 mod growing;
 mod interval_aggregate;
+mod json;
 mod math;
 mod moments;
 mod nullable;
@@ -159,6 +161,7 @@ pub fn is_session_function(name: &str) -> bool {
         || time::SESSION_NAMES.contains(&name)
         || name.starts_with("pg_cast_")
         || series::is_of_session(name)
+        || json::SESSION_NAMES.contains(&name)
         || name == "to_char"
         || name == "to_timestamp"
         || name == "to_date"
@@ -179,6 +182,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(strings::all());
     out.extend(encodings::all());
     out.extend(nullable::all());
+    out.extend(json::all(cx));
     out
 }
 

@@ -299,7 +299,8 @@ fn like_with_backslash(pattern: &str, escape: &str) -> Result<String, SqlError> 
         (None, _) => return Ok(pattern.replace('\\', "\\\\")),
         (Some(escape), None) => escape,
         _ => {
-            return Err(SqlError::new("22025", "invalid escape string").with_hint("Escape string must be empty or one character."));
+            return Err(SqlError::new("22025", "invalid escape string")
+                .with_hint("Escape string must be empty or one character."));
         }
     };
     if escape == '\\' {

@@ -27,6 +27,10 @@ impl Session {
                 command("ANALYZE")
             }
             Own::ResetUser => command("RESET"),
+            Own::ResetZone => {
+                self.shared.variables.lock().set("TimeZone", None, false)?;
+                command("RESET")
+            }
             Own::Checkpoint => {
                 if !self.cx.is_superuser() {
                     return Err(SqlError::new(

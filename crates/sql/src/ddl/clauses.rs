@@ -151,7 +151,15 @@ pub(super) fn create_table(create: &CreateTable) -> Result<Vec<String>, SqlError
     refuse(&others, syntax)?;
     match table_options {
         CreateTableOptions::None => Ok(Vec::new()),
-        CreateTableOptions::With(options) => options.iter().map(storage_parameter).collect(),
+        // pgbench says that pages are to be full, as they are.
+        CreateTableOptions::With(options) => options
+            .iter()
+            .filter(|option| {
+                !matches!(option, SqlOption::KeyValue { key, value }
+                if key.value.eq_ignore_ascii_case("fillfactor") && value.to_string() == "100")
+            })
+            .map(storage_parameter)
+            .collect(),
         CreateTableOptions::Plain(options) => match options.as_slice() {
             [SqlOption::TableSpace(space)] if space.name.eq_ignore_ascii_case("pg_default") => Ok(Vec::new()),
             [SqlOption::TableSpace(space)] => {
@@ -265,7 +273,8 @@ pub(crate) fn unique(key: &UniqueConstraint) -> Result<(), SqlError> {
         nulls_distinct,
     } = key;
     let has_word = !matches!(index_type_display, datafusion::sql::sqlparser::ast::KeyOrIndexDisplay::None);
-    let others = [(index_name.is_some() || has_word, "KEY"), (index_type.is_some() || !index_options.is_empty(), "USING")];
+    let others =
+        [(index_name.is_some() || has_word, "KEY"), (index_type.is_some() || !index_options.is_empty(), "USING")];
     refuse(&others, syntax)?;
     refuse(&[(matches!(nulls_distinct, NullsDistinctOption::NotDistinct), "NULLS NOT DISTINCT")], unsupported)?;
     characteristics(given.as_ref())
@@ -289,11 +298,7 @@ pub(crate) fn primary_key(key: &PrimaryKeyConstraint) -> Result<(), SqlError> {
 /// `42601`
 pub(super) fn truncate(truncate: &Truncate) -> Result<(), SqlError> {
     let Truncate { table_names, partitions, table: _, if_exists, identity: _, cascade: _, on_cluster } = truncate;
-    let others = [
-        (partitions.is_some(), "PARTITION"),
-        (*if_exists, "EXISTS"),
-        (on_cluster.is_some(), "ON"),
-    ];
+    let others = [(partitions.is_some(), "PARTITION"), (*if_exists, "EXISTS"), (on_cluster.is_some(), "ON")];
     for TruncateTableTarget { name: _, only: _, has_asterisk: _ } in table_names {}
     refuse(&others, syntax)
 }

@@ -90,7 +90,8 @@ impl ConflictUpdate {
         let Some(rows) = rows.finish()? else { return Ok(None) };
         let answer = plan.run(stream, both.view, rows).await?;
         let Some(batch) = answer.into_iter().find(|batch| batch.num_rows() > 0) else { return Ok(None) };
-        let mut new = (0..table.columns.len()).map(|at| both.column(at).map(New::Kept)).collect::<Result<Vec<_>, _>>()?;
+        let mut new =
+            (0..table.columns.len()).map(|at| both.column(at).map(New::Kept)).collect::<Result<Vec<_>, _>>()?;
         for (&column, array) in columns.iter().zip(batch.columns()) {
             let value = ScalarValue::try_from_array(array, 0).map_err(|error| errors::from_datafusion(error, ""))?;
             new[column] = New::Given(assigned(&value, &table.columns[column], zone)?);

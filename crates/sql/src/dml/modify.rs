@@ -89,7 +89,18 @@ impl<'a> Modify<'a> {
     /// Goes on where [`Modify::pause`] was called.
     pub(crate) fn resume(writer: Writer<'a>, zone: Zone, paused: Paused) -> Self {
         let Paused { foreign, bulk, rows } = paused;
-        Self { writer, params: &[], zone, conflict: None, returned: None, others: None, stream: None, foreign, bulk, rows }
+        Self {
+            writer,
+            params: &[],
+            zone,
+            conflict: None,
+            returned: None,
+            others: None,
+            stream: None,
+            foreign,
+            bulk,
+            rows,
+        }
     }
 
     pub(crate) fn pause(self) -> Paused {

@@ -19,6 +19,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::projection::{ProjectionExec, all_columns, try_embed_projection};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions};
 use futures::StreamExt;
@@ -54,6 +55,30 @@ impl PhysicalOptimizerRule for ByteFilters {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// The plan with [`ByteFilterExec`] in the places of all filters: projections that compute something do not go below it.
+pub(crate) fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let changed = plan.transform_down(|plan| match plan.downcast_ref::<FilterExec>() {
+        Some(filter) => {
+            let fence: Arc<dyn ExecutionPlan> = Arc::new(ByteFilterExec::new(filter.clone()));
+            Ok(Transformed::yes(fence))
+        }
+        None => Ok(Transformed::no(plan)),
+    })?;
+    Ok(changed.data)
+}
+
+/// The plan with filters again where [`fenced`] has put others.
+pub(crate) fn unfenced(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let changed = plan.transform_down(|plan| match plan.downcast_ref::<ByteFilterExec>() {
+        Some(fence) => {
+            let filter: Arc<dyn ExecutionPlan> = Arc::new(fence.filter.clone());
+            Ok(Transformed::yes(filter))
+        }
+        None => Ok(Transformed::no(plan)),
+    })?;
+    Ok(changed.data)
 }
 
 /// See the module's head.
@@ -113,6 +138,13 @@ impl ExecutionPlan for ByteFilterExec {
     }
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+    fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        match all_columns(projection.expr()) {
+            true => self.filter.try_swapping_with_projection(projection),
+            // It takes the columns that it reads, and no more.
+            false => try_embed_projection(projection, &self.filter),
+        }
     }
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())

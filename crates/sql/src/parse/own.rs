@@ -73,6 +73,8 @@ pub(crate) enum Own {
     SetConstraints(foreign::Wanted),
     /// RESET ROLE, RESET SESSION AUTHORIZATION: the user is always the one who logged in.
     ResetUser,
+    /// RESET TIME ZONE
+    ResetZone,
     /// SHOW of a setting whose name has several words.
     Show(&'static str),
 }
@@ -140,6 +142,9 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "prepare" | "commit" | "rollback" => two_phase::parse(&first, words),
         "exec" | "execute" | "call" => cleaning::parse_call(&first, words),
         "reset" => {
+            if words.take_words(&["time", "zone"]) {
+                return Some(words.expect_end().map(|()| Own::ResetZone));
+            }
             let is_user = words.take_word("role") || words.take_words(&["session", "authorization"]);
             is_user.then(|| words.expect_end().map(|()| Own::ResetUser))
         }

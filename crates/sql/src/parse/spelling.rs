@@ -225,10 +225,16 @@ mod tests {
             ("TABLE t; (table u)", "SELECT * FROM t ; ( SELECT * FROM u )"),
             ("CREATE TABLE t (a int)", "CREATE TABLE t ( a int )"),
             ("CREATE TABLE t AS TABLE u WITH DATA;", "CREATE TABLE t AS TABLE u ;"),
-            ("SELECT trim(leading FROM a), trim(FROM b)", "SELECT trim ( leading ' ' FROM a ) , trim ( BOTH ' ' FROM b )"),
+            (
+                "SELECT trim(leading FROM a), trim(FROM b)",
+                "SELECT trim ( leading ' ' FROM a ) , trim ( BOTH ' ' FROM b )",
+            ),
             ("INSERT INTO t OVERRIDING SYSTEM VALUE VALUES (1)", "INSERT INTO t VALUES ( 1 )"),
             ("SELECT f(1, VARIADIC g(a, b)) FROM ONLY t", "SELECT f ( 1 , resurgam$variadic ( g ( a , b ) ) ) FROM t"),
-            ("SELECT a FROM t JOIN u USING (a) ORDER BY a USING >", "SELECT a FROM t JOIN u USING ( a ) ORDER BY a DESC"),
+            (
+                "SELECT a FROM t JOIN u USING (a) ORDER BY a USING >",
+                "SELECT a FROM t JOIN u USING ( a ) ORDER BY a DESC",
+            ),
             ("BEGIN READ ONLY, NOT DEFERRABLE", "BEGIN READ ONLY"),
             ("BEGIN DEFERRABLE, READ ONLY", "BEGIN READ ONLY"),
             ("ADD UNIQUE (a) DEFERRABLE", "ADD UNIQUE ( a ) DEFERRABLE"),

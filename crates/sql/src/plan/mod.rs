@@ -15,6 +15,7 @@
 //! | `planner` | From syntax to plans |
 //! | `planning` | What this crate's own planning does beyond DataFusion's |
 //! | `plans` | What is known about the statements that are planned |
+//! | `projections` | Projections stay above filters |
 //! | `rules` | DataFusion's analyzer rules, with what has to be done before them |
 //! | `statement` | A prepared statement |
 
@@ -31,5 +32,6 @@ pub(crate) mod params;
 pub(crate) mod planner;
 pub(crate) mod planning;
 pub(crate) mod plans;
+pub(crate) mod projections;
 pub(crate) mod rules;
 pub(crate) mod statement;

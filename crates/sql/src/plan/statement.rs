@@ -310,7 +310,16 @@ pub(crate) fn prepare(
             prepared.counts = Some(Arc::clone(&plan.stream.counts));
             prepared.kind = Kind::Write(Box::new(plan));
         }
-        Statement::Explain { analyze, verbose, statement, options, format, query_plan, estimate, describe_alias: _ } => {
+        Statement::Explain {
+            analyze,
+            verbose,
+            statement,
+            options,
+            format,
+            query_plan,
+            estimate,
+            describe_alias: _,
+        } => {
             if query_plan || estimate {
                 let word = if query_plan { "query" } else { "estimate" };
                 return Err(SqlError::syntax(format!("syntax error at or near \"{word}\"")));

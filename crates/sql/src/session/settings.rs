@@ -155,7 +155,13 @@ static DEFINITIONS: &[Definition] = &[
         "Least severity of messages sent to the client.",
     ),
     def("DateStyle", "ISO, MDY", Kind::Text, true, "Display format of dates; ISO is the one supported."),
-    def("default_table_access_method", "heap", Kind::Text, false, "Access method of new tables; heap stands for the one."),
+    def(
+        "default_table_access_method",
+        "heap",
+        Kind::Text,
+        false,
+        "Access method of new tables; heap stands for the one.",
+    ),
     def("default_tablespace", "", Kind::Text, false, "Tablespace of new tables; pg_default is the one."),
     def(
         "default_transaction_deferrable",
@@ -222,13 +228,7 @@ static DEFINITIONS: &[Definition] = &[
         false,
         "Whether triggers and foreign keys act: they always do.",
     ),
-    def(
-        "standard_conforming_strings",
-        "on",
-        Kind::Only("off"),
-        true,
-        "Backslashes in plain strings are ordinary.",
-    ),
+    def("standard_conforming_strings", "on", Kind::Only("off"), true, "Backslashes in plain strings are ordinary."),
     def("statement_timeout", "0", Kind::Duration, false, "Longest time of a statement."),
     idle("synchronize_seqscans", "on", Kind::Bool),
     def(
@@ -725,7 +725,8 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
         Kind::Real => {
             let number = trimmed.parse::<f64>().map_err(|_| invalid(definition, value))?;
             if number < 0.0 || !number.is_finite() {
-                let range = format!("is outside the valid range for parameter \"{}\" (0 .. 1.79769e+308)", definition.name);
+                let range =
+                    format!("is outside the valid range for parameter \"{}\" (0 .. 1.79769e+308)", definition.name);
                 return Err(SqlError::new("22023", format!("{number} {range}")));
             }
             number.to_string()

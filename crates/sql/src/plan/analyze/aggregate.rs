@@ -65,7 +65,11 @@ impl Analyzer<'_> {
             parts.order_by,
             None::<NullTreatment>,
         );
-        Ok(self.of_type(Expr::AggregateFunction(call), parts.data, parts.result)?.at(span))
+        let bound = self.of_type(Expr::AggregateFunction(call), parts.data, parts.result)?.at(span);
+        match super::json::is_json_aggregate(name) {
+            true => self.json_whole(name, bound, span),
+            false => Ok(bound),
+        }
     }
 
     /// An aggregate whose columns are all of one query further out belongs to that query.
@@ -119,9 +123,13 @@ impl Analyzer<'_> {
         let star = matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]);
         let mut args: Vec<Bound> = Vec::with_capacity(list.args.len());
         if !star {
-            match (self.whole_row_argument(list, scope)?, super::expr::plain_args(list)) {
+            let key = match name {
+                "count" if list.duplicate_treatment.is_none() => self.whole_row_argument(list, scope)?,
+                _ => None,
+            };
+            match (key, super::expr::plain_args(list)) {
                 // A row is not NULL, but where a join has none.
-                (Some(key), _) if name == "count" && list.duplicate_treatment.is_none() => args.push(key),
+                (Some(key), _) => args.push(key),
                 (None, Some(exprs)) => {
                     for expr in exprs {
                         args.push(self.expr(expr, scope, clause)?);
@@ -151,7 +159,7 @@ impl Analyzer<'_> {
         for (arg, to) in args.into_iter().zip(&resolved.args) {
             let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
             let arg = self.settled(arg)?;
-            if name != "count" || list.duplicate_treatment.is_some() {
+            if !matches!(name, "count" | "json_agg" | "json_object_agg") || list.duplicate_treatment.is_some() {
                 super::record::refuse_record(&arg, "an aggregate")?;
             }
             typed.push(arg);
@@ -175,6 +183,14 @@ impl Analyzer<'_> {
             }
         }
         let _ = source;
+        if super::json::is_json_aggregate(name) {
+            if distinct || function.over.is_some() {
+                return unknown(format!("{name} with DISTINCT or OVER"));
+            }
+            let elements = self.json_elements(name, typed, span)?;
+            let (function, args, data) = self.aggregate_function("string_agg", elements, false, Type::TEXT, span)?;
+            return Ok(AggregateParts { function, args, distinct, filter, order_by, result: Type::TEXT, data });
+        }
         let result = super::blanks::given_back(result, &typed);
         let (function, args, data) = self.aggregate_function(name, typed, star, result, span)?;
         Ok(AggregateParts { function, args, distinct, filter, order_by, result, data })
@@ -305,7 +321,7 @@ impl Analyzer<'_> {
             "every" => "bool_and",
             "variance" => "var_samp",
             "stddev" => "stddev_samp",
-            "any_value" | "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg" => {
+            "any_value" | "jsonb_agg" | "jsonb_object_agg" => {
                 return unknown(format!("the aggregate {name}"));
             }
             other => other,

@@ -363,9 +363,7 @@ impl Analyzer<'_> {
                 let expr = Expr::ScalarSubquery(as_subquery(relation));
                 Ok(Bound::with_data(expr, bound.ty, bound.data).at(span()))
             }
-            E::Array(array) if !array.named => {
-                Err(self.at(SqlError::syntax("syntax error at or near \"[\""), span()))
-            }
+            E::Array(array) if !array.named => Err(self.at(SqlError::syntax("syntax error at or near \"[\""), span())),
             E::Array(array) => self.array(&array.elem, scope, clause, span()),
             E::CompoundFieldAccess { root, access_chain } => {
                 if let Some(bound) = self.field_of_item(root, access_chain, scope)? {
@@ -392,7 +390,9 @@ impl Analyzer<'_> {
     fn refuse_unit(&self, field: &ast::CeilFloorKind, span: Span) -> Result<()> {
         match field {
             ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) => Ok(()),
-            ast::CeilFloorKind::DateTimeField(_) => Err(self.at(SqlError::syntax("syntax error at or near \"to\""), span)),
+            ast::CeilFloorKind::DateTimeField(_) => {
+                Err(self.at(SqlError::syntax("syntax error at or near \"to\""), span))
+            }
             ast::CeilFloorKind::Scale(_) => {
                 let text = "function with a number of digits does not exist; round takes one";
                 Err(self.at(SqlError::new("42883", text), span))

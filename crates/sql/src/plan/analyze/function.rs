@@ -168,10 +168,7 @@ impl Analyzer<'_> {
         let last = arguments(last).and_then(plain_args).unwrap_or_default();
         let [array] = last.as_slice() else { return unknown("this form of VARIADIC") };
         let array: &ast::Expr = array;
-        let before = ast::FunctionArgumentList {
-            args: list.args[..list.args.len() - 1].to_vec(),
-            ..list.clone()
-        };
+        let before = ast::FunctionArgumentList { args: list.args[..list.args.len() - 1].to_vec(), ..list.clone() };
         let mut args = self.plain(&before, scope, clause, name)?;
         // What stands before VARIADIC are the parameters before the last.
         let fixed = match name {
@@ -184,7 +181,16 @@ impl Analyzer<'_> {
             return Err(self.at(SqlError::new("42883", message), span));
         }
         if let ast::Expr::Array(elements) = super::condition::bare(array)
-            && matches!(name, "concat" | "concat_ws" | "format" | "num_nulls" | "num_nonnulls")
+            && matches!(
+                name,
+                "concat"
+                    | "concat_ws"
+                    | "format"
+                    | "num_nulls"
+                    | "num_nonnulls"
+                    | "json_build_array"
+                    | "json_build_object"
+            )
             && !elements.elem.is_empty()
             && !elements.elem.iter().any(|e| matches!(super::condition::bare(e), ast::Expr::Array(_)))
         {
@@ -318,7 +324,7 @@ impl Analyzer<'_> {
             }
             name => name,
         };
-        if name != "pg_typeof" {
+        if name != "pg_typeof" && !super::json::is_json_builder(name) {
             for arg in &args {
                 super::record::refuse_record(arg, &format!("the function {name}"))?;
             }
@@ -471,6 +477,9 @@ impl Analyzer<'_> {
                 }
                 _ => unknown(format!("the set-returning function {name}")),
             };
+        }
+        if let Some(bound) = self.json_call(name, args.clone(), span)? {
+            return Ok(bound);
         }
         let mut args = args;
         if matches!(name, "concat" | "concat_ws" | "format") || source == "bpcharoctetlen" {

@@ -16,6 +16,7 @@
 //! | `expr`, `chain`, `literal`, `condition` | expressions; long chains of operators; constants; comparisons, CASE, IN | parse_expr.c |
 //! | `coerce` | casts | parse_coerce.c |
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
+//! | `json` | functions and aggregates that make JSON | json.c |
 //! | `write`, `insert`, `update` | INSERT, UPDATE, DELETE: targets, assignments, ON CONFLICT, RETURNING | analyze.c, parse_target.c |
 //! | `lock` | queries with FOR UPDATE and its kin | analyze.c |
 //! | `record` | rows as values | parse_expr.c |
@@ -41,6 +42,7 @@ mod function;
 mod function_item;
 mod group;
 mod insert;
+mod json;
 mod literal;
 mod lock;
 mod operator;

@@ -50,7 +50,7 @@ impl Analyzer<'_> {
     }
 
     /// A record of these fields.
-    fn record(&mut self, given: Vec<(String, Bound)>, span: Span) -> Result<Bound> {
+    pub(super) fn record(&mut self, given: Vec<(String, Bound)>, span: Span) -> Result<Bound> {
         if given.len() > COLUMNS_MAX {
             let text = format!("ROW expressions can have at most {COLUMNS_MAX} entries");
             return Err(self.at(SqlError::new("54011", text), span));

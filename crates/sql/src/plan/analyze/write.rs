@@ -399,7 +399,8 @@ pub(super) fn named_columns(table: &Table, values: impl IntoIterator<Item = Expr
 pub(super) fn named_others(returning: Option<&List>) -> Vec<Expr> {
     let others = returning.map(|list| list.others.as_slice()).unwrap_or_default();
     let named = others.iter().enumerate().map(|(at, (qualifier, field))| {
-        Expr::Column(datafusion::common::Column::new(qualifier.clone(), field.name())).alias(format!("resurgam$other{at}"))
+        Expr::Column(datafusion::common::Column::new(qualifier.clone(), field.name()))
+            .alias(format!("resurgam$other{at}"))
     });
     named.collect()
 }

@@ -1,0 +1,87 @@
+//! Functions and aggregates that make JSON: what they are computed by.
+
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use super::bound::{Bound, Type};
+use super::{Analyzer, Result, unknown};
+use crate::pg::types::{field_oid, oid};
+
+/// The function of [`crate::pg::functions`] that makes a record of the arguments into JSON.
+fn computed_by(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "to_json" | "row_to_json" | "array_to_json" => "pg_json_value",
+        "json_build_object" => "pg_json_object",
+        "json_build_array" => "pg_json_array",
+        _ => return None,
+    })
+}
+
+/// Whether a function takes records, to make JSON of them.
+pub(super) fn is_json_builder(name: &str) -> bool {
+    computed_by(name).is_some()
+}
+
+/// Whether an aggregate gathers values as JSON.
+pub(super) fn is_json_aggregate(name: &str) -> bool {
+    matches!(name, "json_agg" | "json_object_agg")
+}
+
+/// Whether values have times in the session's zone.
+fn is_zoned(field: &Field) -> bool {
+    field_oid(field) == oid::TIMESTAMPTZ
+        || match field.data_type() {
+            DataType::List(item) => is_zoned(item),
+            DataType::Struct(fields) => fields.iter().any(|field| is_zoned(field)),
+            DataType::Timestamp(_, Some(_)) => true,
+            _ => false,
+        }
+}
+
+impl Analyzer<'_> {
+    /// A call of a function that makes JSON; `None` if it is none.
+    pub(super) fn json_call(&mut self, name: &str, args: Vec<Bound>, span: Span) -> Result<Option<Bound>> {
+        let Some(function) = computed_by(name) else { return Ok(None) };
+        if function == "pg_json_value" && args.len() != 1 {
+            return unknown(format!("the second argument of {name}"));
+        }
+        self.json_of(function, args, span).map(Some)
+    }
+
+    fn json_of(&mut self, function: &str, args: Vec<Bound>, span: Span) -> Result<Bound> {
+        let zoned = if args.iter().any(|arg| is_zoned(&arg.field())) { "_zoned" } else { "" };
+        let fields = args.into_iter().enumerate().map(|(at, arg)| (format!("f{}", at + 1), arg)).collect();
+        let record = self.record(fields, span)?;
+        let Some(function) = self.names.state.scalar_functions().get(format!("{function}{zoned}").as_str()).cloned()
+        else {
+            return unknown(function);
+        };
+        let (expr, data) = self.call_udf(&function, vec![record])?;
+        Ok(Bound::with_data(expr, Type::of(oid::JSON), data).at(span))
+    }
+
+    /// What an aggregate of JSON joins, and by what: a text of each row.
+    pub(super) fn json_elements(&mut self, name: &str, args: Vec<Bound>, span: Span) -> Result<Vec<Bound>> {
+        let text = |bound: Bound| Bound { ty: Type::TEXT, ..bound };
+        let is_record = args.first().is_some_and(|arg| arg.ty.oid == oid::RECORD);
+        let (element, separator) = match name {
+            "json_agg" => {
+                let element = text(self.json_of("pg_json_value", args, span)?);
+                let null = text(self.text_constant("null"));
+                (self.of_one_type("coalesce", vec![element, null], Type::TEXT)?, if is_record { ", \n " } else { ", " })
+            }
+            _ => (text(self.json_of("pg_json_pair", args, span)?), ", "),
+        };
+        Ok(vec![element, self.text_constant(separator)])
+    }
+
+    /// The joined elements as a whole; NULL if there are none.
+    pub(super) fn json_whole(&mut self, name: &str, joined: Bound, span: Span) -> Result<Bound> {
+        let (open, close) = if name == "json_agg" { ("[", "]") } else { ("{ ", " }") };
+        let open = self.text_constant(open);
+        let close = self.text_constant(close);
+        let whole = self.binary("||", open, joined, span)?;
+        let whole = self.binary("||", whole, close, span)?;
+        Ok(Bound { ty: Type::of(oid::JSON), ..whole }.at(span))
+    }
+}
