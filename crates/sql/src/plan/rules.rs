@@ -11,9 +11,9 @@ use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
+use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 
 use crate::exec::bridge;
 use crate::pg::functions::numeric::keys::NumericKeys;
@@ -33,9 +33,7 @@ pub(crate) fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 }
 
 /// These rules of the optimizer, with a question before each whether the statement was told to stop.
-pub(crate) fn stoppable(
-    rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
-) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+pub(crate) fn stoppable(rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let ask = Arc::new(Ask) as Arc<dyn OptimizerRule + Send + Sync>;
     rules.into_iter().flat_map(|rule| [Arc::clone(&ask), rule]).collect()
 }

@@ -35,7 +35,7 @@ use tokio::time::Instant;
 
 use crate::dml::foreign::{Deferred, Modes};
 use crate::dml::{Op, WritePlan};
-use crate::exec::compute::aside;
+use crate::exec::compute::{apart, aside};
 use crate::exec::context::{StatementContext, StopFlag};
 use crate::exec::wait::guarded;
 use crate::parse::lexer::{self, Literal};
@@ -87,6 +87,8 @@ pub(crate) struct NamedSavepoint {
     pub portals: u64,
 }
 
+/// Bytes of a text that is planned on its session's thread; a longer one may take so long that a stop does not wait for it.
+const HERE_BYTES_MAX: usize = 512;
 /// How often a statement is planned again whose planning failed while definitions changed.
 const PLANS_MAX: u32 = 100;
 
@@ -660,7 +662,6 @@ impl Session {
         let state = self.state()?;
         let cx = Arc::clone(&self.cx);
         let txn = self.transaction().txn.clone();
-        let names = Names { state: &state, txn: &txn, cx: &cx };
         let mut tries = 0;
         let begun = std::time::Instant::now();
         let (version, mut prepared) = loop {
@@ -668,11 +669,26 @@ impl Session {
             let version = txn.catalog_version();
             // Made with definitions that nobody else has, and that may be taken back: never current.
             let made_at = if txn.has_catalog_changes() { 0 } else { version };
-            let prepare = || {
-                panics::planted("planning", text);
-                statement::prepare(&names, statement.clone(), text, declared, made_at)
+            let planned = match text.len() <= HERE_BYTES_MAX {
+                true => self.planning(|| {
+                    panics::planted("planning", text);
+                    let names = Names { state: &state, txn: &txn, cx: &cx };
+                    statement::prepare(&names, statement.clone(), text, declared, made_at)
+                }),
+                false => {
+                    let stop = Arc::clone(&self.shared.stop);
+                    let (state, txn, cx) = (Arc::clone(&state), txn.clone(), Arc::clone(&cx));
+                    let (statement, text, declared) = (statement.clone(), text.to_owned(), declared.to_vec());
+                    self.planning(move || {
+                        apart(&stop, move || {
+                            panics::planted("planning", &text);
+                            let names = Names { state: &state, txn: &txn, cx: &cx };
+                            statement::prepare(&names, statement, &text, &declared, made_at)
+                        })?
+                    })
+                }
             };
-            match self.planning(prepare) {
+            match planned {
                 Ok(prepared) => break (version, prepared),
                 // It looks at definitions more than once; one may have changed in between.
                 Err(_) if tries < PLANS_MAX && txn.catalog_version() != version => tries += 1,
