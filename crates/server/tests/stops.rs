@@ -96,7 +96,8 @@ fn stopped(server: &TestServer, watcher: &mut Client, what: &str, statement: &st
     }
     // The transaction has failed or is gone: its row is free.
     watcher.rows("set lock_timeout = '5s'");
-    watcher.rows("update t set n = n + 1 where id = 1");
+    let (_, messages) = watcher.query("update t set n = n + 1 where id = 1");
+    assert!(messages.iter().all(|message| message.tag != b'E'), "{what}: the row is not free: {messages:?}");
     let took = begun.elapsed();
     match stop {
         Stop::Cancel | Stop::Timeout => {
