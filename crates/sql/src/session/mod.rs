@@ -557,10 +557,14 @@ impl Session {
         }
         let running = Arc::clone(stop) as Arc<dyn Stop>;
         let done = running::with(&running, || aside(|| panics::caught(work)));
+        // A stop that came after the last question must not be lost.
+        let stopped = if alone { stop.check_time() } else { Ok(()) };
         if alone {
             stop.end();
         }
-        done?
+        let done = done??;
+        stopped?;
+        Ok(done)
     }
 
     /// The statement of that text, planned now or before.
