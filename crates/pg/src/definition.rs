@@ -49,8 +49,7 @@ pub fn parse_expression(text: &str) -> Result<ast::Expr, SqlError> {
         .tokenize_with_location()
         .map_err(|error| errors::from_parser(&error.into(), text))?;
     let dialect = Bounded::new(&tokens);
-    let mut parser =
-        Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX).with_tokens_with_locations(tokens);
+    let mut parser = Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX).with_tokens_with_locations(tokens);
     let mut expr = parser
         .parse_expr()
         .and_then(|expr| parser.expect_token(&Token::EOF).map(|_| expr))

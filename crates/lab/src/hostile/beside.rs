@@ -50,10 +50,8 @@ impl Beside {
     pub fn begin(memory_bytes_max: u64) -> Self {
         let state = Arc::<State>::default();
         let (ask, watch) = (Arc::clone(&state), Arc::clone(&state));
-        let threads = vec![
-            std::thread::spawn(move || ask.ask()),
-            std::thread::spawn(move || watch.watch(memory_bytes_max)),
-        ];
+        let threads =
+            vec![std::thread::spawn(move || ask.ask()), std::thread::spawn(move || watch.watch(memory_bytes_max))];
         Self { state, threads }
     }
 
@@ -122,7 +120,8 @@ impl State {
             self.memory_bytes.fetch_max(bytes, Ordering::SeqCst);
             if bytes > memory_bytes_max && self.process.swap(0, Ordering::SeqCst) == process {
                 // The machine is not this run's alone.
-                let _ = crate::servers::output(std::process::Command::new("kill").args(["-KILL", &process.to_string()]));
+                let _ =
+                    crate::servers::output(std::process::Command::new("kill").args(["-KILL", &process.to_string()]));
             }
         }
     }

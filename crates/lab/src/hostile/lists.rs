@@ -83,7 +83,12 @@ pub fn wide() -> Vec<Family> {
         of("arguments of nothing", "select f(", one("1"), ")"),
         of("json_build_array", "select json_build_array(", one("1"), ") is null"),
         of("ARRAY", "select array_length(array[", |i| i.to_string(), "], 1)"),
-        of("ARRAY of expressions", "select sum(x[1]) from (select array[", |i| format!("a + {i}"), "] as x from h) as s"),
+        of(
+            "ARRAY of expressions",
+            "select sum(x[1]) from (select array[",
+            |i| format!("a + {i}"),
+            "] as x from h) as s",
+        ),
         of("ROW", "select row(", |i| i.to_string(), ") is null"),
         family("CASE branches", |n| {
             format!("select sum(case {} end) from h", list(n, " ", |i| format!("when a = {i} then {i}")))
@@ -116,7 +121,9 @@ pub fn wide() -> Vec<Family> {
         family("alternatives of one", |n| format!("select 'a' ~ '{}'", list(n, "|", |i| format!("x{i}")))),
         family("a counted expression", |n| format!("select 'a' ~ '(a{{1,{0}}}){{1,{0}}}'", n.min(255))),
         family("a LIKE", |n| format!("select repeat('a', 10000) like '{}b'", "%a".repeat(n))),
-        family("a list in a LIKE", |n| format!("select 'a' like any (array[{}])", list(n, ", ", |i| format!("'%{i}%'")))),
+        family("a list in a LIKE", |n| {
+            format!("select 'a' like any (array[{}])", list(n, ", ", |i| format!("'%{i}%'")))
+        }),
         family("blanks", |n| format!("select 1{}", " ".repeat(n * 100))),
         family("lines of comments", |n| format!("select 1{}", "\n-- x".repeat(n))),
         family("parameters", |n| format!("prepare p as select {}", list(n, " + ", |i| format!("${}::int", i + 1)))),

@@ -30,8 +30,19 @@ const AROUND: &[(&str, &str)] = &[
 ];
 
 /// What follows an integer and gives one again.
-const AFTER: &[&str] =
-    &[" + 1", " - 1", " * 1", " / 1", " % 9", " & 7", " | 1", "::int", "::bigint::int", " + length('x' || 'y')", " # 1"];
+const AFTER: &[&str] = &[
+    " + 1",
+    " - 1",
+    " * 1",
+    " / 1",
+    " % 9",
+    " & 7",
+    " | 1",
+    "::int",
+    "::bigint::int",
+    " + length('x' || 'y')",
+    " # 1",
+];
 
 /// Where an integer may stand.
 const PLACES: &[(&str, &str)] = &[

@@ -285,9 +285,10 @@ fn attempt(server: &Server, text: &str, timeout_ms: u64, patience: Duration) -> 
 }
 
 fn show(finding: &Finding) {
-    let postgres = finding.postgres.as_ref().map_or(String::new(), |run| {
-        format!("  [PostgreSQL {} {:.2} s]", run.got.word(), run.time.as_secs_f64())
-    });
+    let postgres = finding
+        .postgres
+        .as_ref()
+        .map_or(String::new(), |run| format!("  [PostgreSQL {} {:.2} s]", run.got.word(), run.time.as_secs_f64()));
     println!(
         "{:5} {:32} {:6}  {:7} {:6.2} s  {:5} MB  beside {:4} ms{postgres}{}",
         finding.case.kind,

@@ -18,6 +18,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, exec_datafusion_err};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use futures::{Stream, StreamExt};
@@ -33,14 +34,16 @@ use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::exec::{apply, bridge};
 use crate::exec::context::StopFlag;
 use crate::exec::memory::Measured;
+use crate::exec::{apply, bridge};
 use crate::parse::depth::STACK_BYTES;
 use crate::pg::memory;
 use crate::pg::running::{self, Stop};
 use crate::session::panics;
 use crate::wire::SqlError;
+
+type Result<T, E = DataFusionError> = std::result::Result<T, E>;
 
 /// How long a plan computes on its session's thread before it moves to one of [`pool`].
 const HERE_MAX: Duration = Duration::from_millis(1);
@@ -48,6 +51,8 @@ const HERE_MAX: Duration = Duration::from_millis(1);
 const THREADS_MAX: usize = 1024;
 /// Batches that are ready beside the one that is being read.
 const READY_MAX: usize = 2;
+/// How often who waits for work looks whether it is to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Added to the threads' niceness: who asks for one row goes before who asks for a million.
 const NICENESS: i32 = 5;
 
@@ -203,6 +208,40 @@ pub(crate) fn aside<T>(work: impl FnOnce() -> T) -> T {
         Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
         _ => work(),
     }
+}
+
+/// Does work of a statement on a thread of its own and waits for it; who is told to stop does not wait for its end.
+///
+/// # Errors
+/// `57014`; `XX000` if it panics.
+pub(crate) fn apart<T: Send + 'static>(
+    statement: &Arc<StopFlag>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, SqlError> {
+    let (sender, done) = std::sync::mpsc::channel();
+    let run = Arc::new(Run { statement: Arc::clone(statement), left: AtomicBool::new(false) });
+    let (stop, running) = (Arc::clone(&run) as Arc<dyn Stop>, Running::new());
+    let pool = pool().map_err(|error| SqlError::internal(error.to_string()))?;
+    pool.spawn_blocking(move || {
+        let _running = running;
+        let _ = sender.send(panics::caught(|| running::with(&stop, work)));
+    });
+    aside(|| {
+        loop {
+            match done.recv_timeout(LOOK_EVERY) {
+                Ok(done) => return done,
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(error) = statement.check_time() {
+                        run.left.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(SqlError::internal("work of a statement ended without a result"));
+                }
+            }
+        }
+    })
 }
 
 /// A plan's stream, which `start` makes; see the module's head.

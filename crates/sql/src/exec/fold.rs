@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{
@@ -34,6 +35,17 @@ pub(crate) fn so_far() -> Expr {
 /// See [`so_far`].
 pub(crate) fn next() -> Expr {
     Expr::Column(Column::from_name(NEXT))
+}
+
+/// Whether an expression over [`so_far`] and [`next`] may be hidden in a step: nothing of it depends on the session,
+/// which is known by the names of functions.
+pub(crate) fn is_step(expr: &Expr) -> Result<bool> {
+    let depends = |expr: &Expr| match expr {
+        Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
+        Expr::Column(_) | Expr::Literal(..) | Expr::BinaryExpr(_) | Expr::Cast(_) => false,
+        _ => true,
+    };
+    Ok(!expr.exists(|expr| Ok(depends(expr)))?)
 }
 
 /// `((a + b) - c) + d …` of one type.

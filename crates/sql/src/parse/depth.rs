@@ -264,9 +264,7 @@ fn bound_sets(set: &mut SetExpr, above: usize) -> bool {
     list.reverse();
     let is_tree = kind.0 == SetOperator::Union && list.len() >= TERMS_FEW;
     let levels = above + if is_tree { 1 } else { list.len() };
-    if levels > SETS_MAX
-        || !bound_sets(&mut rest, levels)
-        || !list.iter_mut().all(|(_, term)| bound_sets(term, levels))
+    if levels > SETS_MAX || !bound_sets(&mut rest, levels) || !list.iter_mut().all(|(_, term)| bound_sets(term, levels))
     {
         return false;
     }
@@ -289,7 +287,9 @@ pub(crate) fn set_terms(set: &SetExpr, op: SetOperator, quantifier: SetQuantifie
     let mut rest = vec![set];
     while let Some(set) = rest.pop() {
         match set {
-            SetExpr::SetOperation { op: o, set_quantifier, left, right } if (*o, *set_quantifier) == (op, quantifier) => {
+            SetExpr::SetOperation { op: o, set_quantifier, left, right }
+                if (*o, *set_quantifier) == (op, quantifier) =>
+            {
                 rest.extend([right.as_ref(), left.as_ref()]);
             }
             term => terms.push(term),

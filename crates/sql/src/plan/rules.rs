@@ -43,9 +43,7 @@ pub(crate) fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 }
 
 /// These rules of the optimizer, with a question before each whether the statement was told to stop.
-pub(crate) fn stoppable(
-    rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
-) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+pub(crate) fn stoppable(rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let ask = Arc::new(Ask) as Arc<dyn OptimizerRule + Send + Sync>;
     rules.into_iter().flat_map(|rule| [Arc::clone(&ask), rule]).collect()
 }

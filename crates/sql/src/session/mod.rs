@@ -36,7 +36,7 @@ use tokio::time::Instant;
 
 use crate::dml::foreign::{Deferred, Modes};
 use crate::dml::{Op, WritePlan};
-use crate::exec::compute::aside;
+use crate::exec::compute::{apart, aside};
 use crate::exec::context::{StatementContext, StopFlag};
 use crate::exec::wait::guarded;
 use crate::exec::weight;
@@ -94,6 +94,8 @@ pub(crate) struct NamedSavepoint {
     pub portals: u64,
 }
 
+/// Bytes of a text that is planned on its session's thread; a longer one may take so long that a stop does not wait for it.
+const HERE_BYTES_MAX: usize = 512;
 /// How often a statement is planned again whose planning failed while definitions changed.
 const PLANS_MAX: u32 = 100;
 
@@ -381,7 +383,8 @@ impl Session {
             self.shared.stop.limits.set(variables.work_mem, variables.temp_file_limit);
         }
         if self.shared.stop.limits.is_lean() {
-            let planning = Planning { spilling_joins: true, lookup_rows: 0, ..self.db.settings.planning };
+            // Joins that spill (`merge_join.rs`) wait for a test that shows their answers.
+            let planning = Planning { spilling_joins: false, ..self.db.settings.planning };
             let state = planner::session_state(&self.db.runtime, &self.cx, planning, &self.shared.stop);
             return state.map(Arc::new).map_err(|error| errors::from_datafusion(error, ""));
         }
@@ -637,10 +640,14 @@ impl Session {
         }
         let running = Arc::clone(stop) as Arc<dyn Stop>;
         let done = running::with(&running, || aside(|| panics::caught(work)));
+        // A stop that came after the last question must not be lost.
+        let stopped = if alone { stop.check_time() } else { Ok(()) };
         if alone {
             stop.end();
         }
-        done?
+        let done = done??;
+        stopped?;
+        Ok(done)
     }
 
     /// The statement of that text, planned now or before.
@@ -758,7 +765,6 @@ impl Session {
         let state = self.state()?;
         let cx = Arc::clone(&self.cx);
         let txn = self.transaction().txn.clone();
-        let names = Names { state: &state, txn: &txn, cx: &cx };
         let mut tries = 0;
         let begun = std::time::Instant::now();
         let (version, mut prepared) = loop {
@@ -766,17 +772,27 @@ impl Session {
             let version = txn.catalog_version();
             // Made with definitions that nobody else has, and that may be taken back: never current.
             let made_at = if txn.has_catalog_changes() { 0 } else { version };
-            let work = || {
-                panics::planted("planning", text);
-                let work = || statement::prepare(&names, statement.clone(), text, declared, made_at);
-                let (prepared, bytes) = memory::measured(work);
-                prepared.map(|prepared| (prepared, bytes))
-            };
-            match self.planning(work) {
-                Ok((mut prepared, bytes)) => {
-                    prepared.weighs(bytes);
-                    break (version, prepared);
+            let planned = match text.len() <= HERE_BYTES_MAX {
+                true => self.planning(|| {
+                    panics::planted("planning", text);
+                    let names = Names { state: &state, txn: &txn, cx: &cx };
+                    weighed(|| statement::prepare(&names, statement.clone(), text, declared, made_at))
+                }),
+                false => {
+                    let stop = Arc::clone(&self.shared.stop);
+                    let (state, txn, cx) = (Arc::clone(&state), txn.clone(), Arc::clone(&cx));
+                    let (statement, text, declared) = (statement.clone(), text.to_owned(), declared.to_vec());
+                    self.planning(move || {
+                        apart(&stop, move || {
+                            panics::planted("planning", &text);
+                            let names = Names { state: &state, txn: &txn, cx: &cx };
+                            weighed(|| statement::prepare(&names, statement, &text, &declared, made_at))
+                        })?
+                    })
                 }
+            };
+            match planned {
+                Ok(prepared) => break (version, prepared),
                 // It looks at definitions more than once; one may have changed in between.
                 Err(_) if tries < PLANS_MAX && txn.catalog_version() != version => tries += 1,
                 Err(error) => return Err(error),
@@ -1445,4 +1461,12 @@ pub(crate) fn text_rows(lines: &[String]) -> RowChunk {
         chunk.ends.push(chunk.bytes.len() as u32);
     }
     chunk
+}
+
+/// A statement that `plan` makes, with what it weighs.
+fn weighed(plan: impl FnOnce() -> Result<Prepared, SqlError>) -> Result<Prepared, SqlError> {
+    let (prepared, bytes) = memory::measured(plan);
+    let mut prepared = prepared?;
+    prepared.weighs(bytes);
+    Ok(prepared)
 }

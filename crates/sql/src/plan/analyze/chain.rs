@@ -138,7 +138,8 @@ impl Analyzer<'_> {
                 }
                 _ => {
                     let before = closed(left.expr, &mut open, &data);
-                    left = Bound { expr: with_value(expr, step, before)?, ..Bound::with_data(so_far(), out.ty, out.data) };
+                    left =
+                        Bound { expr: with_value(expr, step, before)?, ..Bound::with_data(so_far(), out.ty, out.data) };
                     left.span = out.span;
                     *levels += 1;
                 }
@@ -186,10 +187,8 @@ fn step(expr: Expr) -> (Option<Expr>, Option<(Expr, Expr)>) {
 /// What [`step`] took apart, with a value for [`so_far`].
 fn with_value(whole: Option<Expr>, parts: Option<(Expr, Expr)>, value: Expr) -> Result<Expr> {
     let put = |expr: Expr, put: &Expr, with: &Expr| {
-        expr.transform_up(|expr| {
-            Ok(if expr == *put { Transformed::yes(with.clone()) } else { Transformed::no(expr) })
-        })
-        .data()
+        expr.transform_up(|expr| Ok(if expr == *put { Transformed::yes(with.clone()) } else { Transformed::no(expr) }))
+            .data()
     };
     Ok(match (whole, parts) {
         (Some(whole), _) => put(whole, &so_far(), &value)?,
@@ -218,8 +217,7 @@ fn with_lists(terms: Vec<Expr>) -> Vec<Expr> {
     for term in terms {
         match term {
             Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right })
-                if matches!(*right, Expr::Literal(..) | Expr::Placeholder(_))
-                    && matches!(*left, Expr::Column(_)) =>
+                if matches!(*right, Expr::Literal(..) | Expr::Placeholder(_)) && matches!(*left, Expr::Column(_)) =>
             {
                 match lists.iter().position(|(value, _)| *value == *left) {
                     Some(at) => lists[at].1.push(*right),

@@ -1,6 +1,7 @@
 //! Comparisons of rows, IN, BETWEEN, CASE, COALESCE and their kin.
 
 use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{Case, InList, InSubquery};
 use datafusion::logical_expr::{Expr, Operator, binary_expr, lit};
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, CaseWhen, Spanned, ValueWithSpan};
@@ -10,6 +11,8 @@ use super::bound::{Bound, Type};
 use super::expr::{Clause, operator_name};
 use super::scope::{Scope, folded};
 use super::{Analyzer, Result, unknown};
+use crate::exec::fold::{self, Fold};
+use crate::parse::depth::too_deep;
 use crate::wire::SqlError;
 
 /// An expression without its parentheses.
@@ -389,6 +392,7 @@ impl Analyzer<'_> {
         }
         let value = self.expr(value, scope, clause)?;
         let (low, high) = (self.expr(low, scope, clause)?, self.expr(high, scope, clause)?);
+        self.copied(&value)?;
         let (first, second, op) = if negated { ("<", ">", Operator::Or) } else { (">=", "<=", Operator::And) };
         let low = self.binary(first, value.clone(), low, span)?;
         let high = self.binary(second, value, high, span)?;
@@ -504,17 +508,47 @@ impl Analyzer<'_> {
             Err(error) => return Err(self.at(super::coerce::sql_error(error), span)),
         };
         let first = if first.ty.oid == to { first } else { self.implicit(first, Type::of(to))? };
-        let equal = self.binary("=", first.clone(), second, span)?;
         let null = self.null(first.ty)?;
         let null = match null.data == first.data {
             true => null.expr,
             false => lit(datafusion::common::ScalarValue::try_from(&first.data)?),
         };
-        let expr = Expr::Case(Case::new(
-            None,
-            vec![(Box::new(equal.expr), Box::new(null))],
-            Some(Box::new(first.expr.clone())),
-        ));
-        Ok(Bound { expr, ..first }.at(span))
+        let case = |equal: Expr, first: Expr| {
+            Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(first))))
+        };
+        if matches!(first.expr, Expr::Column(_) | Expr::Literal(..) | Expr::Placeholder(_)) {
+            let equal = self.binary("=", first.clone(), second, span)?;
+            return Ok(Bound { expr: case(equal.expr, first.expr.clone()), ..first }.at(span));
+        }
+        // Written twice it would be computed twice, and a nest of it would double with each level.
+        let (beside, argument) = match second.expr {
+            Expr::Literal(..) => (second, lit(true)),
+            _ => (Bound { expr: fold::next(), ..second.clone() }, second.expr),
+        };
+        let equal = self.binary("=", Bound { expr: fold::so_far(), ..first.clone() }, beside.clone(), span)?;
+        if !fold::is_step(&equal.expr)? {
+            self.copied(&first)?;
+            let second =
+                if matches!(beside.expr, Expr::Literal(..)) { beside } else { Bound { expr: argument, ..beside } };
+            let equal = self.binary("=", first.clone(), second, span)?;
+            return Ok(Bound { expr: case(equal.expr, first.expr.clone()), ..first }.at(span));
+        }
+        let step = case(equal.expr, fold::so_far());
+        let expr = Fold::call(first.expr, vec![(step, argument)], first.data.clone());
+        Ok(Bound { expr, ty: first.ty, data: first.data, span })
+    }
+
+    /// An expression is written more than once, as PostgreSQL does it: a nest of such grows with a power of its depth.
+    ///
+    /// # Errors
+    /// `54001` if it is too large for that.
+    fn copied(&self, bound: &Bound) -> Result<()> {
+        const COPIED_MAX: usize = 20_000;
+        let mut nodes = 0;
+        bound.expr.apply(|_| {
+            nodes += 1;
+            Ok(if nodes > COPIED_MAX { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        if nodes > COPIED_MAX { Err(too_deep().into()) } else { Ok(()) }
     }
 }

@@ -18,6 +18,7 @@ use super::scope::{Item, Scope, folded};
 use super::select::barrier;
 use super::{Analyzer, Result, unknown};
 use crate::exec::table::KEY_COLUMN;
+use crate::parse::depth::too_deep;
 use crate::pg::types;
 use crate::plan::planner::{TARGET, engine_table};
 use crate::wire::SqlError;
@@ -68,12 +69,18 @@ fn lateral(plan: LogicalPlan) -> LogicalPlan {
     LogicalPlan::Subquery(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::new() })
 }
 
+/// Items of one FROM: a join of them is a tree as deep as there are items. (PostgreSQL gives up at some thousands.)
+const ITEMS_MAX: usize = 2000;
+
 impl Analyzer<'_> {
     /// The whole FROM clause; one row without columns if it is empty.
     pub(super) fn bind_from(&mut self, from: &[TableWithJoins], scope: &Scope<'_>) -> Result<From> {
         let mut all: Option<From> = None;
         for table in from {
             let left: &[Item] = all.as_ref().map_or(&[], |from| &from.items);
+            if left.len() >= ITEMS_MAX {
+                return Err(too_deep().into());
+            }
             let mut next = self.table_with_joins(table, scope, left)?;
             // A join within which something refers to the items before it.
             if !table.joins.is_empty() && refers_to(&next.plan, left)? {
@@ -115,6 +122,9 @@ impl Analyzer<'_> {
     fn table_with_joins(&mut self, table: &TableWithJoins, scope: &Scope<'_>, before: &[Item]) -> Result<From> {
         let mut left = self.factor(&table.relation, scope, before)?;
         for join in &table.joins {
+            if before.len() + left.items.len() >= ITEMS_MAX {
+                return Err(too_deep().into());
+            }
             let mut visible = before.to_vec();
             visible.extend(left.items.iter().cloned());
             let right = self.factor(&join.relation, scope, &visible)?;

@@ -1,9 +1,10 @@
 //! Queries: WITH, set operations, VALUES, ORDER BY of a set operation, LIMIT.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column as PlanColumn, DFSchema, DFSchemaRef, NullEquality, TableReference};
 use datafusion::datasource::cte_worktable::CteWorkTable;
 use datafusion::datasource::provider_as_source;
@@ -28,6 +29,8 @@ use crate::pg::types::oid;
 use crate::plan::access;
 use crate::wire::SqlError;
 
+/// Operators of the plan of a WITH query, with those that it reads.
+const CTE_NODES_MAX: usize = 10_000;
 /// Terms of UNION that are an operator each.
 const UNION_FEW: usize = 16;
 
@@ -105,9 +108,10 @@ impl Analyzer<'_> {
 
     /// The queries of WITH, which those behind them and what follows see.
     pub(super) fn with_clause(&mut self, with: &ast::With, here: &mut Scope<'_>) -> Result<()> {
+        let mut names = HashSet::new();
         for cte in &with.cte_tables {
             let name = folded(&cte.alias.name);
-            if with.cte_tables.iter().filter(|other| folded(&other.alias.name) == name).count() > 1 {
+            if !names.insert(name.clone()) {
                 let error = SqlError::new("42712", format!("WITH query name \"{name}\" specified more than once"));
                 return Err(self.at(error, cte.alias.name.span));
             }
@@ -133,6 +137,15 @@ impl Analyzer<'_> {
             true => self.recursive(cte, &name, scope)?,
             false => self.bind_query(&cte.query, scope, None)?,
         };
+        // It is put wherever it is read: what reads each other twice grows with a power of their number.
+        let mut nodes = 0;
+        relation.plan.apply(|_| {
+            nodes += 1;
+            Ok(if nodes > CTE_NODES_MAX { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        if nodes > CTE_NODES_MAX {
+            return Err(too_deep().into());
+        }
         if cte.alias.columns.len() > relation.columns.len() {
             let message = format!(
                 "WITH query \"{name}\" has {} columns available but {} columns specified",

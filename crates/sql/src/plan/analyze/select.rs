@@ -13,7 +13,7 @@ use super::expr::Clause;
 use super::group::Rebase;
 use super::scope::{Item, Scope, folded};
 use super::sets::has_set;
-use super::{Analyzer, Result, unknown};
+use super::{Analyzer, Refusal, Result, unknown};
 use crate::naming;
 use crate::wire::SqlError;
 
@@ -141,6 +141,20 @@ fn refuse_foreign_syntax(select: &Select) -> Result<()> {
     }
 }
 
+/// Columns of a SELECT, hidden ones among them, as in PostgreSQL.
+const TARGETS_MAX: usize = 1664;
+
+fn not_too_wide(targets: &[Target]) -> Result<()> {
+    if targets.len() <= TARGETS_MAX {
+        return Ok(());
+    }
+    Err(too_wide())
+}
+
+fn too_wide() -> Refusal {
+    SqlError::new("54011", format!("target lists can have at most {TARGETS_MAX} entries")).into()
+}
+
 impl Analyzer<'_> {
     /// A SELECT with the ORDER BY of the query that it is the whole of. `scope` has what is outside.
     pub(super) fn bind_select(
@@ -179,6 +193,7 @@ impl Analyzer<'_> {
         self.blanks = self.outermost == Some(std::ptr::from_ref(select) as usize) && !compares;
         for item in &select.projection {
             self.select_item(item, scope, Clause::SelectList, &mut targets)?;
+            not_too_wide(&targets)?;
         }
         self.blanks = false;
         if let Some(condition) = &select.selection {
@@ -190,7 +205,14 @@ impl Analyzer<'_> {
             None => None,
         };
         let sorted = self.sort_clause(order, scope, &mut targets)?;
+        not_too_wide(&targets)?;
+        if let ast::GroupByExpr::Expressions(exprs, _) = &select.group_by
+            && exprs.len() > TARGETS_MAX
+        {
+            return Err(too_wide());
+        }
         let groups = self.group_clause(&select.group_by, scope, &mut targets)?;
+        not_too_wide(&targets)?;
         let on = match &select.distinct {
             Some(Distinct::On(exprs)) => Some(self.distinct_on_clause(exprs, scope, &mut targets, &sorted)?),
             _ => None,
