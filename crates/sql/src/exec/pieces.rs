@@ -296,7 +296,9 @@ impl UnderWay {
                 }
                 made => made?,
             };
-            let bytes = weight::of(&out);
+            // Columns that are handed through are there already.
+            let computed = (0..self.exprs.len()).filter(|at| !self.exprs[*at].is::<Column>()).collect::<Vec<_>>();
+            let bytes = weight::of(&out.project(&computed)?);
             // As many as give half of what a piece has, and no more than twice as many as before.
             let fit = (PIECE_BYTES / 2).saturating_mul(take.max(1)) / bytes.max(1);
             self.piece = fit.clamp(1, take.saturating_mul(2).max(2));

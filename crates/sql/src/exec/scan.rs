@@ -353,7 +353,9 @@ impl Reader {
         if self.rows.is_empty() {
             return Ok(None);
         }
-        self.want = (self.want * 4).min(BATCH_ROWS);
+        // Rows may be as long as a page.
+        let fitting = bridge::BATCH_BYTES * self.rows.len() / self.rows.bytes().max(1);
+        self.want = (self.want * 4).min(BATCH_ROWS).min(fitting.max(1));
         self.left -= self.rows.len().min(self.left);
         if let Some(read) = &self.scan.read {
             read.fetch_add(self.rows.len(), Ordering::Relaxed);

@@ -39,7 +39,7 @@ type Plan = Arc<dyn ExecutionPlan>;
 /// Functions whose results are long however short their arguments are.
 const MULTIPLY: [&str; 7] = ["repeat", "replace", "lpad", "rpad", "regexp_replace", "array_repeat", "array_fill"];
 /// Rows of a batch for these.
-const MULTIPLIED_ROWS: usize = 64;
+const MULTIPLIED_ROWS: usize = 8;
 
 /// Puts [`SplitExec`] below operators that compute long values, all but projections and filters.
 #[derive(Debug)]
@@ -164,7 +164,6 @@ impl ExecutionPlan for SplitExec {
         let growth = Arc::clone(&self.growth);
         let mut most = None;
         let stream = input.flat_map(move |batch| {
-            let batch = running::check().map_err(bridge::failure).and(batch);
             let batches: Vec<Result<RecordBatch>> = match batch {
                 Ok(batch) if batch.num_rows() > 1 => {
                     let most = *most.get_or_insert_with(|| growth.rows(&batch.slice(0, 1)));
@@ -173,7 +172,7 @@ impl ExecutionPlan for SplitExec {
                 }
                 batch => vec![batch],
             };
-            futures::stream::iter(batches)
+            futures::stream::iter(batches).map(|batch| running::check().map_err(bridge::failure).and(batch))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream.boxed())))
     }

@@ -14,7 +14,8 @@
 //! 2. Everything that a run did is undone: the transaction goes back to a savepoint, or starts anew if it
 //!    had done nothing before. If the run only locked rows, they stay locked.
 //! 3. A cancel, and `statement_timeout`, count for all runs together.
-//! 4. In REPEATABLE READ the error (`40001`) reaches the client: its snapshot cannot become newer.
+//! 4. In REPEATABLE READ the error (`40001`) reaches the client: its snapshot cannot become newer. One that met its limit of
+//!    memory and only reads is run again there, too.
 
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ pub(crate) struct Again {
     undo: Undo,
     /// Runs that were taken back.
     runs: usize,
+    /// It may have written when it ends.
+    writes: bool,
     /// Notices that there were before it.
     notices: usize,
 }
@@ -75,7 +78,7 @@ impl Session {
             Isolation::ReadCommitted if writes => Undo::To(txn.savepoint()?),
             Isolation::ReadCommitted => Undo::Nothing,
         };
-        self.again.undo = undo;
+        (self.again.undo, self.again.writes) = (undo, writes);
         Ok(())
     }
 
@@ -91,6 +94,8 @@ impl Session {
         let undo = std::mem::take(&mut self.again.undo);
         let Some(open) = &mut self.open else { return false };
         let taken_back = match undo {
+            // The same snapshot will do for one that only reads.
+            Undo::No if is_starved && !self.again.writes => Ok(()),
             Undo::No => return false,
             Undo::Nothing => Ok(()),
             Undo::To(savepoint) => open.txn.rollback_to(savepoint),
