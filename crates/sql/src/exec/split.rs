@@ -59,9 +59,9 @@ impl PhysicalOptimizerRule for Splits {
                 Ok(TreeNodeRecursion::Continue)
             })?;
             // What it gathers is not counted by all of these.
-            let gathers = plan.downcast_ref::<AggregateExec>().is_some_and(|aggregate| {
-                aggregate.aggr_expr().iter().any(|call| call.fun().name().ends_with("_agg"))
-            });
+            let gathers = plan
+                .downcast_ref::<AggregateExec>()
+                .is_some_and(|aggregate| aggregate.aggr_expr().iter().any(|call| call.fun().name().ends_with("_agg")));
             if !found.multiplies && found.constants.is_empty() && !gathers {
                 return Ok(Transformed::no(plan));
             }

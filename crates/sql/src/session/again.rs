@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use resurgam_engine::{Isolation, ReadView, Savepoint};
 
+use crate::pg::memory;
 use crate::plan::statement::Prepared;
 use crate::session::Session;
 use crate::wire::SqlError;
@@ -88,6 +89,10 @@ impl Session {
         let limits = &self.shared.stop.limits;
         // Once more, with operators that take less (`merge_join.rs`).
         let is_starved = error.sqlstate == "53200" && !limits.is_lean();
+        if error.sqlstate == "53200" {
+            // What it had is free by now, and may be much.
+            memory::collect();
+        }
         if !(error.definition_changed || is_starved) || self.again.runs + 1 >= RUNS_MAX {
             return false;
         }
