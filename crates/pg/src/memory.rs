@@ -33,9 +33,9 @@ pub fn room() -> usize {
     ROOM.load(Ordering::Relaxed)
 }
 
-/// See [`room`]. The last database that a process opens has its say.
+/// See [`room`]. Of several databases in a process the one with least has its say.
 pub fn set_room(bytes: usize) {
-    ROOM.store(bytes, Ordering::Relaxed);
+    ROOM.fetch_min(bytes, Ordering::Relaxed);
 }
 
 thread_local! {

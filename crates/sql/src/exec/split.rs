@@ -30,6 +30,7 @@ use futures::StreamExt;
 
 use crate::exec::bridge;
 use crate::exec::filter::ByteFilterExec;
+use crate::exec::lookup_join::LookupJoinExec;
 use crate::exec::pieces::{PiecesExec, may_grow};
 use crate::pg::memory::PIECE_BYTES;
 use crate::pg::running;
@@ -47,7 +48,11 @@ pub(crate) struct Splits;
 
 impl PhysicalOptimizerRule for Splits {
     fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
-        plan.transform_up(|plan| {
+        plan.transform_down(|plan| {
+            // It knows what is below it.
+            if plan.is::<LookupJoinExec>() {
+                return Ok(Transformed::new(plan, false, TreeNodeRecursion::Jump));
+            }
             if plan.is::<PiecesExec>() || plan.is::<ByteFilterExec>() || plan.children().is_empty() {
                 return Ok(Transformed::no(plan));
             }
