@@ -31,6 +31,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::StreamExt;
 
 use crate::exec::bridge;
+use crate::exec::lookup_join::LookupJoinExec;
 use crate::exec::weight;
 use crate::pg::memory::{self, PIECE_BYTES};
 
@@ -41,6 +42,10 @@ pub(crate) struct Pieces;
 impl PhysicalOptimizerRule for Pieces {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let changed = plan.transform_down(|plan| {
+            // It knows what is below it.
+            if plan.is::<LookupJoinExec>() {
+                return Ok(Transformed::new(plan, false, TreeNodeRecursion::Jump));
+            }
             let Some(projection) = plan.downcast_ref::<ProjectionExec>() else { return Ok(Transformed::no(plan)) };
             match projection.expr().iter().any(|expr| may_grow(&expr.expr)) {
                 true => Ok(Transformed::yes(Arc::new(PiecesExec::new(projection.clone())?) as Arc<dyn ExecutionPlan>)),
