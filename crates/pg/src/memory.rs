@@ -23,7 +23,7 @@ use crate::wire::SqlError;
 /// Longest value in bytes (`MaxAllocSize` in PostgreSQL), less its header of four.
 pub const VALUE_MAX: usize = 0x3fff_ffff - 4;
 /// Bytes that a column of several rows has at most where rows can be evaluated in pieces.
-pub const PIECE_BYTES: usize = 8 << 20;
+pub const PIECE_BYTES: usize = 2 << 20;
 
 /// Bytes that the column of one function may have; set by whoever knows the server's memory.
 static ROOM: AtomicUsize = AtomicUsize::new(1 << 30);
@@ -33,9 +33,9 @@ pub fn room() -> usize {
     ROOM.load(Ordering::Relaxed)
 }
 
-/// See [`room`]. The last database that a process opens has its say.
+/// See [`room`]. Of several databases in a process the one with least has its say.
 pub fn set_room(bytes: usize) {
-    ROOM.store(bytes, Ordering::Relaxed);
+    ROOM.fetch_min(bytes, Ordering::Relaxed);
 }
 
 thread_local! {

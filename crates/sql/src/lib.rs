@@ -45,7 +45,7 @@ pub use parse::depth::STACK_BYTES;
 pub use plan::canary::plans_compared;
 pub use plan::planning::Planning;
 pub use plan::plans::PlanTotals;
-pub use session::database::{CancelHandle, Host, SessionOptions, SqlDatabase};
+pub use session::database::{CancelHandle, Host, Reserved, SessionOptions, SqlDatabase};
 pub use session::embedded::QueryResult;
 #[doc(hidden)]
 pub use session::panics::plant_panics;

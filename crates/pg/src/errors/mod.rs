@@ -88,7 +88,9 @@ fn io_error(error: &std::io::Error) -> SqlError {
         return found.clone();
     }
     match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => SqlError::new("53100", error.to_string()),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            SqlError::new("53100", error.to_string())
+        }
         _ => SqlError::new("58030", error.to_string()),
     }
 }

@@ -323,6 +323,19 @@ fn measures() -> Vec<PgFunction> {
         })
         .required(2),
         f("string_to_array", &[P::Text, P::Text, P::Text], text_list(), |call| {
+            // Measured: what an element takes on its way into the array.
+            const ELEMENT_BYTES: usize = 128;
+            let mut bytes = 0usize;
+            for row in 0..call.rows {
+                let Some(text) = call.text(0, row) else { continue };
+                let elements = match call.text(1, row) {
+                    None => text.len(),
+                    Some("") => 1,
+                    Some(separator) => text.matches(separator).count() + 1,
+                };
+                bytes = bytes.saturating_add(text.len()).saturating_add(elements.saturating_mul(ELEMENT_BYTES));
+            }
+            crate::memory::column(call.rows, bytes)?;
             let row = |row| {
                 let text = call.text(0, row)?;
                 let null = if call.given(2) { call.text(2, row) } else { None };

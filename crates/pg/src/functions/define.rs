@@ -20,8 +20,8 @@ use datafusion::logical_expr::{
 
 use super::call_name::call_name;
 use crate::errors::{from_datafusion, to_datafusion};
-use crate::types::{field_of_oid, format_type, timestamptz};
 use crate::memory;
+use crate::types::{field_of_oid, format_type, timestamptz};
 use crate::wire::SqlError;
 
 /// Type of a parameter.

@@ -115,10 +115,7 @@ impl ScalarUDFImpl for Bounded {
     fn coerce_types(&self, types: &[DataType]) -> DfResult<Vec<DataType>> {
         self.inner.coerce_types(types)
     }
-    fn return_field_from_args(
-        &self,
-        args: ReturnFieldArgs<'_>,
-    ) -> DfResult<datafusion::arrow::datatypes::FieldRef> {
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> DfResult<datafusion::arrow::datatypes::FieldRef> {
         self.inner.return_field_from_args(args)
     }
     fn simplify(&self, args: Vec<Expr>, context: &SimplifyContext) -> DfResult<ExprSimplifyResult> {

@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use pgwire::tokio::tokio_rustls::server::TlsStream;
+use resurgam_sql::{Reserved, SqlDatabase};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -32,6 +33,9 @@ const BULK_READ_BYTES: usize = 64 * 1024;
 const INPUT_BYTES_KEPT: usize = 256 * 1024;
 /// Output memory that is given back after a large answer.
 const OUTPUT_BYTES_KEPT: usize = 256 * 1024;
+
+/// Messages that are longer are counted against the memory of queries.
+const MESSAGE_BYTES_COUNTED: usize = 256 * 1024;
 
 /// A plain or encrypted connection.
 pub enum Socket {
@@ -92,6 +96,12 @@ pub struct Channel {
     read_bytes: usize,
     /// Of `output`, what the socket has taken already.
     sent: usize,
+    /// Counts long messages against the memory of queries; from the login on.
+    pub memory: Option<Arc<SqlDatabase>>,
+    /// What the message that is being read, or handled, has of it.
+    reserved: Option<Reserved>,
+    /// The message for which there was no memory: its tag, and what of it is still to be forgotten.
+    forgetting: Option<(u8, usize)>,
     /// A message longer than [`INPUT_BYTES_KEPT`] was read since the input was last empty.
     has_grown: bool,
 }
@@ -107,6 +117,9 @@ impl Channel {
             message_bytes_max,
             read_bytes: frame::READ_BYTES,
             sent: 0,
+            memory: None,
+            reserved: None,
+            forgetting: None,
             has_grown: false,
         }
     }
@@ -119,6 +132,9 @@ impl Channel {
     /// The next whole message if it is here already.
     #[inline]
     pub fn buffered(&mut self) -> Result<Option<Frame>, Ending> {
+        if self.forgetting.is_some() {
+            return Ok(None);
+        }
         frame::take(&mut self.input, self.message_bytes_max).map_err(Ending::Protocol)
     }
 
@@ -127,6 +143,7 @@ impl Channel {
     /// `idle_max` bounds the wait for all of it, so that nobody stays by sending a part, and says what to end with when
     /// it ran out.
     pub async fn next(&mut self, idle_max: Option<(Duration, Ending)>) -> Result<Frame, Ending> {
+        self.release();
         match idle_max {
             None => self.whole().await,
             Some((limit, ending)) => match tokio::time::timeout(limit, self.whole()).await {
@@ -141,8 +158,55 @@ impl Channel {
             if let Some(frame) = self.buffered()? {
                 return Ok(frame);
             }
+            if self.forgetting.is_some() {
+                return self.forgotten().await;
+            }
+            if !self.has_memory()? {
+                continue;
+            }
             self.read().await?;
         }
+    }
+
+    /// What the last message had of the memory of queries is free again.
+    #[inline]
+    pub fn release(&mut self) {
+        if self.reserved.is_some() {
+            self.reserved = None;
+        }
+    }
+
+    /// Whether the next message may be read: a long one is counted as soon as its length is known.
+    fn has_memory(&mut self) -> Result<bool, Ending> {
+        let Some(database) = self.memory.as_ref().filter(|_| self.reserved.is_none()) else { return Ok(true) };
+        let announced = frame::announced(&self.input, self.message_bytes_max).map_err(Ending::Protocol)?;
+        let Some((tag, bytes)) = announced.filter(|(_, bytes)| *bytes > MESSAGE_BYTES_COUNTED) else { return Ok(true) };
+        match database.reserve("message of a client", bytes) {
+            Ok(reserved) => {
+                self.reserved = Some(reserved);
+                Ok(true)
+            }
+            Err(_) => {
+                self.forgetting = Some((tag, bytes));
+                Ok(false)
+            }
+        }
+    }
+
+    /// The message for which there was no memory, once all of it has come. What has come is kept here: whoever waits may
+    /// stop to.
+    async fn forgotten(&mut self) -> Result<Frame, Ending> {
+        while let Some((tag, left)) = self.forgetting {
+            let here = left.min(self.input.len());
+            self.input.advance(here);
+            if here == left {
+                self.forgetting = None;
+                return Ok(Frame { tag, body: Bytes::new(), refused: true });
+            }
+            self.forgetting = Some((tag, left - here));
+            self.read_more(BULK_READ_BYTES).await?;
+        }
+        Err(Ending::Closed)
     }
 
     /// The SASL response that is due; before the login nothing else is read.

@@ -169,6 +169,7 @@ async fn serve(
     };
     *process_id = Some(guard.process_id);
     let control = guard.control.clone();
+    channel.memory = Some(Arc::clone(&shared.database));
     let settings = ConnectionSettings::default();
     let mut connection = Connection {
         channel,
@@ -251,6 +252,7 @@ struct Connection<'a> {
 impl Connection<'_> {
     async fn serve(&mut self) -> Result<std::convert::Infallible, Ending> {
         loop {
+            self.channel.release();
             let frame = match self.channel.buffered()? {
                 Some(frame) => frame,
                 None => self.wait().await?,

@@ -32,6 +32,8 @@ pub const READ_BYTES: usize = 8 * 1024;
 pub struct Frame {
     pub tag: u8,
     pub body: Bytes,
+    /// There was no memory for its body, which was read and forgotten.
+    pub refused: bool,
 }
 
 /// Longest body-with-length that a message with this tag may announce.
@@ -79,7 +81,12 @@ pub fn take(input: &mut BytesMut, message_bytes_max: usize) -> Result<Option<Fra
     input.advance(5);
     // What has no body shares nothing with the input.
     let body = if length == 4 { Bytes::new() } else { input.split_to(length - 4).freeze() };
-    Ok(Some(Frame { tag, body }))
+    Ok(Some(Frame { tag, body, refused: false }))
+}
+
+/// The tag of the next message and its length, tag and length word included, as soon as they are known.
+pub fn announced(input: &BytesMut, message_bytes_max: usize) -> Result<Option<(u8, usize)>, ProtocolError> {
+    Ok(header(input, message_bytes_max)?.map(|(tag, length)| (tag, length + 1)))
 }
 
 /// Takes a whole SASL response out of `input`; `None` when more bytes are needed. Any other message is an error as

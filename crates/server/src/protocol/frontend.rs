@@ -202,6 +202,9 @@ impl<'a> Reader<'a> {
 
 /// Decodes a whole message.
 pub fn decode(frame: &Frame) -> Result<Frontend, DecodeError> {
+    if frame.refused {
+        return Err(DecodeError::Value { sqlstate: "53200", message: "out of memory".into() });
+    }
     let body = &frame.body;
     let empty = |what, message| Reader::new(body, what).end().map(|()| message);
     match frame.tag {
@@ -294,7 +297,7 @@ mod tests {
     use super::*;
 
     fn frame(tag: u8, body: &[u8]) -> Frame {
-        Frame { tag, body: Bytes::copy_from_slice(body) }
+        Frame { tag, body: Bytes::copy_from_slice(body), refused: false }
     }
 
     #[test]

@@ -45,9 +45,9 @@ pub(crate) fn external(view: &ReadView, reference: ExternalRef) -> Result<Datum>
     }
 }
 
-/// Bytes of large values that rows are gathered with at most, beside one row of more. What rows
-/// have in their pages is bounded by their number: some kilobytes each.
-pub(crate) const BATCH_BYTES: usize = 16 << 20;
+/// Bytes of large values that rows are gathered with at most, beside one row of more; about as many rows have in their
+/// pages together. A sort that spills holds several batches of each of its files.
+pub(crate) const BATCH_BYTES: usize = 2 << 20;
 
 /// Decodes columns of rows into Arrow arrays.
 pub(crate) struct RowColumns<'a> {

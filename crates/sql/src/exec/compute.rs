@@ -260,11 +260,8 @@ pub(crate) fn beside(
         start()?
     };
     let schema = stream.schema();
-    let run = Arc::new(Run {
-        statement: Arc::clone(statement),
-        measured: Measured::default(),
-        left: AtomicBool::new(false),
-    });
+    let run =
+        Arc::new(Run { statement: Arc::clone(statement), measured: Measured::default(), left: AtomicBool::new(false) });
     let place = match pace.short.load(Ordering::Relaxed) && !pace.never_here {
         true => Place::Here(stream),
         false => Place::moved(stream, &run, pool),

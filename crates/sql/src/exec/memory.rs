@@ -22,6 +22,7 @@ use datafusion::execution::memory_pool::{
 };
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 
+use crate::exec::bridge::BATCH_BYTES;
 use crate::exec::spill::{TempFiles, TempFolder, TempUse};
 use crate::pg::memory;
 use crate::wire::SqlError;
@@ -30,6 +31,8 @@ use crate::wire::SqlError;
 const LEAST_BYTES: usize = 16 << 20;
 /// What a statement may have allocated beyond what may be reserved.
 pub(crate) const SLACK_BYTES: usize = 64 << 20;
+/// What a sort or aggregate has in any case: two batches of spilled rows at a time, and a batch that comes, each twice.
+const WORK_MEM_MIN: usize = 8 * BATCH_BYTES;
 /// What one has to have had for its memory to be given back to the system at once.
 const MUCH_BYTES: isize = 8 << 20;
 /// Consumers that an error names.
@@ -132,10 +135,12 @@ pub(crate) fn statement(server: &Arc<RuntimeEnv>, limits: &Limits) -> Arc<Runtim
     let Ok(disk) = DiskManager::builder().with_temp_file_factory(Arc::new(files)).build() else {
         return Arc::clone(server);
     };
+    // One that is run once more, because it had too little, has more where it helps.
+    let least = if limits.is_lean() { (shared.statement_bytes / 4).max(WORK_MEM_MIN) } else { WORK_MEM_MIN };
     let pool = StatementPool {
         server: Arc::clone(server),
         limit: shared.statement_bytes,
-        work_mem: usize::try_from(limits.work_mem.load(Ordering::Relaxed)).unwrap_or(usize::MAX),
+        work_mem: usize::try_from(limits.work_mem.load(Ordering::Relaxed)).unwrap_or(usize::MAX).max(least),
         reserved: AtomicUsize::new(0),
     };
     Arc::new(RuntimeEnv { memory_pool: Arc::new(pool), disk_manager: Arc::new(disk), ..server.as_ref().clone() })
@@ -296,12 +301,12 @@ mod tests {
 
     #[test]
     fn a_statement_has_half_and_a_sort_its_work_mem() {
-        let (_dir, env) = env(64 << 20, 1 << 20);
+        let (_dir, env) = env(64 << 20, 17 << 20);
         let sort = MemoryConsumer::new("sort").with_can_spill(true).register(&env.memory_pool);
-        sort.try_grow(5 << 20).expect("one row of any length");
+        sort.try_grow(20 << 20).expect("one row of any length");
         assert!(sort.try_grow(1).is_err(), "more than work_mem");
         sort.free();
-        sort.try_grow(1 << 20).expect("as much as work_mem");
+        sort.try_grow(1 << 20).expect("less than work_mem");
         let join = MemoryConsumer::new("join").register(&env.memory_pool);
         join.try_grow(31 << 20).expect("half of all");
         let error = join.try_grow(1).expect_err("more than half of all");

@@ -31,6 +31,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::StreamExt;
 
 use crate::exec::bridge;
+use crate::exec::lookup_join::LookupJoinExec;
 use crate::exec::weight;
 use crate::pg::memory::{self, PIECE_BYTES};
 
@@ -41,6 +42,10 @@ pub(crate) struct Pieces;
 impl PhysicalOptimizerRule for Pieces {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let changed = plan.transform_down(|plan| {
+            // It knows what is below it.
+            if plan.is::<LookupJoinExec>() {
+                return Ok(Transformed::new(plan, false, TreeNodeRecursion::Jump));
+            }
             let Some(projection) = plan.downcast_ref::<ProjectionExec>() else { return Ok(Transformed::no(plan)) };
             match projection.expr().iter().any(|expr| may_grow(&expr.expr)) {
                 true => Ok(Transformed::yes(Arc::new(PiecesExec::new(projection.clone())?) as Arc<dyn ExecutionPlan>)),
@@ -296,7 +301,9 @@ impl UnderWay {
                 }
                 made => made?,
             };
-            let bytes = weight::of(&out);
+            // Columns that are handed through are there already.
+            let computed = (0..self.exprs.len()).filter(|at| !self.exprs[*at].is::<Column>()).collect::<Vec<_>>();
+            let bytes = weight::of(&out.project(&computed)?);
             // As many as give half of what a piece has, and no more than twice as many as before.
             let fit = (PIECE_BYTES / 2).saturating_mul(take.max(1)) / bytes.max(1);
             self.piece = fit.clamp(1, take.saturating_mul(2).max(2));
@@ -340,7 +347,8 @@ mod tests {
     fn texts_are_joined_and_bounded() {
         let left: StringViewArray = [Some("a"), None, Some("a text that is longer than a view")].into_iter().collect();
         let right: StringViewArray = [Some("b"), Some("c"), Some("")].into_iter().collect();
-        let wanted: StringViewArray = [Some("ab"), None, Some("a text that is longer than a view")].into_iter().collect();
+        let wanted: StringViewArray =
+            [Some("ab"), None, Some("a text that is longer than a view")].into_iter().collect();
         assert_eq!(joined(&left, &right).expect("texts"), wanted);
         let long = "x".repeat(PIECE_BYTES / 2);
         let long: StringViewArray = [Some(&long), Some(&long)].into_iter().collect();

@@ -40,8 +40,8 @@ use resurgam_engine::{ColumnType, Cursor, KeyRange, ReadView, RowBatch, Table};
 use crate::exec::bridge::{self, RowColumns};
 use crate::exec::context::StatementContext;
 use crate::pg::functions::numeric;
-use crate::plan::access::{self, AccessPath, Probe, ProbeKind, constant, evaluate_constant};
 use crate::pg::running;
+use crate::plan::access::{self, AccessPath, Probe, ProbeKind, constant, evaluate_constant};
 use crate::plan::planning::Planning;
 
 /// Rows of the first batch, unless fewer are wanted.
@@ -390,7 +390,9 @@ impl Reader {
         if self.rows.is_empty() {
             return Ok(None);
         }
-        self.want = (self.want * 4).min(BATCH_ROWS);
+        // Rows may be as long as a page.
+        let fitting = bridge::BATCH_BYTES * self.rows.len() / self.rows.bytes().max(1);
+        self.want = (self.want * 4).min(BATCH_ROWS).min(fitting.max(1));
         self.left -= self.rows.len().min(self.left);
         if let Some(read) = &self.scan.read {
             read.fetch_add(self.rows.len(), Ordering::Relaxed);

@@ -58,7 +58,13 @@ impl TempFolder {
                 tracing::warn!("could not remove temporary file \"{}\": {error}", entry.path().display());
             }
         }
-        Self { path, next: AtomicU64::new(0), files: AtomicU64::new(0), bytes: AtomicU64::new(0), now: AtomicU64::new(0) }
+        Self {
+            path,
+            next: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            now: AtomicU64::new(0),
+        }
     }
 
     pub(crate) fn totals(&self) -> TempTotals {
@@ -124,7 +130,8 @@ impl TempFileFactory for TempFiles {
             let code = if error.kind() == io::ErrorKind::StorageFull { "53100" } else { "58030" };
             bridge::failure(SqlError::new(code, format!("could not create a temporary file in \"{shown}\": {error}")))
         })?;
-        let counted = Counted { folder: Arc::clone(&self.folder), used: Arc::clone(&self.used), bytes: AtomicU64::new(0) };
+        let counted =
+            Counted { folder: Arc::clone(&self.folder), used: Arc::clone(&self.used), bytes: AtomicU64::new(0) };
         Ok(Arc::new(TempFile { file: Arc::new(file), counted: Arc::new(counted) }))
     }
 }

@@ -30,6 +30,7 @@ use futures::StreamExt;
 
 use crate::exec::bridge;
 use crate::exec::filter::ByteFilterExec;
+use crate::exec::lookup_join::LookupJoinExec;
 use crate::exec::pieces::{PiecesExec, may_grow};
 use crate::pg::memory::PIECE_BYTES;
 use crate::pg::running;
@@ -39,7 +40,7 @@ type Plan = Arc<dyn ExecutionPlan>;
 /// Functions whose results are long however short their arguments are.
 const MULTIPLY: [&str; 7] = ["repeat", "replace", "lpad", "rpad", "regexp_replace", "array_repeat", "array_fill"];
 /// Rows of a batch for these.
-const MULTIPLIED_ROWS: usize = 64;
+const MULTIPLIED_ROWS: usize = 8;
 
 /// Puts [`SplitExec`] below operators that compute long values, all but projections and filters.
 #[derive(Debug)]
@@ -47,7 +48,11 @@ pub(crate) struct Splits;
 
 impl PhysicalOptimizerRule for Splits {
     fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
-        plan.transform_up(|plan| {
+        plan.transform_down(|plan| {
+            // It knows what is below it.
+            if plan.is::<LookupJoinExec>() {
+                return Ok(Transformed::new(plan, false, TreeNodeRecursion::Jump));
+            }
             if plan.is::<PiecesExec>() || plan.is::<ByteFilterExec>() || plan.children().is_empty() {
                 return Ok(Transformed::no(plan));
             }
@@ -59,9 +64,9 @@ impl PhysicalOptimizerRule for Splits {
                 Ok(TreeNodeRecursion::Continue)
             })?;
             // What it gathers is not counted by all of these.
-            let gathers = plan.downcast_ref::<AggregateExec>().is_some_and(|aggregate| {
-                aggregate.aggr_expr().iter().any(|call| call.fun().name().ends_with("_agg"))
-            });
+            let gathers = plan
+                .downcast_ref::<AggregateExec>()
+                .is_some_and(|aggregate| aggregate.aggr_expr().iter().any(|call| call.fun().name().ends_with("_agg")));
             if !found.multiplies && found.constants.is_empty() && !gathers {
                 return Ok(Transformed::no(plan));
             }
@@ -164,7 +169,6 @@ impl ExecutionPlan for SplitExec {
         let growth = Arc::clone(&self.growth);
         let mut most = None;
         let stream = input.flat_map(move |batch| {
-            let batch = running::check().map_err(bridge::failure).and(batch);
             let batches: Vec<Result<RecordBatch>> = match batch {
                 Ok(batch) if batch.num_rows() > 1 => {
                     let most = *most.get_or_insert_with(|| growth.rows(&batch.slice(0, 1)));
@@ -173,7 +177,7 @@ impl ExecutionPlan for SplitExec {
                 }
                 batch => vec![batch],
             };
-            futures::stream::iter(batches)
+            futures::stream::iter(batches).map(|batch| running::check().map_err(bridge::failure).and(batch))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream.boxed())))
     }

@@ -14,12 +14,14 @@
 //! 2. Everything that a run did is undone: the transaction goes back to a savepoint, or starts anew if it
 //!    had done nothing before. If the run only locked rows, they stay locked.
 //! 3. A cancel, and `statement_timeout`, count for all runs together.
-//! 4. In REPEATABLE READ the error (`40001`) reaches the client: its snapshot cannot become newer.
+//! 4. In REPEATABLE READ the error (`40001`) reaches the client: its snapshot cannot become newer. One that met its limit of
+//!    memory and only reads is run again there, too.
 
 use std::sync::Arc;
 
 use resurgam_engine::{Isolation, ReadView, Savepoint};
 
+use crate::pg::memory;
 use crate::plan::statement::Prepared;
 use crate::session::Session;
 use crate::wire::SqlError;
@@ -46,6 +48,8 @@ pub(crate) struct Again {
     undo: Undo,
     /// Runs that were taken back.
     runs: usize,
+    /// It may have written when it ends.
+    writes: bool,
     /// Notices that there were before it.
     notices: usize,
 }
@@ -76,7 +80,7 @@ impl Session {
             Isolation::ReadCommitted if writes => Undo::To(txn.savepoint()?),
             Isolation::ReadCommitted => Undo::Nothing,
         };
-        self.again.undo = undo;
+        (self.again.undo, self.again.writes) = (undo, writes);
         Ok(())
     }
 
@@ -86,12 +90,18 @@ impl Session {
         let limits = &self.shared.stop.limits;
         // Once more, with operators that take less (`merge_join.rs`).
         let is_starved = error.sqlstate == "53200" && !limits.is_lean();
+        if error.sqlstate == "53200" {
+            // What it had is free by now, and may be much.
+            memory::collect();
+        }
         if !(error.definition_changed || is_starved) || self.again.runs + 1 >= RUNS_MAX {
             return false;
         }
         let undo = std::mem::take(&mut self.again.undo);
         let Some(open) = &mut self.open else { return false };
         let taken_back = match undo {
+            // The same snapshot will do for one that only reads.
+            Undo::No if is_starved && !self.again.writes => Ok(()),
             Undo::No => return false,
             Undo::Nothing => Ok(()),
             Undo::To(savepoint) => open.txn.rollback_to(savepoint),

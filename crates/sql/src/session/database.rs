@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use datafusion::execution::memory_pool::MemoryLimit;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use resurgam_engine::{Database, Options};
@@ -46,6 +46,12 @@ impl Default for SessionOptions {
             params: Vec::new(),
         }
     }
+}
+
+/// A part of the memory of queries that somebody has; dropping it gives it back.
+#[derive(Debug)]
+pub struct Reserved {
+    _memory: MemoryReservation,
 }
 
 /// The server around the database, as statements see it.
@@ -124,6 +130,16 @@ impl SqlDatabase {
             _ => u64::MAX,
         };
         (self.runtime.memory_pool.reserved() as u64, limit)
+    }
+
+    /// Takes a part of the memory of queries, for what no statement counts.
+    ///
+    /// # Errors
+    /// `53200`
+    pub fn reserve(&self, what: &str, bytes: usize) -> Result<Reserved, SqlError> {
+        let memory = MemoryConsumer::new(what).register(&self.runtime.memory_pool);
+        memory.try_grow(bytes).map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
+        Ok(Reserved { _memory: memory })
     }
 
     /// Begins a session.

@@ -659,7 +659,9 @@ impl Variables {
                 context: if d.kind == Kind::Fixed { "internal" } else { "user" },
                 kind: match d.kind {
                     Kind::Bool => "bool",
-                    Kind::Integer | Kind::Kilobytes(..) | Kind::Duration | Kind::DurationOrOff | Kind::Counted(_) => "integer",
+                    Kind::Integer | Kind::Kilobytes(..) | Kind::Duration | Kind::DurationOrOff | Kind::Counted(_) => {
+                        "integer"
+                    }
                     Kind::Real => "real",
                     Kind::Enum(_) | Kind::Only(_) => "enum",
                     Kind::Text | Kind::Fixed | Kind::Memory(_) => "string",
@@ -769,7 +771,8 @@ fn check(definition: &Definition, value: &str) -> Result<String, SqlError> {
             })?;
             if !(least..=most).contains(&kb) {
                 let name = definition.name;
-                let message = format!("{kb} kB is outside the valid range for parameter \"{name}\" ({least} .. {most})");
+                let message =
+                    format!("{kb} kB is outside the valid range for parameter \"{name}\" ({least} .. {most})");
                 return Err(SqlError::new("22023", message));
             }
             kb.to_string()

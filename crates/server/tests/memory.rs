@@ -1,0 +1,176 @@
+//! The memory matrix in short: each bomb against a server with little memory for queries. It ends with an answer or with
+//! the error of its limit, the process stays within that limit and a slack, and the next statement is answered.
+//!
+//! `RLIMIT_AS` is no bound for it: the process maps far more than it touches. So its resident memory is sampled.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::process::Process;
+use common::{message, query};
+
+/// What all statements may reserve.
+const LIMIT_MB: u64 = 64;
+/// What the process may have beyond that and what it had before: what plans may allocate unreserved, freed memory that was not given
+/// back yet, buffers of pages.
+const SLACK_MB: u64 = 448;
+
+/// Resident memory of a process in bytes.
+fn resident(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("status");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+    let kb: u64 = line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("a number");
+    kb << 10
+}
+
+/// The most that a process has while `work` runs.
+fn peak(process: u32, work: impl FnOnce()) -> u64 {
+    let (most, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let sampler = {
+        let (most, done) = (Arc::clone(&most), Arc::clone(&done));
+        std::thread::spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                most.fetch_max(resident(process), Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        })
+    };
+    work();
+    done.store(true, Ordering::Relaxed);
+    sampler.join().expect("sampler");
+    most.load(Ordering::Relaxed)
+}
+
+fn server() -> (tempfile::TempDir, Process) {
+    let dir = tempfile::tempdir().expect("folder");
+    let limit = format!("{LIMIT_MB}MB");
+    let flags = ["--query-memory-bytes", &limit, "--statement-timeout", "20s"];
+    let process = Process::start(&dir.path().join("data"), &flags);
+    (dir, process)
+}
+
+#[test]
+fn bombs_stay_within_the_limit() {
+    let (_dir, process) = server();
+    let mut client = process.client();
+    client.query("CREATE TABLE s (id int PRIMARY KEY, t text)");
+    let literal = format!("SELECT length('{}')", "x".repeat(100 << 20));
+    let list = format!("SELECT 1 WHERE 5 IN ({}0)", "1,".repeat(1 << 20));
+    let bombs = [
+        "SELECT length(repeat(repeat('x', 1000000), 1000))",
+        "SELECT max(length(x)) FROM (SELECT repeat('x', 1000000) || i AS x FROM generate_series(1, 2000) AS s(i) OFFSET 0) AS q",
+        "SELECT count(*) FROM generate_series(1, 2000) AS s(i) WHERE length(repeat('x', 1000000) || i) > 5",
+        "SELECT array_length(array_agg(repeat('x', 100000) || i), 1) FROM generate_series(1, 20000) AS s(i)",
+        "SELECT length(string_agg(repeat('x', 100000) || i, ',')) FROM generate_series(1, 20000) AS s(i)",
+        "SELECT max(length(t)) FROM (SELECT i % 5, string_agg(repeat('x', 100000) || i, ',') AS t FROM generate_series(1, 20000) AS s(i) GROUP BY 1) AS q",
+        "SELECT count(DISTINCT repeat('x', 10000) || i) FROM generate_series(1, 100000) AS s(i)",
+        "SELECT count(*) FROM (SELECT i FROM generate_series(1, 5000000) AS s(i) ORDER BY -i OFFSET 0) AS q",
+        "SELECT count(*) FROM generate_series(1, 3000000) AS a(i) JOIN generate_series(1, 3000000) AS b(i) ON a.i = b.i",
+        "INSERT INTO s SELECT i, repeat('x', 100000) FROM generate_series(1, 3000) AS s(i) RETURNING t",
+        "SELECT array_length(string_to_array(repeat('x,', 10000000), ','), 1)",
+        "WITH RECURSIVE r(t) AS (SELECT 'x' UNION ALL SELECT t || t FROM r WHERE length(t) < 1000000000) SELECT count(*) FROM r",
+        literal.as_str(),
+        list.as_str(),
+    ];
+    let base = resident(process.id());
+    let most = base + ((LIMIT_MB + SLACK_MB) << 20);
+    for sql in bombs {
+        let shown: String = sql.chars().take(100).collect();
+        let mut codes = Vec::new();
+        let had = peak(process.id(), || {
+            let (status, messages) = client.query(sql);
+            assert_eq!(status, b'I', "{shown}");
+            codes.extend(messages.iter().filter(|message| message.tag == b'E').map(common::Message::sqlstate));
+        });
+        assert!(had <= most, "{shown}: {} MB, {} MB before all", had >> 20, base >> 20);
+        assert!(
+            codes.iter().all(|code| ["53200", "53400", "54000", "57014"].contains(&code.as_str())),
+            "{shown}: {codes:?}"
+        );
+        println!("{:6} MB {codes:?} {shown}", had >> 20);
+        assert_eq!(client.rows("SELECT 1"), ["1"], "{shown}");
+    }
+}
+
+/// A message for which there is no memory is read and forgotten, whatever its kind; the session goes on.
+#[test]
+fn long_messages_are_refused_before_they_are_kept() {
+    let (_dir, process) = server();
+    let mut client = process.client();
+    let base = resident(process.id());
+    let text = "x".repeat(200 << 20);
+    let had = peak(process.id(), || {
+        client.send(&query(&text));
+        let (status, messages) = client.until_ready();
+        assert_eq!((status, common::error(&messages).sqlstate().as_str()), (b'I', "53200"));
+        client.send(&message(b'P', format!("\0{text}\0\0\0").as_bytes()));
+        client.send(&common::sync());
+        let (status, messages) = client.until_ready();
+        assert_eq!((status, common::error(&messages).sqlstate().as_str()), (b'I', "53200"));
+    });
+    assert!(had < base + (64 << 20), "{} MB, {} MB before", had >> 20, base >> 20);
+    assert_eq!(client.rows("SELECT 1"), ["1"]);
+}
+
+#[test]
+fn kept_plans_go_by_their_bytes() {
+    let (_dir, process) = server();
+    let mut client = process.client();
+    let columns: Vec<String> = (0..200).map(|n| format!("c{n} int")).collect();
+    client.query(&format!("CREATE TABLE c (id int PRIMARY KEY, {})", columns.join(", ")));
+    let run = |client: &mut common::Client, n: usize| {
+        let sums: Vec<String> = (0..200).map(|c| format!("sum(c{c} + c{}) AS s{n}_{c}", (c + n) % 200)).collect();
+        assert_eq!(client.rows(&format!("SELECT {} FROM c", sums.join(", "))).len(), 0);
+    };
+    let base = resident(process.id());
+    for n in 0..60 {
+        run(&mut client, n);
+    }
+    let after = resident(process.id());
+    assert!(after < base + (256 << 20), "{} MB, {} MB before", after >> 20, base >> 20);
+}
+
+#[test]
+fn idle_connections_take_little() {
+    let (_dir, process) = server();
+    let first = process.client();
+    let base = resident(process.id());
+    let clients: Vec<_> = (0..60).map(|_| process.client()).collect();
+    let each = (resident(process.id()).saturating_sub(base)) / clients.len() as u64;
+    println!("{} kB for each idle connection", each >> 10);
+    assert!(each < 512 << 10, "{} kB", each >> 10);
+    drop((first, clients));
+}
+
+/// Spilled files have no names: nothing is left of them after `kill -9` and a start.
+#[test]
+fn a_crash_leaves_no_temporary_files() {
+    let (dir, process) = server();
+    let mut client = process.client();
+    client.query("SET work_mem = '1MB'");
+    client.send(&query("SELECT i FROM generate_series(1, 20000000) AS s(i) ORDER BY -i"));
+    let begun = std::time::Instant::now();
+    let handles = format!("/proc/{}/fd", process.id());
+    let spilled = || {
+        let links = std::fs::read_dir(&handles).expect("handles").flatten();
+        links
+            .filter_map(|link| std::fs::read_link(link.path()).ok())
+            .any(|to| to.to_string_lossy().contains("/resurgam_tmp/"))
+    };
+    while !spilled() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it did not spill");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let folder = dir.path().join("data").join("resurgam_tmp");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&folder).expect("folder").permissions());
+    assert_eq!(mode & 0o777, 0o700);
+    process.kill();
+    // It may have been between making a file and taking its name away: the next start looks.
+    std::fs::write(folder.join("spill-1.1"), "left between two steps").expect("write");
+    let process = Process::start(&dir.path().join("data"), &[]);
+    assert_eq!(process.client().rows("SELECT 1"), ["1"]);
+    assert_eq!(std::fs::read_dir(&folder).expect("folder").count(), 0);
+}
