@@ -6,9 +6,10 @@
 //! came before count.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::faults;
 use crate::Result;
 use crate::wire::{Client, Row, is_conflict};
 
@@ -30,8 +31,8 @@ pub enum Phase {
 pub struct Round {
     pub port: u16,
     phase: AtomicU8,
-    /// Pages cannot be read now, or could not a moment ago: statements may fail for that.
-    pub unreadable: AtomicBool,
+    /// What of the devices fails now, or did a moment ago (`faults.rs`).
+    pub failing: AtomicU8,
     violations: Mutex<Vec<String>>,
     /// Commits that the server acknowledged, rollbacks, and conflicts.
     pub commits: AtomicU64,
@@ -49,7 +50,7 @@ impl Round {
         Self {
             port,
             phase: AtomicU8::new(0),
-            unreadable: AtomicBool::new(false),
+            failing: AtomicU8::new(0),
             violations: Mutex::default(),
             commits: zero(),
             rollbacks: zero(),
@@ -172,9 +173,12 @@ fn judge(round: &Round, name: &str, sql: &str, message: &str) -> Stop {
     if is_conflict(message) {
         return Stop::Conflict;
     }
-    // A commit reads nothing that it could give up for.
-    if message.starts_with("ERROR 58030") && sql != "commit" && round.unreadable.load(Ordering::SeqCst) {
-        return Stop::Conflict;
+    if message.starts_with("ERROR 58030") {
+        let failing = round.failing.load(Ordering::SeqCst);
+        // A commit reads nothing that it could give up for. A checkpoint that was asked for writes itself.
+        if failing & faults::READS != 0 && sql != "commit" || failing != 0 && sql == "checkpoint" {
+            return Stop::Conflict;
+        }
     }
     if round.phase() != Phase::Dying {
         let sql: String = sql.chars().take(200).collect();
@@ -192,10 +196,10 @@ mod tests {
         let round = Round::new(1);
         assert_eq!(judge(&round, "a", "x", "ERROR 40P01: deadlock detected"), Stop::Conflict);
         assert!(round.violations().is_empty());
-        round.unreadable.store(true, Ordering::SeqCst);
+        round.failing.store(faults::READS, Ordering::SeqCst);
         assert_eq!(judge(&round, "a", "x", "ERROR 58030: could not read"), Stop::Conflict);
         assert!(round.violations().is_empty());
-        round.unreadable.store(false, Ordering::SeqCst);
+        round.failing.store(faults::WRITES, Ordering::SeqCst);
         assert_eq!(judge(&round, "a", "x", "ERROR XX001: damaged"), Stop::Ended);
         assert_eq!(round.violations().len(), 1);
         round.enter(Phase::Finishing);
