@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A short soak test of the server: kills, then power losses (skipped with a message where no
-# ext4 image can be mounted), then both with a mistake on purpose, which must be found.
+# A short soak test of the server: kills, kills with devices that fail for a while (skipped with
+# a message where there is no C compiler), then power losses (skipped where no ext4 image can be
+# mounted), then kills and losses with a mistake on purpose, which must be found.
 # Usage: scripts/soak.sh BINARY [options of `lab soak`]; SOAK_SECONDS=60 is the length of each
-# of the first two. docs/durability.md tells what is checked.
+# of the first three. docs/durability.md tells what is checked.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${1:?the server\'s binary}
@@ -16,6 +17,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work/canary-kill" "$work/canary-power"; rmdir "$work" 2>/dev/null || true' EXIT
 echo "== kill -9"
 "$lab" soak --server "$binary" --minutes "$minutes" --dir "$work/kill" "$@"
+echo "== kill -9, devices fail"
+"$lab" soak --server "$binary" --minutes "$minutes" --dir "$work/errors" --io-errors "$@"
 echo "== power loss"
 "$lab" soak --server "$binary" --minutes "$minutes" --dir "$work/power" --power-loss "$@"
 

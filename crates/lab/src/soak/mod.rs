@@ -468,7 +468,7 @@ fn fail_for_a_while(faults: &Faults, round: &Round, rng: &mut SmallRng) -> Resul
         faults::READS | faults::WRITES | faults::SYNCS,
     ];
     let kinds = kinds[rng.random_range(0..kinds.len())];
-    round.unreadable.store(kinds & faults::READS != 0, Ordering::SeqCst);
+    round.failing.store(kinds, Ordering::SeqCst);
     faults.set(kinds)?;
     thread::sleep(Duration::from_millis(rng.random_range(50..3000)));
     faults.set(0)?;
@@ -480,9 +480,9 @@ fn fail_for_a_while(faults: &Faults, round: &Round, rng: &mut SmallRng) -> Resul
         thread::sleep(Duration::from_millis(5));
     }
     let stall = well.elapsed();
-    // What read before may answer still.
+    // What failed before may answer still.
     thread::sleep(Duration::from_millis(500));
-    round.unreadable.store(false, Ordering::SeqCst);
+    round.failing.store(0, Ordering::SeqCst);
     Ok(stall)
 }
 

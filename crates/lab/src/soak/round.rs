@@ -1,12 +1,12 @@
 //! What the clients of one round share: which phase the round is in, what was found wrong,
 //! and a session that judges failures by the phase.
 //!
-//! A server that is alive may refuse a statement for a conflict (SQLSTATE class 40), or because its device
-//! does not read (58030, while that is so), and for nothing else. Once the end was announced everything may fail, and only the answers that
+//! A server that is alive may refuse a statement for a conflict (SQLSTATE class 40), or because its
+//! devices fail (58030, while that is so), and for nothing else. Once the end was announced everything may fail, and only the answers that
 //! came before count.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::Result;
@@ -30,8 +30,8 @@ pub enum Phase {
 pub struct Round {
     pub port: u16,
     phase: AtomicU8,
-    /// Pages cannot be read now, or could not a moment ago: statements may fail for that.
-    pub unreadable: AtomicBool,
+    /// What of the devices fails now, or did a moment ago (`faults.rs`).
+    pub failing: AtomicU8,
     violations: Mutex<Vec<String>>,
     /// Commits that the server acknowledged, rollbacks, and conflicts.
     pub commits: AtomicU64,
@@ -49,7 +49,7 @@ impl Round {
         Self {
             port,
             phase: AtomicU8::new(0),
-            unreadable: AtomicBool::new(false),
+            failing: AtomicU8::new(0),
             violations: Mutex::default(),
             commits: zero(),
             rollbacks: zero(),
@@ -172,9 +172,11 @@ fn judge(round: &Round, name: &str, sql: &str, message: &str) -> Stop {
     if is_conflict(message) {
         return Stop::Conflict;
     }
-    // A commit reads nothing that it could give up for.
-    if message.starts_with("ERROR 58030") && sql != "commit" && round.unreadable.load(Ordering::SeqCst) {
-        return Stop::Conflict;
+    if message.starts_with("ERROR 58030") {
+        // Whoever needs a page needs room for it, too, which may take a write. A commit needs none.
+        if round.failing.load(Ordering::SeqCst) != 0 && sql != "commit" {
+            return Stop::Conflict;
+        }
     }
     if round.phase() != Phase::Dying {
         let sql: String = sql.chars().take(200).collect();
@@ -192,10 +194,10 @@ mod tests {
         let round = Round::new(1);
         assert_eq!(judge(&round, "a", "x", "ERROR 40P01: deadlock detected"), Stop::Conflict);
         assert!(round.violations().is_empty());
-        round.unreadable.store(true, Ordering::SeqCst);
+        round.failing.store(1, Ordering::SeqCst);
         assert_eq!(judge(&round, "a", "x", "ERROR 58030: could not read"), Stop::Conflict);
         assert!(round.violations().is_empty());
-        round.unreadable.store(false, Ordering::SeqCst);
+        round.failing.store(0, Ordering::SeqCst);
         assert_eq!(judge(&round, "a", "x", "ERROR XX001: damaged"), Stop::Ended);
         assert_eq!(round.violations().len(), 1);
         round.enter(Phase::Finishing);

@@ -130,8 +130,9 @@ impl Target {
     pub fn complaints(&mut self, end: u64) -> Vec<String> {
         let text = self.log_text(self.read_to, end);
         self.read_to = self.log_len();
-        // What a device did on purpose is no complaint.
-        let on_purpose = |line: &&str| self.faults.is_some() && line.contains("Input/output error");
+        // What a device did on purpose is no complaint, nor what comes of it.
+        let words = ["Input/output error", "the log stopped after a failed write", "pages could not be cleaned"];
+        let on_purpose = |line: &&str| self.faults.is_some() && words.iter().any(|word| line.contains(word));
         text.lines().filter(|line| is_complaint(line) && !on_purpose(line)).map(str::to_owned).collect()
     }
 
