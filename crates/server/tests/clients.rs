@@ -11,6 +11,8 @@ use resurgam_server::settings::Authentication;
 fn run(server: &TestServer, program: &str, password: Option<&str>, args: &[&str]) -> Option<Output> {
     let mut command = Command::new(program);
     command.args(["-h", "127.0.0.1", "-p", &server.address.port().to_string(), "-U", "postgres"]).args(args);
+    // Nobody is there to be asked for a password.
+    command.args((program == "psql").then_some("-w"));
     command.env("PGPASSWORD", password.unwrap_or_default()).env("PGCONNECT_TIMEOUT", "10").env_remove("PGOPTIONS");
     match command.output() {
         Ok(output) => Some(output),

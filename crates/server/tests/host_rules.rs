@@ -103,7 +103,7 @@ fn reloading_takes_a_good_file_and_leaves_a_bad_one() {
 fn psql(server: &TestServer, target: &str, password: &str) -> Option<Output> {
     let target = format!("host=127.0.0.1 port={} {target}", server.address.port());
     let mut command = Command::new("psql");
-    command.args(["-X", "-A", "-t", "-c", "select 1", &target]);
+    command.args(["-X", "-w", "-A", "-t", "-c", "select 1", &target]);
     command.env("PGPASSWORD", password).env("PGCONNECT_TIMEOUT", "10").env_remove("PGOPTIONS");
     match command.output() {
         Ok(output) => Some(output),
@@ -397,7 +397,7 @@ fn connections_statements_and_failures_are_logged() {
         assert!(line.contains("host=127.0.0.1") && line.contains(&format!("user={user}")), "{line}");
     }
     let target = format!("host=127.0.0.1 port={} user=guarded dbname=shop", server.port);
-    let psql = Command::new("psql").args(["-X", "-c", "select 1", &target]).env("PGPASSWORD", "wrong").output();
+    let psql = Command::new("psql").args(["-X", "-w", "-c", "select 1", &target]).env("PGPASSWORD", "wrong").output();
     if psql.is_ok() {
         let line = server.line(&["login failed: 28P01 password authentication failed for user \"guarded\""]);
         assert!(line.contains("user=guarded") && line.contains("database=shop") && line.contains("line 2"), "{line}");

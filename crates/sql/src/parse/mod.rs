@@ -3,6 +3,7 @@
 //! | module | concept |
 //! |---|---|
 //! | `depth` | How deep a statement may be |
+//! | `joins` | Joins whose right side is a join without parentheses |
 //! | `lexer` | Literals lifted out of statement texts ("forced parameterisation") |
 //! | `own` | Statements that the parser does not know, and its own beside them |
 //! | `script` | Strings of several statements, some of which the parser does not know |
@@ -14,6 +15,7 @@
 //! | `words` | The tokens of statements that are read by hand, without white space and comments |
 
 pub(crate) mod depth;
+pub(crate) mod joins;
 pub(crate) mod lexer;
 pub(crate) mod numbers;
 pub(crate) mod own;

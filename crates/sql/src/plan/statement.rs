@@ -133,7 +133,12 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     crate::parse::numbers::refuse_junk(&tokens, text)?;
     let tokens = crate::parse::typed_literal::as_casts(tokens);
     let parsed = |tokens: Vec<TokenWithSpan>| {
+        let nested = crate::parse::joins::in_parentheses(&tokens);
         read(parser().with_tokens_with_locations(tokens))
+            .or_else(|error| match nested {
+                Some(tokens) => read(parser().with_tokens_with_locations(tokens)).map_err(|_| error),
+                None => Err(error),
+            })
             .or_else(|error| match crate::exec::locking::parse_as_postgresql(text) {
                 Some(tokens) => read(parser().with_tokens_with_locations(tokens)),
                 None => Err(error),

@@ -9,7 +9,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, binary_expr};
 use datafusion::sql::sqlparser::ast::{
-    self, Ident, JoinConstraint, JoinOperator, Spanned, TableAlias, TableFactor, TableWithJoins,
+    self, Ident, JoinConstraint, JoinOperator, Spanned, TableAlias, TableFactor, TableSampleKind, TableWithJoins,
 };
 
 use super::bound::{Bound, Column, Relation, Type};
@@ -288,8 +288,14 @@ impl Analyzer<'_> {
             } if with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty() => {
                 self.named(name, alias.as_ref(), scope)
             }
+            TableFactor::Table { sample: Some(kind), name, alias, args: None, .. } => {
+                let whole = self.named(name, alias.as_ref(), scope)?;
+                let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = kind;
+                self.sample(whole, sample)
+            }
             TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } => {
-                Err(SqlError::unsupported("TABLESAMPLE is not supported").into())
+                let message = "TABLESAMPLE clause can only be applied to tables and materialized views";
+                Err(SqlError::new("42809", message).into())
             }
             TableFactor::Table { name, alias, args: Some(args), with_ordinality, sample: None, .. } => {
                 self.function_item(name, &args.args, *with_ordinality, alias.as_ref(), scope, before)

@@ -301,6 +301,12 @@ impl Analyzer<'_> {
             _ => None,
         };
         let returns_set = resolved.returns_set;
+        if !returns_set
+            && !self.is_computed(name, function.source)
+            && let Some(bound) = self.by_cast_or_operator(function, &typed, span)?
+        {
+            return Ok(Called { bound: bound.at(span), returns_set, out_name });
+        }
         let bound = self.computed_by(name, function.source, typed, result, returns_set, span)?;
         Ok(Called { bound: bound.at(span), returns_set, out_name })
     }
@@ -322,6 +328,13 @@ impl Analyzer<'_> {
         }
         placed.sort_by_key(|(at, _)| *at);
         Ok(placed.into_iter().map(|(_, bound)| bound).collect())
+    }
+
+    /// A function of this name, or of what PostgreSQL calls its source, is there.
+    fn is_computed(&self, name: &str, source: &str) -> bool {
+        matches!(name, "position" | "substring" | "char_length" | "character_length")
+            || self.names.state.scalar_functions().contains_key(name)
+            || numeric::by_proc_name(source).is_some()
     }
 
     /// The expression that computes a function.

@@ -30,6 +30,7 @@ mod aggregate;
 mod bound;
 mod coerce;
 mod condition;
+mod elsewhere;
 mod expr;
 mod frame;
 mod from;
@@ -42,6 +43,7 @@ mod lock;
 mod operator;
 mod query;
 mod row;
+mod sample;
 mod scope;
 mod select;
 mod sets;
@@ -149,6 +151,8 @@ pub(crate) struct Analyzer<'a> {
     sets: sets::SetsSeen,
     /// Names of the columns of subqueries that are values, by the place of their syntax in memory.
     subqueries: HashMap<usize, String>,
+    /// A function is being computed as a cast or an operator.
+    elsewhere: bool,
     depth: usize,
 }
 
@@ -167,6 +171,7 @@ impl<'a> Analyzer<'a> {
             within: Vec::new(),
             sets: Default::default(),
             subqueries: HashMap::new(),
+            elsewhere: false,
             depth: 0,
         }
     }
