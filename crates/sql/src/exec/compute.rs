@@ -219,7 +219,8 @@ pub(crate) fn apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SqlError> {
     let (sender, done) = std::sync::mpsc::channel();
-    let run = Arc::new(Run { statement: Arc::clone(statement), left: AtomicBool::new(false) });
+    let run =
+        Arc::new(Run { statement: Arc::clone(statement), measured: Measured::default(), left: AtomicBool::new(false) });
     let (stop, running) = (Arc::clone(&run) as Arc<dyn Stop>, Running::new());
     let pool = pool().map_err(|error| SqlError::internal(error.to_string()))?;
     pool.spawn_blocking(move || {

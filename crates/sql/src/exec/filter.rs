@@ -61,7 +61,7 @@ impl PhysicalOptimizerRule for ByteFilters {
 pub(crate) fn fenced(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let changed = plan.transform_down(|plan| match plan.downcast_ref::<FilterExec>() {
         Some(filter) => {
-            let fence: Arc<dyn ExecutionPlan> = Arc::new(ByteFilterExec::new(filter.clone()));
+            let fence: Arc<dyn ExecutionPlan> = Arc::new(ByteFilterExec::new(filter.clone())?);
             Ok(Transformed::yes(fence))
         }
         None => Ok(Transformed::no(plan)),
