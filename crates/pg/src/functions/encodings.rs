@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(encode(&[b'a'; 57], Format::Base64), format!("{}\n", "YWFh".repeat(19)));
         assert_eq!(encode(&[b'a'; 58], Format::Base64), format!("{}\nYQ==", "YWFh".repeat(19)));
         assert_eq!(encode(b"a\\\0\xff", Format::Escape), "a\\\\\\000\\377");
-        assert_eq!(Format::of("foo").err().map(|error| error.sqlstate), Some("22023".into()));
+        assert_eq!(Format::of("foo").err().map(|error| error.sqlstate.clone()), Some("22023".into()));
     }
 
     #[test]
