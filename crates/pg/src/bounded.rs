@@ -115,12 +115,7 @@ impl Dialect for Bounded {
         self.depth.set(depth - 1);
         Some(parsed)
     }
-    fn parse_infix(
-        &self,
-        parser: &mut Parser<'_>,
-        expr: &Expr,
-        precedence: u8,
-    ) -> Option<Result<Expr, ParserError>> {
+    fn parse_infix(&self, parser: &mut Parser<'_>, expr: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
         self.postgresql.parse_infix(parser, expr, precedence)
     }
     fn supports_named_fn_args_with_expr_name(&self) -> bool {

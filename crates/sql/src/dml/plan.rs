@@ -211,7 +211,9 @@ fn plan_conflict(
 ) -> Result<Conflict, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
     let keys = arbiters(table, on.target.as_ref())?;
-    let Some(update) = on.update else { return Ok(Conflict { keys, update: None, assigned: Vec::new(), of_session: false }) };
+    let Some(update) = on.update else {
+        return Ok(Conflict { keys, update: None, assigned: Vec::new(), of_session: false });
+    };
     let all = update.set.iter().map(|(_, value)| value).chain(&update.condition);
     if all.into_iter().any(has_subquery) {
         let given = without_key(&update.joined);

@@ -80,11 +80,12 @@ impl StopFlag {
     /// Ends the session: its statement, if one runs, and any later one.
     pub(crate) fn terminate(&self) {
         self.terminated.store(true, Ordering::SeqCst);
-        self.stop(StopReason::Terminate);
+        // First: a statement that has ended by it must not be answered as if the session went on.
         let tell = self.on_terminate.lock().take();
         if let Some(OnTerminate(tell)) = tell {
             tell();
         }
+        self.stop(StopReason::Terminate);
     }
     /// See [`Self::terminate`].
     pub(crate) fn on_terminate(&self, tell: Box<dyn FnOnce() + Send>) {

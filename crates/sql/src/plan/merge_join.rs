@@ -98,7 +98,14 @@ mod tests {
 
     #[test]
     fn it_comes_before_the_rule_of_orders() {
-        let names: Vec<String> = { let mut rules = crate::plan::rules::physical(); add(&mut rules); rules }.iter().map(|rule| rule.name().to_owned()).collect();
+        let names: Vec<String> = {
+            let mut rules = crate::plan::rules::physical();
+            add(&mut rules);
+            rules
+        }
+        .iter()
+        .map(|rule| rule.name().to_owned())
+        .collect();
         let at = |name: &str| names.iter().position(|known| known == name);
         assert!(at("merge_joins").is_some() && at(ORDERS).is_some(), "{names:?}");
         assert!(at("merge_joins") < at(ORDERS) && at("merge_joins") > at("join_selection"), "{names:?}");
