@@ -223,6 +223,11 @@ impl Database {
                 && error.kind() == ErrorKind::AwaitsUndo
                 && !inner.stopping.load(Ordering::Relaxed)
             {
+                // One whose log cannot be written undoes nothing any more.
+                if let Err(stopped) = self.check_running() {
+                    result = Err(stopped);
+                    break;
+                }
                 // In this order: one that is rolled back goes from the former to the latter.
                 let waits = inner.prepared.lost.is_waiting() || !inner.mode.undo.is_empty();
                 if !inner.options.background {
