@@ -13,14 +13,14 @@
 //! Pages of large values whose writer has not committed for all may be reached by nothing:
 //! the sweep frees them. Version pages are reached through the version store's own table.
 //!
-//! Must not run beside writers. Everything is read: for tests and for an operator's
-//! explicit wish.
+//! Must not run beside writers. The database's own threads may run: sweeps and what allocates version
+//! pages wait meanwhile. Everything is read: for tests and for an operator's explicit wish.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use resurgam_base::{ObjectId, PageId, Result, SlotId, TxId};
+use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree};
 use resurgam_buffer::Access;
 use resurgam_page::row::RowLayout;
@@ -82,6 +82,11 @@ impl Database {
             self.undo_queued()?;
             std::thread::yield_now();
         }
+        // What the database's own threads free or allocate meanwhile would look like damage.
+        let Some(_no_sweep) = inner.cleaner.hold(&|| inner.stopping.load(Ordering::Relaxed)) else {
+            return Err(Error::new(ErrorKind::Stopped, "the database was closed while it was verified"));
+        };
+        let _no_filling = inner.versions.hold_filling();
         // Earlier versions are looked at that no snapshot of ours protects.
         let _held = inner.versions.hold_pages();
         let mut census = Census::default();

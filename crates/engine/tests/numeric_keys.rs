@@ -39,7 +39,7 @@ impl Random {
         };
         let sign = if self.below(2) == 0 { "-" } else { "" };
         match self.below(12) {
-            0 => return ["NaN", "Infinity", "-Infinity"][self.below(3) as usize].to_owned(),
+            0 => ["NaN", "Infinity", "-Infinity"][self.below(3) as usize].to_owned(),
             // Few values, of many scales.
             1..=4 => format!("{sign}{}.{}{}", self.below(3), self.below(3), "0".repeat(self.below(5) as usize)),
             5 => format!("{sign}0.{}{}", "0".repeat(self.below(40) as usize), digits(self, 40)),

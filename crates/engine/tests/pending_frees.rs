@@ -109,6 +109,34 @@ fn freeing_a_dropped_table_can_be_stopped() -> Result<()> {
     Ok(())
 }
 
+/// A database that verifies itself holds its sweeps off meanwhile: what they free would look like damage.
+#[test]
+fn verifying_beside_sweeps() -> Result<()> {
+    let db = open(&SimVfs::new(3))?;
+    let mut verified = 0;
+    for round in 0..2 {
+        fill(&db, 1500, true)?;
+        commit(&db, |tx| tx.drop_table(&find(tx)?)?.done())?;
+        // So that the horizon passes it.
+        commit(&db, |tx| {
+            tx.create_table(TableSpec::new("public", &format!("after {round}")).column("id", ColumnType::Int8))?
+                .done()
+                .map(drop)
+        })?;
+        std::thread::scope(|scope| {
+            let sweeps = scope.spawn(|| (0..3).try_for_each(|_| db.clean().map(drop)));
+            while !sweeps.is_finished() {
+                assert_eq!(db.verify()?, Vec::<String>::new());
+                verified += 1;
+            }
+            sweeps.join().map_err(|_| Error::internal("a sweep panicked"))?
+        })?;
+        assert_eq!(db.verify()?, Vec::<String>::new());
+    }
+    eprintln!("verified {verified} times");
+    Ok(())
+}
+
 /// More entries than are looked up together, of several transactions, among some that are not due.
 #[test]
 fn thousands_of_entries() -> Result<()> {

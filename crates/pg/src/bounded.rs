@@ -84,7 +84,7 @@ impl Bounded {
         if refused.is_none() {
             *refused = if depth > DEPTH_MAX || begun > self.begun_max {
                 Some(too_deep())
-            } else if begun % ASK_EVERY == 0 {
+            } else if begun.is_multiple_of(ASK_EVERY) {
                 running::check().err()
             } else {
                 None

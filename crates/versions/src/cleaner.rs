@@ -139,7 +139,32 @@ impl Drop for Turn<'_> {
     }
 }
 
+/// While it lives no sweep runs; those that are asked for wait. See [`Cleaner::hold`].
+pub struct Held<'c>(&'c Cleaner);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.turns.lock().running = false;
+        self.0.turn_ended.notify_all();
+    }
+}
+
 impl Cleaner {
+    /// Waits for the sweep that runs, and keeps others from beginning until the guard is dropped: for who
+    /// looks at all pages at once. None once `stop` says so. Not to be asked for by who holds it.
+    pub fn hold(&self, stop: &dyn Fn() -> bool) -> Option<Held<'_>> {
+        let _asking = self.pacer.ask();
+        let mut turns = self.turns.lock();
+        while turns.running {
+            self.turn_ended.wait_for(&mut turns, LOOK);
+            if stop() {
+                return None;
+            }
+        }
+        turns.running = true;
+        Some(Held(self))
+    }
+
     /// A moment that all snapshots have passed: they see every commit that was decided by then.
     /// Who had ended at that moment matters to nobody any more, but for what is aborted with
     /// versions in rows (`reclaim.rs` has the proof). The moment of a call is noted for later

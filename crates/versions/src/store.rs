@@ -266,6 +266,12 @@ impl VersionStore {
         self.freeing.lock()
     }
 
+    /// Keeps pages from being made ready in advance while the guard is held: for who compares the space
+    /// maps with what leads to pages.
+    pub fn hold_filling(&self) -> MutexGuard<'_, ()> {
+        self.preallocated.filling.lock()
+    }
+
     /// Frees pages that nobody needs: all of their pushers are among `ended`, a moment that the
     /// horizon has passed, and none is in `aborted`, which was read after that was known (see
     /// `reclaim.rs`). Returns how many; 0 while somebody holds the pages, or frees them.

@@ -54,13 +54,17 @@ impl Constants {
     }
 }
 
+/// Functions that are stable in PostgreSQL, and immutable here.
+const STABLE: [&str; 4] = ["concat", "concat_ws", "format", "array_to_string"];
+
 /// Whether it calls what is no function of its arguments alone: PostgreSQL leaves that to the rows.
 fn is_of_its_time(expr: &Expr) -> bool {
     expr.exists(|expr| {
         Ok(match expr {
             Expr::ScalarFunction(call) => {
                 let casts = call.func.name().starts_with("pg_cast_");
-                !casts && call.func.signature().volatility != Volatility::Immutable
+                let stable = STABLE.contains(&call.func.name());
+                stable || !casts && call.func.signature().volatility != Volatility::Immutable
             }
             _ => false,
         })

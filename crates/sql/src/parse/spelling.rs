@@ -110,11 +110,7 @@ impl Rewritten {
                 return 1;
             }
             Token::LParen => self.calls.push(false),
-            Token::RParen => {
-                if self.calls.pop() == Some(true) {
-                    self.tokens.push(of(Token::RParen, span));
-                }
-            }
+            Token::RParen if self.calls.pop() == Some(true) => self.tokens.push(of(Token::RParen, span)),
             _ => {}
         }
         if is(0, "table") && (self.before(0).is_none() || self.is_table_query()) {
