@@ -21,6 +21,7 @@
 //! |---|---|
 //! | `database.rs` | open, create, close |
 //! | `version_file.rs` | which version-store file an open uses |
+//! | `log_folder.rs` | which folder the log is in |
 //! | `checkpoint_stats.rs` | how often checkpoints are taken, how long they take |
 //! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
 //! | `options.rs` | settings |
@@ -64,6 +65,7 @@ mod cursor;
 mod database;
 mod ddl;
 mod definition;
+mod log_folder;
 mod lost;
 mod mode;
 mod operations;
@@ -104,7 +106,7 @@ pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
-pub use resurgam_log::LogStats;
+pub use resurgam_log::{LogBlock, LogFollower, LogHold, LogHolder, LogStats};
 pub use resurgam_page::key::ColumnOrder;
 pub use resurgam_page::types::{
     ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ExternalRef, NumericLimit, SECOND_DIGITS_MAX,

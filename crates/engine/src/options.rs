@@ -10,6 +10,11 @@ use resurgam_versions::VersionCaps;
 pub struct Options {
     /// Memory for pages, in bytes.
     pub buffer_bytes: usize,
+    /// The folder of the log, on another disk for instance; of a new database it is made if missing, and must be
+    /// empty. A relative path is relative to the data folder. `None`: the one that the database has, or
+    /// `log` in the data folder. A database keeps its log; given the folder that it was moved to, it
+    /// notes the new place.
+    pub log_dir: Option<PathBuf>,
     /// Size of a log segment file, in bytes; fixed when the database is created.
     pub log_segment_bytes: u64,
     /// A checkpoint is taken when this much log was written since the last one, in bytes.
@@ -88,6 +93,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             buffer_bytes: 128 << 20,
+            log_dir: None,
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,
             log_bytes_max: 1 << 30,

@@ -26,6 +26,8 @@ use crate::broken;
 pub const DIR: &str = "/db";
 /// Where a version-store file is, on disks of its own; it is moved from one to the other.
 pub const VERSION_FILES: [&str; 2] = ["/disk2/versions", "/disk3/elsewhere"];
+/// Where the log is in some schedules: on a disk of its own.
+pub const LOG_DIR: &str = "/disk4/log";
 const CLIENTS_MAX: usize = 5;
 
 /// What a schedule does, besides its seed.
@@ -666,7 +668,7 @@ impl World {
 
     fn used_bytes(&self) -> u64 {
         let mut total = 0;
-        for dir in [DIR.to_owned(), format!("{DIR}/log"), "/disk2".to_owned(), "/disk3".to_owned()] {
+        for dir in [DIR.to_owned(), format!("{DIR}/log"), LOG_DIR.to_owned(), "/disk2".to_owned(), "/disk3".to_owned()] {
             for name in self.vfs.list(Path::new(&dir)).unwrap_or_default() {
                 let path = format!("{dir}/{name}");
                 if let Ok(file) = self.vfs.open(Path::new(&path), resurgam_vfs::OpenMode::ReadOnly) {
@@ -809,9 +811,11 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         options.cleaner_threads = 3;
     }
     options.background = plan.background;
+    // No draw: the seeds stay what they were.
+    options.log_dir = seed.is_multiple_of(3).then(|| LOG_DIR.into());
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
-    for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()) {
+    for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()).chain([Path::new("/disk4")]) {
         vfs.create_dir_all(disk).map_err(|e| e.to_string())?;
     }
     if plan.skip_version_sync {
@@ -886,6 +890,10 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         };
         world.forget_everyone();
         model = world.model.clone();
+        // Recorded: it need not be given again.
+        if seed.is_multiple_of(2) {
+            options.log_dir = None;
+        }
         options.versions = if rng.one_in(3) { self::options(&mut rng).versions } else { options.versions };
         // Nor is a file moved to a disk that is too small for it.
         if !plan.is_broken() && plan.small_disk.is_none() {
