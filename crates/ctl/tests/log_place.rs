@@ -20,6 +20,10 @@ fn the_log_is_found_where_it_is() {
     let table = tx.create_table(people()).unwrap().done().unwrap();
     tx.insert(&table, &person(1, "Ada")).unwrap().done().unwrap();
     commit(tx);
+    // What it says proves that the one before was durable.
+    let tx = db.begin(Isolation::ReadCommitted);
+    tx.insert(&table, &person(2, "Grace")).unwrap().done().unwrap();
+    commit(tx);
     drop((table, db));
     let (report, text) = checked(&vfs);
     assert!(report.is_sound(), "{text}");

@@ -127,12 +127,13 @@ fn only_what_is_durable() {
         if write { plan.fail_write_at = Some(1) } else { plan.fail_sync_at = Some(1) }
         sim.set_faults(plan);
         assert!(log.flush_all().is_err());
+        assert!(follower.next(LONG).is_err_and(|error| error.kind() == ErrorKind::Stopped));
+        drop(follower);
         // From the files, where what was not synced may stand, too.
         let mut far = log.follow(Lsn(8192)).unwrap();
         let first = far.next(NOW).unwrap().unwrap();
         assert_eq!((first.records().count(), first.next()), (1, log.flushed_lsn()));
         assert!(far.sources() == (0, 1) && far.next(NOW).is_err_and(|error| error.kind() == ErrorKind::Stopped));
-        assert!(follower.next(LONG).is_err_and(|error| error.kind() == ErrorKind::Stopped));
     }
 }
 
