@@ -52,7 +52,8 @@ pub struct View {
 pub enum History {
     /// What is needed to make the page: from the newest record that makes it anew, if there is one in the range.
     SinceAnew,
-    /// All of the log's, as far as merges have not left them out; without the images that merges have put in.
+    /// All of the log's, as far as merges have not left them out. Of the images that merges have put in, those only whose
+    /// record was left out.
     All,
 }
 
@@ -298,7 +299,7 @@ impl PageScan {
                 return Ok(None);
             }
             let wanted = match self.history {
-                History::All => !item::is_made(item.rest),
+                History::All => !item::is_made(item.rest) || item.lsn != self.last,
                 History::SinceAnew if item.lsn == self.since => {
                     let record = item::record(self.page, item.lsn, item.rest);
                     item::makes_anew(record.map_err(|e| self.parts[part].pages.located(e))?.body)
