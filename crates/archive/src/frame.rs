@@ -127,10 +127,6 @@ impl FrameReader {
         Self { store, name: name.to_owned(), seed, end, ahead, window: Vec::new(), window_at: 0 }
     }
 
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// An error that names the file and an offset.
     #[cold]
     pub fn bad(&self, offset: u64, what: &str) -> Error {
@@ -158,6 +154,31 @@ impl FrameReader {
         self.window
             .get(at..at + len)
             .ok_or_else(|| damaged(&*self.store, &self.name, offset, "fewer bytes were read than asked for"))
+    }
+
+    /// What the frame at `offset` says that it is; not checked.
+    pub fn kind_at(&mut self, offset: u64) -> Result<FrameKind> {
+        let kind = self.bytes(offset, FRAME_HEADER_BYTES)?[0];
+        let kinds = [FrameKind::Pages, FrameKind::Stream, FrameKind::Table, FrameKind::Index, FrameKind::Summary];
+        let found = kinds.into_iter().find(|known| *known as u8 == kind);
+        found.ok_or_else(|| self.bad(offset, &format!("a frame of the unknown kind {kind}")))
+    }
+
+    /// The first frame of that kind at `offset` or behind it, into `frame`; false when there is none before the end.
+    ///
+    /// # Errors
+    /// As [`FrameReader::read`].
+    pub fn read_next(&mut self, mut offset: u64, kind: FrameKind, frame: &mut Frame) -> Result<bool> {
+        while offset < self.end {
+            let found = self.kind_at(offset)?;
+            // Checked as well where it is passed over: a flipped bit of its kind must not hide a frame.
+            self.read(offset, found, frame)?;
+            if found == kind {
+                return Ok(true);
+            }
+            offset = frame.next;
+        }
+        Ok(false)
     }
 
     /// The frame at `offset`, into `frame`.
