@@ -29,6 +29,8 @@ use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
 use resurgam_versions::{Cleaner, PendingFrees, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
+use crate::archive_place::open_archiver;
+use crate::archiver::Archiver;
 use crate::background::Background;
 use crate::catalog::{Catalog, FIRST_USER_OBJECT};
 use crate::catalog_row::CATALOG_OBJECT;
@@ -81,6 +83,7 @@ pub(crate) struct Inner {
     /// Rows that got other primary keys.
     pub moves: Moves,
     pub throttle: Throttle,
+    pub archiver: Option<Archiver>,
     pub stopping: AtomicBool,
     pub opened: Instant,
     pub background: Mutex<Option<Background>>,
@@ -246,6 +249,8 @@ impl Database {
         control_file.write(control)?;
         let config = LogConfig { segment_bytes: control.segment_bytes, ..LogConfig::default() };
         let log = Log::open(Arc::clone(&vfs), &log_folder.path, config, control.epoch, analysis.end)?;
+        // It holds the log before any checkpoint can be taken.
+        let archiver = open_archiver(&vfs, dir, &options, &boot, &log)?;
         let mut pool = open_pool(&vfs, paths, &log, &options)?;
         let mut locks_held = vec![lock];
         if let Some(attached) = attached {
@@ -324,6 +329,7 @@ impl Database {
             prepared,
             moves: Moves::default(),
             throttle: Throttle::default(),
+            archiver,
             stopping: AtomicBool::new(false),
             opened: Instant::now(),
             background: Mutex::new(None),
@@ -552,6 +558,9 @@ impl Database {
             control.1 = next;
             Ok(())
         })();
+        if closed.is_ok() {
+            self.archive_the_rest();
+        }
         let log_closed = inner.log.close();
         inner.locks_held.lock().clear();
         closed.and(log_closed)

@@ -23,6 +23,8 @@
 //! | `version_file.rs` | which version-store file an open uses |
 //! | `log_folder.rs` | which folder the log is in |
 //! | `checkpoint_stats.rs` | how often checkpoints are taken, how long they take |
+//! | `archiver.rs` | the log's way into an archive |
+//! | `archive_place.rs` | where that is |
 //! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
 //! | `options.rs` | settings |
 //! | `definition.rs` | what a definition says, and its stored form |
@@ -53,6 +55,8 @@
 //! | `troubles.rs` | what fails in the background, and is tried again |
 //! | `verify.rs` | proof that everything fits together |
 
+mod archive_place;
+mod archiver;
 mod background;
 mod build;
 mod catalog;
@@ -88,6 +92,7 @@ mod verify;
 mod version_file;
 mod view;
 
+pub use archiver::ArchiveStatus;
 pub use checkpoint_stats::CheckpointStats;
 pub use cleaning::{CleanerStatus, HoldingAborted, HoldingSnapshot, HoldingTransaction, VersionStoreHolders};
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
@@ -102,6 +107,8 @@ pub mod stored {
 pub use ddl::{CheckSpec, TableChange};
 pub use definition::{Check, Column, ForeignKey, Index, ReferentialAction};
 pub use options::Options;
+#[doc(hidden)]
+pub use options::StoreHandle;
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};

@@ -55,6 +55,12 @@ impl<'a> Block<'a> {
         Ok(block)
     }
 
+    /// A block that this process has made, or has checked: `bytes` are header and payload, and the header among them may
+    /// not be filled in.
+    pub(crate) fn trusted(header: BlockHeader, bytes: &'a [u8], segment_bytes: u64) -> Self {
+        Self { header, bytes, next: header.next(segment_bytes) }
+    }
+
     /// The decoded header.
     pub fn header(&self) -> &BlockHeader {
         &self.header

@@ -21,6 +21,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
 use crate::buffers::Sealed;
 use crate::core::Core;
+use crate::decoded::Block;
 use crate::record::{RecordRef, record_at};
 
 /// Bytes read from a segment file at a time.
@@ -31,6 +32,7 @@ const READ_BYTES: u64 = 1 << 20;
 pub struct LogBlock {
     sealed: Arc<Sealed>,
     next: Lsn,
+    segment_bytes: u64,
 }
 
 impl LogBlock {
@@ -52,6 +54,12 @@ impl LogBlock {
     /// Bytes of its records.
     pub fn payload_bytes(&self) -> usize {
         self.sealed.bytes.len().saturating_sub(BLOCK_HEADER_BYTES)
+    }
+
+    /// The same as those who copy the log are given it. The durable position in its header is not filled in where it
+    /// came from memory.
+    pub fn block(&self) -> Block<'_> {
+        Block::trusted(self.sealed.header, &self.sealed.bytes, self.segment_bytes)
     }
 
     /// Its records in order; none in a block that only says that the next segment follows. After an
@@ -125,7 +133,7 @@ impl LogFollower {
         }
         self.last = Some((header.lsn, header.epoch));
         self.at = header.next(self.core.config.segment_bytes);
-        Ok(Some(LogBlock { next: self.at, sealed }))
+        Ok(Some(LogBlock { next: self.at, segment_bytes: self.core.config.segment_bytes, sealed }))
     }
 
     /// Finds further blocks; false when there is none in time.
