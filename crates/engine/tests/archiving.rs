@@ -285,3 +285,51 @@ fn a_full_store_slows_writers_and_fails_none() -> Result<()> {
     assert!(archive.blocks_from_files > 0 && archive.blocks_from_memory > 0, "{archive:?}");
     db.close()
 }
+
+/// What is not archived is not truncated: while the archive lags, cannot be reached, and over restarts. What is, goes.
+#[test]
+fn what_is_not_archived_is_not_truncated() -> Result<()> {
+    let sim = disk()?;
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let folder = FolderStore::open(Arc::clone(&vfs), Path::new(PLACE)).map_err(Error::from)?;
+    let store = Arc::new(FaultyStore::new(Arc::new(folder)));
+    let with_store = || Options { archive_store: Some(StoreHandle(store.clone())), ..options(Some(PLACE)) };
+    let much = |db: &Database, name: &str| -> Result<()> {
+        for i in 0..60 {
+            fill(db, &format!("{name}{i}"))?;
+        }
+        while db.write_back()? > 0 {}
+        db.checkpoint()
+    };
+    let db = open_with(&sim, with_store())?;
+    let begin = db.log_status().oldest;
+    much(&db, "lags")?;
+    let log = db.log_status();
+    assert!(log.oldest == begin && log.held_by.contains("the archive"), "{log:?}");
+    db.archive_now()?;
+    let archived = status(&db).archived.expect("it is open");
+    db.checkpoint()?;
+    assert!(db.log_status().oldest > begin && db.log_status().bytes_in_use < 3 << 20, "{:?}", db.log_status());
+    much(&db, "again")?;
+    drop(db);
+    // Out of reach at an open, and all along.
+    for call in [StoreCall::List, StoreCall::Read] {
+        store.always(call, Some(Misdeed::Fail(StoreErrorKind::Unavailable)));
+    }
+    let db = open_with(&sim, with_store())?;
+    much(&db, "unreachable")?;
+    assert!(db.log_status().oldest <= archived, "{:?}", db.log_status());
+    db.close()?;
+    drop(db);
+    for call in [StoreCall::List, StoreCall::Read] {
+        store.always(call, None);
+    }
+    let db = open_with(&sim, with_store())?;
+    assert_eq!((status(&db).archived, status(&db).state), (Some(archived), "archiving"));
+    much(&db, "reachable")?;
+    assert!(db.log_status().oldest <= archived, "{:?}", db.log_status());
+    db.archive_now()?;
+    db.checkpoint()?;
+    assert!(db.log_status().bytes_in_use < 3 << 20, "{:?}", db.log_status());
+    db.close()
+}
