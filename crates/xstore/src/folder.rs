@@ -47,6 +47,18 @@ impl FolderStore {
         Ok(Self { vfs, root, open: Mutex::default(), rename_before_sync: false })
     }
 
+    /// The store in the folder `root`, which must be there: for who only reads.
+    ///
+    /// # Errors
+    /// `Missing`, `Unavailable`.
+    pub fn existing(vfs: Arc<dyn Vfs>, root: &Path) -> StoreResult<Self> {
+        if !vfs.exists(root).map_err(unavailable)? {
+            let what = format!("there is no folder \"{}\"", root.display());
+            return Err(StoreError::new(StoreErrorKind::Missing, what));
+        }
+        Ok(Self { vfs, root: root.to_path_buf(), open: Mutex::default(), rename_before_sync: false })
+    }
+
     /// For tests: a store that publishes an object before its content is durable. A crash test that passes with it
     /// tests nothing.
     #[doc(hidden)]
