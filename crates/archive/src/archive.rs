@@ -60,15 +60,12 @@ impl Archive {
             runs: Vec::new(),
         });
         let handles = manifest.runs.iter().map(|meta| RunHandle::new(Arc::clone(&store), *meta)).collect();
-        let state = State {
-            view: Arc::new(View { manifest, handles }),
-            replaced: Vec::new(),
-            attempts: 0,
-            lost: false,
-        };
+        let state =
+            State { view: Arc::new(View { manifest, handles }), replaced: Vec::new(), attempts: 0, lost: false };
         let archive = Arc::new(Self { store, database, owner, state: Mutex::new(state) });
         archive.publish(|manifest| Ok(Some(manifest.clone())))?;
-        archive.tidy()?;
+        // What is left behind does no harm but for its room; the next opening tries again.
+        let _ = archive.tidy();
         Ok(archive)
     }
 
@@ -151,11 +148,8 @@ impl Archive {
 
     #[cold]
     fn taken_over(&self) -> Error {
-        Error::new(
-            ErrorKind::InUse,
-            format!("another process writes to the archive in {} now", self.store.place()),
-        )
-        .with_hint("Let one server only write to an archive; restart this one if the other is gone.")
+        Error::new(ErrorKind::InUse, format!("another process writes to the archive in {} now", self.store.place()))
+            .with_hint("Let one server only write to an archive; restart this one if the other is gone.")
     }
 
     fn install(&self, state: &mut State, manifest: Manifest) {

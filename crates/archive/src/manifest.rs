@@ -107,8 +107,7 @@ impl Manifest {
     /// # Errors
     /// `Corrupt`, naming the object; `NewerFormat`.
     pub(crate) fn decode(bytes: &[u8], number: u64) -> Result<Self> {
-        let bad =
-            |what: &str| Error::corrupt(format!("archive file \"{}\" is damaged: {what}", Self::name_of(number)));
+        let bad = |what: &str| Error::corrupt(format!("archive file \"{}\" is damaged: {what}", Self::name_of(number)));
         let Some((content, crc)) = bytes.split_last_chunk::<4>() else { return Err(bad("it is too short")) };
         if checksum(content) != u32::from_le_bytes(*crc) {
             return Err(bad("its checksum is wrong"));

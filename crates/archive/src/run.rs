@@ -157,8 +157,7 @@ impl TableCursor {
         let after = run.table.partition_point(|(first, _)| *first <= page.0);
         let reader = run.frames(run.trailer.stream_at, ahead);
         let next = after.saturating_sub(1);
-        let mut cursor =
-            Self { run, reader, frame: Frame::default(), place: TablePlace::default(), next, entry: None };
+        let mut cursor = Self { run, reader, frame: Frame::default(), place: TablePlace::default(), next, entry: None };
         cursor.advance()?;
         while cursor.entry.is_some_and(|entry| entry.page < page) {
             cursor.advance()?;
@@ -219,6 +218,9 @@ impl PageCursor {
             self.reader.read(entry.frame, FrameKind::Pages, &mut self.frame)?;
         }
         let at = usize::try_from(entry.at).unwrap_or(usize::MAX);
+        if at >= self.frame.content.len() {
+            return Err(self.reader.bad(entry.frame, "the page table leads past the end of a frame"));
+        }
         self.place = ItemPlace::inside(at, entry.page.0);
         (self.left, self.page, self.last) = (entry.count, entry.page, Lsn::NONE);
         Ok(())

@@ -86,7 +86,8 @@ impl TablePlace {
             return Ok(None);
         }
         let mut r = Reader::new(rest, "page table");
-        let add = |a: u64, b: u64| a.checked_add(b).ok_or_else(|| Error::corrupt("page table: a number that cannot be"));
+        let add =
+            |a: u64, b: u64| a.checked_add(b).ok_or_else(|| Error::corrupt("page table: a number that cannot be"));
         let mut entry = PageEntry {
             page: PageId(add(self.before.page.0, r.varint64()?)?),
             frame: add(self.before.frame, r.varint64()?)?,

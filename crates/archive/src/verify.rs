@@ -227,10 +227,8 @@ fn stream(run: &Run, counted: &mut RunSummary) -> Result<()> {
         }
     }
     if block_end != id.end {
-        return Err(stream.located(Error::corrupt(format!(
-            "its blocks end at LSN {block_end}, and it should reach to {}",
-            id.end
-        ))));
+        return Err(stream
+            .located(Error::corrupt(format!("its blocks end at LSN {block_end}, and it should reach to {}", id.end))));
     }
     Ok(())
 }

@@ -105,7 +105,7 @@ impl View {
         if to >= end {
             return refused(format!("the archive ends at LSN {end}; records up to LSN {to} are not all in it"));
         }
-        if from.is_some() && from.0 + 1 < start.0 {
+        if from.is_some() && from.0.saturating_add(1) < start.0 {
             return refused(format!("the archive begins at LSN {start}; records after LSN {from} are not all in it"));
         }
         let mut parts = Vec::new();

@@ -260,7 +260,8 @@ impl RunWriter {
                 self.id.start, self.id.end, self.summary.payload_bytes, self.summary.dropped_bytes
             ))));
         }
-        let mut trailer = Trailer { stream_at: self.stream_at.unwrap_or_default(), seed: self.seed, ..Trailer::default() };
+        let mut trailer =
+            Trailer { stream_at: self.stream_at.unwrap_or_default(), seed: self.seed, ..Trailer::default() };
         trailer.index_at = self.out.offset;
         self.out.put(FrameKind::Index, self.index_items, &self.index)?;
         trailer.summary_at = self.out.offset;

@@ -43,8 +43,20 @@ impl FolderStore {
     /// `Unavailable`.
     pub fn open(vfs: Arc<dyn Vfs>, root: &Path) -> StoreResult<Self> {
         let root = root.to_path_buf();
-        vfs.create_dir_all(&root).map_err(unavailable)?;
+        make_folder(&*vfs, &root).map_err(unavailable)?;
         Ok(Self { vfs, root, open: Mutex::default(), rename_before_sync: false })
+    }
+
+    /// The store in the folder `root`, which must be there: for who only reads.
+    ///
+    /// # Errors
+    /// `Missing`, `Unavailable`.
+    pub fn existing(vfs: Arc<dyn Vfs>, root: &Path) -> StoreResult<Self> {
+        if !vfs.exists(root).map_err(unavailable)? {
+            let what = format!("there is no folder \"{}\"", root.display());
+            return Err(StoreError::new(StoreErrorKind::Missing, what));
+        }
+        Ok(Self { vfs, root: root.to_path_buf(), open: Mutex::default(), rename_before_sync: false })
     }
 
     /// For tests: a store that publishes an object before its content is durable. A crash test that passes with it
@@ -100,29 +112,27 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Makes a folder below the store's root; folders are durable in the ones that they are in.
-fn make_folder(vfs: &dyn Vfs, root: &Path, dir: &Path) -> Result<()> {
-    if vfs.exists(dir)? {
+/// Makes a folder and its missing parents, durably: each in the folder that it is in.
+fn make_folder(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    for folder in dir.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
+        if vfs.exists(folder)? {
+            break;
+        }
+        missing.push(folder);
+    }
+    if missing.is_empty() {
         return Ok(());
     }
     vfs.create_dir_all(dir)?;
-    for made in dir.ancestors() {
-        match made.parent() {
-            Some(parent) if vfs.exists(parent)? => vfs.sync_dir(parent)?,
-            _ => break,
-        }
-        if made == root {
-            break;
-        }
-    }
-    Ok(())
+    missing.iter().try_for_each(|made| vfs.sync_dir(folder(made)))
 }
 
 impl Store for FolderStore {
     fn create(&self, name: &str) -> StoreResult<Box<dyn Upload>> {
         let path = self.path(name)?;
         let dir = folder(&path).to_path_buf();
-        make_folder(&*self.vfs, &self.root, &dir).map_err(unavailable)?;
+        make_folder(&*self.vfs, &dir).map_err(unavailable)?;
         if self.vfs.exists(&path).map_err(unavailable)? {
             self.vfs.sync_dir(&dir).map_err(uncertain)?;
             return Err(exists(&path));

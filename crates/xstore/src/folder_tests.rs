@@ -51,8 +51,7 @@ fn crashes(make: impl Fn(&SimVfs) -> FolderStore) -> Result<(), String> {
             let sim = SimVfs::new(seed * 1000 + crash_at);
             let store = make(&sim);
             sim.set_faults(FaultPlan { crash_after_ops: Some(crash_at), ..FaultPlan::default() });
-            let done: Vec<u8> =
-                (1..=3).filter(|i| store.put(&format!("runs/{i}"), &content(*i)).is_ok()).collect();
+            let done: Vec<u8> = (1..=3).filter(|i| store.put(&format!("runs/{i}"), &content(*i)).is_ok()).collect();
             let after = on(&sim.crash());
             let there = after.list("runs/").unwrap();
             for i in done {

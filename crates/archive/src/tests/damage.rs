@@ -87,7 +87,8 @@ fn a_file_that_is_cut_missing_or_in_anothers_place() {
     // The run of the same range of another database.
     let other = SimVfs::new(2);
     let store = store_on(&other);
-    let mut archiver = crate::Archiver::new(Archive::open(Arc::clone(&store), [9; 16], 5).unwrap(), super::support::small());
+    let mut archiver =
+        crate::Archiver::new(Archive::open(Arc::clone(&store), [9; 16], 5).unwrap(), super::support::small());
     history.feed(&mut archiver, |_, _| Ok(true)).unwrap();
     archiver.seal().unwrap();
     assert_eq!(Archive::open(store, DATABASE, 6).err().unwrap().kind(), ErrorKind::NotADatabase);

@@ -28,8 +28,7 @@ fn leaving_out_and_images_keep_every_promised_point() {
             // Now and then somebody asks for less than was promised before: a hole must not come to stand in the middle.
             let asked = if rng.below(4) == 0 { Lsn::NONE } else { retention };
             let mut base = |page: PageId, lsn: Lsn| -> Result<Option<PageBuf>> { Ok(Some(history.page_at(page, lsn))) };
-            let mut policy =
-                MergePolicy { retention: asked, records_per_page_max: cap, base: Some(&mut base) };
+            let mut policy = MergePolicy { retention: asked, records_per_page_max: cap, base: Some(&mut base) };
             while archiver.archive().merge(&small(), &mut policy)?.is_some() {}
             Ok(())
         };
@@ -57,7 +56,10 @@ fn leaving_out_and_images_keep_every_promised_point() {
                         assert_eq!(found.as_bytes(), wanted.as_bytes(), "seed {seed} page {page} at {to}");
                     }
                     Err(error) => {
-                        assert!(to < retention, "seed {seed}: page {page} at {to} was promised from {retention}: {error}");
+                        assert!(
+                            to < retention,
+                            "seed {seed}: page {page} at {to} was promised from {retention}: {error}"
+                        );
                         refused += 1;
                     }
                 }
@@ -73,7 +75,8 @@ fn leaving_out_and_images_keep_every_promised_point() {
             if run.meta().id.level > 0 {
                 for page in history.pages.keys() {
                     let Some(entry) = run.entry(*page).unwrap() else { continue };
-                    let records = view.records_of(*page, Lsn(run.meta().id.start.0 - 1), entry.last, History::SinceAnew);
+                    let records =
+                        view.records_of(*page, Lsn(run.meta().id.start.0 - 1), entry.last, History::SinceAnew);
                     if let Ok(records) = records {
                         assert!(records.len() as u64 <= cap + 1, "{} records, cap {cap}", records.len());
                     }

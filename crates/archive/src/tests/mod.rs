@@ -5,4 +5,5 @@ mod damage;
 mod faults;
 mod merging;
 mod model;
+mod speed;
 mod support;

@@ -13,12 +13,8 @@ use resurgam_xstore::{FolderStore, Store};
 use crate::{Archive, ArchiveConfig, Archiver, History, StreamEntry, View};
 
 pub const DATABASE: [u8; 16] = *b"a test's databas";
-pub const CONFIG: LogConfig = LogConfig {
-    segment_bytes: 8192,
-    block_payload_bytes_max: 2000,
-    buffer_bytes_max: 64 << 10,
-    spare_segments: 1,
-};
+pub const CONFIG: LogConfig =
+    LogConfig { segment_bytes: 8192, block_payload_bytes_max: 2000, buffer_bytes_max: 64 << 10, spare_segments: 1 };
 
 /// SplitMix64.
 pub struct Rng(pub u64);
@@ -105,8 +101,7 @@ impl History0 {
         let appended = log.append(&group).unwrap();
         log.flush(appended.end).unwrap();
         drop(log);
-        let mut history =
-            Self { vfs, pages: BTreeMap::new(), others: Vec::new(), records: Vec::new(), end: Lsn::NONE };
+        let mut history = Self { vfs, pages: BTreeMap::new(), others: Vec::new(), records: Vec::new(), end: Lsn::NONE };
         let mut reader = history.reader(CONFIG.first_lsn());
         while let Some(record) = reader.next().unwrap() {
             let record = record.to_owned();
@@ -126,7 +121,11 @@ impl History0 {
     }
 
     /// Gives the archiver all that it lacks, as long as `go_on` says so after each block.
-    pub fn feed(&self, archiver: &mut Archiver, mut go_on: impl FnMut(&mut Archiver, &Block<'_>) -> Result<bool>) -> Result<()> {
+    pub fn feed(
+        &self,
+        archiver: &mut Archiver,
+        mut go_on: impl FnMut(&mut Archiver, &Block<'_>) -> Result<bool>,
+    ) -> Result<()> {
         let from = archiver.resume_lsn().unwrap_or(CONFIG.first_lsn());
         let mut reader = self.reader(from);
         while let Some(block) = reader.next_whole_block().unwrap() {
@@ -160,9 +159,8 @@ impl History0 {
         let end = view.end();
         let to = Lsn(end.0 - 1);
         let told = |what: &str, e: resurgam_base::Error| format!("{what}: {e}");
-        let mut scan = view
-            .scan(PageId::NONE..PageId(u64::MAX), Lsn::NONE, to, History::All)
-            .map_err(|e| told("scan", e))?;
+        let mut scan =
+            view.scan(PageId::NONE..PageId(u64::MAX), Lsn::NONE, to, History::All).map_err(|e| told("scan", e))?;
         let mut found: BTreeMap<PageId, Vec<OwnedRecord>> = BTreeMap::new();
         while let Some(page) = scan.next_page().map_err(|e| told("scan", e))? {
             while let Some(record) = scan.next_record().map_err(|e| told("scan", e))? {
