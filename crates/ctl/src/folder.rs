@@ -5,7 +5,8 @@
 //! DIR/control        where the last checkpoint is
 //! DIR/data           pages; page 0 is the boot page
 //! DIR/doublewrite    torn-write protection
-//! DIR/log/           log segments
+//! DIR/log/           log segments, if they have no folder of their own
+//! DIR/log-place      where that is, if they have
 //! DIR/version-store  where the version-store file is, if there is one
 //! DIR/creating       present while the folder is being made
 //! ```
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, Result};
+use resurgam_recovery::read_log_place;
 use resurgam_vfs::{File, OpenMode, RealVfs, Vfs};
 
 /// A data folder to look at.
@@ -22,6 +24,7 @@ use resurgam_vfs::{File, OpenMode, RealVfs, Vfs};
 pub struct Folder {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) dir: PathBuf,
+    log: PathBuf,
     in_use: bool,
 }
 
@@ -41,8 +44,11 @@ impl Folder {
     /// # Errors
     /// As [`Folder::open`].
     pub fn with_vfs(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Self> {
-        let folder = Self { vfs, dir: dir.to_path_buf(), in_use: false };
-        let names = folder.vfs.list(dir)?;
+        let names = vfs.list(dir)?;
+        // A note that cannot be read: what is in the data folder is looked at, and the note is what is damaged.
+        let place = read_log_place(&vfs, dir).ok().flatten();
+        let log = dir.join(place.as_deref().unwrap_or(Path::new("log")));
+        let folder = Self { vfs, dir: dir.to_path_buf(), log, in_use: false };
         if !names.iter().any(|name| ["control", "data", "log", "creating"].contains(&name.as_str())) {
             return Err(Error::new(
                 ErrorKind::NotADatabase,
@@ -78,7 +84,7 @@ impl Folder {
         self.dir.join("doublewrite")
     }
     pub(crate) fn log(&self) -> PathBuf {
-        self.dir.join("log")
+        self.log.clone()
     }
     pub(crate) fn creating(&self) -> PathBuf {
         self.dir.join("creating")

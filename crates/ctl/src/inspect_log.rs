@@ -360,6 +360,18 @@ fn checkpoint_text(body: &[u8]) -> Result<String> {
             "prepared locks {}",
             listed(&state.prepared_objects, |(id, object, mode)| format!("{id}: {}", lock_text(*object, *mode)))
         ),
+        Some(13) => state.identity.map_or_else(String::new, |identity| {
+            let id: String = identity.boot.database_id.iter().map(|byte| format!("{byte:02x}")).collect();
+            let mode = if identity.traditional { "  traditional mode" } else { "" };
+            format!(
+                "database {id}  log epoch {}  log segments of {} bytes{mode}  catalog at page {}  pending frees at page {}",
+                identity.epoch, identity.segment_bytes, identity.boot.catalog_root, identity.boot.pending_frees_root
+            )
+        }),
+        Some(14) => state.version_store.map_or_else(String::new, |record| match record.path {
+            Some(path) => format!("version store {} \"{}\"", record.number, path.display()),
+            None => format!("version store {} was given up", record.number),
+        }),
         Some(8) => format!("version-store pages in use below {}", state.version_high_water),
         _ => {
             let show =

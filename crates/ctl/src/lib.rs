@@ -14,6 +14,7 @@
 //! | `catalog.rs` | table definitions (read by the engine's `definition.rs`) |
 //! | `inspect_*.rs` | the printers |
 //! | `check/` | the checker |
+//! | `archive.rs` | a log archive: list, verify, records and stream |
 //!
 //! # Contract
 //! 1. Nothing is written, no lock is kept, and no file is made.
@@ -27,6 +28,7 @@
 //! Errors are returned only when the folder cannot be read at all or the output cannot be
 //! written; whatever is wrong *inside* the folder is part of the output.
 
+mod archive;
 mod catalog;
 mod check;
 mod control;
@@ -43,6 +45,7 @@ mod version_file;
 mod versions;
 mod walk;
 
+pub use archive::{ArchiveFolder, ArchiveOptions};
 pub use check::{CheckProgress, CheckReport, Counts, Problem, Severity, check};
 pub use folder::Folder;
 pub use inspect_boot::inspect_boot;

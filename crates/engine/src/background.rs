@@ -39,6 +39,10 @@ impl Background {
         spawn("undo", undo)?;
         spawn("rebuild", rebuild)?;
         spawn("versions", version_pages)?;
+        if inner.archiver.is_some() {
+            spawn("archive", archive)?;
+            spawn("merge", merge_archive)?;
+        }
         Ok(Self { threads })
     }
 
@@ -80,6 +84,8 @@ impl Database {
     }
 }
 
+pub(crate) const ARCHIVE: &str = "archiving the log";
+pub(crate) const MERGE: &str = "merging runs of the archive";
 pub(crate) const WRITE_BACK: &str = "writing changed pages";
 pub(crate) const CHECKPOINT: &str = "taking a checkpoint";
 
@@ -273,6 +279,34 @@ fn version_pages(weak: &Weak<Inner>) {
             }
             Step::Stop => return,
         }
+    }
+}
+
+/// Archives what becomes durable.
+fn archive(weak: &Weak<Inner>) {
+    while let Some(db) = alive(weak) {
+        match db.judge(ARCHIVE, db.archive_step(TICK, false)) {
+            Step::Done => {}
+            Step::Pause(length) => {
+                drop(db);
+                pause(weak, length);
+            }
+            Step::Stop => return,
+        }
+    }
+}
+
+/// Merges what was archived.
+fn merge_archive(weak: &Weak<Inner>) {
+    const EVERY: Duration = Duration::from_millis(500);
+    while let Some(db) = alive(weak) {
+        let length = match db.judge(MERGE, db.merge_archive_step()) {
+            Step::Done => EVERY,
+            Step::Pause(length) => length,
+            Step::Stop => return,
+        };
+        drop(db);
+        pause(weak, length);
     }
 }
 

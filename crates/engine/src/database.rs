@@ -5,7 +5,8 @@
 //! DIR/control        where the last checkpoint is
 //! DIR/data           pages; page 0 is the boot page
 //! DIR/doublewrite    torn-write protection
-//! DIR/log/           log segments
+//! DIR/log/           log segments, if they have no folder of their own
+//! DIR/log-place      where that is, if they have (`log_folder.rs`)
 //! DIR/version-store  where the version-store file is, if there is one (`version_file.rs`)
 //! DIR/creating       present while the folder is being made
 //! ```
@@ -23,15 +24,18 @@ use resurgam_buffer::{BufferPool, Mtr, PendingRedo, PoolConfig, VersionFile, res
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::{PageBuf, PageType, op};
-use resurgam_recovery::{Control, ControlFile, Progress, analyse, take_checkpoint};
+use resurgam_recovery::{Control, ControlFile, Identity, Progress, VersionRecord, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
 use resurgam_versions::{Cleaner, PendingFrees, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
+use crate::archive_place::open_archiver;
+use crate::archiver::Archiver;
 use crate::background::Background;
 use crate::catalog::{Catalog, FIRST_USER_OBJECT};
 use crate::catalog_row::CATALOG_OBJECT;
 use crate::checkpoint_stats::CheckpointCounter;
+use crate::log_folder::{LOG, LogFolder, id_of_marker};
 use crate::mode::Mode;
 use crate::options::Options;
 use crate::prepared::Prepared;
@@ -63,6 +67,9 @@ pub(crate) struct Inner {
     /// How long the redo of all pages took.
     pub redo_time: Mutex<Option<Duration>>,
     control: Mutex<(ControlFile, Control)>,
+    pub boot: Boot,
+    /// What is noted of the version store; for checkpoints.
+    version_record: Option<VersionRecord>,
     /// The last checkpoint, for those who must not wait for one that is being taken.
     checkpoint: AtomicU64,
     pub checkpoints: CheckpointCounter,
@@ -76,6 +83,7 @@ pub(crate) struct Inner {
     /// Rows that got other primary keys.
     pub moves: Moves,
     pub throttle: Throttle,
+    pub archiver: Option<Archiver>,
     pub stopping: AtomicBool,
     pub opened: Instant,
     pub background: Mutex<Option<Background>>,
@@ -126,7 +134,6 @@ struct Paths {
     control: PathBuf,
     data: PathBuf,
     double_write: PathBuf,
-    log: PathBuf,
     creating: PathBuf,
 }
 
@@ -137,7 +144,6 @@ impl Paths {
             control: dir.join("control"),
             data: dir.join("data"),
             double_write: dir.join("doublewrite"),
-            log: dir.join("log"),
             creating: dir.join("creating"),
         }
     }
@@ -200,16 +206,22 @@ impl Database {
     ) -> Result<Self> {
         let started = vfs.now();
         let (mut control_file, mut control) = ControlFile::open(&vfs, &paths.control, false)?;
-        for (path, what) in [(&paths.data, "the data file"), (&paths.log, "the folder of the log")] {
-            if !vfs.exists(path)? {
-                return Err(Error::corrupt(format!("{what}, \"{}\", is missing", path.display()))
-                    .with_hint("Put it back if it was moved away; otherwise restore the data folder from a backup."));
-            }
+        if !vfs.exists(&paths.data)? {
+            return Err(Error::corrupt(format!("the data file, \"{}\", is missing", paths.data.display()))
+                .with_hint("Put it back if it was moved away; otherwise restore the data folder from a backup."));
         }
         let boot = read_boot(&vfs, &paths.data)?;
+        let mut log_folder = LogFolder::find(&vfs, dir, options.log_dir.as_deref(), &boot, &control)?;
         let pending = PendingRedo::default();
-        let analysis = analyse(&vfs, &paths.log, &control, &pending, progress)?;
+        let analysis = analyse(&vfs, &log_folder.path, &control, &pending, progress)?;
         let analysed = vfs.now();
+        if analysis.identity.as_ref().is_some_and(|identity| identity.boot.database_id != boot.database_id) {
+            return Err(Error::new(
+                ErrorKind::InvalidParameter,
+                format!("\"{}\" holds the log of another database", log_folder.path.display()),
+            )
+            .with_hint("Put this one's log there, or name its folder with log_dir."));
+        }
         let next_epoch = control.epoch.max(analysis.end.epoch) + 1;
         let search = Search {
             vfs: &vfs,
@@ -221,6 +233,7 @@ impl Database {
             options: &options,
         };
         let mut attached = search.run()?;
+        let version_record = VersionRecord::read(&vfs, dir)?;
         let version = attached.as_ref().map(|a| (u64::from(a.header.number), a.path.as_path()));
         // Only now: an open that fails for its log changes nothing.
         let restored =
@@ -230,11 +243,14 @@ impl Database {
         if let Some(attached) = &mut attached {
             attached.set_epoch(next_epoch)?;
         }
+        log_folder.take(&vfs, dir, next_epoch)?;
         control.epoch = next_epoch;
         control.clean = false;
         control_file.write(control)?;
         let config = LogConfig { segment_bytes: control.segment_bytes, ..LogConfig::default() };
-        let log = Log::open(Arc::clone(&vfs), &paths.log, config, control.epoch, analysis.end)?;
+        let log = Log::open(Arc::clone(&vfs), &log_folder.path, config, control.epoch, analysis.end)?;
+        // It holds the log before any checkpoint can be taken.
+        let archiver = open_archiver(&vfs, dir, &options, &boot, &log)?;
         let mut pool = open_pool(&vfs, paths, &log, &options)?;
         let mut locks_held = vec![lock];
         if let Some(attached) = attached {
@@ -242,6 +258,7 @@ impl Database {
             pool = pool.with_version_file(VersionFile::new(number, attached.file, bytes_max));
             locks_held.push(attached.lock);
         }
+        locks_held.extend(log_folder.into_lock());
         let version_file = pool.version_file().map(VersionFile::number);
         for (page, entry) in pending.snapshot() {
             // Of a version-store file that was given up nothing is brought up to date.
@@ -304,12 +321,15 @@ impl Database {
             checkpoints: CheckpointCounter::default(),
             troubles: Troubles::default(),
             control: Mutex::new((control_file, control)),
+            version_record,
+            boot,
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
             mode,
             prepared,
             moves: Moves::default(),
             throttle: Throttle::default(),
+            archiver,
             stopping: AtomicBool::new(false),
             opened: Instant::now(),
             background: Mutex::new(None),
@@ -357,6 +377,7 @@ impl Database {
         let inner = self.inner();
         let pages = inner.pool.oldest_rec_lsn().unwrap_or_else(|| inner.log.end_lsn());
         let needed = self.oldest_undo().map_or(pages, |(_, lsn)| lsn.min(pages));
+        let needed = inner.log.lowest_holder().map_or(needed, |holder| holder.lsn.min(needed));
         needed.0.saturating_sub(inner.log.oldest_lsn().0)
     }
 
@@ -438,18 +459,20 @@ impl Database {
         let inner = self.inner();
         let mut control = inner.control.lock();
         self.set_pages_aside();
+        let next = Control { traditional: traditional.unwrap_or(control.1.traditional), ..control.1 };
         let (begin, keep) = take_checkpoint(
             &inner.log,
             &inner.pool,
             &inner.txs,
             || inner.next_object.load(Ordering::SeqCst),
             || inner.prepared.all(),
+            Identity::new(inner.boot.clone(), &next),
+            inner.version_record.clone(),
         )?;
         // Pages written in place but not synced are not in the dirty list; the double-write
         // area still has them, so the checkpoint may rely on it. (It has synced those that are
         // not there.)
-        let next =
-            Control { checkpoint: begin, traditional: traditional.unwrap_or(control.1.traditional), ..control.1 };
+        let next = Control { checkpoint: begin, ..next };
         control.0.write(next)?;
         control.1 = next;
         inner.checkpoint.store(begin.0, Ordering::Relaxed);
@@ -465,6 +488,8 @@ impl Database {
             return;
         }
         let needed = Lsn(inner.log.end_lsn().0.saturating_sub(self.log_wanted() / 2));
+        // What others hold is there all the same: giving up a page would shorten nothing.
+        let needed = inner.log.lowest_holder().map_or(needed, |holder| holder.lsn.min(needed));
         for stuck in inner.pool.pending_redo().set_aside(needed) {
             tracing::error!("page {} is set aside, its log is kept no longer: {}", stuck.page, stuck.error);
         }
@@ -533,6 +558,9 @@ impl Database {
             control.1 = next;
             Ok(())
         })();
+        if closed.is_ok() {
+            self.archive_the_rest();
+        }
         let log_closed = inner.log.close();
         inner.locks_held.lock().clear();
         closed.and(log_closed)
@@ -575,30 +603,43 @@ fn read_boot(vfs: &Arc<dyn Vfs>, data: &Path) -> Result<Boot> {
 
 /// Makes a new database. A crash in between leaves the marker, and the next open starts over.
 fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, again: bool) -> Result<()> {
+    let made_before = if again { id_of_marker(vfs, &paths.creating)? } else { None };
+    let id = made_before.unwrap_or_else(|| {
+        let mut id = [0u8; 16];
+        id[..8].copy_from_slice(&vfs.random_u64().to_le_bytes());
+        id[8..].copy_from_slice(&vfs.random_u64().to_le_bytes());
+        id
+    });
     if again {
         for path in [&paths.control, &paths.data, &paths.double_write] {
             if vfs.exists(path)? {
                 vfs.remove(path)?;
             }
         }
-        if vfs.exists(&paths.log)? {
-            for name in vfs.list(&paths.log)? {
-                vfs.remove(&paths.log.join(name))?;
+        let log = dir.join(LOG);
+        if vfs.exists(&log)? {
+            for name in vfs.list(&log)? {
+                vfs.remove(&log.join(name))?;
             }
         }
+        LogFolder::forget(vfs, dir)?;
     } else {
         vfs.open(&paths.creating, OpenMode::Create)?;
+    }
+    if options.log_dir.is_some() {
+        // A next attempt knows by it what of this one is in the other folder.
+        let marker = vfs.open(&paths.creating, OpenMode::ReadWrite)?;
+        marker.write_at(&id, 0)?;
+        marker.sync()?;
     }
     // Also when the marker was found: a process that was killed may not have synced it.
     vfs.sync_dir(dir)?;
     let epoch = 1;
     let config = LogConfig { segment_bytes: options.log_segment_bytes, ..LogConfig::default() };
-    let log = Log::create(Arc::clone(vfs), &paths.log, config, epoch)?;
+    let log_dir = LogFolder::create(vfs, dir, options.log_dir.as_deref(), id, made_before)?;
+    let log = Log::create(Arc::clone(vfs), &log_dir, config, epoch)?;
     let pool = open_pool(vfs, paths, &log, options)?;
     let now = vfs.wall_clock_us();
-    let mut id = [0u8; 16];
-    id[..8].copy_from_slice(&vfs.random_u64().to_le_bytes());
-    id[8..].copy_from_slice(&vfs.random_u64().to_le_bytes());
     pool.space().restore(1);
     let mut mtr = Mtr::new(&pool);
     let catalog = btree::create(&mut mtr, CATALOG_OBJECT)?;
@@ -622,17 +663,18 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
     pool.file().sync()?;
     pool.write_all()?;
     let txs = TxManager::new(TxId(1));
-    let (begin, _) = take_checkpoint(&log, &pool, &txs, || FIRST_USER_OBJECT, Vec::new)?;
-    log.close()?;
-    let control = Control {
-        checkpoint: begin,
+    let mut control = Control {
+        checkpoint: Lsn::NONE,
         epoch,
         segment_bytes: options.log_segment_bytes,
         clean: true,
         traditional: !options.accelerated_database_recovery,
     };
+    let identity = Identity::new(boot, &control);
+    (control.checkpoint, _) = take_checkpoint(&log, &pool, &txs, || FIRST_USER_OBJECT, Vec::new, identity, None)?;
+    log.close()?;
     ControlFile::create(vfs, &paths.control, control)?;
-    vfs.sync_dir(&paths.log)?;
+    vfs.sync_dir(&log_dir)?;
     vfs.sync_dir(dir)?;
     vfs.remove(&paths.creating)?;
     vfs.sync_dir(dir)?;

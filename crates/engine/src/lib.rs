@@ -21,7 +21,10 @@
 //! |---|---|
 //! | `database.rs` | open, create, close |
 //! | `version_file.rs` | which version-store file an open uses |
+//! | `log_folder.rs` | which folder the log is in |
 //! | `checkpoint_stats.rs` | how often checkpoints are taken, how long they take |
+//! | `archiver.rs` | the log's way into an archive |
+//! | `archive_place.rs` | where that is |
 //! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
 //! | `options.rs` | settings |
 //! | `definition.rs` | what a definition says, and its stored form |
@@ -52,6 +55,8 @@
 //! | `troubles.rs` | what fails in the background, and is tried again |
 //! | `verify.rs` | proof that everything fits together |
 
+mod archive_place;
+mod archiver;
 mod background;
 mod build;
 mod catalog;
@@ -64,6 +69,7 @@ mod cursor;
 mod database;
 mod ddl;
 mod definition;
+mod log_folder;
 mod lost;
 mod mode;
 mod operations;
@@ -86,6 +92,7 @@ mod verify;
 mod version_file;
 mod view;
 
+pub use archiver::ArchiveStatus;
 pub use checkpoint_stats::CheckpointStats;
 pub use cleaning::{CleanerStatus, HoldingAborted, HoldingSnapshot, HoldingTransaction, VersionStoreHolders};
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
@@ -100,11 +107,13 @@ pub mod stored {
 pub use ddl::{CheckSpec, TableChange};
 pub use definition::{Check, Column, ForeignKey, Index, ReferentialAction};
 pub use options::Options;
+#[doc(hidden)]
+pub use options::StoreHandle;
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
-pub use resurgam_log::LogStats;
+pub use resurgam_log::{LogBlock, LogFollower, LogHold, LogHolder, LogStats};
 pub use resurgam_page::key::ColumnOrder;
 pub use resurgam_page::types::{
     ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ExternalRef, NumericLimit, SECOND_DIGITS_MAX,

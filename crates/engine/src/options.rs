@@ -1,15 +1,41 @@
 //! Settings of the engine.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use resurgam_versions::VersionCaps;
+use resurgam_xstore::Store;
+
+/// A store, as an option.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct StoreHandle(pub Arc<dyn Store>);
+
+impl fmt::Debug for StoreHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.place())
+    }
+}
 
 /// How a database is opened. `Options::default()` suits most.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Memory for pages, in bytes.
     pub buffer_bytes: usize,
+    /// The folder of the log, on another disk for instance; of a new database it is made if missing, and must be
+    /// empty. A relative path is relative to the data folder. `None`: the one that the database has, or
+    /// `log` in the data folder. A database keeps its log; given the folder that it was moved to, it
+    /// notes the new place.
+    pub log_dir: Option<PathBuf>,
+    /// Where the log is archived, as a URL: a plain path (a relative one is relative to the data folder) or
+    /// `file://` and an absolute one. The folder is made if missing. `None`: nowhere. The log that is not archived
+    /// yet is kept, and counts as log in use.
+    pub archive: Option<String>,
+    /// What stands in for the place that [`Options::archive`] names: for tests of stores that fail.
+    #[doc(hidden)]
+    pub archive_store: Option<StoreHandle>,
     /// Size of a log segment file, in bytes; fixed when the database is created.
     pub log_segment_bytes: u64,
     /// A checkpoint is taken when this much log was written since the last one, in bytes.
@@ -88,6 +114,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             buffer_bytes: 128 << 20,
+            log_dir: None,
+            archive: None,
+            archive_store: None,
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,
             log_bytes_max: 1 << 30,

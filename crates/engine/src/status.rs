@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId};
 use resurgam_buffer::{FreePages, PoolStats, StuckPage, VersionFile};
-use resurgam_log::LogStats;
+use resurgam_log::{LogHold, LogHolder, LogStats};
 use resurgam_txn::{AbortedList, AbortedTx, TemporaryStats, TxStats};
 use resurgam_versions::{SweepReport, VersionStoreStats, version_holders};
 
@@ -120,6 +120,10 @@ pub struct ActiveTransaction {
     pub subs: Vec<(TxId, TxId)>,
 }
 
+fn holder_in_words(holder: &LogHolder) -> String {
+    format!("{}, which needs it since LSN {}", holder.name, holder.lsn)
+}
+
 /// The log's positions and what keeps it from being truncated further.
 #[derive(Clone, Debug)]
 pub struct LogStatus {
@@ -175,7 +179,11 @@ impl Database {
         let inner = self.inner();
         let checkpoint = self.last_checkpoint();
         let undo = self.oldest_undo();
-        let held_by = match inner.pool.oldest_rec_lsn() {
+        let oldest = inner.pool.oldest_rec_lsn();
+        let needed = [oldest, undo.map(|(_, lsn)| lsn)].into_iter().flatten().fold(checkpoint, Lsn::min);
+        let holder = inner.log.lowest_holder().filter(|holder| holder.lsn < needed);
+        let held_by = match oldest {
+            _ if holder.is_some() => holder.as_ref().map(holder_in_words).unwrap_or_default(),
             oldest if undo.is_some_and(|(_, lsn)| lsn < checkpoint && oldest.is_none_or(|oldest| lsn < oldest)) => {
                 let (id, lsn) = undo.unwrap_or_default();
                 let (active, _) = inner.txs.active();
@@ -198,6 +206,20 @@ impl Database {
             held_by,
             writers_slowed: self.slowed(),
         }
+    }
+
+    /// All who hold the log besides recovery (the archive, for instance), and from where on.
+    pub fn log_holders(&self) -> Vec<LogHolder> {
+        self.inner().log.holders()
+    }
+
+    /// Keeps the log from `lsn` on for `name`, in words, until the hold is dropped. Writers are slowed down
+    /// when that makes the log long.
+    ///
+    /// # Errors
+    /// `NotInPrerequisiteState` when it is not kept any more.
+    pub fn hold_log(&self, name: &str, lsn: Lsn) -> Result<LogHold> {
+        self.inner().log.hold(name, lsn)
     }
 
     /// Whether work is accepted.

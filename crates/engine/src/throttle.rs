@@ -11,7 +11,8 @@
 //! log (write-back, checkpoints, pages that are set aside) needs no writer. So the wait ends when the disk
 //! has caught up. Where that takes longer than [`Options::log_wait_max`](crate::Options::log_wait_max)
 //! the write fails, and its transaction may be rolled back: in the traditional mode it may be the one
-//! that holds the log.
+//! that holds the log. Where somebody outside holds the log (a holder, `log/src/holds.rs`: the archive), no
+//! write fails: it waits until that one has caught up, or its statement is cancelled.
 //!
 //! What is counted is the log from the oldest position that is kept to its end. On the disk are
 //! besides the rest of the last segment and the segments that were made ready, and in the traditional mode what
@@ -21,7 +22,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use resurgam_base::{Error, ErrorKind, Result};
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_log::LogHolder;
 
 use crate::database::Database;
 use crate::transaction::Transaction;
@@ -63,8 +65,10 @@ impl Database {
         let inner = self.inner();
         let used = inner.log.bytes_in_use();
         if inner.mode.is_traditional() && used > self.log_wanted() {
+            let end = inner.log.end_lsn().0;
             let held = self.log_held_by_pages();
-            let begin = inner.log.end_lsn().0.saturating_sub(held);
+            let held = inner.log.lowest_holder().map_or(held, |holder| held.max(end.saturating_sub(holder.lsn.0)));
+            let begin = end.saturating_sub(held);
             // What a transaction's undo holds does not go for waiting. (Nor does the rest of the segment
             // that holds the begin.)
             if self.oldest_undo().is_some_and(|(_, lsn)| lsn.0 < begin) {
@@ -117,10 +121,20 @@ impl Database {
         self.inner().options.background && self.log_counted() >= self.log_stop()
     }
 
+    /// Who holds the log, if it would be below its bound otherwise.
+    fn held_by_another(&self) -> Option<LogHolder> {
+        let inner = self.inner();
+        let holder = inner.log.lowest_holder()?;
+        let end = inner.log.end_lsn().0;
+        let needed = inner.pool.oldest_rec_lsn_seen().unwrap_or(Lsn(end)).min(self.last_checkpoint());
+        let segment = inner.log.config().segment_bytes;
+        (holder.lsn < needed && end - needed.0 + segment < self.log_stop()).then_some(holder)
+    }
+
     /// Waits until the log is shorter, or `interrupt` says to stop.
     fn wait_for_log(&self, interrupt: &dyn Fn() -> Result<()>) -> Result<()> {
         let inner = self.inner();
-        let begun = Instant::now();
+        let mut begun = Instant::now();
         loop {
             let used = self.log_counted();
             if used < self.log_stop() {
@@ -129,6 +143,10 @@ impl Database {
             self.check_running()?;
             interrupt()?;
             self.say_waiting(used);
+            if self.held_by_another().is_some() {
+                // A holder that lags slows writers down; it fails none of them.
+                begun = Instant::now();
+            }
             if begun.elapsed() >= inner.options.log_wait_max {
                 return Err(Error::new(
                     ErrorKind::DiskFull,

@@ -8,6 +8,7 @@
 //! | data file, version store | the reader's error; tried again | tried again: the double-write area has the pages | stops the database |
 //! | double-write area | at an open only: it fails | tried again: nothing of the batch is in place | tried again: all of it is written anew |
 //! | control file | at an open only: it fails | tried again on the same copy: the other one is good | as a write |
+//! | archive | tried again | tried again, from the end of the last durable run | as a write |
 //!
 //! *Stops*: what is on the disk is not known, so nothing is acknowledged any more, and a restart
 //! recovers from what is really there. *Tried again*: after pauses from [`PAUSE_MIN`] to [`PAUSE_MAX`],
@@ -50,7 +51,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const SAID_EVERY: Duration = Duration::from_secs(30);
 
 /// What the log waits for.
-const KEEP_LOG: [&str; 3] = [crate::background::WRITE_BACK, crate::background::CHECKPOINT, crate::background::REDO];
+const KEEP_LOG: [&str; 4] = [
+    crate::background::WRITE_BACK,
+    crate::background::CHECKPOINT,
+    crate::background::REDO,
+    crate::background::ARCHIVE,
+];
 
 /// All that there are.
 #[derive(Default)]

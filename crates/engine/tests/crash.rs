@@ -107,6 +107,10 @@ fn planted_bugs_are_caught() {
     let torn = caught(&Plan { skip_double_write: true, ..Plan::default() }, 400);
     eprintln!("no double writes: caught in {torn} of 400 schedules");
     assert!(torn > 10, "no double writes: caught in {torn} of 400 schedules");
+    // What the archive names after a power loss must be there, whole.
+    let named = caught(&Plan { early_names: true, ..Plan::default() }, 200);
+    eprintln!("an archive that names first: caught in {named} of 200 schedules");
+    assert!(named > 10, "an archive that names first: caught in {named} of 200 schedules");
     // As if the double-write area were reused with only the data file synced.
     let unsynced = caught(&Plan { skip_version_sync: true, ..Plan::default() }, 200);
     eprintln!("unsynced version stores: caught in {unsynced} of 200 schedules");

@@ -161,7 +161,7 @@ impl Buffers {
     pub(crate) fn written(&mut self, count: usize) {
         for sealed in self.sealed.drain(..count.min(self.sealed.len())) {
             self.sealed_bytes -= sealed.bytes.len();
-            // The writer has dropped its handles by now; a reader never holds one.
+            // The writer has dropped its handles by now; who follows the log may have one.
             if self.spare.is_none()
                 && let Ok(sealed) = Arc::try_unwrap(sealed)
                 && !sealed.header.skip

@@ -45,6 +45,7 @@ use crate::reader::LogEnd;
 use crate::record::{OwnedRecord, RecordKind, record_at};
 use crate::segments::Segments;
 use crate::stats::Counters;
+use crate::tail::Tail;
 use crate::waiters::Waiters;
 
 /// Most bytes handed to one write call.
@@ -112,6 +113,7 @@ pub(crate) struct Core {
     stop_error: Mutex<Option<Error>>,
     pub(crate) hook: RwLock<Option<DurableHook>>,
     pub(crate) waiters: Waiters,
+    pub(crate) tail: Tail,
     pub(crate) flusher: Mutex<FlusherControl>,
     flusher_woken: Condvar,
     pub(crate) preparer: Mutex<PreparerControl>,
@@ -156,6 +158,7 @@ impl Core {
             stop_error: Mutex::default(),
             hook: RwLock::default(),
             waiters: Waiters::default(),
+            tail: Tail::default(),
             flusher: Mutex::default(),
             flusher_woken: Condvar::new(),
             preparer: Mutex::default(),
@@ -190,6 +193,7 @@ impl Core {
         self.stopped.store(true, Ordering::Release);
         self.flush_ended.notify_all();
         self.waiters.wake_all();
+        self.tail.wake_all();
         error
     }
 
@@ -323,9 +327,10 @@ impl Core {
         }
         let proved = self.write_and_sync(&batch)?;
         let count = batch.len();
-        drop(batch);
         self.proved.store(proved.0, Ordering::Release);
         self.flushed.store(batch_end.0, Ordering::Release);
+        self.tail.push(&batch);
+        drop(batch);
         Counters::add(&self.counters.flushes, 1);
         self.buffers.lock().written(count);
         let hook = self.hook.read().clone();

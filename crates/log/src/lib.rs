@@ -35,26 +35,33 @@
 //! In this order, each held briefly unless noted: flush leadership (a flag with a
 //! condition variable, held during write and sync) → segment maintenance (held
 //! during preparation and recycling) → segment table. The buffers, the block
-//! cache and the table of waiting tasks are leaves: nothing is locked and no file
+//! cache, the tail for followers and the table of waiting tasks are leaves: nothing is locked and no file
 //! is touched while one of them is held.
 
 mod block;
 mod buffers;
 mod config;
 mod core;
+mod decoded;
 mod fetch;
+mod follow;
 mod group;
+mod holds;
 mod log;
 mod reader;
 mod record;
 mod segments;
 mod stats;
+mod tail;
 mod waiters;
 
 pub use block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
 pub use config::LogConfig;
 pub use core::is_log_full;
+pub use decoded::Block;
+pub use follow::{LogBlock, LogFollower};
 pub use group::Group;
+pub use holds::{LogHold, LogHolder};
 pub use log::{Appended, Log};
 pub use reader::{GroupRef, LogEnd, LogReader, WhyStopped};
 pub use record::{OwnedRecord, RECORD_HEADER_BYTES, RecordHeader, RecordKind, RecordRef};

@@ -13,7 +13,9 @@ use resurgam_vfs::Vfs;
 use crate::block::BLOCK_ALIGN;
 use crate::config::LogConfig;
 use crate::core::Core;
+use crate::follow::LogFollower;
 use crate::group::Group;
+use crate::holds::{LogHold, LogHolder};
 use crate::reader::LogEnd;
 use crate::record::OwnedRecord;
 use crate::segments::Segments;
@@ -216,7 +218,34 @@ impl Log {
         self.core.forget_read_blocks();
     }
 
-    /// Gives up the segments wholly below `lsn`, and returns how many bytes. The
+    /// Keeps the log from `lsn` on, for `name`, until the hold is dropped or advanced.
+    ///
+    /// # Errors
+    /// `NotInPrerequisiteState` when what is at `lsn` is not kept any more.
+    pub fn hold(&self, name: &str, lsn: Lsn) -> Result<LogHold> {
+        LogHold::new(Arc::clone(&self.core), name, lsn)
+    }
+
+    /// Who holds the log from the lowest position on, if anybody does.
+    pub fn lowest_holder(&self) -> Option<LogHolder> {
+        self.core.segments.lowest_holder()
+    }
+
+    /// All who hold the log.
+    pub fn holders(&self) -> Vec<LogHolder> {
+        self.core.segments.holders()
+    }
+
+    /// Follows the log from the block at `from` on: its durable blocks, one after another. Does not
+    /// keep the log; that a [`Log::hold`] does.
+    ///
+    /// # Errors
+    /// `InvalidParameter` when no durable block can start at `from`.
+    pub fn follow(&self, from: Lsn) -> Result<LogFollower> {
+        LogFollower::new(Arc::clone(&self.core), from)
+    }
+
+    /// Gives up the segments wholly below `lsn` that nobody holds, and returns how many bytes. The
     /// segment of the flushed end is always kept.
     ///
     /// # Errors

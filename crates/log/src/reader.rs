@@ -13,6 +13,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_vfs::{File, OpenMode, Vfs};
 
 use crate::block::{BLOCK_ALIGN, BLOCK_HEADER_BYTES, BlockHeader};
+use crate::decoded::Block;
 use crate::record::{RecordRef, record_at};
 use crate::segments::{list_segments, segment_file_name};
 
@@ -212,6 +213,21 @@ impl LogReader {
         }))
     }
 
+    /// The next block as a whole (SKIP blocks included), or `None` at the end of the log. Of a block that was begun
+    /// record by record the rest is passed over.
+    ///
+    /// # Errors
+    /// As [`LogReader::next`].
+    pub fn next_whole_block(&mut self) -> Result<Option<Block<'_>>> {
+        if self.why.is_some() || !self.advance()? {
+            return Ok(None);
+        }
+        let Some(header) = self.block else { return Ok(None) };
+        self.at = header.len() as usize;
+        let bytes = self.window.get(header.lsn, header.len() as usize);
+        Block::parse(bytes, header.lsn, self.window.segment_bytes).map(Some)
+    }
+
     /// The block of the record read last.
     pub fn block(&self) -> Option<BlockHeader> {
         self.block
@@ -239,23 +255,30 @@ impl LogReader {
             if self.why.is_some() {
                 return Ok(None);
             }
-            match self.next_block()? {
-                Ok(block) => {
-                    self.end = LogEnd {
-                        lsn: block.next(self.window.segment_bytes),
-                        epoch: block.epoch,
-                        last_block: block.lsn,
-                        durable: block.durable.min(block.lsn),
-                    };
-                    self.after_skip = block.skip;
-                    self.block = Some(block);
-                    self.at = BLOCK_HEADER_BYTES;
-                    self.in_group = false;
-                }
-                Err(why) => {
-                    self.why = Some(why);
-                    self.block = None;
-                }
+            self.advance()?;
+        }
+    }
+
+    /// Moves on to the next block; false at the end.
+    fn advance(&mut self) -> Result<bool> {
+        match self.next_block()? {
+            Ok(block) => {
+                self.end = LogEnd {
+                    lsn: block.next(self.window.segment_bytes),
+                    epoch: block.epoch,
+                    last_block: block.lsn,
+                    durable: block.durable.min(block.lsn),
+                };
+                self.after_skip = block.skip;
+                self.block = Some(block);
+                self.at = BLOCK_HEADER_BYTES;
+                self.in_group = false;
+                Ok(true)
+            }
+            Err(why) => {
+                self.why = Some(why);
+                self.block = None;
+                Ok(false)
             }
         }
     }

@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_vfs::{File, OpenMode, Vfs};
 
+use crate::holds::{Holds, LogHolder};
 use crate::reader::LogEnd;
 use crate::stats::Counters;
 
@@ -58,6 +59,7 @@ struct Table {
     /// One past the last prepared segment.
     prepared: u64,
     files: BTreeMap<u64, Arc<dyn File>>,
+    holds: Holds,
 }
 
 /// Bytes written at a time when the end of the log is made durable.
@@ -83,7 +85,7 @@ impl Segments {
             dir: dir.to_path_buf(),
             segment_bytes,
             maintenance: Mutex::default(),
-            table: Mutex::new(Table { first, prepared, files: BTreeMap::new() }),
+            table: Mutex::new(Table { first, prepared, files: BTreeMap::new(), holds: Holds::default() }),
             prepared_end: AtomicU64::new(prepared * segment_bytes),
             oldest: AtomicU64::new(first * segment_bytes),
         }
@@ -164,7 +166,7 @@ impl Segments {
         Ok(segments)
     }
 
-    fn path(&self, number: u64) -> PathBuf {
+    pub(crate) fn path(&self, number: u64) -> PathBuf {
         self.dir.join(segment_file_name(number))
     }
 
@@ -174,6 +176,26 @@ impl Segments {
 
     pub(crate) fn oldest(&self) -> Lsn {
         Lsn(self.oldest.load(Ordering::Acquire))
+    }
+
+    /// Keeps everything from `lsn` on for `name`.
+    pub(crate) fn hold(&self, name: &str, lsn: Lsn) -> Result<u64> {
+        let mut table = self.table.lock();
+        let oldest = Lsn(table.first * self.segment_bytes);
+        table.holds.add(name, lsn, oldest)
+    }
+
+    pub(crate) fn change_holds(&self, change: impl FnOnce(&mut Holds)) {
+        change(&mut self.table.lock().holds);
+    }
+
+    /// The holder of the lowest position.
+    pub(crate) fn lowest_holder(&self) -> Option<LogHolder> {
+        self.table.lock().holds.lowest().cloned()
+    }
+
+    pub(crate) fn holders(&self) -> Vec<LogHolder> {
+        self.table.lock().holds.list()
     }
 
     /// The open file of a kept segment.
@@ -236,14 +258,15 @@ impl Segments {
         Ok(file)
     }
 
-    /// Gives up the segments that lie wholly below `before`; the log's end is in
+    /// Gives up the segments that lie wholly below `before` and that nobody holds; the log's end is in
     /// segment `current`. Up to `spares` of them become prepared segments, the
     /// others are removed. Returns the bytes given up.
     pub(crate) fn truncate(&self, before: Lsn, current: u64, spares: u64, counters: &Counters) -> Result<u64> {
-        let keep_from = (before.0 / self.segment_bytes).min(current);
         let _maintenance = self.maintenance.lock();
-        let (first, already_prepared) = {
+        let (first, keep_from, already_prepared) = {
             let mut table = self.table.lock();
+            let before = table.holds.lowest().map_or(before, |holder| holder.lsn.min(before));
+            let keep_from = (before.0 / self.segment_bytes).min(current);
             let first = table.first;
             if keep_from <= first {
                 return Ok(0);
@@ -252,7 +275,7 @@ impl Segments {
             table.first = keep_from;
             table.files.retain(|number, _| *number >= keep_from);
             self.oldest.store(keep_from * self.segment_bytes, Ordering::Release);
-            (first, table.prepared)
+            (first, keep_from, table.prepared)
         };
         let freed = keep_from - first;
         let mut prepared = already_prepared;

@@ -19,6 +19,7 @@
 //! kind 10 prepared subs     id u64, first u64, last u64
 //! kind 11 prepared objects  id u64, object | mode << 32 u64
 //! kind 12 set aside  as kind 4: pages that cannot be brought up to date, and hold no log
+//! kind 13, 14        what no other record holds (`identity.rs`)
 //! ```
 //!
 //! # Why the state may be read after the begin record was written
@@ -39,7 +40,9 @@ use resurgam_buffer::{BufferPool, DirtyPage};
 use resurgam_log::{Appended, Group, Log, RecordKind};
 use resurgam_txn::{AbortedTx, LockMode, Status, TxIdSet, TxManager, UndoChain};
 
+use crate::identity::{Identity, decode_version_store, encode_version_store};
 use crate::prepared::{PreparedHead, PreparedTx, mode_code, mode_of};
+use crate::version_record::VersionRecord;
 
 const CHUNK: usize = 1536;
 /// Details of aborted transactions saved at most: 32 bytes each.
@@ -68,6 +71,10 @@ pub struct CheckpointState {
     pub prepared_subs: Vec<(TxId, TxId, TxId)>,
     /// Their table locks.
     pub prepared_objects: Vec<(TxId, ObjectId, LockMode)>,
+    /// What no other record holds; `None` in a checkpoint of format versions before 5.
+    pub identity: Option<Identity>,
+    /// What is noted of version-store files; `None`: there never was one.
+    pub version_store: Option<VersionRecord>,
 }
 
 impl CheckpointState {
@@ -104,6 +111,8 @@ impl CheckpointState {
         chunked(&mut bodies, 11, &self.prepared_objects, |out, (id, object, mode)| {
             words(out, &[id.0, u64::from(object.0) | u64::from(mode_code(*mode)) << 32])
         });
+        bodies.extend(self.identity.as_ref().map(Identity::encode));
+        bodies.extend(self.version_store.as_ref().map(encode_version_store));
         bodies
     }
 
@@ -164,6 +173,8 @@ impl CheckpointState {
                     self.prepared_objects.push((TxId(word(c, 0)), ObjectId(object), mode_of(mode).ok_or_else(bad)?));
                 }
             }
+            13 => self.identity = Some(Identity::decode(rest)?),
+            14 => self.version_store = Some(decode_version_store(rest)?),
             _ => return Err(bad()),
         }
         Ok(())
@@ -195,13 +206,16 @@ fn chunked<T>(bodies: &mut Vec<Vec<u8>>, kind: u8, all: &[T], put: impl Fn(&mut 
 
 /// Takes a checkpoint and makes it durable. Returns the begin block's LSN, for the control
 /// file, and the position up to which the log is no longer needed, for redo or for undo.
-/// `prepared` gives the transactions in doubt; see the module on when it is asked.
+/// `prepared` gives the transactions in doubt; see the module on when it is asked. `identity` and
+/// `version_store` are what no other record holds, as it is from this checkpoint on.
 pub fn take_checkpoint(
     log: &Log,
     pool: &BufferPool,
     txs: &TxManager,
     next_object: impl FnOnce() -> u32,
     prepared: impl FnOnce() -> Vec<Arc<PreparedTx>>,
+    identity: Identity,
+    version_store: Option<VersionRecord>,
 ) -> Result<(Lsn, Lsn)> {
     let mut group = Group::default();
     group.record(RecordKind::CheckpointBegin, TxId::NONE, Lsn::NONE, &[]);
@@ -214,6 +228,8 @@ pub fn take_checkpoint(
         high_water: pool.space().high_water(),
         version_high_water: pool.space().version_high_water(),
         next_object: next_object(),
+        identity: Some(identity),
+        version_store,
         ..CheckpointState::default()
     };
     for tx in active {
@@ -265,6 +281,8 @@ pub fn take_checkpoint(
 
 #[cfg(test)]
 mod tests {
+    use resurgam_page::boot::Boot;
+
     use super::*;
 
     #[test]
@@ -296,6 +314,13 @@ mod tests {
             prepared_objects: (1..3000)
                 .map(|i| (TxId(3), ObjectId(i), if i < 9 { LockMode::Share } else { LockMode::Exclusive }))
                 .collect(),
+            identity: Some(Identity {
+                boot: Boot { catalog_root: PageId(3), ..Boot::new(*b"0123456789abcdef", -5) },
+                epoch: 9,
+                segment_bytes: 1 << 24,
+                traditional: true,
+            }),
+            version_store: Some(VersionRecord { number: 2, path: Some("/disk2/versions".into()) }),
         };
         let mut back = CheckpointState::default();
         for body in state.encode() {
@@ -311,7 +336,7 @@ mod tests {
     fn a_set_of_ids_that_cannot_be_read() {
         let mut state = CheckpointState::default();
         for body in
-            [&[3u8][..], &[3, 1], &[3, 0xFF, 0xFF], &[3, 0, 1, 0, 0xFF, 0xFF, 0xFF], &[6, 1], &[9, 1], &[10, 1], &[13]]
+            [&[3u8][..], &[3, 1], &[3, 0xFF, 0xFF], &[3, 0, 1, 0, 0xFF, 0xFF, 0xFF], &[6, 1], &[9, 1], &[10, 1], &[13], &[14, 1], &[15]]
         {
             assert!(state.decode_into(body).is_err_and(|e| e.kind() == resurgam_base::ErrorKind::Corrupt));
         }

@@ -19,8 +19,8 @@ use resurgam_vfs::{File, OpenMode, Vfs};
 const MAGIC: u32 = u32::from_le_bytes(*b"RSCT");
 /// Version of the data folder's format as a whole. 3: prepared transactions, which an older
 /// program would take for aborted ones. 4: changes of rows, and how they are undone, as `row_change.rs` has
-/// them, which an older program cannot redo.
-pub const FORMAT_VERSION: u32 = 4;
+/// them, which an older program cannot redo. 5: checkpoints say what the boot page and this file hold (`identity.rs`).
+pub const FORMAT_VERSION: u32 = 5;
 const COPY: u64 = 4096;
 const LEN: usize = 44;
 

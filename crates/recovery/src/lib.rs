@@ -8,6 +8,9 @@
 //! | `analysis.rs` | reading the log from the last checkpoint on |
 //! | `tx_record.rs` | bodies of COMMIT and ABORT records |
 //! | `prepared.rs` | in-doubt transactions in the log |
+//! | `version_record.rs` | where the version-store file is |
+//! | `identity.rs` | what a checkpoint says of the boot page and the control file |
+//! | `log_place.rs` | where the log is, and whose it is |
 //!
 //! # What an open does
 //! 1. Intact images of the double-write area replace torn pages.
@@ -25,6 +28,8 @@
 mod analysis;
 mod checkpoint;
 mod control;
+mod identity;
+mod log_place;
 mod prepared;
 mod tx_record;
 mod version_record;
@@ -32,6 +37,8 @@ mod version_record;
 pub use analysis::{Analysis, Loser, Progress, analyse};
 pub use checkpoint::{CheckpointState, take_checkpoint};
 pub use control::{Control, ControlCopy, ControlFile};
+pub use identity::Identity;
+pub use log_place::{LOG_OWNER, LOG_PLACE, LogOwner, check_log_place, read_log_place, write_log_place};
 pub use prepared::{PREPARED_ID_BYTES_MAX, PREPARED_SUBS_MAX, PrepareRecord, PreparedHead, PreparedTx};
 pub use tx_record::TxRecord;
 pub use version_record::{VERSION_RECORD, VersionRecord};

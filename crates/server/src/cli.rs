@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::settings::{self, Settings};
-use crate::{serve, tools};
+use crate::{archive_tool, serve, tools};
 
 /// The whole command-line definition.
 pub fn command() -> Command {
@@ -18,6 +18,7 @@ pub fn command() -> Command {
         .subcommand(settings::add_flags(Command::new("serve").about("Serve a data folder to PostgreSQL clients")))
         .subcommand(tools::inspect_command())
         .subcommand(tools::check_command())
+        .subcommand(archive_tool::command())
 }
 
 /// Runs the process's command line to its end.
@@ -33,6 +34,7 @@ pub fn run() -> ExitCode {
         Some(("serve", matches)) => serve_command(matches),
         Some(("inspect", matches)) => tools::inspect(matches),
         Some(("check", matches)) => tools::check(matches),
+        Some(("archive", matches)) => archive_tool::run(matches),
         _ => Err("no such command".into()),
     };
     match outcome {

@@ -15,6 +15,7 @@
 //! Nothing here knows SQL; nothing below here knows sockets.
 
 pub mod access;
+mod archive_tool;
 mod auth;
 mod certificate;
 pub mod cli;

@@ -131,6 +131,8 @@ fn say_recovery(report: &RecoveryReport) {
 fn engine_options(settings: &Settings) -> Options {
     Options {
         buffer_bytes: usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX),
+        log_dir: Some(settings.log_dir.clone()).filter(|path| !path.as_os_str().is_empty()),
+        archive: Some(settings.archive.clone()).filter(|url| !url.is_empty()),
         log_segment_bytes: settings.log_segment_bytes.0,
         checkpoint_log_bytes: settings.checkpoint_log_bytes.0,
         log_bytes_max: settings.log_bytes_max.0,

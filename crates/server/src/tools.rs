@@ -13,7 +13,7 @@ use resurgam_ctl::{
 
 use crate::cli::folder_argument;
 
-fn number(name: &'static str, help: &'static str) -> Arg {
+pub(crate) fn number(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).value_name("N").help(help).value_parser(clap::value_parser!(u64))
 }
 
@@ -65,7 +65,7 @@ fn folder(matches: &ArgMatches) -> Result<Folder, String> {
 }
 
 /// Runs `tool` with standard output. A reader that goes away (`| head`) is no failure.
-fn with_output<T>(
+pub(crate) fn with_output<T>(
     tool: impl FnOnce(&mut dyn Write) -> resurgam_base::Result<T>,
     done: impl FnOnce(T) -> ExitCode,
 ) -> Result<ExitCode, String> {

@@ -98,6 +98,9 @@ impl Vfs for GatedVfs {
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.0.rename(from, to)
     }
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<bool> {
+        self.0.rename_new(from, to)
+    }
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.0.create_dir_all(path)
     }

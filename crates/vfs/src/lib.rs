@@ -113,6 +113,9 @@ pub trait Vfs: Send + Sync {
     fn remove(&self, path: &Path) -> Result<()>;
     /// Renames a file atomically, replacing `to` if it exists.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Renames a file atomically unless `to` exists: then nothing changes and the answer is false. Of several that
+    /// race for one name, one is told true.
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<bool>;
     /// Makes a folder and its missing parents.
     fn create_dir_all(&self, path: &Path) -> Result<()>;
     /// Sees to it that nobody else can enter the data folder `dir`: a `fresh` one (nothing is in it yet) is closed to

@@ -162,6 +162,28 @@ impl Vfs for RealVfs {
         fs::rename(from, to).map_err(|e| Error::io("rename file", from.display(), &e))
     }
 
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<bool> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+
+        let failed = |e: std::io::Error| Error::io("rename file", from.display(), &e);
+        loop {
+            match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+                Ok(()) => return Ok(true),
+                Err(Errno::EXIST) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => break,
+                Err(e) => return Err(failed(e.into())),
+            }
+        }
+        // A file system that cannot: a second name that must be new, then the first one goes.
+        match fs::hard_link(from, to) {
+            Ok(()) => fs::remove_file(from).map(|()| true).map_err(failed),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+            Err(e) => Err(failed(e)),
+        }
+    }
+
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         private::create_dir_all(path).map_err(|e| Error::io("create folder", path.display(), &e))
     }
@@ -273,6 +295,12 @@ mod tests {
         assert_eq!(file.len().unwrap(), 100_000);
         assert!(vfs.open(&path, OpenMode::ReadOnly).unwrap().write_at(b"x", 0).is_err());
         vfs.rename(&path, &sub.join("g")).unwrap();
+        drop(vfs.open(&path, OpenMode::CreateNew).unwrap());
+        assert!(!vfs.rename_new(&path, &sub.join("g")).unwrap(), "the name is taken");
+        assert_eq!(vfs.open(&sub.join("g"), OpenMode::ReadOnly).unwrap().len().unwrap(), 100_000);
+        assert!(vfs.rename_new(&path, &sub.join("h")).unwrap());
+        assert!(vfs.rename_new(&path, &sub.join("i")).is_err(), "nothing to rename");
+        vfs.remove(&sub.join("h")).unwrap();
         assert_eq!(vfs.list(&sub).unwrap(), ["g"]);
         vfs.remove(&sub.join("g")).unwrap();
         assert!(!vfs.exists(&path).unwrap());

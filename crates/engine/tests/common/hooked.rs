@@ -70,6 +70,9 @@ impl Vfs for Hooked {
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.disk.rename(from, to)
     }
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<bool> {
+        self.disk.rename_new(from, to)
+    }
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.disk.create_dir_all(path)
     }

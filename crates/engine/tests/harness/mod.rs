@@ -13,6 +13,7 @@
 //! | `alter.rs` | those that write rows anew or are cut off |
 //! | `constrain.rs` | names, defaults and constraints of columns |
 //! | `check.rs` | a whole database against a state of the model |
+//! | `archived.rs` | the archive against the log |
 //! | `schedule.rs` | lives of a database: workload, faults, crash, recovery |
 //!
 //! Everything runs in one thread and is a pure function of the seed, but for the schedules in which
@@ -23,6 +24,7 @@
 #![allow(dead_code)]
 
 pub mod alter;
+pub mod archived;
 pub mod check;
 pub mod client;
 pub mod constrain;

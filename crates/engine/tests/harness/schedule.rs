@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 
 use resurgam_engine::*;
 use resurgam_vfs::{Failing, FaultPlan, OpenMode, SimConfig, SimVfs, Vfs};
+use resurgam_xstore::FolderStore;
 
 use super::Found;
 use super::check::{Trouble, check_all, check_table};
@@ -26,6 +27,12 @@ use crate::broken;
 pub const DIR: &str = "/db";
 /// Where a version-store file is, on disks of its own; it is moved from one to the other.
 pub const VERSION_FILES: [&str; 2] = ["/disk2/versions", "/disk3/elsewhere"];
+/// Where the log is in some schedules: on a disk of its own.
+pub const LOG_DIR: &str = "/disk4/log";
+/// Where the archive is in some schedules.
+pub const ARCHIVE: &str = "/disk5/archive";
+/// Steps from one look for something to archive to the next.
+const ARCHIVE_EVERY: u64 = 7;
 const CLIENTS_MAX: usize = 5;
 
 /// What a schedule does, besides its seed.
@@ -42,6 +49,8 @@ pub struct Plan {
     /// Once the database is open, syncs of the version-store file do nothing: the harness must
     /// notice.
     pub skip_version_sync: bool,
+    /// Every schedule has an archive, which names its objects before they are durable: the harness must notice.
+    pub early_names: bool,
     /// The first disk of the version store holds this many bytes, always.
     pub small_disk: Option<u64>,
     /// Sweeps on threads of their own beside the clients' steps, in some schedules. Such a schedule is
@@ -76,6 +85,7 @@ impl Default for Plan {
             skip_sync: false,
             skip_double_write: false,
             skip_version_sync: false,
+            early_names: false,
             small_disk: None,
             sweeps_beside: true,
             background: false,
@@ -125,6 +135,9 @@ pub struct Met {
     /// Sweeps that ran beside clients' steps; crashes while one ran.
     pub sweeps_beside: u64,
     pub crashes_in_sweeps: u64,
+    /// Runs that were archived, and archives compared with the log.
+    pub runs: u64,
+    pub archives: u64,
 }
 
 impl Met {
@@ -161,6 +174,8 @@ impl Met {
         self.freed_apart += o.freed_apart;
         self.sweeps_beside += o.sweeps_beside;
         self.crashes_in_sweeps += o.crashes_in_sweeps;
+        self.runs += o.runs;
+        self.archives += o.archives;
     }
 }
 
@@ -195,6 +210,10 @@ pub struct World {
     pub fault: Fault,
     /// What goes wrong besides, all the time.
     pub always: FaultPlan,
+    /// With an archive nothing of the log goes, so that all of it can be compared at the end.
+    pub hold: Option<LogHold>,
+    /// Steps of this life.
+    pub turn: u64,
     /// Sweeps that run beside the clients.
     pub sweeper: Option<Sweeper>,
     /// The database answers no more; only a restart helps.
@@ -273,9 +292,14 @@ fn options(rng: &mut Rng) -> Options {
     }
 }
 
-fn open(vfs: &SimVfs, options: &Options) -> Result<Database> {
+fn open(vfs: &SimVfs, options: &Options, plan: &Plan) -> Result<Database> {
     let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-    Database::open_with(vfs, Path::new(DIR), options.clone(), |_| {})
+    let mut options = options.clone();
+    if plan.early_names {
+        let store = FolderStore::open(Arc::clone(&vfs), Path::new(ARCHIVE)).map_err(Error::from)?;
+        options.archive_store = Some(StoreHandle(Arc::new(store.rename_before_sync())));
+    }
+    Database::open_with(vfs, Path::new(DIR), options, |_| {})
 }
 
 impl World {
@@ -484,6 +508,15 @@ impl World {
     }
 
     pub fn step(&mut self) -> Found<()> {
+        self.turn += 1;
+        if self.hold.is_some() && self.turn.is_multiple_of(ARCHIVE_EVERY) {
+            let merge = self.turn.is_multiple_of(3 * ARCHIVE_EVERY);
+            let outcome = self.db.archive_now().and_then(|()| if merge { self.db.merge_archive() } else { Ok(()) });
+            self.log(|| format!("archive: {:?}", self.db.archive_status()));
+            if let Err(error) = outcome {
+                return self.judge_any(error, "archive");
+            }
+        }
         if self.db.stats().undo_queue > 0
             && self.rng.one_in(3)
             && let Err(error) = self.db.finish_recovery()
@@ -666,7 +699,9 @@ impl World {
 
     fn used_bytes(&self) -> u64 {
         let mut total = 0;
-        for dir in [DIR.to_owned(), format!("{DIR}/log"), "/disk2".to_owned(), "/disk3".to_owned()] {
+        let archive = ["runs", "manifests"].map(|folder| format!("{ARCHIVE}/{folder}"));
+        let own = [DIR, &format!("{DIR}/log"), LOG_DIR, "/disk2", "/disk3"].map(str::to_owned);
+        for dir in own.into_iter().chain(archive) {
             for name in self.vfs.list(Path::new(&dir)).unwrap_or_default() {
                 let path = format!("{dir}/{name}");
                 if let Ok(file) = self.vfs.open(Path::new(&path), resurgam_vfs::OpenMode::ReadOnly) {
@@ -679,6 +714,7 @@ impl World {
 
     fn forget_everyone(&mut self) {
         self.sweeper = None;
+        self.hold = None;
         self.clients.clear();
         self.held_views.clear();
     }
@@ -719,13 +755,20 @@ fn open_again(
             met.crashes_in_recovery += 1;
             vfs.crash()
         };
-        let db = match open(&vfs, options) {
+        let db = match open(&vfs, options, plan) {
             Ok(db) => db,
             Err(_) if vfs.power_lost() => {
                 vfs = crashed(&vfs, &mut met);
                 continue;
             }
             Err(error) => broken!("open: {error:?}"),
+        };
+        let hold = match options.archive {
+            None => None,
+            Some(_) => match db.hold_log("the test", db.log_status().oldest) {
+                Ok(hold) => Some(hold),
+                Err(error) => broken!("holding the log: {error:?}"),
+            },
         };
         met.pages_redone += db.recovery().pages_to_redo;
         met.undone_at_open += db.recovery().transactions_to_undo;
@@ -744,6 +787,8 @@ fn open_again(
             waits: 0,
             always: plan.faults(),
             fault: if planted { Fault::PowerLoss } else { Fault::None },
+            hold,
+            turn: 0,
             sweeper: None,
             dead: false,
             trace: plan.trace,
@@ -809,9 +854,12 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         options.cleaner_threads = 3;
     }
     options.background = plan.background;
+    // No draw: the seeds stay what they were.
+    options.log_dir = seed.is_multiple_of(3).then(|| LOG_DIR.into());
+    options.archive = (plan.early_names || seed % 4 == 1 && !plan.is_broken()).then(|| ARCHIVE.into());
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
-    for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()) {
+    for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()).chain([Path::new("/disk4"), Path::new("/disk5")]) {
         vfs.create_dir_all(disk).map_err(|e| e.to_string())?;
     }
     if plan.skip_version_sync {
@@ -857,6 +905,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             }
         }
         world.met.waits += world.waits;
+        world.met.runs += world.db.archive_status().map_or(0, |status| status.runs_written);
         let stats = world.db.stats();
         world.met.undone += stats.transactions.undone;
         world.met.undo_records += stats.undo_records;
@@ -886,6 +935,10 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         };
         world.forget_everyone();
         model = world.model.clone();
+        // Recorded: it need not be given again.
+        if seed.is_multiple_of(2) {
+            options.log_dir = None;
+        }
         options.versions = if rng.one_in(3) { self::options(&mut rng).versions } else { options.versions };
         // Nor is a file moved to a disk that is too small for it.
         if !plan.is_broken() && plan.small_disk.is_none() {
@@ -899,6 +952,14 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     }
     let mut world = open_again(last.take(), vfs, model, &options, plan, &mut rng, true)?;
     finish(&mut world)?;
+    if options.archive.is_some() {
+        let World { vfs, met, .. } = &mut world;
+        let own = vfs.exists(Path::new(LOG_DIR)).unwrap_or(false).then(|| Path::new(LOG_DIR));
+        let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
+        let (_, runs) = super::archived::compare(&vfs, Path::new(DIR), own, options.log_segment_bytes, Path::new(ARCHIVE))?;
+        met.archives += 1;
+        met.runs += runs as u64;
+    }
     Ok(world.met)
 }
 

@@ -224,6 +224,9 @@ impl Vfs for Watched {
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         self.sim.rename(from, to)
     }
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<bool> {
+        self.sim.rename_new(from, to)
+    }
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.sim.create_dir_all(path)
     }

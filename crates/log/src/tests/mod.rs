@@ -3,6 +3,7 @@
 mod basic;
 mod crash;
 mod damage;
+mod follow;
 mod threads;
 
 use std::path::{Path, PathBuf};

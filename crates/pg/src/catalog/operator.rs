@@ -62,6 +62,26 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
+        "resurgam_archive" => {
+            let durable = db.log_status().flushed;
+            if let Some(status) = db.archive_status() {
+                rows.add([
+                    ("place", status.place.into()),
+                    ("state", status.state.into()),
+                    ("archived_lsn", status.archived.map(|lsn| lsn.0).into()),
+                    ("durable_lsn", durable.0.into()),
+                    ("lag_bytes", status.lag_bytes.into()),
+                    ("lag_seconds", status.lag.as_secs_f64().into()),
+                    ("runs", status.runs.into()),
+                    ("bytes", status.bytes.into()),
+                    ("runs_written", status.runs_written.into()),
+                    ("log_bytes_written", status.log_bytes_written.into()),
+                    ("blocks_from_memory", status.blocks_from_memory.into()),
+                    ("blocks_from_files", status.blocks_from_files.into()),
+                    ("error", status.error.into()),
+                ]);
+            }
+        }
         "resurgam_buffer" => {
             let stats = db.stats();
             rows.add([

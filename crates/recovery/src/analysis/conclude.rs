@@ -81,6 +81,7 @@ impl Gathered {
             cut_off: cut_off.len() + self.losers.len() as u64,
             losers: self.losers,
             prepared,
+            identity: self.state.identity,
             records: self.records,
             bytes: end.lsn.0.saturating_sub(self.checkpoint.0),
             end_reason,

@@ -27,6 +27,7 @@ use resurgam_txn::{AbortedDetails, TxIdSet, UndoChain};
 use resurgam_vfs::Vfs;
 
 use crate::control::Control;
+use crate::identity::Identity;
 use crate::prepared::PreparedTx;
 
 /// How far analysis is, for people.
@@ -73,6 +74,8 @@ pub struct Analysis {
     pub losers: BTreeMap<TxId, Loser>,
     /// Transactions in doubt, by id; they are in no map, but for their aborted sub-transactions.
     pub prepared: Vec<PreparedTx>,
+    /// What the checkpoint says of the boot page and the control file.
+    pub identity: Option<Identity>,
     pub records: u64,
     pub bytes: u64,
     /// In words, what stands at the end of the log.

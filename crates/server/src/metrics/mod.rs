@@ -41,6 +41,7 @@ pub fn gather(monitor: &Monitor) -> String {
         checkpoints(&mut out, &log_status, &stats.checkpoints);
         buffers(&mut out, &stats);
         troubles(&mut out, &database);
+        archive(&mut out, &database);
     }
     if let Some(totals) = monitor.plans() {
         plans(&mut out, &totals);
@@ -391,6 +392,21 @@ fn troubles(out: &mut Exposition, db: &Database) {
         all.first().map(|trouble| trouble.since).unwrap_or_default(),
     );
     out.gauge("resurgam_writers_wait", "1 while writers wait because the log is at its bound.", db.writers_wait());
+}
+
+/// Nothing without an archive.
+fn archive(out: &mut Exposition, db: &Database) {
+    let Some(status) = db.archive_status() else { return };
+    out.gauge("resurgam_archive_failing", "1 while the log cannot be archived (resurgam_archive.error).", status.error.is_some());
+    if let Some(archived) = status.archived {
+        out.gauge("resurgam_archive_lsn", "All log before this position is archived.", archived.0);
+    }
+    out.gauge("resurgam_archive_lag_bytes", "Durable log that is not archived.", status.lag_bytes);
+    out.gauge("resurgam_archive_lag_seconds", "How long the oldest of it has been durable.", status.lag);
+    out.gauge("resurgam_archive_runs", "Runs of the archive.", status.runs);
+    out.gauge("resurgam_archive_bytes", "Size of the archive.", status.bytes);
+    out.counter("resurgam_archive_runs_written_total", "Runs written.", status.runs_written);
+    out.counter("resurgam_archive_log_bytes_total", "Log that was archived.", status.log_bytes_written);
 }
 
 fn log(out: &mut Exposition, status: &LogStatus, stats: &LogStats) {

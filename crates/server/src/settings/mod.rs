@@ -152,6 +152,10 @@ settings! {
     log_bytes_wanted: Bytes, "log-bytes-wanted", "RESURGAM_LOG_BYTES_WANTED", "160MB";
     /// Log on disk, at most: writers are slowed down when it comes near.
     log_bytes_max: Bytes, "log-bytes-max", "RESURGAM_LOG_BYTES_MAX", "1GB";
+    /// Folder of the log, on another disk for instance; of a new database it is made if missing, and must be empty. Empty: the one that the database has, or log in its data folder.
+    log_dir: PathBuf, "log-dir", "RESURGAM_LOG_DIR", "";
+    /// Where the log is archived, sorted by page: a folder, or file:// and a folder; made if it is missing. Empty: nowhere.
+    archive: String, "archive", "RESURGAM_ARCHIVE", "";
     /// Size of one log file; fixed when the database is created.
     log_segment_bytes: Bytes, "log-segment-bytes", "RESURGAM_LOG_SEGMENT_BYTES", "16MB";
     /// Time between two sweeps for row versions that nobody needs any more.

@@ -468,6 +468,29 @@ impl Drop for SimLock {
     }
 }
 
+impl SimVfs {
+    /// Renames if the names are as they should be; whether it did.
+    fn rename_if(&self, from: &Path, to: &Path, wanted: impl FnOnce(&State) -> bool) -> Result<bool> {
+        const ACTION: &str = "rename file";
+        let mut state = self.disk.state.lock();
+        let step = state.step(ACTION, from)?;
+        let inode = *state.names.get(from).ok_or_else(|| not_found(ACTION, from))?;
+        let folders = [parent(from), parent(to)];
+        if !state.folders.contains(&folders[1]) {
+            return Err(not_found(ACTION, to));
+        }
+        let wanted = wanted(&state);
+        if wanted {
+            let set = vec![(from.to_path_buf(), None), (to.to_path_buf(), Some(inode))];
+            state.change_names(folders, set);
+        }
+        match step {
+            Step::Go => Ok(wanted),
+            Step::PowerLoss => Err(io(ACTION, from, std::io::Error::other("power lost"))),
+        }
+    }
+}
+
 impl Vfs for SimVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>> {
         const ACTION: &str = "open file";
@@ -528,20 +551,11 @@ impl Vfs for SimVfs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        const ACTION: &str = "rename file";
-        let mut state = self.disk.state.lock();
-        let step = state.step(ACTION, from)?;
-        let inode = *state.names.get(from).ok_or_else(|| not_found(ACTION, from))?;
-        let folders = [parent(from), parent(to)];
-        if !state.folders.contains(&folders[1]) {
-            return Err(not_found(ACTION, to));
-        }
-        let set = vec![(from.to_path_buf(), None), (to.to_path_buf(), Some(inode))];
-        state.change_names(folders, set);
-        match step {
-            Step::Go => Ok(()),
-            Step::PowerLoss => Err(io(ACTION, from, std::io::Error::other("power lost"))),
-        }
+        self.rename_if(from, to, |_| true).map(drop)
+    }
+
+    fn rename_new(&self, from: &Path, to: &Path) -> Result<bool> {
+        self.rename_if(from, to, |state| !state.names.contains_key(to) && !state.folders.contains(to))
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<()> {

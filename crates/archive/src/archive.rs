@@ -1,0 +1,315 @@
+//! The archive that one process writes: its newest manifest, and the steps from one to the next.
+//!
+//! # Order
+//! A run is published (written, synced, named, its folder synced) before the manifest that names it; a file that a manifest no
+//! longer names is deleted after that manifest is durable, and when no view in this process uses it. So the newest manifest's
+//! runs are all there, whole, at any moment.
+//!
+//! # Taking over
+//! [`Archive::open`] creates the next manifest, in its own name. What an earlier writer has published and no manifest names is
+//! garbage from then on: that writer, should it still run, finds the next number taken and stops. Manifests that were seen by
+//! the opening are durable once the claim is: it is in the same folder.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_xstore::{Store, StoreError, StoreErrorKind};
+
+use crate::format::{DatabaseId, RunId};
+use crate::manifest::{FOLDER, MANIFEST_BYTES_MAX, Manifest, RunMeta};
+use crate::view::{RunHandle, View};
+use crate::writer::NotMade;
+
+/// Manifests that are kept beside the newest: for people, after a mishap.
+const MANIFESTS_KEPT: u64 = 8;
+/// How often a create is tried whose outcome is not known.
+const TRIES: u32 = 3;
+
+/// See the module.
+pub struct Archive {
+    pub(crate) store: Arc<dyn Store>,
+    database: DatabaseId,
+    owner: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    view: Arc<View>,
+    /// Files that no manifest names any more.
+    replaced: Vec<Arc<RunHandle>>,
+    /// Distinguishes files that are made between two manifests.
+    attempts: u64,
+    /// Somebody else has taken the archive over.
+    lost: bool,
+}
+
+impl Archive {
+    /// Opens the archive of `database` for writing, as its only writer from now on; an empty place becomes an empty archive.
+    /// `owner` is a random number that is drawn for each opening, and is not 0.
+    ///
+    /// # Errors
+    /// `NotADatabase` when it is another database's; `Corrupt`, naming the object, when the newest manifest is damaged;
+    /// `InUse` when somebody else opens it at the same moment; those of the store.
+    pub fn open(store: Arc<dyn Store>, database: DatabaseId, owner: u64) -> Result<Arc<Self>> {
+        let manifest = newest(&*store, database)?.unwrap_or(Manifest {
+            database,
+            number: 0,
+            owner: 0,
+            start: Lsn::NONE,
+            runs: Vec::new(),
+        });
+        let handles = manifest.runs.iter().map(|meta| RunHandle::new(Arc::clone(&store), *meta)).collect();
+        let state =
+            State { view: Arc::new(View { manifest, handles }), replaced: Vec::new(), attempts: 0, lost: false };
+        let archive = Arc::new(Self { store, database, owner, state: Mutex::new(state) });
+        archive.publish(|manifest| Ok(Some(manifest.clone())))?;
+        // What is left behind does no harm but for its room; the next opening tries again.
+        let _ = archive.tidy();
+        Ok(archive)
+    }
+
+    /// A view of the archive of `database` for reading, by who is not its writer; none if there is no archive. Files may be
+    /// replaced while it is read: a `Missing` file means to open it again.
+    ///
+    /// # Errors
+    /// As [`Archive::open`].
+    pub fn open_view(store: Arc<dyn Store>, database: Option<DatabaseId>) -> Result<Option<Arc<View>>> {
+        let manifest = match (database, last_number(&*store)?) {
+            (Some(database), _) => newest(&*store, database)?,
+            (None, Some(number)) => Some(load(&*store, number)?),
+            (None, None) => None,
+        };
+        Ok(manifest.map(|manifest| {
+            let handles = manifest.runs.iter().map(|meta| RunHandle::new(Arc::clone(&store), *meta)).collect();
+            Arc::new(View { manifest, handles })
+        }))
+    }
+
+    /// Whose it is.
+    pub fn database(&self) -> DatabaseId {
+        self.database
+    }
+
+    /// What is durable in it now.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.state.lock().view)
+    }
+
+    /// Draws the identity of a new file of that range.
+    pub(crate) fn new_run(&self, level: u16, start: Lsn, end: Lsn) -> RunId {
+        let mut state = self.state.lock();
+        state.attempts += 1;
+        // Of what was made before this manifest's number nothing has the same; numbers grow by openings and runs.
+        let generation = (state.view.manifest.number << 24) + state.attempts;
+        RunId { database: self.database, level, start, end, generation }
+    }
+
+    /// Goes from the newest manifest to the next one, which `edit` makes of it; none: nothing is to be done any more. `edit`
+    /// is called again when it turns out that an earlier step was made whose outcome was not known.
+    ///
+    /// # Errors
+    /// `InUse` when somebody else has taken the archive over; those of the store: the step may have been made if
+    /// its outcome is not known, and the next call finds out.
+    pub(crate) fn publish(&self, edit: impl Fn(&Manifest) -> Result<Option<Manifest>>) -> Result<()> {
+        let mut state = self.state.lock();
+        let mut tries = 0;
+        loop {
+            if state.lost {
+                return Err(self.taken_over());
+            }
+            let now = &state.view.manifest;
+            let Some(mut next) = edit(now)? else { return Ok(()) };
+            (next.number, next.owner, next.database) = (now.number + 1, self.owner, self.database);
+            next.check().map_err(|what| Error::internal(format!("the archive's next manifest is wrong: {what}")))?;
+            match self.store.put(&Manifest::name_of(next.number), &next.encode()) {
+                Ok(()) => {
+                    self.install(&mut state, next);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == StoreErrorKind::Exists => {
+                    let found = load(&*self.store, next.number)?;
+                    if found.owner != self.owner {
+                        state.lost = true;
+                        return Err(self.taken_over());
+                    }
+                    // Our own, of a call whose outcome was not known; it is durable now.
+                    let done = found == next;
+                    self.install(&mut state, found);
+                    if done {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == StoreErrorKind::Uncertain && tries < TRIES => tries += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    #[cold]
+    fn taken_over(&self) -> Error {
+        Error::new(ErrorKind::InUse, format!("another process writes to the archive in {} now", self.store.place()))
+            .with_hint("Let one server only write to an archive; restart this one if the other is gone.")
+    }
+
+    fn install(&self, state: &mut State, manifest: Manifest) {
+        let old = &state.view.handles;
+        let handles: Vec<_> = manifest
+            .runs
+            .iter()
+            .map(|meta| {
+                let known = old.iter().find(|handle| handle.meta == *meta);
+                known.map_or_else(|| RunHandle::new(Arc::clone(&self.store), *meta), Arc::clone)
+            })
+            .collect();
+        let gone = old.iter().filter(|handle| !manifest.runs.contains(&handle.meta)).map(Arc::clone);
+        state.replaced.extend(gone.collect::<Vec<_>>());
+        state.view = Arc::new(View { manifest, handles });
+    }
+
+    /// Deletes files that merges have replaced and no view uses any more, and manifests of long ago. Returns how many
+    /// files are still to be deleted. What fails is tried again at the next call.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn delete_replaced(&self) -> Result<usize> {
+        let (replaced, number) = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.replaced), state.view.manifest.number)
+        };
+        let mut failed = None;
+        let mut left = Vec::new();
+        for handle in replaced {
+            let unused = failed.is_none() && Arc::strong_count(&handle) == 1;
+            let deleted = unused.then(|| self.store.delete(&handle.meta.id.name()));
+            match deleted {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    failed = Some(error);
+                    left.push(handle);
+                }
+                None => left.push(handle),
+            }
+        }
+        let count = left.len();
+        self.state.lock().replaced.extend(left);
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        self.delete_manifests(number)?;
+        Ok(count)
+    }
+
+    fn delete_manifests(&self, newest: u64) -> Result<()> {
+        for name in self.store.list(FOLDER)? {
+            if Manifest::number_of(&name).is_some_and(|number| number + MANIFESTS_KEPT < newest) {
+                self.store.delete(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes what earlier writers have left: unfinished files, and runs that no manifest names. Only after the claim.
+    fn tidy(&self) -> Result<()> {
+        let view = self.view();
+        self.store.tidy("runs")?;
+        self.store.tidy("manifests")?;
+        let named: Vec<String> = view.manifest.runs.iter().map(|run| run.id.name()).collect();
+        for name in self.store.list("runs/")? {
+            if !named.contains(&name) {
+                self.store.delete(&name)?;
+            }
+        }
+        self.delete_manifests(view.manifest.number)
+    }
+
+    /// Puts a new run behind the last one, and says whether it is in the archive (false: one of the same range is, by an
+    /// earlier call).
+    pub(crate) fn append(&self, run: RunMeta) -> Result<bool> {
+        self.publish(|now| {
+            if now.end() >= run.id.end {
+                return Ok(None);
+            }
+            let mut next = now.clone();
+            if next.start.is_none() {
+                next.start = run.id.start;
+            }
+            next.runs.push(run);
+            Ok(Some(next))
+        })?;
+        Ok(self.view().manifest.runs.contains(&run))
+    }
+
+    /// Puts `run` in the place of `inputs`; false: they are no longer what the archive is made of.
+    pub(crate) fn replace(&self, inputs: &[RunMeta], run: RunMeta) -> Result<bool> {
+        self.publish(|now| {
+            let Some(at) = now.runs.windows(inputs.len().max(1)).position(|window| window == inputs) else {
+                return Ok(None);
+            };
+            let mut next = now.clone();
+            next.runs.splice(at..at + inputs.len(), [run]);
+            Ok(Some(next))
+        })?;
+        Ok(self.view().manifest.runs.contains(&run))
+    }
+
+    /// Deletes a file that no manifest can name; what fails is deleted at the next opening.
+    pub(crate) fn discard(&self, run: &RunId) {
+        let _ = self.store.delete(&run.name());
+    }
+}
+
+/// Makes a run by `make`, which is given its identity, anew under another one when its name is taken.
+pub(crate) fn make_run(
+    archive: &Archive,
+    level: u16,
+    start: Lsn,
+    end: Lsn,
+    mut make: impl FnMut(RunId) -> Result<RunMeta, NotMade>,
+) -> Result<RunMeta> {
+    let mut last: Option<StoreError> = None;
+    for _ in 0..TRIES {
+        let id = archive.new_run(level, start, end);
+        match make(id) {
+            Ok(meta) => return Ok(meta),
+            Err(NotMade::Store(error)) => match error.kind() {
+                // An unnamed file that may be there is as good as one that is not.
+                StoreErrorKind::Exists | StoreErrorKind::Uncertain => {
+                    archive.discard(&id);
+                    last = Some(error);
+                }
+                _ => return Err(error.into()),
+            },
+            Err(NotMade::Other(error)) => return Err(error),
+        }
+    }
+    Err(last.map_or_else(|| Error::internal("a run was not made"), Error::from))
+}
+
+/// The highest number of a manifest.
+fn last_number(store: &dyn Store) -> Result<Option<u64>> {
+    Ok(store.list(FOLDER)?.iter().filter_map(|name| Manifest::number_of(name)).max())
+}
+
+fn load(store: &dyn Store, number: u64) -> Result<Manifest> {
+    Manifest::decode(&store.get(&Manifest::name_of(number), MANIFEST_BYTES_MAX)?, number).map_err(|e| match e.kind() {
+        ErrorKind::Corrupt => e.with_detail(format!("It is in {}.", store.place())).with_hint(
+            "It says which runs count. Look at what is there with \"resurgam archive list\"; a copy of the object can be put in its place.",
+        ),
+        _ => e,
+    })
+}
+
+/// The newest manifest, which must be of that database.
+fn newest(store: &dyn Store, database: DatabaseId) -> Result<Option<Manifest>> {
+    let Some(number) = last_number(store)? else { return Ok(None) };
+    let manifest = load(store, number)?;
+    if manifest.database != database {
+        return Err(Error::new(
+            ErrorKind::NotADatabase,
+            format!("the archive in {} is that of another database", store.place()),
+        )
+        .with_hint("Give each database an archive of its own."));
+    }
+    Ok(Some(manifest))
+}

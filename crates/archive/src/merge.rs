@@ -1,0 +1,321 @@
+//! Merging: several consecutive runs become one of the next level.
+//!
+//! Pages come in order, each with its records in order. Two things change what is in the archive, both only where the caller
+//! allows it:
+//! - records of a page are left out when a later one, below the retention LSN, makes the page anew;
+//! - images are put in, so that making a page never takes more than so many records.
+//!
+//! Memory: a frame of each input, and of one page at most [`HELD_BYTES`] of records that may yet be left out. A page with
+//! more keeps them.
+
+use std::sync::Arc;
+
+use resurgam_base::limits::PAGE_SIZE;
+use resurgam_base::{Error, Lsn, PageId, Result};
+use resurgam_page::{PageBuf, op};
+
+use crate::archive::{Archive, make_run};
+use crate::archiver::ArchiveConfig;
+use crate::format::{RunId, RunSummary};
+use crate::item::{self, Item, StreamEntry};
+use crate::manifest::RunMeta;
+use crate::run::{AHEAD_SCAN, PageCursor, Run, StreamCursor, TableCursor};
+use crate::table::PageEntry;
+use crate::verify;
+use crate::view::RunHandle;
+use crate::writer::{NotMade, RunWriter};
+
+/// Records of one page that are held back because they may be left out.
+const HELD_BYTES: usize = 4 << 20;
+
+/// What a merge may do.
+pub struct MergePolicy<'a> {
+    /// The oldest LSN at which the state of a page, or of a transaction, may still be asked for. Promised points in time,
+    /// backups and clones bound it, and so does the first record of every transaction that was unfinished at the oldest of
+    /// them: its undo is in page records. None: nothing is left out.
+    pub retention: Lsn,
+    /// After so many records of a page its image is put in; 0: never.
+    pub records_per_page_max: u64,
+    /// The page as its record of that LSN (none: nothing) has left it, from a backup and earlier runs; `None` when it cannot
+    /// be had. It is asked for pages that no record of these runs makes anew, before they get an image.
+    pub base: Option<&'a mut dyn FnMut(PageId, Lsn) -> Result<Option<PageBuf>>>,
+}
+
+impl MergePolicy<'_> {
+    /// Changes nothing: all records are kept, no images.
+    pub fn keep_all() -> Self {
+        Self { retention: Lsn::NONE, records_per_page_max: 0, base: None }
+    }
+}
+
+/// What a merge did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merged {
+    pub inputs: usize,
+    pub run: RunMeta,
+    pub summary: RunSummary,
+}
+
+impl Archive {
+    /// Merges the oldest runs of the lowest level that has enough of them; `None`: there is nothing to merge. To be called
+    /// again until then; any thread may, one at a time.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming file and offset, when an input is damaged: nothing was changed. Those of the store.
+    pub fn merge(&self, config: &ArchiveConfig, policy: &mut MergePolicy<'_>) -> Result<Option<Merged>> {
+        let handles = {
+            let view = self.view();
+            let Some(picked) = pick(&view.handles, config) else { return Ok(None) };
+            view.handles[picked].to_vec()
+        };
+        let merged = self.merge_runs(&handles, config, policy)?;
+        drop(handles);
+        // What cannot be deleted now is at the next call.
+        let _ = self.delete_replaced();
+        Ok(merged)
+    }
+
+    /// Merges consecutive runs.
+    pub(crate) fn merge_runs(
+        &self,
+        handles: &[Arc<RunHandle>],
+        config: &ArchiveConfig,
+        policy: &mut MergePolicy<'_>,
+    ) -> Result<Option<Merged>> {
+        let inputs: Vec<RunMeta> = handles.iter().map(|handle| handle.meta).collect();
+        let (Some(first), Some(last)) = (inputs.first(), inputs.last()) else { return Ok(None) };
+        let runs = handles.iter().map(|handle| handle.open()).collect::<Result<Vec<_>>>()?;
+        let level = inputs.iter().map(|run| run.id.level).max().unwrap_or(0).saturating_add(1);
+        let run = make_run(self, level, first.id.start, last.id.end, |id| {
+            Merge { runs: &runs, policy: &mut *policy, config }.write(self, id)
+        })?;
+        let opened = Arc::new(Run::open(Arc::clone(&self.store), run)?);
+        if config.verify_merges
+            && let Err(error) = verify::run(&opened)
+        {
+            self.discard(&run.id);
+            return Err(error);
+        }
+        if !self.replace(&inputs, run)? {
+            self.discard(&run.id);
+            return Ok(None);
+        }
+        Ok(Some(Merged { inputs: inputs.len(), run, summary: *opened.summary() }))
+    }
+}
+
+/// The oldest runs of the lowest level of which there are enough, next to each other.
+fn pick(handles: &[Arc<RunHandle>], config: &ArchiveConfig) -> Option<std::ops::Range<usize>> {
+    let fan_in = config.fan_in.max(2);
+    for level in 0..config.levels_max {
+        let mut start = 0;
+        for (i, handle) in handles.iter().enumerate() {
+            if handle.meta.id.level != level {
+                start = i + 1;
+            } else if i + 1 - start == fan_in {
+                return Some(start..i + 1);
+            }
+        }
+    }
+    None
+}
+
+struct Merge<'m, 'p> {
+    runs: &'m [Arc<Run>],
+    policy: &'m mut MergePolicy<'p>,
+    config: &'m ArchiveConfig,
+}
+
+struct Input {
+    table: TableCursor,
+    pages: PageCursor,
+}
+
+impl Merge<'_, '_> {
+    fn write(&mut self, archive: &Archive, id: RunId) -> Result<RunMeta, NotMade> {
+        let mut summary = RunSummary::default();
+        self.runs.iter().for_each(|run| summary.inherit(run.summary()));
+        let mut writer = RunWriter::new(&archive.store, id, self.config.sizes(), summary)?;
+        let mut inputs = Vec::new();
+        for run in self.runs {
+            let table = TableCursor::at(Arc::clone(run), PageId::NONE, AHEAD_SCAN)?;
+            inputs.push(Input { table, pages: PageCursor::new(run, AHEAD_SCAN) });
+        }
+        let mut entries: Vec<(usize, PageEntry)> = Vec::new();
+        while let Some(page) = inputs.iter().filter_map(|input| Some(input.table.entry?.page)).min() {
+            entries.clear();
+            for (i, input) in inputs.iter_mut().enumerate() {
+                if let Some(entry) = input.table.entry.filter(|entry| entry.page == page) {
+                    entries.push((i, entry));
+                    input.table.advance()?;
+                }
+            }
+            self.page(page, &entries, &mut inputs, &mut writer)?;
+        }
+        for run in self.runs {
+            let mut stream = StreamCursor::at(run, run.meta().id.start, AHEAD_SCAN);
+            while stream.advance()? {
+                let item = stream.item();
+                if let StreamEntry::Block { lsn, .. } = item::entry(&item).map_err(|e| stream.located(e))?
+                    && (lsn < run.meta().id.start || lsn >= run.meta().id.end)
+                {
+                    return Err(NotMade::Other(stream.located(Error::corrupt("a block that is not of this run"))));
+                }
+                writer.put_stream(&item)?;
+            }
+        }
+        writer.finish()
+    }
+
+    /// Writes the records of one page.
+    fn page(
+        &mut self,
+        page: PageId,
+        entries: &[(usize, PageEntry)],
+        inputs: &mut [Input],
+        writer: &mut RunWriter,
+    ) -> Result<()> {
+        // Of what is before a hole that an earlier merge has left, nothing can be asked for any more: it goes as well, or the
+        // hole would be in the middle, where no reader expects one.
+        let kept = entries.iter().rposition(|(_, entry)| entry.cut).unwrap_or(0);
+        for (i, entry) in &entries[..kept] {
+            let cursor = &mut inputs[*i].pages;
+            cursor.seek(entry)?;
+            while cursor.advance()? {
+                let item = cursor.item();
+                let record = item::record(page, item.lsn, item.rest).map_err(|e| cursor.located(e))?;
+                writer.summary.dropped_records += u64::from(!item::is_made(item.rest));
+                writer.summary.dropped_bytes += item::log_bytes(&record, item.rest);
+            }
+        }
+        let entries = &entries[kept..];
+        let count: u64 = entries.iter().map(|(_, entry)| entry.count).sum();
+        let max = self.policy.records_per_page_max;
+        let mut out = PageOut {
+            page,
+            retention: self.policy.retention,
+            held: Vec::new(),
+            held_bytes: 0,
+            written: false,
+            cut: entries.first().is_some_and(|(_, entry)| entry.cut),
+            writer,
+        };
+        let mut images = if max > 0 && count > max { Images::Wanted } else { Images::No };
+        let mut since_anew = 0;
+        let mut body = Vec::new();
+        for (i, entry) in entries {
+            let cursor = &mut inputs[*i].pages;
+            cursor.seek(entry)?;
+            while cursor.advance()? {
+                let item = cursor.item();
+                let record = item::record(page, item.lsn, item.rest).map_err(|e| cursor.located(e))?;
+                let anew = item::makes_anew(record.body);
+                if let Images::Wanted = images {
+                    images = self.begin_images(page, record.header.prev_page, anew)?;
+                }
+                out.put(item.lsn, item.rest, item::log_bytes(&record, item.rest), anew)?;
+                since_anew = if anew { 0 } else { since_anew + 1 };
+                let Images::Of(buf) = &mut images else { continue };
+                if op::apply(buf, page, record.body, item.lsn).is_err() {
+                    // What cannot be redone gets no image; that it cannot is found by who needs the page.
+                    images = Images::No;
+                    continue;
+                }
+                if since_anew >= max {
+                    since_anew = 0;
+                    let (object, lsn) = (record.header.object, item.lsn);
+                    body.clear();
+                    op::image(&mut body, buf);
+                    let mut rest = Vec::with_capacity(body.len() + 16);
+                    item::put_image(&mut rest, page, object, lsn, &body);
+                    out.put(lsn, &rest, 0, true)?;
+                }
+            }
+        }
+        out.finish()
+    }
+
+    /// The page before its first record of these runs.
+    fn begin_images(&mut self, page: PageId, before: Lsn, anew: bool) -> Result<Images> {
+        if anew {
+            return Ok(Images::Of(Box::new(PageBuf::zeroed())));
+        }
+        let Some(base) = &mut self.policy.base else { return Ok(Images::No) };
+        Ok(match base(page, before)? {
+            Some(buf) if buf.lsn() == before => Images::Of(Box::new(buf)),
+            _ => Images::No,
+        })
+    }
+}
+
+enum Images {
+    No,
+    /// The page's first record decides.
+    Wanted,
+    /// The page as the records so far have left it.
+    Of(Box<PageBuf>),
+}
+
+struct Held {
+    lsn: Lsn,
+    rest: Vec<u8>,
+    log_bytes: u64,
+    anew: bool,
+}
+
+/// The records of a page on their way out: held back until it is known that no later one makes them superfluous.
+struct PageOut<'w> {
+    page: PageId,
+    retention: Lsn,
+    held: Vec<Held>,
+    held_bytes: usize,
+    /// Some were written: from now on none is left out, or there would be a hole.
+    written: bool,
+    cut: bool,
+    writer: &'w mut RunWriter,
+}
+
+impl PageOut<'_> {
+    fn put(&mut self, lsn: Lsn, rest: &[u8], log_bytes: u64, anew: bool) -> Result<()> {
+        if anew && !self.written && lsn < self.retention && !self.held.is_empty() {
+            // An image stands for the record of its LSN as well, which is held too.
+            let summary = &mut self.writer.summary;
+            for held in self.held.drain(..) {
+                summary.dropped_records += u64::from(!item::is_made(&held.rest));
+                summary.dropped_bytes += held.log_bytes;
+            }
+            summary.complete_from = summary.complete_from.max(lsn);
+            self.held_bytes = 0;
+            self.cut = true;
+        }
+        if self.written || lsn >= self.retention || self.held_bytes > HELD_BYTES {
+            self.write_held()?;
+            self.written = true;
+            return self.write(lsn, rest, log_bytes, anew);
+        }
+        self.held_bytes += rest.len() + PAGE_SIZE / 64;
+        self.held.push(Held { lsn, rest: rest.to_vec(), log_bytes, anew });
+        Ok(())
+    }
+
+    fn write(&mut self, lsn: Lsn, rest: &[u8], log_bytes: u64, anew: bool) -> Result<()> {
+        let item = Item { key: self.page.0, lsn, rest };
+        self.writer.put_page(&item, log_bytes, anew)?;
+        if self.cut {
+            self.writer.cut_page();
+        }
+        Ok(())
+    }
+
+    fn write_held(&mut self) -> Result<()> {
+        for held in std::mem::take(&mut self.held) {
+            self.write(held.lsn, &held.rest, held.log_bytes, held.anew)?;
+        }
+        self.held_bytes = 0;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.write_held()
+    }
+}

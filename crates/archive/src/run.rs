@@ -1,0 +1,327 @@
+//! A run that is read: its fixed parts and its index, in memory; lookups in its page table.
+
+use std::sync::Arc;
+
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_page::codec::Reader;
+use resurgam_xstore::Store;
+
+use crate::format::{HEADER_BYTES, RunId, RunSummary, TRAILER_BYTES, Trailer};
+use crate::frame::{Frame, FrameKind, FrameReader, damaged};
+use crate::item::{Item, ItemPlace};
+use crate::manifest::RunMeta;
+use crate::table::{PageEntry, TablePlace};
+use crate::writer::{INDEX_STREAM, INDEX_TABLE};
+
+/// Bytes read at a time where one page is looked up, and where much is read in order.
+pub(crate) const AHEAD_LOOKUP: usize = 16 << 10;
+pub(crate) const AHEAD_SCAN: usize = 512 << 10;
+
+/// An opened run: immutable, shared.
+pub struct Run {
+    pub(crate) store: Arc<dyn Store>,
+    meta: RunMeta,
+    name: String,
+    pub(crate) trailer: Trailer,
+    summary: RunSummary,
+    /// First page and offset of each frame of the table.
+    table: Vec<(u64, u64)>,
+    /// First LSN and offset of each frame of the stream.
+    stream: Vec<(u64, u64)>,
+}
+
+impl Run {
+    /// Opens the run that a manifest names.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming file and offset, when it is damaged or another one; those of reading.
+    pub fn open(store: Arc<dyn Store>, meta: RunMeta) -> Result<Self> {
+        let name = meta.id.name();
+        let len = store.len(&name)?;
+        let bad = |offset: u64, what: &str| damaged(&*store, &name, offset, what);
+        let located = |offset: u64, e: Error| if e.kind() == ErrorKind::Corrupt { bad(offset, e.message()) } else { e };
+        if len != meta.len || len < (HEADER_BYTES + TRAILER_BYTES) as u64 {
+            return Err(bad(len, &format!("it has {len} bytes where the manifest says {}", meta.len)));
+        }
+        let header = store.read(&name, 0, HEADER_BYTES)?;
+        let header = header.first_chunk().ok_or_else(|| bad(0, "it is too short"))?;
+        let (id, seed) = RunId::decode(header).map_err(|e| located(0, e))?;
+        if id != meta.id {
+            return Err(bad(0, &format!("it is the run of LSN {} to {} of another name", id.start, id.end)));
+        }
+        let trailer_at = len - TRAILER_BYTES as u64;
+        let trailer = store.read(&name, trailer_at, TRAILER_BYTES)?;
+        let trailer = trailer.first_chunk().ok_or_else(|| bad(trailer_at, "it is too short"))?;
+        let (trailer, crc) = Trailer::decode(trailer, len).map_err(|e| located(trailer_at, e))?;
+        if crc != meta.trailer_crc || trailer.seed != seed {
+            return Err(bad(trailer_at, "its trailer is not the one that the manifest or its header knows"));
+        }
+        let ahead = usize::try_from(trailer.at - trailer.index_at).unwrap_or(0);
+        let mut reader = FrameReader::new(Arc::clone(&store), &name, seed, trailer.at, ahead);
+        let mut frame = Frame::default();
+        reader.read(trailer.index_at, FrameKind::Index, &mut frame)?;
+        if frame.next != trailer.summary_at {
+            return Err(bad(trailer.index_at, "the index does not end where the summary begins"));
+        }
+        let (table, stream) = parse_index(&frame, &trailer).map_err(|e| located(trailer.index_at, e))?;
+        reader.read(trailer.summary_at, FrameKind::Summary, &mut frame)?;
+        if frame.next != trailer.at {
+            return Err(bad(trailer.summary_at, "the summary does not end where the trailer begins"));
+        }
+        let summary = RunSummary::decode(&frame.content).map_err(|e| located(trailer.summary_at, e))?;
+        Ok(Self { store, meta, name, trailer, summary, table, stream })
+    }
+
+    /// What the manifest says of it.
+    pub fn meta(&self) -> &RunMeta {
+        &self.meta
+    }
+
+    /// The object's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is in it, in numbers.
+    pub fn summary(&self) -> &RunSummary {
+        &self.summary
+    }
+
+    /// Memory that it takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + (self.table.capacity() + self.stream.capacity()) * size_of::<(u64, u64)>()
+    }
+
+    /// Offsets of the frames that the index knows: of the table, of the stream.
+    pub(crate) fn indexed(&self) -> (Vec<u64>, Vec<u64>) {
+        let offsets = |list: &[(u64, u64)]| list.iter().map(|(_, offset)| *offset).collect();
+        (offsets(&self.table), offsets(&self.stream))
+    }
+
+    pub(crate) fn frames(&self, end: u64, ahead: usize) -> FrameReader {
+        FrameReader::new(Arc::clone(&self.store), &self.name, self.trailer.seed, end, ahead)
+    }
+
+    /// What the run has of one page: one lookup.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming file and offset; those of reading.
+    pub fn entry(self: &Arc<Self>, page: PageId) -> Result<Option<PageEntry>> {
+        let mut cursor = TableCursor::at(Arc::clone(self), page, AHEAD_LOOKUP)?;
+        Ok(cursor.entry.take().filter(|entry| entry.page == page))
+    }
+
+    /// Offsets of the stream's frames from the one that may hold `from` on.
+    pub(crate) fn stream_from(&self, from: Lsn) -> &[(u64, u64)] {
+        let after = self.stream.partition_point(|(first, _)| *first < from.0);
+        &self.stream[after.saturating_sub(1)..]
+    }
+}
+
+type IndexEntries = Vec<(u64, u64)>;
+
+fn parse_index(frame: &Frame, trailer: &Trailer) -> Result<(IndexEntries, IndexEntries)> {
+    let mut r = Reader::new(&frame.content, "index");
+    let (mut table, mut stream): (IndexEntries, IndexEntries) = Default::default();
+    while !r.is_empty() {
+        let (kind, key, offset) = (r.varint64()?, r.varint64()?, r.varint64()?);
+        let (list, from, to) = match kind {
+            INDEX_TABLE => (&mut table, HEADER_BYTES as u64, trailer.stream_at),
+            INDEX_STREAM => (&mut stream, trailer.stream_at, trailer.index_at),
+            _ => return Err(r.bad("unknown kind of entry")),
+        };
+        let ascends = list.last().is_none_or(|(before, at)| *before <= key && *at < offset);
+        if !ascends || offset < from || offset >= to {
+            return Err(r.bad("an entry that cannot be"));
+        }
+        list.push((key, offset));
+    }
+    Ok((table, stream))
+}
+
+/// Goes through the page table.
+pub(crate) struct TableCursor {
+    run: Arc<Run>,
+    reader: FrameReader,
+    frame: Frame,
+    place: TablePlace,
+    /// Number of the next frame.
+    next: usize,
+    /// The entry that it stands at; none at the end.
+    pub entry: Option<PageEntry>,
+}
+
+impl TableCursor {
+    /// At the first entry of `page` or a higher one.
+    pub fn at(run: Arc<Run>, page: PageId, ahead: usize) -> Result<Self> {
+        let after = run.table.partition_point(|(first, _)| *first <= page.0);
+        let reader = run.frames(run.trailer.stream_at, ahead);
+        let next = after.saturating_sub(1);
+        let mut cursor = Self { run, reader, frame: Frame::default(), place: TablePlace::default(), next, entry: None };
+        cursor.advance()?;
+        while cursor.entry.is_some_and(|entry| entry.page < page) {
+            cursor.advance()?;
+        }
+        Ok(cursor)
+    }
+
+    /// On to the next entry.
+    pub fn advance(&mut self) -> Result<()> {
+        loop {
+            let found = self.place.next(&self.frame.content).map_err(|e| self.reader.located(self.frame.offset, e))?;
+            if found.is_some() {
+                let ascends = self.entry.is_none_or(|before| Some(before.page) < found.map(|entry| entry.page));
+                if !ascends {
+                    return Err(self.reader.bad(self.frame.offset, "the page table is out of order"));
+                }
+                self.entry = found;
+                return Ok(());
+            }
+            let Some((_, offset)) = self.run.table.get(self.next).copied() else {
+                self.entry = None;
+                return Ok(());
+            };
+            self.next += 1;
+            self.reader.read(offset, FrameKind::Table, &mut self.frame)?;
+            self.place = TablePlace::default();
+        }
+    }
+}
+
+/// Reads records of pages from their places on; the frame that it read last is kept, so that pages in order cost a frame
+/// once.
+pub(crate) struct PageCursor {
+    reader: FrameReader,
+    frame: Frame,
+    place: ItemPlace,
+    /// Records of the page that are left.
+    left: u64,
+    page: PageId,
+    last: Lsn,
+    rest_len: usize,
+    range: (Lsn, Lsn),
+}
+
+impl PageCursor {
+    pub fn new(run: &Run, ahead: usize) -> Self {
+        let reader = run.frames(run.trailer.stream_at, ahead);
+        let range = (run.meta.id.start, run.meta.id.end);
+        let (frame, place) = (Frame::default(), ItemPlace::default());
+        Self { reader, frame, place, left: 0, page: PageId::NONE, last: Lsn::NONE, rest_len: 0, range }
+    }
+
+    /// Goes to the records of a page.
+    pub fn seek(&mut self, entry: &PageEntry) -> Result<()> {
+        if self.frame.offset != entry.frame || self.frame.next == 0 {
+            // Not to be taken for read if that fails.
+            self.frame.next = 0;
+            self.reader.read(entry.frame, FrameKind::Pages, &mut self.frame)?;
+        }
+        let at = usize::try_from(entry.at).unwrap_or(usize::MAX);
+        if at >= self.frame.content.len() {
+            return Err(self.reader.bad(entry.frame, "the page table leads past the end of a frame"));
+        }
+        self.place = ItemPlace::inside(at, entry.page.0);
+        (self.left, self.page, self.last) = (entry.count, entry.page, Lsn::NONE);
+        Ok(())
+    }
+
+    /// On to the next record of that page; false when there is none.
+    ///
+    /// # Errors
+    /// `Corrupt`, naming file and offset; those of reading.
+    pub fn advance(&mut self) -> Result<bool> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        if self.place.at >= self.frame.content.len() {
+            let next = self.frame.next;
+            self.frame.next = 0;
+            if !self.reader.read_next(next, FrameKind::Pages, &mut self.frame)? {
+                return Err(self.reader.bad(next, "records of a page are missing"));
+            }
+            self.place = ItemPlace::default();
+        }
+        let offset = self.frame.offset;
+        let item = match self.place.next_page(&self.frame.content) {
+            Ok(Some(item)) => item,
+            Ok(None) => return Err(self.reader.bad(offset, "records of a page are missing")),
+            Err(e) => return Err(self.reader.located(offset, e)),
+        };
+        let inside = item.lsn >= self.range.0 && item.lsn < self.range.1;
+        if item.key != self.page.0 || item.lsn < self.last || !inside {
+            return Err(self.reader.bad(offset, &format!("a record that is not one of page {}", self.page)));
+        }
+        self.last = item.lsn;
+        self.rest_len = item.rest.len();
+        self.left -= 1;
+        Ok(true)
+    }
+
+    /// The record that it stands at.
+    pub fn item(&self) -> Item<'_> {
+        let rest = self.frame.content.get(self.place.at.saturating_sub(self.rest_len)..self.place.at);
+        Item { key: self.page.0, lsn: self.last, rest: rest.unwrap_or_default() }
+    }
+
+    pub fn located(&self, error: Error) -> Error {
+        self.reader.located(self.frame.offset, error)
+    }
+}
+
+/// Goes through the transaction stream of one run.
+pub(crate) struct StreamCursor {
+    reader: FrameReader,
+    frames: Vec<(u64, u64)>,
+    frame: Frame,
+    place: ItemPlace,
+    next: usize,
+    key: u64,
+    last: Lsn,
+    rest_len: usize,
+}
+
+impl StreamCursor {
+    /// At the frame that may hold `from`.
+    pub fn at(run: &Run, from: Lsn, ahead: usize) -> Self {
+        Self {
+            reader: run.frames(run.trailer.index_at, ahead),
+            frames: run.stream_from(from).to_vec(),
+            frame: Frame::default(),
+            place: ItemPlace::default(),
+            next: 0,
+            key: 0,
+            last: Lsn::NONE,
+            rest_len: 0,
+        }
+    }
+
+    /// On to the next entry; false at the end.
+    pub fn advance(&mut self) -> Result<bool> {
+        while self.place.at >= self.frame.content.len() {
+            let Some((_, offset)) = self.frames.get(self.next).copied() else { return Ok(false) };
+            self.next += 1;
+            self.reader.read(offset, FrameKind::Stream, &mut self.frame)?;
+            self.place = ItemPlace::default();
+        }
+        let offset = self.frame.offset;
+        match self.place.next_stream(&self.frame.content) {
+            Ok(Some(item)) if item.lsn >= self.last => {
+                (self.key, self.last, self.rest_len) = (item.key, item.lsn, item.rest.len());
+                Ok(true)
+            }
+            Ok(_) => Err(self.reader.bad(offset, "the transaction stream is out of order")),
+            Err(e) => Err(self.reader.located(offset, e)),
+        }
+    }
+
+    /// The entry that it stands at.
+    pub fn item(&self) -> Item<'_> {
+        let rest = self.frame.content.get(self.place.at.saturating_sub(self.rest_len)..self.place.at);
+        Item { key: self.key, lsn: self.last, rest: rest.unwrap_or_default() }
+    }
+
+    pub fn located(&self, error: Error) -> Error {
+        self.reader.located(self.frame.offset, error)
+    }
+}

@@ -1,0 +1,112 @@
+//! The page table of a run: for every page that has a record in it, where, how many, and which is the last one. Filter and
+//! page recovery index in one, and exact.
+//!
+//! Entries ascend by page, in frames; all varints:
+//! ```text
+//! page - page before | frame's offset - the one before | offset in the frame's content | count | first LSN
+//! | last LSN - first | flags | [newest record that makes the page anew: its LSN - first]
+//!      flags: 1 = the last field follows; 2 = earlier records of the page were left out by a merge
+//! ```
+
+use resurgam_base::{Error, Lsn, PageId, Result};
+use resurgam_page::codec::{Reader, put_varint64};
+
+const ANEW: u64 = 1;
+const CUT: u64 = 2;
+
+/// What a run has of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageEntry {
+    pub page: PageId,
+    /// The frame with its first record.
+    pub(crate) frame: u64,
+    /// Where in it.
+    pub(crate) at: u64,
+    /// Number of its records.
+    pub count: u64,
+    pub first: Lsn,
+    pub last: Lsn,
+    /// The newest record that makes the page anew, or none.
+    pub anew: Lsn,
+    /// Records before the first one were left out by a merge.
+    pub cut: bool,
+}
+
+/// Writes entries.
+#[derive(Default)]
+pub(crate) struct TableWriter {
+    pub bytes: Vec<u8>,
+    pub count: u32,
+    pub first_page: PageId,
+    before: PageEntry,
+}
+
+impl TableWriter {
+    pub fn put(&mut self, entry: &PageEntry) {
+        if self.count == 0 {
+            self.first_page = entry.page;
+        }
+        let out = &mut self.bytes;
+        put_varint64(out, entry.page.0 - self.before.page.0);
+        put_varint64(out, entry.frame - self.before.frame);
+        put_varint64(out, entry.at);
+        put_varint64(out, entry.count);
+        put_varint64(out, entry.first.0);
+        put_varint64(out, entry.last.0 - entry.first.0);
+        put_varint64(out, if entry.anew.is_some() { ANEW } else { 0 } | if entry.cut { CUT } else { 0 });
+        if entry.anew.is_some() {
+            put_varint64(out, entry.anew.0 - entry.first.0);
+        }
+        self.before = *entry;
+        self.count += 1;
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.count = 0;
+        self.before = PageEntry::default();
+    }
+}
+
+/// Where a reader is in a frame of the table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TablePlace {
+    at: usize,
+    before: PageEntry,
+}
+
+impl TablePlace {
+    /// The next entry.
+    ///
+    /// # Errors
+    /// `Corrupt` without a place.
+    pub fn next(&mut self, bytes: &[u8]) -> Result<Option<PageEntry>> {
+        let rest = bytes.get(self.at..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let mut r = Reader::new(rest, "page table");
+        let add =
+            |a: u64, b: u64| a.checked_add(b).ok_or_else(|| Error::corrupt("page table: a number that cannot be"));
+        let mut entry = PageEntry {
+            page: PageId(add(self.before.page.0, r.varint64()?)?),
+            frame: add(self.before.frame, r.varint64()?)?,
+            at: r.varint64()?,
+            count: r.varint64()?,
+            first: Lsn(r.varint64()?),
+            ..PageEntry::default()
+        };
+        entry.last = Lsn(add(entry.first.0, r.varint64()?)?);
+        let flags = r.varint64()?;
+        if flags & !(ANEW | CUT) != 0 || entry.count == 0 || (self.at > 0 && entry.page == self.before.page) {
+            return Err(r.bad("an entry that cannot be"));
+        }
+        if flags & ANEW != 0 {
+            entry.anew = Lsn(add(entry.first.0, r.varint64()?)?);
+        }
+        entry.cut = flags & CUT != 0;
+        self.at += r.position();
+        self.before = entry;
+        Ok(Some(entry))
+    }
+}

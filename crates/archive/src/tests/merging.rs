@@ -1,0 +1,107 @@
+//! What merges may leave out and put in.
+
+use std::sync::Arc;
+
+use resurgam_base::{Lsn, PageId, Result};
+use resurgam_page::PageBuf;
+use resurgam_vfs::SimVfs;
+
+use super::support::{DATABASE, History0, Rng, open, replay, small, store_on};
+use crate::{History, MergePolicy, verify};
+
+/// At every promised point every page is what the log makes of it; before it, that or an error.
+#[test]
+fn leaving_out_and_images_keep_every_promised_point() {
+    let (mut dropped, mut images, mut refused) = (0, 0, 0);
+    for seed in 0..30 {
+        let history = History0::random(seed, 400, 6 + seed % 9);
+        let mut rng = Rng(seed + 77);
+        let store = store_on(&SimVfs::new(seed));
+        let mut archiver = open(&store, 1).unwrap();
+        let cap = 3 + rng.below(8);
+        let mut retention = Lsn::NONE;
+        let mut merge = |archiver: &crate::Archiver, rng: &mut Rng| -> Result<()> {
+            let end = archiver.durable_to();
+            if rng.below(2) == 0 {
+                retention = retention.max(Lsn(history.any_lsn(rng).0.min(end.0)));
+            }
+            // Now and then somebody asks for less than was promised before: a hole must not come to stand in the middle.
+            let asked = if rng.below(4) == 0 { Lsn::NONE } else { retention };
+            let mut base = |page: PageId, lsn: Lsn| -> Result<Option<PageBuf>> { Ok(Some(history.page_at(page, lsn))) };
+            let mut policy = MergePolicy { retention: asked, records_per_page_max: cap, base: Some(&mut base) };
+            while archiver.archive().merge(&small(), &mut policy)?.is_some() {}
+            Ok(())
+        };
+        history
+            .feed(&mut archiver, |archiver, _| {
+                if rng.below(6) == 0 {
+                    archiver.seal()?;
+                    merge(archiver, &mut rng)?;
+                }
+                Ok(true)
+            })
+            .unwrap();
+        archiver.seal().unwrap();
+        let view = archiver.archive().view();
+        let report = verify(Arc::clone(&store), Some(DATABASE)).unwrap();
+        assert!(report.problems.is_empty(), "seed {seed} {report}");
+        let last = Lsn(view.end().0 - 1);
+        for page in history.pages.keys() {
+            for _ in 0..30 {
+                let to = history.any_lsn(&mut rng).min(last);
+                match view.records_of(*page, Lsn::NONE, to, History::SinceAnew) {
+                    Ok(records) => {
+                        let found = replay(*page, &records);
+                        let wanted = history.page_at(*page, to);
+                        assert_eq!(found.as_bytes(), wanted.as_bytes(), "seed {seed} page {page} at {to}");
+                    }
+                    Err(error) => {
+                        assert!(
+                            to < retention,
+                            "seed {seed}: page {page} at {to} was promised from {retention}: {error}"
+                        );
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        for i in 0..view.manifest().runs.len() {
+            let run = view.run(i).unwrap();
+            let summary = run.summary();
+            dropped += summary.dropped_records;
+            images += summary.images;
+            assert!(summary.complete_from <= retention);
+            // Within a merged run no page takes more than so many records.
+            if run.meta().id.level > 0 {
+                for page in history.pages.keys() {
+                    let Some(entry) = run.entry(*page).unwrap() else { continue };
+                    let records =
+                        view.records_of(*page, Lsn(run.meta().id.start.0 - 1), entry.last, History::SinceAnew);
+                    if let Ok(records) = records {
+                        assert!(records.len() as u64 <= cap + 1, "{} records, cap {cap}", records.len());
+                    }
+                }
+            }
+        }
+    }
+    assert!(dropped > 1000 && images > 100 && refused > 50, "{dropped} {images} {refused}");
+}
+
+/// A base that is not the page before its first record is not used.
+#[test]
+fn an_image_is_made_of_the_right_base_only() {
+    let history = History0::random(5, 400, 3);
+    let store = store_on(&SimVfs::new(1));
+    let mut archiver = open(&store, 1).unwrap();
+    history.feed(&mut archiver, |archiver, _| archiver.seal().map(|_| true)).unwrap();
+    let mut wrong = |page: PageId, lsn: Lsn| Ok(Some(history.page_at(page, Lsn(lsn.0 - 1))));
+    let mut policy = MergePolicy { retention: Lsn::NONE, records_per_page_max: 2, base: Some(&mut wrong) };
+    while archiver.archive().merge(&small(), &mut policy).unwrap().is_some() {}
+    let view = archiver.archive().view();
+    let to = Lsn(view.end().0 - 1);
+    for page in history.pages.keys() {
+        let records = view.records_of(*page, Lsn::NONE, to, History::SinceAnew).unwrap();
+        assert_eq!(replay(*page, &records).as_bytes(), history.page_at(*page, to).as_bytes());
+    }
+    history.compare(&view).unwrap();
+}

@@ -1,0 +1,9 @@
+//! Tests of the archive as a whole, against a log that is really written and read.
+
+mod crash;
+mod damage;
+mod faults;
+mod merging;
+mod model;
+mod speed;
+mod support;

@@ -1,0 +1,165 @@
+//! Printers and the checker of a log archive in a folder: which runs it is made of, whether all is well, and what a run has.
+//!
+//! A server may be writing to it: a run that is replaced by a merge while it is read is reported as missing; try again.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_archive::{Archive, History, Report, StreamEntry, View};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_log::RecordRef;
+use resurgam_page::print;
+use resurgam_vfs::RealVfs;
+use resurgam_xstore::{FolderStore, Store};
+
+use crate::out::{indented, say};
+
+/// What to print of an archive.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArchiveOptions {
+    /// Records of this page; without it, the transaction stream.
+    pub page: Option<PageId>,
+    /// First position; the oldest if not given.
+    pub from: Option<Lsn>,
+    /// Stop before this position; the end if not given.
+    pub to: Option<Lsn>,
+}
+
+/// An archive in a folder, opened for reading: nothing is made, nothing is written.
+pub struct ArchiveFolder {
+    store: Arc<dyn Store>,
+}
+
+impl ArchiveFolder {
+    /// The archive in `place`: a folder, plain or as a `file://` URL.
+    ///
+    /// # Errors
+    /// When there is no such folder, or the place is of another kind.
+    pub fn open(place: &str) -> Result<Self> {
+        let path = place.strip_prefix("file://").unwrap_or(place);
+        if path.contains("://") {
+            let what = format!("archives in places like \"{place}\" are not supported; give a folder");
+            return Err(Error::new(ErrorKind::NotSupported, what));
+        }
+        let store = FolderStore::existing(Arc::new(RealVfs::new()), Path::new(path))?;
+        Ok(Self { store: Arc::new(store) })
+    }
+
+    fn view(&self) -> Result<Arc<View>> {
+        Archive::open_view(Arc::clone(&self.store), None)?.ok_or_else(|| {
+            let what = format!("there is no archive in {}: no manifest was found", self.store.place());
+            Error::new(ErrorKind::NotADatabase, what)
+        })
+    }
+
+    /// Prints which runs the archive is made of.
+    ///
+    /// # Errors
+    /// When there is no archive, its newest manifest is damaged, or `out` cannot be written.
+    pub fn list(&self, out: &mut dyn Write) -> Result<()> {
+        let view = self.view()?;
+        let manifest = view.manifest();
+        let database: String = manifest.database.iter().map(|byte| format!("{byte:02x}")).collect();
+        say!(out, "archive of database {database}, manifest {}", manifest.number)?;
+        say!(out, "LSN {} to {}: {} runs", view.start(), view.end(), manifest.runs.len())?;
+        for run in &manifest.runs {
+            let from = if run.complete_from.is_some() {
+                format!("; all states from LSN {} on", run.complete_from)
+            } else {
+                String::new()
+            };
+            say!(
+                out,
+                "  level {} LSN {} to {} ({} bytes of log): {} bytes, {} page records{from}; {}",
+                run.id.level,
+                run.id.start,
+                run.id.end,
+                run.id.end.0 - run.id.start.0,
+                run.len,
+                run.page_records,
+                run.id.name()
+            )?;
+        }
+        let named: Vec<String> = manifest.runs.iter().map(|run| run.id.name()).collect();
+        for name in self.store.list("runs/")?.iter().filter(|name| !named.contains(name)) {
+            say!(out, "  not in use: {name}")?;
+        }
+        Ok(())
+    }
+
+    /// Reads everything and prints what is wrong.
+    ///
+    /// # Errors
+    /// When there is nothing to verify, or `out` cannot be written.
+    pub fn verify(&self, out: &mut dyn Write) -> Result<Report> {
+        let report = resurgam_archive::verify(Arc::clone(&self.store), None)?;
+        indented(out, "", &report.to_string())?;
+        say!(out, "{}", if report.problems.is_empty() { "the archive is sound" } else { "the archive is DAMAGED" })?;
+        Ok(report)
+    }
+
+    /// Prints records of a page, or the transaction stream.
+    ///
+    /// # Errors
+    /// When there is no archive, what is asked for is damaged, or `out` cannot be written.
+    pub fn inspect(&self, options: ArchiveOptions, out: &mut dyn Write) -> Result<()> {
+        let view = self.view()?;
+        match options.page {
+            Some(page) => Self::page(&view, page, options, out),
+            None => Self::stream(&view, options, out),
+        }
+    }
+
+    fn page(view: &Arc<View>, page: PageId, options: ArchiveOptions, out: &mut dyn Write) -> Result<()> {
+        let before = |lsn: Lsn| Lsn(lsn.0.saturating_sub(1));
+        let to = before(options.to.map_or(view.end(), |to| to.min(view.end())));
+        // All there are, as the chain that is not in the archive is of no concern here.
+        let from = before(options.from.unwrap_or(view.start()).max(view.start()));
+        let mut scan = view.scan(page..PageId(page.0.saturating_add(1)), from, to, History::All)?;
+        let mut count = 0;
+        while scan.next_page()?.is_some() {
+            while let Some(record) = scan.next_record()? {
+                record_line(&record, out)?;
+                indented(out, "      ", &print::ops(record.body))?;
+                count += 1;
+            }
+        }
+        say!(out, "{count} records of page {page}")
+    }
+
+    fn stream(view: &Arc<View>, options: ArchiveOptions, out: &mut dyn Write) -> Result<()> {
+        let from = options.from.unwrap_or(view.start()).max(view.start());
+        let mut stream = view.stream(from)?;
+        while let Some(entry) = stream.next_entry()? {
+            if options.to.is_some_and(|to| entry.lsn() >= to) {
+                break;
+            }
+            match entry {
+                StreamEntry::Block { lsn, next, payload_bytes, epoch } => {
+                    say!(out, "{lsn} block to {next}, {payload_bytes} bytes of records, epoch {epoch}")?;
+                }
+                StreamEntry::Record(record) => record_line(&record, out)?,
+                StreamEntry::FirstOf { tx, lsn } => say!(out, "  {lsn} first of transaction {tx} in its run")?,
+                StreamEntry::Undo { tx, lsn, page } => say!(out, "  {lsn} undo of transaction {tx}, on page {page}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn record_line(record: &RecordRef<'_>, out: &mut dyn Write) -> Result<()> {
+    let header = &record.header;
+    say!(
+        out,
+        "  {} {:?} tx {} (before: {}) page {} (before: {}) object {}, {} bytes",
+        record.lsn,
+        header.kind,
+        header.tx,
+        header.prev_tx,
+        header.page,
+        header.prev_page,
+        header.object,
+        record.body.len()
+    )
+}

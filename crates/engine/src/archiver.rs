@@ -1,0 +1,396 @@
+//! The archiver: follows the log and has an archive write what is durable into runs, in the background.
+//!
+//! ```text
+//! log (durable) --follower--> archive's workspace, sorted in memory --seal--> a durable run --> the hold moves up
+//! ```
+//!
+//! # Invariants
+//! 1. The log is held from the end of the last durable run on, from before the first checkpoint of an open
+//!    until the database is closed: what is not archived is not truncated.
+//! 2. There is no state but the runs: after a crash the work goes on from the end of the last run that is
+//!    durable. So it does after any failure but one of the store that may pass, which leaves what was gathered
+//!    in memory to be tried again.
+//! 3. Nobody waits for it but writers at the log's bound (`throttle.rs`).
+//! 4. Memory: one run's records ([`RUN_BYTES`] of log, about three times that at most), and a step of a merge.
+//!
+//! An archive that is not this log's (of another database, with a gap, ahead of the log) is refused at the open.
+//! One that cannot be reached is tried again, with the database open: what it lacks is in the log.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, MergePolicy};
+use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
+
+use crate::database::Database;
+
+/// The name under which it holds the log.
+const HOLDER: &str = "the archive";
+/// Longest time that a durable block waits for company before a run is made.
+const DELAY: Duration = Duration::from_millis(500);
+/// Log in one run, about, in bytes: it is sorted in memory.
+const RUN_BYTES: u64 = 16 << 20;
+/// A step ends after so long, so that a close need not wait for it.
+const STEP: Duration = Duration::from_millis(250);
+/// At a close, most time for what is not archived yet. The rest is archived after the next open.
+const CLOSE: Duration = Duration::from_secs(10);
+/// Least time between two samples of the durable position, and most samples.
+const SAMPLE: Duration = Duration::from_millis(100);
+const SAMPLES_MAX: usize = 4096;
+
+/// Opens the archive anew, as its only writer.
+pub(crate) type OpenArchive = Box<dyn Fn() -> Result<Arc<Archive>> + Send + Sync>;
+
+/// What an operator can see of the archive.
+#[derive(Clone, Debug)]
+pub struct ArchiveStatus {
+    /// Where it is.
+    pub place: String,
+    /// In a word: `archiving` (behind the log, at work), `current` (all that is durable is in it), `failing` (tried
+    /// again; see `error`), `refused` (it is not this log's; the log is not held for it any more).
+    pub state: &'static str,
+    /// All log below is in durable runs; none: not known yet.
+    pub archived: Option<Lsn>,
+    /// Durable log that is not in them, in bytes.
+    pub lag_bytes: u64,
+    /// How long the oldest of that has been durable.
+    pub lag: Duration,
+    /// Durable runs, and their bytes.
+    pub runs: u64,
+    pub bytes: u64,
+    /// Runs that were made since the open, and the log in them, in bytes.
+    pub runs_written: u64,
+    pub log_bytes_written: u64,
+    /// Blocks that came from memory, and that were read from the log's files, since the open.
+    pub blocks_from_memory: u64,
+    pub blocks_from_files: u64,
+    /// The last error, while it fails.
+    pub error: Option<String>,
+}
+
+/// What is under way: dropped at any error but one that may pass.
+struct Work {
+    runs: Runs,
+    follower: LogFollower,
+    /// A block that was not taken yet.
+    pending: Option<LogBlock>,
+    /// When the first block was taken that is in no run.
+    since: Option<Instant>,
+    /// Log in those blocks.
+    bytes: u64,
+    counted: (u64, u64),
+}
+
+#[derive(Default)]
+struct Seen {
+    archived: Option<Lsn>,
+    totals: (u64, u64),
+    runs_written: u64,
+    log_bytes_written: u64,
+    sources: (u64, u64),
+    error: Option<String>,
+    refused: bool,
+    /// The one that is open.
+    archive: Option<Weak<Archive>>,
+    /// When the durable position was first seen to be beyond what.
+    samples: VecDeque<(Instant, Lsn)>,
+}
+
+pub(crate) struct Archiver {
+    place: String,
+    open: OpenArchive,
+    work: Mutex<Option<Work>>,
+    hold: Mutex<Option<LogHold>>,
+    seen: Mutex<Seen>,
+}
+
+impl Archiver {
+    /// Holds the log, and looks for where to go on.
+    ///
+    /// # Errors
+    /// That the archive is not this log's. (One that cannot be reached is none.)
+    pub fn start(log: &Log, place: String, open: OpenArchive) -> Result<Self> {
+        let hold = log.hold(HOLDER, log.oldest_lsn())?;
+        let this = Self {
+            place,
+            open,
+            work: Mutex::default(),
+            hold: Mutex::new(Some(hold)),
+            seen: Mutex::default(),
+        };
+        match this.connect(log) {
+            Ok(work) => *this.work.lock() = Some(work),
+            Err(error) if can_be_tried_again(&error) => {
+                tracing::warn!("{} cannot be used now, and is tried again: {error}", this.place);
+                this.seen.lock().error = Some(error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(this)
+    }
+
+    fn connect(&self, log: &Log) -> Result<Work> {
+        let runs = Runs::new((self.open)()?, config());
+        let (oldest, durable) = (log.oldest_lsn(), log.flushed_lsn());
+        let from = runs.resume_lsn().unwrap_or(oldest);
+        if from < oldest {
+            return Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                format!(
+                    "{} ends at LSN {from}, and the log is kept from LSN {oldest} on only: what is in between is lost to it",
+                    self.place
+                ),
+            )
+            .with_hint("The database ran without it. Name an empty place for a new archive; the old one is good up to there."));
+        }
+        if from > durable {
+            return Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                format!(
+                    "{} ends at LSN {from}, behind the end of the log at LSN {durable}: the log, or the data folder \
+                     with it, is an old copy",
+                    self.place
+                ),
+            )
+            .with_hint("Put the right log there, or name an empty place for a new archive."));
+        }
+        {
+            let mut hold = self.hold.lock();
+            match &*hold {
+                Some(hold) => hold.advance(from),
+                None => *hold = Some(log.hold(HOLDER, from)?),
+            }
+        }
+        let follower = log.follow(from)?;
+        let mut seen = self.seen.lock();
+        seen.archived = Some(from);
+        seen.archive = Some(Arc::downgrade(runs.archive()));
+        seen.totals = totals(runs.archive());
+        Ok(Work { runs, follower, pending: None, since: None, bytes: 0, counted: (0, 0) })
+    }
+
+    /// Takes what is durable, waits for more for as long as `wait`, makes a run when it is time, or at once
+    /// if `all`. Returns after [`STEP`] at most.
+    ///
+    /// # Errors
+    /// Those of the store and of the log; what was gathered is then taken again the next time. `Stopped`.
+    pub fn step(&self, log: &Log, wait: Duration, all: bool) -> Result<()> {
+        let mut slot = self.work.lock();
+        let outcome = match &mut *slot {
+            Some(work) => self.go_on(log, work, wait, all),
+            None => self.connect(log).and_then(|work| self.go_on(log, slot.insert(work), wait, all)),
+        };
+        let mut seen = self.seen.lock();
+        match &outcome {
+            Ok(()) => {
+                seen.error = None;
+                seen.refused = false;
+            }
+            Err(error) => {
+                if !can_be_tried_again(error) {
+                    *slot = None;
+                }
+                seen.error = Some(error.to_string());
+                if !can_be_tried_again(error) && error.kind() != ErrorKind::Stopped {
+                    // Nothing that waiting for would mend: the log is not kept for it.
+                    seen.refused = true;
+                    *self.hold.lock() = None;
+                }
+            }
+        }
+        outcome
+    }
+
+    fn go_on(&self, log: &Log, work: &mut Work, wait: Duration, all: bool) -> Result<()> {
+        let begun = Instant::now();
+        let mut none_left = false;
+        loop {
+            let due = |since: Instant| work.bytes >= RUN_BYTES || since.elapsed() >= DELAY || (all && none_left);
+            if work.since.is_some_and(due) {
+                self.seal(work)?;
+            }
+            if none_left || begun.elapsed() >= STEP {
+                return Ok(());
+            }
+            if work.pending.is_none() {
+                let patience = match work.since {
+                    _ if all => Duration::ZERO,
+                    Some(since) => wait.min(DELAY.saturating_sub(since.elapsed())),
+                    None => wait,
+                };
+                let next = work.follower.next(patience);
+                self.count(log, work);
+                work.pending = next?;
+            }
+            let Some(block) = &work.pending else {
+                none_left = true;
+                continue;
+            };
+            work.runs.take(&block.block())?;
+            work.since.get_or_insert_with(Instant::now);
+            work.bytes += block.next().0 - block.lsn().0;
+            work.pending = None;
+        }
+    }
+
+    fn seal(&self, work: &mut Work) -> Result<()> {
+        let end = work.runs.seal()?;
+        let bytes = std::mem::take(&mut work.bytes);
+        work.since = None;
+        // The run is durable.
+        if let Some(hold) = &*self.hold.lock() {
+            hold.advance(end);
+        }
+        let mut seen = self.seen.lock();
+        seen.archived = Some(end);
+        seen.totals = totals(work.runs.archive());
+        seen.runs_written += 1;
+        seen.log_bytes_written += bytes;
+        while seen.samples.front().is_some_and(|(_, durable)| *durable <= end) {
+            seen.samples.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Merges runs, one step; false when there is nothing to merge. Beside [`Archiver::step`], on a thread of its own.
+    ///
+    /// # Errors
+    /// Those of the store; `Corrupt` for a run that is damaged: nothing was changed.
+    pub fn merge(&self) -> Result<bool> {
+        let Some(archive) = self.seen.lock().archive.as_ref().and_then(Weak::upgrade) else { return Ok(false) };
+        let merged = archive.merge(&config(), &mut MergePolicy::keep_all())?;
+        self.seen.lock().totals = totals(&archive);
+        Ok(merged.is_some())
+    }
+
+    /// Notes how far the log is, and where blocks came from.
+    fn count(&self, log: &Log, work: &mut Work) {
+        let sources = work.follower.sources();
+        let mut seen = self.seen.lock();
+        seen.sources.0 += sources.0 - work.counted.0;
+        seen.sources.1 += sources.1 - work.counted.1;
+        work.counted = sources;
+        seen.sample(log.flushed_lsn());
+    }
+
+    /// What an operator can see of it; `log` is the one that it follows.
+    pub fn status(&self, log: &Log) -> ArchiveStatus {
+        let durable = log.flushed_lsn();
+        let mut seen = self.seen.lock();
+        seen.sample(durable);
+        let lag_bytes = seen.archived.map_or_else(|| durable.0 - log.oldest_lsn().0.min(durable.0), |archived| {
+            durable.0.saturating_sub(archived.0)
+        });
+        ArchiveStatus {
+            place: self.place.clone(),
+            state: match (&seen.error, seen.refused) {
+                (_, true) => "refused",
+                (Some(_), _) => "failing",
+                (None, _) if lag_bytes == 0 => "current",
+                (None, _) => "archiving",
+            },
+            archived: seen.archived,
+            lag_bytes,
+            lag: match seen.samples.front() {
+                Some((at, _)) if lag_bytes > 0 => at.elapsed(),
+                _ => Duration::ZERO,
+            },
+            runs: seen.totals.0,
+            bytes: seen.totals.1,
+            runs_written: seen.runs_written,
+            log_bytes_written: seen.log_bytes_written,
+            blocks_from_memory: seen.sources.0,
+            blocks_from_files: seen.sources.1,
+            error: seen.error.clone(),
+        }
+    }
+}
+
+impl Seen {
+    fn sample(&mut self, durable: Lsn) {
+        let is_new = self.archived.is_none_or(|archived| archived < durable)
+            && self.samples.back().is_none_or(|(at, last)| *last < durable && at.elapsed() >= SAMPLE);
+        // When there are too many the oldest ones stay: the age is that of the first.
+        if is_new && self.samples.len() < SAMPLES_MAX {
+            self.samples.push_back((Instant::now(), durable));
+        }
+    }
+}
+
+fn config() -> ArchiveConfig {
+    ArchiveConfig::default()
+}
+
+/// Runs, and their bytes.
+fn totals(archive: &Archive) -> (u64, u64) {
+    let view = archive.view();
+    let runs = &view.manifest().runs;
+    (runs.len() as u64, runs.iter().map(|run| run.len).sum())
+}
+
+/// Whether the next try may succeed though nobody changes a setting.
+fn can_be_tried_again(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io | ErrorKind::DiskFull | ErrorKind::OutOfMemory)
+}
+
+impl Database {
+    /// What is seen of the archive; `None` without one.
+    pub fn archive_status(&self) -> Option<ArchiveStatus> {
+        let inner = self.inner();
+        inner.archiver.as_ref().map(|archiver| archiver.status(&inner.log))
+    }
+
+    /// Archives everything that is durable now: for databases without background threads. Without an archive
+    /// nothing happens.
+    ///
+    /// # Errors
+    /// Those of the archive's store, which may be tried again; `Stopped`.
+    pub fn archive_now(&self) -> Result<()> {
+        let upto = self.inner().log.flushed_lsn();
+        while self.archive_status().is_some_and(|status| status.archived.is_none_or(|archived| archived < upto)) {
+            self.archive_step(Duration::ZERO, true)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn archive_step(&self, wait: Duration, all: bool) -> Result<()> {
+        let inner = self.inner();
+        inner.archiver.as_ref().map_or(Ok(()), |archiver| archiver.step(&inner.log, wait, all))
+    }
+
+    /// Merges the archive's runs until there is nothing to merge: for databases without background threads.
+    ///
+    /// # Errors
+    /// Those of the archive's store; `Corrupt` for a damaged run.
+    pub fn merge_archive(&self) -> Result<()> {
+        while self.merge_archive_step()? {}
+        Ok(())
+    }
+
+    pub(crate) fn merge_archive_step(&self) -> Result<bool> {
+        self.inner().archiver.as_ref().map_or(Ok(false), Archiver::merge)
+    }
+
+    /// At a close: what is left, if that goes well and soon.
+    pub(crate) fn archive_the_rest(&self) {
+        let begun = Instant::now();
+        loop {
+            let lag = self.archive_status().map_or(0, |status| status.lag_bytes);
+            if lag == 0 {
+                return;
+            }
+            let outcome = if begun.elapsed() > CLOSE {
+                Err(Error::new(ErrorKind::Io, "it took too long"))
+            } else {
+                self.archive_step(Duration::ZERO, true)
+            };
+            if let Err(error) = outcome {
+                tracing::warn!("{lag} bytes of log are not archived yet, and will be after the next open: {error}");
+                return;
+            }
+        }
+    }
+}

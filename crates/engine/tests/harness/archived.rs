@@ -1,0 +1,75 @@
+//! The archive against the log that it is of, record by record.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_archive::{Archive, History, StreamEntry};
+use resurgam_engine::{Lsn, PageId};
+use resurgam_log::{LogReader, OwnedRecord, RecordKind};
+use resurgam_vfs::Vfs;
+use resurgam_xstore::FolderStore;
+
+/// What must be the same of a record.
+type Record = (Lsn, RecordKind, [u64; 5], [bool; 2], Vec<u8>);
+
+fn of(record: &OwnedRecord) -> Record {
+    let h = &record.header;
+    let numbers = [h.object.0.into(), h.tx.0, h.prev_tx.0, h.page.0, h.prev_page.0];
+    (record.lsn, h.kind, numbers, [h.first_of_group, h.last_of_group], record.body.clone())
+}
+
+/// Compares the archive at `place` with the whole log of the database in `dir`, which must be kept from its beginning on
+/// (in `log_dir`, if it has a folder of its own) and archived to its end. Returns how many records are in both, and how many runs.
+pub fn compare(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    log_dir: Option<&Path>,
+    segment_bytes: u64,
+    place: &Path,
+) -> Result<(u64, usize), String> {
+    let failed = |what: &str, error: &dyn std::fmt::Debug| format!("archive, {what}: {error:?}");
+    let log = log_dir.map_or_else(|| dir.join("log"), Path::to_path_buf);
+    let mut reader = LogReader::open(Arc::clone(vfs), &log, segment_bytes, Lsn(segment_bytes), 0)
+        .map_err(|e| failed("opening the log", &e))?;
+    let mut logged = Vec::new();
+    while let Some(record) = reader.next().map_err(|e| failed("reading the log", &e))? {
+        logged.push(of(&record.to_owned()));
+    }
+    let end = reader.end().lsn;
+    let store = FolderStore::open(Arc::clone(vfs), place).map_err(|e| failed("its store", &e))?;
+    let view = Archive::open_view(Arc::new(store), None).map_err(|e| failed("opening it", &e))?;
+    let view = view.ok_or("there is no archive")?;
+    if (view.start(), view.end()) != (Lsn(segment_bytes), end) {
+        return Err(format!(
+            "the archive is of LSN {} to {}, the log of {segment_bytes} to {end}",
+            view.start(),
+            view.end()
+        ));
+    }
+    let mut archived = Vec::new();
+    let mut scan = view
+        .scan(PageId(0)..PageId(u64::MAX), Lsn::NONE, Lsn(end.0 - 1), History::All)
+        .map_err(|e| failed("scanning pages", &e))?;
+    while scan.next_page().map_err(|e| failed("the next page", &e))?.is_some() {
+        while let Some(record) = scan.next_record().map_err(|e| failed("the next record of a page", &e))? {
+            archived.push(of(&record.to_owned()));
+        }
+    }
+    let mut stream = view.stream(view.start()).map_err(|e| failed("the stream", &e))?;
+    while let Some(entry) = stream.next_entry().map_err(|e| failed("the next of the stream", &e))? {
+        if let StreamEntry::Record(record) = entry {
+            archived.push(of(&record.to_owned()));
+        }
+    }
+    archived.sort_by_key(|record| record.0);
+    if let Some(at) = (0..archived.len().max(logged.len())).find(|at| archived.get(*at) != logged.get(*at)) {
+        return Err(format!(
+            "record {at} of the archive is {:?}, of the log {:?} ({} and {} records)",
+            archived.get(at),
+            logged.get(at),
+            archived.len(),
+            logged.len()
+        ));
+    }
+    Ok((logged.len() as u64, view.manifest().runs.len()))
+}

@@ -1,0 +1,147 @@
+//! For tests: a store in front of another one that is slow, fails, or does what it then reports as failed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::error::{StoreError, StoreErrorKind, StoreResult};
+use crate::{Store, Upload};
+
+/// Which call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StoreCall {
+    /// Beginning, appending to and publishing an object are one call: it counts when it is published.
+    Publish,
+    Read,
+    List,
+    Delete,
+}
+
+/// What a call does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misdeed {
+    /// Does nothing and reports an error of this kind.
+    Fail(StoreErrorKind),
+    /// Does it, and reports that it is not known whether it did.
+    ApplyAndFail,
+}
+
+/// See the module.
+pub struct FaultyStore {
+    state: Arc<State>,
+}
+
+struct State {
+    below: Arc<dyn Store>,
+    plan: Mutex<Plan>,
+}
+
+#[derive(Default)]
+struct Plan {
+    delay: Duration,
+    /// Calls so far, by kind.
+    calls: BTreeMap<StoreCall, u64>,
+    /// What goes wrong, by the number of the call (from 1).
+    at: BTreeMap<(StoreCall, u64), Misdeed>,
+    /// What goes wrong each time.
+    always: BTreeMap<StoreCall, Misdeed>,
+}
+
+impl FaultyStore {
+    /// A store that does nothing wrong yet.
+    pub fn new(below: Arc<dyn Store>) -> Self {
+        Self { state: Arc::new(State { below, plan: Mutex::default() }) }
+    }
+
+    /// The `nth` call (from 1, counted from now) of that kind goes wrong.
+    pub fn at(&self, call: StoreCall, nth: u64, misdeed: Misdeed) {
+        let mut plan = self.state.plan.lock();
+        let done = plan.calls.get(&call).copied().unwrap_or(0);
+        plan.at.insert((call, done + nth), misdeed);
+    }
+
+    /// Every call of that kind goes wrong from now on; `None`: none does.
+    pub fn always(&self, call: StoreCall, misdeed: Option<Misdeed>) {
+        let mut plan = self.state.plan.lock();
+        match misdeed {
+            Some(misdeed) => plan.always.insert(call, misdeed),
+            None => plan.always.remove(&call),
+        };
+    }
+
+    /// Every call waits for so long before it does anything.
+    pub fn delay(&self, delay: Duration) {
+        self.state.plan.lock().delay = delay;
+    }
+
+    /// Calls of that kind so far.
+    pub fn calls(&self, call: StoreCall) -> u64 {
+        self.state.plan.lock().calls.get(&call).copied().unwrap_or(0)
+    }
+}
+
+impl State {
+    fn call<T>(&self, call: StoreCall, apply: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
+        let (delay, misdeed) = {
+            let mut plan = self.plan.lock();
+            let count = plan.calls.entry(call).or_default();
+            *count += 1;
+            let count = *count;
+            (plan.delay, plan.at.remove(&(call, count)).or(plan.always.get(&call).copied()))
+        };
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
+        }
+        let error = |kind| StoreError::new(kind, format!("simulated {kind:?} of {}", self.below.place()));
+        match misdeed {
+            None => apply(),
+            Some(Misdeed::Fail(kind)) => Err(error(kind)),
+            Some(Misdeed::ApplyAndFail) => {
+                apply()?;
+                Err(error(StoreErrorKind::Uncertain))
+            }
+        }
+    }
+}
+
+impl Store for FaultyStore {
+    fn create(&self, name: &str) -> StoreResult<Box<dyn Upload>> {
+        let below = self.state.below.create(name)?;
+        Ok(Box::new(FaultyUpload { state: Arc::clone(&self.state), below }))
+    }
+    fn read(&self, name: &str, offset: u64, len: usize) -> StoreResult<Vec<u8>> {
+        self.state.call(StoreCall::Read, || self.state.below.read(name, offset, len))
+    }
+    fn len(&self, name: &str) -> StoreResult<u64> {
+        self.state.call(StoreCall::Read, || self.state.below.len(name))
+    }
+    fn list(&self, prefix: &str) -> StoreResult<Vec<String>> {
+        self.state.call(StoreCall::List, || self.state.below.list(prefix))
+    }
+    fn delete(&self, name: &str) -> StoreResult<()> {
+        self.state.call(StoreCall::Delete, || self.state.below.delete(name))
+    }
+    fn tidy(&self, folder: &str) -> StoreResult<()> {
+        self.state.call(StoreCall::Delete, || self.state.below.tidy(folder))
+    }
+    fn place(&self) -> String {
+        self.state.below.place()
+    }
+}
+
+struct FaultyUpload {
+    state: Arc<State>,
+    below: Box<dyn Upload>,
+}
+
+impl Upload for FaultyUpload {
+    fn append(&mut self, bytes: &[u8]) -> StoreResult<()> {
+        self.below.append(bytes)
+    }
+    fn publish(self: Box<Self>) -> StoreResult<()> {
+        let Self { state, below } = *self;
+        state.call(StoreCall::Publish, || below.publish())
+    }
+}
