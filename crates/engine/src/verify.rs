@@ -180,16 +180,14 @@ impl Database {
             }
         }
         for (tree, layout) in newest.into_values().chain(dropped_rows.iter().map(|(tree, layout)| (*tree, layout))) {
+            // A transaction in doubt may have added columns, changed rows, and then copied the table: by what
+            // definition it wrote here is not known any more. The copy, or a pending free, leads to all that those rows do.
+            let copied = copied_in_doubt.contains(&tree.object);
             let mut walk = LeafWalk::ascending(tree, Vec::new());
             while let Some(leaf) = walk.next(&inner.pool)? {
                 for s in 0..leaf.slot_count() {
                     let record = LeafRecord::parse(leaf.record(SlotId(s))?)?;
-                    // A transaction in doubt has added columns, changed this row, and copied the table: by what
-                    // definition is not known any more. The copy, or a pending free, leads to all that the row does.
-                    if copied_in_doubt.contains(&tree.object) && RowLayout::stored_columns(record.value)? > layout.len() {
-                        continue;
-                    }
-                    values_in_use(&inner.pool, &inner.txs, &record, layout, &mut |page| {
+                    values_in_use(&inner.pool, &inner.txs, &record, layout, copied, &mut |page| {
                         values.insert(page);
                     })?;
                 }

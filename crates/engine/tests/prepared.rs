@@ -697,7 +697,11 @@ fn verified_with_a_table_that_was_copied_in_doubt() -> Result<()> {
             let db = open_as(&vfs.crash(), options(accelerated))?;
             db.finish_recovery()?;
             assert_eq!(db.verify()?, Vec::<String>::new(), "accelerated: {accelerated}, restarted");
-            if committed { db.commit_prepared("g")?.wait()? } else { db.rollback_prepared("g")?.wait()? }
+            if committed {
+                db.commit_prepared("g")?.wait()?
+            } else {
+                db.rollback_prepared("g")?.wait()?
+            }
             for _ in 0..3 {
                 db.clean()?;
                 commit(&db, |tx| update(tx, "t", 1, 1)?.done().map(drop)).or_else(|_| commit(&db, |_| Ok(())))?;
