@@ -34,6 +34,7 @@
 //! | `catalog_overlay.rs` | what a transaction sees of the catalog once it has changed it |
 //! | `shared_map.rs` | a map that is cheap to copy: for each state of the definitions |
 //! | `transaction.rs` | begin, statements, commit, rollback |
+//! | `gate.rs` | counting what is under way, and waiting until nothing is; `sync.rs`, what it is made of |
 //! | `operations.rs` | what of a transaction is under way while it is ended |
 //! | `statement.rs` | one statement: what it sees, how it writes |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
@@ -69,6 +70,7 @@ mod cursor;
 mod database;
 mod ddl;
 mod definition;
+mod gate;
 mod log_folder;
 mod lost;
 mod mode;
@@ -83,6 +85,7 @@ mod shared_map;
 mod statement;
 mod status;
 mod successor;
+mod sync;
 mod table;
 mod throttle;
 mod transaction;

@@ -25,7 +25,7 @@ use resurgam_versions::PendingFree;
 use crate::build::{insert_plain, not_unique};
 use crate::cursor::{Cursor, RowBatch};
 use crate::definition::Definition;
-use crate::operations::Operation;
+use crate::gate::Operation;
 use crate::progress::Build;
 use crate::rows::{duplicate, with_large};
 use crate::table::{RawRow, Table};

@@ -21,7 +21,7 @@ use resurgam_txn::{ActiveTx, Commit, LockMode, LockWait, SnapshotHold, Snapshots
 
 use crate::catalog_overlay::CatalogOverlay;
 use crate::database::Database;
-use crate::operations::{Operation, Operations};
+use crate::gate::{Gate, Operation};
 use crate::table::Table;
 use crate::undo::Unfinished;
 use crate::view::ReadView;
@@ -163,7 +163,7 @@ pub type Interrupt = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 pub(crate) struct TxInner {
     pub isolation: Isolation,
     pub state: Mutex<TxState>,
-    pub operations: Operations,
+    pub operations: Gate,
     /// Statements that have begun.
     pub statements: AtomicU64,
     /// Let go last: it may be the last handle, and closes the database then.
@@ -206,7 +206,7 @@ impl Transaction {
         Self(Arc::new(TxInner {
             isolation,
             statements: AtomicU64::new(0),
-            operations: Operations::default(),
+            operations: Gate::default(),
             state: Mutex::new(TxState {
                 phase: Phase::Open,
                 active: None,
@@ -404,7 +404,7 @@ impl Transaction {
             state.fresh_id = false;
         }
         let Some(snapshot) = state.snapshot.clone() else { return Err(Error::internal("no snapshot")) };
-        let _operation = self.0.operations.begin(&state);
+        let _operation = self.0.operations.begin(&*state);
         Ok(WriteContext { _operation, active, xid: state.xid, bulk: state.bulk, snapshot })
     }
 
@@ -452,7 +452,7 @@ impl Transaction {
                 return Ok(None);
             }
             check_open(&state)?;
-            (state.locked.contains(&object), self.0.operations.begin(&state))
+            (state.locked.contains(&object), self.0.operations.begin(&*state))
         };
         if let Some(wait) = self.lock_table(object, LockMode::Share)? {
             return Ok(Some(wait));

@@ -104,6 +104,7 @@ impl Database {
         let mut values = HashSet::new();
         let mut dropped_rows = Vec::new();
         let mut left_in_doubt = Vec::new();
+        let mut copied_in_doubt = HashSet::new();
         let mut dying: HashSet<ObjectId> = HashSet::new();
         for (tx, action) in inner.pending_frees.entries(&inner.pool)? {
             match &action {
@@ -115,6 +116,11 @@ impl Database {
                         && matches!(root.page_type(), Some(PageType::Leaf | PageType::Inner));
                     drop(root);
                     if there {
+                        if matches!(action, PendingFree::TreeIfCommitted(_))
+                            && matches!(inner.txs.status(tx), Status::Active(_))
+                        {
+                            copied_in_doubt.insert(tree.object);
+                        }
                         if !trees.contains_key(&tree.object) {
                             dying.insert(tree.object);
                         }
@@ -174,11 +180,14 @@ impl Database {
             }
         }
         for (tree, layout) in newest.into_values().chain(dropped_rows.iter().map(|(tree, layout)| (*tree, layout))) {
+            // A transaction in doubt may have added columns, changed rows, and then copied the table: by what
+            // definition it wrote here is not known any more. The copy, or a pending free, leads to all that those rows do.
+            let copied = copied_in_doubt.contains(&tree.object);
             let mut walk = LeafWalk::ascending(tree, Vec::new());
             while let Some(leaf) = walk.next(&inner.pool)? {
                 for s in 0..leaf.slot_count() {
                     let record = LeafRecord::parse(leaf.record(SlotId(s))?)?;
-                    values_in_use(&inner.pool, &inner.txs, &record, layout, &mut |page| {
+                    values_in_use(&inner.pool, &inner.txs, &record, layout, copied, &mut |page| {
                         values.insert(page);
                     })?;
                 }

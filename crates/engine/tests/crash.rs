@@ -70,6 +70,7 @@ fn schedules() {
         failures.len(),
         failures[0]
     );
+    assert_eq!(met.hardly(ran), Vec::<String>::new(), "the schedules have become blind");
 }
 
 /// The same with the database's own threads: what they do beside the clients is in no seed.

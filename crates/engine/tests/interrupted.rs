@@ -57,7 +57,9 @@ fn drop_error_midway() -> Result<()> {
         drop_b(&db)?;
         vfs.set_faults(FaultPlan { fail_read_at: Some(at), ..FaultPlan::default() });
         // It does without what that read was for, if it can, or comes back to it.
-        let _ = db.clean();
+        if let Err(error) = db.clean() {
+            assert_eq!(error.kind(), ErrorKind::Io, "read {at}: {error:?}");
+        }
         failed += usize::from(vfs.reads() >= at);
         vfs.set_faults(FaultPlan::default());
         db.clean()?;
@@ -78,8 +80,9 @@ fn drop_crash_midway() -> Result<()> {
         db.clean()?;
         drop_b(&db)?;
         vfs.set_faults(FaultPlan { crash_after_ops: Some(at), ..FaultPlan::default() });
-        let _ = db.clean();
+        let cleaned = db.clean();
         if !vfs.power_lost() {
+            cleaned?;
             continue;
         }
         crashed += 1;
@@ -168,11 +171,15 @@ fn kill_then_power_loss() -> Result<()> {
                 }
                 Ok(())
             };
-            let _ = work();
+            if let Err(error) = work() {
+                assert!(vfs.power_lost(), "killed at {n}: {error:?}");
+            }
             drop(db);
             let vfs = vfs.kill();
             vfs.set_faults(FaultPlan { crash_after_ops: Some(m), ..FaultPlan::default() });
-            drop(open(&vfs, 1 << 19));
+            if let Err(error) = open(&vfs, 1 << 19) {
+                assert!(vfs.power_lost(), "killed at {n}, opened again: {error:?}");
+            }
             let vfs = vfs.crash();
             let db = open(&vfs, 1 << 19)?;
             db.finish_recovery()?;

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use resurgam_engine::*;
 use resurgam_vfs::{SimVfs, Vfs};
@@ -113,7 +114,7 @@ fn freeing_a_dropped_table_can_be_stopped() -> Result<()> {
 #[test]
 fn verifying_beside_sweeps() -> Result<()> {
     let db = open(&SimVfs::new(3))?;
-    let mut verified = 0;
+    let verified = AtomicU64::new(0);
     for round in 0..2 {
         fill(&db, 1500, true)?;
         commit(&db, |tx| tx.drop_table(&find(tx)?)?.done())?;
@@ -124,16 +125,26 @@ fn verifying_beside_sweeps() -> Result<()> {
                 .map(drop)
         })?;
         std::thread::scope(|scope| {
-            let sweeps = scope.spawn(|| (0..3).try_for_each(|_| db.clean().map(drop)));
+            let (begun, before) = (Instant::now(), verified.load(Ordering::Relaxed));
+            let (verified, db) = (&verified, &db);
+            let sweeps = scope.spawn(move || -> Result<()> {
+                let mut sweeps = 0;
+                // Until some verifications have begun and ended beside them.
+                while sweeps < 3 || verified.load(Ordering::Relaxed) < before + 3 {
+                    assert!(begun.elapsed() < Duration::from_secs(60), "nothing is verified beside sweeps");
+                    db.clean()?;
+                    sweeps += 1;
+                }
+                Ok(())
+            });
             while !sweeps.is_finished() {
                 assert_eq!(db.verify()?, Vec::<String>::new());
-                verified += 1;
+                verified.fetch_add(1, Ordering::Relaxed);
             }
             sweeps.join().map_err(|_| Error::internal("a sweep panicked"))?
         })?;
         assert_eq!(db.verify()?, Vec::<String>::new());
     }
-    eprintln!("verified {verified} times");
     Ok(())
 }
 

@@ -11,6 +11,7 @@
 //! | `report.rs`, `svg.rs`, `lines.rs`, `timeline.rs` | tables, bar charts, line plots with logarithmic axes, and over time |
 //! | `oltp/` | pgbench, sysbench and the TPC-C-like mix: transactions a second, and what one costs the server |
 //! | `restart.rs`, `copy.rs`, `aborted_map.rs` | the experiments about everyday work |
+//! | `size.rs`, `errors.rs` | what grows with the size of a database; devices that fail for a minute |
 //! | `recovery/` | the experiments about rolling back and recovering, after the paper |
 //! | `mix/` | mixes after TPC-C and TPC-E, and what is measured with them |
 //! | `answers/` | whether answers are right: a corpus, and PostgreSQL beside |
@@ -23,6 +24,7 @@
 mod aborted_map;
 mod answers;
 mod copy;
+mod errors;
 mod hostile;
 mod lines;
 mod machine;
@@ -34,6 +36,7 @@ mod restart;
 mod servers;
 mod session;
 mod setup;
+mod size;
 mod soak;
 mod svg;
 mod timeline;
@@ -60,6 +63,10 @@ enum Experiment {
     Oltp(oltp::Options),
     /// Time from process start to the first answered query, after kill -9 with a large open transaction
     Restart(restart::Options),
+    /// Restart and a server at rest by the size of the data file, which is sparse
+    Size(size::Options),
+    /// Recovery of each background thread after a minute of errors, by file and call
+    Errors(errors::Options),
     /// Speed and peak memory of COPY FROM STDIN
     Copy(copy::Options),
     /// Size and speed of the aborted-transaction map with millions of ids
@@ -124,6 +131,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().experiment {
         Experiment::Oltp(options) => oltp::run(&options),
         Experiment::Restart(options) => restart::run(&options),
+        Experiment::Size(options) => size::run(&options),
+        Experiment::Errors(options) => errors::run(&options),
         Experiment::Copy(options) => copy::run(&options),
         Experiment::AbortedMap(options) => aborted_map::run(&options),
         Experiment::Soak(options) => soak::run(&options),

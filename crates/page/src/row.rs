@@ -82,6 +82,14 @@ impl RowLayout {
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }
+    /// How many columns `row` stores; it may be of a later definition, which has more of them.
+    ///
+    /// # Errors
+    /// `Corrupt`: it is too short to say.
+    pub fn stored_columns(row: &[u8]) -> Result<usize> {
+        let head = row.first_chunk::<2>().ok_or_else(|| bad("shorter than its column count"))?;
+        Ok((u16::from_le_bytes(*head) & !WIDE) as usize)
+    }
     /// Type of column `i`.
     pub fn column_type(&self, i: usize) -> Option<ColumnType> {
         self.columns.get(i).map(|column| column.ty)

@@ -9,7 +9,8 @@
 //! | `id_set/` | a compressed set of transaction ids |
 //! | `snapshot.rs` | snapshots, the register of those in use, the horizon |
 //! | `ended.rs` | which transactions had ended at a moment |
-//! | `manager.rs` | begin, commit order, abort |
+//! | `manager.rs` | begin, commit, abort |
+//! | `publication.rs` | the order of commits, and when snapshots see them; `sync.rs`, what it is made of |
 //! | `wait.rs` | waiting for a transaction to end; deadlocks |
 //! | `object_lock.rs` | coarse locks on tables |
 //! | `temporary.rs` | earlier row versions in memory (traditional mode) |
@@ -37,8 +38,10 @@ mod ended;
 mod id_set;
 mod manager;
 mod object_lock;
+mod publication;
 mod snapshot;
 mod status;
+mod sync;
 mod temporary;
 mod wait;
 mod write_set;
@@ -47,8 +50,9 @@ pub use atm::{AbortedList, AbortedMap};
 pub use atm_details::{AbortedDetails, AbortedTx, DETAILS_MAX};
 pub use ended::EndedIds;
 pub use id_set::{ID_SET_BODY_MAX, TxIdSet};
-pub use manager::{ActiveTx, Commit, TxManager, TxStats, Visible};
+pub use manager::{ActiveTx, TxManager, TxStats};
 pub use object_lock::{LockMode, ObjectLocks};
+pub use publication::{Commit, Visible};
 pub use snapshot::{OldestSnapshot, SnapshotHold, Snapshots};
 pub use status::{Status, StatusTable};
 pub use temporary::{TemporaryStats, TemporaryVersions};

@@ -1,7 +1,7 @@
 //! Begin, commit order, abort. See the crate's page for the two moments of a commit.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -11,6 +11,7 @@ use resurgam_base::{CommitTs, Lsn, Result, TxId};
 use crate::atm_details::{AbortedDetails, AbortedTx};
 use crate::ended::EndedIds;
 use crate::id_set::TxIdSet;
+use crate::publication::{Commit, Publication, Visible};
 use crate::snapshot::{SnapshotHold, Snapshots};
 use crate::status::{Status, StatusTable};
 use crate::temporary::TemporaryVersions;
@@ -127,58 +128,6 @@ impl ActiveTx {
     }
 }
 
-#[derive(Default)]
-struct Commits {
-    last: u64,
-    /// Decided, not yet visible, in order.
-    queue: VecDeque<Decided>,
-}
-
-struct Decided {
-    /// End of the commit's group in the log.
-    end: Lsn,
-    ts: CommitTs,
-    visible: Visible,
-}
-
-impl Decided {
-    /// Becomes visible by [`TxManager::reveal`] only.
-    fn is_gated(&self) -> bool {
-        self.visible == Visible::WhenRevealed
-    }
-    /// Whether it may be seen while the log is durable up to `lsn`, given that those before it are.
-    fn may_be_seen(&self, lsn: Lsn) -> bool {
-        match self.visible {
-            Visible::AtOnce => true,
-            Visible::WhenDurable => self.end <= lsn,
-            Visible::WhenRevealed => false,
-        }
-    }
-}
-
-/// When snapshots see a commit. They see commits in the order of the log: none before those that
-/// were decided before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Visible {
-    /// Whether durable or not, as soon as what was decided before it is visible.
-    AtOnce,
-    /// When it is durable.
-    WhenDurable,
-    /// When [`TxManager::reveal`] is called, after it is durable. Later commits wait for it.
-    WhenRevealed,
-}
-
-/// What [`TxManager::commit`] has decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Commit {
-    /// End of its group in the log: durable there, it is durable.
-    pub end: Lsn,
-    /// Snapshots see it once the log is durable up to here and what waits to be revealed up to here
-    /// has been: its own end, that of the last one before it which has to be durable, or nothing if
-    /// they see it already.
-    pub seen_from: Option<Lsn>,
-}
-
 /// A reading of the manager's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TxStats {
@@ -199,9 +148,7 @@ pub struct TxManager {
     next: AtomicU64,
     status: StatusTable,
     snapshots: Arc<Snapshots>,
-    commits: Mutex<Commits>,
-    /// The log is durable below this.
-    durable: AtomicU64,
+    publication: Publication,
     active: Mutex<BTreeMap<TxId, Arc<ActiveTx>>>,
     waits: Arc<WaitGraph>,
     temporary: TemporaryVersions,
@@ -229,9 +176,8 @@ impl TxManager {
         Self {
             next: AtomicU64::new(next.0.max(1)),
             status: StatusTable::default(),
+            publication: Publication::new(Arc::clone(&snapshots), CommitTs(1)),
             snapshots,
-            commits: Mutex::new(Commits { last: 1, queue: VecDeque::new() }),
-            durable: AtomicU64::new(0),
             active: Mutex::new(BTreeMap::new()),
             waits: Arc::default(),
             temporary: TemporaryVersions::new(epoch),
@@ -369,58 +315,21 @@ impl TxManager {
     /// [`TxManager::ended`].
     pub fn commit(&self, tx: &ActiveTx, visible: Visible, append: impl FnOnce() -> Result<Lsn>) -> Result<Commit> {
         let ids = tx.all_ids();
-        let commit = {
-            let mut commits = self.commits.lock();
-            let end = match append() {
-                Ok(end) => end,
-                Err(error) => {
-                    drop(commits);
-                    self.publish_durable();
-                    return Err(error);
-                }
-            };
-            commits.last += 1;
-            let ts = CommitTs(commits.last);
+        let commit = self.publication.decide(visible, append, |ts| {
             // The top first: a reader that finds a sub-transaction still linked to it
             // gets the same answer.
             for id in &ids {
                 self.status.set_committed(*id, ts);
             }
-            commits.queue.push_back(Decided { end, ts, visible });
-            self.publish(&mut commits);
-            let waits_for = commits.queue.iter().rev().find(|decided| decided.visible != Visible::AtOnce);
-            Commit { end, seen_from: waits_for.map(|decided| decided.end) }
-        };
-        self.publish_durable();
+        })?;
         self.active.lock().remove(&tx.id);
         self.committed.fetch_add(1, Ordering::Relaxed);
         Ok(commit)
     }
 
-    /// Makes the commit that ends at `end`, decided as [`Visible::WhenRevealed`] and durable
-    /// since, visible: `change` is given the step that does it, and must take it.
+    /// See [`Publication::reveal`].
     pub fn reveal<R>(&self, end: Lsn, change: impl FnOnce(&dyn Fn()) -> R) -> R {
-        let result = loop {
-            let mut commits = self.commits.lock();
-            self.publish(&mut commits);
-            match commits.queue.front() {
-                Some(first) if first.end < end => {
-                    // Another one that waits to be revealed, by a thread that is about to.
-                    drop(commits);
-                    std::thread::yield_now();
-                }
-                front => {
-                    let ts = front.filter(|d| d.end == end).map(|d| d.ts);
-                    let result = change(&|| ts.into_iter().for_each(|ts| self.snapshots.publish(ts)));
-                    if ts.is_some() {
-                        commits.queue.pop_front();
-                    }
-                    break result;
-                }
-            }
-        };
-        self.publish_durable();
-        result
+        self.publication.reveal(end, change)
     }
 
     /// Wakes those who wait for `tx`, which has committed or aborted and holds no object
@@ -429,67 +338,14 @@ impl TxManager {
         self.waits.ended(tx);
     }
 
-    /// Tells that the log is durable below `lsn`: commits up to there become visible, at the
-    /// latest when the commit that is being decided now is. Never waits: whoever decides a
-    /// commit may be waiting for the log itself.
+    /// See [`Publication::note_durable`].
     pub fn note_durable(&self, lsn: Lsn) {
-        self.durable.fetch_max(lsn.0, Ordering::SeqCst);
-        self.publish_durable();
+        self.publication.note_durable(lsn);
     }
 
-    /// As [`TxManager::note_durable`]; commits up to `lsn` are visible when it returns.
+    /// See [`Publication::on_durable`].
     pub fn on_durable(&self, lsn: Lsn) {
-        self.durable.fetch_max(lsn.0, Ordering::SeqCst);
-        loop {
-            let mut commits = self.commits.lock();
-            self.publish(&mut commits);
-            let behind = commits.queue.front().is_some_and(|first| first.is_gated() && first.end <= lsn);
-            drop(commits);
-            if !behind {
-                break;
-            }
-            // Its committer, which waited for the same sync, is about to reveal it.
-            std::thread::yield_now();
-        }
-        self.publish_durable();
-    }
-
-    /// Whoever cannot get the mutex leaves the work to its holder: everyone who held it calls
-    /// this afterwards.
-    fn publish_durable(&self) {
-        loop {
-            let seen = self.durable.load(Ordering::SeqCst);
-            match self.commits.try_lock() {
-                Some(mut commits) => self.publish(&mut commits),
-                None => {
-                    fence(Ordering::SeqCst);
-                    // Held, and the holder has not let go before our note: it will look.
-                    if self.commits.is_locked() {
-                        return;
-                    }
-                    continue;
-                }
-            }
-            fence(Ordering::SeqCst);
-            if self.durable.load(Ordering::SeqCst) == seen {
-                return;
-            }
-        }
-    }
-
-    fn publish(&self, commits: &mut Commits) {
-        let lsn = Lsn(self.durable.load(Ordering::SeqCst));
-        let mut newest = None;
-        while let Some(first) = commits.queue.front() {
-            if !first.may_be_seen(lsn) {
-                break;
-            }
-            newest = Some(first.ts);
-            commits.queue.pop_front();
-        }
-        if let Some(ts) = newest {
-            self.snapshots.publish(ts);
-        }
+        self.publication.on_durable(lsn);
     }
 
     /// Ends `tx` as aborted: constant time whatever it did (a word in memory for each id of its own). The ABORT record must be in
@@ -569,9 +425,7 @@ impl TxManager {
 
     /// The newest decided commit.
     pub fn decided(&self) -> CommitTs {
-        let last = self.commits.lock().last;
-        self.publish_durable();
-        CommitTs(last)
+        self.publication.decided()
     }
 
     /// Adds what recovery found aborted.

@@ -494,7 +494,7 @@ impl PendingFrees {
             for s in 0..page.slot_count() {
                 let record = LeafRecord::parse(page.record(SlotId(s))?)?;
                 let mut values = Vec::new();
-                values_in_use(pool, txs, &record, &layout, &mut |value| values.push(value))?;
+                values_in_use(pool, txs, &record, &layout, false, &mut |value| values.push(value))?;
                 if !values.is_empty() {
                     rows.push((record.key.to_vec(), values));
                 }

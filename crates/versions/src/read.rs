@@ -227,18 +227,21 @@ fn past_aborted(record: &LeafRecord<'_>, aborted: impl Fn(TxId) -> bool) -> Resu
 
 /// Calls `each` with the first page of every large value of the versions of a row that
 /// someone may still read: from the newest one down to the first that is seen by all,
-/// aborted ones left out.
+/// aborted ones left out. `passes_wider`: also those left out that store more columns than `layout` has;
+/// otherwise they are damage.
 pub fn values_in_use(
     pool: &BufferPool,
     txs: &TxManager,
     record: &LeafRecord<'_>,
     layout: &RowLayout,
+    passes_wider: bool,
     each: &mut dyn FnMut(PageId),
 ) -> Result<()> {
     let horizon = txs.horizon();
     let mut note = |ghost: bool, xid: TxId, value: &[u8]| -> Result<bool> {
         let status = if xid.is_none() { Status::Committed(CommitTs::NONE) } else { txs.status(xid) };
-        if status != Status::Aborted && !ghost {
+        let wider = |value| Ok::<_, Error>(passes_wider && RowLayout::stored_columns(value)? > layout.len());
+        if status != Status::Aborted && !ghost && !wider(value)? {
             for i in 0..layout.len() {
                 if let DatumRef::External(reference) = layout.column(value, i)? {
                     each(reference.page);

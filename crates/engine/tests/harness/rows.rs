@@ -364,6 +364,17 @@ impl World {
         self.clients[at].retry = Some(op);
     }
 
+    /// The table has gone from the name by which an old snapshot knows it; under another one, somebody who is not
+    /// finished may be changing it. That comes first.
+    fn park_on_the_gone(&mut self, at: usize, wait: LockWait, op: Op, name: &str) -> Found<()> {
+        let holder = wait.holder();
+        if !self.others(at).any(|c| c.id() == Some(holder)) && !self.undo_may_hold(at, holder) {
+            broken!("a write to {name}, which is dropped, waits for nobody's transaction {holder}");
+        }
+        self.park(at, wait, op);
+        Ok(())
+    }
+
     fn inserted(
         &mut self,
         at: usize,
@@ -376,6 +387,7 @@ impl World {
         let Some(newest) = self.newest(at, name) else {
             return match result {
                 Err(error) => self.judge_serial(at, error, "an insert into a table that was dropped", name),
+                Ok(Attempt::Wait(wait)) => self.park_on_the_gone(at, wait, op, name),
                 Ok(_) => broken!("insert into {name}, which is dropped"),
             };
         };
@@ -463,6 +475,7 @@ impl World {
             let Some(newest) = self.newest(at, name) else {
                 return match result {
                     Err(error) => self.judge_serial(at, error, "a write to a table that was dropped", name),
+                    Ok(Attempt::Wait(wait)) => self.park_on_the_gone(at, wait, op, name),
                     Ok(_) => broken!("a write to {name}, which is dropped"),
                 };
             };

@@ -1,0 +1,66 @@
+//! Plants bugs: copies of the pieces under test with one place changed each, which their models must find. A place
+//! that is not there any more fails the build, so that a model never tests less than it says.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Name of the copy, the file, what is there, and what is put in its place.
+const PLANTED: [(&str, &str, &str, &str); 8] = [
+    (
+        "gate_looks_before_it_locks",
+        "engine/src/gate.rs",
+        "let locked = state.lock();\n            if self.under_way.load(Ordering::SeqCst) == 0 {",
+        "let none = self.under_way.load(Ordering::SeqCst) == 0;\n            let locked = state.lock();\n            if none {",
+    ),
+    (
+        "gate_says_late_that_it_waits",
+        "engine/src/gate.rs",
+        "        self.waiting.fetch_add(1, Ordering::SeqCst);\n        if self.under_way.load(Ordering::SeqCst) > 0 {",
+        "        if self.under_way.load(Ordering::SeqCst) > 0 {\n            self.waiting.fetch_add(1, Ordering::SeqCst);",
+    ),
+    ("gate_tells_without_the_mutex", "engine/src/gate.rs", "let _asleep = gate.mutex.lock();", ""),
+    ("gate_tells_one", "engine/src/gate.rs", "notify_all()", "notify_one()"),
+    // As it was: a commit that need not be durable showed everybody's.
+    (
+        "publication_shows_all",
+        "txn/src/publication.rs",
+        "            self.publish(&mut commits);\n            let waits_for",
+        "            if visible == Visible::AtOnce {\n                commits.queue.clear();\n                \
+         self.snapshots.publish(ts);\n            }\n            self.publish(&mut commits);\n            let waits_for",
+    ),
+    // Who found the mutex held relies on its holder.
+    (
+        "publication_leaves_work_to_nobody",
+        "txn/src/publication.rs",
+        "        };\n        self.publish_durable();\n        Ok(commit)",
+        "        };\n        Ok(commit)",
+    ),
+    (
+        "publication_does_not_look_again",
+        "txn/src/publication.rs",
+        "if self.durable.load(Ordering::SeqCst) == seen {\n                return;\n            }",
+        "let _ = seen;\n            return;",
+    ),
+    (
+        "publication_passes_what_is_not_revealed",
+        "txn/src/publication.rs",
+        "Visible::WhenRevealed => false,",
+        "Visible::WhenRevealed => self.end <= lsn,",
+    ),
+];
+
+fn main() {
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where"));
+    for (name, file, from, to) in PLANTED {
+        let path = Path::new("../crates").join(file);
+        println!("cargo::rerun-if-changed={}", path.display());
+        let text = fs::read_to_string(&path).expect("the piece under test");
+        assert_eq!(text.matches(from).count(), 1, "{name}: the place to plant it in {file} is not there, or not alone");
+        // What is included may not begin with a comment on itself.
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("//!")).collect();
+        let whole = lines.join("\n");
+        let planted = whole.replacen(from, to, 1);
+        assert_ne!(whole, planted, "{name}");
+        fs::write(out.join(format!("{name}.rs")), planted).expect("room for it");
+    }
+}
