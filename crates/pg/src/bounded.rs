@@ -15,7 +15,7 @@
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -95,6 +95,17 @@ impl Bounded {
     }
 }
 
+/// An operator before its operand, but for signs and NOT.
+fn prefix_operator(token: &Token) -> Option<UnaryOperator> {
+    match token {
+        Token::Tilde => Some(UnaryOperator::BitwiseNot),
+        Token::PGSquareRoot => Some(UnaryOperator::PGSquareRoot),
+        Token::PGCubeRoot => Some(UnaryOperator::PGCubeRoot),
+        Token::AtSign => Some(UnaryOperator::PGAbs),
+        _ => None,
+    }
+}
+
 impl Dialect for Bounded {
     /// For the parser it is PostgreSQL's.
     fn dialect(&self) -> TypeId {
@@ -110,7 +121,17 @@ impl Dialect for Bounded {
         }
         self.depth.set(depth);
         self.within.set(true);
-        let parsed = parser.parse_prefix();
+        let parsed = match prefix_operator(&parser.peek_token_ref().token) {
+            // It binds as an operator between operands does that has no place of its own, so weaker than `+`.
+            Some(op) => {
+                self.within.set(false);
+                parser.next_token();
+                parser
+                    .parse_subexpr(self.prec_value(Precedence::PgOther))
+                    .map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) })
+            }
+            None => parser.parse_prefix(),
+        };
         self.within.set(false);
         self.depth.set(depth - 1);
         Some(parsed)

@@ -7,9 +7,11 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use resurgam_engine::Table;
 
+use crate::advisory::Advisory;
 use crate::datetime::Zone;
 use crate::wire::SqlError;
 
@@ -166,6 +168,14 @@ pub trait PgContext: Debug + Send + Sync {
     /// It cannot be read.
     fn host_rules(&self) -> Result<Vec<HostRule>, SqlError> {
         Ok(Vec::new())
+    }
+    /// The advisory locks, which the session may take from now on; `None` where there are none.
+    fn advisory(&self) -> Option<Arc<Advisory>> {
+        None
+    }
+    /// How long a statement waits for a lock; zero is for ever.
+    fn lock_timeout(&self) -> Duration {
+        Duration::ZERO
     }
     /// Fails with `57014` when the running statement has been cancelled (polled by `pg_sleep`).
     fn check_cancelled(&self) -> Result<(), SqlError> {

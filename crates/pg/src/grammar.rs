@@ -3,6 +3,9 @@
 //! - What follows `IS [NOT] DISTINCT FROM` ends where AND, OR and IS begin; the parser would take all of the rest.
 //! - Comparisons do not associate (`a = b = c`), nor do LIKE, BETWEEN and what is read at their level, nor
 //!   `IS DISTINCT FROM` and a following IS: 42601.
+//! - `~`, `!~`, `~~` and kin, and `OPERATOR(…)`, bind as any operator that has no place of its own: stronger than
+//!   LIKE, IN, BETWEEN and comparisons.
+//! - `a ISNULL` is `a IS NULL`, and no name for a column of a select list.
 //!
 //! Everything else is the parser's own.
 
@@ -36,6 +39,29 @@ impl Dialect for Postgres {
         INNER.dialect()
     }
 
+    fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Parsed<u8>> {
+        match &parser.peek_token_ref().token {
+            Token::Tilde
+            | Token::TildeAsterisk
+            | Token::ExclamationMarkTilde
+            | Token::ExclamationMarkTildeAsterisk
+            | Token::DoubleTilde
+            | Token::DoubleTildeAsterisk
+            | Token::ExclamationMarkDoubleTilde
+            | Token::ExclamationMarkDoubleTildeAsterisk => Some(Ok(INNER.prec_value(Precedence::PgOther))),
+            Token::Word(word) if word.quote_style.is_none() => {
+                if word.keyword == Keyword::OPERATOR {
+                    Some(Ok(INNER.prec_value(Precedence::PgOther)))
+                } else if is_isnull(&word.value) {
+                    Some(Ok(INNER.prec_value(Precedence::Is)))
+                } else {
+                    INNER.get_next_precedence(parser)
+                }
+            }
+            _ => INNER.get_next_precedence(parser),
+        }
+    }
+
     fn parse_infix(&self, parser: &mut Parser<'_>, expr: &Expr, precedence: u8) -> Option<Parsed<Expr>> {
         infix(parser, expr, precedence).transpose()
     }
@@ -48,7 +74,6 @@ impl Dialect for Postgres {
         fn supports_unicode_string_literal(&self) -> bool;
         fn is_reserved_for_identifier(&self, kw: Keyword) -> bool;
         fn is_custom_operator_part(&self, ch: char) -> bool;
-        fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Parsed<u8>>;
         fn supports_filter_during_aggregation(&self) -> bool;
         fn supports_group_by_expr(&self) -> bool;
         fn prec_value(&self, prec: Precedence) -> u8;
@@ -110,11 +135,24 @@ fn infix(parser: &mut Parser<'_>, expr: &Expr, _: u8) -> Parsed<Option<Expr>> {
                 let collation = parser.parse_object_name(false)?;
                 return Ok(Some(Expr::Collate { expr: Box::new(expr.clone()), collation }));
             }
+            _ if is_isnull(&word.value) => {
+                if !matches!(expr, Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..)) {
+                    parser.next_token();
+                    return Ok(Some(Expr::IsNull(Box::new(expr.clone()))));
+                }
+                true
+            }
+            Keyword::NOTNULL => matches!(expr, Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..)),
             _ => false,
         },
         _ => false,
     };
     if refused { parser.expected_ref("the end of an expression", parser.peek_token_ref()) } else { Ok(None) }
+}
+
+/// The parser has no keyword for it.
+fn is_isnull(word: &str) -> bool {
+    word.eq_ignore_ascii_case("isnull")
 }
 
 fn is_comparison(expr: &Expr) -> bool {

@@ -25,6 +25,7 @@
 //! | [`errors`] | errors of every layer to SQLSTATE, wording and position |
 //! | [`wire`] | what all of them answer with: errors, fields, encoded rows, tags |
 
+pub mod advisory;
 pub mod arrow;
 pub mod bounded;
 pub mod catalog;

@@ -15,6 +15,8 @@ const FIRST_USER_OID: u32 = 16_384;
 const PRIMARY_INDEX: u32 = 1 << 30;
 /// Distance from an index's oid to its constraint's.
 const CONSTRAINT: u32 = 1 << 29;
+/// What the type of a table's rows has more than the table's oid.
+const ROW_TYPE: u32 = 1 << 28;
 
 /// Oid of a table or index with an engine id.
 pub const fn relation_oid(id: u32) -> u32 {
@@ -24,6 +26,11 @@ pub const fn relation_oid(id: u32) -> u32 {
 /// Oid of the index that a table's primary key shows as.
 pub const fn primary_index_oid(table_id: u32) -> u32 {
     relation_oid(table_id) | PRIMARY_INDEX
+}
+
+/// Oid of the type of a table's rows.
+pub const fn row_type_oid(relation_oid: u32) -> u32 {
+    relation_oid | ROW_TYPE
 }
 
 const fn constraint_oid(index_oid: u32) -> u32 {

@@ -1,7 +1,7 @@
 //! `pg_class`, `pg_attribute`, `pg_index` and what else describes relations.
 
 use super::defs::system_relations;
-use super::model::{Model, RelationKind, relation_oid, schema_oid};
+use super::model::{Model, RelationKind, relation_oid, row_type_oid, schema_oid};
 use super::rows::{Rows, V};
 use super::{BTREE_AM_OID, DATABASE_OID, HEAP_AM_OID, SUPERUSER_OID};
 use crate::context::PgContext;
@@ -56,6 +56,38 @@ pub(super) fn fill(
                     ("tablename", index.table.name.as_str().into()),
                     ("indexname", index.name.as_str().into()),
                     ("indexdef", index.definition().into()),
+                ]);
+            }
+        }
+        // Beside those of the system: a table's rows have one.
+        "pg_type" => {
+            for relation in model()?.relations.iter().filter(|relation| has_row_type(relation)) {
+                rows.add([
+                    ("oid", row_type_oid(relation.oid).into()),
+                    ("typname", relation.name.as_str().into()),
+                    ("typnamespace", schema_oid(&relation.schema).into()),
+                    ("typowner", SUPERUSER_OID.into()),
+                    ("typlen", (-1i16).into()),
+                    ("typbyval", false.into()),
+                    ("typtype", 'c'.into()),
+                    ("typcategory", 'C'.into()),
+                    ("typispreferred", false.into()),
+                    ("typisdefined", true.into()),
+                    ("typdelim", ','.into()),
+                    ("typrelid", relation.oid.into()),
+                    ("typelem", 0u32.into()),
+                    ("typarray", 0u32.into()),
+                    ("typinput", "record_in".into()),
+                    ("typoutput", "record_out".into()),
+                    ("typreceive", "record_recv".into()),
+                    ("typsend", "record_send".into()),
+                    ("typalign", 'd'.into()),
+                    ("typstorage", 'x'.into()),
+                    ("typnotnull", false.into()),
+                    ("typbasetype", 0u32.into()),
+                    ("typtypmod", (-1).into()),
+                    ("typndims", 0.into()),
+                    ("typcollation", 0u32.into()),
                 ]);
             }
         }
@@ -141,6 +173,7 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
             ("oid", relation.oid.into()),
             ("relname", relation.name.as_str().into()),
             ("relnamespace", schema_oid(&relation.schema).into()),
+            ("reltype", (if has_row_type(relation) { row_type_oid(relation.oid) } else { 0 }).into()),
             ("relowner", SUPERUSER_OID.into()),
             ("relam", am.into()),
             ("relfilenode", if relation.kind == RelationKind::View { V::from(0) } else { relation.oid.into() }),
@@ -159,6 +192,11 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
             ("relreplident", (if is_index { 'n' } else { 'd' }).into()),
         ]);
     }
+}
+
+/// Whether `pg_type` has the type of its rows: a user's table.
+fn has_row_type(relation: &super::Relation) -> bool {
+    is_table(relation) && relation.id.is_some()
 }
 
 fn is_table(relation: &super::Relation) -> bool {

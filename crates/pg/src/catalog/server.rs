@@ -5,6 +5,7 @@ use resurgam_engine::Database;
 use super::model::relation_oid;
 use super::rows::{Rows, V};
 use super::{DATABASE_OID, SUPERUSER_OID};
+use crate::advisory::Mode;
 use crate::context::PgContext;
 use crate::types::EPOCH_US;
 use crate::wire::SqlError;
@@ -95,6 +96,22 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("boot_val", setting.default.clone().into()),
                     ("reset_val", setting.default.into()),
                     ("pending_restart", false.into()),
+                ]);
+            }
+        }
+        "pg_locks" => {
+            for lock in cx.advisory().iter().flat_map(|locks| locks.rows()) {
+                let mode = if lock.mode == Mode::Exclusive { "ExclusiveLock" } else { "ShareLock" };
+                rows.add([
+                    ("locktype", "advisory".into()),
+                    ("database", DATABASE_OID.into()),
+                    ("classid", lock.key.class.into()),
+                    ("objid", lock.key.object.into()),
+                    ("objsubid", (if lock.key.two { 2i16 } else { 1 }).into()),
+                    ("pid", lock.pid.into()),
+                    ("mode", mode.into()),
+                    ("granted", lock.granted.into()),
+                    ("fastpath", false.into()),
                 ]);
             }
         }

@@ -61,7 +61,10 @@ fn put_2(out: &mut BytesMut, value: u32) {
 /// `float8`: the shortest digits that read back as the same number.
 pub fn put_float8(out: &mut BytesMut, value: f64) {
     if value.is_finite() {
-        put_shortest(out, format_args!("{value:e}"), 15);
+        match halfway(value).and_then(|_| even(&format!("{value:e}"), |digits| format!("{value:.digits$e}"), value)) {
+            Some(text) => put_shortest(out, format_args!("{text}"), 15),
+            None => put_shortest(out, format_args!("{value:e}"), 15),
+        }
     } else {
         put_special(out, value.is_nan(), value > 0.0);
     }
@@ -70,10 +73,30 @@ pub fn put_float8(out: &mut BytesMut, value: f64) {
 /// `float4`: the shortest digits that read back as the same number.
 pub fn put_float4(out: &mut BytesMut, value: f32) {
     if value.is_finite() {
-        put_shortest(out, format_args!("{value:e}"), 6);
+        let wide = f64::from(value);
+        match halfway(wide).and_then(|_| even(&format!("{value:e}"), |digits| format!("{value:.digits$e}"), value)) {
+            Some(text) => put_shortest(out, format_args!("{text}"), 6),
+            None => put_shortest(out, format_args!("{value:e}"), 6),
+        }
     } else {
         put_special(out, value.is_nan(), value > 0.0);
     }
+}
+
+/// Whether a number may lie in the middle between two of the same count of digits, both of which read back as it:
+/// then all its digits are few, so it is a multiple of a small power of two, and no integer.
+fn halfway(value: f64) -> Option<()> {
+    const STEP: f64 = (1u64 << 24) as f64;
+    (value.fract() != 0.0 && (value * STEP).fract() == 0.0).then_some(())
+}
+
+/// Of two such numbers PostgreSQL takes the one with an even last digit, the standard library the greater one.
+/// `rounded` gives the number with so many digits behind the first, halves to even.
+fn even<T: std::str::FromStr + PartialEq>(shortest: &str, rounded: impl Fn(usize) -> String, value: T) -> Option<String> {
+    let mantissa = shortest.split('e').next()?;
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
+    let text = rounded(digits.checked_sub(1)?);
+    (text != shortest && text.parse::<T>().is_ok_and(|read| read == value)).then_some(text)
 }
 
 fn put_special(out: &mut BytesMut, nan: bool, positive: bool) {
@@ -421,7 +444,7 @@ mod tests {
             assert_eq!(text(|out| put_float8(out, value)), expected);
         }
         for (value, expected) in
-            [(1e5f32, "100000"), (1e6, "1e+06"), (1.5, "1.5"), (0.1, "0.1"), (1234567.0, "1.234567e+06")]
+            [(17_490.0625f32, "17490.062"), (-17_490.187_5, "-17490.188"), (1e5f32, "100000"), (1e6, "1e+06"), (1.5, "1.5"), (0.1, "0.1"), (1234567.0, "1.234567e+06")]
         {
             assert_eq!(text(|out| put_float4(out, value)), expected);
         }

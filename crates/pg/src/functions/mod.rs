@@ -17,6 +17,7 @@
 //! - `are`: regular expressions
 //! - `arrays`, `math`: what their names say
 //! - `checked`: integer arithmetic that does not wrap around, one kind of NaN
+//! - `advisory`: advisory locks
 //! - `aggregate`: `pg_single`
 //! - `nullable`: `pg_nullable`
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
@@ -30,6 +31,7 @@
 //! it is never folded into a plan; `now()` and its kin are `Stable`: they are folded, and plans
 //! with them are made anew for each statement.
 
+mod advisory;
 mod aggregate;
 mod are;
 mod arrays;
@@ -156,6 +158,7 @@ pub(crate) fn interval_extreme(greatest: bool) -> ScalarUDF {
 /// must not be given to another.
 pub fn is_session_function(name: &str) -> bool {
     session::NAMES.contains(&name)
+        || advisory::NAMES.contains(&name)
         || catalog::NAMES.contains(&name)
         || privileges::NAMES.contains(&name)
         || time::SESSION_NAMES.contains(&name)
@@ -169,6 +172,7 @@ pub fn is_session_function(name: &str) -> bool {
 
 fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     let mut out = session::all(cx);
+    out.extend(advisory::all(cx));
     out.extend(catalog::all(cx));
     out.extend(privileges::all(cx));
     out.extend(text::all());

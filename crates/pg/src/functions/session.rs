@@ -94,11 +94,16 @@ fn wait(cx: &dyn PgContext, time: Duration, done: impl Fn() -> bool) -> Result<(
             std::thread::sleep(left.min(Duration::from_millis(10)));
         }
     };
+    blocking(pause)
+}
+
+/// Does what waits, so that the thread's other work goes on beside it.
+pub(super) fn blocking<T>(work: impl FnOnce() -> T) -> T {
     match tokio::runtime::Handle::try_current() {
         Ok(handle) if handle.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread => {
-            tokio::task::block_in_place(pause)
+            tokio::task::block_in_place(work)
         }
-        _ => pause(),
+        _ => work(),
     }
 }
 

@@ -67,6 +67,10 @@ impl Session {
             self.roll_back();
             return Err(error);
         }
+        if self.shared.advisory_used().is_some_and(|locks| locks.taken(self.shared.pid) > 0) {
+            self.roll_back();
+            return Err(SqlError::unsupported("PREPARE TRANSACTION with advisory locks is not supported"));
+        }
         let Some(open) = &self.open else { return Err(SqlError::internal("no transaction")) };
         match open.txn.prepare(gid, &self.shared.user, &self.shared.database_name) {
             Ok(ticket) => {

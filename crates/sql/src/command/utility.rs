@@ -113,11 +113,12 @@ impl Session {
                 self.block_for("SAVEPOINT")?;
                 let portals = self.portals_made;
                 let settings = self.shared.variables.lock().changes();
+                let advisory = self.shared.advisory_used().map_or(0, |locks| locks.taken(self.shared.pid));
                 let open = self.transaction();
                 let savepoint = open.txn.savepoint()?;
                 let name = savepoint_name(&name.value, name.quote_style.is_some());
                 let constraints = open.deferred.lock().modes.clone();
-                open.savepoints.push(NamedSavepoint { name, savepoint, settings, constraints, portals });
+                open.savepoints.push(NamedSavepoint { name, savepoint, settings, constraints, portals, advisory });
                 command("SAVEPOINT")
             }
             Statement::ReleaseSavepoint { name } => {
@@ -156,6 +157,9 @@ impl Session {
                     DiscardObject::ALL => {
                         self.statements.clear();
                         self.shared.variables.lock().reset_all();
+                        if let Some(locks) = self.shared.advisory_used() {
+                            locks.release_session(self.shared.pid);
+                        }
                         command("DISCARD ALL")
                     }
                     DiscardObject::PLANS => command("DISCARD PLANS"),

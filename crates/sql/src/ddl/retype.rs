@@ -4,10 +4,12 @@
 //! a query would compute them, then each row is put. See the engine's `rewrite.rs` for why that
 //! rolls back in constant time.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::ArrayRef;
-use datafusion::sql::sqlparser::ast::{DataType, Expr};
+use datafusion::sql::sqlparser::ast::{DataType, Expr, Value, ValueWithSpan, Visitor};
+use resurgam_ast::AstWalk;
 use resurgam_engine::{ColumnSpec, ColumnType, DatumRef, RowBatch, Table, TableChange, Transaction, is_stored_alike};
 
 use crate::exec::bridge::RowColumns;
@@ -40,6 +42,15 @@ impl Session {
         let to = column_type_from_sql(data_type)?;
         let column = &table.columns[at];
         let (from, name) = (column.ty, column.name.clone());
+        let untyped = table.checks.iter().filter(|check| check.columns.contains(&at) && !is_comparable(from, to));
+        for check in untyped {
+            if has_untyped(&parse_expression(&check.sql)?) {
+                return Err(SqlError::unsupported(format!(
+                    "ALTER TYPE of column \"{name}\" to another kind, while constraint \"{}\" has constants without a type, is not supported",
+                    check.name
+                )));
+            }
+        }
         let value = match using {
             None => {
                 if !is_assignable(from, to) {
@@ -131,6 +142,34 @@ impl Session {
             Ok(rewrite.finish()?)
         })
     }
+}
+
+/// Whether types compare with each other: a constant that was read as one of them means the same beside the other.
+fn is_comparable(from: ColumnType, to: ColumnType) -> bool {
+    use ColumnType as T;
+    let kind = |ty| match ty {
+        T::Int2 | T::Int4 | T::Int8 | T::Float4 | T::Float8 => 1,
+        T::Text | T::Varchar(_) => 2,
+        T::Date | T::Timestamp(_) | T::TimestampTz(_) => 3,
+        _ => 0,
+    };
+    std::mem::discriminant(&from) == std::mem::discriminant(&to) || kind(from) > 0 && kind(from) == kind(to)
+}
+
+/// Whether a condition has a constant that gets its type from what is beside it. In PostgreSQL it has kept
+/// the one that it got when the condition was made; here the text is kept.
+fn has_untyped(expr: &Expr) -> bool {
+    struct Untyped;
+    impl Visitor for Untyped {
+        type Break = ();
+        fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<()> {
+            match value.value {
+                Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    expr.walk(&mut Untyped).is_break()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 //! | `with_write` | WITH before INSERT, UPDATE and DELETE |
 //! | `words` | The tokens of statements that are read by hand, without white space and comments |
 
+pub(crate) mod adjacent;
 pub(crate) mod depth;
 pub(crate) mod joins;
 pub(crate) mod lexer;

@@ -10,11 +10,12 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::utils::{merge_schema, split_conjunction};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercionRewriter;
 use datafusion::optimizer::optimizer::ApplyOrder;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::single_distinct_to_groupby::SingleDistinctToGroupBy;
 use datafusion::optimizer::{AnalyzerRule, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -31,6 +32,9 @@ const COERCION: &str = "type_coercion";
 
 /// The optimiser's rule that [`mend`] is about.
 const SINGLE_DISTINCT: &str = "single_distinct_aggregation_to_group_by";
+
+/// The optimiser's rule that [`AboveGroups`] is about.
+const PUSH_DOWN: &str = "push_down_filter";
 
 /// The rules of a session, to which its functions add theirs.
 pub(crate) fn rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
@@ -112,6 +116,33 @@ pub(crate) fn mend(rules: &mut [Arc<dyn OptimizerRule + Send + Sync>]) {
     }
     for rule in rules.iter_mut().filter(|rule| rule.name() == in_lists::REPLACED) {
         *rule = Arc::new(in_lists::Simplify::default());
+    }
+    for rule in rules.iter_mut().filter(|rule| rule.name() == PUSH_DOWN) {
+        *rule = Arc::new(AboveGroups(PushDownFilter::new()));
+    }
+}
+
+/// The rule that brings conditions down. One without columns (`HAVING NULL AND …`) it would bring below an aggregate of all
+/// rows, which has a row also where there are none.
+#[derive(Debug)]
+struct AboveGroups(PushDownFilter);
+
+impl OptimizerRule for AboveGroups {
+    fn name(&self) -> &str {
+        PUSH_DOWN
+    }
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.0.apply_order()
+    }
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        if let LogicalPlan::Filter(filter) = &plan
+            && let LogicalPlan::Aggregate(group) = filter.input.as_ref()
+            && (group.group_expr.is_empty() || group.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))))
+            && split_conjunction(&filter.predicate).iter().any(|part| part.column_refs().is_empty())
+        {
+            return Ok(Transformed::no(plan));
+        }
+        self.0.rewrite(plan, config)
     }
 }
 

@@ -141,6 +141,7 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
             .tokenize_with_location()
             .map_err(|error| failed(&ParserError::from(error)))?,
     };
+    let tokens = crate::parse::adjacent::joined(tokens);
     crate::parse::numbers::refuse_junk(&tokens, text)?;
     let tokens = crate::parse::spelling::known(crate::parse::typed_literal::as_casts(tokens))?;
     let parsed = |tokens: Vec<TokenWithSpan>| {

@@ -13,6 +13,7 @@ use resurgam_engine::{Database, Options};
 use crate::exec::context::{StopFlag, StopReason};
 use crate::exec::memory::{self, ServerPool};
 use crate::exec::spill::TempTotals;
+use crate::pg::advisory::Advisory;
 use crate::pg::context::HostRule;
 use crate::plan::plans::{PlanTotals, Plans};
 use crate::session::Session;
@@ -76,6 +77,7 @@ pub struct SqlDatabase {
     next_pid: AtomicI32,
     pub(crate) started: i64,
     pub(crate) host: OnceLock<Arc<dyn Host>>,
+    pub(crate) advisory: Arc<Advisory>,
 }
 
 impl SqlDatabase {
@@ -95,6 +97,7 @@ impl SqlDatabase {
             next_pid: AtomicI32::new(1 << 20),
             started: crate::session::shared::now(),
             host: OnceLock::new(),
+            advisory: Arc::default(),
         })
     }
 

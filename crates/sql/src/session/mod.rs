@@ -92,6 +92,8 @@ pub(crate) struct NamedSavepoint {
     pub constraints: Modes,
     /// Portals that there had been in the session: later ones go with it.
     pub portals: u64,
+    /// Advisory locks that the transaction had taken.
+    pub advisory: usize,
 }
 
 /// Bytes of a text that is planned on its session's thread; a longer one may take so long that a stop does not wait for it.
@@ -270,6 +272,7 @@ impl Session {
             query: Mutex::new(Arc::from("")),
             notices: Mutex::default(),
             has_notices: AtomicBool::new(false),
+            has_advisory: AtomicBool::new(false),
         });
         let cx: Arc<dyn PgContext> = Arc::clone(&shared) as _;
         Ok(Self {
@@ -503,8 +506,11 @@ impl Session {
         self.end_settings(false);
     }
 
-    /// Settings when a transaction has ended: those that it has set stay, or not.
+    /// Settings when a transaction has ended: those that it has set stay, or not. Its advisory locks end.
     fn end_settings(&self, committed: bool) {
+        if let Some(locks) = self.shared.advisory_used() {
+            locks.back_to(self.shared.pid, 0);
+        }
         if self.shared.signals.is_changed() {
             self.shared.variables.lock().end_transaction(committed);
         }
@@ -587,6 +593,9 @@ impl Session {
         open.savepoints.truncate(at + 1);
         let Some(to) = open.savepoints.last() else { return Err(SqlError::internal("no savepoint")) };
         let until = to.portals;
+        if let Some(locks) = self.shared.advisory_used() {
+            locks.back_to(self.shared.pid, to.advisory);
+        }
         self.portals.retain(|portal| portal.number <= until);
         open.txn.rollback_to(to.savepoint)?;
         open.deferred.lock().back_to(to.constraints.clone());

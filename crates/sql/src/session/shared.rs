@@ -3,12 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_engine::{Table, Transaction};
 
 use crate::command::alter_database;
 use crate::exec::context::StopFlag;
+use crate::pg::advisory::Advisory;
 use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, Setting, Sizes};
 use crate::pg::datetime::Zone;
 use crate::session::database::SqlDatabase;
@@ -41,6 +43,17 @@ pub(crate) struct SessionShared {
     pub notices: Mutex<Vec<SqlError>>,
     /// There may be some.
     pub has_notices: AtomicBool,
+    /// It may have advisory locks.
+    pub has_advisory: AtomicBool,
+}
+
+impl Drop for SessionShared {
+    fn drop(&mut self) {
+        if let Some(locks) = self.advisory_used() {
+            locks.back_to(self.pid, 0);
+            locks.release_session(self.pid);
+        }
+    }
 }
 
 impl std::fmt::Debug for SessionShared {
@@ -147,12 +160,26 @@ impl PgContext for SessionShared {
     fn is_superuser(&self) -> bool {
         self.user == SUPERUSER
     }
+    fn advisory(&self) -> Option<Arc<Advisory>> {
+        self.has_advisory.store(true, Ordering::Relaxed);
+        self.database.upgrade().map(|database| Arc::clone(&database.advisory))
+    }
+    fn lock_timeout(&self) -> Duration {
+        self.variables.lock().lock_timeout
+    }
     fn check_cancelled(&self) -> Result<(), SqlError> {
         self.stop.check()
     }
 }
 
 impl SessionShared {
+    /// The advisory locks, if the session may have some.
+    pub(crate) fn advisory_used(&self) -> Option<Arc<Advisory>> {
+        if !self.has_advisory.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.database.upgrade().map(|database| Arc::clone(&database.advisory))
+    }
     /// What SHOW prints of a parameter.
     ///
     /// # Errors

@@ -26,7 +26,9 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 use futures::StreamExt;
 
 use super::function::called;
+
 use super::lateral::Lateral;
+use super::lazy;
 use super::run::Ready;
 use crate::exec::bridge;
 use crate::exec::context::StatementContext;
@@ -44,7 +46,8 @@ impl QueryPlanner for Planner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
         let planner =
             DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(LateralPlanner), Arc::new(SetsPlanner)]);
-        planner.create_physical_plan(plan, session).await
+        let plan = lazy::conditions(plan.clone())?;
+        planner.create_physical_plan(&plan, session).await
     }
 }
 

@@ -1,7 +1,8 @@
-//! AND and OR that do not run subqueries whose value cannot matter.
+//! AND and OR that do not evaluate what cannot matter.
 //!
-//! DataFusion evaluates both sides for all rows of a batch, unless the left one decides for all of
-//! them. Here a side with a subquery is evaluated for the rows that the left side leaves open:
+//! DataFusion evaluates both sides for all rows of a batch, unless the left one decides for nearly all of
+//! them. Here a side that may fail ([`fallible`]), or that has a subquery, is evaluated for the rows that the left side
+//! leaves open: `b <> 0 AND 6 / b > 1` is no division by zero.
 //!
 //! | written | evaluated |
 //! |---|---|
@@ -9,26 +10,30 @@
 //! | `a OR s` | `CASE a WHEN false THEN s WHEN true THEN true ELSE s OR NULL END` |
 //! | `WHERE s AND a` | the same as `a AND s`, and NULL is as good as false |
 //!
+//! WHERE evaluates its conditions in the order of what they cost, as PostgreSQL does: so `6 / b > 1 AND b <> 0` does
+//! not fail either.
+//!
 //! It has to come after the optimiser, which would turn these CASEs into AND and OR.
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::utils::split_conjunction_owned;
 use datafusion::logical_expr::{BinaryExpr, Case, Expr, Filter, LogicalPlan, Operator, lit};
 
+use super::fallible::{cost, may_fail};
 use super::function::has_call;
 
 /// `plan` with such conditions.
 pub(super) fn conditions(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.transform_up(|node| match node {
-        LogicalPlan::Filter(Filter { predicate, input, .. }) if has_call(&predicate) => {
+        LogicalPlan::Filter(Filter { predicate, input, .. }) if is_guarded(&predicate) => {
             Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(filter(predicate)?, input)?)))
         }
         node => {
             let names = NamePreserver::new(&node);
             node.map_expressions(|expr| {
-                if !has_call(&expr) {
+                if !is_guarded(&expr) {
                     return Ok(Transformed::no(expr));
                 }
                 let name = names.save(&expr);
@@ -39,14 +44,24 @@ pub(super) fn conditions(plan: LogicalPlan) -> Result<LogicalPlan> {
     .data()
 }
 
+/// Whether it matters for which rows it is evaluated.
+fn is_guarded(expr: &Expr) -> bool {
+    may_fail(expr) || has_call(expr)
+}
+
 /// A condition of which only the truth counts.
 fn filter(predicate: Expr) -> Result<Expr> {
-    let (subqueries, others): (Vec<_>, Vec<_>) = split_conjunction_owned(predicate).into_iter().partition(has_call);
-    let mut all = conjunction(others);
-    for part in subqueries {
-        let part = expression(part)?.data;
+    let (subqueries, mut others): (Vec<_>, Vec<_>) =
+        split_conjunction_owned(predicate).into_iter().partition(has_call);
+    // Stable: what costs the same stays in the order in which it was written.
+    others.sort_by_key(cost);
+    let mut all: Option<Expr> = None;
+    for part in others.into_iter().chain(subqueries) {
+        let guarded = is_guarded(&part);
+        let part = if guarded { expression(part)?.data } else { part };
         all = Some(match all {
-            Some(before) => case(None, vec![(before, part)], lit(false)),
+            Some(before) if guarded => case(None, vec![(before, part)], lit(false)),
+            Some(before) => before.and(part),
             None => part,
         });
     }
@@ -55,7 +70,7 @@ fn filter(predicate: Expr) -> Result<Expr> {
 
 fn expression(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) if has_call(&right) => {
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) if is_guarded(&right) => {
             let open = lit(op == Operator::And);
             let decided = lit(op == Operator::Or);
             let unknown = Expr::Literal(ScalarValue::Boolean(None), None);

@@ -19,7 +19,7 @@
 //! its metadata [`DEPTH`] (1, the default, is the next one).
 //!
 //! Guarantees, beside the answers of PostgreSQL:
-//! 1. A subquery runs only for rows that its expression is evaluated for: those that reach its branch of
+//! 1. A subquery, or what may fail, runs only for rows that its expression is evaluated for: those that reach its branch of
 //!    CASE or coalesce, or its side of AND and OR (the left side goes first). In WHERE and HAVING
 //!    the other conditions of the same AND go before.
 //! 2. One that reads no outer column runs once per execution, when its value is first asked for; others
@@ -33,6 +33,7 @@
 mod block;
 mod compare;
 mod extract;
+mod fallible;
 mod function;
 mod joins;
 mod lateral;
@@ -46,6 +47,7 @@ mod run;
 
 pub(crate) use block::wait;
 pub(crate) use extract::Extract;
+pub(crate) use fallible::cost;
 pub(crate) use function::{is_call, is_constant_call, walk};
 pub(crate) use lateral::is_lateral;
 pub(crate) use lateral_exec::Planner;

@@ -11,6 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, FetchType, LogicalPlan, Operato
 use resurgam_engine::{ColumnType, Table};
 
 use super::expr::{LIST_MAX, RowExpr};
+use crate::exec::apply;
 use crate::pg::functions::numeric;
 use crate::plan::access::{AccessPath, KeyValues, Probe, ProbeKind, probe_column, probes};
 use crate::plan::planner::engine_table;
@@ -194,8 +195,11 @@ impl<'p> Parts<'p> {
         }
     }
 
+    /// In the order in which they are evaluated: as in a plan, what costs less goes first.
     fn conjuncts(&self) -> Vec<&Expr> {
-        self.filter.as_deref().map(split_conjunction).unwrap_or_default()
+        let mut all = self.filter.as_deref().map(split_conjunction).unwrap_or_default();
+        all.sort_by_cached_key(|conjunct| apply::cost(conjunct));
+        all
     }
 
     /// How each tree can be read, the clustered one first.

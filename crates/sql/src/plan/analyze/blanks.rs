@@ -5,7 +5,7 @@
 //! comes out of something that has values of several lengths, as `coalesce(a, b)` of a `character(3)` and a
 //! `character(5)`. Such a mixture has no length, and its values carry their blanks where nothing but the result can
 //! see that: in the select list of a query that neither groups nor compares its rows ([`Analyzer::blanks`]). What
-//! compares them there, or makes texts of them, takes the blanks off again.
+//! compares them there, or makes texts of them, takes the blanks off again. Elsewhere a mixture is refused.
 
 use datafusion::logical_expr::{Expr, lit};
 
@@ -33,6 +33,22 @@ impl Analyzer<'_> {
             true => self.padded(bound, BPCHAR),
             false => Ok(Bound { ty: BPCHAR, ..bound }),
         }
+    }
+
+    /// Refuses a `character` of several lengths where its blanks would be seen and are not there.
+    pub(super) fn refuse_mixture(&self, values: &[&Bound], common: Type, context: &str) -> Result<()> {
+        let shown = match context {
+            _ if self.stored => false,
+            "CASE" | "COALESCE" | "GREATEST" | "LEAST" => self.listed,
+            "UNION" | "INTERSECT" | "EXCEPT" | "VALUES" | "UNION/INTERSECT/EXCEPT" => true,
+            _ => false,
+        };
+        let has_length = |bound: &&Bound| bound.ty.oid == oid::BPCHAR && bound.ty.typmod > HEADER && !bound.is_null();
+        if shown && common == BPCHAR && values.iter().any(has_length) {
+            let message = "character(n) of different lengths where rows are grouped or compared, or in a subquery";
+            return super::unknown(message);
+        }
+        Ok(())
     }
 
     fn padded(&mut self, bound: Bound, to: Type) -> Result<Bound> {

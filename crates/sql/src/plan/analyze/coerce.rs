@@ -315,7 +315,9 @@ impl Analyzer<'_> {
                 let mut all = values.iter().map(|bound| bound.ty);
                 let first = all.next().map_or(-1, |ty| ty.typmod);
                 let same = values.iter().all(|bound| bound.ty.oid == ty.0 && bound.ty.typmod == first);
-                Ok(Type { oid: ty.0, typmod: if same { first } else { -1 } })
+                let common = Type { oid: ty.0, typmod: if same { first } else { -1 } };
+                self.refuse_mixture(values, common, context)?;
+                Ok(common)
             }
             Err(error) => {
                 // The place is that of the first one which does not fit.

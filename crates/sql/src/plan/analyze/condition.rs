@@ -503,11 +503,13 @@ impl Analyzer<'_> {
         };
         // Its type is that of the comparison's left operand.
         let resolved = super::coerce::catalog().resolve_operator("=", Some(first.ty.id()), second.ty.id());
-        let to = match resolved {
-            Ok(resolved) => resolved.left.map_or(first.ty.oid, |ty| ty.0),
+        let (to, beside) = match resolved {
+            Ok(resolved) => (resolved.left.map_or(first.ty.oid, |ty| ty.0), Type::of(resolved.right.0)),
             Err(error) => return Err(self.at(super::coerce::sql_error(error), span)),
         };
         let first = if first.ty.oid == to { first } else { self.implicit(first, Type::of(to))? };
+        // A parameter gets its type here: below, something else may stand for it.
+        let second = if second.ty.is_unknown() { self.operand(second, beside)? } else { second };
         let null = self.null(first.ty)?;
         let null = match null.data == first.data {
             true => null.expr,

@@ -122,6 +122,9 @@ impl Analyzer<'_> {
                 _ => {}
             }
         }
+        if schema.as_deref() == Some("information_schema") && name == "_pg_expandarray" {
+            return self.expanded_array(list, scope, clause, span);
+        }
         if schema.is_none() && name == "row" {
             return unknown("this form of ROW");
         }

@@ -162,6 +162,11 @@ pub(crate) struct Analyzer<'a> {
     outermost: Option<usize>,
     /// Whether values of `bpchar` without a length have their blanks; see [`blanks`].
     blanks: bool,
+    /// Values are shown, or handed on, by a query whose rows are compared or read by another one: see
+    /// [`Analyzer::refuse_mixture`].
+    listed: bool,
+    /// The rows of the query are stored.
+    stored: bool,
     /// A function is being computed as a cast or an operator.
     elsewhere: bool,
     depth: usize,
@@ -181,6 +186,8 @@ impl<'a> Analyzer<'a> {
             subqueries: HashMap::new(),
             outermost: None,
             blanks: false,
+            listed: false,
+            stored: false,
             elsewhere: false,
             depth: 0,
         }

@@ -83,7 +83,7 @@ impl Analyzer<'_> {
         self.one_form_pair(left, right)
     }
 
-    fn operand(&mut self, bound: Bound, to: Type) -> Result<Bound> {
+    pub(super) fn operand(&mut self, bound: Bound, to: Type) -> Result<Bound> {
         if bound.ty.oid == to.oid { self.without_blanks(bound) } else { self.implicit(bound, to) }
     }
 

@@ -49,6 +49,27 @@ impl Analyzer<'_> {
         self.record(fields, span)
     }
 
+    /// `information_schema._pg_expandarray(a)`: each element with its number, counted from 1. Drivers look for keys with it.
+    pub(super) fn expanded_array(
+        &mut self,
+        list: &ast::FunctionArgumentList,
+        scope: &Scope<'_>,
+        clause: Clause,
+        span: Span,
+    ) -> Result<Bound> {
+        let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(array))] = list.args.as_slice() else {
+            return unknown("this call of _pg_expandarray");
+        };
+        let mut fields = Vec::with_capacity(2);
+        for (name, text) in
+            [("x", format!("unnest({array})")), ("n", format!("generate_series(1, cardinality({array}))"))]
+        {
+            let expr = crate::plan::statement::parse_expression(&text)?;
+            fields.push((name.to_owned(), self.expr(&expr, scope, clause)?));
+        }
+        self.record(fields, span)
+    }
+
     /// A record of these fields.
     pub(super) fn record(&mut self, given: Vec<(String, Bound)>, span: Span) -> Result<Bound> {
         if given.len() > COLUMNS_MAX {
@@ -58,9 +79,6 @@ impl Analyzer<'_> {
         let (mut fields, mut values): (Vec<FieldRef>, Vec<Bound>) = (Vec::new(), Vec::new());
         for (name, bound) in given {
             let bound = self.settled(bound)?;
-            if super::sets::has_set(&bound.expr) {
-                return unknown("a set within a row");
-            }
             fields.push(Arc::new(bound.ty.field(&name, &bound.data)));
             values.push(bound);
         }

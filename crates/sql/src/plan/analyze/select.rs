@@ -171,13 +171,13 @@ impl Analyzer<'_> {
                 return Err(self.at(error, window.0.span));
             }
         }
-        let around = std::mem::take(&mut self.blanks);
+        let around = (std::mem::take(&mut self.blanks), std::mem::take(&mut self.listed));
         let from = self.bind_from(&select.from, scope)?;
         let here = Scope { items: from.items, outer: scope.outer, ctes: scope.ctes.clone() };
         self.windows.push(select.named_window.clone());
         let bound = self.select_over(select, order, from.plan, &here);
         self.windows.pop();
-        self.blanks = around;
+        (self.blanks, self.listed) = around;
         bound
     }
 
@@ -191,11 +191,12 @@ impl Analyzer<'_> {
         let mut targets = Vec::with_capacity(select.projection.len());
         let compares = select.distinct.is_some() || !is_ungrouped(&select.group_by);
         self.blanks = self.outermost == Some(std::ptr::from_ref(select) as usize) && !compares;
+        self.listed = !self.blanks;
         for item in &select.projection {
             self.select_item(item, scope, Clause::SelectList, &mut targets)?;
             not_too_wide(&targets)?;
         }
-        self.blanks = false;
+        (self.blanks, self.listed) = (false, false);
         if let Some(condition) = &select.selection {
             let condition = self.condition(condition, scope, Clause::Where)?;
             plan = filtered(plan, condition.expr, false)?;
