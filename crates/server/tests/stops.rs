@@ -65,7 +65,6 @@ const BUSY: &[(&str, &str)] = &[
     ),
     ("a regular expression", "select count(*) from t a, t b, t c where repeat('ab', 100 + a.id + b.id + c.id) ~ '(a|b)*c'"),
     ("md5", "select count(*) from t a, t b, t c where md5(repeat(a.text, 100) || b.id + c.id) = c.text"),
-    ("levenshtein", "select count(*) from t a, t b, t c where levenshtein(repeat(a.text, 2), b.text || c.id) < 0"),
     ("an update", "update t set n = n where id in (select a.id + b.id + 1000 from t a, t b, t c, t d, t e)"),
     ("an insert", "insert into t select -a.id from t a, t b, t c, t d, t e where a.id + b.id + c.id + d.id + e.id < 0"),
     ("a delete", "delete from t using t b, t c, t d, t e where t.id + b.id + c.id + d.id + e.id < 0"),
