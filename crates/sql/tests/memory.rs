@@ -75,7 +75,6 @@ async fn sorts_aggregates_and_windows_spill() {
 }
 
 /// A hash join whose side is more than there is becomes a merge of sorts; answers are those of more memory.
-#[ignore = "sorts of both sides ask for more than they have where rows are wide: 53200, see known-issues"]
 #[tokio::test(flavor = "multi_thread")]
 async fn joins_that_do_not_fit_spill() {
     let queries = [

@@ -61,6 +61,8 @@ fn subjects() -> Vec<Subject> {
         // What would run directly, too.
         Subject::new("lookups", planned),
         Subject::new("few lookups", Planning { lookup_rows: 6, ..always }),
+        // As a statement that has met its limit of memory is planned.
+        Subject::new("merges", Planning { spilling_joins: true, direct: false, ..Planning::default() }),
     ]
 }
 

@@ -3,6 +3,9 @@
 //! A recursive query without an end gives rows for ever, and an aggregate above it takes them all in one
 //! go: nobody would ask whether the statement was cancelled or is out of time. [`WatchExec`] stands
 //! between them and asks at each batch.
+//!
+//! A join that finds pairs, and none with its other condition, gives no batch for as long as it compares: its condition
+//! asks ([`Watched`]), each time that it is evaluated on some thousand pairs.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -19,7 +22,9 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
 use datafusion::physical_plan::joins::utils::JoinFilter;
-use datafusion::physical_plan::joins::{CrossJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, SortMergeJoinExec,
+};
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions};
@@ -29,7 +34,8 @@ use crate::exec::bridge;
 use crate::exec::context::StatementContext;
 use crate::pg::running;
 
-/// Puts [`WatchExec`] above recursive queries, and above joins that compare each row with each.
+/// Puts [`WatchExec`] above recursive queries, and above joins that compare each row with each; the conditions of
+/// joins of any kind ask.
 #[derive(Debug)]
 pub(crate) struct Watches;
 
@@ -42,6 +48,24 @@ impl PhysicalOptimizerRule for Watches {
                     None => plan,
                 };
                 return Ok(Transformed::yes(Arc::new(WatchExec(join)) as Arc<dyn ExecutionPlan>));
+            }
+            if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+                let Some(filter) = join.filter() else { return Ok(Transformed::no(plan)) };
+                let join = HashJoinExecBuilder::from(join).with_filter(Some(watched(filter))).build()?;
+                return Ok(Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>));
+            }
+            if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
+                let Some(filter) = join.filter() else { return Ok(Transformed::no(plan)) };
+                let join = SortMergeJoinExec::try_new(
+                    Arc::clone(join.left()),
+                    Arc::clone(join.right()),
+                    join.on().to_vec(),
+                    Some(watched(filter)),
+                    join.join_type(),
+                    join.sort_options().to_vec(),
+                    join.null_equality(),
+                )?;
+                return Ok(Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>));
             }
             Ok(match plan.is::<RecursiveQueryExec>() || plan.is::<CrossJoinExec>() {
                 true => Transformed::yes(Arc::new(WatchExec(plan)) as Arc<dyn ExecutionPlan>),
@@ -58,9 +82,13 @@ impl PhysicalOptimizerRule for Watches {
     }
 }
 
-fn with_watched(join: &NestedLoopJoinExec, filter: &JoinFilter) -> Result<NestedLoopJoinExec> {
+fn watched(filter: &JoinFilter) -> JoinFilter {
     let expression = Arc::new(Watched(Arc::clone(filter.expression())));
-    let filter = JoinFilter::new(expression, filter.column_indices().to_vec(), Arc::clone(filter.schema()));
+    JoinFilter::new(expression, filter.column_indices().to_vec(), Arc::clone(filter.schema()))
+}
+
+fn with_watched(join: &NestedLoopJoinExec, filter: &JoinFilter) -> Result<NestedLoopJoinExec> {
+    let filter = watched(filter);
     let projection = join.projection().as_ref().map(|columns| columns.to_vec());
     NestedLoopJoinExec::try_new(
         Arc::clone(join.left()),
@@ -71,7 +99,7 @@ fn with_watched(join: &NestedLoopJoinExec, filter: &JoinFilter) -> Result<Nested
     )
 }
 
-/// The condition of a nested loop, which asks each time: a loop that finds no rows gives no batch to be counted.
+/// The condition of a join, which asks each time: one that finds no rows gives no batch to be counted.
 #[derive(Debug, Eq)]
 struct Watched(Arc<dyn PhysicalExpr>);
 

@@ -5,6 +5,8 @@
 //! sorts of both sides and a merge in the place of each hash join: both spill. Rows are the same; their order is another one, which
 //! is why this comes before the rule that looks after orders.
 //!
+//! Sorts get batches that are as small as those that they give ([`compact::small`]).
+//!
 //! Left as they are: joins for NOT IN, whose NULLs a merge does not know, and keys that it cannot compare as `=` does.
 
 use std::sync::Arc;
@@ -17,6 +19,9 @@ use datafusion::config::ConfigOptions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::sorts::sort::SortExec;
+
+use crate::exec::compact;
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
@@ -27,6 +32,27 @@ const ORDERS: &str = "EnsureRequirements";
 pub(crate) fn add(rules: &mut Vec<Rule>) {
     let at = rules.iter().position(|rule| rule.name() == ORDERS).unwrap_or(0);
     rules.insert(at, Arc::new(MergeJoins));
+    rules.push(Arc::new(SmallBatches));
+}
+
+/// Brings sorts that spill batches of few rows, whoever put them in the plan.
+#[derive(Debug)]
+struct SmallBatches;
+
+impl PhysicalOptimizerRule for SmallBatches {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| match plan.downcast_ref::<SortExec>() {
+            Some(sort) if sort.fetch().is_none() => compact::small(sort).map(Transformed::yes),
+            _ => Ok(Transformed::no(plan)),
+        })
+        .data()
+    }
+    fn name(&self) -> &str {
+        "small_batches"
+    }
+    fn schema_check(&self) -> bool {
+        true
+    }
 }
 
 /// See the module's head.

@@ -387,7 +387,7 @@ impl Session {
         }
         if self.shared.stop.limits.is_lean() {
             // Joins that spill (`merge_join.rs`) wait for a test that shows their answers.
-            let planning = Planning { spilling_joins: false, ..self.db.settings.planning };
+            let planning = Planning { spilling_joins: true, ..self.db.settings.planning };
             let state = planner::session_state(&self.db.runtime, &self.cx, planning, &self.shared.stop);
             return state.map(Arc::new).map_err(|error| errors::from_datafusion(error, ""));
         }
