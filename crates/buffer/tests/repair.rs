@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, limits::PAGE_SIZE};
 use resurgam_buffer::{Access, BufferPool, Mtr, PageHistory, PageRecord, PoolConfig, Repair};
-use resurgam_log::{Log, LogConfig, RecordKind};
+use resurgam_log::{Log, LogConfig};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
@@ -115,7 +115,7 @@ impl PageHistory for History {
         while let Some(block) = follower.next(Duration::ZERO)? {
             for record in block.records() {
                 let record = record?;
-                if record.header.kind == RecordKind::Page && record.header.page == page && record.lsn > after {
+                if record.header.kind.is_of_page() && record.header.page == page && record.lsn > after {
                     records.push(PageRecord {
                         lsn: record.lsn,
                         prev_page: record.header.prev_page,

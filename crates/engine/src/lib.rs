@@ -71,6 +71,7 @@ mod options;
 mod prepared;
 mod progress;
 mod reference;
+mod repair;
 mod rewrite;
 mod rows;
 mod shared_map;
@@ -103,7 +104,9 @@ pub use options::Options;
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
+pub use repair::RepairedPage;
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
+pub use resurgam_buffer::Repair;
 pub use resurgam_log::LogStats;
 pub use resurgam_page::key::ColumnOrder;
 pub use resurgam_page::types::{

@@ -127,16 +127,16 @@ impl Sources {
         }
         match (pending, fault) {
             (None, None) => Ok(Loaded { redone: 0, needs_log_from: Lsn::NONE }),
-            (None, Some(fault)) => self.repair(file, page, buf, &fault, counters, Lsn::NONE),
+            (None, Some(fault)) => self.repair(file, page, buf, &fault, counters, None),
             (Some(entry), fault) => match self.redo(file, page, buf, fault.is_none(), entry) {
                 Ok(Some(loaded)) => Ok(loaded),
                 // Its chain does not reach back to where the page was made.
                 Ok(None) => {
                     let fault = fault.unwrap_or(Fault::Page(PageFault::Zero { expected: page }));
-                    self.repair(file, page, buf, &fault, counters, entry.rec_lsn)
+                    self.repair(file, page, buf, &fault, counters, Some(entry))
                 }
                 Err(error) if error.kind() == ErrorKind::Corrupt && self.history.get().is_some() => {
-                    self.repair(file, page, buf, &Fault::Redo(error), counters, entry.rec_lsn)
+                    self.repair(file, page, buf, &Fault::Redo(error), counters, Some(entry))
                 }
                 Err(error) => Err(error),
             },
@@ -210,7 +210,7 @@ impl Sources {
         buf: &mut PageBuf,
         fault: &Fault,
         counters: &Counters,
-        rec_lsn: Lsn,
+        pending: Option<RedoEntry>,
     ) -> Result<Loaded> {
         let damaged = damaged(file, page, fault);
         let Some(history) = self.history.get() else { return Err(damaged) };
@@ -219,6 +219,11 @@ impl Sources {
             Ok(_) if self.last_written.is_other(page, buf.lsn()) => Error::corrupt(format!(
                 "what is known of it ends at LSN {}, and it was written with another one",
                 buf.lsn()
+            )),
+            Ok(_) if pending.is_some_and(|entry| entry.last_lsn != buf.lsn()) => Error::corrupt(format!(
+                "what is known of it ends at LSN {}, its last record is at LSN {}",
+                buf.lsn(),
+                pending.map_or(Lsn::NONE, |entry| entry.last_lsn)
             )),
             Ok(rebuilt) => {
                 bump(&counters.repaired_pages, 1);
@@ -231,7 +236,7 @@ impl Sources {
                     lsn: buf.lsn(),
                     took: rebuilt.took,
                 });
-                let from = if rec_lsn.is_some() { rec_lsn } else { self.log.end_lsn() };
+                let from = pending.map_or_else(|| self.log.end_lsn(), |entry| entry.rec_lsn);
                 return Ok(Loaded { redone: 0, needs_log_from: from });
             }
             Err(why) => why,
@@ -252,7 +257,7 @@ fn read_base(file: &dyn File, offset: u64, page: PageId, buf: &mut PageBuf) -> R
 }
 
 /// Whether the record makes the page anew, so that nothing before it matters.
-pub(crate) fn replaces_whole_page(body: &[u8]) -> bool {
+pub fn replaces_whole_page(body: &[u8]) -> bool {
     matches!(op::decode(body).next(), Some(Ok(PageOp::Format { .. } | PageOp::Image { .. })))
 }
 
