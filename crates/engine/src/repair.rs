@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result};
 use resurgam_buffer::{PageHistory, PageRecord, Repair};
 use resurgam_log::Log;
 use resurgam_page::PageBuf;
@@ -36,6 +36,8 @@ pub struct RepairedPage {
     pub repair: Repair,
     /// When, in microseconds since 2000-01-01 UTC.
     pub at_us: i64,
+    /// Whose it is, if the space map can be read.
+    pub object: Option<ObjectId>,
 }
 
 /// The log as the history of pages.
@@ -142,13 +144,19 @@ impl PageHistory for Repairs {
         if listed.len() >= LISTED_MAX {
             listed.pop_front();
         }
-        listed.push_back(RepairedPage { repair: repair.clone(), at_us: self.vfs.wall_clock_us() });
+        listed.push_back(RepairedPage { repair: repair.clone(), at_us: self.vfs.wall_clock_us(), object: None });
     }
 }
 
 impl Database {
     /// The last hundred pages that were found damaged and rebuilt since the open, the newest last.
     pub fn repairs(&self) -> Vec<RepairedPage> {
-        self.inner().repairs.listed.lock().iter().cloned().collect()
+        let inner = self.inner();
+        let mut listed: Vec<RepairedPage> = inner.repairs.listed.lock().iter().cloned().collect();
+        for of in &mut listed {
+            let owner = inner.pool.space().owner(&inner.pool, of.repair.page);
+            of.object = owner.ok().filter(|owner| owner.is_some());
+        }
+        listed
     }
 }
