@@ -1,6 +1,6 @@
 //! Copies of pages on their way to the disk, one behind the other in one buffer.
 
-use resurgam_base::{PageId, Result, limits::PAGE_SIZE};
+use resurgam_base::{Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_page::PageBuf;
 
 use crate::files::Files;
@@ -11,6 +11,8 @@ pub(crate) struct Images {
     head: usize,
     pub bytes: Vec<u8>,
     pub ids: Vec<PageId>,
+    /// Of each, as of when it was copied.
+    pub lsns: Vec<Lsn>,
 }
 
 impl Images {
@@ -21,6 +23,7 @@ impl Images {
         self.bytes.clear();
         self.bytes.resize(self.head, 0);
         self.ids.clear();
+        self.lsns.clear();
     }
     pub fn len(&self) -> usize {
         self.ids.len()
@@ -34,6 +37,7 @@ impl Images {
         copy.seal();
         self.bytes.extend_from_slice(copy.as_bytes());
         self.ids.push(id);
+        self.lsns.push(page.lsn());
     }
     /// Writes each to its place; neighbours in one write.
     pub fn write_in_place(&self, files: &Files) -> Result<()> {

@@ -7,8 +7,7 @@
 //! | `pool.rs` | fetching, eviction (clock with probation for scans) |
 //! | `failing.rs` | pages that cannot be loaded, and since when |
 //! | `files.rs` | which file a page is in: the data file or the version-store file |
-//! | `source.rs` | where a missing page comes from: data file, then the log records after it |
-//! | `newer.rs` | pages that are newer than the log |
+//! | `source/` | where a missing page comes from: data file, then the log records after it, else its history |
 //! | `mtr.rs` | mini-transactions: page changes as one atomic log group |
 //! | `writeback.rs` | background write-back and the WAL rule |
 //! | `double_write.rs` | torn-write protection |
@@ -36,7 +35,6 @@ mod files;
 mod frame;
 mod images;
 mod mtr;
-mod newer;
 mod pool;
 mod source;
 mod space;
@@ -48,7 +46,7 @@ pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
 pub use mtr::{Mtr, PageRef};
 pub use pool::{Access, BufferPool, PoolConfig};
-pub use source::{PendingRedo, RedoEntry, StuckPage};
+pub use source::{PageHistory, PageRecord, PendingRedo, RedoEntry, Repair, StuckPage, replaces_whole_page};
 pub use space::{FreePages, Space};
 pub use stats::PoolStats;
 pub use writeback::{DirtyPage, WriteGoal};

@@ -164,7 +164,7 @@ impl<'p> Mtr<'p> {
             }
             let id = entry.guard.id();
             if entry.fresh {
-                self.pool.pending.done(id);
+                self.pool.sources.pending.done(id);
                 entry.guard.pin.0.fresh.store(source::replaces_whole_page(&entry.body), Ordering::Relaxed);
             }
             if let Err(error) = op::apply(&mut entry.guard.latch, id, &entry.body, lsn) {

@@ -27,8 +27,7 @@ use crate::double_write::DoubleWrite;
 use crate::failing::FailingPages;
 use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
-use crate::newer::Newer;
-use crate::source::{self, PendingRedo};
+use crate::source::{PageHistory, PendingRedo, Sources};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
 
@@ -71,12 +70,10 @@ pub struct BufferPool {
     pub(crate) hand: AtomicUsize,
     /// Pages that scans brought in, oldest first.
     scanned: Mutex<VecDeque<(u32, PageId)>>,
-    pub(crate) files: Files,
     pub(crate) log: Arc<Log>,
     pub(crate) double_write: Mutex<DoubleWrite>,
-    pub(crate) pending: PendingRedo,
+    pub(crate) sources: Sources,
     failing: FailingPages,
-    pub(crate) newer: Newer,
     pub(crate) counters: Counters,
     space: Space,
     /// Set when a change could not be logged: memory may hold what the log does not.
@@ -111,11 +108,9 @@ impl BufferPool {
             free: Mutex::new(Vec::new()),
             hand: AtomicUsize::new(0),
             scanned: Mutex::default(),
-            files: Files { data: file, version: None },
-            newer: Newer::than(log.end_lsn()),
+            sources: Sources::new(Files { data: file, version: None }, Arc::clone(&log), count * PAGE_SIZE),
             log,
             double_write: Mutex::new(dw),
-            pending: PendingRedo::default(),
             failing: FailingPages::default(),
             counters: Counters::default(),
             space: Space::default(),
@@ -129,19 +124,19 @@ impl BufferPool {
     /// Version pages are given out in this file from now on. Before the pool is used.
     pub fn with_version_file(mut self, file: VersionFile) -> Self {
         self.space.use_version_file(file.number());
-        self.files.version = Some(file);
+        self.sources.files.version = Some(file);
         self
     }
     /// Makes sure that all pages given out in the version-store file have space on its disk.
     pub fn reserve_version_file(&self) -> Result<()> {
-        match &self.files.version {
+        match &self.sources.files.version {
             Some(version) => version.reserve(self.space.version_high_water().in_file().saturating_sub(1)),
             None => Ok(()),
         }
     }
     /// The version-store file, where version pages do not live in the data file.
     pub fn version_file(&self) -> Option<&VersionFile> {
-        self.files.version.as_ref()
+        self.sources.files.version.as_ref()
     }
 
     /// Pages that fit in memory.
@@ -159,14 +154,18 @@ impl BufferPool {
     }
     /// Pages that still await redo.
     pub fn pending_redo(&self) -> &PendingRedo {
-        &self.pending
+        &self.sources.pending
+    }
+    /// Damaged pages are rebuilt from there from now on. Once: a second history is not taken.
+    pub fn set_history(&self, history: Arc<dyn PageHistory>) {
+        self.sources.set_history(history);
     }
     pub fn log(&self) -> &Arc<Log> {
         &self.log
     }
     /// The data file.
     pub fn file(&self) -> &Arc<dyn File> {
-        &self.files.data
+        &self.sources.files.data
     }
     pub fn stats(&self) -> PoolStats {
         self.counters.read()
@@ -262,7 +261,7 @@ impl BufferPool {
             }
             let Some((pin, mut latch)) = self.install(page)? else { continue };
             bump(&self.counters.misses, 1);
-            match source::load(&self.files, &self.log, &self.pending, &self.newer, page, &mut latch) {
+            match self.sources.load(page, &mut latch, &self.counters) {
                 Ok(loaded) => {
                     if loaded.needs_log_from.is_some() {
                         pin.0.rec_lsn.store(loaded.needs_log_from.0, Ordering::SeqCst);
@@ -271,7 +270,7 @@ impl BufferPool {
                         bump(&self.counters.redone_pages, 1);
                         bump(&self.counters.redone_records, loaded.redone as u64);
                     }
-                    self.pending.done(page);
+                    self.sources.pending.done(page);
                     self.failing.loaded(page);
                     pin.0.usage.store(u8::from(access == Access::Point), Ordering::Relaxed);
                     pin.0.valid.store(true, Ordering::Release);
@@ -485,7 +484,7 @@ impl BufferPool {
             let lsn = f.rec_lsn.load(Ordering::SeqCst);
             (lsn != 0).then_some(Lsn(lsn))
         });
-        let pending = self.pending.snapshot();
+        let pending = self.sources.pending.snapshot();
         frames.chain(pending.iter().filter(|(_, e)| !e.aside).map(|(_, e)| e.rec_lsn)).min()
     }
 

@@ -292,12 +292,12 @@ impl Space {
         let AllocState { data, version, .. } = &mut **state;
         let (state, there) = match version {
             Some(version) if versions => {
-                let there = pool.files.version.as_ref().map_or(0, crate::VersionFile::reserved_to);
+                let there = pool.sources.files.version.as_ref().map_or(0, crate::VersionFile::reserved_to);
                 (version, there)
             }
             _ => {
                 if data.allocated_to == 0 {
-                    data.allocated_to = pool.files.data.len()? / PAGE_SIZE as u64;
+                    data.allocated_to = pool.sources.files.data.len()? / PAGE_SIZE as u64;
                 }
                 let there = data.allocated_to;
                 (data, there)
@@ -371,7 +371,7 @@ impl Space {
 
     fn grow(&self, mtr: &mut Mtr<'_>, page: u64) -> Result<()> {
         let pool = mtr.pool();
-        if let Some(version) = pool.files.version_of(PageId(page)) {
+        if let Some(version) = pool.sources.files.version_of(PageId(page)) {
             return version.grow(PageId(page).in_file());
         }
         let state = &mut mtr.alloc.as_mut().ok_or_else(|| Error::internal("allocation lock"))?.data;
@@ -379,10 +379,10 @@ impl Space {
             return Ok(());
         }
         let target = (page + 1).div_ceil(GROW_PAGES) * GROW_PAGES;
-        pool.files.data.preallocate(target * PAGE_SIZE as u64).map_err(|e| match e.kind() {
+        pool.sources.files.data.preallocate(target * PAGE_SIZE as u64).map_err(|e| match e.kind() {
             ErrorKind::DiskFull => Error::new(
                 ErrorKind::DiskFull,
-                format!("could not extend \"{}\": no space left on device", pool.files.data.path().display()),
+                format!("could not extend \"{}\": no space left on device", pool.sources.files.data.path().display()),
             )
             .with_hint("Free disk space, or delete rows and let the cleaner reuse their pages."),
             _ => e,

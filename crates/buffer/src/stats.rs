@@ -28,6 +28,10 @@ counters! {
     redone_pages,
     /// Log records applied in doing so.
     redone_records,
+    /// Pages that were damaged in the file and rebuilt from what is kept of them elsewhere.
+    repaired_pages,
+    /// Pages that were found older in the file than they had been written.
+    lost_writes,
     /// Pages written to the data file.
     pages_written,
     /// Of these, new ones that needed no double write.

@@ -81,7 +81,7 @@ impl BufferPool {
             let id = PageId(frame.page_id.load(Ordering::Relaxed));
             // A page must not get stuck between the double-write area and its place. Where its
             // disk has no space for it, it waits and the others go on.
-            if let Some(version) = self.files.version_of(id)
+            if let Some(version) = self.sources.files.version_of(id)
                 && let Err(error) = version.reserve(id.in_file())
             {
                 if error.kind() != ErrorKind::DiskFull {
@@ -134,16 +134,16 @@ impl BufferPool {
         dw.data_unsynced = true;
         dw.fresh_unsynced += dw.fresh.len();
         for images in [&dw.images, &dw.fresh] {
-            self.newer.note_written(&images.ids);
+            self.sources.note_written(images);
         }
-        dw.images.write_in_place(&self.files)?;
-        dw.fresh.write_in_place(&self.files)?;
+        dw.images.write_in_place(&self.sources.files)?;
+        dw.fresh.write_in_place(&self.sources.files)?;
         dw.in_place_unfinished = false;
         Ok(())
     }
 
     fn sync_data(&self, dw: &mut crate::double_write::DoubleWrite) -> Result<()> {
-        if let Err(error) = self.files.sync() {
+        if let Err(error) = self.sources.files.sync() {
             self.poison();
             return Err(error);
         }
@@ -241,6 +241,7 @@ impl BufferPool {
         // Those that await redo first: one that is redone meanwhile is in a frame by the time
         // the frames are looked at. The other way round it could be missed in both places.
         let mut pages: Vec<DirtyPage> = self
+            .sources
             .pending
             .snapshot()
             .into_iter()
@@ -295,12 +296,12 @@ impl BufferPool {
     /// # Errors
     /// Those that do not concern one page only.
     pub fn redo_some(&self, limit: usize, mut damaged: impl FnMut(PageId, &Error)) -> Result<u64> {
-        for page in self.pending.next(limit) {
+        for page in self.sources.pending.next(limit) {
             match self.read(page, crate::Access::Scan) {
                 Ok(guard) => drop(guard),
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     damaged(page, &error);
-                    self.pending.give_up(page, &error);
+                    self.sources.pending.give_up(page, &error);
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::Io => {
@@ -308,7 +309,7 @@ impl BufferPool {
                     self.check_poisoned()?;
                     self.log.check_running()?;
                     damaged(page, &error);
-                    self.pending.failed(page, &error);
+                    self.sources.pending.failed(page, &error);
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -316,8 +317,8 @@ impl BufferPool {
             // Loading a page removes its entry. One that is in memory without having been
             // loaded was to be formatted anew by an allocation that was dropped: it is free,
             // and what it held does not matter.
-            self.pending.done(page);
+            self.sources.pending.done(page);
         }
-        Ok(self.pending.len() - self.pending.stuck())
+        Ok(self.sources.pending.len() - self.sources.pending.stuck())
     }
 }

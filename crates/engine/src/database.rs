@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
 use resurgam_btree::{self as btree, Tree};
-use resurgam_buffer::{BufferPool, Mtr, PendingRedo, PoolConfig, VersionFile, restore_double_writes};
+use resurgam_buffer::{BufferPool, Mtr, PageHistory, PendingRedo, PoolConfig, VersionFile, restore_double_writes};
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::{PageBuf, PageType, op};
@@ -40,6 +40,7 @@ use crate::mode::Mode;
 use crate::options::Options;
 use crate::prepared::Prepared;
 use crate::progress::Builds;
+use crate::repair::Repairs;
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
 use crate::throttle::Throttle;
@@ -57,6 +58,7 @@ pub(crate) struct Inner {
     pub options: Options,
     pub log: Arc<Log>,
     pub pool: BufferPool,
+    pub repairs: Arc<Repairs>,
     pub txs: Arc<TxManager>,
     pub locks: ObjectLocks,
     pub versions: VersionStore,
@@ -300,7 +302,12 @@ impl Database {
             log_end: analysis.end_reason,
         };
         let pending_start = log.end_lsn().0;
+        let repairs = Repairs::of(&log, &vfs);
+        if options.page_repair {
+            pool.set_history(Arc::clone(&repairs) as Arc<dyn PageHistory>);
+        }
         let inner = Arc::new(Inner {
+            repairs,
             pending_frees: PendingFrees::new(
                 Tree { root: boot.pending_frees_root, object: boot.pending_frees_object },
                 pending_start,

@@ -79,6 +79,7 @@ mod options;
 mod prepared;
 mod progress;
 mod reference;
+mod repair;
 mod rewrite;
 mod rows;
 mod shared_map;
@@ -115,7 +116,9 @@ pub use options::StoreHandle;
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
+pub use repair::RepairedPage;
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
+pub use resurgam_buffer::Repair;
 pub use resurgam_log::{LogBlock, LogFollower, LogHold, LogHolder, LogStats};
 pub use resurgam_page::key::ColumnOrder;
 pub use resurgam_page::types::{

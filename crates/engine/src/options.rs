@@ -98,6 +98,9 @@ pub struct Options {
     /// Version pages kept allocated in advance once there are off-row versions, and up to 1024
     /// when writers find them used up; 0 = none.
     pub version_pages_ready: usize,
+    /// A page that is damaged in its file, or older than it was written, is rebuilt from the log while it is being read,
+    /// where the log has what that takes. Off: reading it is an error, as it is where the log has not.
+    pub page_repair: bool,
     /// Most transactions that may be prepared and not yet resolved at the same time; 0 = none
     /// can be prepared. Those that a restart finds are kept, however many.
     pub max_prepared_transactions: usize,
@@ -137,6 +140,7 @@ impl Default for Options {
             version_store_bytes_max: 0,
             version_store_lost: false,
             version_pages_ready: 64,
+            page_repair: true,
             max_prepared_transactions: 1000,
             background: true,
             cleaner_unit_pages: resurgam_versions::UNIT_PAGES,

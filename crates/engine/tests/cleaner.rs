@@ -726,7 +726,7 @@ fn status_names_causes_and_holders() -> Result<()> {
     let page = *read.lock();
     db.close()?;
     drop(db);
-    let db = open_as(&vfs, options())?;
+    let db = open_as(&vfs, Options { page_repair: false, ..options() })?;
     vfs.sim.flip_bit(&Path::new(DIR).join("data"), page * 8192 * 8 + 40_000)?;
     let report = db.clean_now()?;
     let status = db.cleaner_status();

@@ -13,6 +13,8 @@ const DIR: &str = "/db";
 
 fn options(background: bool) -> Options {
     Options {
+        // What damage does is looked at here.
+        page_repair: false,
         buffer_bytes: 16 << 20,
         log_segment_bytes: 1 << 20,
         background,

@@ -10,6 +10,8 @@ use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
 fn options() -> Options {
     Options {
+        // What damage does is looked at here.
+        page_repair: false,
         buffer_bytes: 1 << 20,
         log_segment_bytes: 1 << 20,
         background: false,

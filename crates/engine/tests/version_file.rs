@@ -19,6 +19,8 @@ fn disk() -> Result<SimVfs> {
 
 fn options(path: Option<&str>) -> Options {
     Options {
+        // What damage does is looked at here.
+        page_repair: false,
         buffer_bytes: 1 << 20,
         log_segment_bytes: 1 << 20,
         versions: VersionCaps { in_row: false, ..VersionCaps::default() },

@@ -895,6 +895,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     // No draw: the seeds stay what they were.
     options.log_dir = seed.is_multiple_of(3).then(|| LOG_DIR.into());
     options.archive = (plan.early_names || seed % 4 == 1 && !plan.is_broken()).then(|| ARCHIVE.into());
+    // What is planted there it would mend.
+    options.page_repair = !plan.is_broken() && seed.is_multiple_of(2);
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
     for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()).chain([Path::new("/disk4"), Path::new("/disk5")]) {

@@ -16,6 +16,8 @@ pub const DIR: &str = "/db";
 /// No transaction counts as short: these are traps of versions that stay behind.
 pub fn options() -> Options {
     Options {
+        // What damage does is looked at here.
+        page_repair: false,
         buffer_bytes: 1 << 19,
         log_segment_bytes: 1 << 19,
         background: false,

@@ -134,6 +134,22 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
+        "resurgam_repairs" => {
+            for of in db.repairs() {
+                rows.add([
+                    ("page", of.repair.page.0.into()),
+                    ("object", of.object.map(|object| u64::from(object.0)).into()),
+                    ("relation", of.object.and_then(|object| relation_of(cx, object)).into()),
+                    ("file", of.repair.path.display().to_string().into()),
+                    ("repaired_at", V::Time(of.at_us + EPOCH_US)),
+                    ("fault", of.repair.fault.into()),
+                    ("base_lsn", lsn(of.repair.base)),
+                    ("lsn", lsn(of.repair.lsn)),
+                    ("records", of.repair.records.into()),
+                    ("ms", (of.repair.took.as_secs_f64() * 1e3).into()),
+                ]);
+            }
+        }
         "resurgam_troubles" => {
             for trouble in db.troubles() {
                 rows.add([

@@ -224,6 +224,17 @@ fn recovery(out: &mut Exposition, db: &Database, stats: &Stats) {
         "Torn or lost pages restored from the double-write area.",
         report.pages_restored,
     );
+    let pool = stats.pool;
+    out.counter(
+        "resurgam_pages_repaired_total",
+        "Damaged pages that were rebuilt from the log while they were read.",
+        pool.repaired_pages,
+    );
+    out.counter(
+        "resurgam_lost_writes_total",
+        "Pages that were found older in their file than they had been written.",
+        pool.lost_writes,
+    );
     out.gauge(
         "resurgam_recovery_transactions_cut_off",
         "Transactions that the crash cut off.",

@@ -21,7 +21,7 @@ const CHUNK_PAGES: u64 = 4096;
 struct Chunk(Box<[AtomicU64]>);
 
 /// Which pages may be newer than the log was when it was opened.
-pub(crate) struct Newer {
+pub(super) struct Newer {
     opened_at: Lsn,
     written: RwLock<HashMap<u64, Chunk>>,
 }

@@ -1,13 +1,4 @@
-//! Where a page that is not in memory comes from: `page = redo(base, records)`.
-//!
-//! The base is the page in the data file. After a crash, pages named in
-//! [`PendingRedo`] have log records that the data file may lack; they are found by
-//! walking the page's own chain of log records backwards from its last one (each
-//! record names the previous record of the same page) and applied in order. One entry
-//! a page is all the memory this needs, and analysis never keeps records.
-//!
-//! A base that is missing or damaged does no harm when the chain reaches back to a
-//! record that formats the whole page.
+//! The pages that still await redo after a crash: the recovered dirty page table.
 //!
 //! # Pages that cannot be brought up to date
 //! Such a page is *stuck*: whoever asks for it gets the error, and it no longer holds up the rest. Its log
@@ -20,13 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
-use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
-use resurgam_log::Log;
-use resurgam_page::{PageBuf, PageFault, PageOp, op};
-use resurgam_vfs::File;
-
-use crate::files::Files;
-use crate::newer::Newer;
+use resurgam_base::{Error, Lsn, PageId};
 
 /// What analysis found of one page: its last log record, and from where the data file
 /// may lack records.
@@ -216,111 +201,4 @@ impl PendingRedo {
     pub fn snapshot(&self) -> Vec<(PageId, RedoEntry)> {
         self.pages.lock().iter().map(|(p, e)| (*p, *e)).collect()
     }
-}
-
-/// Reads the base image of `page` into `buf`. `Ok(Some(fault))` = readable but not usable.
-fn read_base(file: &dyn File, offset: u64, page: PageId, buf: &mut PageBuf) -> Result<Option<PageFault>> {
-    let read = file.read_at(buf.as_bytes_mut(), offset)?;
-    if read < PAGE_SIZE {
-        buf.as_bytes_mut()[read..].fill(0);
-    }
-    Ok(buf.verify(page).err())
-}
-
-/// Outcome of [`load`].
-pub(crate) struct Loaded {
-    /// Records applied; 0 = the base was current.
-    pub redone: usize,
-    /// From where the log is needed until the page is written; none = the page is clean.
-    pub needs_log_from: Lsn,
-}
-
-/// Brings `page` into `buf`: base image, then pending redo.
-pub(crate) fn load(
-    files: &Files,
-    log: &Log,
-    pending: &PendingRedo,
-    newer: &Newer,
-    page: PageId,
-    buf: &mut PageBuf,
-) -> Result<Loaded> {
-    let (file, offset) = files.locate(page)?;
-    let fault = read_base(file, offset, page, buf)?;
-    if fault.is_none()
-        && let Some(end) = newer.is_beyond(page, buf.lsn())
-    {
-        return Err(newer_than_log(&format!("page {page} of \"{}\"", file.path().display()), buf.lsn(), end));
-    }
-    let Some(entry) = pending.get(page) else {
-        return match fault {
-            None => Ok(Loaded { redone: 0, needs_log_from: Lsn::NONE }),
-            Some(fault) => Err(damaged(file, page, &fault)),
-        };
-    };
-    let base_lsn = if fault.is_none() { buf.lsn() } else { Lsn::NONE };
-    if fault.is_none() && base_lsn >= entry.last_lsn {
-        // Current as far as one can read, but perhaps in the system's cache only, and there as
-        // written (after a failed sync). It counts as dirty, so that it is written again
-        // before the log that could redo it may go.
-        return Ok(Loaded { redone: 0, needs_log_from: entry.rec_lsn });
-    }
-    let mut chain = Vec::new();
-    let mut lsn = entry.last_lsn;
-    let mut whole = false;
-    while lsn > base_lsn {
-        let record = log.read_record(lsn).map_err(|e| {
-            let aside = if entry.aside { "; it is set aside" } else { "" };
-            let what = format!(
-                "page {page} of \"{}\" (as of {base_lsn}, to be redone from {} to {}) needs the log record at {lsn}, which \
-                 cannot be read: {e}{aside}",
-                file.path().display(),
-                entry.rec_lsn,
-                entry.last_lsn
-            );
-            // A file that cannot be read now is not a damaged one.
-            Error::new(if e.kind() == ErrorKind::Io { ErrorKind::Io } else { ErrorKind::Corrupt }, what)
-        })?;
-        if record.header.page != page || record.header.prev_page >= lsn {
-            return Err(Error::corrupt(format!("the log record at {lsn} does not belong to the chain of page {page}")));
-        }
-        let previous = record.header.prev_page;
-        whole = replaces_whole_page(&record.body);
-        chain.push((lsn, record.body));
-        if whole || previous.is_none() {
-            break;
-        }
-        lsn = previous;
-    }
-    if let Some(fault) = fault
-        && !whole
-    {
-        return Err(damaged(file, page, &fault));
-    }
-    if whole {
-        buf.as_bytes_mut().fill(0);
-    }
-    let redone = chain.len();
-    for (lsn, body) in chain.iter().rev() {
-        op::apply(buf, page, body, *lsn)?;
-    }
-    // Not only from the first record applied: the base, too, may not be on the disk yet.
-    Ok(Loaded { redone, needs_log_from: entry.rec_lsn })
-}
-
-/// Whether the record makes the page anew, so that nothing before it matters.
-pub(crate) fn replaces_whole_page(body: &[u8]) -> bool {
-    matches!(op::decode(body).next(), Some(Ok(PageOp::Format { .. } | PageOp::Image { .. })))
-}
-
-/// Something that was written at `lsn` is newer than the log, which ended at `end`.
-pub(crate) fn newer_than_log(what: &str, lsn: Lsn, end: Lsn) -> Error {
-    Error::corrupt(format!("{what} was changed at LSN {lsn}, but the log that was found ends at LSN {end}")).with_hint(
-        "The end of the log is missing, or the files are not of the same database and time. Put the right ones together, \
-         or restore the data folder from a backup.",
-    )
-}
-
-fn damaged(file: &dyn File, page: PageId, fault: &PageFault) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("page {page} of \"{}\" is damaged: {fault}", file.path().display()))
-        .with_hint("Run \"resurgam check\" on the data folder to see what else is affected.")
 }

@@ -1,0 +1,106 @@
+//! What this process wrote last to each page, so that a write which the device acknowledged and lost, or put
+//! elsewhere, is noticed when the page is read again. (A page that is older than it should be has a right
+//! checksum and a right id; nothing in it says so.)
+//!
+//! Kept are the low 32 bits of the page's LSN: four bytes for each page that was written, in chunks, and no
+//! more of them than a 64th of the pool's memory. When there are too many a chunk is dropped, and of its pages
+//! nothing is known until they are written again. So what was written in the last while is covered, after a
+//! restart nothing at first. An older image whose LSN has the same low bits (a multiple of 4 GB apart) passes.
+//!
+//! # Invariant
+//! A page is noted before it is written, and read only after it was evicted, which is after that write was
+//! reported as done: what is noted is what the file should hold.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use resurgam_base::{Lsn, PageId};
+
+/// Pages of a chunk: 16 KB.
+const CHUNK_PAGES: u64 = 4096;
+/// What the chunks may take of the pool's memory: one part in so many.
+const SHARE: usize = 64;
+const CHUNKS_MIN: usize = 16;
+
+/// See the module. 0 in a chunk: not known.
+pub(super) struct LastWritten {
+    chunks: RwLock<HashMap<u64, Box<[AtomicU32]>>>,
+    chunks_max: usize,
+}
+
+fn place(page: PageId) -> (u64, usize) {
+    (page.0 / CHUNK_PAGES, (page.0 % CHUNK_PAGES) as usize)
+}
+
+/// The low bits, but never "not known": LSNs of records are multiples of nothing, and 1 stands for 0 as well.
+fn mark(lsn: Lsn) -> u32 {
+    (lsn.0 as u32).max(1)
+}
+
+impl LastWritten {
+    /// For a pool of so many bytes.
+    pub fn of(pool_bytes: usize) -> Self {
+        let chunks_max = (pool_bytes / SHARE / (CHUNK_PAGES as usize * 4)).max(CHUNKS_MIN);
+        Self { chunks: RwLock::default(), chunks_max }
+    }
+
+    /// `page` is about to be written as of `lsn`.
+    pub fn note(&self, page: PageId, lsn: Lsn) {
+        let (number, at) = place(page);
+        if let Some(chunk) = self.chunks.read().get(&number) {
+            chunk[at].store(mark(lsn), Ordering::Relaxed);
+            return;
+        }
+        let mut chunks = self.chunks.write();
+        if chunks.len() >= self.chunks_max
+            && let Some(other) = chunks.keys().find(|other| **other != number).copied()
+        {
+            chunks.remove(&other);
+        }
+        let chunk = chunks.entry(number).or_insert_with(|| {
+            let mut pages = Vec::new();
+            pages.resize_with(CHUNK_PAGES as usize, AtomicU32::default);
+            pages.into_boxed_slice()
+        });
+        chunk[at].store(mark(lsn), Ordering::Relaxed);
+    }
+
+    /// Whether a page that was read as of `lsn` is not what was written last, as far as that is known.
+    pub fn is_other(&self, page: PageId, lsn: Lsn) -> bool {
+        let (number, at) = place(page);
+        let known = self.chunks.read().get(&number).map_or(0, |chunk| chunk[at].load(Ordering::Relaxed));
+        known != 0 && known != mark(lsn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_page_is_noticed_as_long_as_it_is_remembered() {
+        let written = LastWritten::of(0);
+        let page = PageId(7);
+        assert!(!written.is_other(page, Lsn(100)), "nothing is known");
+        written.note(page, Lsn(100));
+        written.note(page, Lsn(200));
+        assert!(!written.is_other(page, Lsn(200)));
+        assert!(written.is_other(page, Lsn(100)));
+        assert!(!written.is_other(PageId(8), Lsn(100)), "its neighbour was not written");
+        assert!(written.is_other(page, Lsn::NONE));
+        for chunk in 1..=3 * CHUNKS_MIN as u64 {
+            written.note(PageId(chunk * CHUNK_PAGES), Lsn(chunk));
+            assert!(written.chunks.read().len() <= CHUNKS_MIN);
+            assert!(written.is_other(PageId(chunk * CHUNK_PAGES), Lsn(chunk + 1)), "the newest is remembered");
+        }
+    }
+
+    #[test]
+    fn an_lsn_whose_low_bits_are_zero_is_known() {
+        let written = LastWritten::of(1 << 30);
+        written.note(PageId(3), Lsn(1 << 32));
+        assert!(written.is_other(PageId(3), Lsn(5)));
+        assert!(!written.is_other(PageId(3), Lsn(1 << 32)));
+    }
+}

@@ -1,0 +1,280 @@
+//! Where a page that is not in memory comes from: `page = redo(base, records)`.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `pending_redo.rs` | after a crash: the pages whose base in the file lacks records of the log |
+//! | `last_written.rs` | what this process wrote last, so that a write which was lost is noticed |
+//! | `newer.rs` | pages that are newer than the log |
+//! | `repair.rs` | a page whose base in the file is of no use, from what is kept of it elsewhere |
+//!
+//! The base is the page in the data file. After a crash, pages named in
+//! [`PendingRedo`] have log records that the data file may lack; they are found by
+//! walking the page's own chain of log records backwards from its last one (each
+//! record names the previous record of the same page) and applied in order. One entry
+//! a page is all the memory this needs, and analysis never keeps records.
+//!
+//! A base that is missing or damaged does no harm when the chain reaches back to a
+//! record that formats the whole page. Where it does not, or there is no chain, the page is rebuilt from
+//! its history ([`PageHistory`]), if one is given.
+
+mod last_written;
+mod newer;
+mod pending_redo;
+mod repair;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
+use resurgam_log::Log;
+use resurgam_page::{PageBuf, PageFault, PageOp, op};
+use resurgam_vfs::File;
+
+use crate::files::Files;
+use crate::images::Images;
+use crate::stats::{Counters, bump};
+use last_written::LastWritten;
+use newer::Newer;
+
+pub use pending_redo::{PendingRedo, RedoEntry, StuckPage};
+pub use repair::{PageHistory, PageRecord, Repair};
+
+/// What is wrong with the page in the file.
+enum Fault {
+    /// It cannot be used at all.
+    Page(PageFault),
+    /// It is sound, and older than what this process wrote there last.
+    LostWrite { page: PageId, found: Lsn },
+    /// What the log has for it cannot be applied.
+    Redo(Error),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Page(fault) => fault.fmt(f),
+            Self::Redo(error) => f.write_str(error.message()),
+            Self::LostWrite { page, found } => write!(
+                f,
+                "page {page} is there as of LSN {found}, which is not what was written last: the device lost a write"
+            ),
+        }
+    }
+}
+
+/// Outcome of [`Sources::load`].
+pub(crate) struct Loaded {
+    /// Records applied; 0 = the base was current.
+    pub redone: usize,
+    /// From where the log is needed until the page is written; none = the page is clean.
+    pub needs_log_from: Lsn,
+}
+
+/// What a page that is not in memory is made from.
+pub(crate) struct Sources {
+    pub files: Files,
+    log: Arc<Log>,
+    pub pending: PendingRedo,
+    newer: Newer,
+    last_written: LastWritten,
+    history: OnceLock<Arc<dyn PageHistory>>,
+}
+
+impl Sources {
+    /// `memory_bytes` is what the pool takes for pages: what is remembered of writes goes by it.
+    pub fn new(files: Files, log: Arc<Log>, memory_bytes: usize) -> Self {
+        Self {
+            files,
+            newer: Newer::than(log.end_lsn()),
+            log,
+            pending: PendingRedo::default(),
+            last_written: LastWritten::of(memory_bytes),
+            history: OnceLock::new(),
+        }
+    }
+
+    /// Pages are rebuilt from there from now on; the first one given stays.
+    pub fn set_history(&self, history: Arc<dyn PageHistory>) {
+        let _ = self.history.set(history);
+    }
+
+    /// These are about to be written in place.
+    pub fn note_written(&self, images: &Images) {
+        self.newer.note_written(&images.ids);
+        for (page, lsn) in images.ids.iter().zip(&images.lsns) {
+            self.last_written.note(*page, *lsn);
+        }
+    }
+
+    /// Brings `page` into `buf`.
+    ///
+    /// # Errors
+    /// `Io` when it cannot be read now; `Corrupt`, naming file, page and reason, when what is there cannot be
+    /// used and the page could not be rebuilt.
+    pub fn load(&self, page: PageId, buf: &mut PageBuf, counters: &Counters) -> Result<Loaded> {
+        let (file, offset) = self.files.locate(page)?;
+        let mut fault = read_base(file, offset, page, buf)?.map(Fault::Page);
+        let pending = self.pending.get(page);
+        if fault.is_none() {
+            if let Some(end) = self.newer.is_beyond(page, buf.lsn()) {
+                let what = format!("page {page} of \"{}\"", file.path().display());
+                return Err(newer_than_log(&what, buf.lsn(), end));
+            }
+            if pending.is_none() && self.last_written.is_other(page, buf.lsn()) {
+                bump(&counters.lost_writes, 1);
+                fault = Some(Fault::LostWrite { page, found: buf.lsn() });
+            }
+        }
+        match (pending, fault) {
+            (None, None) => Ok(Loaded { redone: 0, needs_log_from: Lsn::NONE }),
+            (None, Some(fault)) => self.repair(file, page, buf, &fault, counters, None),
+            (Some(entry), fault) => match self.redo(file, page, buf, fault.is_none(), entry) {
+                Ok(Some(loaded)) => Ok(loaded),
+                // Its chain does not reach back to where the page was made.
+                Ok(None) => {
+                    let fault = fault.unwrap_or(Fault::Page(PageFault::Zero { expected: page }));
+                    self.repair(file, page, buf, &fault, counters, Some(entry))
+                }
+                Err(error) if error.kind() == ErrorKind::Corrupt && self.history.get().is_some() => {
+                    self.repair(file, page, buf, &Fault::Redo(error), counters, Some(entry))
+                }
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// Applies what the log has for the page. `None`: the base is needed, and of no use.
+    fn redo(
+        &self,
+        file: &dyn File,
+        page: PageId,
+        buf: &mut PageBuf,
+        usable: bool,
+        entry: RedoEntry,
+    ) -> Result<Option<Loaded>> {
+        let base_lsn = if usable { buf.lsn() } else { Lsn::NONE };
+        if usable && base_lsn >= entry.last_lsn {
+            // Current as far as one can read, but perhaps in the system's cache only, and there as
+            // written (after a failed sync). It counts as dirty, so that it is written again
+            // before the log that could redo it may go.
+            return Ok(Some(Loaded { redone: 0, needs_log_from: entry.rec_lsn }));
+        }
+        let mut chain = Vec::new();
+        let mut lsn = entry.last_lsn;
+        let mut whole = false;
+        while lsn > base_lsn {
+            let record = self.log.read_record(lsn).map_err(|e| {
+                let aside = if entry.aside { "; it is set aside" } else { "" };
+                let what = format!(
+                    "page {page} of \"{}\" (as of {base_lsn}, to be redone from {} to {}) needs the log record at {lsn}, \
+                     which cannot be read: {e}{aside}",
+                    file.path().display(),
+                    entry.rec_lsn,
+                    entry.last_lsn
+                );
+                // A file that cannot be read now is not a damaged one.
+                Error::new(if e.kind() == ErrorKind::Io { ErrorKind::Io } else { ErrorKind::Corrupt }, what)
+            })?;
+            if record.header.page != page || record.header.prev_page >= lsn {
+                return Err(Error::corrupt(format!(
+                    "the log record at {lsn} does not belong to the chain of page {page}"
+                )));
+            }
+            let previous = record.header.prev_page;
+            whole = replaces_whole_page(&record.body);
+            chain.push((lsn, record.body));
+            if whole || previous.is_none() {
+                break;
+            }
+            lsn = previous;
+        }
+        if !usable && !whole {
+            return Ok(None);
+        }
+        if whole {
+            buf.as_bytes_mut().fill(0);
+        }
+        let redone = chain.len();
+        for (lsn, body) in chain.iter().rev() {
+            op::apply(buf, page, body, *lsn)?;
+        }
+        // Not only from the first record applied: the base, too, may not be on the disk yet.
+        Ok(Some(Loaded { redone, needs_log_from: entry.rec_lsn }))
+    }
+
+    /// Rebuilds a page from its history. It counts as dirty: what is in the file is of no use.
+    fn repair(
+        &self,
+        file: &dyn File,
+        page: PageId,
+        buf: &mut PageBuf,
+        fault: &Fault,
+        counters: &Counters,
+        pending: Option<RedoEntry>,
+    ) -> Result<Loaded> {
+        let damaged = damaged(file, page, fault);
+        let Some(history) = self.history.get() else { return Err(damaged) };
+        let stale = matches!(fault, Fault::LostWrite { .. });
+        let why = match repair::rebuild(&**history, page, stale, buf) {
+            Ok(_) if self.last_written.is_other(page, buf.lsn()) => Error::corrupt(format!(
+                "what is known of it ends at LSN {}, and it was written with another one",
+                buf.lsn()
+            )),
+            Ok(_) if pending.is_some_and(|entry| entry.last_lsn != buf.lsn()) => Error::corrupt(format!(
+                "what is known of it ends at LSN {}, its last record is at LSN {}",
+                buf.lsn(),
+                pending.map_or(Lsn::NONE, |entry| entry.last_lsn)
+            )),
+            Ok(rebuilt) => {
+                bump(&counters.repaired_pages, 1);
+                history.repaired(&Repair {
+                    page,
+                    path: file.path().to_path_buf(),
+                    fault: fault.to_string(),
+                    base: rebuilt.base,
+                    records: rebuilt.records,
+                    lsn: buf.lsn(),
+                    took: rebuilt.took,
+                });
+                let from = pending.map_or_else(|| self.log.end_lsn(), |entry| entry.rec_lsn);
+                return Ok(Loaded { redone: 0, needs_log_from: from });
+            }
+            Err(why) => why,
+        };
+        // A source that cannot be read now may be well again; then the page is.
+        let kind = if why.kind() == ErrorKind::Io { ErrorKind::Io } else { ErrorKind::Corrupt };
+        Err(Error::new(kind, format!("{damaged}; it could not be rebuilt: {why}")).with_hint(HINT))
+    }
+}
+
+/// Reads the base image of `page` into `buf`. `Ok(Some(fault))` = readable but not usable.
+fn read_base(file: &dyn File, offset: u64, page: PageId, buf: &mut PageBuf) -> Result<Option<PageFault>> {
+    let read = file.read_at(buf.as_bytes_mut(), offset)?;
+    if read < PAGE_SIZE {
+        buf.as_bytes_mut()[read..].fill(0);
+    }
+    Ok(buf.verify(page).err())
+}
+
+/// Whether the record makes the page anew, so that nothing before it matters.
+pub fn replaces_whole_page(body: &[u8]) -> bool {
+    matches!(op::decode(body).next(), Some(Ok(PageOp::Format { .. } | PageOp::Image { .. })))
+}
+
+/// Something that was written at `lsn` is newer than the log, which ended at `end`.
+pub(crate) fn newer_than_log(what: &str, lsn: Lsn, end: Lsn) -> Error {
+    Error::corrupt(format!("{what} was changed at LSN {lsn}, but the log that was found ends at LSN {end}")).with_hint(
+        "The end of the log is missing, or the files are not of the same database and time. Put the right ones together, \
+         or restore the data folder from a backup.",
+    )
+}
+
+const HINT: &str = "Run \"resurgam check\" on the data folder to see what else is affected.";
+
+fn damaged(file: &dyn File, page: PageId, fault: &Fault) -> Error {
+    let what = match fault {
+        Fault::Redo(error) => error.message().to_owned(),
+        _ => format!("page {page} of \"{}\" is damaged: {fault}", file.path().display()),
+    };
+    Error::new(ErrorKind::Corrupt, what).with_hint(HINT)
+}

@@ -1,0 +1,162 @@
+//! Single-page repair: where a damaged page's records come from, and what was repaired.
+//!
+//! A page that cannot be used is rebuilt while it is being read ([`resurgam_buffer::PageHistory`]), from the log
+//! as far as it is kept: that covers pages that were made since, and writes that the device lost and whose
+//! records are still there. Whoever reads the page waits for a pass over the log (its bound is `log_bytes_max`; a
+//! gigabyte takes about a second); nobody else does.
+//!
+//! A page that could not be rebuilt is not tried again for a while, so that a statement that meets it a
+//! thousand times reads the log once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result};
+use resurgam_buffer::{PageHistory, PageRecord, Repair};
+use resurgam_log::Log;
+use resurgam_page::PageBuf;
+use resurgam_vfs::Vfs;
+
+use crate::database::Database;
+
+/// Repairs that are listed.
+const LISTED_MAX: usize = 100;
+/// Bytes of one page's records that are taken into memory, at most.
+const BYTES_MAX: usize = 64 << 20;
+/// Pages whose records were looked for in vain, and for how long that is remembered.
+const IN_VAIN_MAX: usize = 1000;
+const IN_VAIN: Duration = Duration::from_secs(10);
+
+/// A page that was found damaged and rebuilt, see [`Database::repairs`].
+#[derive(Clone, Debug)]
+pub struct RepairedPage {
+    /// What was wrong, and from what it was rebuilt.
+    pub repair: Repair,
+    /// When, in microseconds since 2000-01-01 UTC.
+    pub at_us: i64,
+    /// Whose it is, if the space map can be read.
+    pub object: Option<ObjectId>,
+}
+
+/// The log as the history of pages.
+pub(crate) struct Repairs {
+    log: Arc<Log>,
+    vfs: Arc<dyn Vfs>,
+    /// The newest last.
+    listed: Mutex<VecDeque<RepairedPage>>,
+    /// Pages of which the log had nothing of use, and when.
+    in_vain: Mutex<VecDeque<(PageId, Instant)>>,
+}
+
+impl Repairs {
+    pub fn of(log: &Arc<Log>, vfs: &Arc<dyn Vfs>) -> Arc<Self> {
+        Arc::new(Self {
+            log: Arc::clone(log),
+            vfs: Arc::clone(vfs),
+            listed: Mutex::default(),
+            in_vain: Mutex::default(),
+        })
+    }
+
+    fn was_in_vain(&self, page: PageId) -> bool {
+        let mut in_vain = self.in_vain.lock();
+        while in_vain.front().is_some_and(|(_, at)| at.elapsed() > IN_VAIN) || in_vain.len() > IN_VAIN_MAX {
+            in_vain.pop_front();
+        }
+        in_vain.iter().any(|(of, _)| *of == page)
+    }
+
+    /// The page's records in the log that is kept, behind `after`.
+    fn in_log(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
+        // Everything of a page that is not in memory is durable.
+        let end = self.log.flushed_lsn();
+        let (_hold, from) = loop {
+            let from = self.log.oldest_lsn();
+            match self.log.hold("the repair of a page", from) {
+                Ok(hold) => break (hold, from),
+                // It was truncated just now.
+                Err(error) if error.kind() == ErrorKind::NotInPrerequisiteState => continue,
+                Err(error) => return Err(error),
+            }
+        };
+        let mut follower = self.log.follow(from)?;
+        let (mut records, mut bytes) = (Vec::<PageRecord>::new(), 0);
+        while follower.position() < end {
+            let Some(block) = follower.next(Duration::ZERO)? else { break };
+            for record in block.records() {
+                let record = record?;
+                if record.header.page != page || !record.header.kind.is_of_page() || record.lsn <= after {
+                    continue;
+                }
+                if resurgam_buffer::replaces_whole_page(record.body) {
+                    records.clear();
+                    bytes = 0;
+                }
+                bytes += record.body.len();
+                if bytes > BYTES_MAX {
+                    return Err(Error::new(
+                        ErrorKind::LimitExceeded,
+                        format!("the log has more than {} MB of records of page {page}", BYTES_MAX >> 20),
+                    ));
+                }
+                records.push(PageRecord {
+                    lsn: record.lsn,
+                    prev_page: record.header.prev_page,
+                    body: record.body.to_vec(),
+                });
+            }
+        }
+        Ok(records)
+    }
+}
+
+impl PageHistory for Repairs {
+    fn base(&self, _: PageId, _: &mut PageBuf) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn records(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
+        if self.was_in_vain(page) {
+            return Ok(Vec::new());
+        }
+        let records = self.in_log(page, after)?;
+        let of_use = |first: &PageRecord| {
+            resurgam_buffer::replaces_whole_page(&first.body) || after.is_some() && first.prev_page == after
+        };
+        if !records.first().is_some_and(of_use) {
+            self.in_vain.lock().push_back((page, Instant::now()));
+        }
+        Ok(records)
+    }
+
+    fn repaired(&self, repair: &Repair) {
+        tracing::error!(
+            "page {} of \"{}\" was damaged and is rebuilt from {} log records in {:.1?}: {}",
+            repair.page,
+            repair.path.display(),
+            repair.records,
+            repair.took,
+            repair.fault
+        );
+        let mut listed = self.listed.lock();
+        if listed.len() >= LISTED_MAX {
+            listed.pop_front();
+        }
+        listed.push_back(RepairedPage { repair: repair.clone(), at_us: self.vfs.wall_clock_us(), object: None });
+    }
+}
+
+impl Database {
+    /// The last hundred pages that were found damaged and rebuilt since the open, the newest last.
+    pub fn repairs(&self) -> Vec<RepairedPage> {
+        let inner = self.inner();
+        let mut listed: Vec<RepairedPage> = inner.repairs.listed.lock().iter().cloned().collect();
+        for of in &mut listed {
+            let owner = inner.pool.space().owner(&inner.pool, of.repair.page);
+            of.object = owner.ok().filter(|owner| owner.is_some());
+        }
+        listed
+    }
+}

@@ -1,0 +1,220 @@
+//! Pages that are damaged, older than they were written, or not there at all: rebuilt from the log where it has
+//! what that takes, and otherwise an error; never other rows.
+
+#[allow(dead_code)]
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{key, row};
+use resurgam_engine::*;
+use resurgam_vfs::{OpenMode, SimVfs, Vfs};
+
+const PAGE: usize = limits::PAGE_SIZE;
+const ROWS: i64 = 3000;
+
+fn options(traditional: bool) -> Options {
+    Options {
+        buffer_bytes: 64 * PAGE,
+        log_segment_bytes: 512 << 10,
+        accelerated_database_recovery: !traditional,
+        short_rollback_operations: 0,
+        background: false,
+        ..Options::default()
+    }
+}
+
+fn open(vfs: &SimVfs, options: Options) -> Result<Database> {
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let db = Database::open_with(shared, Path::new("/db"), options, |_| {})?;
+    db.finish_recovery()?;
+    Ok(db)
+}
+
+fn in_transaction(db: &Database, work: impl FnOnce(&Transaction, &Arc<Table>) -> Result<()>) -> Result<()> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = tx.table("public", "t")?.expect("made");
+    work(&tx, &t)?;
+    tx.commit(Durability::Sync)?.wait()
+}
+
+/// A table many times larger than memory: of each third row the third version, of one transaction that rolled back the
+/// other thirds.
+fn fill(db: &Database) -> Result<()> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    let spec = TableSpec::new("public", "t").column("id", ColumnType::Int8).column("v", ColumnType::Int8);
+    let table =
+        tx.create_table(spec.column("note", ColumnType::Text).primary_key(&["id"]).index("i", &["v"], false))?;
+    let table = table.done()?;
+    let note = "n".repeat(300);
+    tx.statement(StatementKind::BulkWrite)?;
+    for id in 0..ROWS {
+        tx.insert(&table, &row(id, id, &note))?.done()?;
+    }
+    tx.commit(Durability::Sync)?.wait()?;
+    for round in 1..=2 {
+        in_transaction(db, |tx, t| update(tx, t, 0, round))?;
+    }
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = tx.table("public", "t")?.expect("made");
+    update(&tx, &t, 1, 77)?;
+    tx.rollback()
+}
+
+fn update(tx: &Transaction, t: &Arc<Table>, third: i64, round: i64) -> Result<()> {
+    tx.statement(StatementKind::BulkWrite)?;
+    let note = format!("{round}").repeat(250);
+    for id in (third..ROWS).step_by(3) {
+        let change = tx.update(t, &key(t, id)?, Seen::Snapshot, &row(id, id + round * 10_000, &note))?.done()?;
+        assert_eq!(change, Change::Done);
+    }
+    Ok(())
+}
+
+/// What is wrong with any row, in words; the first error otherwise.
+fn check(db: &Database) -> Result<()> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = tx.table("public", "t")?.expect("made");
+    let statement = tx.statement(StatementKind::Read)?;
+    let mut found = RowBuf::default();
+    for id in 0..ROWS {
+        let there = statement.get(&t, &key(&t, id)?, &mut found)?;
+        assert!(there, "row {id} is not there");
+        let right = if id % 3 == 0 { id + 20_000 } else { id };
+        match t.column(found.raw(), 1)? {
+            DatumRef::Int8(v) if v == right => {}
+            other => panic!("row {id} is {other:?}, not {right}"),
+        }
+    }
+    Ok(())
+}
+
+fn data(vfs: &SimVfs) -> Result<Vec<u8>> {
+    let file = vfs.open(Path::new("/db/data"), OpenMode::ReadOnly)?;
+    let mut bytes = vec![0; file.len()? as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+fn put(vfs: &SimVfs, page: usize, bytes: &[u8]) -> Result<()> {
+    vfs.open(Path::new("/db/data"), OpenMode::ReadWrite)?.write_at(bytes, (page * PAGE) as u64)
+}
+
+/// All pages but the boot page are lost, in one way or another, while the database is open: each is made anew from
+/// the log, which has all of them from their first record on.
+#[test]
+fn every_page_is_made_anew() -> Result<()> {
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(1);
+        let db = open(&vfs, options(traditional))?;
+        fill(&db)?;
+        while db.write_back()? > 0 {}
+        let bytes = data(&vfs)?;
+        for page in 1..bytes.len() / PAGE {
+            match page % 3 {
+                0 => put(&vfs, page, &[0; PAGE])?,
+                1 => put(&vfs, page, &[0xEE; 512])?,
+                _ => put(&vfs, page, &bytes[(page - 1) * PAGE..page * PAGE])?,
+            }
+        }
+        check(&db)?;
+        assert_eq!(db.verify()?, Vec::<String>::new(), "traditional: {traditional}");
+        let repairs = db.repairs();
+        let repaired = db.stats().pool.repaired_pages;
+        assert!(repaired > 100 && repairs.len() == 100, "{repaired} pages, {} listed", repairs.len());
+        assert!(repairs.iter().all(|of| of.repair.records > 0 && of.repair.path == Path::new("/db/data")));
+        // They are written again, and the next open finds nothing of it.
+        db.close()?;
+        drop(db);
+        let db = open(&vfs, Options { page_repair: false, ..options(traditional) })?;
+        check(&db)?;
+        assert_eq!(db.verify()?, Vec::<String>::new());
+    }
+    Ok(())
+}
+
+/// The data file is gone, but for the boot page, while a crash left records to be redone.
+#[test]
+fn a_data_file_that_is_gone_after_a_crash() -> Result<()> {
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(2);
+        let db = open(&vfs, options(traditional))?;
+        fill(&db)?;
+        while db.write_back()? > 0 {}
+        in_transaction(&db, |tx, t| {
+            tx.statement(StatementKind::BulkWrite)?;
+            (ROWS..ROWS + 500).try_for_each(|id| tx.insert(t, &row(id, id, "new"))?.done())
+        })?;
+        drop(db);
+        let crashed = vfs.crash();
+        let pages = data(&crashed)?.len() / PAGE;
+        for page in 1..pages {
+            put(&crashed, page, &[0; PAGE])?;
+        }
+        let db = open(&crashed, options(traditional))?;
+        check(&db)?;
+        assert_eq!(db.verify()?, Vec::<String>::new(), "traditional: {traditional}");
+        assert!(db.stats().pool.redone_pages + db.stats().pool.repaired_pages > 100, "{:?}", db.stats().pool);
+    }
+    Ok(())
+}
+
+/// Writes that the device acknowledged and lost: the file is as it was some time ago.
+#[test]
+fn writes_that_were_lost() -> Result<()> {
+    for (traditional, repair) in [(false, true), (true, true), (false, false)] {
+        let vfs = SimVfs::new(3);
+        let db = open(&vfs, Options { page_repair: repair, ..options(traditional) })?;
+        fill(&db)?;
+        while db.write_back()? > 0 {}
+        let before = data(&vfs)?;
+        in_transaction(&db, |tx, t| update(tx, t, 0, 1))?;
+        in_transaction(&db, |tx, t| update(tx, t, 0, 2))?;
+        while db.write_back()? > 0 {}
+        for (page, old) in before.chunks(PAGE).enumerate().skip(1) {
+            put(&vfs, page, old)?;
+        }
+        match check(&db) {
+            Ok(()) if repair => assert!(db.stats().pool.repaired_pages > 50, "{:?}", db.stats().pool),
+            Err(error) if !repair => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt);
+                assert!(error.message().contains("lost a write"), "{error}");
+            }
+            other => panic!("repair {repair}: {other:?}"),
+        }
+        assert!(db.stats().pool.lost_writes > 0);
+    }
+    Ok(())
+}
+
+/// The log does not reach back far enough: the page is an error as before, and is not looked for again and again.
+#[test]
+fn what_the_log_has_no_more() -> Result<()> {
+    let vfs = SimVfs::new(4);
+    let db = open(&vfs, options(false))?;
+    fill(&db)?;
+    db.close()?;
+    drop(db);
+    let small = Options { log_bytes_wanted: 1 << 20, log_bytes_max: 4 << 20, ..options(false) };
+    let db = open(&vfs, small)?;
+    for round in 0..40 {
+        in_transaction(&db, |tx, t| update(tx, t, 0, 1 + round % 2))?;
+        while db.write_back()? > 0 {}
+        db.checkpoint()?;
+    }
+    let pages = data(&vfs)?.len() / PAGE;
+    for page in 1..pages {
+        put(&vfs, page, &[0xEE; 512])?;
+    }
+    let mut errors = 0;
+    for _ in 0..3 {
+        if let Err(error) = check(&db) {
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert!(error.message().contains("could not be rebuilt"), "{error}");
+            errors += 1;
+        }
+    }
+    assert_eq!(errors, 3);
+    Ok(())
+}
