@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
-use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, MergePolicy};
+use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, MergePolicy, View};
 use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
 
 use crate::database::Database;
@@ -277,6 +277,12 @@ impl Archiver {
     }
 
     /// What an operator can see of it; `log` is the one that it follows.
+    /// What is in it now; none while it cannot be reached.
+    pub fn view(&self) -> Option<Arc<View>> {
+        let archive = self.seen.lock().archive.as_ref().and_then(Weak::upgrade)?;
+        Some(archive.view())
+    }
+
     pub fn status(&self, log: &Log) -> ArchiveStatus {
         let durable = log.flushed_lsn();
         let mut seen = self.seen.lock();

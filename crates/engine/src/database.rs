@@ -85,7 +85,7 @@ pub(crate) struct Inner {
     /// Rows that got other primary keys.
     pub moves: Moves,
     pub throttle: Throttle,
-    pub archiver: Option<Archiver>,
+    pub archiver: Option<Arc<Archiver>>,
     pub stopping: AtomicBool,
     pub opened: Instant,
     pub background: Mutex<Option<Background>>,
@@ -252,7 +252,7 @@ impl Database {
         let config = LogConfig { segment_bytes: control.segment_bytes, ..LogConfig::default() };
         let log = Log::open(Arc::clone(&vfs), &log_folder.path, config, control.epoch, analysis.end)?;
         // It holds the log before any checkpoint can be taken.
-        let archiver = open_archiver(&vfs, dir, &options, &boot, &log)?;
+        let archiver = open_archiver(&vfs, dir, &options, &boot, &log)?.map(Arc::new);
         let mut pool = open_pool(&vfs, paths, &log, &options)?;
         let mut locks_held = vec![lock];
         if let Some(attached) = attached {
@@ -302,7 +302,7 @@ impl Database {
             log_end: analysis.end_reason,
         };
         let pending_start = log.end_lsn().0;
-        let repairs = Repairs::of(&log, &vfs);
+        let repairs = Repairs::of(&log, &vfs, archiver.clone());
         if options.page_repair {
             pool.set_history(Arc::clone(&repairs) as Arc<dyn PageHistory>);
         }

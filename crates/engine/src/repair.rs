@@ -1,9 +1,12 @@
 //! Single-page repair: where a damaged page's records come from, and what was repaired.
 //!
-//! A page that cannot be used is rebuilt while it is being read ([`resurgam_buffer::PageHistory`]), from the log
-//! as far as it is kept: that covers pages that were made since, and writes that the device lost and whose
-//! records are still there. Whoever reads the page waits for a pass over the log (its bound is `log_bytes_max`; a
-//! gigabyte takes about a second); nobody else does.
+//! A page that cannot be used is rebuilt while it is being read ([`resurgam_buffer::PageHistory`]), from the archive,
+//! where there is one, and the log behind it: one lookup in each run, and a pass over the log that is not archived
+//! yet. An archive that was begun with the database has every page.
+//!
+//! Without an archive it is rebuilt from the log as far as that is kept: that covers pages that were made since, and
+//! writes that the device lost and whose records are still there. Whoever reads the page waits for a pass over the log
+//! (its bound is `log_bytes_max`; a gigabyte takes about a second); nobody else does.
 //!
 //! A page that could not be rebuilt is not tried again for a while, so that a statement that meets it a
 //! thousand times reads the log once.
@@ -15,10 +18,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result};
 use resurgam_buffer::{PageHistory, PageRecord, Repair};
-use resurgam_log::Log;
+use resurgam_archive::History;
+use resurgam_log::{Log, OwnedRecord};
 use resurgam_page::PageBuf;
 use resurgam_vfs::Vfs;
 
+use crate::archiver::Archiver;
 use crate::database::Database;
 
 /// Repairs that are listed.
@@ -40,9 +45,10 @@ pub struct RepairedPage {
     pub object: Option<ObjectId>,
 }
 
-/// The log as the history of pages.
+/// Archive and log as the history of pages.
 pub(crate) struct Repairs {
     log: Arc<Log>,
+    archiver: Option<Arc<Archiver>>,
     vfs: Arc<dyn Vfs>,
     /// The newest last.
     listed: Mutex<VecDeque<RepairedPage>>,
@@ -51,9 +57,10 @@ pub(crate) struct Repairs {
 }
 
 impl Repairs {
-    pub fn of(log: &Arc<Log>, vfs: &Arc<dyn Vfs>) -> Arc<Self> {
+    pub fn of(log: &Arc<Log>, vfs: &Arc<dyn Vfs>, archiver: Option<Arc<Archiver>>) -> Arc<Self> {
         Arc::new(Self {
             log: Arc::clone(log),
+            archiver,
             vfs: Arc::clone(vfs),
             listed: Mutex::default(),
             in_vain: Mutex::default(),
@@ -68,12 +75,44 @@ impl Repairs {
         in_vain.iter().any(|(of, _)| *of == page)
     }
 
-    /// The page's records in the log that is kept, behind `after`.
-    fn in_log(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
+    /// The page's records behind `after`: those of the archive, and those of the log from its end on.
+    fn find(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
+        let (mut records, mut archived) = (Vec::new(), Lsn::NONE);
+        if let Some(view) = self.archiver.as_ref().and_then(|archiver| archiver.view())
+            && view.end() > view.start()
+        {
+            archived = view.end();
+            // Where it begins later than the page did, the chain of what is found says so.
+            let from = after.max(Lsn(view.start().0.saturating_sub(1)));
+            if from.0 < archived.0 - 1 {
+                let found = view.records_of(page, from, Lsn(archived.0 - 1), History::SinceAnew)?;
+                let of = |record: OwnedRecord| PageRecord {
+                    lsn: record.lsn,
+                    prev_page: record.header.prev_page,
+                    body: record.body,
+                };
+                records.extend(found.into_iter().map(of));
+            }
+        }
+        self.in_log(page, after, archived, records)
+    }
+
+    /// Adds the page's records in the log, from `archived` on.
+    fn in_log(
+        &self,
+        page: PageId,
+        after: Lsn,
+        archived: Lsn,
+        mut records: Vec<PageRecord>,
+    ) -> Result<Vec<PageRecord>> {
         // Everything of a page that is not in memory is durable.
         let end = self.log.flushed_lsn();
+        if archived >= end {
+            return Ok(records);
+        }
         let (_hold, from) = loop {
-            let from = self.log.oldest_lsn();
+            // What the archive has not is held for it.
+            let from = self.log.oldest_lsn().max(archived);
             match self.log.hold("the repair of a page", from) {
                 Ok(hold) => break (hold, from),
                 // It was truncated just now.
@@ -82,7 +121,7 @@ impl Repairs {
             }
         };
         let mut follower = self.log.follow(from)?;
-        let (mut records, mut bytes) = (Vec::<PageRecord>::new(), 0);
+        let mut bytes: usize = records.iter().map(|record| record.body.len()).sum();
         while follower.position() < end {
             let Some(block) = follower.next(Duration::ZERO)? else { break };
             for record in block.records() {
@@ -98,7 +137,7 @@ impl Repairs {
                 if bytes > BYTES_MAX {
                     return Err(Error::new(
                         ErrorKind::LimitExceeded,
-                        format!("the log has more than {} MB of records of page {page}", BYTES_MAX >> 20),
+                        format!("there are more than {} MB of records of page {page}", BYTES_MAX >> 20),
                     ));
                 }
                 records.push(PageRecord {
@@ -121,7 +160,7 @@ impl PageHistory for Repairs {
         if self.was_in_vain(page) {
             return Ok(Vec::new());
         }
-        let records = self.in_log(page, after)?;
+        let records = self.find(page, after)?;
         let of_use = |first: &PageRecord| {
             resurgam_buffer::replaces_whole_page(&first.body) || after.is_some() && first.prev_page == after
         };
