@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use resurgam_base::{Error, ErrorKind, Result};
 use resurgam_archive::Archive;
+use resurgam_base::{Error, ErrorKind, Result};
 use resurgam_log::Log;
 use resurgam_page::boot::Boot;
 use resurgam_vfs::Vfs;

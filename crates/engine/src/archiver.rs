@@ -21,8 +21,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, MergePolicy, View};
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
 
 use crate::database::Database;
@@ -114,13 +114,7 @@ impl Archiver {
     /// That the archive is not this log's. (One that cannot be reached is none.)
     pub fn start(log: &Log, place: String, open: OpenArchive) -> Result<Self> {
         let hold = log.hold(HOLDER, log.oldest_lsn())?;
-        let this = Self {
-            place,
-            open,
-            work: Mutex::default(),
-            hold: Mutex::new(Some(hold)),
-            seen: Mutex::default(),
-        };
+        let this = Self { place, open, work: Mutex::default(), hold: Mutex::new(Some(hold)), seen: Mutex::default() };
         match this.connect(log) {
             Ok(work) => *this.work.lock() = Some(work),
             Err(error) if can_be_tried_again(&error) => {
@@ -276,20 +270,21 @@ impl Archiver {
         seen.sample(log.flushed_lsn());
     }
 
-    /// What an operator can see of it; `log` is the one that it follows.
     /// What is in it now; none while it cannot be reached.
     pub fn view(&self) -> Option<Arc<View>> {
         let archive = self.seen.lock().archive.as_ref().and_then(Weak::upgrade)?;
         Some(archive.view())
     }
 
+    /// What an operator can see of it; `log` is the one that it follows.
     pub fn status(&self, log: &Log) -> ArchiveStatus {
         let durable = log.flushed_lsn();
         let mut seen = self.seen.lock();
         seen.sample(durable);
-        let lag_bytes = seen.archived.map_or_else(|| durable.0 - log.oldest_lsn().0.min(durable.0), |archived| {
-            durable.0.saturating_sub(archived.0)
-        });
+        let lag_bytes = seen.archived.map_or_else(
+            || durable.0 - log.oldest_lsn().0.min(durable.0),
+            |archived| durable.0.saturating_sub(archived.0),
+        );
         ArchiveStatus {
             place: self.place.clone(),
             state: match (&seen.error, seen.refused) {

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use resurgam_archive::History;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result};
 use resurgam_buffer::{PageHistory, PageRecord, Repair};
-use resurgam_archive::History;
 use resurgam_log::{Log, OwnedRecord};
 use resurgam_page::PageBuf;
 use resurgam_vfs::Vfs;
@@ -77,7 +77,7 @@ impl Repairs {
 
     /// The page's records behind `after`: those of the archive, and those of the log from its end on.
     fn find(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
-        let (mut records, mut archived) = (Vec::new(), Lsn::NONE);
+        let (mut records, mut archived, mut refused) = (Vec::new(), Lsn::NONE, None);
         if let Some(view) = self.archiver.as_ref().and_then(|archiver| archiver.view())
             && view.end() > view.start()
         {
@@ -85,26 +85,31 @@ impl Repairs {
             // Where it begins later than the page did, the chain of what is found says so.
             let from = after.max(Lsn(view.start().0.saturating_sub(1)));
             if from.0 < archived.0 - 1 {
-                let found = view.records_of(page, from, Lsn(archived.0 - 1), History::SinceAnew)?;
                 let of = |record: OwnedRecord| PageRecord {
                     lsn: record.lsn,
                     prev_page: record.header.prev_page,
                     body: record.body,
                 };
-                records.extend(found.into_iter().map(of));
+                match view.records_of(page, from, Lsn(archived.0 - 1), History::SinceAnew) {
+                    Ok(found) => records.extend(found.into_iter().map(of)),
+                    Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+                    // Damaged, or it does not reach back far enough. The log may have it all.
+                    Err(error) => {
+                        archived = Lsn::NONE;
+                        refused = Some(error);
+                    }
+                }
             }
         }
-        self.in_log(page, after, archived, records)
+        let records = self.in_log(page, after, archived, records)?;
+        match refused {
+            Some(error) if !is_of_use(&records, after) => Err(error),
+            _ => Ok(records),
+        }
     }
 
     /// Adds the page's records in the log, from `archived` on.
-    fn in_log(
-        &self,
-        page: PageId,
-        after: Lsn,
-        archived: Lsn,
-        mut records: Vec<PageRecord>,
-    ) -> Result<Vec<PageRecord>> {
+    fn in_log(&self, page: PageId, after: Lsn, archived: Lsn, mut records: Vec<PageRecord>) -> Result<Vec<PageRecord>> {
         // Everything of a page that is not in memory is durable.
         let end = self.log.flushed_lsn();
         if archived >= end {
@@ -151,6 +156,13 @@ impl Repairs {
     }
 }
 
+/// Whether they begin where the page is made anew, or follow what there is of it.
+fn is_of_use(records: &[PageRecord], after: Lsn) -> bool {
+    records.first().is_some_and(|first| {
+        resurgam_buffer::replaces_whole_page(&first.body) || after.is_some() && first.prev_page == after
+    })
+}
+
 impl PageHistory for Repairs {
     fn base(&self, _: PageId, _: &mut PageBuf) -> Result<bool> {
         Ok(false)
@@ -161,10 +173,7 @@ impl PageHistory for Repairs {
             return Ok(Vec::new());
         }
         let records = self.find(page, after)?;
-        let of_use = |first: &PageRecord| {
-            resurgam_buffer::replaces_whole_page(&first.body) || after.is_some() && first.prev_page == after
-        };
-        if !records.first().is_some_and(of_use) {
+        if !is_of_use(&records, after) {
             self.in_vain.lock().push_back((page, Instant::now()));
         }
         Ok(records)

@@ -217,7 +217,9 @@ fn a_store_that_fails_is_tried_again() -> Result<()> {
     }
     db.archive_now()?;
     assert_eq!((status(&db).state, status(&db).error), ("current", None));
-    for misdeed in [Misdeed::Fail(StoreErrorKind::Full), Misdeed::Fail(StoreErrorKind::Unavailable), Misdeed::ApplyAndFail] {
+    for misdeed in
+        [Misdeed::Fail(StoreErrorKind::Full), Misdeed::Fail(StoreErrorKind::Unavailable), Misdeed::ApplyAndFail]
+    {
         for nth in 1..4 {
             fill(&db, &format!("b{misdeed:?}{nth}").replace(['(', ')'], ""))?;
             store.at(StoreCall::Publish, nth, misdeed);

@@ -173,7 +173,9 @@ impl Met {
         .into_iter()
         // By chance none of forty that are expected is met less than ten times.
         .filter(|(_, met, rate)| rate * schedules as f64 > 40.0 && (*met as f64) < rate * schedules as f64 / 4.0)
-        .map(|(what, met, rate)| format!("{what}: {met} in {schedules} schedules, {:.0} expected", rate * schedules as f64))
+        .map(|(what, met, rate)| {
+            format!("{what}: {met} in {schedules} schedules, {:.0} expected", rate * schedules as f64)
+        })
         .collect()
     }
 
@@ -899,7 +901,11 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     options.page_repair = !plan.is_broken() && seed.is_multiple_of(2);
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
-    for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()).chain([Path::new("/disk4"), Path::new("/disk5")]) {
+    for disk in VERSION_FILES
+        .iter()
+        .filter_map(|file| Path::new(file).parent())
+        .chain([Path::new("/disk4"), Path::new("/disk5")])
+    {
         vfs.create_dir_all(disk).map_err(|e| e.to_string())?;
     }
     if plan.skip_version_sync {
@@ -996,7 +1002,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         let World { vfs, met, .. } = &mut world;
         let own = vfs.exists(Path::new(LOG_DIR)).unwrap_or(false).then(|| Path::new(LOG_DIR));
         let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-        let (_, runs) = super::archived::compare(&vfs, Path::new(DIR), own, options.log_segment_bytes, Path::new(ARCHIVE))?;
+        let (_, runs) =
+            super::archived::compare(&vfs, Path::new(DIR), own, options.log_segment_bytes, Path::new(ARCHIVE))?;
         met.archives += 1;
         met.runs += runs as u64;
     }

@@ -51,8 +51,7 @@ fn is_guarded(expr: &Expr) -> bool {
 
 /// A condition of which only the truth counts.
 fn filter(predicate: Expr) -> Result<Expr> {
-    let (subqueries, mut others): (Vec<_>, Vec<_>) =
-        split_conjunction_owned(predicate).into_iter().partition(has_call);
+    let (subqueries, mut others): (Vec<_>, Vec<_>) = split_conjunction_owned(predicate).into_iter().partition(has_call);
     // Stable: what costs the same stays in the order in which it was written.
     others.sort_by_key(cost);
     let mut all: Option<Expr> = None;
