@@ -372,7 +372,7 @@ impl Database {
     }
 
     pub(crate) fn merge_archive_step(&self) -> Result<bool> {
-        self.inner().archiver.as_ref().map_or(Ok(false), Archiver::merge)
+        self.inner().archiver.as_ref().map_or(Ok(false), |archiver| archiver.merge())
     }
 
     /// At a close: what is left, if that goes well and soon.

@@ -160,6 +160,55 @@ fn a_data_file_that_is_gone_after_a_crash() -> Result<()> {
     Ok(())
 }
 
+/// With an archive that was begun with the database the log may be gone as well: every page is made anew.
+#[test]
+fn a_data_file_that_is_gone_with_its_log() -> Result<()> {
+    for traditional in [false, true] {
+        let vfs = SimVfs::new(5);
+        vfs.create_dir_all(Path::new("/archive"))?;
+        let archived = || Options {
+            archive: Some("/archive".into()),
+            log_bytes_wanted: 1 << 20,
+            log_bytes_max: 4 << 20,
+            ..options(traditional)
+        };
+        let db = open(&vfs, archived())?;
+        fill(&db)?;
+        for round in 0..12 {
+            in_transaction(&db, |tx, t| update(tx, t, 0, 1 + round % 2))?;
+            while db.write_back()? > 0 {}
+            db.archive_now()?;
+            db.checkpoint()?;
+        }
+        assert!(db.log_status().oldest > Lsn(4 << 20), "the log does not reach back");
+        // Some of it is in the log only.
+        in_transaction(&db, |tx, t| update(tx, t, 0, 2))?;
+        while db.write_back()? > 0 {}
+        let lose = |vfs: &SimVfs| -> Result<()> {
+            (1..data(vfs)?.len() / PAGE).try_for_each(|page| put(vfs, page, &[0; PAGE]))
+        };
+        lose(&vfs)?;
+        check(&db)?;
+        assert_eq!(db.verify()?, Vec::<String>::new(), "traditional: {traditional}");
+        assert!(db.stats().pool.repaired_pages > 100, "{:?}", db.stats().pool);
+        while db.write_back()? > 0 {}
+        drop(db);
+        // Once more behind a crash, with what redo finds missing.
+        let crashed = vfs.crash();
+        lose(&crashed)?;
+        let db = open(&crashed, archived())?;
+        check(&db)?;
+        assert_eq!(db.verify()?, Vec::<String>::new(), "traditional: {traditional}");
+        assert!(db.stats().pool.repaired_pages > 100, "{:?}", db.stats().pool);
+        db.close()?;
+        drop(db);
+        let db = open(&crashed, Options { page_repair: false, ..archived() })?;
+        check(&db)?;
+        assert_eq!(db.verify()?, Vec::<String>::new());
+    }
+    Ok(())
+}
+
 /// Writes that the device acknowledged and lost: the file is as it was some time ago.
 #[test]
 fn writes_that_were_lost() -> Result<()> {
