@@ -293,8 +293,12 @@ impl PageScan {
                 Some(part) => part,
                 None => {
                     let Some((part, entry)) = self.entries.get(self.next).copied() else { return Ok(None) };
+                    let pages = &mut self.parts[part].pages;
+                    match self.next == 0 && self.since.is_some() && entry.anew == self.since {
+                        true => pages.seek_anew(&entry)?,
+                        false => pages.seek(&entry)?,
+                    }
                     self.next += 1;
-                    self.parts[part].pages.seek(&entry)?;
                     self.part = Some(part);
                     part
                 }
