@@ -294,9 +294,10 @@ impl PageScan {
                 None => {
                     let Some((part, entry)) = self.entries.get(self.next).copied() else { return Ok(None) };
                     let pages = &mut self.parts[part].pages;
-                    match self.next == 0 && self.since.is_some() && entry.anew == self.since {
-                        true => pages.seek_anew(&entry)?,
-                        false => pages.seek(&entry)?,
+                    if self.next == 0 && self.since.is_some() && entry.anew == self.since {
+                        pages.seek_anew(&entry)?;
+                    } else {
+                        pages.seek(&entry)?;
                     }
                     self.next += 1;
                     self.part = Some(part);
