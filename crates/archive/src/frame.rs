@@ -18,6 +18,7 @@
 //! Nothing is taken from a header before the checksum over all of the frame is right, but for its stored length, and that
 //! only within the file. Memory for the content is given up to what Zstandard can make of so many bytes.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, Result, checksum_append};
@@ -210,9 +211,9 @@ impl FrameReader {
             PLAIN => frame.content.extend_from_slice(stored),
             ZSTD => {
                 frame.content.resize(content_len as usize, 0);
-                match zstd::bulk::decompress_to_buffer(stored, &mut frame.content) {
-                    Ok(len) => frame.content.truncate(len),
-                    Err(_) => return Err(self.bad(offset, "a frame cannot be decompressed")),
+                match decompress(stored, &mut frame.content) {
+                    Some(len) => frame.content.truncate(len),
+                    None => return Err(self.bad(offset, "a frame cannot be decompressed")),
                 }
             }
             _ => {
@@ -230,6 +231,22 @@ impl FrameReader {
         frame.next = offset + FRAME_HEADER_BYTES as u64 + u64::from(stored_len);
         Ok(())
     }
+}
+
+thread_local! {
+    /// Its working memory costs more to make than a frame to read.
+    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Fills `content` from what is stored; how much of it. None: these bytes cannot be decompressed, or to no more than that.
+fn decompress(stored: &[u8], content: &mut [u8]) -> Option<usize> {
+    DECOMPRESSOR.with_borrow_mut(|kept| {
+        let mut decompressor = kept.take().or_else(|| zstd::bulk::Decompressor::new().ok())?;
+        let len = decompressor.decompress_to_buffer(stored, content).ok()?;
+        // One that has failed is not used again.
+        *kept = Some(decompressor);
+        Some(len)
+    })
 }
 
 /// Damage of an object of the archive.
