@@ -18,9 +18,7 @@ use std::sync::Arc;
 
 use resurgam_base::{Error, ErrorKind, Result};
 use resurgam_page::boot::Boot;
-use resurgam_recovery::{
-    Control, LOG_OWNER, LOG_PLACE, LogOwner, check_log_place, read_log_place, write_log_place,
-};
+use resurgam_recovery::{Control, LOG_OWNER, LOG_PLACE, LogOwner, check_log_place, read_log_place, write_log_place};
 use resurgam_vfs::{FileLock, OpenMode, Vfs};
 
 /// Name of the folder within the data folder.
@@ -44,13 +42,7 @@ impl LogFolder {
     ///
     /// # Errors
     /// Those of the module's text, each naming the folder and what to do.
-    pub fn find(
-        vfs: &Arc<dyn Vfs>,
-        dir: &Path,
-        asked: Option<&Path>,
-        boot: &Boot,
-        control: &Control,
-    ) -> Result<Self> {
+    pub fn find(vfs: &Arc<dyn Vfs>, dir: &Path, asked: Option<&Path>, boot: &Boot, control: &Control) -> Result<Self> {
         let noted = match read_log_place(vfs, dir) {
             // What it says is found out from the folder itself.
             Err(error) if asked.is_some() && error.kind() == ErrorKind::Corrupt => {

@@ -335,9 +335,18 @@ mod tests {
     #[test]
     fn a_set_of_ids_that_cannot_be_read() {
         let mut state = CheckpointState::default();
-        for body in
-            [&[3u8][..], &[3, 1], &[3, 0xFF, 0xFF], &[3, 0, 1, 0, 0xFF, 0xFF, 0xFF], &[6, 1], &[9, 1], &[10, 1], &[13], &[14, 1], &[15]]
-        {
+        for body in [
+            &[3u8][..],
+            &[3, 1],
+            &[3, 0xFF, 0xFF],
+            &[3, 0, 1, 0, 0xFF, 0xFF, 0xFF],
+            &[6, 1],
+            &[9, 1],
+            &[10, 1],
+            &[13],
+            &[14, 1],
+            &[15],
+        ] {
             assert!(state.decode_into(body).is_err_and(|e| e.kind() == resurgam_base::ErrorKind::Corrupt));
         }
         assert_eq!(state, CheckpointState::default());

@@ -91,8 +91,5 @@ pub(crate) fn decode_version_store(rest: &[u8]) -> Result<VersionRecord> {
         return Err(bad());
     }
     let path = std::str::from_utf8(path).map_err(|_| bad())?;
-    Ok(VersionRecord {
-        number: u32::from_le_bytes(*number),
-        path: (*has_path == 1).then(|| PathBuf::from(path)),
-    })
+    Ok(VersionRecord { number: u32::from_le_bytes(*number), path: (*has_path == 1).then(|| PathBuf::from(path)) })
 }

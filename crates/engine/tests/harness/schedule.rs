@@ -859,7 +859,11 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     options.archive = (plan.early_names || seed % 4 == 1 && !plan.is_broken()).then(|| ARCHIVE.into());
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
-    for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()).chain([Path::new("/disk4"), Path::new("/disk5")]) {
+    for disk in VERSION_FILES
+        .iter()
+        .filter_map(|file| Path::new(file).parent())
+        .chain([Path::new("/disk4"), Path::new("/disk5")])
+    {
         vfs.create_dir_all(disk).map_err(|e| e.to_string())?;
     }
     if plan.skip_version_sync {
@@ -956,7 +960,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         let World { vfs, met, .. } = &mut world;
         let own = vfs.exists(Path::new(LOG_DIR)).unwrap_or(false).then(|| Path::new(LOG_DIR));
         let vfs: Arc<dyn Vfs> = Arc::new(vfs.clone());
-        let (_, runs) = super::archived::compare(&vfs, Path::new(DIR), own, options.log_segment_bytes, Path::new(ARCHIVE))?;
+        let (_, runs) =
+            super::archived::compare(&vfs, Path::new(DIR), own, options.log_segment_bytes, Path::new(ARCHIVE))?;
         met.archives += 1;
         met.runs += runs as u64;
     }

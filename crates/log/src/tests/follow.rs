@@ -124,7 +124,11 @@ fn only_what_is_durable() {
         note(&mut group, 2, b"lost");
         log.append(&group).unwrap();
         let mut plan = FaultPlan::default();
-        if write { plan.fail_write_at = Some(1) } else { plan.fail_sync_at = Some(1) }
+        if write {
+            plan.fail_write_at = Some(1)
+        } else {
+            plan.fail_sync_at = Some(1)
+        }
         sim.set_faults(plan);
         assert!(log.flush_all().is_err());
         assert!(follower.next(LONG).is_err_and(|error| error.kind() == ErrorKind::Stopped));

@@ -397,7 +397,11 @@ fn troubles(out: &mut Exposition, db: &Database) {
 /// Nothing without an archive.
 fn archive(out: &mut Exposition, db: &Database) {
     let Some(status) = db.archive_status() else { return };
-    out.gauge("resurgam_archive_failing", "1 while the log cannot be archived (resurgam_archive.error).", status.error.is_some());
+    out.gauge(
+        "resurgam_archive_failing",
+        "1 while the log cannot be archived (resurgam_archive.error).",
+        status.error.is_some(),
+    );
     if let Some(archived) = status.archived {
         out.gauge("resurgam_archive_lsn", "All log before this position is archived.", archived.0);
     }
