@@ -31,11 +31,14 @@ pub struct Archive {
     pub(crate) store: Arc<dyn Store>,
     database: DatabaseId,
     owner: u64,
+    /// The newest manifest. A leaf: readers never wait for a store that is slow.
+    view: Mutex<Arc<View>>,
+    /// Held while a manifest is made.
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
-    view: Arc<View>,
     /// Files that no manifest names any more.
     replaced: Vec<Arc<RunHandle>>,
     /// Distinguishes files that are made between two manifests.
@@ -60,9 +63,8 @@ impl Archive {
             runs: Vec::new(),
         });
         let handles = manifest.runs.iter().map(|meta| RunHandle::new(Arc::clone(&store), *meta)).collect();
-        let state =
-            State { view: Arc::new(View { manifest, handles }), replaced: Vec::new(), attempts: 0, lost: false };
-        let archive = Arc::new(Self { store, database, owner, state: Mutex::new(state) });
+        let view = Mutex::new(Arc::new(View { manifest, handles }));
+        let archive = Arc::new(Self { store, database, owner, view, state: Mutex::default() });
         archive.publish(|manifest| Ok(Some(manifest.clone())))?;
         // What is left behind does no harm but for its room; the next opening tries again.
         let _ = archive.tidy();
@@ -93,7 +95,7 @@ impl Archive {
 
     /// What is durable in it now.
     pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.state.lock().view)
+        Arc::clone(&self.view.lock())
     }
 
     /// Draws the identity of a new file of that range.
@@ -101,7 +103,7 @@ impl Archive {
         let mut state = self.state.lock();
         state.attempts += 1;
         // Of what was made before this manifest's number nothing has the same; numbers grow by openings and runs.
-        let generation = (state.view.manifest.number << 24) + state.attempts;
+        let generation = (self.view().manifest.number << 24) + state.attempts;
         RunId { database: self.database, level, start, end, generation }
     }
 
@@ -118,7 +120,8 @@ impl Archive {
             if state.lost {
                 return Err(self.taken_over());
             }
-            let now = &state.view.manifest;
+            let view = self.view();
+            let now = &view.manifest;
             let Some(mut next) = edit(now)? else { return Ok(()) };
             (next.number, next.owner, next.database) = (now.number + 1, self.owner, self.database);
             next.check().map_err(|what| Error::internal(format!("the archive's next manifest is wrong: {what}")))?;
@@ -153,7 +156,8 @@ impl Archive {
     }
 
     fn install(&self, state: &mut State, manifest: Manifest) {
-        let old = &state.view.handles;
+        let view = self.view();
+        let old = &view.handles;
         let handles: Vec<_> = manifest
             .runs
             .iter()
@@ -164,7 +168,7 @@ impl Archive {
             .collect();
         let gone = old.iter().filter(|handle| !manifest.runs.contains(&handle.meta)).map(Arc::clone);
         state.replaced.extend(gone.collect::<Vec<_>>());
-        state.view = Arc::new(View { manifest, handles });
+        *self.view.lock() = Arc::new(View { manifest, handles });
     }
 
     /// Deletes files that merges have replaced and no view uses any more, and manifests of long ago. Returns how many
@@ -175,7 +179,7 @@ impl Archive {
     pub fn delete_replaced(&self) -> Result<usize> {
         let (replaced, number) = {
             let mut state = self.state.lock();
-            (std::mem::take(&mut state.replaced), state.view.manifest.number)
+            (std::mem::take(&mut state.replaced), self.view().manifest.number)
         };
         let mut failed = None;
         let mut left = Vec::new();
@@ -238,6 +242,26 @@ impl Archive {
             Ok(Some(next))
         })?;
         Ok(self.view().manifest.runs.contains(&run))
+    }
+
+    /// Gives up the runs that hold nothing from `lsn` on, so that the archive begins at `lsn` or before it: what was promised
+    /// before can no longer be made. Returns where it begins now. Their files go with
+    /// [`Archive::delete_replaced`].
+    ///
+    /// # Errors
+    /// `InUse` when somebody else writes to the archive now; those of the store.
+    pub fn give_up_before(&self, lsn: Lsn) -> Result<Lsn> {
+        self.publish(|now| {
+            let gone = now.runs.iter().take_while(|run| run.id.end <= lsn).count();
+            let Some(start) = now.runs.get(..gone).and_then(|runs| runs.last()).map(|run| run.id.end) else {
+                return Ok(None);
+            };
+            let mut next = now.clone();
+            next.start = start;
+            next.runs.drain(..gone);
+            Ok(Some(next))
+        })?;
+        Ok(self.view().start())
     }
 
     /// Puts `run` in the place of `inputs`; false: they are no longer what the archive is made of.

@@ -216,8 +216,9 @@ impl Merge<'_, '_> {
                 out.put(item.lsn, item.rest, item::log_bytes(&record, item.rest), anew)?;
                 since_anew = if anew { 0 } else { since_anew + 1 };
                 let Images::Of(buf) = &mut images else { continue };
-                if op::apply(buf, page, record.body, item.lsn).is_err() {
-                    // What cannot be redone gets no image; that it cannot is found by who needs the page.
+                // Where a record is missing, or cannot be redone, there is no image: it would hide that from who needs the page.
+                let follows = anew || record.header.prev_page == buf.lsn();
+                if !follows || op::apply(buf, page, record.body, item.lsn).is_err() {
                     images = Images::No;
                     continue;
                 }

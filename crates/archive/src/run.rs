@@ -14,7 +14,7 @@ use crate::table::{PageEntry, TablePlace};
 use crate::writer::{INDEX_STREAM, INDEX_TABLE};
 
 /// Bytes read at a time where one page is looked up, and where much is read in order.
-pub(crate) const AHEAD_LOOKUP: usize = 16 << 10;
+pub(crate) const AHEAD_LOOKUP: usize = 24 << 10;
 pub(crate) const AHEAD_SCAN: usize = 512 << 10;
 
 /// An opened run: immutable, shared.

@@ -83,7 +83,7 @@ impl View {
 
     /// Goes through the pages of `pages` that have records in (`from`, `to`], in order of their ids, each with its records
     /// in order of LSN. The caller has every page as all records up to `from` have left it (none: it has nothing, and
-    /// every page must be made anew by a record).
+    /// every page must be made anew by a record: of use where the archive reaches back to the database's beginning).
     ///
     /// # Errors
     /// `NotInPrerequisiteState` when the archive does not reach from `from` to `to`; those of [`View::run`].
@@ -117,7 +117,7 @@ impl View {
             }
         }
         Ok(PageScan {
-            _view: Arc::clone(self),
+            view: Arc::clone(self),
             parts,
             end: pages.end,
             from,
@@ -190,7 +190,7 @@ struct Part {
 
 /// Records of pages, in order; see [`View::scan`].
 pub struct PageScan {
-    _view: Arc<View>,
+    view: Arc<View>,
     parts: Vec<Part>,
     end: PageId,
     from: Lsn,
@@ -266,6 +266,17 @@ impl PageScan {
             if self.last == self.from { prev <= self.from } else { prev == self.last }
         };
         if !item::makes_anew(record.body) && !linked() {
+            let start = self.view.start();
+            if record.header.prev_page < start {
+                return Err(Error::new(
+                    ErrorKind::NotInPrerequisiteState,
+                    format!(
+                        "page {} has records before LSN {start}, where the archive begins; only from a backup of that LSN or \
+                         later can it be made",
+                        self.page
+                    ),
+                ));
+            }
             return Err(cursor.located(Error::corrupt(format!(
                 "the record of page {} at LSN {} follows one at LSN {}, which is not there (the last one that is: {})",
                 self.page, record.lsn, record.header.prev_page, self.last

@@ -81,6 +81,39 @@ fn a_view_keeps_its_files() {
     history.compare(&archiver.archive().view()).unwrap();
 }
 
+#[test]
+fn what_is_given_up_is_refused_and_not_missing_in_silence() {
+    let history = History0::random(4, 120, 5);
+    let store = store_on(&SimVfs::new(1));
+    let mut archiver = open(&store, 1).unwrap();
+    history.feed(&mut archiver, |archiver, _| archiver.seal().map(|_| true)).unwrap();
+    let archive = Arc::clone(archiver.archive());
+    let before = archive.view();
+    let lsn = history.records[history.records.len() / 2].lsn;
+    let start = archive.give_up_before(lsn).unwrap();
+    assert!(start <= lsn && start > before.start());
+    assert_eq!(archive.give_up_before(lsn).unwrap(), start);
+    drop(before);
+    assert_eq!(archive.delete_replaced().unwrap(), 0);
+    let view = archive.view();
+    assert_eq!(store.list("runs/").unwrap().len(), view.manifest().runs.len());
+    assert!(verify(Arc::clone(&store), Some(DATABASE)).unwrap().problems.is_empty());
+    let to = Lsn(view.end().0 - 1);
+    for page in history.pages.keys() {
+        let from = Lsn(start.0 - 1);
+        assert_eq!(view.records_of(*page, from, to, History::All).unwrap(), history.of(*page, from, to));
+        assert_eq!(view.records_of(*page, Lsn(start.0 - 2), to, History::All).unwrap_err().sqlstate(), "55000");
+        match view.records_of(*page, Lsn::NONE, to, History::SinceAnew) {
+            Ok(records) => assert!(records.is_empty() || crate::item::makes_anew(&records[0].body)),
+            Err(error) => assert_eq!(error.sqlstate(), "55000"),
+        }
+    }
+    assert!(view.stream(Lsn(start.0 - 1)).is_err());
+    // Nothing left: the next run follows all the same.
+    assert_eq!(archive.give_up_before(Lsn(u64::MAX)).unwrap(), history.end);
+    assert_eq!(open(&store, 2).unwrap().resume_lsn(), Some(history.end));
+}
+
 /// A run that misses a group: refused when it is made; found when it was made all the same.
 #[test]
 fn canary_a_missed_group_is_caught() {
