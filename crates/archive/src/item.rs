@@ -278,13 +278,20 @@ pub(crate) struct ItemPlace {
     pub at: usize,
     /// Key and LSN of the item before; none at the start of a frame.
     before: Option<(u64, u64)>,
+    /// What the next item is known to be, whatever it is written as a difference to.
+    known: Option<(u64, u64)>,
 }
 
 impl ItemPlace {
     /// At `offset`, where the first item of page `key` stands.
     pub fn inside(offset: usize, key: u64) -> Self {
         // The item names its LSN in full, and its page as a difference that is already known to lead to `key`.
-        Self { at: offset, before: if offset == 0 { None } else { Some((key, u64::MAX)) } }
+        Self { at: offset, before: if offset == 0 { None } else { Some((key, u64::MAX)) }, known: None }
+    }
+
+    /// At `offset`, where the item of page `key` with that LSN stands, as the page table says.
+    pub fn at_known(offset: usize, key: u64, lsn: Lsn) -> Self {
+        Self { at: offset, before: None, known: Some((key, lsn.0)) }
     }
 
     /// The next item of a page.
@@ -294,7 +301,9 @@ impl ItemPlace {
     pub fn next_page<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Item<'a>>> {
         let Some(mut r) = self.reader(bytes)? else { return Ok(None) };
         let (key, lsn) = (r.varint64()?, r.varint64()?);
+        let known = self.known.take();
         let (key, lsn) = match self.before {
+            _ if known.is_some() => known.unwrap_or_default(),
             // Entered in the middle.
             Some((at, u64::MAX)) => (at, lsn),
             Some((before, before_lsn)) if key == 0 => match before_lsn.checked_add(lsn) {

@@ -28,6 +28,33 @@ use crate::writer::{NotMade, RunWriter};
 /// Records of one page that are held back because they may be left out.
 const HELD_BYTES: usize = 4 << 20;
 
+/// Bugs that tests plant, to see that they are caught.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Planted {
+    /// An image lacks the record that it stands for.
+    EarlyImage,
+    /// Records are left out whatever is promised.
+    LeavesOutTooMuch,
+    /// What is before a hole stays.
+    HoleInTheMiddle,
+}
+
+#[cfg(test)]
+thread_local! {
+    pub(crate) static PLANTED: std::cell::Cell<Option<Planted>> = const { std::cell::Cell::new(None) };
+}
+
+/// Whether that bug is planted: in tests only.
+fn planted(bug: Planted) -> bool {
+    #[cfg(test)]
+    return PLANTED.get() == Some(bug);
+    #[cfg(not(test))]
+    {
+        let _ = bug;
+        false
+    }
+}
+
 /// What a merge may do.
 pub struct MergePolicy<'a> {
     /// The oldest LSN at which the state of a page, or of a transaction, may still be asked for. Promised points in time,
@@ -177,7 +204,8 @@ impl Merge<'_, '_> {
     ) -> Result<()> {
         // Of what is before a hole that an earlier merge has left, nothing can be asked for any more: it goes as well, or the
         // hole would be in the middle, where no reader expects one.
-        let kept = entries.iter().rposition(|(_, entry)| entry.cut).unwrap_or(0);
+        let hole = entries.iter().rposition(|(_, entry)| entry.cut);
+        let kept = hole.filter(|_| !planted(Planted::HoleInTheMiddle)).unwrap_or(0);
         for (i, entry) in &entries[..kept] {
             let cursor = &mut inputs[*i].pages;
             cursor.seek(entry)?;
@@ -218,7 +246,9 @@ impl Merge<'_, '_> {
                 let Images::Of(buf) = &mut images else { continue };
                 // Where a record is missing, or cannot be redone, there is no image: it would hide that from who needs the page.
                 let follows = anew || record.header.prev_page == buf.lsn();
-                if !follows || op::apply(buf, page, record.body, item.lsn).is_err() {
+                if planted(Planted::EarlyImage) && since_anew >= max {
+                    buf.set_lsn(item.lsn);
+                } else if !follows || op::apply(buf, page, record.body, item.lsn).is_err() {
                     images = Images::No;
                     continue;
                 }
@@ -278,7 +308,8 @@ struct PageOut<'w> {
 
 impl PageOut<'_> {
     fn put(&mut self, lsn: Lsn, rest: &[u8], log_bytes: u64, anew: bool) -> Result<()> {
-        if anew && !self.written && lsn < self.retention && !self.held.is_empty() {
+        let promised = lsn >= self.retention && !planted(Planted::LeavesOutTooMuch);
+        if anew && !self.written && !promised && !self.held.is_empty() {
             // An image stands for the record of its LSN as well, which is held too.
             let summary = &mut self.writer.summary;
             for held in self.held.drain(..) {
@@ -289,7 +320,7 @@ impl PageOut<'_> {
             self.held_bytes = 0;
             self.cut = true;
         }
-        if self.written || lsn >= self.retention || self.held_bytes > HELD_BYTES {
+        if self.written || promised || self.held_bytes > HELD_BYTES {
             self.write_held()?;
             self.written = true;
             return self.write(lsn, rest, log_bytes, anew);

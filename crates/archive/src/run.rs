@@ -212,18 +212,31 @@ impl PageCursor {
 
     /// Goes to the records of a page.
     pub fn seek(&mut self, entry: &PageEntry) -> Result<()> {
-        if self.frame.offset != entry.frame || self.frame.next == 0 {
-            // Not to be taken for read if that fails.
-            self.frame.next = 0;
-            self.reader.read(entry.frame, FrameKind::Pages, &mut self.frame)?;
-        }
-        let at = usize::try_from(entry.at).unwrap_or(usize::MAX);
-        if at >= self.frame.content.len() {
-            return Err(self.reader.bad(entry.frame, "the page table leads past the end of a frame"));
-        }
+        let at = self.load(entry.frame, entry.at)?;
         self.place = ItemPlace::inside(at, entry.page.0);
         (self.left, self.page, self.last) = (entry.count, entry.page, Lsn::NONE);
         Ok(())
+    }
+
+    /// Goes to the newest record that makes the page anew: the next one is that.
+    pub fn seek_anew(&mut self, entry: &PageEntry) -> Result<()> {
+        let at = self.load(entry.anew_frame, entry.anew_at)?;
+        self.place = ItemPlace::at_known(at, entry.page.0, entry.anew);
+        (self.left, self.page, self.last) = (entry.count - entry.anew_index, entry.page, Lsn::NONE);
+        Ok(())
+    }
+
+    /// Reads a frame if it is not there, and checks an offset in it.
+    fn load(&mut self, frame: u64, at: u64) -> Result<usize> {
+        if self.frame.offset != frame || self.frame.next == 0 {
+            // Not to be taken for read if that fails.
+            self.frame.next = 0;
+            self.reader.read(frame, FrameKind::Pages, &mut self.frame)?;
+        }
+        match usize::try_from(at) {
+            Ok(at) if at < self.frame.content.len() => Ok(at),
+            _ => Err(self.reader.bad(frame, "the page table leads past the end of a frame")),
+        }
     }
 
     /// On to the next record of that page; false when there is none.

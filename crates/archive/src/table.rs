@@ -4,8 +4,9 @@
 //! Entries ascend by page, in frames; all varints:
 //! ```text
 //! page - page before | frame's offset - the one before | offset in the frame's content | count | first LSN
-//! | last LSN - first | flags | [newest record that makes the page anew: its LSN - first]
-//!      flags: 1 = the last field follows; 2 = earlier records of the page were left out by a merge
+//! | last LSN - first | flags | [of the newest record that makes the page anew: LSN - first | how many are before it
+//! | frame - the page's frame | offset in its content]
+//!      flags: 1 = the last fields follow; 2 = earlier records of the page were left out by a merge
 //! ```
 
 use resurgam_base::{Error, Lsn, PageId, Result};
@@ -28,6 +29,10 @@ pub struct PageEntry {
     pub last: Lsn,
     /// The newest record that makes the page anew, or none.
     pub anew: Lsn,
+    /// How many of its records are before that one; its frame, and where in it.
+    pub(crate) anew_index: u64,
+    pub(crate) anew_frame: u64,
+    pub(crate) anew_at: u64,
     /// Records before the first one were left out by a merge.
     pub cut: bool,
 }
@@ -56,6 +61,9 @@ impl TableWriter {
         put_varint64(out, if entry.anew.is_some() { ANEW } else { 0 } | if entry.cut { CUT } else { 0 });
         if entry.anew.is_some() {
             put_varint64(out, entry.anew.0 - entry.first.0);
+            put_varint64(out, entry.anew_index);
+            put_varint64(out, entry.anew_frame - entry.frame);
+            put_varint64(out, entry.anew_at);
         }
         self.before = *entry;
         self.count += 1;
@@ -103,6 +111,12 @@ impl TablePlace {
         }
         if flags & ANEW != 0 {
             entry.anew = Lsn(add(entry.first.0, r.varint64()?)?);
+            entry.anew_index = r.varint64()?;
+            entry.anew_frame = add(entry.frame, r.varint64()?)?;
+            entry.anew_at = r.varint64()?;
+            if entry.anew_index >= entry.count {
+                return Err(r.bad("an entry that cannot be"));
+            }
         }
         entry.cut = flags & CUT != 0;
         self.at += r.position();

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use resurgam_base::{Error, Lsn, PageId, Result};
+use resurgam_base::{Error, Lsn, PageId, Result, checksum};
 use resurgam_xstore::Store;
 
 use crate::archive::Archive;
 use crate::format::{DatabaseId, HEADER_BYTES, RunSummary};
 use crate::frame::{Frame, FrameKind};
 use crate::item::{self, StreamEntry};
-use crate::run::{AHEAD_SCAN, PageCursor, Run, StreamCursor, TableCursor};
+use crate::run::{AHEAD_LOOKUP, AHEAD_SCAN, PageCursor, Run, StreamCursor, TableCursor};
 use crate::view::{History, View};
 
 /// What verification has found.
@@ -159,11 +159,13 @@ fn frames(run: &Run) -> Result<u64> {
 fn pages(run: &Arc<Run>, counted: &mut RunSummary) -> Result<u64> {
     let mut table = TableCursor::at(Arc::clone(run), PageId::NONE, AHEAD_SCAN)?;
     let mut pages = PageCursor::new(run, AHEAD_SCAN);
+    let mut middle = PageCursor::new(run, AHEAD_LOOKUP);
     let mut bytes = 0;
     while let Some(entry) = table.entry {
         counted.pages += 1;
         pages.seek(&entry)?;
-        let (mut count, mut first, mut last, mut anew) = (0, Lsn::NONE, Lsn::NONE, Lsn::NONE);
+        let (mut count, mut anew_index, mut anew_sum) = (0, 0, 0);
+        let (mut first, mut last, mut anew) = (Lsn::NONE, Lsn::NONE, Lsn::NONE);
         while pages.advance()? {
             let item = pages.item();
             let record = item::record(entry.page, item.lsn, item.rest).map_err(|e| pages.located(e))?;
@@ -185,14 +187,21 @@ fn pages(run: &Arc<Run>, counted: &mut RunSummary) -> Result<u64> {
                 first = record.lsn;
             }
             if makes_anew {
-                anew = record.lsn;
+                (anew, anew_index, anew_sum) = (record.lsn, count, checksum(item.rest));
             }
             bytes += item::log_bytes(&record, item.rest);
             counted.images += u64::from(item::is_made(item.rest));
             (count, last) = (count + 1, record.lsn);
         }
         counted.page_records += count;
-        if (count, first, last, anew) != (entry.count, entry.first, entry.last, entry.anew) {
+        let mut right = (count, first, last) == (entry.count, entry.first, entry.last)
+            && (anew, anew_index) == (entry.anew, entry.anew_index);
+        if right && anew.is_some() {
+            // That its place leads to it.
+            middle.seek_anew(&entry)?;
+            right = middle.advance()? && checksum(middle.item().rest) == anew_sum;
+        }
+        if !right {
             let what = format!("the page table is wrong about page {}", entry.page);
             return Err(pages.located(Error::corrupt(what)));
         }

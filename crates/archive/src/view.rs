@@ -293,8 +293,13 @@ impl PageScan {
                 Some(part) => part,
                 None => {
                     let Some((part, entry)) = self.entries.get(self.next).copied() else { return Ok(None) };
+                    let pages = &mut self.parts[part].pages;
+                    if self.next == 0 && self.since.is_some() && entry.anew == self.since {
+                        pages.seek_anew(&entry)?;
+                    } else {
+                        pages.seek(&entry)?;
+                    }
                     self.next += 1;
-                    self.parts[part].pages.seek(&entry)?;
                     self.part = Some(part);
                     part
                 }

@@ -58,7 +58,7 @@ pub(crate) struct RunWriter {
     /// The page that is being written.
     page: Option<PageEntry>,
     table: TableWriter,
-    /// Entries whose frame is being filled: its offset is known once it is written.
+    /// Entries with a place in the frame that is being filled: its offset is known once it is written.
     waiting: Vec<PageEntry>,
     index: Vec<u8>,
     index_items: u32,
@@ -128,6 +128,7 @@ impl RunWriter {
         }
         if anew && let Some(entry) = &mut self.page {
             entry.anew = item.lsn;
+            (entry.anew_index, entry.anew_frame, entry.anew_at) = (entry.count - 1, 0, at);
         }
         self.summary.page_records += 1;
         self.summary.images += u64::from(item::is_made(item.rest));
@@ -142,10 +143,10 @@ impl RunWriter {
         }
     }
 
-    /// The page is complete; the frame that it begins in may not be.
+    /// The page is complete; the frame that it begins in, or is made anew in, may not be.
     fn end_page(&mut self) -> Result<()> {
         match self.page.take() {
-            Some(entry) if entry.frame == 0 => self.waiting.push(entry),
+            Some(entry) if awaits_frame(&entry) => self.waiting.push(entry),
             Some(entry) => self.put_entry(&entry)?,
             None => {}
         }
@@ -178,13 +179,11 @@ impl RunWriter {
         let offset = self.out.put(FrameKind::Pages, self.items.count, &self.items.bytes)?;
         self.items.clear();
         for mut entry in std::mem::take(&mut self.waiting) {
-            entry.frame = offset;
+            is_in_frame(&mut entry, offset);
             self.put_entry(&entry)?;
         }
-        if let Some(entry) = &mut self.page
-            && entry.frame == 0
-        {
-            entry.frame = offset;
+        if let Some(entry) = &mut self.page {
+            is_in_frame(entry, offset);
         }
         Ok(())
     }
@@ -280,5 +279,20 @@ impl RunWriter {
             page_records: summary.page_records,
             last_epoch: summary.last_epoch,
         })
+    }
+}
+
+/// Whether a place of the page is in a frame that is not written yet.
+fn awaits_frame(entry: &PageEntry) -> bool {
+    entry.frame == 0 || (entry.anew.is_some() && entry.anew_frame == 0)
+}
+
+/// The frame that was awaited is at `offset`.
+fn is_in_frame(entry: &mut PageEntry, offset: u64) {
+    if entry.frame == 0 {
+        entry.frame = offset;
+    }
+    if entry.anew.is_some() && entry.anew_frame == 0 {
+        entry.anew_frame = offset;
     }
 }

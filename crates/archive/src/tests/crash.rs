@@ -7,11 +7,11 @@ use resurgam_base::{Lsn, Result};
 use resurgam_vfs::{FaultPlan, SimVfs};
 use resurgam_xstore::{FolderStore, Store};
 
-use super::support::{DATABASE, History0, open, small, store_on};
+use super::support::{DATABASE, Logged, open, small, store_on};
 use crate::{Archiver, MergePolicy, verify};
 
 /// Archives the log from where the archive ends, with seals and merges; `acknowledged` is what was durable last.
-fn work(history: &History0, store: &Arc<dyn Store>, owner: u64, acknowledged: &mut Lsn) -> Result<Archiver> {
+fn work(history: &Logged, store: &Arc<dyn Store>, owner: u64, acknowledged: &mut Lsn) -> Result<Archiver> {
     let mut archiver = open(store, owner)?;
     *acknowledged = archiver.durable_to();
     let mut n = 0;
@@ -29,7 +29,7 @@ fn work(history: &History0, store: &Arc<dyn Store>, owner: u64, acknowledged: &m
 
 /// One crash at call `crash_at`, then another one in what follows, then to the end.
 fn run(seed: u64, crash_at: u64, make: &dyn Fn(&SimVfs) -> Arc<dyn Store>) -> Result<bool, String> {
-    let history = History0::random(seed, 130, 9);
+    let history = Logged::random(seed, 130, 9);
     let mut sim = SimVfs::new(seed ^ (crash_at << 8));
     let mut acknowledged = Lsn::NONE;
     let mut crashed = false;
@@ -63,7 +63,7 @@ fn run(seed: u64, crash_at: u64, make: &dyn Fn(&SimVfs) -> Arc<dyn Store>) -> Re
 }
 
 /// What is there is whole, without a gap, and has what was acknowledged.
-fn check(history: &History0, store: &Arc<dyn Store>, acknowledged: Lsn) -> Result<(), String> {
+fn check(history: &Logged, store: &Arc<dyn Store>, acknowledged: Lsn) -> Result<(), String> {
     let report = verify(Arc::clone(store), Some(DATABASE)).map_err(|e| e.to_string())?;
     if acknowledged.is_none() && report.end.is_none() {
         return Ok(());
@@ -103,7 +103,7 @@ fn canary_rename_before_sync_is_caught() {
 /// go with the power.
 #[test]
 fn what_an_opening_takes_for_archived_stays() {
-    let history = History0::random(1, 60, 9);
+    let history = Logged::random(1, 60, 9);
     for call in 1..120 {
         let sim = SimVfs::new(call);
         let store = store_on(&sim);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
-use super::support::{DATABASE, History0, open, store_on};
+use super::support::{DATABASE, Logged, open, store_on};
 use crate::{Archive, History, Manifest, verify};
 
-fn archived(sim: &SimVfs) -> (History0, String, String) {
-    let history = History0::random(2, 25, 5);
+fn archived(sim: &SimVfs) -> (Logged, String, String) {
+    let history = Logged::random(2, 25, 5);
     let store = store_on(sim);
     let mut archiver = open(&store, 1).unwrap();
     history.feed(&mut archiver, |_, _| Ok(true)).unwrap();

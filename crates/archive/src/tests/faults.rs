@@ -6,13 +6,13 @@ use resurgam_base::{ErrorKind, Lsn, PageId};
 use resurgam_vfs::SimVfs;
 use resurgam_xstore::{FaultyStore, Misdeed, Store, StoreCall, StoreErrorKind};
 
-use super::support::{DATABASE, History0, open, small, store_on};
+use super::support::{DATABASE, Logged, open, small, store_on};
 use crate::{History, MergePolicy, verify};
 
 /// Every publication goes wrong once, in each way; the caller calls again.
 #[test]
 fn a_store_that_fails_costs_a_retry() {
-    let history = History0::random(4, 60, 9);
+    let history = Logged::random(4, 60, 9);
     for misdeed in [
         Misdeed::Fail(StoreErrorKind::Unavailable),
         Misdeed::Fail(StoreErrorKind::Full),
@@ -53,7 +53,7 @@ fn a_store_that_fails_costs_a_retry() {
 
 #[test]
 fn who_was_taken_over_stops() {
-    let history = History0::random(4, 60, 9);
+    let history = Logged::random(4, 60, 9);
     let store = store_on(&SimVfs::new(1));
     let mut first = open(&store, 1).unwrap();
     history.feed(&mut first, |archiver, _| archiver.seal().map(|_| false)).unwrap();
@@ -68,7 +68,7 @@ fn who_was_taken_over_stops() {
 
 #[test]
 fn a_view_keeps_its_files() {
-    let history = History0::random(4, 60, 9);
+    let history = Logged::random(4, 60, 9);
     let store = store_on(&SimVfs::new(1));
     let mut archiver = open(&store, 1).unwrap();
     history.feed(&mut archiver, |archiver, _| archiver.seal().map(|_| true)).unwrap();
@@ -83,7 +83,7 @@ fn a_view_keeps_its_files() {
 
 #[test]
 fn what_is_given_up_is_refused_and_not_missing_in_silence() {
-    let history = History0::random(4, 120, 5);
+    let history = Logged::random(4, 120, 5);
     let store = store_on(&SimVfs::new(1));
     let mut archiver = open(&store, 1).unwrap();
     history.feed(&mut archiver, |archiver, _| archiver.seal().map(|_| true)).unwrap();
@@ -117,7 +117,7 @@ fn what_is_given_up_is_refused_and_not_missing_in_silence() {
 /// A run that misses a group: refused when it is made; found when it was made all the same.
 #[test]
 fn canary_a_missed_group_is_caught() {
-    let history = History0::random(6, 60, 4);
+    let history = Logged::random(6, 60, 4);
     let victim = &history.records[history.records.len() / 2];
     let victim = history.records.iter().find(|r| r.header.first_of_group && r.lsn >= victim.lsn).unwrap();
     let next = history.records.iter().find(|r| r.header.first_of_group && r.lsn > victim.lsn).unwrap();

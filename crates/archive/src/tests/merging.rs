@@ -6,15 +6,30 @@ use resurgam_base::{Lsn, PageId, Result};
 use resurgam_page::PageBuf;
 use resurgam_vfs::SimVfs;
 
-use super::support::{DATABASE, History0, Rng, open, replay, small, store_on};
+use super::support::{DATABASE, Logged, Rng, open, replay, small, store_on};
+use crate::merge::{PLANTED, Planted};
 use crate::{History, MergePolicy, verify};
 
 /// At every promised point every page is what the log makes of it; before it, that or an error.
 #[test]
 fn leaving_out_and_images_keep_every_promised_point() {
+    promised_points(30);
+}
+
+#[test]
+fn canaries_of_merging_are_caught() {
+    for bug in [Planted::EarlyImage, Planted::LeavesOutTooMuch, Planted::HoleInTheMiddle] {
+        PLANTED.set(Some(bug));
+        let caught = std::panic::catch_unwind(|| promised_points(30)).is_err();
+        PLANTED.set(None);
+        assert!(caught);
+    }
+}
+
+fn promised_points(seeds: u64) {
     let (mut dropped, mut images, mut refused) = (0, 0, 0);
-    for seed in 0..30 {
-        let history = History0::random(seed, 400, 6 + seed % 9);
+    for seed in 0..seeds {
+        let history = Logged::random(seed, 400, 6 + seed % 9);
         let mut rng = Rng(seed + 77);
         let store = store_on(&SimVfs::new(seed));
         let mut archiver = open(&store, 1).unwrap();
@@ -53,7 +68,7 @@ fn leaving_out_and_images_keep_every_promised_point() {
                     Ok(records) => {
                         let found = replay(*page, &records);
                         let wanted = history.page_at(*page, to);
-                        assert_eq!(found.as_bytes(), wanted.as_bytes(), "seed {seed} page {page} at {to}");
+                        assert!(found.as_bytes() == wanted.as_bytes(), "seed {seed} page {page} at {to}");
                     }
                     Err(error) => {
                         assert!(
@@ -90,7 +105,7 @@ fn leaving_out_and_images_keep_every_promised_point() {
 /// A base that is not the page before its first record is not used.
 #[test]
 fn an_image_is_made_of_the_right_base_only() {
-    let history = History0::random(5, 400, 3);
+    let history = Logged::random(5, 400, 3);
     let store = store_on(&SimVfs::new(1));
     let mut archiver = open(&store, 1).unwrap();
     history.feed(&mut archiver, |archiver, _| archiver.seal().map(|_| true)).unwrap();
@@ -101,7 +116,7 @@ fn an_image_is_made_of_the_right_base_only() {
     let to = Lsn(view.end().0 - 1);
     for page in history.pages.keys() {
         let records = view.records_of(*page, Lsn::NONE, to, History::SinceAnew).unwrap();
-        assert_eq!(replay(*page, &records).as_bytes(), history.page_at(*page, to).as_bytes());
+        assert!(replay(*page, &records).as_bytes() == history.page_at(*page, to).as_bytes(), "page {page}");
     }
     history.compare(&view).unwrap();
 }

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod faults;
+mod fuzz;
 mod merging;
 mod model;
 mod speed;

@@ -6,13 +6,13 @@ use resurgam_vfs::SimVfs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::support::{CONFIG, DATABASE, History0, Rng, open, small, store_on};
+use super::support::{CONFIG, DATABASE, Logged, Rng, open, small, store_on};
 use crate::{History, MergePolicy, StreamEntry, verify};
 
 #[test]
 fn what_is_read_is_what_was_logged() {
     for seed in 0..40 {
-        let history = History0::random(seed, 300, 40);
+        let history = Logged::random(seed, 300, 40);
         let mut rng = Rng(seed + 1000);
         let sim = SimVfs::new(seed);
         let store = store_on(&sim);
@@ -91,7 +91,7 @@ fn what_is_read_is_what_was_logged() {
 
 #[test]
 fn the_stream_knows_who_was_active() {
-    let history = History0::random(7, 300, 20);
+    let history = Logged::random(7, 300, 20);
     let store = store_on(&SimVfs::new(1));
     let mut archiver = open(&store, 1).unwrap();
     history.feed(&mut archiver, |_, _| Ok(true)).unwrap();
@@ -136,7 +136,7 @@ fn the_stream_knows_who_was_active() {
 
 #[test]
 fn what_is_in_memory_is_found_without_a_run() {
-    let history = History0::random(9, 60, 10);
+    let history = Logged::random(9, 60, 10);
     let store = store_on(&SimVfs::new(1));
     let mut archiver = open(&store, 1).unwrap();
     let mut n = 0;
@@ -159,7 +159,7 @@ fn what_is_in_memory_is_found_without_a_run() {
 
 #[test]
 fn blocks_must_follow_each_other() {
-    let history = History0::random(3, 60, 10);
+    let history = Logged::random(3, 60, 10);
     let store = store_on(&SimVfs::new(1));
     let mut archiver = open(&store, 1).unwrap();
     let mut reader = history.reader(CONFIG.first_lsn());

@@ -38,7 +38,7 @@ pub fn small() -> ArchiveConfig {
 }
 
 /// A written log and what is in it.
-pub struct History0 {
+pub struct Logged {
     vfs: Arc<dyn Vfs>,
     pub pages: BTreeMap<PageId, Vec<OwnedRecord>>,
     pub others: Vec<OwnedRecord>,
@@ -47,7 +47,7 @@ pub struct History0 {
     pub end: Lsn,
 }
 
-impl History0 {
+impl Logged {
     /// A log of `groups` random groups on about `pages` pages.
     pub fn random(seed: u64, groups: u64, pages: u64) -> Self {
         let mut rng = Rng(seed);
