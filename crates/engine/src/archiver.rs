@@ -33,6 +33,8 @@ use crate::database::Database;
 const HOLDER: &str = "the archive";
 /// Longest time that a durable block waits for company before a run is made.
 const DELAY: Duration = Duration::from_millis(500);
+/// Between two looks for more while a run is gathered.
+const LOOK: Duration = Duration::from_millis(20);
 /// Log in one run, about, in bytes: it is sorted in memory.
 const RUN_BYTES: u64 = 16 << 20;
 /// A step ends after so long, so that a close need not wait for it.
@@ -225,12 +227,13 @@ impl Archiver {
                 return Ok(());
             }
             if work.pending.is_none() {
-                let patience = match work.since {
-                    _ if all => Duration::ZERO,
-                    Some(since) => wait.min(DELAY.saturating_sub(since.elapsed())),
-                    None => wait,
-                };
-                let next = work.follower.next(patience);
+                let gathering = work.since.is_some();
+                let mut next = work.follower.next(if all || gathering { Duration::ZERO } else { wait });
+                if gathering && !all && matches!(next, Ok(None)) {
+                    // Woken by each flush, it would cost every one of them.
+                    std::thread::sleep(wait.min(LOOK));
+                    next = work.follower.next(Duration::ZERO);
+                }
                 self.count(log, work);
                 work.pending = next?;
             }
