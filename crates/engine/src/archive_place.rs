@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use resurgam_archive::Archive;
 use resurgam_base::{Error, ErrorKind, Result};
 use resurgam_log::Log;
 use resurgam_page::boot::Boot;
@@ -57,13 +56,13 @@ pub(crate) fn open_archiver(
     let Some(url) = &options.archive else { return Ok(None) };
     let folder = folder_of(dir, url)?;
     let place = format!("the archive \"{}\"", folder.display());
-    let (vfs, id, given) = (Arc::clone(vfs), boot.database_id, options.archive_store.clone());
+    let (vfs, given) = (Arc::clone(vfs), options.archive_store.clone());
     let open = Box::new(move || {
         let store: Arc<dyn Store> = match &given {
             Some(StoreHandle(store)) => Arc::clone(store),
             None => Arc::new(FolderStore::open(Arc::clone(&vfs), &folder).map_err(Error::from)?),
         };
-        Archive::open(store, id, vfs.random_u64().max(1))
+        Ok((store, vfs.random_u64().max(1)))
     });
-    Archiver::start(log, place, open).map(Some)
+    Archiver::start(log, boot.database_id, place, open).map(Some)
 }

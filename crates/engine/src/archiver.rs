@@ -14,16 +14,18 @@
 //! 4. Memory: one run's records ([`RUN_BYTES`] of log, about three times that at most), and a step of a merge.
 //!
 //! An archive that is not this log's (of another database, with a gap, ahead of the log) is refused at the open.
-//! One that cannot be reached is tried again, with the database open: what it lacks is in the log.
+//! One that cannot be reached, or is damaged, is tried again, with the database open: what it lacks is in the log. One that
+//! another process takes over is left to it until a restart.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, MergePolicy, View};
+use resurgam_archive::{Archive, ArchiveConfig, Archiver as Runs, DatabaseId, MergePolicy, View};
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
+use resurgam_xstore::Store;
 
 use crate::database::Database;
 
@@ -31,6 +33,8 @@ use crate::database::Database;
 const HOLDER: &str = "the archive";
 /// Longest time that a durable block waits for company before a run is made.
 const DELAY: Duration = Duration::from_millis(500);
+/// Between two looks for more while a run is gathered.
+const LOOK: Duration = Duration::from_millis(20);
 /// Log in one run, about, in bytes: it is sorted in memory.
 const RUN_BYTES: u64 = 16 << 20;
 /// A step ends after so long, so that a close need not wait for it.
@@ -41,8 +45,8 @@ const CLOSE: Duration = Duration::from_secs(10);
 const SAMPLE: Duration = Duration::from_millis(100);
 const SAMPLES_MAX: usize = 4096;
 
-/// Opens the archive anew, as its only writer.
-pub(crate) type OpenArchive = Box<dyn Fn() -> Result<Arc<Archive>> + Send + Sync>;
+/// Opens the store anew; draws a number for the opening of the archive in it.
+pub(crate) type OpenStore = Box<dyn Fn() -> Result<(Arc<dyn Store>, u64)> + Send + Sync>;
 
 /// What an operator can see of the archive.
 #[derive(Clone, Debug)]
@@ -50,7 +54,7 @@ pub struct ArchiveStatus {
     /// Where it is.
     pub place: String,
     /// In a word: `archiving` (behind the log, at work), `current` (all that is durable is in it), `failing` (tried
-    /// again; see `error`), `refused` (it is not this log's; the log is not held for it any more).
+    /// again; see `error`), `refused` (it is not this log's, or another process writes to it: only a restart helps).
     pub state: &'static str,
     /// All log below is in durable runs; none: not known yet.
     pub archived: Option<Lsn>,
@@ -93,6 +97,8 @@ struct Seen {
     sources: (u64, u64),
     error: Option<String>,
     refused: bool,
+    /// Another process writes to it: only a restart goes on.
+    taken_over: Option<Error>,
     /// The one that is open.
     archive: Option<Weak<Archive>>,
     /// When the durable position was first seen to be beyond what.
@@ -101,9 +107,10 @@ struct Seen {
 
 pub(crate) struct Archiver {
     place: String,
-    open: OpenArchive,
+    database: DatabaseId,
+    open: OpenStore,
     work: Mutex<Option<Work>>,
-    hold: Mutex<Option<LogHold>>,
+    hold: LogHold,
     seen: Mutex<Seen>,
 }
 
@@ -112,12 +119,12 @@ impl Archiver {
     ///
     /// # Errors
     /// That the archive is not this log's. (One that cannot be reached is none.)
-    pub fn start(log: &Log, place: String, open: OpenArchive) -> Result<Self> {
+    pub fn start(log: &Log, database: DatabaseId, place: String, open: OpenStore) -> Result<Self> {
         let hold = log.hold(HOLDER, log.oldest_lsn())?;
-        let this = Self { place, open, work: Mutex::default(), hold: Mutex::new(Some(hold)), seen: Mutex::default() };
+        let this = Self { place, database, open, work: Mutex::default(), hold, seen: Mutex::default() };
         match this.connect(log) {
             Ok(work) => *this.work.lock() = Some(work),
-            Err(error) if can_be_tried_again(&error) => {
+            Err(error) if !is_refusal(&error) => {
                 tracing::warn!("{} cannot be used now, and is tried again: {error}", this.place);
                 this.seen.lock().error = Some(error.to_string());
             }
@@ -127,9 +134,28 @@ impl Archiver {
     }
 
     fn connect(&self, log: &Log) -> Result<Work> {
-        let runs = Runs::new((self.open)()?, config());
+        let (store, owner) = (self.open)()?;
+        // Looked at before it is taken over: a copy of this database that was started by mistake leaves it alone.
+        if let Some(view) = Archive::open_view(Arc::clone(&store), Some(self.database))?
+            && view.end().is_some()
+        {
+            self.check(log, view.end())?;
+        }
+        let runs = Runs::new(Archive::open(store, self.database, owner)?, config());
+        let from = runs.resume_lsn().unwrap_or_else(|| log.oldest_lsn());
+        self.check(log, from)?;
+        self.hold.advance(from);
+        let follower = log.follow(from)?;
+        let mut seen = self.seen.lock();
+        seen.archived = Some(from);
+        seen.archive = Some(Arc::downgrade(runs.archive()));
+        seen.totals = totals(runs.archive());
+        Ok(Work { runs, follower, pending: None, since: None, bytes: 0, counted: (0, 0) })
+    }
+
+    /// Whether an archive that ends at `from` can go on with this log.
+    fn check(&self, log: &Log, from: Lsn) -> Result<()> {
         let (oldest, durable) = (log.oldest_lsn(), log.flushed_lsn());
-        let from = runs.resume_lsn().unwrap_or(oldest);
         if from < oldest {
             return Err(Error::new(
                 ErrorKind::NotInPrerequisiteState,
@@ -151,19 +177,7 @@ impl Archiver {
             )
             .with_hint("Put the right log there, or name an empty place for a new archive."));
         }
-        {
-            let mut hold = self.hold.lock();
-            match &*hold {
-                Some(hold) => hold.advance(from),
-                None => *hold = Some(log.hold(HOLDER, from)?),
-            }
-        }
-        let follower = log.follow(from)?;
-        let mut seen = self.seen.lock();
-        seen.archived = Some(from);
-        seen.archive = Some(Arc::downgrade(runs.archive()));
-        seen.totals = totals(runs.archive());
-        Ok(Work { runs, follower, pending: None, since: None, bytes: 0, counted: (0, 0) })
+        Ok(())
     }
 
     /// Takes what is durable, waits for more for as long as `wait`, makes a run when it is time, or at once
@@ -172,6 +186,10 @@ impl Archiver {
     /// # Errors
     /// Those of the store and of the log; what was gathered is then taken again the next time. `Stopped`.
     pub fn step(&self, log: &Log, wait: Duration, all: bool) -> Result<()> {
+        if let Some(error) = &self.seen.lock().taken_over {
+            // Two that take it from each other again and again would ruin it.
+            return Err(error.clone());
+        }
         let mut slot = self.work.lock();
         let outcome = match &mut *slot {
             Some(work) => self.go_on(log, work, wait, all),
@@ -184,14 +202,13 @@ impl Archiver {
                 seen.refused = false;
             }
             Err(error) => {
-                if !can_be_tried_again(error) {
+                if !may_pass(error) {
                     *slot = None;
                 }
                 seen.error = Some(error.to_string());
-                if !can_be_tried_again(error) && error.kind() != ErrorKind::Stopped {
-                    // Nothing that waiting for would mend: the log is not kept for it.
-                    seen.refused = true;
-                    *self.hold.lock() = None;
+                seen.refused = is_refusal(error);
+                if error.kind() == ErrorKind::InUse {
+                    seen.taken_over = Some(error.clone());
                 }
             }
         }
@@ -210,12 +227,13 @@ impl Archiver {
                 return Ok(());
             }
             if work.pending.is_none() {
-                let patience = match work.since {
-                    _ if all => Duration::ZERO,
-                    Some(since) => wait.min(DELAY.saturating_sub(since.elapsed())),
-                    None => wait,
-                };
-                let next = work.follower.next(patience);
+                let gathering = work.since.is_some();
+                let mut next = work.follower.next(if all || gathering { Duration::ZERO } else { wait });
+                if gathering && !all && matches!(next, Ok(None)) {
+                    // Woken by each flush, it would cost every one of them.
+                    std::thread::sleep(wait.min(LOOK));
+                    next = work.follower.next(Duration::ZERO);
+                }
                 self.count(log, work);
                 work.pending = next?;
             }
@@ -235,9 +253,7 @@ impl Archiver {
         let bytes = std::mem::take(&mut work.bytes);
         work.since = None;
         // The run is durable.
-        if let Some(hold) = &*self.hold.lock() {
-            hold.advance(end);
-        }
+        self.hold.advance(end);
         let mut seen = self.seen.lock();
         seen.archived = Some(end);
         seen.totals = totals(work.runs.archive());
@@ -332,8 +348,15 @@ fn totals(archive: &Archive) -> (u64, u64) {
     (runs.len() as u64, runs.iter().map(|run| run.len).sum())
 }
 
-/// Whether the next try may succeed though nobody changes a setting.
-fn can_be_tried_again(error: &Error) -> bool {
+/// Whether the archive is not one for this log, or not for this process.
+fn is_refusal(error: &Error) -> bool {
+    use ErrorKind::{InUse, InvalidParameter, NewerFormat, NotADatabase, NotInPrerequisiteState, NotSupported};
+    let kinds = [InUse, InvalidParameter, NewerFormat, NotADatabase, NotInPrerequisiteState, NotSupported];
+    kinds.contains(&error.kind())
+}
+
+/// Whether the next try may succeed with what was gathered.
+fn may_pass(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io | ErrorKind::DiskFull | ErrorKind::OutOfMemory)
 }
 

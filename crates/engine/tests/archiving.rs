@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use resurgam_archive::Archive;
 use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 use resurgam_xstore::{FaultyStore, FolderStore, Misdeed, StoreCall, StoreErrorKind};
@@ -175,14 +176,71 @@ fn an_archive_ahead_of_the_log_is_refused() -> Result<()> {
     }
     let db = open(&sim, Some(PLACE))?;
     fill(&db, "b")?;
-    db.close()?;
+    db.archive_now()?;
     let old = Database::open_with(Arc::new(sim.clone()), Path::new("/old"), options(Some(PLACE)), |_| {});
     let Err(error) = old else { panic!("it opened") };
     assert_eq!(error.kind(), ErrorKind::NotInPrerequisiteState);
     assert!(error.to_string().contains("behind the end of the log"), "{error}");
-    // The right one goes on.
-    let db = open(&sim, Some(PLACE))?;
+    // The right one goes on: nothing was taken from it.
     fill(&db, "c")?;
+    db.archive_now()?;
+    assert_eq!(status(&db).state, "current");
+    db.close()
+}
+
+/// Another process writes to the archive: it is left to that one, and the log is kept, until a restart.
+#[test]
+fn an_archive_that_is_taken_over() -> Result<()> {
+    let sim = disk()?;
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let db = open(&sim, Some(PLACE))?;
+    fill(&db, "a")?;
+    db.archive_now()?;
+    let archived = status(&db).archived;
+    let other = || -> Result<Arc<Archive>> {
+        let store = Arc::new(FolderStore::open(Arc::clone(&vfs), Path::new(PLACE)).map_err(Error::from)?);
+        let view = Archive::open_view(store.clone(), None)?.expect("an archive");
+        Archive::open(store, view.manifest().database, 77)
+    };
+    let taken = other()?;
+    for name in ["b", "c"] {
+        fill(&db, name)?;
+        assert!(db.archive_now().is_err_and(|error| error.kind() == ErrorKind::InUse));
+        let now = status(&db);
+        assert!(now.state == "refused" && now.error.is_some_and(|error| error.contains("another process")));
+    }
+    assert_eq!(taken.view().end(), archived.unwrap_or_default(), "nothing was added to it");
+    db.close()?;
+    drop((db, taken));
+    let db = open(&sim, Some(PLACE))?;
+    assert_eq!(status(&db).archived, archived);
+    db.archive_now()?;
+    assert_eq!(status(&db).state, "current");
+    db.close()
+}
+
+/// An archive that is damaged does not keep the database from opening; the log is kept for it.
+#[test]
+fn a_damaged_archive() -> Result<()> {
+    let sim = disk()?;
+    let db = open(&sim, Some(PLACE))?;
+    fill(&db, "a")?;
+    db.close()?;
+    drop(db);
+    let folder = Path::new(PLACE).join("manifests");
+    let newest = sim.list(&folder)?.pop().expect("a manifest");
+    let file = sim.open(&folder.join(newest), OpenMode::ReadWrite)?;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 20)?;
+    file.write_at(&[byte[0] ^ 4], 20)?;
+    let db = open(&sim, Some(PLACE))?;
+    fill(&db, "b")?;
+    assert!(db.archive_now().is_err_and(|error| error.kind() == ErrorKind::Corrupt));
+    let now = status(&db);
+    assert!(now.state == "failing" && now.error.is_some_and(|error| error.contains("manifest")), "{:?}", status(&db));
+    assert_eq!(db.log_holders().len(), 1);
+    // Put right.
+    file.write_at(&byte, 20)?;
     db.archive_now()?;
     assert_eq!(status(&db).state, "current");
     db.close()
