@@ -160,7 +160,9 @@ impl Met {
         .into_iter()
         // By chance none of forty that are expected is met less than ten times.
         .filter(|(_, met, rate)| rate * schedules as f64 > 40.0 && (*met as f64) < rate * schedules as f64 / 4.0)
-        .map(|(what, met, rate)| format!("{what}: {met} in {schedules} schedules, {:.0} expected", rate * schedules as f64))
+        .map(|(what, met, rate)| {
+            format!("{what}: {met} in {schedules} schedules, {:.0} expected", rate * schedules as f64)
+        })
         .collect()
     }
 
