@@ -91,9 +91,10 @@ impl Database {
         let _held = inner.versions.hold_pages();
         // Just after an open they learn of version pages as well, and what is free. Not in the middle of this: what is known
         // by now stays known. (Maps that cannot be read are reported below.)
-        match self.discover_space() {
-            Err(error) if error.kind() == ErrorKind::Stopped => return Err(error),
-            _ => {}
+        if let Err(error) = self.discover_space()
+            && error.kind() == ErrorKind::Stopped
+        {
+            return Err(error);
         }
         let mut census = Census::default();
         let definitions = inner.catalog.committed(self)?;
