@@ -39,13 +39,11 @@ macro_rules! model {
         let writers = (0..2).map(|writer| {
             let tx = Arc::clone(&tx);
             thread::spawn(move || {
-                let mut refused = false;
                 for turn in 0..2 {
                     let number = writer * 10 + turn;
                     let operation = {
                         let ended = tx.ended.lock();
                         if *ended {
-                            refused = true;
                             break;
                         }
                         tx.operations.begin(&*ended)
@@ -55,7 +53,6 @@ macro_rules! model {
                     }
                     drop(operation);
                 }
-                refused
             })
         });
         let writers: Vec<_> = writers.collect();
@@ -71,7 +68,7 @@ macro_rules! model {
                 true
             })
         });
-        writers.into_iter().for_each(|writer| drop(writer.join().expect("a writer")));
+        writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
         let ended: Vec<bool> = enders.into_iter().map(|ender| ender.join().expect("an ender")).collect();
         assert!(ended[1] != ended[2], "one of them ends it: {ended:?}");
         let log = tx.log.lock().clone();

@@ -29,7 +29,6 @@ impl Transaction {
     /// The state, for ending the transaction or taking a part of it back: while this is held no
     /// operation is under way, and none begins.
     pub(crate) fn quiet(&self) -> MutexGuard<'_, TxState> {
-        let blocking = self.0.db.inner().options.blocking;
-        self.0.operations.quiet(&self.0.state, |wait| blocking(wait))
+        self.0.operations.quiet(&self.0.state, self.0.db.inner().options.blocking)
     }
 }

@@ -14,7 +14,7 @@
 //! the sweep frees them. Version pages are reached through the version store's own table.
 //!
 //! Must not run beside writers. The database's own threads may run: sweeps and what allocates version
-//! pages wait meanwhile. Everything is read: for tests and for an operator's explicit wish.
+//! pages wait meanwhile; what an open has still to learn of the files is learned before. Everything is read: for tests and for an operator's explicit wish.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -89,6 +89,13 @@ impl Database {
         let _no_filling = inner.versions.hold_filling();
         // Earlier versions are looked at that no snapshot of ours protects.
         let _held = inner.versions.hold_pages();
+        // Just after an open they learn of version pages as well, and what is free. Not in the middle of this: what is known
+        // by now stays known. (Maps that cannot be read are reported below.)
+        if let Err(error) = self.discover_space()
+            && error.kind() == ErrorKind::Stopped
+        {
+            return Err(error);
+        }
         let mut census = Census::default();
         let definitions = inner.catalog.committed(self)?;
         let mut trees: BTreeMap<ObjectId, (Tree, String)> = BTreeMap::new();

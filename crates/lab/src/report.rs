@@ -57,12 +57,15 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// When, with what command line and built from which commit, for the record. (Servers say their own: `Setup`.)
+/// When, with what command line and built from which commit, and what the machine was doing besides (its load average
+/// of the last minute, what was measured included), for the record. (Servers say their own: `Setup`.)
 pub fn provenance() -> String {
     let when = output(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])).unwrap_or_default();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let commit = env!("RESURGAM_COMMIT");
-    format!("Measured {when} by `lab {}`, built from commit {commit}.\n", arguments.join(" "))
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("unknown");
+    format!("Measured {when} by `lab {}`, built from commit {commit}; load average {load}.\n", arguments.join(" "))
 }
 
 /// Writes `NAME.md` and `NAME.svg`, and shows the text.

@@ -109,9 +109,11 @@ fn enlarge(dir: &Path, gigabytes: u64, kind: Pages) -> Result<()> {
     let txs = TxManager::with_epoch(analysis.next_id, control.epoch);
     let next_object = analysis.next_object;
     let (begin, _) = said(take_checkpoint(&log, &pool, &txs, || next_object, Vec::new))?;
+    said(log.close())?;
+    // As a clean close leaves it.
     control.checkpoint = begin;
-    said(control_file.write(control))?;
-    said(log.close())
+    control.clean = true;
+    said(control_file.write(control))
 }
 
 /// Calls that read, and bytes from the device, of a process so far.
