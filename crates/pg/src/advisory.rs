@@ -112,8 +112,11 @@ impl State {
     /// Those that `pid` has to wait for, with so many waiters before it.
     fn in_the_way(&self, key: Key, mode: Mode, pid: i32, before: usize) -> Vec<i32> {
         let Some(holders) = self.held.get(&key) else { return Vec::new() };
-        let mut others: Vec<i32> =
-            holders.iter().filter(|(other, held)| **other != pid && held.excludes(mode)).map(|(other, _)| *other).collect();
+        let mut others: Vec<i32> = holders
+            .iter()
+            .filter(|(other, held)| **other != pid && held.excludes(mode))
+            .map(|(other, _)| *other)
+            .collect();
         if !holders.contains_key(&pid) {
             let earlier = self.waiters.iter().take(before).filter(|waiter| waiter.key == key && waiter.pid != pid);
             others.extend(

@@ -132,9 +132,7 @@ impl Dialect for Bounded {
             Some((op, precedence)) => {
                 self.within.set(false);
                 parser.next_token();
-                parser
-                    .parse_subexpr(precedence)
-                    .map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) })
+                parser.parse_subexpr(precedence).map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) })
             }
             None => parser.parse_prefix(),
         };

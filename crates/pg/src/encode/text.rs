@@ -92,7 +92,11 @@ fn halfway(value: f64) -> Option<()> {
 
 /// Of two such numbers PostgreSQL takes the one with an even last digit, the standard library the greater one.
 /// `rounded` gives the number with so many digits behind the first, halves to even.
-fn even<T: std::str::FromStr + PartialEq>(shortest: &str, rounded: impl Fn(usize) -> String, value: T) -> Option<String> {
+fn even<T: std::str::FromStr + PartialEq>(
+    shortest: &str,
+    rounded: impl Fn(usize) -> String,
+    value: T,
+) -> Option<String> {
     let mantissa = shortest.split('e').next()?;
     let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
     let text = rounded(digits.checked_sub(1)?);
@@ -443,9 +447,15 @@ mod tests {
         ] {
             assert_eq!(text(|out| put_float8(out, value)), expected);
         }
-        for (value, expected) in
-            [(17_490.0625f32, "17490.062"), (-17_490.187_5, "-17490.188"), (1e5f32, "100000"), (1e6, "1e+06"), (1.5, "1.5"), (0.1, "0.1"), (1234567.0, "1.234567e+06")]
-        {
+        for (value, expected) in [
+            (17_490.0625f32, "17490.062"),
+            (-17_490.187_5, "-17490.188"),
+            (1e5f32, "100000"),
+            (1e6, "1e+06"),
+            (1.5, "1.5"),
+            (0.1, "0.1"),
+            (1234567.0, "1.234567e+06"),
+        ] {
             assert_eq!(text(|out| put_float4(out, value)), expected);
         }
     }

@@ -100,9 +100,8 @@ fn has_parameter(expr: &Expr) -> bool {
 /// Whether it has one value in all of a run. A column of a query around it is read as a parameter is, but it
 /// changes with the rows of that query.
 fn is_fixed(expr: &Expr) -> bool {
-    let is_outer = |expr: &Expr| {
-        matches!(expr, Expr::ScalarFunction(call) if call.name() == "$") && parameter(expr).is_none()
-    };
+    let is_outer =
+        |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if call.name() == "$") && parameter(expr).is_none();
     is_constant(expr) && !expr.exists(|expr| Ok(is_outer(expr))).unwrap_or(true)
 }
 
