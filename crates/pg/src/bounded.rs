@@ -95,13 +95,20 @@ impl Bounded {
     }
 }
 
-/// An operator before its operand, but for signs and NOT.
-fn prefix_operator(token: &Token) -> Option<UnaryOperator> {
+/// An operator before its operand, but for NOT, and how strongly it binds: signs do so more strongly than `^`, all
+/// others as an operator between operands that has no place of its own, so weaker than `+`.
+fn prefix_operator(token: &Token) -> Option<(UnaryOperator, u8)> {
+    let dialect = PostgreSqlDialect {};
+    // That of COLLATE, which is stronger than AT TIME ZONE; subscripts and casts are stronger still.
+    let sign = dialect.prec_value(Precedence::AtTz) + 10;
+    let other = dialect.prec_value(Precedence::PgOther);
     match token {
-        Token::Tilde => Some(UnaryOperator::BitwiseNot),
-        Token::PGSquareRoot => Some(UnaryOperator::PGSquareRoot),
-        Token::PGCubeRoot => Some(UnaryOperator::PGCubeRoot),
-        Token::AtSign => Some(UnaryOperator::PGAbs),
+        Token::Minus => Some((UnaryOperator::Minus, sign)),
+        Token::Plus => Some((UnaryOperator::Plus, sign)),
+        Token::Tilde => Some((UnaryOperator::BitwiseNot, other)),
+        Token::PGSquareRoot => Some((UnaryOperator::PGSquareRoot, other)),
+        Token::PGCubeRoot => Some((UnaryOperator::PGCubeRoot, other)),
+        Token::AtSign => Some((UnaryOperator::PGAbs, other)),
         _ => None,
     }
 }
@@ -122,13 +129,10 @@ impl Dialect for Bounded {
         self.depth.set(depth);
         self.within.set(true);
         let parsed = match prefix_operator(&parser.peek_token_ref().token) {
-            // It binds as an operator between operands does that has no place of its own, so weaker than `+`.
-            Some(op) => {
+            Some((op, precedence)) => {
                 self.within.set(false);
                 parser.next_token();
-                parser
-                    .parse_subexpr(self.prec_value(Precedence::PgOther))
-                    .map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) })
+                parser.parse_subexpr(precedence).map(|expr| Expr::UnaryOp { op, expr: Box::new(expr) })
             }
             None => parser.parse_prefix(),
         };

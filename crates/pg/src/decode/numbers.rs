@@ -57,7 +57,7 @@ fn float_special(body: &str) -> Option<f64> {
         Some(b'+') => (false, &body[1..]),
         _ => (false, body),
     };
-    if word.eq_ignore_ascii_case("nan") && !negative {
+    if word.eq_ignore_ascii_case("nan") {
         Some(f64::NAN)
     } else if word.eq_ignore_ascii_case("infinity") || word.eq_ignore_ascii_case("inf") {
         Some(if negative { f64::NEG_INFINITY } else { f64::INFINITY })

@@ -42,15 +42,6 @@ impl Session {
         let to = column_type_from_sql(data_type)?;
         let column = &table.columns[at];
         let (from, name) = (column.ty, column.name.clone());
-        let untyped = table.checks.iter().filter(|check| check.columns.contains(&at) && !is_comparable(from, to));
-        for check in untyped {
-            if has_untyped(&parse_expression(&check.sql)?) {
-                return Err(SqlError::unsupported(format!(
-                    "ALTER TYPE of column \"{name}\" to another kind, while constraint \"{}\" has constants without a type, is not supported",
-                    check.name
-                )));
-            }
-        }
         let value = match using {
             None => {
                 if !is_assignable(from, to) {
@@ -86,6 +77,13 @@ impl Session {
                 self.validate_check(txn, &new, &check.name, &expr)?;
             } else {
                 self.plan_over(txn, &new, &expr, Place::Check)?;
+            }
+            if !is_comparable(from, to) && has_untyped(&expr) {
+                return Err(SqlError::unsupported(format!(
+                    "ALTER TYPE of column \"{name}\" to another kind, while constraint \"{}\" has constants without a type, is \
+                     not supported",
+                    check.name
+                )));
             }
         }
         Ok(new)

@@ -97,6 +97,14 @@ fn has_parameter(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(parameter(expr).is_some())).unwrap_or(true)
 }
 
+/// Whether it has one value in all of a run. A column of a query around it is read as a parameter is, but it
+/// changes with the rows of that query.
+fn is_fixed(expr: &Expr) -> bool {
+    let is_outer =
+        |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if call.name() == "$") && parameter(expr).is_none();
+    is_constant(expr) && !expr.exists(|expr| Ok(is_outer(expr))).unwrap_or(true)
+}
+
 /// What an item of a list of constants becomes: a set of floats goes by their bits, so that zero is in it with
 /// either sign, and there is one NaN.
 pub(crate) fn items(item: Expr) -> Vec<Expr> {
@@ -123,7 +131,7 @@ pub(crate) fn in_place_of(expr: &Expr, cell: &Arc<ParamCell>) -> Result<Option<E
     match expr {
         Expr::InList(list) => in_place_of_list(list, cell),
         Expr::ScalarFunction(call) if call.name() == ARRAY_HAS => match call.args.as_slice() {
-            [array, value] if is_constant(array) && has_parameter(array) => {
+            [array, value] if is_fixed(array) && has_parameter(array) => {
                 let list = List::Array(Item::new(array.clone())?);
                 Ok(Some(AnyOf::call(list, false, value, cell)))
             }
@@ -135,7 +143,7 @@ pub(crate) fn in_place_of(expr: &Expr, cell: &Arc<ParamCell>) -> Result<Option<E
 
 fn in_place_of_list(list: &InList, cell: &Arc<ParamCell>) -> Result<Option<Expr>> {
     let InList { expr, list, negated } = list;
-    let (fixed, others): (Vec<&Expr>, Vec<&Expr>) = list.iter().partition(|element| is_constant(element));
+    let (fixed, others): (Vec<&Expr>, Vec<&Expr>) = list.iter().partition(|element| is_fixed(element));
     // Were the value to be computed twice, both would have to be the same.
     if !fixed.iter().any(|element| has_parameter(element)) || (!others.is_empty() && expr.is_volatile()) {
         return Ok(None);

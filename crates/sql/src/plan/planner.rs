@@ -142,8 +142,31 @@ pub(crate) struct Names<'a> {
 impl Names<'_> {
     /// The table of that name, system catalogs excluded.
     pub(crate) fn table(&self, name: &TableReference) -> Result<Option<Arc<Table>>> {
-        let schema = name.schema().unwrap_or("public");
+        let schema = match name.schema() {
+            Some(schema) => schema,
+            None if self.has_public() => "public",
+            None => return Ok(None),
+        };
         self.txn.table(schema, name.table()).map_err(bridge::storage)
+    }
+
+    /// Whether tables are found by their names alone: the search path has their schema.
+    pub(crate) fn has_public(&self) -> bool {
+        let Some(path) = self.cx.setting("search_path") else { return true };
+        path.split(',').any(|name| name.trim().trim_matches(['"', '\'']).eq_ignore_ascii_case("public"))
+    }
+
+    /// The table that a statement writes or locks.
+    ///
+    /// # Errors
+    /// `42P01`; `42501` for one of the system's.
+    pub(crate) fn target(&self, name: &ast::ObjectName) -> std::result::Result<Arc<Table>, SqlError> {
+        if let [part] = name.0.as_slice()
+            && !self.has_public()
+        {
+            return Err(SqlError::new("42P01", format!("relation \"{part}\" does not exist")));
+        }
+        crate::dml::find_table(self.txn, name)
     }
 }
 

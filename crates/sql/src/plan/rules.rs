@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, not_impl_err};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{merge_schema, split_conjunction};
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -168,6 +168,27 @@ impl OptimizerRule for SingleDistinct {
             _ => self.0.rewrite(plan, config),
         }
     }
+}
+
+/// Refuses aggregates of distinct values in several orders side by side: DataFusion takes the input in one order, tells
+/// those that want the reverse of it to turn round, and aggregates of distinct values do not.
+pub(crate) fn refuse_orders(plan: &LogicalPlan) -> Result<()> {
+    plan.apply(|node| {
+        let LogicalPlan::Aggregate(group) = node else { return Ok(TreeNodeRecursion::Continue) };
+        let calls = group.aggr_expr.iter().filter_map(|expr| match expr.clone().unalias() {
+            Expr::AggregateFunction(call) if !call.params.order_by.is_empty() => {
+                Some((call.params.distinct, call.params.order_by))
+            }
+            _ => None,
+        });
+        let calls: Vec<_> = calls.collect();
+        let has_distinct = calls.iter().any(|(distinct, _)| *distinct);
+        if has_distinct && calls.iter().any(|(_, order)| calls.first().is_some_and(|(_, first)| first != order)) {
+            return not_impl_err!("aggregates of distinct values in several orders");
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }
 
 impl AnalyzerRule for WindowKeys {

@@ -15,7 +15,7 @@
 //!
 //! It has to come after the optimiser, which would turn these CASEs into AND and OR.
 
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::split_conjunction_owned;
@@ -49,6 +49,18 @@ fn is_guarded(expr: &Expr) -> bool {
     may_fail(expr) || has_call(expr)
 }
 
+/// Whether an expression may be written twice: a nest of AND and OR would double with each level. A larger one
+/// is left to DataFusion, which evaluates it for all rows if the left side leaves some open.
+fn is_small(expr: &Expr) -> bool {
+    const NODES_MAX: usize = 256;
+    let mut nodes = 0;
+    let walked = expr.apply(|_| {
+        nodes += 1;
+        Ok(if nodes > NODES_MAX { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    walked.is_ok() && nodes <= NODES_MAX
+}
+
 /// A condition of which only the truth counts.
 fn filter(predicate: Expr) -> Result<Expr> {
     let (subqueries, mut others): (Vec<_>, Vec<_>) = split_conjunction_owned(predicate).into_iter().partition(has_call);
@@ -69,7 +81,9 @@ fn filter(predicate: Expr) -> Result<Expr> {
 
 fn expression(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) if is_guarded(&right) => {
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right })
+            if has_call(&right) || may_fail(&right) && is_small(&right) =>
+        {
             let open = lit(op == Operator::And);
             let decided = lit(op == Operator::Or);
             let unknown = Expr::Literal(ScalarValue::Boolean(None), None);
@@ -83,4 +97,30 @@ fn expression(expr: Expr) -> Result<Transformed<Expr>> {
 fn case(operand: Option<Expr>, branches: Vec<(Expr, Expr)>, otherwise: Expr) -> Expr {
     let branches = branches.into_iter().map(|(when, then)| (Box::new(when), Box::new(then))).collect();
     Expr::Case(Case::new(operand.map(Box::new), branches, Some(Box::new(otherwise))))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::col;
+
+    use super::*;
+
+    #[test]
+    fn a_nest_does_not_double_with_each_level() {
+        let quotient = || (lit(6) / col("b")).gt(lit(1));
+        let mut nest = quotient();
+        for level in 0..60 {
+            nest = if level % 2 == 0 { col("a").and(nest) } else { col("a").or(nest) };
+        }
+        let mut nodes = 0usize;
+        let made = expression(nest).expect("a nest").data;
+        made.apply(|_| {
+            nodes += 1;
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .expect("no error");
+        assert!(nodes < 5000, "{nodes} nodes");
+        let made = filter(quotient().and(col("b").not_eq(lit(0)))).expect("a condition");
+        assert_eq!(made.to_string(), "CASE WHEN b != Int32(0) THEN Int32(6) / b > Int32(1) ELSE Boolean(false) END");
+    }
 }

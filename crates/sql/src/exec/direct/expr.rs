@@ -49,6 +49,8 @@ pub(crate) enum RowExpr {
     Call(Box<Call>),
     Compare(Operator, Box<RowExpr>, Box<RowExpr>),
     And(Box<RowExpr>, Box<RowExpr>),
+    /// AND of which only the truth counts: what is not true on the left spares the right.
+    Both(Box<RowExpr>, Box<RowExpr>),
     Or(Box<RowExpr>, Box<RowExpr>),
     Not(Box<RowExpr>),
     IsNull(Box<RowExpr>),
@@ -295,7 +297,7 @@ impl RowExpr {
                 format!("{}({})", call.function.name(), args.join(", "))
             }
             Self::Compare(op, left, right) => format!("({} {op} {})", of(left), of(right)),
-            Self::And(left, right) => format!("({} AND {})", of(left), of(right)),
+            Self::And(left, right) | Self::Both(left, right) => format!("({} AND {})", of(left), of(right)),
             Self::Or(left, right) => format!("({} OR {})", of(left), of(right)),
             Self::Not(inner) => format!("(NOT {})", of(inner)),
             Self::IsNull(inner) => format!("({} IS NULL)", of(inner)),
@@ -346,6 +348,10 @@ impl RowExpr {
             Self::Decimal(op, left, right, ty) => decimal(*op, &left.evaluate(input)?, &right.evaluate(input)?, *ty)?,
             Self::Call(call) => call.evaluate(input)?,
             Self::Compare(op, left, right) => compare(*op, &left.evaluate(input)?, &right.evaluate(input)?)?,
+            Self::Both(left, right) => {
+                let both = truth(&left.evaluate(input)?) == Some(true) && truth(&right.evaluate(input)?) == Some(true);
+                ScalarValue::Boolean(Some(both))
+            }
             Self::And(left, right) => {
                 let left = truth(&left.evaluate(input)?);
                 if left == Some(false) {

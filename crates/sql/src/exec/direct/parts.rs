@@ -248,7 +248,7 @@ impl<'p> Parts<'p> {
             }
             let next = self.over_row(conjunct)?;
             residual = Some(match residual {
-                Some(before) => RowExpr::And(Box::new(before), Box::new(next)),
+                Some(before) => RowExpr::Both(Box::new(before), Box::new(next)),
                 None => next,
             });
         }
@@ -264,7 +264,7 @@ impl<'p> Parts<'p> {
             }
             let next = self.over_row(conjunct)?;
             residual = Some(match residual {
-                Some(before) => RowExpr::And(Box::new(before), Box::new(next)),
+                Some(before) => RowExpr::Both(Box::new(before), Box::new(next)),
                 None => next,
             });
         }

@@ -62,6 +62,10 @@ impl Analyzer<'_> {
         if to.oid != oid::RECORD {
             super::record::refuse_record(&bound, "a cast")?;
         }
+        // Its elements would have lost their blanks.
+        if bound.ty.oid == oid::BPCHAR_ARRAY && !matches!(bound.expr, Expr::Literal(..)) && to.oid == oid::TEXT {
+            return super::unknown("a cast of character(n)[] to text");
+        }
         let plan = catalog().cast(bound.ty.id(), bound.ty.typmod, to.id(), to.typmod, context);
         match plan {
             Ok(plan) => self.steps(bound, plan),

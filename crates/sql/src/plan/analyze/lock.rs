@@ -19,7 +19,6 @@ use resurgam_engine::Table;
 use super::bound::Relation;
 use super::scope::{Scope, folded};
 use super::{Analyzer, Refusal, Result, unknown};
-use crate::dml::find_table;
 use crate::exec::bridge;
 use crate::exec::locking::clause::{self, Policy};
 use crate::exec::locking::{Count, Locked, locked_rows};
@@ -257,7 +256,7 @@ impl From<'_> {
         if system {
             return Ok(Some((shown, "a system catalog", true)));
         }
-        let table = find_table(self.names.txn, name)?;
+        let table = self.names.target(name)?;
         if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
             return Err(SqlError::unsupported(format!(
                 "{} of a table with other names for its columns is not supported",

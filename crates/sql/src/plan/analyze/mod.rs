@@ -54,6 +54,7 @@ mod scope;
 mod select;
 mod sets;
 mod sort;
+mod ties;
 mod update;
 mod window;
 mod write;

@@ -470,8 +470,8 @@ impl Analyzer<'_> {
         }
         let one = ast::Expr::Value(ast::Value::Number("1".to_owned(), false).into());
         if let Some(fetch) = &query.fetch {
-            if fetch.with_ties || fetch.percent {
-                return Err(SqlError::unsupported("FETCH FIRST … WITH TIES is not supported").into());
+            if fetch.percent {
+                return Err(SqlError::syntax("syntax error at or near \"PERCENT\"").into());
             }
             if limit.is_some() {
                 return Err(SqlError::syntax("multiple LIMIT clauses not allowed").into());
@@ -480,6 +480,12 @@ impl Analyzer<'_> {
         }
         let fetch = self.limit_count(limit, "LIMIT", scope)?;
         let skip = self.limit_count(offset, "OFFSET", scope)?;
+        if query.fetch.as_ref().is_some_and(|fetch| fetch.with_ties) {
+            if query.order_by.is_none() {
+                return Err(SqlError::syntax("WITH TIES cannot be specified without ORDER BY clause").into());
+            }
+            return super::ties::with_ties(plan, fetch, skip);
+        }
         if fetch.is_none() && skip.is_none() {
             return Ok(plan);
         }

@@ -135,8 +135,12 @@ impl Analyzer<'_> {
             None => return unknown(format!("a whole row of a join as a value (\"{}\")", folded(ident))),
         };
         let mut fields = Vec::with_capacity(item.columns.len());
-        for column in &item.columns {
-            fields.push((column.name.clone(), from_outside(&column.bound, level)?));
+        for (at, column) in item.columns.iter().enumerate() {
+            // Of a table its type's names, whatever names FROM gives to them.
+            let named = item.table.as_ref().filter(|table| table.columns.len() == item.columns.len());
+            let named = named.and_then(|table| table.columns.get(at));
+            let name = named.map_or_else(|| column.name.clone(), |column| column.name.clone());
+            fields.push((name, from_outside(&column.bound, level)?));
         }
         let record = self.record(fields, ident.span)?;
         let Some(present) = present.filter(|_| !is_alone) else { return Ok(Some(record)) };

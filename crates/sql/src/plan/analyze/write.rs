@@ -99,7 +99,7 @@ pub(super) fn column_type(ty: &ColumnType) -> Type {
 impl Analyzer<'_> {
     /// The table of that name, to be written to: never a query of WITH.
     pub(super) fn written_table(&self, name: &ObjectName) -> Result<Arc<Table>> {
-        crate::dml::find_table(self.names.txn, name).map_err(|error| self.at(error, name.span()))
+        self.names.target(name).map_err(|error| self.at(error, name.span()))
     }
 
     /// The target as a FROM item; `keyed`: with the rows' keys.
