@@ -102,7 +102,7 @@ pub fn run(options: &Options) -> Result<()> {
     let work = Work::new(&options.common)?;
     let most = format!("--max-connections={}", options.connections + 10);
     let server = Server::create_with(Kind::Resurgam, &options.common, work.path(), &[most])?;
-    let mut setup = Setup::new(&options.common)?;
+    let mut setup = Setup::here(work.path());
     setup.saw(&server);
     let mut client = server.client()?;
     client.query("create table u (id int primary key, n int, m int)")?;

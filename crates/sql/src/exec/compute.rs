@@ -53,6 +53,8 @@ const THREADS_MAX: usize = 1024;
 const READY_MAX: usize = 2;
 /// Of batches that are larger only one is: who reads slowly holds what is ready for long.
 const READY_BYTES: usize = 256 << 10;
+/// A reader that takes longer is slow: what the plan's thread has freed goes back to the system meanwhile.
+const PATIENCE: Duration = Duration::from_millis(50);
 /// How often who waits for work looks whether it is to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Added to the threads' niceness: who asks for one row goes before who asks for a million.
@@ -279,6 +281,16 @@ enum Said {
     End(Duration),
 }
 
+/// Waits until the reader has taken all that is ready; whether there is a reader.
+async fn taken(sender: &mpsc::Sender<Said>) -> bool {
+    // All places are free then.
+    if let Ok(reader) = tokio::time::timeout(PATIENCE, sender.reserve_many(READY_MAX)).await {
+        return reader.is_ok();
+    }
+    memory::collect();
+    sender.reserve_many(READY_MAX).await.is_ok()
+}
+
 enum Place {
     Here(SendableRecordBatchStream),
     There { said: mpsc::Receiver<Said>, task: JoinHandle<()> },
@@ -300,8 +312,7 @@ impl Place {
             let mut computed = Duration::ZERO;
             let mut is_large = false;
             loop {
-                // All places are free when the last one was taken.
-                if is_large && sender.reserve_many(READY_MAX).await.is_err() {
+                if is_large && !taken(&sender).await {
                     return;
                 }
                 let next = poll_fn(|cx| {
