@@ -80,7 +80,13 @@ fn stop(server: &Server, statement: &str, run_for: Duration) -> Result<f64> {
         }
     })?;
     let port = server.port;
+    let mut watcher = server.client()?;
     let told = std::thread::spawn(move || {
+        // A cancel that comes before the statement is forgotten.
+        let active = format!("select count(*) from pg_stat_activity where pid = {} and state = 'active'", key.0);
+        while watcher.query(&active)?.as_deref() == Some("0") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         std::thread::sleep(run_for);
         let told = Instant::now();
         cancel(port, key.0, key.1).map(|()| told)

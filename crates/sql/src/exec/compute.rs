@@ -51,10 +51,6 @@ const HERE_MAX: Duration = Duration::from_millis(1);
 const THREADS_MAX: usize = 1024;
 /// Batches that are ready beside the one that is being read.
 const READY_MAX: usize = 2;
-/// Of batches that are larger only one is: who reads slowly holds what is ready for long.
-const READY_BYTES: usize = 256 << 10;
-/// A reader that takes longer is slow: what the plan's thread has freed goes back to the system meanwhile.
-const PATIENCE: Duration = Duration::from_millis(50);
 /// How often who waits for work looks whether it is to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Added to the threads' niceness: who asks for one row goes before who asks for a million.
@@ -281,16 +277,6 @@ enum Said {
     End(Duration),
 }
 
-/// Waits until the reader has taken all that is ready; whether there is a reader.
-async fn taken(sender: &mpsc::Sender<Said>) -> bool {
-    // All places are free then.
-    if let Ok(reader) = tokio::time::timeout(PATIENCE, sender.reserve_many(READY_MAX)).await {
-        return reader.is_ok();
-    }
-    memory::collect();
-    sender.reserve_many(READY_MAX).await.is_ok()
-}
-
 enum Place {
     Here(SendableRecordBatchStream),
     There { said: mpsc::Receiver<Said>, task: JoinHandle<()> },
@@ -310,11 +296,7 @@ impl Place {
             // Let go before that.
             let mut stream = stream;
             let mut computed = Duration::ZERO;
-            let mut is_large = false;
             loop {
-                if is_large && !taken(&sender).await {
-                    return;
-                }
                 let next = poll_fn(|cx| {
                     let begun = Instant::now();
                     let polled = running::with(&run, || stream.poll_next_unpin(cx));
@@ -329,7 +311,6 @@ impl Place {
                 let Some(batch) = batch else { break };
                 let batch = measured.handed_over(batch);
                 let failed = batch.is_err();
-                is_large = batch.as_ref().is_ok_and(|batch| batch.get_array_memory_size() > READY_BYTES);
                 if sender.send(Said::Batch(batch)).await.is_err() {
                     return;
                 }
