@@ -16,6 +16,7 @@
 //! | `mix/` | mixes after TPC-C and TPC-E, and what is measured with them |
 //! | `answers/` | whether answers are right: a corpus, and PostgreSQL beside |
 //! | `hostile/` | statements that would kill, freeze or fill the server, and who suffers from them |
+//! | `limits.rs` | idle connections' memory, and how fast statements stop |
 //! | `soak/` | a long test: kills and power losses under load, everything checked afterwards |
 //!
 //! Servers are child processes on free ports with data in a work folder that is removed
@@ -26,6 +27,7 @@ mod answers;
 mod copy;
 mod errors;
 mod hostile;
+mod limits;
 mod lines;
 mod machine;
 mod mix;
@@ -97,6 +99,8 @@ enum Experiment {
     Regress(answers::regress::Options),
     /// Hostile statements of every family and size; the exit status says whether anybody was harmed
     Hostile(hostile::Options),
+    /// Memory of idle connections, and how long statements go on that were told to stop
+    Limits(limits::Options),
     /// The four about recovery, one after the other
     Recovery(recovery::Options),
 }
@@ -148,6 +152,7 @@ fn main() -> ExitCode {
         Experiment::Slt(options) => answers::slt::run(&options),
         Experiment::Regress(options) => answers::regress::run(&options),
         Experiment::Hostile(options) => hostile::run(&options),
+        Experiment::Limits(options) => limits::run(&options),
         Experiment::Recovery(options) => recovery::run(&options),
     };
     match done {

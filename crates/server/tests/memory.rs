@@ -174,3 +174,53 @@ fn a_crash_leaves_no_temporary_files() {
     assert_eq!(process.client().rows("SELECT 1"), ["1"]);
     assert_eq!(std::fs::read_dir(&folder).expect("folder").count(), 0);
 }
+
+/// Prepared statements and portals that a session gives names to, without an end: 53200 for it, nothing for the others, and what
+/// is closed makes room.
+#[test]
+fn named_statements_and_portals_are_bounded() {
+    let (_dir, process) = server();
+    let (mut client, mut beside) = (process.client(), process.client());
+    client.query("CREATE TABLE c (id int PRIMARY KEY, t text)");
+    let refused = |client: &mut common::Client, what: &dyn Fn(usize) -> Vec<u8>| {
+        for n in 0..20_000 {
+            client.send(&[what(n), common::sync()].concat());
+            let (_, messages) = client.until_ready();
+            if let Some(error) = messages.iter().find(|message| message.tag == b'E') {
+                assert_eq!(error.sqlstate(), "53200", "{error:?}");
+                return n;
+            }
+        }
+        panic!("nothing was refused");
+    };
+    let base = resident(process.id());
+    let mut had = 0;
+    let most = peak(process.id(), || {
+        // Different texts, of some kilobytes each: none is another's.
+        let columns = (0..200).map(|n| format!("id + {n}")).collect::<Vec<_>>().join(", ");
+        had = refused(&mut client, &|n| {
+            common::parse(&format!("s{n}"), &format!("SELECT {columns}, id + {n} AS n{n} FROM c"))
+        });
+    });
+    println!("{had} statements, {} MB, {} MB before", most >> 20, base >> 20);
+    assert!(had > 20, "{had}");
+    assert!(most < base + (320 << 20), "{} MB, {} MB before", most >> 20, base >> 20);
+    // Others have theirs.
+    beside.send(&[common::parse("mine", "SELECT 1"), common::sync()].concat());
+    assert!(beside.until_ready().1.iter().all(|message| message.tag != b'E'));
+    client.query("DEALLOCATE ALL");
+    client.send(&[common::parse("again", "SELECT length($1::text)"), common::sync()].concat());
+    assert!(client.until_ready().1.iter().all(|message| message.tag != b'E'));
+
+    client.query("BEGIN");
+    let value = "x".repeat(1 << 20);
+    let base = resident(process.id());
+    let most = peak(process.id(), || {
+        had = refused(&mut client, &|n| common::bind(&format!("p{n}"), "again", &[Some(&value)]));
+    });
+    println!("{had} portals, {} MB, {} MB before", most >> 20, base >> 20);
+    assert!(most < base + (160 << 20), "{} MB, {} MB before", most >> 20, base >> 20);
+    client.query("ROLLBACK");
+    assert_eq!(client.rows("SELECT 1"), ["1"]);
+    assert_eq!(beside.rows("SELECT 1"), ["1"]);
+}

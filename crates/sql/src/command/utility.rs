@@ -20,7 +20,7 @@ use crate::pg::errors;
 use crate::plan::planner::{Names, QueryPlan, task_context};
 use crate::plan::statement::{Kind, Prepared, text_field};
 use crate::session::settings::Variables;
-use crate::session::{Named, NamedSavepoint, Session, text_rows};
+use crate::session::{NamedSavepoint, Session, text_rows};
 use crate::wire::{Execution, Field, Format, SqlError, Tag};
 
 /// Whether it goes by definitions, and can be run again when they change meanwhile.
@@ -473,8 +473,7 @@ impl Session {
             .collect::<Result<_, _>>()?;
         let text = statement.to_string();
         let prepared = self.prepare_text(&text, &declared)?;
-        self.statements.insert(name, Named { prepared, declared });
-        Ok(())
+        self.keep(&name, prepared, declared)
     }
 
     fn execute_named(

@@ -1,7 +1,7 @@
 //! A prepared statement: parsed, named, typed and planned.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::sql::sqlparser::ast::{self, Statement, Value, Visitor};
@@ -22,6 +22,7 @@ use crate::plan::analyze;
 use crate::plan::params::placeholder_index;
 use crate::plan::planner::{Names, QueryPlan};
 use crate::plan::plans::{self, Counts};
+use crate::session::kept::{Kept, Room};
 use crate::wire::{Field, SqlError};
 
 pub(crate) use crate::pg::definition::parse_expression;
@@ -53,6 +54,8 @@ pub(crate) struct Prepared {
     pub counts: Option<Arc<Counts>>,
     /// About what it takes in memory.
     pub bytes: usize,
+    /// Its part of what the database keeps, once it has a name in a session.
+    pub kept: OnceLock<Kept>,
 }
 
 impl Prepared {
@@ -69,7 +72,21 @@ impl Prepared {
             typed_by_literals: false,
             counts: None,
             bytes: 0,
+            kept: OnceLock::new(),
         }
+    }
+
+    /// Some session keeps it: it counts against the room of the database, once.
+    ///
+    /// # Errors
+    /// `53200`
+    pub(crate) fn keep(&self, room: &Arc<Room>) -> Result<(), SqlError> {
+        if self.kept.get().is_none() {
+            let kept = room.take(self.bytes)?;
+            // If another session was quicker, this part is given back.
+            let _ = self.kept.set(kept);
+        }
+        Ok(())
     }
 }
 

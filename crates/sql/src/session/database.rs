@@ -18,6 +18,7 @@ use crate::pg::context::HostRule;
 use crate::plan::plans::{PlanTotals, Plans};
 use crate::session::Session;
 use crate::session::cache::StatementCache;
+use crate::session::kept::Room;
 use crate::session::settings::SqlSettings;
 use crate::session::shared::SessionShared;
 use crate::wire::SqlError;
@@ -72,6 +73,8 @@ pub struct SqlDatabase {
     pub(crate) settings: SqlSettings,
     pub(crate) runtime: Arc<RuntimeEnv>,
     pub(crate) statements: StatementCache,
+    /// For what sessions keep.
+    pub(crate) kept: Arc<Room>,
     pub(crate) plans: Plans,
     pub(crate) sessions: Mutex<HashMap<i32, Weak<SessionShared>>>,
     next_pid: AtomicI32,
@@ -90,6 +93,7 @@ impl SqlDatabase {
         Arc::new(Self {
             engine,
             runtime,
+            kept: Room::of_database(settings.query_memory_bytes),
             settings,
             statements: StatementCache::new(),
             plans: Plans::default(),

@@ -15,6 +15,7 @@ pub(crate) mod cache;
 pub(crate) mod database;
 pub(crate) mod embedded;
 pub(crate) mod execution;
+pub(crate) mod kept;
 pub(crate) mod panics;
 pub(crate) mod settings;
 pub(crate) mod shared;
@@ -54,6 +55,7 @@ use crate::plan::plans::RunBy;
 use crate::plan::statement::{self, Kind, Prepared};
 use crate::session::again::Again;
 use crate::session::database::{CancelHandle, SessionOptions, SqlDatabase};
+use crate::session::kept::{Kept, Room};
 use crate::session::settings::{ConnectionSettings, Hot, Variables};
 use crate::session::shared::{SUPERUSER, SessionShared, now};
 use crate::session::stream::{ActiveRows, RowStream};
@@ -117,6 +119,8 @@ pub struct Session {
     pub(crate) in_string: bool,
     pub(crate) statements: HashMap<String, Named>,
     portals: Portals,
+    /// For these.
+    kept: Arc<Room>,
     /// Portals that were ever made.
     pub(crate) portals_made: u64,
     /// Plans that are this session's alone, and the generation of the settings that they were
@@ -144,6 +148,8 @@ pub struct Session {
 pub(crate) struct Named {
     pub prepared: Arc<Prepared>,
     pub declared: Vec<u32>,
+    /// Its part of what the session may keep; the one without a name has none.
+    _kept: Option<Kept>,
 }
 
 struct Portal {
@@ -158,6 +164,8 @@ struct Portal {
     number: u64,
     /// Definitions that it was planned with.
     planned_at: PlannedAt,
+    /// Its part of what the session may keep; the one without a name has none.
+    kept: Option<Kept>,
 }
 
 /// Portals by their names. The one without a name, which most clients use alone, is there without a search.
@@ -256,6 +264,7 @@ impl Session {
         for (name, value) in &options.params {
             variables.start(name, value)?;
         }
+        let kept = db.kept.of_session();
         let shared = Arc::new(SessionShared {
             database: Arc::downgrade(&db),
             database_name: options.database,
@@ -286,6 +295,7 @@ impl Session {
             in_string: false,
             statements: HashMap::new(),
             portals: Portals::default(),
+            kept,
             portals_made: 0,
             local: HashMap::new(),
             local_generation: 0,
@@ -999,17 +1009,30 @@ impl Session {
             return Err(SqlError::new("42P05", format!("prepared statement \"{name}\" already exists")));
         }
         let counted = self.count_text(sql);
-        match counted.and_then(|()| self.prepare_text(sql, param_types)) {
-            Ok(prepared) => {
-                let named = Named { prepared, declared: param_types.to_vec() };
-                self.statements.insert(name.to_owned(), named);
-                Ok(())
-            }
+        let prepared = counted.and_then(|()| self.prepare_text(sql, param_types));
+        match prepared.and_then(|prepared| self.keep(name, prepared, param_types.to_vec())) {
+            Ok(()) => Ok(()),
             Err(error) => {
                 self.statement_failed();
                 Err(error)
             }
         }
+    }
+
+    /// Gives a statement its name in the session.
+    ///
+    /// # Errors
+    /// `53200`
+    pub(crate) fn keep(&mut self, name: &str, prepared: Arc<Prepared>, declared: Vec<u32>) -> Result<(), SqlError> {
+        let kept = match name.is_empty() {
+            true => None,
+            false => {
+                prepared.keep(&self.db.kept)?;
+                Some(self.kept.take(prepared.bytes)?)
+            }
+        };
+        self.statements.insert(name.to_owned(), Named { prepared, declared, _kept: kept });
+        Ok(())
     }
 
     fn named(&self, name: &str) -> Result<&Named, SqlError> {
@@ -1049,7 +1072,13 @@ impl Session {
         param_formats: &[Format],
         result_formats: &[Format],
     ) -> Result<(), SqlError> {
-        let bound = self.make_portal(statement, params, param_formats, result_formats);
+        let mut bound = self.make_portal(statement, params, param_formats, result_formats);
+        if !portal.is_empty() {
+            bound = bound.and_then(|mut bound| {
+                bound.kept = Some(self.kept.take(kept::bytes_of(&bound.values))?);
+                Ok(bound)
+            });
+        }
         match bound {
             Ok(mut bound) if !self.portals.is_taken(portal) => {
                 self.portals_made += 1;
@@ -1115,7 +1144,17 @@ impl Session {
         }
         let formats = result_formats.to_vec();
         let planned_at = self.definitions_now();
-        Ok(Portal { prepared, values, formats, running: None, done: false, failed: false, number: 0, planned_at })
+        Ok(Portal {
+            prepared,
+            values,
+            formats,
+            running: None,
+            done: false,
+            failed: false,
+            number: 0,
+            planned_at,
+            kept: None,
+        })
     }
 
     fn portal(&mut self, name: &str) -> Result<&mut Portal, SqlError> {

@@ -183,6 +183,13 @@ impl Analyzer<'_> {
             }
         }
         let _ = source;
+        // What is not computed: several arguments that are distinct together, no separator.
+        if distinct && typed.len() > 1 {
+            let separator = (name == "string_agg").then(|| &typed[1].expr);
+            if separator.is_none_or(|expr| matches!(expr, Expr::Literal(value, _) if value.is_null())) {
+                return unknown(format!("{name}(DISTINCT …) of these arguments"));
+            }
+        }
         if super::json::is_json_aggregate(name) {
             if distinct || function.over.is_some() {
                 return unknown(format!("{name} with DISTINCT or OVER"));

@@ -534,7 +534,14 @@ impl Analyzer<'_> {
         let fields: Vec<FieldRef> = args.iter().map(Bound::field).collect();
         let wanted = match args.is_empty() {
             true => fields.clone(),
-            false => fields_with_udf(&fields, function.as_ref())?,
+            // PostgreSQL has it, and it is computed here for other types only.
+            false => match fields_with_udf(&fields, function.as_ref()) {
+                Ok(wanted) => wanted,
+                Err(_) => {
+                    let types: Vec<String> = args.iter().map(|arg| arg.ty.name()).collect();
+                    return unknown(format!("function {}({})", function.name(), types.join(", ")));
+                }
+            },
         };
         let mut exprs = Vec::with_capacity(args.len());
         let mut arg_fields = Vec::with_capacity(args.len());

@@ -13,7 +13,6 @@ use super::coerce::{catalog, sql_error};
 use super::{Analyzer, Result, unknown};
 use crate::pg::functions::{REGEX_OPERATORS, numeric, time_operator};
 use crate::pg::types::oid;
-use crate::wire::SqlError;
 
 /// The comparison that a name is.
 fn comparison(name: &str) -> Option<Operator> {
@@ -438,7 +437,8 @@ impl Analyzer<'_> {
         {
             return Ok(Bound::with_data(cast(expr, wanted.clone()), result, wanted));
         }
-        Err(SqlError::internal(format!("a result of type {} computed as {data}", result.name())).into())
+        // One of several functions of a name, and another one is computed; or of a type that is not known here.
+        unknown(format!("a result of type {} computed as {data}", result.name()))
     }
 }
 
