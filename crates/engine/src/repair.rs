@@ -78,7 +78,11 @@ impl Repairs {
     /// The page's records behind `after`: those of the archive, and those of the log from its end on.
     fn find(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
         let (mut records, mut archived, mut refused) = (Vec::new(), Lsn::NONE, None);
-        if let Some(view) = self.archiver.as_ref().and_then(|archiver| archiver.view())
+        let view = self.archiver.as_ref().and_then(|archiver| archiver.view());
+        if view.is_none() && self.archiver.is_some() {
+            refused = Some(Error::new(ErrorKind::Io, "the archive cannot be read now"));
+        }
+        if let Some(view) = view
             && view.end() > view.start()
         {
             archived = view.end();
