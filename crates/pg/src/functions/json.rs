@@ -14,7 +14,7 @@ use super::define::{P, PgFunction, f, oid};
 use crate::context::PgContext;
 use crate::datetime::Zone;
 use crate::encode::{RowEncoder, TextStyle};
-use crate::types::{field_of_oid, field_oid, oid as t};
+use crate::types::{field_oid, oid as t};
 use crate::wire::{Format, SqlError};
 
 /// Those that are bound to the session.
@@ -68,12 +68,6 @@ fn values(field: &FieldRef, array: &ArrayRef, zone: &Zone, depth: usize) -> Resu
             let ranges = (0..list.len())
                 .map(|row| list.is_valid(row).then(|| (offsets[row] as usize, offsets[row + 1] as usize)))
                 .collect();
-            // Elements do not say that they are JSON.
-            let json = match field_oid(field) {
-                t::JSON_ARRAY | t::JSONB_ARRAY => field_of_oid("item", t::JSON, -1).map(Arc::new),
-                _ => None,
-            };
-            let item = json.as_ref().unwrap_or(item);
             Ok(Values::List(ranges, Box::new(values(item, list.values(), zone, depth + 1)?)))
         }
         DataType::Struct(fields) => {

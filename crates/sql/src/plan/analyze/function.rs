@@ -327,6 +327,10 @@ impl Analyzer<'_> {
             }
             name => name,
         };
+        let is_json = super::json::is_json_builder(name) || matches!(name, "to_json" | "array_to_json");
+        if is_json && args.iter().any(|arg| matches!(arg.ty.oid, oid::JSON_ARRAY | oid::JSONB_ARRAY)) {
+            return unknown("JSON of an array of JSON");
+        }
         if name != "pg_typeof" && !super::json::is_json_builder(name) {
             for arg in &args {
                 super::record::refuse_record(arg, &format!("the function {name}"))?;
