@@ -46,7 +46,7 @@ fn small_transactions_do_not_hold_the_log_in_the_traditional_mode() -> Result<()
     let (db, table) = made(&SimVfs::new(4), false)?;
     let filler = "f".repeat(180);
     let mut most = 0;
-    for first in (0..270_000).step_by(500) {
+    for first in (0..280_000).step_by(500) {
         let tx = db.begin(Isolation::ReadCommitted);
         tx.statement(StatementKind::BulkWrite)?;
         for id in first..first + 500 {
