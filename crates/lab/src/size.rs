@@ -15,8 +15,9 @@ use resurgam_base::limits::{EXTENT_PAGES, PAGE_SIZE};
 use resurgam_base::{Lsn, ObjectId, PageId};
 use resurgam_buffer::{BufferPool, PendingRedo, PoolConfig};
 use resurgam_log::{Log, LogConfig};
+use resurgam_page::boot::Boot;
 use resurgam_page::{PageBuf, PageType, op, space};
-use resurgam_recovery::{ControlFile, analyse, take_checkpoint};
+use resurgam_recovery::{ControlFile, Identity, analyse, take_checkpoint};
 use resurgam_txn::TxManager;
 use resurgam_vfs::{OpenMode, RealVfs, Vfs};
 
@@ -108,7 +109,10 @@ fn enlarge(dir: &Path, gigabytes: u64, kind: Pages) -> Result<()> {
     pool.space().restore(maps * space::INTERVAL_PAGES + 1);
     let txs = TxManager::with_epoch(analysis.next_id, control.epoch);
     let next_object = analysis.next_object;
-    let (begin, _) = said(take_checkpoint(&log, &pool, &txs, || next_object, Vec::new))?;
+    let mut first = PageBuf::zeroed();
+    said(pool.file().read_exact_at(first.as_bytes_mut(), 0))?;
+    let identity = Identity::new(said(Boot::read(&first))?, &control);
+    let (begin, _) = said(take_checkpoint(&log, &pool, &txs, || next_object, Vec::new, identity, None))?;
     said(log.close())?;
     // As a clean close leaves it.
     control.checkpoint = begin;
