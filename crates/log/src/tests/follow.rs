@@ -218,7 +218,7 @@ fn beside_writers_and_truncation() {
                 let records = block.records().map(|record| record.unwrap().header);
                 seen.extend(records.filter(|header| header.tx.is_some()).map(|header| header.tx.0));
                 hold.advance(block.next());
-                if lag && seen.len() as u64 % 10 == 0 {
+                if lag && seen.len().is_multiple_of(10) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }

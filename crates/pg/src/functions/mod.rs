@@ -23,6 +23,7 @@
 //! - `numeric`: `numeric` of any digits, and aggregates of numbers
 //! - `percentile`: `percentile_cont`, `percentile_disc`, `mode`
 //! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
+//! - `float_extremes`: `min` and `max` of floats by groups
 //! - `json`: values as JSON
 //! - `series`: `generate_series`
 //! - `growing`: bounds of what makes long texts
@@ -43,6 +44,7 @@ mod define;
 mod encodings;
 mod extract;
 mod fields;
+mod float_extremes;
 mod floats;
 mod format_number;
 mod format_time;
@@ -73,6 +75,7 @@ use datafusion::logical_expr::ScalarUDF;
 pub use are::OPERATORS as REGEX_OPERATORS;
 pub use call_name::call_name;
 pub use checked::checked_arithmetic;
+pub use float_extremes::float_extreme;
 pub use interval_aggregate::interval_aggregate;
 pub use moments::time_operator;
 pub use series::{SeriesFunction, SeriesRows, series_call_name, series_function};

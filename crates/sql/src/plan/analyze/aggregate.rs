@@ -343,6 +343,12 @@ impl Analyzer<'_> {
             let exprs = args.into_iter().map(|arg| arg.expr).collect();
             return Ok((function, exprs, result.data()));
         }
+        if matches!(first, Some(oid::FLOAT4 | oid::FLOAT8))
+            && let Some(function) = crate::pg::functions::float_extreme(known)
+        {
+            let exprs = args.into_iter().map(|arg| arg.expr).collect();
+            return Ok((function, exprs, result.data()));
+        }
         let registered = self.names.state.aggregate_functions();
         let numerics = matches!((known, first), ("min" | "max", Some(oid::NUMERIC)))
             && args.first().is_some_and(|arg| arg.data == numeric::DYNAMIC);
