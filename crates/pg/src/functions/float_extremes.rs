@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
+use datafusion::arrow::compute::nullif;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
 use datafusion::common::{Result as DfResult, ScalarValue, internal_err};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
@@ -138,14 +139,15 @@ impl GroupsAccumulator for Groups {
         Ok(vec![self.evaluate(emit)?])
     }
 
-    fn merge_batch(
-        &mut self,
-        values: &[ArrayRef],
-        groups: &[usize],
-        filter: Option<&BooleanArray>,
-        total: usize,
-    ) -> DfResult<()> {
-        self.update_batch(values, groups, filter, total)
+    fn merge_batch(&mut self, values: &[ArrayRef], groups: &[usize], total: usize) -> DfResult<()> {
+        self.update_batch(values, groups, None, total)
+    }
+
+    /// Each row as a group's state of its own.
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> DfResult<Vec<ArrayRef>> {
+        let Some(filter) = filter else { return Ok(vec![Arc::clone(&values[0])]) };
+        let left_out: BooleanArray = filter.iter().map(|wanted| Some(wanted != Some(true))).collect();
+        Ok(vec![nullif(&values[0], &left_out)?])
     }
 
     fn size(&self) -> usize {
