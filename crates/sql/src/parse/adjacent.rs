@@ -23,8 +23,9 @@ pub(crate) fn joined(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
                 && goes_on(&mut first.token, part)
             {
                 first.span.end = token.span.end;
-                token = first.clone();
-                out.truncate(between - 1);
+                // Moved, not copied: a text of many parts is joined in one pass.
+                out.truncate(between);
+                token = out.pop().unwrap_or(token);
             }
         }
         out.push(token);

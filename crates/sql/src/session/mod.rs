@@ -767,9 +767,7 @@ impl Session {
                     Statement::StartTransaction { .. } | Statement::Commit { .. } | Statement::Rollback { .. }
                 )
             );
-            if is_frequent {
-                prepared.bytes = crate::plan::plans::bytes_of(&prepared);
-            }
+            prepared.bytes = crate::plan::plans::bytes_of(&prepared);
             let prepared = Arc::new(prepared);
             // What frames each transaction is not parsed each time.
             if is_frequent && keep && text.len() <= FRAME_TEXT_MAX && !self.own_catalog() {
@@ -1110,6 +1108,10 @@ impl Session {
             let declared = named.declared.clone();
             let newer = self.current(Arc::clone(&prepared), &declared)?;
             same_result(&prepared, &newer)?;
+            if !statement.is_empty() {
+                // The earlier plan gives its part back.
+                newer.keep(&self.db.kept)?;
+            }
             prepared = newer;
             if let Some(named) = self.statements.get_mut(statement) {
                 named.prepared = Arc::clone(&prepared);

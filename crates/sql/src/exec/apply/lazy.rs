@@ -82,7 +82,8 @@ fn filter(predicate: Expr) -> Result<Expr> {
 fn expression(expr: Expr) -> Result<Transformed<Expr>> {
     expr.transform_up(|expr| match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right })
-            if has_call(&right) || may_fail(&right) && is_small(&right) =>
+            // It is written twice: nests must not double with each level.
+            if (has_call(&right) || may_fail(&right)) && is_small(&right) =>
         {
             let open = lit(op == Operator::And);
             let decided = lit(op == Operator::Or);

@@ -27,6 +27,9 @@ pub(super) fn with_ties(plan: LogicalPlan, fetch: Option<Expr>, skip: Option<Exp
         let skip = skip.map(lit);
         return Ok(LogicalPlanBuilder::from(plan).limit_by_expr(skip, None)?.build()?);
     };
+    if fetch == 0 {
+        return Ok(LogicalPlanBuilder::from(plan).limit(0, Some(0))?.build()?);
+    }
     let skip = skip.unwrap_or(0);
     limited(plan, skip.saturating_add(fetch), skip)
 }
