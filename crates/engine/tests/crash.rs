@@ -1,7 +1,7 @@
 //! Simulated crashes: seeded schedules against the reference model.
 //!
-//! `RESURGAM_SCHEDULES=n` runs n schedules, `RESURGAM_SEED=s` replays one and says every
-//! step.
+//! `RESURGAM_SCHEDULES=n` runs n schedules (with background threads `RESURGAM_BACKGROUND_SCHEDULES=n`, where that is
+//! set), `RESURGAM_SEED=s` replays one and says every step.
 
 mod harness;
 
@@ -76,7 +76,7 @@ fn schedules() {
 /// The same with the database's own threads: what they do beside the clients is in no seed.
 #[test]
 fn schedules_with_background_threads() {
-    let count = variable("RESURGAM_SCHEDULES").unwrap_or(SCHEDULES_MIN);
+    let count = variable("RESURGAM_BACKGROUND_SCHEDULES").or(variable("RESURGAM_SCHEDULES")).unwrap_or(SCHEDULES_MIN);
     let first = variable("RESURGAM_FIRST_SEED").unwrap_or(1);
     let mut met = Met::default();
     for seed in first..first + count {
