@@ -200,6 +200,11 @@ impl Server {
         Ok(server)
     }
 
+    /// Another size of its memory for pages, in megabytes, from the next start on.
+    pub fn set_buffer_mb(&mut self, buffer_mb: u64) {
+        self.common.buffer_mb = buffer_mb;
+    }
+
     /// Makes the data folder, the user's own, and answers the program that fills it.
     fn installer(&self, user: &str, program: PathBuf) -> Result<Command> {
         fs::create_dir_all(&self.dir).map_err(|e| e.to_string())?;

@@ -13,6 +13,7 @@
 //! | `subject.rs` | the modes and servers that are compared |
 //! | `table2.rs` | throughput of both mixes by mode (the paper's table 2) |
 //! | `latency.rs` | latencies while the cleaner works off a large aborted update |
+//! | `restore.rs` | a disk that dies under load, and starts without the data |
 //! | `day.rs` | ten minutes with aborts, long snapshots, loads, DDL: does everything return to its baseline? |
 //!
 //! Every statement may fail for a conflict with another transaction (SQLSTATE 40001, 40P01)
@@ -23,6 +24,7 @@ pub mod day;
 mod db;
 mod drive;
 pub mod latency;
+pub mod restore;
 mod subject;
 pub mod table2;
 mod tpcc;
