@@ -1,8 +1,8 @@
 //! Sending what an execution gives back, shared by both protocols.
 
 use bytes::BytesMut;
-use resurgam_sql::Session;
 use resurgam_sql::wire::{Execution, SqlError, Tag};
+use resurgam_sql::{RowStream, Session};
 
 use super::io::Channel;
 use super::{Ending, copy};
@@ -50,25 +50,32 @@ pub async fn execution(
                 complete(session, channel, &tag);
                 return Ok(Outcome::Done);
             };
-            loop {
-                if let Err(error) = flush_if_large(session, channel).await? {
-                    return Ok(Outcome::Failed(error));
-                }
-                match rows.next(session).await {
-                    Ok(Some(chunk)) => backend::data_rows(&mut channel.output, &chunk),
-                    Ok(None) => break,
-                    Err(error) => return Ok(Outcome::Failed(error)),
-                }
-            }
-            if rows.suspended() {
-                changes(session, &mut channel.output);
-                backend::portal_suspended(&mut channel.output);
-            } else {
-                complete(session, channel, &rows.tag());
-            }
+            // Boxed as the copies are: they are larger than all that an ordinary statement needs.
+            return Box::pin(stream(session, channel, &mut rows)).await;
         }
-        Execution::CopyIn(copy) => return copy::receive(session, channel, *copy).await,
-        Execution::CopyOut(copy) => return copy::send(session, channel, copy).await,
+        Execution::CopyIn(copy) => return Box::pin(copy::receive(session, channel, *copy)).await,
+        Execution::CopyOut(copy) => return Box::pin(copy::send(session, channel, copy)).await,
+    }
+    Ok(Outcome::Done)
+}
+
+/// Sends the rest of an execution's rows, and its end.
+async fn stream(session: &mut Session, channel: &mut Channel, rows: &mut RowStream) -> Result<Outcome, Ending> {
+    loop {
+        if let Err(error) = flush_if_large(session, channel).await? {
+            return Ok(Outcome::Failed(error));
+        }
+        match rows.next(session).await {
+            Ok(Some(chunk)) => backend::data_rows(&mut channel.output, &chunk),
+            Ok(None) => break,
+            Err(error) => return Ok(Outcome::Failed(error)),
+        }
+    }
+    if rows.suspended() {
+        changes(session, &mut channel.output);
+        backend::portal_suspended(&mut channel.output);
+    } else {
+        complete(session, channel, &rows.tag());
     }
     Ok(Outcome::Done)
 }

@@ -192,9 +192,9 @@ impl Session {
                 command("DEALLOCATE")
             }
             Statement::Copy { source, to, target, options, legacy_options, .. } => {
-                self.copy(source, *to, target, options, legacy_options, autocommit).await
+                Box::pin(self.copy(source, *to, target, options, legacy_options, autocommit)).await
             }
-            other => Ok(Execution::Command { tag: self.ddl(other, text).await? }),
+            other => Ok(Execution::Command { tag: Box::pin(self.ddl(other, text)).await? }),
         }
     }
 

@@ -269,7 +269,7 @@ impl Session {
             }
         }
         self.note_undo(true)?;
-        self.modify_by_plan(plan, &prepared.locks, values, formats, &prepared.text, shown).await
+        Box::pin(self.modify_by_plan(plan, &prepared.locks, values, formats, &prepared.text, shown)).await
     }
 
     /// `None`: that is left to the plan, and nothing was written.
@@ -303,11 +303,15 @@ impl Session {
             modify.returned = Some(returned);
             tree.feed(gathered, &mut modify).await?;
             if let (false, Some((state, cx))) = (modify.is_settled(), &help) {
-                modify.finish(&Help { names: Names { state, txn, cx }, waiting, zone }).await?;
+                Box::pin(modify.finish(&Help { names: Names { state, txn, cx }, waiting, zone })).await?;
             }
             Ok(Some(modify.modified()))
         };
-        if deadline.is_some() { guarded(&stop, deadline, work).await } else { work.await }
+        // One place for both: the future has room for it once.
+        match deadline.is_some() {
+            true => Box::pin(guarded(&stop, deadline, work)).await,
+            false => work.await,
+        }
     }
 
     /// Runs a statement that writes by its plan.

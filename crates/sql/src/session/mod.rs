@@ -38,7 +38,7 @@ use tokio::time::Instant;
 use crate::dml::foreign::{Deferred, Modes};
 use crate::dml::{Op, WritePlan};
 use crate::exec::compute::{apart, aside};
-use crate::exec::context::{StatementContext, StopFlag};
+use crate::exec::context::{Locked, StatementContext, StopFlag};
 use crate::exec::wait::guarded;
 use crate::exec::weight;
 use crate::parse::lexer::{self, Literal};
@@ -52,7 +52,7 @@ use crate::pg::running::{self, Stop};
 use crate::plan::planner::{self, Names, task_context};
 use crate::plan::planning::Planning;
 use crate::plan::plans::RunBy;
-use crate::plan::statement::{self, Kind, Prepared};
+use crate::plan::statement::{self, Kind, Prepared, Query};
 use crate::session::again::Again;
 use crate::session::database::{CancelHandle, SessionOptions, SqlDatabase};
 use crate::session::kept::{Kept, Room};
@@ -473,7 +473,7 @@ impl Session {
     pub(crate) async fn commit(&mut self) -> Result<(), SqlError> {
         if self.open.as_ref().is_some_and(|open| !open.deferred.lock().is_empty()) {
             self.shared.stop.begin();
-            let checked = self.check_deferred(false).await;
+            let checked = Box::pin(self.check_deferred(false)).await;
             self.shared.stop.end();
             if let Err(error) = checked {
                 // Takes the settings back as well.
@@ -1214,7 +1214,7 @@ impl Session {
         if let Some(active) = portal.running.take() {
             let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
             self.shared.stop.begin();
-            return self.rows(*active, fields, max_rows, Some(name.to_owned()), false).await;
+            return Box::pin(self.rows(*active, fields, max_rows, Some(name.to_owned()), false)).await;
         }
         if portal.done {
             if prepared.fields.is_none() {
@@ -1341,59 +1341,40 @@ impl Session {
         panics::planted("running", &prepared.text);
         match &prepared.kind {
             Kind::Empty => Ok(Execution::Empty),
+            // What runs often is in this future, which is moved about with all that is in it; what is larger or
+            // rarer is boxed, and made only when it is its turn.
             Kind::Query(query) => {
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
                 self.note_undo(false)?;
                 if let Some(lock) = &query.direct_lock
-                    && let Some(chunk) = self.lock_directly(lock, values, formats).await?
+                    && let Some(chunk) = Box::pin(self.lock_directly(lock, values, formats)).await?
                 {
                     query.plan.counts.run(RunBy::Direct);
                     return self.whole(fields, chunk, autocommit).await;
                 }
-                let locked = self.lock_rows(&prepared.locks, values, &prepared.text).await?;
+                let locked = match prepared.locks.is_empty() {
+                    true => None,
+                    false => Box::pin(self.lock_rows(&prepared.locks, values, &prepared.text)).await?,
+                };
                 if let Some(select) = &query.direct
                     && let Some(chunk) = self.select_directly(select, values, formats, max_rows)?
                 {
                     query.plan.counts.run(RunBy::Direct);
                     return self.whole(fields, chunk, autocommit).await;
                 }
-                let state = self.state()?;
-                let deadline = self.deadline();
-                let style = self.style();
-                let stop = Arc::clone(&self.shared.stop);
-                let open = self.transaction();
-                open.used = true;
-                // A portal reads on while the transaction may write.
-                let kind = if max_rows > 0 { StatementKind::Cursor } else { StatementKind::Read };
-                let view = open.txn.statement(kind)?;
-                self.refuse_older_plan(prepared, &view)?;
-                let failed = |error| errors::from_datafusion(error, &prepared.text);
-                let instance = query.plan.instance(&state, values).await.map_err(failed)?;
-                let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
-                let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
-                let active = ActiveRows::new(
-                    stream,
-                    instance,
-                    Arc::clone(prepared),
-                    &query.schema,
-                    formats,
-                    &style,
-                    stop,
-                    deadline,
-                )?;
-                self.rows(active, fields, max_rows, portal, autocommit).await
+                Box::pin(self.run_plan(prepared, query, locked, values, formats, max_rows, portal, autocommit)).await
             }
-            Kind::Write(plan) => self.write(prepared, plan, values, formats, autocommit).await,
+            Kind::Write(plan) => Box::pin(self.write(prepared, plan, values, formats, autocommit)).await,
             Kind::Explain { analyze, verbose, inner } => {
                 self.note_undo(*analyze)?;
-                let lines = self.explain(inner, values, *analyze, *verbose).await?;
+                let lines = Box::pin(self.explain(inner, values, *analyze, *verbose)).await?;
                 let chunk = text_rows(&lines);
                 self.statement_done(autocommit).await?;
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
                 Ok(Execution::Rows { fields, first: Some(chunk), rows: None, tag: Tag::Fixed("EXPLAIN") })
             }
             Kind::Own(own) => {
-                let execution = self.run_own(own).await?;
+                let execution = Box::pin(self.run_own(own)).await?;
                 self.statement_done(autocommit).await?;
                 Ok(execution)
             }
@@ -1411,6 +1392,39 @@ impl Session {
                 Ok(execution)
             }
         }
+    }
+
+    /// Runs a query by its plan.
+    #[allow(clippy::too_many_arguments)] // of `run_uncounted`, and what that has found
+    async fn run_plan(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        query: &Query,
+        locked: Option<Arc<Locked>>,
+        values: &[ScalarValue],
+        formats: &[Format],
+        max_rows: usize,
+        portal: Option<String>,
+        autocommit: bool,
+    ) -> Result<Execution, SqlError> {
+        let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));
+        let state = self.state()?;
+        let deadline = self.deadline();
+        let style = self.style();
+        let stop = Arc::clone(&self.shared.stop);
+        let open = self.transaction();
+        open.used = true;
+        // A portal reads on while the transaction may write.
+        let kind = if max_rows > 0 { StatementKind::Cursor } else { StatementKind::Read };
+        let view = open.txn.statement(kind)?;
+        self.refuse_older_plan(prepared, &view)?;
+        let failed = |error| errors::from_datafusion(error, &prepared.text);
+        let instance = query.plan.instance(&state, values).await.map_err(failed)?;
+        let context = StatementContext { view, stop: Arc::clone(&stop), target: None, locked };
+        let stream = instance.start(task_context(&state, Arc::new(context))).map_err(failed)?;
+        let active =
+            ActiveRows::new(stream, instance, Arc::clone(prepared), &query.schema, formats, &style, stop, deadline)?;
+        self.rows(active, fields, max_rows, portal, autocommit).await
     }
 
     /// The answer of a query whose rows are all there.
@@ -1519,4 +1533,32 @@ fn weighed(plan: impl FnOnce() -> Result<Prepared, SqlError>) -> Result<Prepared
     let mut prepared = prepared?;
     prepared.weighs(bytes);
     Ok(prepared)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::size_of_val;
+
+    use resurgam_engine::{Database, Options};
+
+    use super::*;
+    use crate::SqlSettings;
+
+    /// A future is moved whole into the one that awaits it: what is in it costs every statement.
+    #[test]
+    fn futures_of_ordinary_statements_stay_small() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let engine = Database::open(folder.path().join("db"), Options::default()).expect("a database");
+        let db = SqlDatabase::new(engine, SqlSettings::default());
+        let mut session = db.session(SessionOptions::default()).expect("a session");
+        let execute = size_of_val(&session.execute("", 0));
+        let sync = size_of_val(&session.sync());
+        let bind = size_of_val(&session.bind("", "", Vec::new(), &[], &[]));
+        let parse = size_of_val(&session.parse("", "", &[]));
+        let sizes = [("Execute", execute), ("Sync", sync), ("Bind", bind), ("Parse", parse)];
+        println!("{sizes:?}");
+        for (of, bytes) in sizes {
+            assert!(bytes <= 4096, "the future of {of} has {bytes} bytes");
+        }
+    }
 }
