@@ -40,6 +40,7 @@
 //! | `workspace.rs`, `archiver.rs` | sorting what was taken; making runs |
 //! | `merge.rs` | merging: leaving out what no promised point needs, putting in images |
 //! | `view.rs` | what readers use |
+//! | `lease.rs` | what is promised to clones and restores |
 //! | `verify.rs` | reading everything |
 //!
 //! # Invariants
@@ -56,6 +57,7 @@ mod archiver;
 mod format;
 mod frame;
 mod item;
+mod lease;
 mod manifest;
 mod merge;
 mod run;
@@ -69,6 +71,7 @@ pub use archive::Archive;
 pub use archiver::{ArchiveConfig, Archiver, ArchiverStats};
 pub use format::{DatabaseId, RunId, RunSummary};
 pub use item::StreamEntry;
+pub use lease::{Lease, LeaseKind};
 pub use manifest::{Manifest, RunMeta};
 pub use merge::{MergePolicy, Merged};
 pub use run::Run;

@@ -141,7 +141,12 @@ impl ArchiveFolder {
                 }
                 StreamEntry::Record(record) => record_line(&record, out)?,
                 StreamEntry::FirstOf { tx, lsn } => say!(out, "  {lsn} first of transaction {tx} in its run")?,
-                StreamEntry::Undo { tx, lsn, page } => say!(out, "  {lsn} undo of transaction {tx}, on page {page}")?,
+                StreamEntry::Undo { tx, lsn, page, writer } if writer == tx => {
+                    say!(out, "  {lsn} undo of transaction {tx}, on page {page}")?;
+                }
+                StreamEntry::Undo { tx, lsn, page, writer } => {
+                    say!(out, "  {lsn} undo of transaction {tx} (its savepoint {writer}), on page {page}")?;
+                }
             }
         }
         Ok(())

@@ -24,7 +24,7 @@ use resurgam_buffer::{BufferPool, Mtr, PageHistory, PendingRedo, PoolConfig, Ver
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::{PageBuf, PageType, op};
-use resurgam_recovery::{Control, ControlFile, Identity, Progress, VersionRecord, analyse, take_checkpoint};
+use resurgam_recovery::{Control, ControlFile, Identity, Parent, Progress, VersionRecord, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
 use resurgam_versions::{Cleaner, PendingFrees, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
@@ -70,6 +70,8 @@ pub(crate) struct Inner {
     pub redo_time: Mutex<Option<Duration>>,
     control: Mutex<(ControlFile, Control)>,
     pub boot: Boot,
+    /// Of what it was made, if it is a restored database or a clone.
+    pub parent: Option<Parent>,
     /// What is noted of the version store; for checkpoints.
     version_record: Option<VersionRecord>,
     /// The last checkpoint, for those who must not wait for one that is being taken.
@@ -240,6 +242,7 @@ impl Database {
         // Only now: an open that fails for its log changes nothing.
         let restored =
             restore_double_writes(&vfs, &paths.data, version, &paths.double_write, !control.clean, analysis.end.lsn)?;
+        let parent = analysis.identity.as_ref().and_then(|identity| identity.parent);
         let was_clean = control.clean;
         // The new epoch is durable before anything is appended under it.
         if let Some(attached) = &mut attached {
@@ -330,6 +333,7 @@ impl Database {
             control: Mutex::new((control_file, control)),
             version_record,
             boot,
+            parent,
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
             mode,
@@ -473,7 +477,7 @@ impl Database {
             &inner.txs,
             || inner.next_object.load(Ordering::SeqCst),
             || inner.prepared.all(),
-            Identity::new(inner.boot.clone(), &next),
+            Identity::new(inner.boot.clone(), &next, inner.parent),
             inner.version_record.clone(),
         )?;
         // Pages written in place but not synced are not in the dirty list; the double-write
@@ -677,7 +681,7 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
         clean: true,
         traditional: !options.accelerated_database_recovery,
     };
-    let identity = Identity::new(boot, &control);
+    let identity = Identity::new(boot, &control, None);
     (control.checkpoint, _) = take_checkpoint(&log, &pool, &txs, || FIRST_USER_OBJECT, Vec::new, identity, None)?;
     log.close()?;
     ControlFile::create(vfs, &paths.control, control)?;
