@@ -27,7 +27,7 @@ use crate::double_write::DoubleWrite;
 use crate::failing::FailingPages;
 use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
-use crate::source::{PageHistory, PendingRedo, Sources};
+use crate::source::{PageHistory, PendingRedo, Restoring, Segment, Sources};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
 
@@ -80,6 +80,8 @@ pub struct BufferPool {
     poisoned: AtomicBool,
     pub(crate) config: PoolConfig,
     pub(crate) writer_wake: (Mutex<bool>, Condvar),
+    /// Checkpoints that look at the dirty pages just now: none is dropped meanwhile. Taken before a shard.
+    pub(crate) looking_at_dirty_pages: Mutex<u32>,
     /// What was last found to be the oldest `rec_lsn`: 0 = never asked, `u64::MAX` = none.
     oldest_seen: AtomicU64,
 }
@@ -108,7 +110,7 @@ impl BufferPool {
             free: Mutex::new(Vec::new()),
             hand: AtomicUsize::new(0),
             scanned: Mutex::default(),
-            sources: Sources::new(Files { data: file, version: None }, Arc::clone(&log), count * PAGE_SIZE),
+            sources: Sources::new(Files::new(file), Arc::clone(&log), count * PAGE_SIZE),
             log,
             double_write: Mutex::new(dw),
             failing: FailingPages::default(),
@@ -117,6 +119,7 @@ impl BufferPool {
             poisoned: AtomicBool::new(false),
             config,
             writer_wake: (Mutex::new(false), Condvar::new()),
+            looking_at_dirty_pages: Mutex::new(0),
             oldest_seen: AtomicU64::new(0),
         })
     }
@@ -164,8 +167,24 @@ impl BufferPool {
         &self.log
     }
     /// The data file.
-    pub fn file(&self) -> &Arc<dyn File> {
-        &self.sources.files.data
+    pub fn file(&self) -> Arc<dyn File> {
+        self.sources.files.data()
+    }
+    /// From now on pages of these files are restored, segment by segment, when they are asked for. At most one restore
+    /// is under way.
+    pub fn set_restoring(&self, restoring: Option<Arc<Restoring>>) {
+        self.sources.set_restoring(restoring);
+    }
+    /// The restore under way.
+    pub fn restoring(&self) -> Option<Arc<Restoring>> {
+        self.sources.restoring()
+    }
+    /// Restores a segment unless it is there.
+    ///
+    /// # Errors
+    /// Those of making and writing it.
+    pub fn restore_segment(&self, segment: Segment) -> Result<()> {
+        self.sources.restoring().map_or(Ok(()), |restoring| restoring.restore(segment, &self.sources, false))
     }
     pub fn stats(&self) -> PoolStats {
         self.counters.read()
@@ -416,6 +435,39 @@ impl BufferPool {
         frame.page_id.store(0, Ordering::Relaxed);
         frame.valid.store(false, Ordering::Relaxed);
         bump(&self.counters.evictions, 1);
+        true
+    }
+
+    /// Takes a dirty page whose segment is not restored out of memory, as of `last_lsn`: what it lacks in the file is
+    /// remembered instead, as after a crash. Its log must be durable. False: it is in use, or was changed, or a
+    /// checkpoint is looking at the dirty pages just now, which could miss it in both places.
+    pub(crate) fn elide(&self, page: PageId, last_lsn: Lsn) -> bool {
+        let looking = self.looking_at_dirty_pages.lock();
+        if *looking > 0 {
+            return false;
+        }
+        let mut shard = self.shard(page).write();
+        let Some(index) = shard.get(&page).copied() else { return false };
+        let frame = self.frame(index);
+        if frame.pins.load(Ordering::Acquire) != 0 || !frame.valid.load(Ordering::Acquire) {
+            return false;
+        }
+        // Without a pin nobody holds the latch but who writes pages back, shared, or waits for it in vain.
+        let Some(content) = frame.latch.try_read() else { return false };
+        let rec_lsn = Lsn(frame.rec_lsn.load(Ordering::SeqCst));
+        if rec_lsn.is_none() || content.lsn() != last_lsn {
+            return false;
+        }
+        drop(content);
+        self.sources.pending.note(page, rec_lsn, last_lsn);
+        shard.remove(&page);
+        frame.page_id.store(0, Ordering::Relaxed);
+        frame.valid.store(false, Ordering::Relaxed);
+        frame.usage.store(0, Ordering::Relaxed);
+        frame.rec_lsn.store(0, Ordering::SeqCst);
+        drop(shard);
+        self.free.lock().push(index);
+        bump(&self.counters.elided_pages, 1);
         true
     }
 

@@ -297,7 +297,7 @@ impl Space {
             }
             _ => {
                 if data.allocated_to == 0 {
-                    data.allocated_to = pool.sources.files.data.len()? / PAGE_SIZE as u64;
+                    data.allocated_to = pool.sources.files.data().len()? / PAGE_SIZE as u64;
                 }
                 let there = data.allocated_to;
                 (data, there)
@@ -379,10 +379,10 @@ impl Space {
             return Ok(());
         }
         let target = (page + 1).div_ceil(GROW_PAGES) * GROW_PAGES;
-        pool.sources.files.data.preallocate(target * PAGE_SIZE as u64).map_err(|e| match e.kind() {
+        pool.sources.files.data().preallocate(target * PAGE_SIZE as u64).map_err(|e| match e.kind() {
             ErrorKind::DiskFull => Error::new(
                 ErrorKind::DiskFull,
-                format!("could not extend \"{}\": no space left on device", pool.sources.files.data.path().display()),
+                format!("could not extend \"{}\": no space left on device", pool.sources.files.data().path().display()),
             )
             .with_hint("Free disk space, or delete rows and let the cleaner reuse their pages."),
             _ => e,
