@@ -9,6 +9,7 @@
 //! DIR/log-place      where that is, if they have (`log_folder.rs`)
 //! DIR/version-store  where the version-store file is, if there is one (`version_file.rs`)
 //! DIR/creating       present while the folder is being made
+//! DIR/restoring      the same of one that is made as of a point of another database (`points/`)
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -38,6 +39,7 @@ use crate::checkpoint_stats::CheckpointCounter;
 use crate::log_folder::{LOG, LogFolder, id_of_marker};
 use crate::mode::Mode;
 use crate::options::Options;
+use crate::points::RESTORING;
 use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::repair::Repairs;
@@ -170,6 +172,13 @@ impl Database {
         vfs.create_dir_all(dir)?;
         let mut entries = vfs.list(dir)?;
         entries.retain(|name| name != "lock" && name != "lost+found");
+        if entries.iter().any(|name| name == RESTORING) {
+            return Err(Error::new(
+                ErrorKind::NotADatabase,
+                format!("\"{}\" is no database yet: a restore into it was not finished", dir.display()),
+            )
+            .with_hint("Restore again; it starts over."));
+        }
         let has_control = entries.iter().any(|n| n == "control");
         let creating = entries.iter().any(|n| n == "creating");
         if !has_control && !creating && !entries.is_empty() {

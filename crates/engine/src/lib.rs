@@ -76,6 +76,7 @@ mod lost;
 mod mode;
 mod operations;
 mod options;
+mod points;
 mod prepared;
 mod progress;
 mod reference;
@@ -114,6 +115,9 @@ pub use definition::{Check, Column, ForeignKey, Index, ReferentialAction};
 pub use options::Options;
 #[doc(hidden)]
 pub use options::StoreHandle;
+pub use points::{
+    RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point,
+};
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};

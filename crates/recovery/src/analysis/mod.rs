@@ -96,6 +96,8 @@ pub enum Told<'a> {
     Seen(TxId),
     /// A page record says how a change is undone: of which transaction, where it is, and under which id the change was made.
     Undo(TxId, Lsn, TxId),
+    /// Something that says nothing of transactions.
+    Nothing,
 }
 
 /// The log as an archive of it tells it: without page records, and what they would say of transactions instead.
@@ -127,6 +129,7 @@ pub fn analyse_from(source: &mut dyn AnalysisSource, checkpoint: Lsn, end: LogEn
             Told::Record(record) => found.add(&record, &pending)?,
             Told::Seen(tx) => found.note_seen(tx)?,
             Told::Undo(tx, lsn, writer) => found.note_undo(tx, lsn, writer)?,
+            Told::Nothing => {}
         }
     }
     if !found.finished {
