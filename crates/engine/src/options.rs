@@ -43,6 +43,9 @@ pub struct Options {
     pub backups_store: Option<StoreHandle>,
     /// Most bytes that a backup reads in a second; 0 = unlimited.
     pub backup_bytes_per_second: u64,
+    /// Bytes of a part of a backup; 0: as is good. For tests.
+    #[doc(hidden)]
+    pub backup_part_bytes: usize,
     /// Size of a log segment file, in bytes; fixed when the database is created.
     pub log_segment_bytes: u64,
     /// A checkpoint is taken when this much log was written since the last one, in bytes.
@@ -130,6 +133,7 @@ impl Default for Options {
             backups: None,
             backups_store: None,
             backup_bytes_per_second: 0,
+            backup_part_bytes: 0,
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,
             log_bytes_max: 1 << 30,
