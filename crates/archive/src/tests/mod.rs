@@ -4,6 +4,7 @@ mod crash;
 mod damage;
 mod faults;
 mod fuzz;
+mod making;
 mod merging;
 mod model;
 mod speed;
