@@ -73,7 +73,7 @@ pub use archive::Archive;
 pub use archiver::{ArchiveConfig, Archiver, ArchiverStats};
 pub use backup::{
     Backup, BackupEntry, BackupPlan, BackupReport, BackupSummary, BackupWriter, PageKind, PartMeta, SEGMENT_PAGES,
-    delete_backup, list_backups, segment_key, segment_page, verify_backup,
+    delete_backup, list_backups, pages_of, remake, segment_key, segment_page, verify_backup,
 };
 pub use format::{DatabaseId, RunId, RunSummary};
 pub use item::StreamEntry;

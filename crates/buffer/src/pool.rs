@@ -532,12 +532,14 @@ impl BufferPool {
     }
 
     fn find_oldest_rec_lsn(&self) -> Option<Lsn> {
-        let frames = self.allocated_frames().filter_map(|f| {
-            let lsn = f.rec_lsn.load(Ordering::SeqCst);
-            (lsn != 0).then_some(Lsn(lsn))
-        });
+        let frames = self.find_oldest_in_frames();
         let pending = self.sources.pending.snapshot();
-        frames.chain(pending.iter().filter(|(_, e)| !e.aside).map(|(_, e)| e.rec_lsn)).min()
+        frames.into_iter().chain(pending.iter().filter(|(_, e)| !e.aside).map(|(_, e)| e.rec_lsn)).min()
+    }
+
+    pub(crate) fn find_oldest_in_frames(&self) -> Option<Lsn> {
+        let of = |frame: &Frame| Lsn(frame.rec_lsn.load(Ordering::SeqCst));
+        self.allocated_frames().map(of).filter(|lsn| lsn.is_some()).min()
     }
 
     pub(crate) fn allocated_frames(&self) -> impl Iterator<Item = &Frame> {

@@ -23,7 +23,7 @@ use resurgam_btree::{self as btree, Tree};
 use resurgam_buffer::{BufferPool, Mtr, PageHistory, PendingRedo, PoolConfig, VersionFile, restore_double_writes};
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
-use resurgam_page::{PageBuf, PageType, op};
+use resurgam_page::PageBuf;
 use resurgam_recovery::{Control, ControlFile, Identity, Progress, VersionRecord, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
 use resurgam_versions::{Cleaner, PendingFrees, VersionStore, VersionStoreConfig};
@@ -31,6 +31,7 @@ use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::archive_place::open_archiver;
 use crate::archiver::Archiver;
+use crate::backup_places::Backups;
 use crate::background::Background;
 use crate::catalog::{Catalog, FIRST_USER_OBJECT};
 use crate::catalog_row::CATALOG_OBJECT;
@@ -86,6 +87,7 @@ pub(crate) struct Inner {
     pub moves: Moves,
     pub throttle: Throttle,
     pub archiver: Option<Arc<Archiver>>,
+    pub backups: Option<Arc<Backups>>,
     pub stopping: AtomicBool,
     pub opened: Instant,
     pub background: Mutex<Option<Background>>,
@@ -302,7 +304,8 @@ impl Database {
             log_end: analysis.end_reason,
         };
         let pending_start = log.end_lsn().0;
-        let repairs = Repairs::of(&log, &vfs, archiver.clone());
+        let backups = Backups::of(&vfs, dir, &options, boot.database_id)?.map(Arc::new);
+        let repairs = Repairs::of(&log, &vfs, archiver.clone(), backups.clone());
         if options.page_repair {
             pool.set_history(Arc::clone(&repairs) as Arc<dyn PageHistory>);
         }
@@ -337,6 +340,7 @@ impl Database {
             moves: Moves::default(),
             throttle: Throttle::default(),
             archiver,
+            backups,
             stopping: AtomicBool::new(false),
             opened: Instant::now(),
             background: Mutex::new(None),
@@ -502,6 +506,13 @@ impl Database {
         }
     }
 
+    /// What no record of a page holds, as a checkpoint that were taken now would say it.
+    pub(crate) fn identity(&self) -> Identity {
+        let inner = self.inner();
+        let control = inner.control.lock();
+        Identity::new(inner.boot.clone(), &control.1)
+    }
+
     /// Where the last finished checkpoint begins.
     pub(crate) fn last_checkpoint(&self) -> Lsn {
         Lsn(self.inner().checkpoint.load(Ordering::Relaxed))
@@ -659,12 +670,7 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
         pending_frees_object: pending_frees.object,
         ..Boot::new(id, now)
     };
-    let mut page = PageBuf::zeroed();
-    let mut body = Vec::new();
-    op::format(&mut body, PageType::Boot, 0, ObjectId::NONE, &[], None);
-    op::set_bytes(&mut body, boot::OFFSET as u16, &boot.encode());
-    op::apply(&mut page, PageId(0), &body, log.end_lsn())?;
-    page.seal();
+    let page = boot::page(&boot, log.end_lsn())?;
     debug_assert_eq!(page.as_bytes().len(), PAGE_SIZE);
     pool.file().write_at(page.as_bytes(), 0)?;
     pool.file().sync()?;

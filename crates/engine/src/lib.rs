@@ -25,6 +25,8 @@
 //! | `checkpoint_stats.rs` | how often checkpoints are taken, how long they take |
 //! | `archiver.rs` | the log's way into an archive |
 //! | `archive_place.rs` | where that is |
+//! | `backup.rs` | making a backup of the running database |
+//! | `backup_places.rs` | where backups are, which there are, the newest one |
 //! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
 //! | `options.rs` | settings |
 //! | `definition.rs` | what a definition says, and its stored form |
@@ -59,6 +61,8 @@
 mod archive_place;
 mod archiver;
 mod background;
+mod backup;
+mod backup_places;
 mod build;
 mod catalog;
 mod catalog_overlay;
@@ -98,6 +102,9 @@ mod version_file;
 mod view;
 
 pub use archiver::ArchiveStatus;
+#[doc(hidden)]
+pub use backup::PlantedInBackup;
+pub use backup_places::{BackupRow, BackupTotals};
 pub use checkpoint_stats::CheckpointStats;
 pub use cleaning::{CleanerStatus, HoldingAborted, HoldingSnapshot, HoldingTransaction, VersionStoreHolders};
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};

@@ -36,6 +36,13 @@ pub struct Options {
     /// What stands in for the place that [`Options::archive`] names: for tests of stores that fail.
     #[doc(hidden)]
     pub archive_store: Option<StoreHandle>,
+    /// Where backups are, as a URL like [`Options::archive`]. `None`: nowhere, and none can be made.
+    pub backups: Option<String>,
+    /// As [`Options::archive_store`].
+    #[doc(hidden)]
+    pub backups_store: Option<StoreHandle>,
+    /// Most bytes that a backup reads in a second; 0 = unlimited.
+    pub backup_bytes_per_second: u64,
     /// Size of a log segment file, in bytes; fixed when the database is created.
     pub log_segment_bytes: u64,
     /// A checkpoint is taken when this much log was written since the last one, in bytes.
@@ -120,6 +127,9 @@ impl Default for Options {
             log_dir: None,
             archive: None,
             archive_store: None,
+            backups: None,
+            backups_store: None,
+            backup_bytes_per_second: 0,
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,
             log_bytes_max: 1 << 30,

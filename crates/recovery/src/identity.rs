@@ -39,7 +39,7 @@ impl Identity {
     }
 
     /// The body of kind 13.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut body = vec![13];
         body.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         body.extend_from_slice(&(if self.traditional { TRADITIONAL } else { 0 }).to_le_bytes());
@@ -47,6 +47,17 @@ impl Identity {
         body.extend_from_slice(&self.segment_bytes.to_le_bytes());
         body.extend_from_slice(&self.boot.encode());
         body
+    }
+
+    /// Decodes what [`Identity::encode`] has made: a backup has it.
+    ///
+    /// # Errors
+    /// As a checkpoint's.
+    pub fn from_body(body: &[u8]) -> Result<Self> {
+        match body.split_first() {
+            Some((13, rest)) => Self::decode(rest),
+            _ => Err(Error::corrupt("an identity of the database cannot be read")),
+        }
     }
 
     /// The body of kind 13, its first byte left out.

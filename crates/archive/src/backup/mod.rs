@@ -12,6 +12,7 @@
 //! | `format.rs` | parts: header, segments, index, trailer |
 //! | `summary.rs` | the summary |
 //! | `writer.rs` | making a backup, going on with one that was interrupted |
+//! | `remake.rs` | a backup from an earlier one and the archive |
 //! | `verify.rs` | listing, reading everything, deleting |
 //!
 //! # Invariants
@@ -22,6 +23,7 @@
 //!    part of, and each page's.
 
 mod format;
+mod remake;
 mod summary;
 mod verify;
 mod writer;
@@ -37,6 +39,7 @@ use crate::format::DatabaseId;
 use crate::frame::{Frame, FrameKind, FrameReader, damaged};
 use format::{HEADER_BYTES, PartId, PartTrailer, Segment, SegmentPlace, TRAILER_BYTES};
 pub use format::{PageKind, PartMeta, SEGMENT_PAGES, segment_key, segment_page};
+pub use remake::{pages_of, remake};
 pub use summary::BackupSummary;
 pub use verify::{BackupEntry, BackupReport, delete_backup, list_backups, verify_backup};
 pub use writer::{BackupPlan, BackupWriter};

@@ -226,16 +226,16 @@ impl BackupWriter {
     /// # Errors
     /// Those of the store; may be called again.
     pub fn flush(&mut self) -> Result<()> {
-        let Some(part) = &self.open else { return Ok(()) };
-        let mut bytes = part.bytes.clone();
-        let index_at = bytes.len() as u64;
+        let Some(part) = &mut self.open else { return Ok(()) };
+        let index_at = part.bytes.len();
         let index = format::encode_index(&part.places);
         let segments = part.places.len() as u32;
-        encode(&mut self.compressor, part.seed, index_at, FrameKind::Segments, segments, &index, &mut self.frame)?;
-        bytes.extend_from_slice(&self.frame);
+        let at = index_at as u64;
+        encode(&mut self.compressor, part.seed, at, FrameKind::Segments, segments, &index, &mut self.frame)?;
+        part.bytes.extend_from_slice(&self.frame);
         let trailer = PartTrailer {
-            index_at,
-            at: bytes.len() as u64,
+            index_at: at,
+            at: part.bytes.len() as u64,
             to: self.next,
             least: part.least,
             seed: part.seed,
@@ -243,20 +243,18 @@ impl BackupWriter {
             images: part.images,
         };
         let (trailer, trailer_crc) = trailer.encode();
-        bytes.extend_from_slice(&trailer);
+        part.bytes.extend_from_slice(&trailer);
+        let len = part.bytes.len() as u64;
         for tries in 1.. {
             self.nonce = self.nonce.wrapping_add(1);
             let name = format::part_name(&self.summary.name, part.id.number, self.nonce);
-            match self.store.put(&name, &bytes) {
-                Ok(()) => break,
-                Err(error) => {
-                    // What may be there under that name is named by nobody.
-                    let _ = self.store.delete(&name);
-                    let again = matches!(error.kind(), StoreErrorKind::Exists | StoreErrorKind::Uncertain);
-                    if !again || tries >= TRIES {
-                        return Err(error.into());
-                    }
-                }
+            let Err(error) = self.store.put(&name, &part.bytes) else { break };
+            // What may be there under that name is named by nobody.
+            let _ = self.store.delete(&name);
+            let again = matches!(error.kind(), StoreErrorKind::Exists | StoreErrorKind::Uncertain);
+            if !again || tries >= TRIES {
+                part.bytes.truncate(index_at);
+                return Err(error.into());
             }
         }
         self.summary.parts.push(PartMeta {
@@ -267,7 +265,7 @@ impl BackupWriter {
             least: part.least,
             segments,
             images: part.images,
-            len: bytes.len() as u64,
+            len,
             trailer_crc,
         });
         self.open = None;

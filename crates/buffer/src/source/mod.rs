@@ -5,6 +5,7 @@
 //! | `pending_redo.rs` | after a crash: the pages whose base in the file lacks records of the log |
 //! | `last_written.rs` | what this process wrote last, so that a write which was lost is noticed |
 //! | `newer.rs` | pages that are newer than the log |
+//! | `copy.rs` | copies of pages as they are in their files, for a backup |
 //! | `repair.rs` | a page whose base in the file is of no use, from what is kept of it elsewhere |
 //! | `restore.rs` | files that are made anew, in segments, as their pages are asked for |
 //!
@@ -18,6 +19,7 @@
 //! record that formats the whole page. Where it does not, or there is no chain, the page is rebuilt from
 //! its history ([`PageHistory`]), if one is given.
 
+mod copy;
 mod last_written;
 mod newer;
 mod pending_redo;
@@ -40,6 +42,7 @@ use crate::stats::{Counters, bump};
 use last_written::LastWritten;
 use newer::Newer;
 
+pub use copy::FilePage;
 pub use pending_redo::{PendingRedo, RedoEntry, StuckPage};
 pub use repair::{PageHistory, PageRecord, Repair};
 pub use restore::{RestoreProgress, Restoring, SEGMENT_PAGES, Segment, SegmentMaker};
