@@ -29,6 +29,7 @@ use resurgam_vfs::Vfs;
 use crate::control::Control;
 use crate::identity::Identity;
 use crate::prepared::PreparedTx;
+use crate::version_record::VersionRecord;
 
 /// How far analysis is, for people.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,6 +77,8 @@ pub struct Analysis {
     pub prepared: Vec<PreparedTx>,
     /// What the checkpoint says of the boot page and the control file.
     pub identity: Option<Identity>,
+    /// What it says of version-store files.
+    pub version_store: Option<VersionRecord>,
     pub records: u64,
     pub bytes: u64,
     /// In words, what stands at the end of the log.
