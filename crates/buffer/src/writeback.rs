@@ -206,6 +206,15 @@ impl BufferPool {
         Ok(())
     }
 
+    /// Makes the segments that were restored durable, without holding up batches.
+    ///
+    /// # Errors
+    /// As a batch: a failed sync stops the pool.
+    pub fn sync_restored(&self) -> Result<()> {
+        self.check_poisoned()?;
+        self.sources.files.sync().inspect_err(|_| self.poison())
+    }
+
     /// Makes the in-place writes of the last batch durable.
     pub fn sync_data_file(&self) -> Result<()> {
         let mut dw = self.double_write.lock();

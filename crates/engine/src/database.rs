@@ -44,6 +44,7 @@ use crate::points::RESTORING;
 use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::repair::Repairs;
+use crate::restore::{Attach, Origin, OriginKind, Restore, attach, begin};
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
 use crate::throttle::Throttle;
@@ -92,6 +93,8 @@ pub(crate) struct Inner {
     pub throttle: Throttle,
     pub archiver: Option<Arc<Archiver>>,
     pub backups: Option<Arc<Backups>>,
+    /// While files are being restored.
+    pub restore: Mutex<Option<Arc<Restore>>>,
     pub stopping: AtomicBool,
     pub opened: Instant,
     pub background: Mutex<Option<Background>>,
@@ -173,7 +176,7 @@ impl Database {
         let paths = Paths::new(dir);
         vfs.create_dir_all(dir)?;
         let mut entries = vfs.list(dir)?;
-        entries.retain(|name| name != "lock" && name != "lost+found");
+        entries.retain(|name| name != "lock" && name != "lost+found" && name != "control.new");
         if entries.iter().any(|name| name == RESTORING) {
             return Err(Error::new(
                 ErrorKind::NotADatabase,
@@ -181,7 +184,7 @@ impl Database {
             )
             .with_hint("Restore again; it starts over."));
         }
-        let has_control = entries.iter().any(|n| n == "control");
+        let mut has_control = entries.iter().any(|n| n == "control");
         let creating = entries.iter().any(|n| n == "creating");
         if !has_control && !creating && !entries.is_empty() {
             return Err(Error::new(
@@ -205,6 +208,9 @@ impl Database {
             }
             _ => e,
         })?;
+        if !creating && !has_control {
+            has_control = begin::control_from_log_folder(&vfs, dir, &paths.control, &options)?;
+        }
         if creating || !has_control {
             create(&vfs, dir, &paths, &options, creating)?;
         }
@@ -215,21 +221,34 @@ impl Database {
         vfs: Arc<dyn Vfs>,
         dir: &Path,
         paths: &Paths,
-        options: Options,
+        mut options: Options,
         lock: Box<dyn FileLock>,
         progress: impl FnMut(Progress),
     ) -> Result<Self> {
         let started = vfs.now();
         let (mut control_file, mut control) = ControlFile::open(&vfs, &paths.control, false)?;
-        if !vfs.exists(&paths.data)? {
-            return Err(Error::corrupt(format!("the data file, \"{}\", is missing", paths.data.display()))
-                .with_hint("Put it back if it was moved away; otherwise restore the data folder from a backup."));
+        let origin = Origin::read(&vfs, dir)?;
+        if let Some(origin) = origin.as_ref().filter(|origin| origin.kind == OriginKind::Media) {
+            // It goes on from there until it is finished.
+            options.archive.get_or_insert_with(|| origin.archive.clone());
+            options.backups = options.backups.take().or(origin.backups.clone());
         }
-        let boot = read_boot(&vfs, &paths.data)?;
-        let mut log_folder = LogFolder::find(&vfs, dir, options.log_dir.as_deref(), &boot, &control)?;
+        let known = match vfs.exists(&paths.data)? {
+            true => Some(read_boot(&vfs, &paths.data)?),
+            false if options.archive.is_none() => return Err(begin::data_is_missing(&paths.data)),
+            false => None,
+        };
+        let mut log_folder = LogFolder::find(&vfs, dir, options.log_dir.as_deref(), known.as_ref(), &control)?;
         let pending = PendingRedo::default();
         let analysis = analyse(&vfs, &log_folder.path, &control, &pending, progress)?;
         let analysed = vfs.now();
+        let boot = known.or(analysis.identity.as_ref().map(|identity| identity.boot.clone())).ok_or_else(|| {
+            Error::corrupt(format!(
+                "the data file, \"{}\", is missing, and the log was written by a version that does not say what it held",
+                paths.data.display()
+            ))
+        })?;
+        log_folder.is_of(boot.database_id);
         if analysis.identity.as_ref().is_some_and(|identity| identity.boot.database_id != boot.database_id) {
             return Err(Error::new(
                 ErrorKind::InvalidParameter,
@@ -238,6 +257,20 @@ impl Database {
             .with_hint("Put this one's log there, or name its folder with log_dir."));
         }
         let next_epoch = control.epoch.max(analysis.end.epoch) + 1;
+        let missing = begin::Missing {
+            vfs: &vfs,
+            dir,
+            data: &paths.data,
+            double_write: &paths.double_write,
+            log: &log_folder.path,
+            options: &options,
+            boot: &boot,
+            control: &control,
+            high_water: analysis.high_water,
+            version_high_water: analysis.version_high_water,
+            version_store: analysis.version_store.as_ref(),
+        };
+        let origin = missing.make(origin)?;
         let search = Search {
             vfs: &vfs,
             dir,
@@ -260,6 +293,9 @@ impl Database {
             attached.set_epoch(next_epoch)?;
         }
         log_folder.take(&vfs, dir, next_epoch)?;
+        if log_folder.is_own() {
+            control_file.keep_copy(&vfs, &log_folder.path.join(begin::CONTROL_COPY))?;
+        }
         control.epoch = next_epoch;
         control.clean = false;
         control_file.write(control)?;
@@ -276,12 +312,22 @@ impl Database {
         }
         locks_held.extend(log_folder.into_lock());
         let version_file = pool.version_file().map(VersionFile::number);
-        for (page, entry) in pending.snapshot() {
-            // Of a version-store file that was given up nothing is brought up to date.
-            if page.file() == 0 || Some(page.file()) == version_file {
-                pool.pending_redo().add(page, entry);
+        let restore = match origin {
+            Some(origin) => {
+                let (options, archiver) = (&options, archiver.as_ref());
+                let at = Attach { vfs: &vfs, dir, options, log: &log, pool: &pool, archiver, pending: &pending };
+                Some(attach(&at, origin)?)
             }
-        }
+            None => {
+                for (page, entry) in pending.snapshot() {
+                    // Of a version-store file that was given up nothing is brought up to date.
+                    if page.file() == 0 || Some(page.file()) == version_file {
+                        pool.pending_redo().add(page, entry);
+                    }
+                }
+                None
+            }
+        };
         pool.space().restore(analysis.high_water);
         pool.space().restore_version_file(analysis.version_high_water);
         // A crash can have taken back space that was not synced. Where there is none now, the
@@ -354,6 +400,7 @@ impl Database {
             throttle: Throttle::default(),
             archiver,
             backups,
+            restore: Mutex::new(restore),
             stopping: AtomicBool::new(false),
             opened: Instant::now(),
             background: Mutex::new(None),
@@ -496,8 +543,15 @@ impl Database {
         // Pages written in place but not synced are not in the dirty list; the double-write
         // area still has them, so the checkpoint may rely on it. (It has synced those that are
         // not there.)
+        let restore = self.restore_under_way();
+        if let Some(restore) = &restore {
+            restore.before_checkpoint_counts(&inner.vfs, &inner.pool)?;
+        }
         let next = Control { checkpoint: begin, ..next };
         control.0.write(next)?;
+        if let Some(restore) = &restore {
+            restore.checkpoint_counts();
+        }
         control.1 = next;
         inner.checkpoint.store(begin.0, Ordering::Relaxed);
         then();

@@ -129,7 +129,7 @@ pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
 pub use repair::RepairedPage;
-pub use restore::{ORIGIN, Origin, OriginKind};
+pub use restore::{ORIGIN, Origin, OriginKind, RestoreStatus};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 pub use resurgam_buffer::Repair;
 pub use resurgam_log::{LogBlock, LogFollower, LogHold, LogHolder, LogStats};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use resurgam_base::{ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_page::{PageBuf, PageType, space};
 
-use super::Sources;
+use super::{Segment, Sources};
 use crate::pool::{Access, BufferPool};
 
 /// How often a page is read that is not sound, and the pause before it is read again.
@@ -28,6 +28,12 @@ pub enum FilePage {
 
 impl Sources {
     fn copy(&self, first: PageId, pages: &mut [PageBuf], states: &mut [FilePage]) -> Result<()> {
+        if let Some(restoring) = self.restoring() {
+            // What is not there yet must not be copied as nothing.
+            for i in 0..pages.len() as u64 {
+                restoring.restore(Segment::of(PageId(first.0 + i)), self, true)?;
+            }
+        }
         let (file, offset) = self.files.locate(first)?;
         let mut bytes = vec![0; pages.len() * PAGE_SIZE];
         match file.read_at(&mut bytes, offset) {
