@@ -122,6 +122,8 @@ pub use definition::{Check, Column, ForeignKey, Index, ReferentialAction};
 pub use options::Options;
 #[doc(hidden)]
 pub use options::StoreHandle;
+#[doc(hidden)]
+pub use points::{PlantedInRestore, analyse_archive};
 pub use points::{
     RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point,
 };

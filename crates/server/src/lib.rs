@@ -29,6 +29,7 @@ pub mod monitor;
 mod network;
 pub mod protocol;
 pub mod registry;
+mod restore_tool;
 pub mod serve;
 pub mod server;
 pub mod settings;

@@ -13,11 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use resurgam_archive::View;
-use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits::PAGE_SIZE};
+use resurgam_base::{Error, ErrorKind, Lsn, Result, TxId, limits::PAGE_SIZE};
 use resurgam_log::{Group, Log, LogConfig, RecordKind};
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::version_file::{self, VersionFileHeader};
-use resurgam_page::{PageBuf, PageType, op};
 use resurgam_recovery::{
     Analysis, CheckpointState, Control, ControlFile, Identity, Parent, VersionRecord, append_checkpoint,
 };
@@ -63,7 +62,8 @@ pub(crate) struct Content<'a> {
     pub analysis: &'a Analysis,
     pub view: &'a Arc<View>,
     pub cut: Lsn,
-    /// The database that it is made of.
+    /// The new database, and the one that it is made of.
+    pub database_id: [u8; 16],
     pub parent: [u8; 16],
     /// Where the version-store file is to be; relative to the folder.
     pub version_store_path: Option<&'a Path>,
@@ -76,11 +76,8 @@ impl NewFolder {
     /// `InvalidParameter` for a folder that is not empty; `InUse`; those of reading the archive and of writing.
     pub fn begin(vfs: &Arc<dyn Vfs>, dir: &Path, content: &Content<'_>) -> Result<Self> {
         let lock = take_folder(vfs, dir)?;
-        let Content { analysis, view, cut, parent, .. } = *content;
+        let Content { analysis, view, cut, database_id: id, parent, .. } = *content;
         let identity = analysis.identity.as_ref().ok_or_else(|| Error::internal("the point has no identity"))?;
-        let mut id = [0u8; 16];
-        id[..8].copy_from_slice(&vfs.random_u64().to_le_bytes());
-        id[8..].copy_from_slice(&vfs.random_u64().to_le_bytes());
         let now = vfs.wall_clock_us();
         let boot = Boot { database_id: id, created_us: now, ..identity.boot.clone() };
         let epoch = analysis.end.epoch.max(identity.epoch).checked_add(1);
@@ -92,7 +89,7 @@ impl NewFolder {
             clean: false,
             traditional: identity.traditional,
         };
-        let version = version_store(vfs, dir, content, id, epoch)?;
+        let version = version_store(vfs, dir, content, epoch)?;
         let record = match &version {
             Some((record, _)) => Some(record.clone()),
             None => analysis.version_store.clone(),
@@ -110,7 +107,7 @@ impl NewFolder {
 
         let data = vfs.open(&dir.join("data"), OpenMode::Create)?;
         data.set_len(analysis.high_water.max(1) * PAGE_SIZE as u64)?;
-        data.write_at(boot_page(&boot, control.checkpoint)?.as_bytes(), 0)?;
+        data.write_at(boot::page(&boot, control.checkpoint)?.as_bytes(), 0)?;
         data.sync()?;
         let version = version.map(|(record, file)| (record.number, file));
         Ok(Self { vfs: Arc::clone(vfs), dir: dir.to_path_buf(), _lock: lock, data, version, control })
@@ -182,25 +179,14 @@ fn take_folder(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Box<dyn FileLock>> {
     Ok(lock)
 }
 
-fn boot_page(boot: &Boot, lsn: Lsn) -> Result<PageBuf> {
-    let mut page = PageBuf::zeroed();
-    let mut body = Vec::new();
-    op::format(&mut body, PageType::Boot, 0, ObjectId::NONE, &[], None);
-    op::set_bytes(&mut body, boot::OFFSET as u16, &boot.encode());
-    op::apply(&mut page, PageId(0), &body, lsn)?;
-    page.seal();
-    Ok(page)
-}
-
 /// Makes the version-store file, sparse, and notes where it is; none where the database has none of its own at the cut.
 fn version_store(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
     content: &Content<'_>,
-    database_id: [u8; 16],
     epoch: u32,
 ) -> Result<Option<(VersionRecord, Arc<dyn File>)>> {
-    let analysis = content.analysis;
+    let Content { analysis, database_id, .. } = *content;
     let noted = analysis.version_store.as_ref();
     let high_water = analysis.version_high_water;
     let logged = u32::try_from(high_water.file()).unwrap_or(u32::MAX);

@@ -52,6 +52,20 @@ pub enum RestorePoint {
     Time(i64),
 }
 
+/// Bugs that tests plant, and that must be caught.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedInRestore {
+    /// The cut is there, whatever that is.
+    CutAt(Lsn),
+    /// What was unfinished is not aborted.
+    UnfinishedCommitted,
+    /// Ids of transactions are given out again.
+    NextIdLow,
+    /// The log's epoch is the parent's first.
+    EpochNotRaised,
+}
+
 /// What is to be made.
 #[derive(Clone, Debug)]
 pub struct RestoreRequest {
@@ -81,6 +95,8 @@ pub struct RestoreRequest {
     pub archive_store: Option<StoreHandle>,
     #[doc(hidden)]
     pub backup_store: Option<StoreHandle>,
+    #[doc(hidden)]
+    pub planted: Option<PlantedInRestore>,
 }
 
 impl RestoreRequest {
@@ -99,6 +115,7 @@ impl RestoreRequest {
             lease: None,
             archive_store: None,
             backup_store: None,
+            planted: None,
         }
     }
 }
@@ -219,27 +236,37 @@ pub fn restore_point(
         progress(RestoreStep::LogArchived(bytes));
         views = Views::open(Arc::clone(&store))?;
     }
-    let cut = views.with(|view| cut::find(view, request.to))?;
+    let mut cut = views.with(|view| cut::find(view, request.to))?;
+    if let Some(PlantedInRestore::CutAt(lsn)) = request.planted {
+        cut.lsn = lsn;
+    }
     progress(RestoreStep::Found { cut: cut.lsn, checkpoint: cut.checkpoint });
     let backup = backup_for(vfs, request, database, cut.lsn)?;
-    let lease = lease_for(vfs, request, &*store, database, &cut, backup.as_deref())?;
+    let mut id = [0u8; 16];
+    id[..8].copy_from_slice(&vfs.random_u64().to_le_bytes());
+    id[8..].copy_from_slice(&vfs.random_u64().to_le_bytes());
+    let lease = lease_for(vfs, request, &*store, (database, id), &cut, backup.as_deref())?;
     let made = (|| -> Result<RestoredPoint> {
-        let analysis = views.with(|view| stream::analyse(view, &cut))?;
+        let mut analysis = views.with(|view| stream::analyse(view, &cut))?;
+        match request.planted {
+            Some(PlantedInRestore::UnfinishedCommitted) => analysis.aborted = Default::default(),
+            Some(PlantedInRestore::NextIdLow) => {
+                (analysis.next_id, analysis.aborted) = (resurgam_base::TxId(1), Default::default());
+            }
+            Some(PlantedInRestore::EpochNotRaised) => {
+                analysis.end.epoch = 0;
+                if let Some(identity) = &mut analysis.identity {
+                    identity.epoch = 0;
+                }
+            }
+            Some(PlantedInRestore::CutAt(_)) | None => {}
+        }
         progress(RestoreStep::Analysed { records: analysis.records });
         check_base(&views.view, &analysis, backup.as_deref(), &views.place)?;
-        make(vfs, request, &mut views, &cut, &analysis, backup.as_ref(), progress)
+        make(vfs, request, &mut views, id, &cut, &analysis, backup.as_ref(), progress)
     })();
     match made {
-        // A whole folder reads nothing any more.
-        Ok(mut made) => {
-            made.lease = lease.clone().filter(|_| !request.whole);
-            if request.whole
-                && let Some(name) = &lease
-            {
-                Lease::remove(&*store, name)?;
-            }
-            Ok(made)
-        }
+        Ok(made) => Ok(RestoredPoint { lease, ..made }),
         Err(error) => {
             if let Some(name) = &lease {
                 // It is in the way of nothing but of the room that it keeps.
@@ -282,12 +309,35 @@ fn check_base(view: &Arc<View>, analysis: &Analysis, backup: Option<&Backup>, pl
     .with_hint("Name the place of a backup that ends before the point with --backups."))
 }
 
+/// The name of a lease for the database with that id, unless it was given one.
+fn lease_name(kind: LeaseKind, id: &[u8; 16]) -> String {
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    match kind {
+        LeaseKind::Restore => format!("restore-{id}"),
+        LeaseKind::Clone => format!("clone-{id}"),
+    }
+}
+
+/// Every page of database `id` is in its files: what it was made of is needed no longer. One of another name, or that cannot be
+/// given back now, stays until somebody does so.
+pub(crate) fn end_lease(store: &dyn Store, kind: OriginKind, id: &[u8; 16]) {
+    let kind = match kind {
+        OriginKind::Media => return,
+        OriginKind::Point => LeaseKind::Restore,
+        OriginKind::Clone => LeaseKind::Clone,
+    };
+    let name = lease_name(kind, id);
+    if let Err(error) = Lease::remove(store, &name) {
+        tracing::warn!("the lease \"{name}\" could not be given back, and keeps archive and backup: {error}");
+    }
+}
+
 /// A lease for as long as the parent's archive and backup are read.
 fn lease_for(
     vfs: &Arc<dyn Vfs>,
     request: &RestoreRequest,
     store: &dyn Store,
-    database: [u8; 16],
+    (database, id): ([u8; 16], [u8; 16]),
     cut: &cut::Cut,
     backup: Option<&Backup>,
 ) -> Result<Option<String>> {
@@ -297,7 +347,7 @@ fn lease_for(
     let kind = if request.clone { LeaseKind::Clone } else { LeaseKind::Restore };
     let name = match &request.lease {
         Some(name) => name.clone(),
-        None => format!("{}-{:016x}", if request.clone { "clone" } else { "restore" }, vfs.random_u64()),
+        None => lease_name(kind, &id),
     };
     let lease = Lease {
         name: name.clone(),
@@ -312,10 +362,12 @@ fn lease_for(
     Ok(Some(name))
 }
 
+#[allow(clippy::too_many_arguments)]
 fn make(
     vfs: &Arc<dyn Vfs>,
     request: &RestoreRequest,
     views: &mut Views,
+    id: [u8; 16],
     cut: &cut::Cut,
     analysis: &Analysis,
     backup: Option<&Arc<Backup>>,
@@ -326,7 +378,7 @@ fn make(
     let version_store_path = request.version_store_path.as_deref();
     let folder = views.with(|view| {
         let content =
-            Content { analysis, view, cut: cut.lsn, parent: database, version_store_path };
+            Content { analysis, view, cut: cut.lsn, database_id: id, parent: database, version_store_path };
         NewFolder::begin(vfs, target, &content)
     })?;
     let version = folder.version.clone();
@@ -388,6 +440,13 @@ fn make(
         lease: None,
         log_from: Lsn(cut.lsn.0.div_ceil(segment_bytes) * segment_bytes),
     })
+}
+
+/// What analysis of the archive up to `lsn` finds, and where it began: for tests.
+#[doc(hidden)]
+pub fn analyse_archive(view: &Arc<View>, lsn: Lsn) -> Result<(Lsn, Lsn, Analysis)> {
+    let cut = cut::find(view, RestorePoint::Lsn(lsn))?;
+    Ok((cut.lsn, cut.checkpoint, stream::analyse(view, &cut)?))
 }
 
 /// Gives a lease back: what was kept for that clone or restore is no longer needed. False: there is none of that name.

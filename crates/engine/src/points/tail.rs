@@ -41,12 +41,14 @@ pub(crate) fn archive_the_tail(
     let archive = Archive::open(Arc::clone(store), database, vfs.random_u64().max(1))?;
     let mut archiver = Archiver::new(Arc::clone(&archive), ArchiveConfig::default());
     let from = archiver.resume_lsn().unwrap_or(Lsn(first * segment_bytes));
-    if from.0 < first * segment_bytes {
+    // What is connected with the log's end; a crash may have left older segments.
+    let connected = segments.contains(&(from.0 / segment_bytes));
+    if from.0 < first * segment_bytes || (!connected && segments.iter().any(|number| *number > from.0 / segment_bytes)) {
         return Err(Error::new(
             ErrorKind::NotInPrerequisiteState,
             format!(
-                "the archive ends at LSN {from}, and the log in \"{shown}\" begins at LSN {}: what is between is lost",
-                first * segment_bytes
+                "the archive ends at LSN {from}, and the log in \"{shown}\" goes on only at LSN {}: what is between is lost",
+                segments.iter().filter(|number| **number * segment_bytes > from.0).min().unwrap_or(&first) * segment_bytes
             ),
         )
         .with_hint("Leave --log-dir out to restore what the archive has."));

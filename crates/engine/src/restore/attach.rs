@@ -48,7 +48,10 @@ pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
         }
     };
     let log_begins = at.log.oldest_lsn() <= at.log.config().first_lsn();
-    let options = Options { backups: origin.backups.clone().or(at.options.backups.clone()), ..at.options.clone() };
+    let of_parent = origin.kind != OriginKind::Media;
+    // Of another database than this one: its own backups are of no use.
+    let own = at.options.backups.clone().filter(|_| !of_parent);
+    let options = Options { backups: origin.backups.clone().or(own), ..at.options.clone() };
     let mut found =
         material(at.vfs, at.dir, &options, origin.database_id, view, at.log.config().segment_bytes, log_begins)?;
     if let (Some(name), Some(url)) = (&origin.backup, &options.backups) {

@@ -19,9 +19,11 @@ use resurgam_buffer::{BufferPool, Restoring, SEGMENT_PAGES, Segment};
 use resurgam_log::{Log, LogHold};
 use resurgam_vfs::Vfs;
 
+use super::begin::store_at;
 use super::marks::{MARKS, Marks};
 use super::origin::{Origin, OriginKind};
 use crate::database::Database;
+use crate::points::end_lease;
 
 /// The background pass takes so many neighbouring segments at once, at most.
 const STEP_MAX: usize = 32;
@@ -312,6 +314,11 @@ impl Database {
         inner.pool.set_restoring(None);
         *slot = None;
         drop(slot);
+        if restore.origin.kind != OriginKind::Media
+            && let Ok(store) = store_at(&inner.vfs, &restore.dir, &restore.origin.archive, None)
+        {
+            end_lease(&*store, restore.origin.kind, &inner.boot.database_id);
+        }
         tracing::warn!(
             "the restore is finished: {} segments ({} MB) in {:.1?}, {} of them on demand; every page is in its file again, \
              the archive and the log",

@@ -48,6 +48,8 @@ pub struct Shape {
     pub traditional: bool,
     pub version_file: bool,
     pub events: usize,
+    /// The log is kept from its beginning on.
+    pub keep_log: bool,
 }
 
 pub struct History {
@@ -128,6 +130,7 @@ struct Run {
     shape: Shape,
     rng: Rng,
     db: Option<Database>,
+    hold: Option<LogHold>,
     slots: Vec<Option<Slot>>,
     rows: Rows,
     in_doubt: BTreeMap<String, Vec<Op>>,
@@ -151,6 +154,7 @@ impl History {
             shape,
             rng: Rng::new(shape.seed + 1),
             db: Some(db),
+            hold: None,
             slots: (0..SLOTS).map(|_| None).collect(),
             rows: Rows::new(),
             in_doubt: BTreeMap::new(),
@@ -158,6 +162,7 @@ impl History {
             history,
             number: 0,
         };
+        run.hold()?;
         run.create_table()?;
         for _ in 0..shape.events {
             run.event()?;
@@ -165,6 +170,7 @@ impl History {
         let db = run.db()?;
         db.archive_now()?;
         run.slots.clear();
+        run.hold = None;
         if run.rng.below(2) == 0 {
             db.close()?;
         }
@@ -176,6 +182,12 @@ impl History {
 impl Run {
     fn db(&self) -> Result<Database> {
         self.db.clone().ok_or_else(|| Error::internal("no database"))
+    }
+
+    fn hold(&mut self) -> Result<()> {
+        let db = self.db()?;
+        self.hold = if self.shape.keep_log { Some(db.hold_log("the test", db.log_status().oldest)?) } else { None };
+        Ok(())
     }
 
     fn note(&mut self, committed: bool) -> Result<()> {
@@ -234,7 +246,7 @@ impl Run {
 
     fn crash(&mut self, db: Database) -> Result<()> {
         self.slots.iter_mut().for_each(|slot| *slot = None);
-        self.db = None;
+        (self.db, self.hold) = (None, None);
         drop(db);
         self.history.sim = self.history.sim.crash();
         let db = open(&self.history.sim, DIR, self.history.options.clone())?;
@@ -242,7 +254,7 @@ impl Run {
             db.finish_recovery()?;
         }
         self.db = Some(db);
-        Ok(())
+        self.hold()
     }
 
     fn resolve(&mut self, db: &Database) -> Result<()> {
@@ -330,7 +342,6 @@ impl Run {
             };
             slot.ops.push((name.clone(), id, value));
         }
-        let _ = self.shape;
         Ok(())
     }
 }
