@@ -250,9 +250,7 @@ pub fn restore_point(
         let mut analysis = views.with(|view| stream::analyse(view, &cut))?;
         match request.planted {
             Some(PlantedInRestore::UnfinishedCommitted) => analysis.aborted = Default::default(),
-            Some(PlantedInRestore::NextIdLow) => {
-                (analysis.next_id, analysis.aborted) = (resurgam_base::TxId(1), Default::default());
-            }
+            Some(PlantedInRestore::NextIdLow) => analysis.next_id = resurgam_base::TxId(1),
             Some(PlantedInRestore::EpochNotRaised) => {
                 analysis.end.epoch = 0;
                 if let Some(identity) = &mut analysis.identity {
