@@ -131,6 +131,11 @@ fn compare(sim: &SimVfs, name: &str) -> std::result::Result<u64, String> {
         for (i, page) in pages.iter().enumerate() {
             // The header of a version-store file is none of its pages.
             let nothing = page.is_all_zero() && (i >= count || file > 0 && i == 0);
+            // Damaged by the test: it was in memory and is not written again.
+            let wiped = bytes.get(i * PAGE..i * PAGE + 8) == Some(&[0xEE; 8]);
+            if wiped && page.verify(PageId::of_file(file, i as u64)).is_ok() {
+                continue;
+            }
             if !nothing && Some(&page.as_bytes()[..]) != bytes.get(i * PAGE..(i + 1) * PAGE) {
                 return Err(format!("page {i} of {path} is another one"));
             }

@@ -16,6 +16,7 @@
 
 pub mod access;
 mod archive_tool;
+mod backup_tool;
 mod auth;
 mod certificate;
 pub mod cli;

@@ -26,6 +26,8 @@ use crate::frame::{FrameKind, compressor, encode};
 const PART_BYTES: usize = 32 << 20;
 /// Segments that a part covers at most: a file that is mostly all zero makes progress durable as well.
 const PART_SEGMENTS_MAX: u64 = 4096;
+/// What was begun so long ago is under way no more, in microseconds.
+const STALE_US: i64 = 48 * 3600 * 1_000_000;
 /// How often a create is tried whose outcome is not known.
 const TRIES: u32 = 3;
 
@@ -74,7 +76,7 @@ struct OpenPart {
 }
 
 impl BackupWriter {
-    /// Goes on with an interrupted backup that the plan allows, or begins a new one. Others that were interrupted are deleted.
+    /// Goes on with an interrupted backup that the plan allows, or begins a new one. Others that are no longer of use are deleted.
     ///
     /// # Errors
     /// Those of the store.
@@ -87,6 +89,8 @@ impl BackupWriter {
                 && begun.started_us <= plan.now_us
                 && begun.from_archive == plan.from_archive
                 && begun.version_pages.map(|(number, _)| number) == plan.version_pages.map(|(number, _)| number);
+            // One made from the archive may be another process's, which is at work.
+            let gone = !begun.from_archive && !plan.from_archive || begun.started_us < plan.now_us - STALE_US;
             if fits && resumed.is_none() {
                 let writer = Self::resume(Arc::clone(&store), begun, plan)?;
                 if writer.summary.parts.is_empty() || writer.least >= plan.log_from {
@@ -94,7 +98,9 @@ impl BackupWriter {
                     continue;
                 }
             }
-            delete_interrupted(&*store, &name);
+            if gone {
+                delete_interrupted(&*store, &name);
+            }
         }
         if let Some(writer) = resumed {
             return Ok(writer);
@@ -278,6 +284,13 @@ impl BackupWriter {
     /// Those of the store; may be called again.
     pub fn finish(&mut self, end: Lsn, finished_us: i64, identity: Vec<u8>) -> Result<BackupSummary> {
         self.flush()?;
+        // Somebody may have taken them for those of an interrupted backup.
+        for part in &self.summary.parts {
+            let name = format::part_name(&self.summary.name, part.number, part.nonce);
+            if self.store.len(&name)? != part.len {
+                return Err(Error::corrupt(format!("backup file \"{name}\" is not as it was written")));
+            }
+        }
         let summary = &mut self.summary;
         summary.begin = self.least.min(end);
         (summary.end, summary.finished_us, summary.identity) = (end, finished_us, identity);
