@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_archive::{
-    Backup, BackupPlan, BackupReport, BackupWriter, PageMaker, StreamEntry, View, list_backups, pages_of, remake, verify_backup,
+    Backup, BackupPlan, BackupReport, BackupWriter, PageMaker, StreamEntry, View, list_backups, pages_of, remake,
+    verify_backup,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_log::RecordKind;
@@ -131,7 +132,12 @@ impl BackupFolder {
         match Identity::from_body(&summary.identity) {
             Ok(identity) => {
                 let mode = if identity.traditional { "traditional" } else { "accelerated" };
-                say!(out, "log epoch {}, log segments of {} bytes, {mode} recovery", identity.epoch, identity.segment_bytes)?;
+                say!(
+                    out,
+                    "log epoch {}, log segments of {} bytes, {mode} recovery",
+                    identity.epoch,
+                    identity.segment_bytes
+                )?;
             }
             Err(error) => say!(out, "its identity cannot be read: {error}")?,
         }
@@ -172,7 +178,10 @@ pub fn make_backup(archive: &str, backups: &str, out: &mut dyn Write) -> Result<
     let identity = match last_identity(&view)? {
         Some(identity) => identity,
         None => kept.ok_or_else(|| {
-            Error::new(ErrorKind::NotInPrerequisiteState, "no checkpoint of the archive, and no backup, says what the boot page is")
+            Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                "no checkpoint of the archive, and no backup, says what the boot page is",
+            )
         })?,
     };
     let (data_pages, version_pages) = pages_of(base.as_deref(), &view)?;

@@ -39,7 +39,8 @@ fn said(tool: impl FnOnce(&mut Vec<u8>)) -> String {
 #[test]
 fn backups_are_listed_verified_shown_and_made() {
     let dir = tempfile::tempdir().unwrap();
-    let (archive, place) = (dir.path().join("archive").display().to_string(), dir.path().join("backups").display().to_string());
+    let (archive, place) =
+        (dir.path().join("archive").display().to_string(), dir.path().join("backups").display().to_string());
     assert!(BackupFolder::open(&place).is_err(), "there is no such folder");
     work(dir.path(), "t", true);
     let backups = BackupFolder::open(&format!("file://{place}")).unwrap();
@@ -67,7 +68,8 @@ fn backups_are_listed_verified_shown_and_made() {
     assert!(text.contains("sound"), "{text}");
 
     // A flipped bit is named.
-    let part = std::fs::read_dir(dir.path().join("backups/backups").join(&name)).unwrap().next().unwrap().unwrap().path();
+    let part =
+        std::fs::read_dir(dir.path().join("backups/backups").join(&name)).unwrap().next().unwrap().unwrap().path();
     let mut bytes = std::fs::read(&part).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 4;

@@ -16,8 +16,8 @@
 
 pub mod access;
 mod archive_tool;
-mod backup_tool;
 mod auth;
+mod backup_tool;
 mod certificate;
 pub mod cli;
 pub mod connection;

@@ -60,7 +60,9 @@ fn sleep(cx: &dyn PgContext, seconds: f64) -> Result<(), SqlError> {
 /// Makes a backup; returns its name when it is durable.
 fn backup(cx: &dyn PgContext, from_archive: bool) -> Result<String, SqlError> {
     if !cx.is_superuser() {
-        return Err(SqlError::new("42501", "permission denied for function resurgam_backup").with_hint("Must be superuser."));
+        return Err(
+            SqlError::new("42501", "permission denied for function resurgam_backup").with_hint("Must be superuser.")
+        );
     }
     let Some(database) = cx.engine() else {
         return Err(SqlError::internal("resurgam_backup() without a database"));
