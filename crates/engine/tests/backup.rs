@@ -131,6 +131,11 @@ fn compare(sim: &SimVfs, name: &str) -> std::result::Result<u64, String> {
         for (i, page) in pages.iter().enumerate() {
             // The header of a version-store file is none of its pages.
             let nothing = page.is_all_zero() && (i >= count || file > 0 && i == 0);
+            // Damaged by the test: it was in memory and is not written again.
+            let wiped = bytes.get(i * PAGE..i * PAGE + 8) == Some(&[0xEE; 8]);
+            if wiped && page.verify(PageId::of_file(file, i as u64)).is_ok() {
+                continue;
+            }
             if !nothing && Some(&page.as_bytes()[..]) != bytes.get(i * PAGE..(i + 1) * PAGE) {
                 return Err(format!("page {i} of {path} is another one"));
             }
@@ -274,10 +279,14 @@ fn power_lost_at_every_call_of_a_backup() -> Result<()> {
         }
         let db = open(&sim, options(false))?;
         let left = db.backups().iter().any(|row| row.state == "interrupted");
-        update(&db, "t", (1..900).step_by(5), call as i64, true)?;
         let before = db.backups().into_iter().find(|row| row.state == "interrupted").and_then(|row| row.name);
         let name = db.backup(false, &NEVER)?;
         resumed += u64::from(left && before.as_deref() == Some(&name));
+        // What was said to be durable is, also if what it went on with was left by a process that was killed.
+        drop(db);
+        let sim = sim.crash();
+        assert!(complete(&sim).contains(&name), "call {call}: it was said to be durable");
+        let db = open(&sim, options(false))?;
         update(&db, "t", (1..900).step_by(7), 5, true)?;
         db.close()?;
         drop(db);

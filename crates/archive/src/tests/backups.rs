@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use resurgam_base::{ErrorKind, Lsn, PageId};
-use resurgam_vfs::{OpenMode, SimVfs, Vfs};
+use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 
-use super::making::{back_up, keys, plan, put, sealed, zeroed};
+use super::making::{back_up, keys, plan, put, sealed, try_put, zeroed};
 use super::support::{Logged, Rng, store_on};
+use crate::backup::writer::planted::SUMMARY_FIRST;
 use crate::{Backup, BackupPlan, BackupWriter, delete_backup, list_backups, segment_page, verify_backup};
 
 /// Every object of a backup, below the store's folder.
@@ -146,4 +147,66 @@ fn an_interrupted_backup_goes_on() {
         assert!(list_backups(&store).unwrap().is_empty());
         assert!(store.list(&format!("backups/{name}/")).unwrap().is_empty());
     }
+}
+
+/// Power is lost at call `at` of making a backup, then at another one of going on with it, then it is made to its end. What is
+/// complete at any time has all its pages.
+fn crashes(at: u64) -> Result<bool, String> {
+    let history = Logged::random(8, 200, 300);
+    let (begin, end) = (history.records[30].lsn, history.end);
+    let mut sim = SimVfs::new(at);
+    let mut lost = false;
+    for (round, crash_after_ops) in [Some(at), Some(at / 2 + 1), None].into_iter().enumerate() {
+        let store = store_on(&sim);
+        sim.set_faults(FaultPlan { crash_after_ops, ..FaultPlan::default() });
+        let made = || -> resurgam_base::Result<String> {
+            let mut rng = Rng(at);
+            let mut writer = BackupWriter::begin(Arc::clone(&store), &plan(round as u64 + 1))?.with_part_bytes(2000);
+            let from = writer.next();
+            for key in keys().into_iter().filter(|key| *key >= from) {
+                try_put(&mut writer, &history, &mut rng, key, begin, end)?;
+            }
+            Ok(writer.finish(end, 9, Vec::new())?.name)
+        };
+        let made = made();
+        lost |= sim.power_lost();
+        if let Err(error) = &made
+            && !sim.power_lost()
+        {
+            return Err(format!("call {at}, round {round}: {error}"));
+        }
+        // Killed at first, now and then: what the next one builds on must not go with the power.
+        sim = if round == 0 && at % 2 == 0 { sim.kill() } else { sim.crash() };
+        let store = store_on(&sim);
+        let entries = list_backups(&store).map_err(|e| e.to_string())?;
+        for entry in entries.iter().filter(|entry| entry.complete) {
+            let report = verify_backup(&store, &entry.name).map_err(|e| format!("call {at}, round {round}: {e}"))?;
+            if !report.problems.is_empty() || report.pages < 100 {
+                return Err(format!("call {at}, round {round}: {report}"));
+            }
+        }
+        if let Ok(name) = made
+            && Backup::open(&store, &name).is_err()
+        {
+            return Err(format!("call {at}, round {round}: backup {name} was said to be durable"));
+        }
+    }
+    Ok(lost)
+}
+
+#[test]
+fn power_lost_at_every_call() {
+    let mut call = 1;
+    while crashes(call).unwrap_or_else(|what| panic!("{what}")) {
+        call += 1;
+    }
+    assert!(call > 30, "{call} calls");
+}
+
+#[test]
+fn canary_a_summary_before_its_parts_is_caught() {
+    SUMMARY_FIRST.set(true);
+    let caught = (1..80).find_map(|call| crashes(call).err());
+    SUMMARY_FIRST.set(false);
+    assert!(caught.is_some());
 }

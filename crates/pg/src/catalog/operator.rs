@@ -82,6 +82,25 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
+        "resurgam_backups" => {
+            let at = |us: Option<i64>| us.map_or(V::Null, |us| V::Time(us + EPOCH_US));
+            for row in db.backups() {
+                rows.add([
+                    ("name", row.name.into()),
+                    ("state", row.state.into()),
+                    ("begin_lsn", row.begin.map(|lsn| lsn.0).into()),
+                    ("end_lsn", row.end.map(|lsn| lsn.0).into()),
+                    ("started", at(row.started_us)),
+                    ("finished", at(row.finished_us)),
+                    ("bytes", row.bytes.into()),
+                    ("pages", row.pages.into()),
+                    ("damaged_pages", row.damaged.into()),
+                    ("from_archive", row.from_archive.map_or(V::Null, V::from)),
+                    ("progress", row.progress.into()),
+                    ("error", row.error.into()),
+                ]);
+            }
+        }
         "resurgam_buffer" => {
             let stats = db.stats();
             rows.add([

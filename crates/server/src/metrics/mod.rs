@@ -42,6 +42,7 @@ pub fn gather(monitor: &Monitor) -> String {
         buffers(&mut out, &stats);
         troubles(&mut out, &database);
         archive(&mut out, &database);
+        backups(&mut out, &database);
     }
     if let Some(totals) = monitor.plans() {
         plans(&mut out, &totals);
@@ -422,6 +423,22 @@ fn archive(out: &mut Exposition, db: &Database) {
     out.gauge("resurgam_archive_bytes", "Size of the archive.", status.bytes);
     out.counter("resurgam_archive_runs_written_total", "Runs written.", status.runs_written);
     out.counter("resurgam_archive_log_bytes_total", "Log that was archived.", status.log_bytes_written);
+}
+
+/// Nothing without a place for backups.
+fn backups(out: &mut Exposition, db: &Database) {
+    let Some(totals) = db.backup_totals() else { return };
+    out.gauge("resurgam_backup_running", "1 while a backup is being made.", totals.running.is_some());
+    out.gauge("resurgam_backup_progress", "Share of its pages that were looked at.", totals.running.unwrap_or(0.0));
+    out.counter("resurgam_backups_made_total", "Backups that were made.", totals.made);
+    out.counter("resurgam_backups_failed_total", "Backups that failed or were cancelled.", totals.failed);
+    out.counter("resurgam_backup_pages_total", "Pages that backups have read.", totals.pages_read);
+    out.counter("resurgam_backup_bytes_total", "Bytes that backups have written.", totals.bytes_written);
+    out.gauge(
+        "resurgam_backup_end_lsn",
+        "End of the newest backup that was made since the start; 0: none was.",
+        totals.newest_end.map_or(0, |end| end.0),
+    );
 }
 
 fn log(out: &mut Exposition, status: &LogStatus, stats: &LogStats) {

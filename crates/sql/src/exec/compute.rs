@@ -118,6 +118,7 @@ impl Pace {
 /// Functions that may take long for a single row.
 const SLOW: &[&str] = &[
     "pg_sleep",
+    "resurgam_backup",
     "repeat",
     "lpad",
     "rpad",
