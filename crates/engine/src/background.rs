@@ -316,8 +316,9 @@ fn merge_archive(weak: &Weak<Inner>) {
 fn restore(weak: &Weak<Inner>) {
     while let Some(db) = alive(weak) {
         let mut length = TICK * 2;
-        if db.restore_under_way().is_some() {
-            let outcome = db.restore_step();
+        let replaced = db.replace_dead_devices();
+        if replaced.is_err() || db.restore_under_way().is_some() {
+            let outcome = replaced.and_then(|()| db.restore_step());
             let more = matches!(outcome, Ok(true));
             match db.judge(RESTORE, outcome) {
                 Step::Done if more => length = Duration::ZERO,

@@ -303,6 +303,11 @@ impl Restoring {
         self.maker.make(first, &mut pages)?;
         let exists = |page: &PageBuf| page.as_bytes().iter().any(|byte| *byte != 0);
         let Some(last) = pages.iter().rposition(exists) else { return Ok(0) };
+        let _same = sources.restores.read();
+        if !sources.restoring().is_some_and(|now| std::ptr::eq(&*now, self)) {
+            // Another restore has taken the place of this one: the segment is that one's.
+            return Ok(0);
+        }
         let mut bytes = Vec::with_capacity((last + 1) * PAGE_SIZE);
         for (i, page) in pages[..=last].iter().enumerate() {
             let id = PageId(first.0 + i as u64);
