@@ -2,8 +2,8 @@
 //!
 //! A device is the file of a number: 0 is that of the data file, which the double-write area is beside; the version-store
 //! file's is its own. Where a replacement can be made ([`BufferPool::set_replaceable`]) a failed write or sync declares a
-//! device dead, as do errors of reading that last, and an operator; it stops nobody. Where none can be made all is
-//! as `writeback.rs` says.
+//! device dead, as does that nothing of it can be read for a while, and an operator; it stops nobody. Where none can
+//! be made all is as `writeback.rs` says.
 //!
 //! # The order of a replacement
 //! 1. From when a device is dead no batch is written: no page of it becomes clean any more.
@@ -16,7 +16,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -28,9 +28,10 @@ use crate::double_write::DoubleWrite;
 use crate::pool::{Access, BufferPool};
 use crate::source::Restoring;
 
-/// So many failed reads in a row, over so long, declare a device dead.
-const ERRORS: u32 = 10;
-const LASTING: Duration = Duration::from_secs(10);
+/// A device of which nothing could be read for so long is dead.
+const LASTING: Duration = Duration::from_secs(1);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What is known of the devices.
 pub(crate) struct Devices {
@@ -39,9 +40,7 @@ pub(crate) struct Devices {
     dead: Mutex<Vec<(u64, Error)>>,
     /// Held shared while a page is loaded, from the choice of the file on.
     pub loads: RwLock<()>,
-    opened: Instant,
-    /// Failed reads of the data file and of the version store since the last good one, and when the first of them was.
-    failed: [(AtomicU32, AtomicU64); 2],
+    patience_ms: AtomicU64,
 }
 
 impl Default for Devices {
@@ -51,16 +50,57 @@ impl Default for Devices {
             is_dead: AtomicBool::new(false),
             dead: Mutex::default(),
             loads: RwLock::default(),
-            opened: Instant::now(),
-            failed: Default::default(),
+            patience_ms: AtomicU64::new(0),
         }
     }
 }
 
 impl BufferPool {
-    /// Whether a device that dies can be replaced; see the module.
-    pub fn set_replaceable(&self, replaceable: bool) {
+    /// Whether a device that dies can be replaced; see the module. Who needs a page then waits for so long for it to be.
+    pub fn set_replaceable(&self, replaceable: bool, patience: Duration) {
+        self.devices.patience_ms.store(patience.as_millis() as u64, Ordering::SeqCst);
         self.devices.replaceable.store(replaceable, Ordering::SeqCst);
+    }
+    /// See [`BufferPool::set_replaceable`].
+    pub fn is_replaceable(&self) -> bool {
+        self.devices.replaceable.load(Ordering::SeqCst)
+    }
+
+    /// A page of the file could not be read: whether it is worth trying again, after a pause that is made here. Where
+    /// nothing else of the file can be read either, for a while, its device is declared dead; one that is dead may be
+    /// replaced while the caller waits. `since` is when it failed first.
+    pub(crate) fn is_worth_trying_again(&self, page: PageId, error: &Error, since: Instant) -> bool {
+        if error.kind() != ErrorKind::Io || !self.is_replaceable() {
+            return false;
+        }
+        let patience = Duration::from_millis(self.devices.patience_ms.load(Ordering::SeqCst));
+        let is_dead = || self.dead_devices().iter().any(|(of, _)| *of == page.file());
+        if !is_dead() {
+            let Ok((file, _)) = self.sources.files.locate(PageId::of_file(page.file(), 1)) else { return false };
+            // One page that cannot be read is repaired; a device on which nothing can be read is dead.
+            if file.read_at(&mut [0; 512], 0).is_ok() {
+                return false;
+            }
+            if since.elapsed() >= LASTING.min(patience) {
+                self.device_failed(page.file(), error);
+            }
+        }
+        if since.elapsed() >= LASTING + patience || patience.is_zero() {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+        true
+    }
+
+    /// A frame cannot be had while a device is dead: waits a moment for its replacement; false: it was waited for long
+    /// enough.
+    pub(crate) fn wait_for_replacement(&self, since: Instant) -> bool {
+        let patience = Duration::from_millis(self.devices.patience_ms.load(Ordering::SeqCst));
+        if self.dead_devices().is_empty() || since.elapsed() >= patience {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+        true
     }
 
     /// Declares the device of the file with that number dead; true if it was not yet.
@@ -105,28 +145,6 @@ impl BufferPool {
         }
         self.fail_device(file, error);
         true
-    }
-
-    /// What became of reading a page of the file.
-    pub(crate) fn device_read(&self, file: u64, outcome: Option<&Error>) {
-        let (count, first) = &self.devices.failed[usize::from(file != 0)];
-        match outcome.filter(|error| error.kind() == ErrorKind::Io) {
-            None => {
-                if count.load(Ordering::Relaxed) > 0 {
-                    count.store(0, Ordering::Relaxed);
-                }
-            }
-            Some(error) => {
-                let now = self.devices.opened.elapsed().as_millis() as u64;
-                if count.fetch_add(1, Ordering::Relaxed) == 0 {
-                    first.store(now, Ordering::Relaxed);
-                }
-                let lasting = now.saturating_sub(first.load(Ordering::Relaxed));
-                if count.load(Ordering::Relaxed) >= ERRORS && u128::from(lasting) >= LASTING.as_millis() {
-                    self.device_failed(file, error);
-                }
-            }
-        }
     }
 
     /// `new` takes the place of the file with that number, and `restoring` restores it; for the data file with the
@@ -200,7 +218,6 @@ impl BufferPool {
         let mut dead = self.devices.dead.lock();
         dead.retain(|(of, _)| *of != file);
         self.devices.is_dead.store(!dead.is_empty(), Ordering::SeqCst);
-        self.devices.failed[usize::from(file != 0)].0.store(0, Ordering::Relaxed);
         Ok(count)
     }
 }

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use hashbrown::HashMap;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
@@ -319,6 +320,7 @@ impl BufferPool {
 
     /// Loads the page, when its segment is there. The guard is held until the frame is complete.
     fn load(&self, page: PageId, buf: &mut PageBuf) -> (RwLockReadGuard<'_, ()>, Result<Loaded>) {
+        let mut failed_since = None;
         loop {
             let loading = self.devices.loads.read();
             match self.sources.restoring().filter(|restoring| !restoring.is_there(page)) {
@@ -330,8 +332,12 @@ impl BufferPool {
                 }
                 None => {
                     let loaded = self.sources.load(page, buf, &self.counters);
-                    self.device_read(page.file(), loaded.as_ref().err());
-                    return (loading, loaded);
+                    let Err(error) = &loaded else { return (loading, loaded) };
+                    let since = *failed_since.get_or_insert_with(Instant::now);
+                    drop(loading);
+                    if !self.is_worth_trying_again(page, error, since) {
+                        return (self.devices.loads.read(), loaded);
+                    }
                 }
             }
         }
@@ -380,6 +386,7 @@ impl BufferPool {
 
     /// A frame that holds no page, with one pin (the caller's).
     fn take_frame(&self) -> Result<u32> {
+        let mut failed_since = None;
         loop {
             let recycled = {
                 let mut free = self.free.lock();
@@ -408,8 +415,14 @@ impl BufferPool {
             // No clean victim: clean some pages ourselves.
             self.check_poisoned()?;
             bump(&self.counters.foreground_cleans, 1);
-            if self.write_back(crate::WriteGoal::Victims)? == 0 {
-                std::thread::yield_now();
+            match self.write_back(crate::WriteGoal::Victims) {
+                Ok(0) => std::thread::yield_now(),
+                Ok(_) => {}
+                Err(error) => {
+                    if !self.wait_for_replacement(*failed_since.get_or_insert_with(Instant::now)) {
+                        return Err(error);
+                    }
+                }
             }
         }
     }

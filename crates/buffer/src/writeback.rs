@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_page::PageBuf;
 
 use crate::frame::Frame;
 use crate::pool::BufferPool;
@@ -333,7 +334,7 @@ impl BufferPool {
             if !frame.is_dirty() {
                 continue;
             }
-            let page = frame.latch.read();
+            let Some(page) = self.latch_for_checkpoint(frame) else { return pages };
             let rec_lsn = Lsn(frame.rec_lsn.load(Ordering::SeqCst));
             if rec_lsn.is_some() && frame.valid.load(Ordering::Acquire) {
                 pages.push(DirtyPage {
@@ -345,6 +346,19 @@ impl BufferPool {
             }
         }
         pages
+    }
+
+    /// The page's latch; none when a device is dead: who holds the latch may wait for the replacement, which waits for the
+    /// checkpoint. That fails then, when it syncs ([`BufferPool::sync_fresh_pages`]).
+    fn latch_for_checkpoint<'f>(&self, frame: &'f Frame) -> Option<parking_lot::RwLockReadGuard<'f, PageBuf>> {
+        loop {
+            if let Some(page) = frame.latch.try_read_for(Duration::from_millis(20)) {
+                return Some(page);
+            }
+            if !self.dead_devices().is_empty() {
+                return None;
+            }
+        }
     }
 
     /// Number of dirty pages now.

@@ -17,6 +17,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use resurgam_base::{Error, ErrorKind, Lsn, Result, checksum};
 use resurgam_buffer::Restoring;
@@ -35,6 +36,8 @@ use crate::database::Database;
 pub(crate) const DATA_PLACE: &str = "data-place";
 const FIRST_LINE: &str = "Resurgam data place, format 1\n";
 const BYTES_MAX: u64 = 64 << 10;
+/// Statements wait for so long for a replacement.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where the data folder of the log in `log` is, if it was replaced.
 ///
@@ -83,7 +86,20 @@ pub(crate) fn data_folder(vfs: &Arc<dyn Vfs>, dir: &Path, log_dir: Option<&Path>
     if !vfs.exists(&log)? {
         return Ok(None);
     }
-    Ok(read_data_place(vfs, &log)?.filter(|place| place != dir))
+    let Some(place) = read_data_place(vfs, &log)?.filter(|place| place != dir) else { return Ok(None) };
+    if !vfs.exists(&place.join("control"))? && vfs.exists(&dir.join("control"))? {
+        // It may have been moved back.
+        let (_, control) = ControlFile::open(vfs, &dir.join("control"), true)?;
+        if LogOwner::read(vfs, &log)?.is_some_and(|owner| control.epoch >= owner.epoch) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(place))
+}
+
+/// The path from the root on: it is noted where it means something else otherwise.
+fn full(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 impl Database {
@@ -104,7 +120,7 @@ impl Database {
                     .with_hint("There are \"data\" and \"version store\"."));
             }
         };
-        self.restore_material().map_err(|error| {
+        self.restore_material().map(drop).map_err(|error| {
             Error::new(
                 ErrorKind::NotInPrerequisiteState,
                 format!("the device \"{device}\" is left as it is, since it could not be restored: {}", error.message()),
@@ -142,7 +158,8 @@ impl Database {
     pub(crate) fn look_at_replaceable(&self) {
         let inner = self.inner();
         let replaceable = inner.archiver.is_some() && self.restore_material().is_ok();
-        inner.pool.set_replaceable(replaceable);
+        let patience = if inner.options.background { PATIENCE } else { Duration::ZERO };
+        inner.pool.set_replaceable(replaceable, patience);
     }
 
     /// Makes replacements for the devices that are dead. Nothing is done where none is.
@@ -166,7 +183,7 @@ impl Database {
 
     fn replace_device(&self, file: u64) -> Result<()> {
         let inner = self.inner();
-        let (vfs, pool, log) = (&inner.vfs, &inner.pool, &inner.log);
+        let (vfs, pool) = (&inner.vfs, &inner.pool);
         let (found, end, hold) = self.restore_material()?;
         // No checkpoint is taken meanwhile, and no batch is written.
         let mut control = inner.control.lock();
@@ -187,7 +204,7 @@ impl Database {
         });
         let mut version = inner.version_record.lock().clone();
         // A replacement that dies is replaced in its own place.
-        let spare = inner.options.spare_data.as_ref().map(|spare| inner.dir.join(spare)).filter(|spare| *spare != old);
+        let spare = inner.options.spare_data.as_ref().map(|spare| full(&inner.dir.join(spare))).filter(|spare| *spare != old);
         let (mut dir, mut lock) = (old.clone(), None);
         if file == 0 {
             origin.data_pages = pool.space().high_water().max(1);
@@ -230,13 +247,15 @@ impl Database {
                 vfs.remove(&path)?;
             }
             let mut file = ControlFile::create(vfs, &path, control.1)?;
-            let log_dir = inner.log_dir.clone();
+            let log_dir = full(&inner.log_dir);
             file.keep_copy(vfs, &log_dir.join(CONTROL_COPY))?;
             write_log_place(vfs, &dir, &log_dir)?;
             if let Some(record) = &version {
                 record.write(vfs, &dir)?;
             }
             vfs.sync_dir(&dir)?;
+            // The epoch makes the old folder older than the log, whatever becomes of the next file.
+            LogOwner { database_id: id, epoch: control.1.epoch + 1 }.write(vfs, &log_dir)?;
             write_data_place(vfs, &log_dir, &dir)?;
             control.0 = file;
             *inner.data_dir.lock() = dir.clone();
