@@ -262,3 +262,168 @@ fn trouble_while_restoring() -> Result<()> {
     assert!(kind_of == ErrorKind::Corrupt && text.contains(ORIGIN), "{text}");
     Ok(())
 }
+
+/// The device that dies holds the data: a new file in the spare folder, or in the same place, under the open database.
+#[test]
+fn an_operator_declares_the_data_dead() -> Result<()> {
+    for kind in KINDS {
+        for spare in [false, true] {
+            let kind = Kind { spare, ..kind };
+            let sim = machine(20)?;
+            let mut model = Model::new(20);
+            let db = open(&sim, kind)?;
+            model.fill(&db)?;
+            for _ in 0..5 {
+                model.work(&db)?;
+            }
+            db.archive_now()?;
+            db.checkpoint()?;
+            for _ in 0..3 {
+                model.work(&db)?;
+                db.write_back()?;
+            }
+            assert!(db.fail_device("nothing").is_err_and(|error| error.hint().is_some()));
+            db.fail_device("data")?;
+            assert!(db.restore_status().is_some_and(|status| status.restored == 0));
+            model.check(&db, "at once")?;
+            model.work(&db)?;
+            while db.write_back()? > 0 {}
+            model.check(&db, "written")?;
+            if kind.version_file {
+                db.fail_device("version store")?;
+                assert_eq!(db.restore_status().map(|status| status.device), Some("data and version store".into()));
+                model.work(&db)?;
+            }
+            drop(db);
+            let sim = sim.crash();
+            // The same command line, with the old device back as it was.
+            let db = open(&sim, kind)?;
+            assert!(db.restore_status().is_some());
+            model.check(&db, "restarted")?;
+            db.finish_restore()?;
+            db.finish_recovery()?;
+            model.work(&db)?;
+            model.check(&db, "restored")?;
+            assert_eq!(db.verify()?, Vec::<String>::new());
+            db.close()?;
+            drop(db);
+            if spare {
+                lose(&sim, DIR)?;
+                assert!(!sim.exists(&Path::new(SPARE).join(ORIGIN))?);
+            }
+            let db = open_with(&sim, Options { archive: None, ..options(kind) })?;
+            model.check(&db, "without the archive")?;
+            db.close()?;
+        }
+    }
+    Ok(())
+}
+
+/// What a life does, retried where a dead device failed it: never a wrong row, never a lost one.
+fn live(sim: &resurgam_vfs::SimVfs, db: &Database, model: &mut Model, rounds: u64) -> Result<()> {
+    for round in 0..rounds {
+        let mut tries = 0;
+        while let Err(error) = (|| {
+            model.work(db)?;
+            db.write_back()?;
+            if round % 3 == 1 {
+                db.checkpoint()?;
+            }
+            if round % 4 == 2 {
+                db.archive_now()?;
+            }
+            db.restore_step().map(drop)
+        })() {
+            if sim.power_lost() {
+                return Err(error);
+            }
+            tries += 1;
+            assert!(error.kind() == ErrorKind::Io && tries < 20, "it goes on: {error}");
+            // The background would.
+            let _ = db.replace_dead_devices();
+        }
+    }
+    Ok(())
+}
+
+/// The data's device dies at every call in turn; then power is lost at every call in turn while what it held is restored;
+/// now and then the spare device dies as well, or comes back.
+#[test]
+fn a_device_dies_at_every_step() -> Result<()> {
+    for (seed, kind) in KINDS.into_iter().enumerate() {
+        let kind = Kind { spare: true, ..kind };
+        let base = machine(seed as u64 + 30)?;
+        let mut model = Model::new(seed as u64 + 30);
+        let db = open(&base, kind)?;
+        model.fill(&db)?;
+        for _ in 0..4 {
+            model.work(&db)?;
+        }
+        db.archive_now()?;
+        db.checkpoint()?;
+        model.work(&db)?;
+        drop(db);
+        let base = base.crash();
+        let (mut deaths, mut crashes, mut replaced) = (0, 0, 0);
+        for at in (0..400).step_by(5) {
+            let mut sim = base.fork(at);
+            let mut model = model.copy(at);
+            let db = open(&sim, kind)?;
+            let dies = if kind.version_file && at % 2 == 0 { "/disk4" } else { "/db" };
+            let plan = resurgam_vfs::FaultPlan { dies: Some((at, dies.into())), ..Default::default() };
+            sim.set_faults(plan.clone());
+            live(&sim, &db, &mut model, 10)?;
+            deaths += 1;
+            let there = |name: &str| sim.exists(&Path::new(SPARE).join(name));
+            replaced += u64::from(there("data")? || there("version-store-file")?);
+            model.check(&db, "after the device died")?;
+            drop(db);
+            if at % 3 == 0 {
+                sim = sim.crash();
+                // Dead before, dead now; or back as it was.
+                if at % 2 == 0 {
+                    sim.set_faults(resurgam_vfs::FaultPlan { dies: Some((0, dies.into())), ..Default::default() });
+                }
+                match open(&sim, kind) {
+                    Ok(db) => {
+                        model.check(&db, "after a restart")?;
+                        if model.random(2) == 0 {
+                            live(&sim, &db, &mut model, 4)?;
+                            model.check(&db, "after a restart, at work")?;
+                        }
+                    }
+                    // It died, and nobody had noticed yet.
+                    Err(error) => assert!(at % 2 == 0 && error.kind() == ErrorKind::Io, "{at}: {error}"),
+                }
+            }
+            // Power is lost while it is restored.
+            let mut step = 1 + model.random(20);
+            for _ in 0..6 {
+                sim = if model.random(3) == 0 { sim.kill() } else { sim.crash() };
+                crash_at(&sim, step);
+                step += 1 + model.random(60);
+                let life = open(&sim, kind).and_then(|db| {
+                    live(&sim, &db, &mut model, 3)?;
+                    db.finish_restore()?;
+                    db.close()
+                });
+                match life {
+                    Ok(()) => {}
+                    Err(error) => assert!(sim.power_lost(), "{kind:?} {at} {step}: {error}"),
+                }
+                crashes += u64::from(sim.power_lost());
+            }
+            let sim = sim.crash();
+            let db = open(&sim, kind)?;
+            model.check(&db, "after crashes")?;
+            db.finish_restore()?;
+            db.finish_recovery()?;
+            model.check(&db, "in the end")?;
+            assert_eq!(db.verify()?, Vec::<String>::new());
+            db.close()?;
+        }
+        eprintln!("{kind:?}: {deaths} deaths, {replaced} replaced, {crashes} crashes");
+        assert!(replaced > deaths / 3 && crashes > deaths, "the schedule has become blind");
+    }
+    Ok(())
+}

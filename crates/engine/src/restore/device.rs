@@ -168,6 +168,9 @@ impl Database {
     /// Those of making it: to be tried again. Meanwhile what is in memory is served.
     pub fn replace_dead_devices(&self) -> Result<()> {
         let inner = self.inner();
+        if let Some((file, why)) = inner.pool.restoring().and_then(|restoring| restoring.take_failed_write()) {
+            inner.pool.fail_device(file, &why);
+        }
         for (file, why) in inner.pool.dead_devices() {
             self.replace_device(file).map_err(|error| {
                 let hint = match inner.options.spare_data {

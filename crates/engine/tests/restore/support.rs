@@ -30,6 +30,7 @@ pub fn options(kind: Kind) -> Options {
         archive: Some(ARCHIVE.into()),
         accelerated_database_recovery: !kind.traditional,
         version_store_path: kind.version_file.then(|| VERSIONS.into()),
+        spare_data: kind.spare.then(|| SPARE.into()),
         short_rollback_operations: 0,
         background: false,
         ..Options::default()
@@ -84,6 +85,12 @@ pub struct Model {
 impl Model {
     pub fn new(seed: u64) -> Self {
         Self { rows: Vec::new(), maybe: None, state: seed.wrapping_mul(2).wrapping_add(0x9E37_79B9), round: 0 }
+    }
+
+    /// The same, with other choices from now on.
+    pub fn copy(&self, seed: u64) -> Self {
+        let state = self.state ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Self { rows: self.rows.clone(), maybe: self.maybe.clone(), state: state | 1, round: self.round }
     }
 
     pub fn random(&mut self, below: u64) -> u64 {
