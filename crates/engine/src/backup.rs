@@ -21,8 +21,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use resurgam_archive::{
-    Backup, BackupPlan, BackupSummary, BackupWriter, MadePages, PageKind, PageMaker, SEGMENT_PAGES, pages_of, remake, segment_key,
-    segment_page,
+    Backup, BackupPlan, BackupSummary, BackupWriter, MadePages, PageKind, PageMaker, SEGMENT_PAGES, pages_of, remake,
+    segment_key, segment_page,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_buffer::FilePage;
@@ -83,7 +83,9 @@ impl Pacer<'_> {
                 return Ok(());
             }
             let due = Duration::from_secs_f64(self.bytes as f64 / limit as f64);
-            let Some(early) = due.checked_sub(self.begun.elapsed()).filter(|early| !early.is_zero()) else { return Ok(()) };
+            let Some(early) = due.checked_sub(self.begun.elapsed()).filter(|early| !early.is_zero()) else {
+                return Ok(());
+            };
             std::thread::sleep(early.min(STEP));
         }
     }
@@ -176,7 +178,7 @@ impl Database {
             let number = u32::try_from(version.number()).unwrap_or(u32::MAX);
             (number, version.bytes().div_ceil(PAGE_SIZE as u64))
         });
-        let mut writer = BackupWriter::begin(store, &plan)?;
+        let mut writer = self.sized(BackupWriter::begin(store, &plan)?);
         let files = [Some((0, data_pages)), plan.version_pages.map(|(number, pages)| (u64::from(number), pages))];
         let total: u64 = files.iter().flatten().map(|(_, pages)| pages).sum();
         claim.note(|running| {
@@ -196,14 +198,16 @@ impl Database {
         // No image is as new as this.
         let end = inner.log.end_lsn();
         inner.log.flush(end)?;
-        if writer.least().is_some_and(|least| least < plan.log_from) {
+        self.wait_for_archive(end, &pacer)?;
+        // Also if something was given up of it meanwhile.
+        let begins = self.archive_start()?;
+        if writer.least().is_some_and(|least| least < begins) {
             return Err(Error::new(
                 ErrorKind::NotInPrerequisiteState,
                 "the archive begins behind the oldest change that was not in the files",
             )
             .with_hint("Take a checkpoint (CHECKPOINT) and make the backup again."));
         }
-        self.wait_for_archive(end, &pacer)?;
         writer.finish(end, inner.vfs.wall_clock_us(), self.identity().encode())
     }
 
@@ -219,6 +223,13 @@ impl Database {
             log_from: Lsn::NONE,
             data_pages: 0,
             version_pages: None,
+        }
+    }
+
+    fn sized(&self, writer: BackupWriter) -> BackupWriter {
+        match self.options().backup_part_bytes {
+            0 => writer,
+            bytes => writer.with_part_bytes(bytes),
         }
     }
 
@@ -289,7 +300,13 @@ impl Database {
     }
 
     /// Pages that are of no use in the file are taken from the pool, which rebuilds them.
-    fn mend(&self, first: PageId, pages: &mut [PageBuf], states: &[FilePage], named: &mut u64) -> Result<Vec<PageKind>> {
+    fn mend(
+        &self,
+        first: PageId,
+        pages: &mut [PageBuf],
+        states: &[FilePage],
+        named: &mut u64,
+    ) -> Result<Vec<PageKind>> {
         let inner = self.inner();
         let mut kinds = Vec::with_capacity(pages.len());
         for (i, (page, state)) in pages.iter_mut().zip(states).enumerate() {
@@ -303,6 +320,8 @@ impl Database {
                 }
                 FilePage::Bad => match inner.pool.copy_of(id, page) {
                     Ok(()) => PageKind::Image,
+                    // Nobody's: whoever gets it formats it.
+                    Err(_) if inner.pool.is_free(id).unwrap_or(false) => PageKind::Zero,
                     Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
                         *named += 1;
                         if *named <= NAMED_MAX {
@@ -349,7 +368,12 @@ impl Database {
         }
     }
 
-    fn backup_from_archive(&self, backups: &Backups, claim: &Claim<'_>, pacer: &mut Pacer<'_>) -> Result<BackupSummary> {
+    fn backup_from_archive(
+        &self,
+        backups: &Backups,
+        claim: &Claim<'_>,
+        pacer: &mut Pacer<'_>,
+    ) -> Result<BackupSummary> {
         let inner = self.inner();
         let end = inner.log.end_lsn();
         inner.log.flush(end)?;
@@ -361,7 +385,7 @@ impl Database {
         let (data_pages, version_pages) = pages_of(base.as_deref(), &view)?;
         let maker = PageMaker::new(base, Arc::clone(&view), Lsn(view.end().0 - 1))?;
         let plan = BackupPlan { data_pages, version_pages, resume_since_us: i64::MAX, ..self.plan(true) };
-        let mut writer = BackupWriter::begin(store, &plan)?;
+        let mut writer = self.sized(BackupWriter::begin(store, &plan)?);
         claim.note(|running| {
             running.name = writer.name().to_owned();
             running.least = Some(view.end());

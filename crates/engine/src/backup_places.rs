@@ -173,12 +173,13 @@ impl Backups {
         Ok(seen.newest.clone())
     }
 
-    /// The page's image in the newest backup; false if it has none.
+    /// The page's image in the newest backup, if that ends below `log_end`: what is newer is of another history. False if it
+    /// has none.
     ///
     /// # Errors
     /// Those of reading it.
-    pub fn image_of(&self, page: PageId, buf: &mut PageBuf) -> Result<bool> {
-        let Some(backup) = self.newest()? else { return Ok(false) };
+    pub fn image_of(&self, page: PageId, log_end: Lsn, buf: &mut PageBuf) -> Result<bool> {
+        let Some(backup) = self.newest()?.filter(|backup| backup.summary().end <= log_end) else { return Ok(false) };
         let read = backup.segment(page, std::slice::from_mut(buf));
         if read.is_err() {
             // It may have been deleted in favour of another one.

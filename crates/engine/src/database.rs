@@ -22,8 +22,8 @@ use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limit
 use resurgam_btree::{self as btree, Tree};
 use resurgam_buffer::{BufferPool, Mtr, PageHistory, PendingRedo, PoolConfig, VersionFile, restore_double_writes};
 use resurgam_log::{Log, LogConfig};
-use resurgam_page::boot::{self, Boot};
 use resurgam_page::PageBuf;
+use resurgam_page::boot::{self, Boot};
 use resurgam_recovery::{Control, ControlFile, Identity, Progress, VersionRecord, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
 use resurgam_versions::{Cleaner, PendingFrees, VersionStore, VersionStoreConfig};
@@ -31,8 +31,8 @@ use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 
 use crate::archive_place::open_archiver;
 use crate::archiver::Archiver;
-use crate::backup_places::Backups;
 use crate::background::Background;
+use crate::backup_places::Backups;
 use crate::catalog::{Catalog, FIRST_USER_OBJECT};
 use crate::catalog_row::CATALOG_OBJECT;
 use crate::checkpoint_stats::CheckpointCounter;

@@ -47,6 +47,9 @@ pub struct Options {
     /// the data folder then. It must be empty, and the log needs a folder of its own. A relative path is relative to the data
     /// folder. `None`: a dead device's files are made anew in their place.
     pub spare_data: Option<PathBuf>,
+    /// Bytes of a part of a backup; 0: as is good. For tests.
+    #[doc(hidden)]
+    pub backup_part_bytes: usize,
     /// Size of a log segment file, in bytes; fixed when the database is created.
     pub log_segment_bytes: u64,
     /// A checkpoint is taken when this much log was written since the last one, in bytes.
@@ -135,6 +138,7 @@ impl Default for Options {
             backups_store: None,
             backup_bytes_per_second: 0,
             spare_data: None,
+            backup_part_bytes: 0,
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,
             log_bytes_max: 1 << 30,

@@ -181,7 +181,7 @@ impl PageHistory for Repairs {
     fn base(&self, page: PageId, buf: &mut PageBuf) -> Result<bool> {
         let Some(backups) = &self.backups else { return Ok(false) };
         // What the archive and the log have may do without it.
-        backups.image_of(page, buf).or_else(|error| {
+        backups.image_of(page, self.log.end_lsn(), buf).or_else(|error| {
             tracing::warn!("page {page} is rebuilt without the newest backup: {error}");
             buf.as_bytes_mut().fill(0);
             Ok(false)

@@ -17,6 +17,7 @@
 pub mod access;
 mod archive_tool;
 mod auth;
+mod backup_tool;
 mod certificate;
 pub mod cli;
 pub mod connection;

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `NAME.begun` | that a backup was begun, of which database and when: created first |
 //! | `NAME/NUMBER-NONCE.part` | segments, compressed, each under a checksum; an index (`format.rs`) |
+//! | `NAME/NUMBER.resumed` | that it was gone on with: with its name those of the parts before it are durable; nothing reads it |
 //! | `NAME.backup` | the summary: which parts count, in numbers; created last. A backup without it does not exist (`summary.rs`) |
 //!
 //! | file | concept |
@@ -26,7 +27,7 @@ mod format;
 mod remake;
 mod summary;
 mod verify;
-mod writer;
+pub(crate) mod writer;
 
 use std::sync::Arc;
 

@@ -26,6 +26,8 @@ use crate::frame::{FrameKind, compressor, encode};
 const PART_BYTES: usize = 32 << 20;
 /// Segments that a part covers at most: a file that is mostly all zero makes progress durable as well.
 const PART_SEGMENTS_MAX: u64 = 4096;
+/// What was begun so long ago is under way no more, in microseconds.
+const STALE_US: i64 = 48 * 3600 * 1_000_000;
 /// How often a create is tried whose outcome is not known.
 const TRIES: u32 = 3;
 
@@ -61,6 +63,16 @@ pub struct BackupWriter {
     open: Option<OpenPart>,
     content: Vec<u8>,
     frame: Vec<u8>,
+    #[cfg(test)]
+    withheld: Vec<(String, Vec<u8>)>,
+}
+
+/// A bug that tests plant: parts are written after the summary that names them.
+#[cfg(test)]
+pub(crate) mod planted {
+    thread_local! {
+        pub static SUMMARY_FIRST: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
 }
 
 /// The part that is being gathered.
@@ -74,7 +86,7 @@ struct OpenPart {
 }
 
 impl BackupWriter {
-    /// Goes on with an interrupted backup that the plan allows, or begins a new one. Others that were interrupted are deleted.
+    /// Goes on with an interrupted backup that the plan allows, or begins a new one. Others that are no longer of use are deleted.
     ///
     /// # Errors
     /// Those of the store.
@@ -87,6 +99,8 @@ impl BackupWriter {
                 && begun.started_us <= plan.now_us
                 && begun.from_archive == plan.from_archive
                 && begun.version_pages.map(|(number, _)| number) == plan.version_pages.map(|(number, _)| number);
+            // One made from the archive may be another process's, which is at work.
+            let gone = !begun.from_archive && !plan.from_archive || begun.started_us < plan.now_us - STALE_US;
             if fits && resumed.is_none() {
                 let writer = Self::resume(Arc::clone(&store), begun, plan)?;
                 if writer.summary.parts.is_empty() || writer.least >= plan.log_from {
@@ -94,7 +108,9 @@ impl BackupWriter {
                     continue;
                 }
             }
-            delete_interrupted(&*store, &name);
+            if gone {
+                delete_interrupted(&*store, &name);
+            }
         }
         if let Some(writer) = resumed {
             return Ok(writer);
@@ -125,6 +141,8 @@ impl BackupWriter {
             open: None,
             content: Vec::new(),
             frame: Vec::new(),
+            #[cfg(test)]
+            withheld: Vec::new(),
         })
     }
 
@@ -146,6 +164,13 @@ impl BackupWriter {
             if number as usize == parts.len() && meta.number == number && meta.from == at {
                 parts.push(meta);
             }
+        }
+        let folder = format::part_folder(&begun.name);
+        // Nobody else writes there: what a crash has left unfinished.
+        let _ = store.tidy(folder.trim_end_matches('/'));
+        if !parts.is_empty() {
+            // The last of them may have been named by a process that was killed before its name was durable. It is when this is.
+            publish(&*store, &format!("{folder}{:016X}.resumed", plan.number), b"resumed")?;
         }
         let mut writer = Self::new(store, begun, plan.number)?;
         writer.next = parts.last().map_or(0, |part| part.to);
@@ -248,6 +273,11 @@ impl BackupWriter {
         for tries in 1.. {
             self.nonce = self.nonce.wrapping_add(1);
             let name = format::part_name(&self.summary.name, part.id.number, self.nonce);
+            #[cfg(test)]
+            if planted::SUMMARY_FIRST.get() {
+                self.withheld.push((name, part.bytes.clone()));
+                break;
+            }
             let Err(error) = self.store.put(&name, &part.bytes) else { break };
             // What may be there under that name is named by nobody.
             let _ = self.store.delete(&name);
@@ -278,10 +308,24 @@ impl BackupWriter {
     /// Those of the store; may be called again.
     pub fn finish(&mut self, end: Lsn, finished_us: i64, identity: Vec<u8>) -> Result<BackupSummary> {
         self.flush()?;
+        // Somebody may have taken them for those of an interrupted backup.
+        let written = &self.summary.parts;
+        #[cfg(test)]
+        let written = if self.withheld.is_empty() { written } else { &Vec::new() };
+        for part in written {
+            let name = format::part_name(&self.summary.name, part.number, part.nonce);
+            if self.store.len(&name)? != part.len {
+                return Err(Error::corrupt(format!("backup file \"{name}\" is not as it was written")));
+            }
+        }
         let summary = &mut self.summary;
         summary.begin = self.least.min(end);
         (summary.end, summary.finished_us, summary.identity) = (end, finished_us, identity);
         publish(&*self.store, &BackupSummary::object_of(&summary.name), &summary.encode(false)?)?;
+        #[cfg(test)]
+        for (name, bytes) in self.withheld.drain(..) {
+            self.store.put(&name, &bytes)?;
+        }
         // It says nothing any more, and is passed over where the summary is there.
         let _ = self.store.delete(&BackupSummary::begun_object_of(&summary.name));
         Ok(summary.clone())
@@ -317,9 +361,11 @@ fn load_begun(store: &dyn Store, name: &str) -> Result<Option<BackupSummary>> {
 /// What fails is tried again by the next backup: that it was begun is deleted last.
 fn delete_interrupted(store: &dyn Store, name: &str) {
     let all = || -> Result<()> {
-        for part in store.list(&format::part_folder(name))? {
+        let folder = format::part_folder(name);
+        for part in store.list(&folder)? {
             store.delete(&part)?;
         }
+        store.tidy(folder.trim_end_matches('/'))?;
         Ok(store.delete(&BackupSummary::begun_object_of(name))?)
     };
     let _ = all();

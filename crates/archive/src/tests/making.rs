@@ -47,6 +47,17 @@ pub fn keys() -> [u64; 4] {
 
 /// Puts a segment whose pages are each as of some LSN between `lsn` and `upto`.
 pub fn put(writer: &mut BackupWriter, history: &Logged, rng: &mut Rng, key: u64, lsn: Lsn, upto: Lsn) -> bool {
+    try_put(writer, history, rng, key, lsn, upto).unwrap()
+}
+
+pub fn try_put(
+    writer: &mut BackupWriter,
+    history: &Logged,
+    rng: &mut Rng,
+    key: u64,
+    lsn: Lsn,
+    upto: Lsn,
+) -> resurgam_base::Result<bool> {
     let mut pages = zeroed(SEGMENT_PAGES);
     let mut kinds = vec![PageKind::Zero; SEGMENT_PAGES];
     for (i, page) in pages.iter_mut().enumerate() {
@@ -55,7 +66,7 @@ pub fn put(writer: &mut BackupWriter, history: &Logged, rng: &mut Rng, key: u64,
         *page = sealed(history, id, at);
         kinds[i] = if page.is_all_zero() { PageKind::Zero } else { PageKind::Image };
     }
-    writer.put(key, lsn, &pages, &kinds).unwrap()
+    writer.put(key, lsn, &pages, &kinds)
 }
 
 /// A backup whose segments are each as of an own LSN.

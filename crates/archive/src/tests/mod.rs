@@ -1,5 +1,6 @@
 //! Tests of the archive as a whole, against a log that is really written and read.
 
+mod backups;
 mod crash;
 mod damage;
 mod faults;

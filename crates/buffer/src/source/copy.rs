@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use resurgam_base::{ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
-use resurgam_page::PageBuf;
+use resurgam_page::{PageBuf, PageType, space};
 
 use super::{Segment, Sources};
 use crate::pool::{Access, BufferPool};
@@ -119,6 +119,19 @@ impl BufferPool {
             }
         }
         Ok(())
+    }
+
+    /// Whether the page is nobody's now, by its space map: what is in it says nothing, and whoever gets it formats it.
+    ///
+    /// # Errors
+    /// Those of reading the map.
+    pub fn is_free(&self, page: PageId) -> Result<bool> {
+        let map_id = space::map_page_of(page);
+        if page == map_id || page.in_file() == 0 {
+            return Ok(false);
+        }
+        let map = self.read(map_id, Access::Scan)?;
+        Ok(map.is(PageType::SpaceMap) && space::pfs(&map, page) & space::PFS_ALLOCATED == 0)
     }
 
     /// A copy of the page as it is now, in memory or rebuilt, sealed; its records are durable in the log by the time of the return.
