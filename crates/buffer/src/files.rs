@@ -160,10 +160,13 @@ impl Files {
     }
 
     /// Makes what was written to any of them durable.
-    pub fn sync(&self) -> Result<()> {
-        self.data().sync()?;
+    ///
+    /// # Errors
+    /// Those of syncing, with the number of the file.
+    pub fn sync(&self) -> Result<(), (u64, Error)> {
+        self.data().sync().map_err(|error| (0, error))?;
         match &self.version {
-            Some(version) => version.file().sync(),
+            Some(version) => version.file().sync().map_err(|error| (version.number, error)),
             None => Ok(()),
         }
     }

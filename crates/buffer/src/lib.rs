@@ -29,6 +29,7 @@
 //!    write in place, and no checkpoint begins to count before that is synced.
 //! 5. Guards are not `Send`: no latch is ever held across an await.
 
+mod device;
 mod double_write;
 mod failing;
 mod files;

@@ -15,19 +15,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use hashbrown::HashMap;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_log::Log;
 use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
 
+use crate::device::Devices;
 use crate::double_write::DoubleWrite;
 use crate::failing::FailingPages;
 use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
-use crate::source::{PageHistory, PendingRedo, Restoring, Segment, Sources};
+use crate::source::{Loaded, PageHistory, PendingRedo, Restoring, Segment, Sources};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
 
@@ -74,6 +76,7 @@ pub struct BufferPool {
     pub(crate) double_write: Mutex<DoubleWrite>,
     pub(crate) sources: Sources,
     failing: FailingPages,
+    pub(crate) devices: Devices,
     pub(crate) counters: Counters,
     space: Space,
     /// Set when a change could not be logged: memory may hold what the log does not.
@@ -114,6 +117,7 @@ impl BufferPool {
             log,
             double_write: Mutex::new(dw),
             failing: FailingPages::default(),
+            devices: Devices::default(),
             counters: Counters::default(),
             space: Space::default(),
             poisoned: AtomicBool::new(false),
@@ -258,7 +262,7 @@ impl BufferPool {
         }
     }
 
-    fn lookup(&self, page: PageId, access: Access) -> Option<Pin<'_>> {
+    pub(crate) fn lookup(&self, page: PageId, access: Access) -> Option<Pin<'_>> {
         let shard = self.shard(page).read();
         let frame = self.frame(*shard.get(&page)?);
         frame.pins.fetch_add(1, Ordering::Acquire);
@@ -280,7 +284,9 @@ impl BufferPool {
             }
             let Some((pin, mut latch)) = self.install(page)? else { continue };
             bump(&self.counters.misses, 1);
-            match self.sources.load(page, &mut latch, &self.counters) {
+            // Not over a replacement of the page's file: it ends before, or begins behind it.
+            let (loading, loaded) = self.load(page, &mut latch);
+            match loaded {
                 Ok(loaded) => {
                     if loaded.needs_log_from.is_some() {
                         pin.0.rec_lsn.store(loaded.needs_log_from.0, Ordering::SeqCst);
@@ -293,6 +299,7 @@ impl BufferPool {
                     self.failing.loaded(page);
                     pin.0.usage.store(u8::from(access == Access::Point), Ordering::Relaxed);
                     pin.0.valid.store(true, Ordering::Release);
+                    drop(loading);
                     drop(latch);
                     if access == Access::Scan {
                         self.note_scanned(page);
@@ -300,11 +307,37 @@ impl BufferPool {
                     return Ok(pin);
                 }
                 Err(error) => {
+                    drop(loading);
                     self.failing.failed(page);
                     self.abandon(page, &pin);
                     drop(latch);
                     drop(pin);
                     return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Loads the page, when its segment is there. The guard is held until the frame is complete.
+    fn load(&self, page: PageId, buf: &mut PageBuf) -> (RwLockReadGuard<'_, ()>, Result<Loaded>) {
+        let mut failed_since = None;
+        loop {
+            let loading = self.devices.loads.read();
+            match self.sources.restoring().filter(|restoring| !restoring.is_there(page)) {
+                Some(restoring) => {
+                    drop(loading);
+                    if let Err(error) = restoring.restore(Segment::of(page), &self.sources, true) {
+                        return (self.devices.loads.read(), Err(error));
+                    }
+                }
+                None => {
+                    let loaded = self.sources.load(page, buf, &self.counters);
+                    let Err(error) = &loaded else { return (loading, loaded) };
+                    let since = *failed_since.get_or_insert_with(Instant::now);
+                    drop(loading);
+                    if !self.is_worth_trying_again(page, error, since) {
+                        return (self.devices.loads.read(), loaded);
+                    }
                 }
             }
         }
@@ -353,6 +386,7 @@ impl BufferPool {
 
     /// A frame that holds no page, with one pin (the caller's).
     fn take_frame(&self) -> Result<u32> {
+        let mut failed_since = None;
         loop {
             let recycled = {
                 let mut free = self.free.lock();
@@ -381,8 +415,14 @@ impl BufferPool {
             // No clean victim: clean some pages ourselves.
             self.check_poisoned()?;
             bump(&self.counters.foreground_cleans, 1);
-            if self.write_back(crate::WriteGoal::Victims)? == 0 {
-                std::thread::yield_now();
+            match self.write_back(crate::WriteGoal::Victims) {
+                Ok(0) => std::thread::yield_now(),
+                Ok(_) => {}
+                Err(error) => {
+                    if !self.wait_for_replacement(*failed_since.get_or_insert_with(Instant::now)) {
+                        return Err(error);
+                    }
+                }
             }
         }
     }

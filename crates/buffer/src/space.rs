@@ -234,6 +234,12 @@ impl Space {
             version.restore(high_water.0);
         }
     }
+    /// Another file has taken the place of the data file: how much of it is there is not known.
+    pub fn file_was_replaced(&self, file: u64) {
+        if file == 0 {
+            self.state.lock().data.allocated_to = 0;
+        }
+    }
     /// First page of the data file never given out; goes into checkpoints.
     pub fn high_water(&self) -> u64 {
         self.state.lock().data.high_water

@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_page::PageBuf;
 
 use crate::frame::Frame;
 use crate::pool::BufferPool;
@@ -71,9 +72,17 @@ impl BufferPool {
         }
         let mut dw = self.double_write.lock();
         self.check_poisoned()?;
+        self.check_devices()?;
         // The one of now: it may have begun while this thread waited.
         let restoring = self.sources.restoring();
         let mut unrestored: Vec<(PageId, Lsn)> = Vec::new();
+        if std::mem::take(&mut dw.must_write_again)
+            && let Err(error) = dw.write()
+        {
+            dw.must_write_again = true;
+            self.device_failed(0, &error);
+            return Err(error);
+        }
         if dw.in_place_unfinished {
             // A write in place failed half-way. The double-write area has the only whole
             // images of its pages: it must not be reused before they are in place.
@@ -141,7 +150,10 @@ impl BufferPool {
         // Where this fails the area's content is unknown, which does no harm: what it protected is
         // synced, nothing of this batch is in place, and its pages stay dirty. The next batch
         // writes all that it relies on anew.
-        dw.write()?;
+        dw.write().inspect_err(|error| {
+            // It is on the data file's device.
+            self.device_failed(0, error);
+        })?;
         self.write_in_place(&mut dw)?;
         for (frame, copied) in &chosen {
             let Some(page) = frame.latch.try_read() else { continue };
@@ -176,15 +188,21 @@ impl BufferPool {
         for images in [&dw.images, &dw.fresh] {
             self.sources.note_written(images);
         }
-        dw.images.write_in_place(&self.sources.files)?;
-        dw.fresh.write_in_place(&self.sources.files)?;
+        for images in [&dw.images, &dw.fresh] {
+            images.write_in_place(&self.sources.files).map_err(|(file, error)| {
+                self.device_failed(file, &error);
+                error
+            })?;
+        }
         dw.in_place_unfinished = false;
         Ok(())
     }
 
     fn sync_data(&self, dw: &mut crate::double_write::DoubleWrite) -> Result<()> {
-        if let Err(error) = self.sources.files.sync() {
-            self.poison();
+        if let Err((file, error)) = self.sources.files.sync() {
+            if !self.device_failed(file, &error) {
+                self.poison();
+            }
             return Err(error);
         }
         dw.data_unsynced = false;
@@ -200,6 +218,7 @@ impl BufferPool {
     pub fn sync_fresh_pages(&self) -> Result<()> {
         let mut dw = self.double_write.lock();
         self.check_poisoned()?;
+        self.check_devices()?;
         if dw.fresh_unsynced > 0 {
             self.sync_data(&mut dw)?;
         }
@@ -212,12 +231,19 @@ impl BufferPool {
     /// As a batch: a failed sync stops the pool.
     pub fn sync_restored(&self) -> Result<()> {
         self.check_poisoned()?;
-        self.sources.files.sync().inspect_err(|_| self.poison())
+        self.check_devices()?;
+        self.sources.files.sync().map_err(|(file, error)| {
+            if !self.device_failed(file, &error) {
+                self.poison();
+            }
+            error
+        })
     }
 
     /// Makes the in-place writes of the last batch durable.
     pub fn sync_data_file(&self) -> Result<()> {
         let mut dw = self.double_write.lock();
+        self.check_devices()?;
         if dw.data_unsynced {
             self.sync_data(&mut dw)?;
         }
@@ -308,7 +334,7 @@ impl BufferPool {
             if !frame.is_dirty() {
                 continue;
             }
-            let page = frame.latch.read();
+            let Some(page) = self.latch_for_checkpoint(frame) else { return pages };
             let rec_lsn = Lsn(frame.rec_lsn.load(Ordering::SeqCst));
             if rec_lsn.is_some() && frame.valid.load(Ordering::Acquire) {
                 pages.push(DirtyPage {
@@ -320,6 +346,19 @@ impl BufferPool {
             }
         }
         pages
+    }
+
+    /// The page's latch; none when a device is dead: who holds the latch may wait for the replacement, which waits for the
+    /// checkpoint. That fails then, when it syncs ([`BufferPool::sync_fresh_pages`]).
+    fn latch_for_checkpoint<'f>(&self, frame: &'f Frame) -> Option<parking_lot::RwLockReadGuard<'f, PageBuf>> {
+        loop {
+            if let Some(page) = frame.latch.try_read_for(Duration::from_millis(20)) {
+                return Some(page);
+            }
+            if !self.dead_devices().is_empty() {
+                return None;
+            }
+        }
     }
 
     /// Number of dirty pages now.

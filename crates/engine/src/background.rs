@@ -314,10 +314,18 @@ fn merge_archive(weak: &Weak<Inner>) {
 
 /// Restores what nobody has asked for yet, while a restore is under way.
 fn restore(weak: &Weak<Inner>) {
+    const LOOK: Duration = Duration::from_secs(5);
+    let mut looked = Instant::now();
     while let Some(db) = alive(weak) {
-        let mut length = TICK * 2;
-        if db.restore_under_way().is_some() {
-            let outcome = db.restore_step();
+        let mut length = TICK;
+        if !db.inner().pool.is_replaceable() && looked.elapsed() >= LOOK {
+            // The archive may be reachable by now, or there may be a backup.
+            db.look_at_replaceable();
+            looked = Instant::now();
+        }
+        let replaced = db.replace_dead_devices();
+        if replaced.is_err() || db.restore_under_way().is_some() {
+            let outcome = replaced.and_then(|()| db.restore_step());
             let more = matches!(outcome, Ok(true));
             match db.judge(RESTORE, outcome) {
                 Step::Done if more => length = Duration::ZERO,

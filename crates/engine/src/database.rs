@@ -44,7 +44,7 @@ use crate::points::RESTORING;
 use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::repair::Repairs;
-use crate::restore::{Attach, Origin, OriginKind, Restore, attach, begin};
+use crate::restore::{Attach, Origin, OriginKind, Restore, attach, begin, device};
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
 use crate::throttle::Throttle;
@@ -72,12 +72,15 @@ pub(crate) struct Inner {
     pub recovery: RecoveryReport,
     /// How long the redo of all pages took.
     pub redo_time: Mutex<Option<Duration>>,
-    control: Mutex<(ControlFile, Control)>,
+    pub control: Mutex<(ControlFile, Control)>,
+    /// The data folder in use, and the log's.
+    pub data_dir: Mutex<PathBuf>,
+    pub log_dir: PathBuf,
     pub boot: Boot,
     /// Of what it was made, if it is a restored database or a clone.
     pub parent: Option<Parent>,
     /// What is noted of the version store; for checkpoints.
-    version_record: Option<VersionRecord>,
+    pub version_record: Mutex<Option<VersionRecord>>,
     /// The last checkpoint, for those who must not wait for one that is being taken.
     checkpoint: AtomicU64,
     pub checkpoints: CheckpointCounter,
@@ -102,7 +105,7 @@ pub(crate) struct Inner {
     /// Indexes and tables that are being built.
     pub builds: Builds,
     /// Given back by a clean close, even while clones are still around.
-    locks_held: Mutex<Vec<Box<dyn FileLock>>>,
+    pub locks_held: Mutex<Vec<Box<dyn FileLock>>>,
 }
 
 impl Inner {
@@ -173,6 +176,16 @@ impl Database {
 
     /// As [`Database::open`], on any file system, with a callback for progress.
     pub fn open_with(vfs: Arc<dyn Vfs>, dir: &Path, options: Options, progress: impl FnMut(Progress)) -> Result<Self> {
+        let asked = dir;
+        let replaced = device::data_folder(&vfs, dir, options.log_dir.as_deref())?;
+        let options = match &replaced {
+            Some(_) => options.relative_to(dir),
+            None => options,
+        };
+        let dir = replaced.as_deref().inspect(|now| {
+            tracing::warn!("the data folder \"{}\" was replaced by \"{}\", which is opened", dir.display(), now.display());
+        });
+        let dir = dir.unwrap_or(asked);
         let paths = Paths::new(dir);
         vfs.create_dir_all(dir)?;
         let mut entries = vfs.list(dir)?;
@@ -310,6 +323,7 @@ impl Database {
             pool = pool.with_version_file(VersionFile::new(number, attached.file, bytes_max));
             locks_held.push(attached.lock);
         }
+        let log_dir = log_folder.path.clone();
         locks_held.extend(log_folder.into_lock());
         let version_file = pool.version_file().map(VersionFile::number);
         let restore = match origin {
@@ -389,7 +403,9 @@ impl Database {
             checkpoints: CheckpointCounter::default(),
             troubles: Troubles::default(),
             control: Mutex::new((control_file, control)),
-            version_record,
+            version_record: Mutex::new(version_record),
+            data_dir: Mutex::new(dir.to_path_buf()),
+            log_dir,
             boot,
             parent,
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
@@ -410,6 +426,7 @@ impl Database {
         });
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
         let db = Self(inner);
+        db.look_at_replaceable();
         db.queue_losers(losers);
         if !db.0.options.background {
             db.rebuild_lost();
@@ -538,7 +555,7 @@ impl Database {
             || inner.next_object.load(Ordering::SeqCst),
             || inner.prepared.all(),
             Identity::new(inner.boot.clone(), &next, inner.parent),
-            inner.version_record.clone(),
+            inner.version_record.lock().clone(),
         )?;
         // Pages written in place but not synced are not in the dirty list; the double-write
         // area still has them, so the checkpoint may rely on it. (It has synced those that are

@@ -43,6 +43,10 @@ pub struct Options {
     pub backups_store: Option<StoreHandle>,
     /// Most bytes that a backup reads in a second; 0 = unlimited.
     pub backup_bytes_per_second: u64,
+    /// A folder on another device, where the data is restored to if its own one dies while the database is open. It becomes
+    /// the data folder then. It must be empty, and the log needs a folder of its own. A relative path is relative to the data
+    /// folder. `None`: a dead device's files are made anew in their place.
+    pub spare_data: Option<PathBuf>,
     /// Bytes of a part of a backup; 0: as is good. For tests.
     #[doc(hidden)]
     pub backup_part_bytes: usize,
@@ -133,6 +137,7 @@ impl Default for Options {
             backups: None,
             backups_store: None,
             backup_bytes_per_second: 0,
+            spare_data: None,
             backup_part_bytes: 0,
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,
@@ -163,6 +168,19 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The same with paths that are not relative to the data folder, which is `dir`.
+    pub(crate) fn relative_to(mut self, dir: &std::path::Path) -> Self {
+        for path in [&mut self.log_dir, &mut self.version_store_path, &mut self.spare_data].into_iter().flatten() {
+            *path = dir.join(&*path);
+        }
+        for url in [&mut self.archive, &mut self.backups].into_iter().flatten().filter(|url| !url.contains("://")) {
+            if let Some(full) = dir.join(&*url).to_str() {
+                *url = full.to_owned();
+            }
+        }
+        self
+    }
+
     /// Threads of a sweep, at least one.
     pub fn cleaner_threads(&self) -> usize {
         const MOST_BY_DEFAULT: usize = 4;

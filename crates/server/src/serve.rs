@@ -133,6 +133,7 @@ fn engine_options(settings: &Settings) -> Options {
         buffer_bytes: usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX),
         log_dir: Some(settings.log_dir.clone()).filter(|path| !path.as_os_str().is_empty()),
         archive: Some(settings.archive.clone()).filter(|url| !url.is_empty()),
+        spare_data: Some(settings.spare_data.clone()).filter(|path| !path.as_os_str().is_empty()),
         backups: Some(settings.backups.clone()).filter(|url| !url.is_empty()),
         backup_bytes_per_second: settings.backup_bytes_per_second.0,
         log_segment_bytes: settings.log_segment_bytes.0,

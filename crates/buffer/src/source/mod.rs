@@ -88,6 +88,8 @@ pub(crate) struct Sources {
     history: OnceLock<Arc<dyn PageHistory>>,
     is_restoring: AtomicBool,
     restoring: RwLock<Option<Arc<Restoring>>>,
+    /// Held shared while a segment is written: which restore counts, and which file is in use, stay.
+    pub restores: RwLock<()>,
 }
 
 impl Sources {
@@ -102,6 +104,7 @@ impl Sources {
             history: OnceLock::new(),
             is_restoring: AtomicBool::new(false),
             restoring: RwLock::default(),
+            restores: RwLock::default(),
         }
     }
 
@@ -137,15 +140,12 @@ impl Sources {
         }
     }
 
-    /// Brings `page` into `buf`.
+    /// Brings `page` into `buf`. Its segment is restored, if its file is being.
     ///
     /// # Errors
     /// `Io` when it cannot be read now; `Corrupt`, naming file, page and reason, when what is there cannot be
     /// used and the page could not be rebuilt.
     pub fn load(&self, page: PageId, buf: &mut PageBuf, counters: &Counters) -> Result<Loaded> {
-        if let Some(restoring) = self.restoring() {
-            restoring.restore(Segment::of(page), self, true)?;
-        }
         let (file, offset) = self.files.locate(page)?;
         let file = &*file;
         let mut fault = read_base(file, offset, page, buf)?.map(Fault::Page);

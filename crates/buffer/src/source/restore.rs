@@ -97,6 +97,8 @@ pub struct Restoring {
     /// Threads wait under it for a segment, or for `ready`; and the last error.
     wait: Mutex<Option<(Segment, Error)>>,
     changed: Condvar,
+    /// The device of the replacement is dead as well.
+    write_failed: Mutex<Option<(u64, Error)>>,
     restored: AtomicU64,
     on_demand: AtomicU64,
     in_background: AtomicU64,
@@ -117,6 +119,7 @@ impl Restoring {
             ready: AtomicBool::new(false),
             wait: Mutex::default(),
             changed: Condvar::new(),
+            write_failed: Mutex::default(),
             restored: AtomicU64::new(0),
             on_demand: AtomicU64::new(0),
             in_background: AtomicU64::new(0),
@@ -164,6 +167,11 @@ impl Restoring {
     /// The last error that was not followed by a success.
     pub fn error(&self) -> Option<Error> {
         self.wait.lock().as_ref().map(|(_, error)| error.clone())
+    }
+
+    /// The file to which a segment could not be written, and why, since this was asked last.
+    pub fn take_failed_write(&self) -> Option<(u64, Error)> {
+        self.write_failed.lock().take()
     }
 
     /// The number of the files that it is about.
@@ -303,6 +311,11 @@ impl Restoring {
         self.maker.make(first, &mut pages)?;
         let exists = |page: &PageBuf| page.as_bytes().iter().any(|byte| *byte != 0);
         let Some(last) = pages.iter().rposition(exists) else { return Ok(0) };
+        let _same = sources.restores.read();
+        if !sources.restoring().is_some_and(|now| std::ptr::eq(&*now, self)) {
+            // Another restore has taken the place of this one: the segment is that one's.
+            return Ok(0);
+        }
         let mut bytes = Vec::with_capacity((last + 1) * PAGE_SIZE);
         for (i, page) in pages[..=last].iter().enumerate() {
             let id = PageId(first.0 + i as u64);
@@ -313,7 +326,11 @@ impl Restoring {
             bytes.extend_from_slice(page.as_bytes());
         }
         let (file, offset) = sources.files.locate(first)?;
-        file.write_at(&bytes, offset)?;
+        file.write_at(&bytes, offset).inspect_err(|error| {
+            if error.kind() == ErrorKind::Io {
+                *self.write_failed.lock() = Some((segment.file, error.clone()));
+            }
+        })?;
         Ok(bytes.len() as u64)
     }
 }

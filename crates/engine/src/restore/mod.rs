@@ -6,10 +6,12 @@
 //! | `marks.rs` | which segments are restored, durably |
 //! | `begin.rs` | what an open does about files that are missing |
 //! | `maker.rs`, `attach.rs` | where segments come from; what an open goes on with |
+//! | `device.rs` | a device that dies while the database is open |
 //! | `run.rs` | a restore under way: the background pass, marks, the end |
 
 mod attach;
 pub(crate) mod begin;
+pub(crate) mod device;
 mod maker;
 mod marks;
 mod origin;

@@ -306,8 +306,13 @@ impl Database {
         // Pages that were dropped from memory, or not asked for yet: their log need not be kept any longer.
         while inner.pool.redo_some(64, |_, error| tracing::error!("the restore passes over a page: {error}"))? > 0 {}
         self.checkpoint()?;
-        // A checkpoint looks at the restore under this lock's protection, too.
+        // Checkpoints and replacements are under this lock.
+        let _no_other = inner.control.lock();
         let mut slot = inner.restore.lock();
+        if !slot.as_ref().is_some_and(|now| Arc::ptr_eq(now, restore)) {
+            // A device has died, and another restore has taken the place of this one.
+            return Ok(true);
+        }
         Origin::remove(&inner.vfs, &restore.dir)?;
         inner.vfs.remove(&restore.dir.join(MARKS))?;
         inner.vfs.sync_dir(&restore.dir)?;

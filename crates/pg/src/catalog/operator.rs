@@ -153,6 +153,25 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
+        "resurgam_restore" => {
+            if let Some(status) = db.restore_status() {
+                rows.add([
+                    ("device", status.device.into()),
+                    ("state", status.state.into()),
+                    ("kind", format!("{:?}", status.kind).to_lowercase().into()),
+                    ("segments", status.segments.into()),
+                    ("restored", status.restored.into()),
+                    ("on_demand", status.on_demand.into()),
+                    ("in_background", status.in_background.into()),
+                    ("bytes", status.bytes.into()),
+                    ("bytes_per_second", status.bytes_per_second.into()),
+                    ("seconds_left", status.left.map(|left| left.as_secs_f64()).into()),
+                    ("since", V::Time(status.since_us + EPOCH_US)),
+                    ("as_of_lsn", status.as_of.0.into()),
+                    ("error", status.error.into()),
+                ]);
+            }
+        }
         "resurgam_repairs" => {
             for of in db.repairs() {
                 rows.add([

@@ -35,6 +35,7 @@ pub(super) const NAMES: &[&str] = &[
     "pg_reload_conf",
     "pg_sleep",
     "resurgam_backup",
+    "resurgam_fail_device",
     "pg_my_temp_schema",
     "pg_is_other_temp_schema",
     "pg_encoding_to_char",
@@ -85,6 +86,19 @@ fn backup(cx: &dyn PgContext, from_archive: bool) -> Result<String, SqlError> {
         Ok(Some(error)) if made.is_err() => Err(error),
         _ => made.map_err(SqlError::from),
     }
+}
+
+/// Declares a device dead: what it held is restored elsewhere.
+fn fail_device(cx: &dyn PgContext, device: &str) -> Result<(), SqlError> {
+    if !cx.is_superuser() {
+        return Err(
+            SqlError::new("42501", "permission denied for function resurgam_fail_device").with_hint("Must be superuser.")
+        );
+    }
+    let Some(database) = cx.engine() else {
+        return Err(SqlError::internal("resurgam_fail_device() without a database"));
+    };
+    blocking(|| database.fail_device(device)).map_err(SqlError::from)
 }
 
 /// Ends (`timeout_ms` not zero: and waits until it has ended) or cancels the session with that pid.
@@ -275,6 +289,10 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         }))
         .required(0),
     );
+    out.push(add!("resurgam_fail_device", &[P::Text], t::BOOL, |cx, call| call.bools(|row| {
+        let Some(device) = call.text(0, row) else { return Ok(None) };
+        fail_device(cx, device).map(|()| Some(true))
+    })));
     out.push(add!("pg_my_temp_schema", &[], t::OID, |_cx, call| call.same(ScalarValue::UInt32(Some(0)))));
     out.push(add!("pg_is_other_temp_schema", &[P::Oid], t::BOOL, |_cx, call| call.bools(|_| Ok(Some(false)))));
     out.push(add!("pg_encoding_to_char", &[P::Int], t::NAME, |_cx, call| call.texts(|row| {

@@ -43,6 +43,7 @@ pub fn gather(monitor: &Monitor) -> String {
         troubles(&mut out, &database);
         archive(&mut out, &database);
         backups(&mut out, &database);
+        restore(&mut out, &database);
     }
     if let Some(totals) = monitor.plans() {
         plans(&mut out, &totals);
@@ -423,6 +424,18 @@ fn archive(out: &mut Exposition, db: &Database) {
     out.gauge("resurgam_archive_bytes", "Size of the archive.", status.bytes);
     out.counter("resurgam_archive_runs_written_total", "Runs written.", status.runs_written);
     out.counter("resurgam_archive_log_bytes_total", "Log that was archived.", status.log_bytes_written);
+}
+
+/// Always there, so that an alarm can be set before anything is restored.
+fn restore(out: &mut Exposition, db: &Database) {
+    let status = db.restore_status();
+    out.gauge("resurgam_restore_running", "1 while files are being restored (resurgam_restore).", status.is_some());
+    let Some(status) = status else { return };
+    out.gauge("resurgam_restore_segments", "Segments (1 MB) of these files.", status.segments);
+    out.gauge("resurgam_restore_segments_restored", "Of these, restored.", status.restored);
+    out.gauge("resurgam_restore_segments_on_demand", "Of these since the start, because a page was asked for.", status.on_demand);
+    out.gauge("resurgam_restore_bytes", "Bytes written for it since the start.", status.bytes);
+    out.gauge("resurgam_restore_failing", "1 while segments cannot be restored (resurgam_restore.error).", status.error.is_some());
 }
 
 /// Nothing without a place for backups.

@@ -119,6 +119,7 @@ impl Pace {
 const SLOW: &[&str] = &[
     "pg_sleep",
     "resurgam_backup",
+    "resurgam_fail_device",
     "repeat",
     "lpad",
     "rpad",

@@ -30,13 +30,18 @@ pub(super) fn sql_error(error: ResolveError) -> SqlError {
 }
 
 /// Functions that PostgreSQL does not have.
-const OWN: [NewFunction; 2] = [
+const OWN: [NewFunction; 3] = [
     crate::exec::clean_function::CLEAN,
     NewFunction {
         arg_names: &["from_archive"],
         defaults: &["false"],
         volatility: Volatility::Volatile,
         ..NewFunction::scalar("resurgam_backup", &[TypeId::BOOL], TypeId::TEXT)
+    },
+    NewFunction {
+        arg_names: &["device"],
+        volatility: Volatility::Volatile,
+        ..NewFunction::scalar("resurgam_fail_device", &[TypeId::TEXT], TypeId::BOOL)
     },
 ];
 
