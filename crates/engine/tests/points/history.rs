@@ -170,11 +170,10 @@ impl History {
         let db = run.db()?;
         db.archive_now()?;
         run.slots.clear();
-        run.hold = None;
         if run.rng.below(2) == 0 {
             db.close()?;
         }
-        run.db = None;
+        (run.db, run.hold) = (None, None);
         Ok(run.history)
     }
 }
