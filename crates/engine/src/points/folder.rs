@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use resurgam_archive::View;
-use resurgam_base::{Error, ErrorKind, Lsn, Result, TxId, limits::PAGE_SIZE};
-use resurgam_log::{Group, Log, LogConfig, RecordKind};
+use resurgam_base::{Error, ErrorKind, Lsn, Result, limits::PAGE_SIZE};
+use resurgam_log::{Log, LogConfig};
 use resurgam_page::boot::{self, Boot};
 use resurgam_page::version_file::{self, VersionFileHeader};
 use resurgam_recovery::{
     Analysis, CheckpointState, Control, ControlFile, Identity, Parent, VersionRecord, append_checkpoint,
 };
-use resurgam_txn::UndoChain;
-use resurgam_versions::RowUndo;
 use resurgam_vfs::{File, FileLock, OpenMode, Vfs};
+
+use super::undo;
 
 /// Present while the folder is being made.
 pub(crate) const RESTORING: &str = "restoring";
@@ -42,8 +42,6 @@ const OWN: [&str; 10] = [
     "restored-segments",
     "log-place",
 ];
-/// Bytes of undo records that are held in memory while they are copied.
-const COPIED_BYTES_MAX: usize = 64 << 20;
 
 /// A folder that is being made.
 pub(crate) struct NewFolder {
@@ -65,6 +63,8 @@ pub(crate) struct Content<'a> {
     /// The new database, and the one that it is made of.
     pub database_id: [u8; 16],
     pub parent: [u8; 16],
+    /// Of the new log.
+    pub segment_bytes: u64,
     /// Where the version-store file is to be; relative to the folder.
     pub version_store_path: Option<&'a Path>,
 }
@@ -85,7 +85,7 @@ impl NewFolder {
         let mut control = Control {
             checkpoint: Lsn::NONE,
             epoch,
-            segment_bytes: identity.segment_bytes,
+            segment_bytes: content.segment_bytes,
             clean: false,
             traditional: identity.traditional,
         };
@@ -94,7 +94,7 @@ impl NewFolder {
             Some((record, _)) => Some(record.clone()),
             None => analysis.version_store.clone(),
         };
-        let config = LogConfig { segment_bytes: identity.segment_bytes, ..LogConfig::default() };
+        let config = LogConfig { segment_bytes: control.segment_bytes, ..LogConfig::default() };
         let log_dir = dir.join(LOG);
         let log = Log::create_at(Arc::clone(vfs), &log_dir, config, epoch, cut)?;
         let parent = Parent { database_id: parent, cut, made_us: now };
@@ -230,68 +230,20 @@ fn state_of(analysis: &Analysis, log: &Log, view: &Arc<View>) -> Result<Checkpoi
         aborted_details: analysis.aborted_details.iter().copied().collect(),
         ..CheckpointState::default()
     };
+    let losers = analysis.losers.iter().map(|(id, loser)| (*id, loser.chain));
+    let prepared = analysis.prepared.iter().map(|tx| (tx.id, tx.chain));
+    let chains = losers.chain(prepared).filter(|(_, chain)| chain.first.is_some()).collect();
+    let chains = undo::copy(log, view, analysis.end.lsn, &chains)?;
+    state.undo = chains.into_iter().collect();
     for (id, loser) in &analysis.losers {
-        let chain = copy_undo(log, view, *id, loser.chain)?;
         state.active.push((*id, *id));
         state.active.extend(loser.subs.iter().copied());
-        // Also one of which nothing is left to be undone: it is active until it has ended.
-        state.undo.push((*id, chain));
         state.undo_subs.extend(loser.subs.iter().map(|(first, last)| (*id, *first, *last)));
     }
     for tx in &analysis.prepared {
         state.active.push((tx.id, tx.id));
         state.active.extend(tx.subs.iter().copied());
-        if tx.chain.first.is_some() {
-            state.undo.push((tx.id, copy_undo(log, view, tx.id, tx.chain)?));
-        }
         state.add_prepared(tx);
     }
     Ok(state)
-}
-
-/// Writes the undo records of a transaction that are still to be undone into the new log, as records of their own: the log
-/// that they are in is not this database's.
-fn copy_undo(log: &Log, view: &Arc<View>, tx: TxId, chain: UndoChain) -> Result<UndoChain> {
-    let body_of = |lsn: Lsn| -> Result<(Lsn, Option<Vec<u8>>)> {
-        let record = view.record_at(lsn)?;
-        let next = record.header.prev_tx;
-        if next >= lsn || record.header.tx != tx {
-            return Err(Error::corrupt(format!("the undo chain of transaction {tx} does not lead back at LSN {lsn}")));
-        }
-        match record.header.kind {
-            RecordKind::Compensation => Ok((next, None)),
-            _ => match RowUndo::of_record(&record.header, &record.body)? {
-                Some(undo) => Ok((next, Some(undo.encode_alone()))),
-                None => Err(Error::corrupt(format!("record {lsn} is in an undo chain, but is {:?}", record.header.kind))),
-            },
-        }
-    };
-    let (mut found, mut bytes, mut at) = (Vec::new(), 0, chain.last);
-    while at.is_some() {
-        let (next, body) = body_of(at)?;
-        if let Some(body) = body {
-            bytes += body.len();
-            // What does not fit is read again.
-            found.push((at, (bytes <= COPIED_BYTES_MAX).then_some(body)));
-        }
-        at = next;
-    }
-    let mut copied = UndoChain::default();
-    let mut group = Group::default();
-    while let Some((lsn, body)) = found.pop() {
-        let body = match body {
-            Some(body) => body,
-            None => body_of(lsn)?.1.unwrap_or_default(),
-        };
-        group.clear();
-        group.record(RecordKind::RowUndo, tx, copied.last, &body);
-        copied.push(log.append(&group)?.base);
-    }
-    if copied.first.is_none() {
-        // It has a chain of which everything is undone: only its end is missing.
-        group.clear();
-        group.record(RecordKind::Compensation, tx, Lsn::NONE, &[]);
-        copied.push(log.append(&group)?.base);
-    }
-    Ok(copied)
 }

@@ -6,6 +6,7 @@
 //! | `cut.rs` | where a point cuts the log, found in the transaction stream |
 //! | `stream.rs` | analysis of the stream up to the cut |
 //! | `folder.rs` | the new folder: its log begins above the cut, with a checkpoint of what analysis found |
+//! | `undo.rs` | what is to be undone, in the new log |
 //! | `pages.rs` | the single pass over all pages |
 //! | `tail.rs` | the end of a dead database's log, archived before |
 //!
@@ -21,6 +22,7 @@ mod pages;
 mod stream;
 mod tail;
 mod time;
+mod undo;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +40,8 @@ pub(crate) use folder::RESTORING;
 use folder::{Content, NewFolder};
 pub(crate) use time::show_time;
 
+/// Most bytes of a segment of a clone's log: three of them are there when it is open.
+const CLONE_SEGMENT_BYTES: u64 = 4 << 20;
 /// How often something is tried again whose runs a merge has replaced meanwhile.
 const TRIES: u32 = 5;
 
@@ -374,9 +378,11 @@ fn make(
     let database = views.view.manifest().database;
     let target = request.target.as_path();
     let version_store_path = request.version_store_path.as_deref();
+    let segment_bytes = analysis.identity.as_ref().map_or(1, |identity| identity.segment_bytes).max(1);
+    let segment_bytes = if request.clone { segment_bytes.min(CLONE_SEGMENT_BYTES) } else { segment_bytes };
     let folder = views.with(|view| {
         let content =
-            Content { analysis, view, cut: cut.lsn, database_id: id, parent: database, version_store_path };
+            Content { analysis, view, cut: cut.lsn, database_id: id, parent: database, segment_bytes, version_store_path };
         NewFolder::begin(vfs, target, &content)
     })?;
     let version = folder.version.clone();
@@ -420,7 +426,6 @@ fn make(
         };
         origin.write(vfs, target)?;
     }
-    let segment_bytes = analysis.identity.as_ref().map_or(1, |identity| identity.segment_bytes).max(1);
     folder.finish()?;
     Ok(RestoredPoint {
         cut: cut.lsn,

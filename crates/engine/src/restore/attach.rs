@@ -52,8 +52,9 @@ pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
     // Of another database than this one: its own backups are of no use.
     let own = at.options.backups.clone().filter(|_| !of_parent);
     let options = Options { backups: origin.backups.clone().or(own), ..at.options.clone() };
-    let mut found =
-        material(at.vfs, at.dir, &options, origin.database_id, view, at.log.config().segment_bytes, log_begins)?;
+    // Of another database's archive it was found out when the folder was made.
+    let segment_bytes = if of_parent { u64::MAX } else { at.log.config().segment_bytes };
+    let mut found = material(at.vfs, at.dir, &options, origin.database_id, view, segment_bytes, log_begins)?;
     if let (Some(name), Some(url)) = (&origin.backup, &options.backups) {
         let store = store_at(at.vfs, at.dir, url, options.backups_store.as_ref())?;
         found.backup = Some(resurgam_archive::Backup::open(&store, name)?);
