@@ -72,6 +72,8 @@ fn check(history: &History, point: &Point, dir: &str, restored: &RestoredPoint, 
             tx.insert(&table, &common::row(id, 1, "new"))?.done()?;
             rows.entry(name.clone()).or_default().insert(id, (1, "new".into()));
         }
+        // An id that was given out is never another's.
+        assert!(tx.id() > Some(point.highest), "{what}: {:?} after {:?}", tx.id(), point.highest);
         tx.commit(Durability::Sync)?.wait()?;
     }
     db.clean()?;

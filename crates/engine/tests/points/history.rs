@@ -33,6 +33,8 @@ pub struct Point {
     pub in_doubt: BTreeMap<String, Vec<Op>>,
     /// Transactions were under way that had written.
     pub unfinished: usize,
+    /// The highest id of a transaction that committed or was prepared by then. (What others have written may not be in the log yet.)
+    pub highest: TxId,
 }
 
 struct Slot {
@@ -138,6 +140,7 @@ struct Run {
     held: BTreeMap<String, usize>,
     history: History,
     number: u64,
+    highest: TxId,
 }
 
 impl History {
@@ -161,6 +164,7 @@ impl History {
             held: BTreeMap::new(),
             history,
             number: 0,
+            highest: TxId::NONE,
         };
         run.hold()?;
         run.create_table()?;
@@ -197,6 +201,7 @@ impl Run {
             rows: self.rows.clone(),
             in_doubt: self.in_doubt.clone(),
             unfinished,
+            highest: self.highest,
         };
         self.history.points.push(point);
         Ok(())
@@ -285,6 +290,7 @@ impl Run {
         match self.rng.below(20) {
             0..=2 => {
                 let Some(slot) = self.slots[at].take() else { return Ok(()) };
+                self.highest = self.highest.max(slot.tx.id().unwrap_or_default());
                 slot.tx.commit(Durability::Sync)?.wait()?;
                 apply(&mut self.rows, &slot.ops);
                 // Of one that has not written, nothing is logged.
@@ -298,6 +304,7 @@ impl Run {
                 let Some(slot) = self.slots[at].take() else { return Ok(()) };
                 self.number += 1;
                 let gid = format!("g{}", self.number);
+                self.highest = self.highest.max(slot.tx.id().unwrap_or_default());
                 slot.tx.prepare(&gid, "anna", "postgres")?.wait()?;
                 self.held.insert(gid.clone(), at);
                 self.in_doubt.insert(gid, slot.ops);
