@@ -22,7 +22,8 @@ use std::time::Duration;
 use resurgam_base::{Error, ErrorKind, Lsn, Result, checksum};
 use resurgam_buffer::Restoring;
 use resurgam_page::boot;
-use resurgam_recovery::{ControlFile, LogOwner, VersionRecord, read_log_place, write_log_place};
+use resurgam_page::version_file::{self, VersionFileHeader};
+use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord, read_log_place, write_log_place};
 use resurgam_vfs::{OpenMode, Vfs};
 
 use super::begin::{CONTROL_COPY, make_file, make_version_file, material};
@@ -31,6 +32,7 @@ use super::marks::Marks;
 use super::origin::{Origin, OriginKind};
 use super::run::{Restore, files_of};
 use crate::database::Database;
+use crate::version_file::REPLACEMENT;
 
 /// Name of the file in the log's folder that says where the data folder is.
 pub(crate) const DATA_PLACE: &str = "data-place";
@@ -95,6 +97,16 @@ pub(crate) fn data_folder(vfs: &Arc<dyn Vfs>, dir: &Path, log_dir: Option<&Path>
         }
     }
     Ok(Some(place))
+}
+
+/// Writes the epoch into the header of a version-store file.
+fn set_version_file_epoch(vfs: &Arc<dyn Vfs>, path: &Path, epoch: u32) -> Result<()> {
+    let file = vfs.open(path, OpenMode::ReadWrite)?;
+    let mut bytes = [0; version_file::SIZE];
+    file.read_exact_at(&mut bytes, 0)?;
+    let header = VersionFileHeader { epoch, ..VersionFileHeader::decode(&bytes)? };
+    file.write_at(&header.encode(), 0)?;
+    file.sync()
 }
 
 /// The path from the root on: it is noted where it means something else otherwise.
@@ -222,9 +234,15 @@ impl Database {
             origin.version_pages = Some((file as u32, pool.space().version_high_water().in_file().max(1)));
             if let (Some(spare), Some(record)) = (&spare, version.as_mut()) {
                 vfs.create_dir_all(spare)?;
-                record.path = Some(spare.join("version-store-file"));
+                record.path = Some(spare.join(REPLACEMENT));
             }
         }
+        // What is left of the dead device is older than all else from here on, whatever becomes of it.
+        let epoch = control.1.epoch + 1;
+        if let Some(live) = pool.version_file().filter(|version| version.number() != file) {
+            set_version_file_epoch(vfs, &live.path(), epoch)?;
+        }
+        let next = Control { epoch, ..control.1 };
         let is_anew = |segment_file: u64| segment_file == file;
         let mut marks = Marks::read(vfs, &old, id).unwrap_or_default();
         marks.database_id = id;
@@ -241,7 +259,7 @@ impl Database {
         } else {
             let path = version.as_ref().and_then(|record| record.path.as_ref()).map(|path| old.join(path));
             let path = path.ok_or_else(|| Error::internal("a version store without a place"))?;
-            make_version_file(vfs, &path, file as u32, id, control.1.epoch)?;
+            make_version_file(vfs, &path, file as u32, id, epoch)?;
             vfs.open(&path, OpenMode::ReadWrite)?
         };
         if dir != old {
@@ -249,7 +267,7 @@ impl Database {
             if vfs.exists(&path)? {
                 vfs.remove(&path)?;
             }
-            let mut file = ControlFile::create(vfs, &path, control.1)?;
+            let mut file = ControlFile::create(vfs, &path, next)?;
             let log_dir = full(&inner.log_dir);
             file.keep_copy(vfs, &log_dir.join(CONTROL_COPY))?;
             write_log_place(vfs, &dir, &log_dir)?;
@@ -257,8 +275,7 @@ impl Database {
                 record.write(vfs, &dir)?;
             }
             vfs.sync_dir(&dir)?;
-            // The epoch makes the old folder older than the log, whatever becomes of the next file.
-            LogOwner { database_id: id, epoch: control.1.epoch + 1 }.write(vfs, &log_dir)?;
+            LogOwner { database_id: id, epoch }.write(vfs, &log_dir)?;
             write_data_place(vfs, &log_dir, &dir)?;
             control.0 = file;
             *inner.data_dir.lock() = dir.clone();
@@ -268,6 +285,13 @@ impl Database {
         {
             VersionRecord::write(record, vfs, &dir)?;
         }
+        if dir == old {
+            if LogOwner::read(vfs, &inner.log_dir)?.is_some() {
+                LogOwner { database_id: id, epoch }.write(vfs, &inner.log_dir)?;
+            }
+            control.0.write(next)?;
+        }
+        control.1 = next;
         *inner.version_record.lock() = version;
 
         let again = inner.archiver.clone();
@@ -304,7 +328,7 @@ impl Database {
         }
         vfs.create_dir_all(spare)?;
         let mut names = vfs.list(spare)?;
-        names.retain(|name| name != "lock" && name != "lost+found" && name != "version-store-file");
+        names.retain(|name| name != "lock" && name != "lost+found" && name != REPLACEMENT);
         vfs.keep_private(spare, names.is_empty())?;
         let lock = vfs.lock(&spare.join("lock"))?;
         let own = Origin::read(vfs, spare).ok().flatten().is_some_and(|origin| origin.database_id == inner.boot.database_id);
