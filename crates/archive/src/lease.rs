@@ -99,7 +99,9 @@ impl Lease {
         if version > VERSION {
             return Err(Error::new(
                 ErrorKind::NewerFormat,
-                format!("the lease \"{name}\" has format version {version}; this program knows versions up to {VERSION}"),
+                format!(
+                    "the lease \"{name}\" has format version {version}; this program knows versions up to {VERSION}"
+                ),
             ));
         }
         let kind = match r.u8()? {
@@ -195,7 +197,10 @@ fn check_lease_name(name: &str) -> Result<()> {
     if name.contains('/') || check_name(name).is_err() || name.len() > 200 {
         return Err(Error::new(
             ErrorKind::InvalidParameter,
-            format!("\"{}\" cannot be the name of a lease: letters, digits, -, _ and . are allowed", name.escape_debug()),
+            format!(
+                "\"{}\" cannot be the name of a lease: letters, digits, -, _ and . are allowed",
+                name.escape_debug()
+            ),
         ));
     }
     Ok(())

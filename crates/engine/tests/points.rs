@@ -20,7 +20,6 @@ use resurgam_vfs::{FaultPlan, SimVfs, Vfs};
 use resurgam_xstore::{FolderStore, Store};
 use rng::Rng;
 
-
 fn vfs(history: &History) -> Arc<dyn Vfs> {
     Arc::new(history.sim.clone())
 }
@@ -36,7 +35,11 @@ fn new_options(history: &History) -> Options {
 }
 
 fn short(rows: &Rows) -> String {
-    rows.iter().map(|(name, rows)| format!("{name}: {:?}; ", rows.iter().map(|(id, (v, n))| (*id, *v, n.len())).collect::<Vec<_>>())).collect()
+    rows.iter()
+        .map(|(name, rows)| {
+            format!("{name}: {:?}; ", rows.iter().map(|(id, (v, n))| (*id, *v, n.len())).collect::<Vec<_>>())
+        })
+        .collect()
 }
 
 fn same(what: &str, found: &Rows, wanted: &Rows) {
@@ -44,7 +47,14 @@ fn same(what: &str, found: &Rows, wanted: &Rows) {
 }
 
 /// Opens what was restored and looks at all of it; then goes on with it.
-fn check(history: &History, point: &Point, dir: &str, restored: &RestoredPoint, what: &str, rng: &mut Rng) -> Result<()> {
+fn check(
+    history: &History,
+    point: &Point,
+    dir: &str,
+    restored: &RestoredPoint,
+    what: &str,
+    rng: &mut Rng,
+) -> Result<()> {
     let what = format!("{what}: {restored:?}, unfinished then: {}", point.unfinished);
     let mut found = restored.in_doubt.clone();
     found.sort_unstable();
@@ -287,7 +297,8 @@ fn crashes_while_the_folder_is_made() -> Result<()> {
             }
             history.sim = history.sim.crash();
             let what = format!("seed {seed}, call {calls}, attempt {attempt}");
-            let names = if history.sim.exists(Path::new("/new/a"))? { history.sim.list(Path::new("/new/a"))? } else { vec![] };
+            let names =
+                if history.sim.exists(Path::new("/new/a"))? { history.sim.list(Path::new("/new/a"))? } else { vec![] };
             if names.iter().all(|name| name == "lock") {
                 none += 1;
             } else if let Ok(db) = open(&history.sim, "/new/a", new_options(&history)) {
@@ -303,7 +314,8 @@ fn crashes_while_the_folder_is_made() -> Result<()> {
                 assert!(error.kind() == ErrorKind::NotADatabase, "{what}: {error}");
                 none += 1;
             }
-            let restored = restore_point(&vfs(&history), &request, &mut |_| {}).unwrap_or_else(|e| panic!("{what}, again: {e}"));
+            let restored =
+                restore_point(&vfs(&history), &request, &mut |_| {}).unwrap_or_else(|e| panic!("{what}, again: {e}"));
             if attempt % 11 == 0 {
                 check(&history, &point, "/new/a", &restored, &what, &mut rng)?;
             }
@@ -358,7 +370,10 @@ fn clones_of_clones_live_on_their_own() -> Result<()> {
             restore_point(&vfs(&history), &request, &mut |_| {})
         };
         clone(ARCHIVE, None, "/new/first", "first")?;
-        assert_eq!(clone(ARCHIVE, None, "/new/other", "first").err().map(|e| e.kind()), Some(ErrorKind::DuplicateObject));
+        assert_eq!(
+            clone(ARCHIVE, None, "/new/other", "first").err().map(|e| e.kind()),
+            Some(ErrorKind::DuplicateObject)
+        );
         let options = Options {
             archive: Some("/disk5/first".into()),
             backups: Some("/disk5/backups".into()),
@@ -375,7 +390,9 @@ fn clones_of_clones_live_on_their_own() -> Result<()> {
         first.archive_now()?;
         let refused = clone("/disk5/first", None, "/new/second", "second").err();
         let refused = refused.unwrap_or_else(|| panic!("a clone of a clone without a backup"));
-        assert!(refused.kind() == ErrorKind::NotInPrerequisiteState && refused.to_string().contains("made of another one"));
+        assert!(
+            refused.kind() == ErrorKind::NotInPrerequisiteState && refused.to_string().contains("made of another one")
+        );
         first.backup(false, &|| false)?;
         write(&first, &mut of_first, 3_500_000)?;
         first.archive_now()?;
@@ -428,7 +445,8 @@ fn planted_bugs_are_caught() -> Result<()> {
     let mut caught = [0; 4];
     let points: Vec<&Point> = history.points.iter().filter(|point| point.unfinished > 0).collect();
     for (at, point) in points.iter().enumerate().take(30) {
-        for (i, planted) in [PlantedInRestore::UnfinishedCommitted, PlantedInRestore::EpochNotRaised].iter().enumerate() {
+        for (i, planted) in [PlantedInRestore::UnfinishedCommitted, PlantedInRestore::EpochNotRaised].iter().enumerate()
+        {
             caught[i] += usize::from(shows(&history, point, *planted, &format!("/new/{at}-{i}")));
         }
     }
@@ -453,5 +471,122 @@ fn planted_bugs_are_caught() -> Result<()> {
     }
     println!("caught: {caught:?} of {} and {} groups", points.len().min(30), inside.len());
     assert!(caught.iter().all(|n| *n > 0), "{caught:?}");
+    Ok(())
+}
+
+fn refused(history: &History, request: RestoreRequest) -> (ErrorKind, String) {
+    match restore_point(&vfs(history), &request, &mut |_| {}) {
+        Ok(made) => panic!("it was made: {made:?}"),
+        Err(error) => (error.kind(), format!("{error} HINT {}", error.hint().unwrap_or("none"))),
+    }
+}
+
+/// What of a dead database's log is not archived is archived first; never the log of another one, or of one that runs.
+#[test]
+fn the_end_of_a_dead_log() -> Result<()> {
+    let mut history = History::make(shape(91, 200))?;
+    let db = open(&history.sim, DIR, history.options.clone())?;
+    let mut rows = read(&db, &history.tables)?;
+    let archived = rows.clone();
+    db.archive_now()?;
+    write(&db, &mut rows, 2_000_000)?;
+    let with_log =
+        |dir: &str, log: &str| RestoreRequest { log_dir: Some(log.into()), ..RestoreRequest::new(ARCHIVE, dir) };
+    let (kind, text) = refused(&history, with_log("/new/a", "/db/log"));
+    assert!(kind == ErrorKind::InUse && text.contains("its database runs"), "{text}");
+    drop(db);
+    history.sim = history.sim.crash();
+    let other = open(&history.sim, "/other", Options { archive: None, ..history.options.clone() })?;
+    drop(other);
+    let (kind, text) = refused(&history, with_log("/new/a", "/other/log"));
+    assert!(kind == ErrorKind::InvalidParameter && text.contains("another database"), "{text}");
+    let (kind, text) = refused(&history, with_log("/new/a", "/none"));
+    assert!(kind == ErrorKind::Io && text.contains("holds no log"), "{text}");
+    restore(&history, RestorePoint::Latest, "/new/archived")?;
+    restore_point(&vfs(&history), &with_log("/new/all", "/db/log"), &mut |_| {})?;
+    for (dir, rows) in [("/new/archived", &archived), ("/new/all", &rows)] {
+        let db = open(&history.sim, dir, new_options(&history))?;
+        same(dir, &read(&db, &history.tables)?, rows);
+        db.close()?;
+    }
+    // The dead one goes on, should it come back.
+    let db = open(&history.sim, DIR, history.options.clone())?;
+    same("the dead one", &read(&db, &history.tables)?, &rows);
+    db.archive_now()?;
+    db.close()
+}
+
+/// Places that are missing, of others, with a gap, or damaged; a target that is taken, or too small.
+#[test]
+fn what_cannot_be_restored_is_said() -> Result<()> {
+    let history = History::make(shape(92, 200))?;
+    let new = |dir: &str| RestoreRequest::new(ARCHIVE, dir);
+    let (kind, text) = refused(&history, RestoreRequest::new("/nowhere", "/new/a"));
+    assert!(kind == ErrorKind::Io && text.contains("/nowhere"), "{text}");
+    history.sim.create_dir_all(Path::new("/disk5/empty"))?;
+    let (kind, text) = refused(&history, RestoreRequest::new("/disk5/empty", "/new/a"));
+    assert!(kind == ErrorKind::NotADatabase && text.contains("/disk5/empty"), "{text}");
+    let end = view(&history.sim)?.end();
+    for to in [
+        RestorePoint::Lsn(Lsn(1)),
+        RestorePoint::Lsn(Lsn(end.0 + 1)),
+        RestorePoint::Time(0),
+        RestorePoint::Time(i64::MAX / 2),
+    ] {
+        let (kind, text) = refused(&history, RestoreRequest { to, ..new("/new/a") });
+        assert!(kind == ErrorKind::NotInPrerequisiteState && text.contains("has points from LSN"), "{text}");
+    }
+    history.sim.create_dir_all(Path::new("/new/taken"))?;
+    history.sim.open(Path::new("/new/taken/mine"), resurgam_vfs::OpenMode::Create)?;
+    let (kind, text) = refused(&history, new("/new/taken"));
+    assert!(kind == ErrorKind::InvalidParameter && text.contains("not empty"), "{text}");
+    let (kind, text) = refused(&history, new(DIR));
+    assert!(kind == ErrorKind::InvalidParameter && text.contains("not empty"), "{text}");
+    assert!(history.sim.exists(Path::new("/db/control"))?);
+    let (kind, text) = refused(&history, RestoreRequest { backups: Some("/nobackups".into()), ..new("/new/a") });
+    assert!(kind == ErrorKind::Io && text.contains("/nobackups"), "{text}");
+    let faults = FaultPlan { small_disk: Some(("/new".into(), 1 << 20)), ..FaultPlan::default() };
+    history.sim.set_faults(faults);
+    let (kind, text) = refused(&history, new("/new/small"));
+    assert!(kind == ErrorKind::DiskFull, "{text}");
+    history.sim.set_faults(FaultPlan::default());
+    restore(&history, RestorePoint::Latest, "/new/small")?;
+    // A run is gone, or damaged: it is named.
+    let runs = history.sim.list(&Path::new(ARCHIVE).join("runs"))?;
+    let run = runs.iter().find(|name| name.ends_with(".run")).cloned().unwrap_or_default();
+    history.sim.flip_bit(&Path::new(ARCHIVE).join("runs").join(&run), 8 * 100)?;
+    let (kind, text) = refused(&history, new("/new/b"));
+    assert!(kind == ErrorKind::Corrupt && text.contains(&run), "{text}");
+    history.sim.remove(&Path::new(ARCHIVE).join("runs").join(&run))?;
+    let (kind, text) = refused(&history, new("/new/b"));
+    assert!(kind == ErrorKind::Io && text.contains(&run), "{text}");
+    // The folder of an attempt that failed is none.
+    let error = open(&history.sim, "/new/b", new_options(&history)).err();
+    assert!(error.is_some_and(|error| error.kind() == ErrorKind::NotADatabase));
+    assert!(Lease::list(&*store(&history.sim)?)?.is_empty());
+    // An archive that was begun later, without a backup.
+    let later = "/disk5/later";
+    let db =
+        open(&history.sim, "/late", Options { archive: None, version_store_path: None, ..history.options.clone() })?;
+    let mut rows = Rows::new();
+    let tx = db.begin(Isolation::ReadCommitted);
+    let spec = TableSpec::new("public", "t").column("id", ColumnType::Int8).column("v", ColumnType::Int8);
+    tx.create_table(spec.column("note", ColumnType::Text).primary_key(&["id"]))?.done()?;
+    tx.commit(Durability::Sync)?.wait()?;
+    rows.insert("t".into(), Default::default());
+    for from in (0..40_000).step_by(300) {
+        write(&db, &mut rows, from)?;
+    }
+    db.close()?;
+    drop(db);
+    let db = open(
+        &history.sim,
+        "/late",
+        Options { archive: Some(later.into()), version_store_path: None, ..history.options.clone() },
+    )?;
+    db.checkpoint()?;
+    db.close()?;
+    let (kind, text) = refused(&history, RestoreRequest::new(later, "/new/c"));
+    assert!(kind == ErrorKind::NotInPrerequisiteState && text.contains("--backups"), "{text}");
     Ok(())
 }

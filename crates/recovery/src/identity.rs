@@ -92,7 +92,8 @@ impl Identity {
         let parent = match behind.len() {
             0 => None,
             PARENT => {
-                let word = |at: usize| behind.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
+                let word =
+                    |at: usize| behind.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
                 let database_id = behind.first_chunk::<16>().copied().ok_or_else(bad)?;
                 Some(Parent { database_id, cut: Lsn(word(16)), made_us: word(24) as i64 })
             }

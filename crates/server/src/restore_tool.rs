@@ -20,14 +20,25 @@ fn path(name: &'static str, value: &'static str, help: &'static str) -> Arg {
 
 fn common(command: Command) -> Command {
     command
-        .arg(text("archive", "URL", "The archive of the database's log: a folder, or file:// and a folder").required(true))
+        .arg(
+            text("archive", "URL", "The archive of the database's log: a folder, or file:// and a folder")
+                .required(true),
+        )
         .arg(text("backups", "URL", "Where its backups are; not needed where the archive was begun with the database"))
         .arg(text("backup", "NAME", "The backup to use [default: the newest before the point]"))
         .arg(
-            text("to", "POINT", "latest, a log position (decimal, or X/Y), or a time: 2026-11-23T02:10:00Z, 2026-11-23 03:10+01")
-                .default_value("latest"),
+            text(
+                "to",
+                "POINT",
+                "latest, a log position (decimal, or X/Y), or a time: 2026-11-23T02:10:00Z, 2026-11-23 03:10+01",
+            )
+            .default_value("latest"),
         )
-        .arg(path("version-store", "FILE", "Where the version-store file goes, if there is one [default: in the new folder]"))
+        .arg(path(
+            "version-store",
+            "FILE",
+            "Where the version-store file goes, if there is one [default: in the new folder]",
+        ))
 }
 
 /// `resurgam restore --archive URL --to POINT --target DIR`
@@ -46,13 +57,15 @@ pub fn restore_command() -> Command {
 
 /// `resurgam clone --archive URL --target DIR`
 pub fn clone_command() -> Command {
-    common(Command::new("clone").about("Make a writable copy of a database that may be running; it costs what it changes"))
-        .arg(path("target", "DIR", "The new data folder: missing or empty").required_unless_present("forget"))
-        .arg(text("name", "NAME", "Name of the lease that keeps what the clone is made of [default: one with its id]"))
-        .arg(
-            text("forget", "NAME", "The clone of that lease is gone: what it was made of need not be kept for it")
-                .conflicts_with_all(["target", "to", "name", "backups", "backup", "version-store"]),
-        )
+    common(
+        Command::new("clone").about("Make a writable copy of a database that may be running; it costs what it changes"),
+    )
+    .arg(path("target", "DIR", "The new data folder: missing or empty").required_unless_present("forget"))
+    .arg(text("name", "NAME", "Name of the lease that keeps what the clone is made of [default: one with its id]"))
+    .arg(
+        text("forget", "NAME", "The clone of that lease is gone: what it was made of need not be kept for it")
+            .conflicts_with_all(["target", "to", "name", "backups", "backup", "version-store"]),
+    )
 }
 
 /// An error as a person reads it.
@@ -161,7 +174,9 @@ fn summary(request: &RestoreRequest, made: &RestoredPoint) -> String {
     line(match (made.unfinished, made.to_undo) {
         (0, _) => "no transaction was unfinished then".to_owned(),
         (n, 0) => format!("{n} transactions were unfinished then: they are rolled back"),
-        (n, undo) => format!("{n} transactions were unfinished then: they are rolled back, {undo} of them after it is opened"),
+        (n, undo) => {
+            format!("{n} transactions were unfinished then: they are rolled back, {undo} of them after it is opened")
+        }
     });
     if !made.in_doubt.is_empty() {
         let names: Vec<String> = made.in_doubt.iter().take(20).map(|gid| format!("\"{gid}\"")).collect();
@@ -175,7 +190,10 @@ fn summary(request: &RestoreRequest, made: &RestoredPoint) -> String {
     if request.whole {
         line(format!("{} pages written; neither archive nor backup is needed any more", made.pages_written));
     } else if request.clone {
-        line("pages are restored as they are asked for; archive and backup are needed for as long as the clone is".to_owned());
+        line(
+            "pages are restored as they are asked for; archive and backup are needed for as long as the clone is"
+                .to_owned(),
+        );
     } else {
         line("pages are restored as they are asked for, and the rest in the background: until then archive and backup are needed".to_owned());
     }
@@ -211,7 +229,11 @@ mod tests {
         assert!(parsed(&["restore", "--archive", "a"]).is_err(), "no target");
         clone_command().debug_assert();
         assert!(clone_command().try_get_matches_from(["clone", "--archive", "a", "--forget", "n"]).is_ok());
-        assert!(clone_command().try_get_matches_from(["clone", "--archive", "a", "--forget", "n", "--target", "t"]).is_err());
+        assert!(
+            clone_command()
+                .try_get_matches_from(["clone", "--archive", "a", "--forget", "n", "--target", "t"])
+                .is_err()
+        );
         assert!(clone_command().try_get_matches_from(["clone", "--archive", "a"]).is_err());
     }
 }

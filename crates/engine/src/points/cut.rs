@@ -43,7 +43,9 @@ pub(crate) fn find(view: &Arc<View>, point: RestorePoint) -> Result<Cut> {
     }
     let lsn = match point {
         RestorePoint::Latest => end,
-        RestorePoint::Lsn(lsn) if lsn > end => return Err(outside(view, &format!("LSN {lsn} is after the newest point"))),
+        RestorePoint::Lsn(lsn) if lsn > end => {
+            return Err(outside(view, &format!("LSN {lsn} is after the newest point")));
+        }
         RestorePoint::Lsn(lsn) => match last_end(view, lsn)? {
             Some(lsn) => lsn,
             None => return Err(outside(view, &format!("LSN {lsn} is before the oldest point"))),
@@ -79,7 +81,9 @@ fn outside(view: &Arc<View>, what: &str) -> Error {
         None => "none".to_owned(),
     };
     match (oldest(view), newest(view)) {
-        (Ok(None), _) => error.with_detail("No checkpoint in the archive is whole: there is no point that could be restored yet."),
+        (Ok(None), _) => {
+            error.with_detail("No checkpoint in the archive is whole: there is no point that could be restored yet.")
+        }
         (Ok(oldest), Ok(newest)) => error.with_detail(format!(
             "The archive has points from {} to {}; the newest one is \"latest\".",
             said(oldest),
@@ -96,7 +100,9 @@ fn oldest(view: &Arc<View>) -> Result<Option<(Lsn, Option<i64>)>> {
     walk(view, start, view.end(), |entry| {
         if let StreamEntry::Record(record) = entry {
             match record.header.kind {
-                RecordKind::CheckpointEnd if found.is_none() && begin_of(record).is_some_and(|begin| begin >= start) => {
+                RecordKind::CheckpointEnd
+                    if found.is_none() && begin_of(record).is_some_and(|begin| begin >= start) =>
+                {
                     found = Some((end_of(record).max(complete_from), None));
                 }
                 RecordKind::Commit => {
@@ -277,7 +283,9 @@ fn last_checkpoint(view: &Arc<View>, cut: Lsn) -> Result<Option<(Lsn, Option<i64
                 && end_of(record) <= cut
             {
                 match record.header.kind {
-                    RecordKind::CheckpointEnd => last = begin_of(record).filter(|begin| *begin >= view.start()).or(last),
+                    RecordKind::CheckpointEnd => {
+                        last = begin_of(record).filter(|begin| *begin >= view.start()).or(last)
+                    }
                     RecordKind::Commit => {
                         if commit.is_none_or(|(lsn, _)| lsn < record.lsn)
                             && let Some(us) = commit_us(record)

@@ -154,9 +154,10 @@ fn take_folder(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Box<dyn FileLock>> {
     }
     vfs.keep_private(dir, found.is_empty())?;
     let lock = vfs.lock(&dir.join("lock")).map_err(|error| match error.kind() {
-        ErrorKind::InUse => {
-            Error::new(ErrorKind::InUse, format!("the target folder \"{}\" is in use by another process", dir.display()))
-        }
+        ErrorKind::InUse => Error::new(
+            ErrorKind::InUse,
+            format!("the target folder \"{}\" is in use by another process", dir.display()),
+        ),
         _ => error,
     })?;
     // Another one may have made it whole before the lock was ours.

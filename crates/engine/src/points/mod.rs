@@ -73,7 +73,8 @@ pub enum PlantedInRestore {
 /// What is to be made.
 #[derive(Clone, Debug)]
 pub struct RestoreRequest {
-    /// URL of the archive; a plain path is relative to the working directory.
+    /// URL of the archive: an absolute path, or `file://` and one. (Where the folder is whole at once, a path may be relative to
+    /// the working directory.)
     pub archive: String,
     /// URL of the backups; none: the archive alone must have every page from its beginning on.
     pub backups: Option<String>,
@@ -249,7 +250,15 @@ pub fn restore_point(
     let mut id = [0u8; 16];
     id[..8].copy_from_slice(&vfs.random_u64().to_le_bytes());
     id[8..].copy_from_slice(&vfs.random_u64().to_le_bytes());
-    let lease = lease_for(vfs, request, &*store, (database, id), &cut, backup.as_deref())?;
+    let lease = match lease_for(vfs, request, &*store, (database, id), &cut, backup.as_deref()) {
+        Ok(name) => Some(name),
+        // It only reads, and perhaps may only read; if what it needs is given up meanwhile, that is an error.
+        Err(error) if request.whole => {
+            tracing::warn!("the restore goes on without a lease: {error}");
+            None
+        }
+        Err(error) => return Err(error),
+    };
     let made = (|| -> Result<RestoredPoint> {
         let mut analysis = views.with(|view| stream::analyse(view, &cut))?;
         match request.planted {
@@ -268,13 +277,13 @@ pub fn restore_point(
         make(vfs, request, &mut views, id, &cut, &analysis, backup.as_ref(), progress)
     })();
     match made {
-        Ok(made) => Ok(RestoredPoint { lease, ..made }),
-        Err(error) => {
+        Ok(made) if !request.whole => Ok(RestoredPoint { lease, ..made }),
+        done => {
             if let Some(name) = &lease {
                 // It is in the way of nothing but of the room that it keeps.
                 let _ = Lease::remove(&*store, name);
             }
-            Err(error)
+            done
         }
     }
 }
@@ -306,7 +315,10 @@ fn check_base(view: &Arc<View>, analysis: &Analysis, backup: Option<&Backup>, pl
     };
     Err(Error::new(
         ErrorKind::NotInPrerequisiteState,
-        format!("{place} begins at LSN {} ({why}), and there is no backup before that point: pages cannot be made", view.start()),
+        format!(
+            "{place} begins at LSN {} ({why}), and there is no backup before that point: pages cannot be made",
+            view.start()
+        ),
     )
     .with_hint("Name the place of a backup that ends before the point with --backups."))
 }
@@ -342,10 +354,7 @@ fn lease_for(
     (database, id): ([u8; 16], [u8; 16]),
     cut: &cut::Cut,
     backup: Option<&Backup>,
-) -> Result<Option<String>> {
-    if request.whole {
-        return Ok(None);
-    }
+) -> Result<String> {
     let kind = if request.clone { LeaseKind::Clone } else { LeaseKind::Restore };
     let name = match &request.lease {
         Some(name) => name.clone(),
@@ -361,7 +370,7 @@ fn lease_for(
         created_us: vfs.wall_clock_us(),
     };
     lease.create(store)?;
-    Ok(Some(name))
+    Ok(name)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -381,13 +390,22 @@ fn make(
     let segment_bytes = analysis.identity.as_ref().map_or(1, |identity| identity.segment_bytes).max(1);
     let segment_bytes = if request.clone { segment_bytes.min(CLONE_SEGMENT_BYTES) } else { segment_bytes };
     let folder = views.with(|view| {
-        let content =
-            Content { analysis, view, cut: cut.lsn, database_id: id, parent: database, segment_bytes, version_store_path };
+        let content = Content {
+            analysis,
+            view,
+            cut: cut.lsn,
+            database_id: id,
+            parent: database,
+            segment_bytes,
+            version_store_path,
+        };
         NewFolder::begin(vfs, target, &content)
     })?;
     let version = folder.version.clone();
     let version_pages = match &version {
-        Some((number, _)) if analysis.version_high_water.file() == u64::from(*number) => analysis.version_high_water.in_file(),
+        Some((number, _)) if analysis.version_high_water.file() == u64::from(*number) => {
+            analysis.version_high_water.in_file()
+        }
         _ => 0,
     };
     let of = analysis.high_water + version_pages;

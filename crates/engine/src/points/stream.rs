@@ -70,7 +70,10 @@ pub(crate) fn analyse(view: &Arc<View>, cut: &Cut) -> Result<Analysis> {
     if analysis.identity.is_none() {
         return Err(Error::new(
             ErrorKind::NotInPrerequisiteState,
-            format!("the checkpoint at LSN {} was written by a version that did not archive what a restore needs", cut.checkpoint),
+            format!(
+                "the checkpoint at LSN {} was written by a version that did not archive what a restore needs",
+                cut.checkpoint
+            ),
         )
         .with_hint("Restore a point after the next checkpoint."));
     }

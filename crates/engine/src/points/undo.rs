@@ -85,12 +85,14 @@ fn copy_chain(log: &Log, view: &Arc<View>, tx: TxId, links: &[Link]) -> Result<U
             continue;
         };
         for link in batch {
-            let bad = |what: &str| Error::corrupt(format!("the undo chain of transaction {tx} {what} at LSN {}", link.lsn));
+            let bad =
+                |what: &str| Error::corrupt(format!("the undo chain of transaction {tx} {what} at LSN {}", link.lsn));
             let record = records.get(&link.lsn).ok_or_else(|| bad("has no record"))?;
             if record.header.tx != tx || record.header.prev_tx != before {
                 return Err(bad("does not lead back"));
             }
-            let undo = RowUndo::of_record(&record.header, &record.body)?.ok_or_else(|| bad("does not say what to undo"))?;
+            let undo =
+                RowUndo::of_record(&record.header, &record.body)?.ok_or_else(|| bad("does not say what to undo"))?;
             group.clear();
             group.record(RecordKind::RowUndo, tx, copied.last, &undo.encode_alone());
             copied.push(log.append(&group)?.base);
