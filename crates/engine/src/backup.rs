@@ -322,7 +322,8 @@ impl Database {
                     Ok(()) => PageKind::Image,
                     // Nobody's: whoever gets it formats it.
                     Err(_) if inner.pool.is_free(id).unwrap_or(false) => PageKind::Zero,
-                    Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) => {
+                    // It may be readable later: a backup of a device that fails would hide the one before it.
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
                         *named += 1;
                         if *named <= NAMED_MAX {
                             tracing::error!("page {id} is damaged and is not in the backup: {error}");

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use resurgam_archive::{Archive, Backup, PageMaker, list_backups, verify_backup};
+use resurgam_archive::{Backup, verify_backup};
 use resurgam_engine::*;
 use resurgam_page::{PageBuf, PageType};
 use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
 use resurgam_xstore::{FaultyStore, FolderStore, Misdeed, Store, StoreCall, StoreErrorKind};
 
+#[path = "harness/backed_up.rs"]
+mod backed_up;
 #[allow(dead_code)]
 mod common;
 use common::{key, row};
@@ -103,46 +105,21 @@ fn store(sim: &SimVfs, place: &str) -> Arc<dyn Store> {
 }
 
 fn complete(sim: &SimVfs) -> Vec<String> {
-    let entries = list_backups(&store(sim, BACKUPS)).unwrap();
-    entries.into_iter().filter(|entry| entry.complete).map(|entry| entry.name).collect()
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    backed_up::complete(&vfs, Path::new(BACKUPS)).unwrap()
 }
 
-/// That backup and archive make the database that was closed, byte by byte. Returns how many pages were compared.
+/// That backup and archive make the database that was closed, byte by byte.
 fn compare(sim: &SimVfs, name: &str) -> std::result::Result<u64, String> {
-    let told = |e: Error| e.to_string();
-    let view = Archive::open_view(store(sim, ARCHIVE), None).map_err(told)?.ok_or("no archive")?;
-    let report = verify_backup(&store(sim, BACKUPS), name).map_err(told)?;
-    if !report.problems.is_empty() {
-        return Err(report.to_string());
-    }
-    let backup = Backup::open(&store(sim, BACKUPS), name).map_err(told)?;
-    let number = backup.summary().version_pages.map(|(number, _)| u64::from(number));
-    let last = Lsn(view.end().0 - 1);
-    let maker = PageMaker::new(Some(backup), view, last).map_err(told)?;
-    let mut compared = 0;
-    for (path, file) in [("/db/data", Some(0)), (VERSIONS, number)] {
-        let Some(file) = file else { continue };
-        let open = sim.open(Path::new(path), OpenMode::ReadOnly).map_err(told)?;
-        let mut bytes = vec![0; open.len().map_err(told)? as usize];
-        open.read_exact_at(&mut bytes, 0).map_err(told)?;
-        let count = bytes.len() / PAGE;
-        let mut pages: Vec<PageBuf> = (0..count + 10).map(|_| PageBuf::zeroed()).collect();
-        maker.make(PageId::of_file(file, 0), &mut pages).map_err(told)?;
-        for (i, page) in pages.iter().enumerate() {
-            // The header of a version-store file is none of its pages.
-            let nothing = page.is_all_zero() && (i >= count || file > 0 && i == 0);
-            // Damaged by the test: it was in memory and is not written again.
-            let wiped = bytes.get(i * PAGE..i * PAGE + 8) == Some(&[0xEE; 8]);
-            if wiped && page.verify(PageId::of_file(file, i as u64)).is_ok() {
-                continue;
-            }
-            if !nothing && Some(&page.as_bytes()[..]) != bytes.get(i * PAGE..(i + 1) * PAGE) {
-                return Err(format!("page {i} of {path} is another one"));
-            }
-            compared += u64::from(!page.is_all_zero());
-        }
-    }
-    Ok(compared)
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let versions = vfs.exists(Path::new(VERSIONS)).unwrap().then(|| Path::new(VERSIONS));
+    let places = backed_up::Places {
+        data: Path::new("/db/data"),
+        versions,
+        archive: Path::new(ARCHIVE),
+        backups: Path::new(BACKUPS),
+    };
+    backed_up::compare(&vfs, &places, name)
 }
 
 fn compare_all(sim: &SimVfs, at_least: usize) -> u64 {
