@@ -2,7 +2,7 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 0 | kind: 1 page records, 2 transaction stream, 3 page table, 4 index, 5 summary |
+//! | 0 | kind: 1 page records, 2 transaction stream, 3 page table, 4 index, 5 summary; of a backup: 6 segment, 7 index |
 //! | 1 | 0 = as it is, 1 = Zstandard |
 //! | 2..4 | zero |
 //! | 4..8 | length of the content |
@@ -43,6 +43,8 @@ pub(crate) enum FrameKind {
     Table = 3,
     Index = 4,
     Summary = 5,
+    Segment = 6,
+    Segments = 7,
 }
 
 /// Writes a run's bytes in order.
@@ -58,35 +60,12 @@ impl FrameWriter {
     /// After `header`, which has been given its checksum `seed`.
     pub fn new(mut upload: Box<dyn Upload>, header: &[u8], seed: u32) -> Result<Self> {
         upload.append(header)?;
-        let compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL)
-            .map_err(|e| Error::internal(format!("could not make a compressor: {e}")))?;
-        Ok(Self { upload, offset: header.len() as u64, seed, compressor, buf: Vec::new() })
+        Ok(Self { upload, offset: header.len() as u64, seed, compressor: compressor()?, buf: Vec::new() })
     }
 
     /// Appends a frame; returns where it is.
     pub fn put(&mut self, kind: FrameKind, items: u32, content: &[u8]) -> Result<u64> {
-        let Ok(content_len) = u32::try_from(content.len()) else {
-            return Err(Error::internal("a frame of the archive is too long"));
-        };
-        self.buf.clear();
-        self.buf.resize(FRAME_HEADER_BYTES + content.len(), 0);
-        // Into a buffer of the content's length: what does not get shorter does not fit, and is stored as it is.
-        let stored = self.compressor.compress_to_buffer(content, &mut self.buf[FRAME_HEADER_BYTES..]);
-        let (codec, stored) = match stored {
-            Ok(len) if len < content.len() => (ZSTD, len),
-            _ => {
-                self.buf[FRAME_HEADER_BYTES..].copy_from_slice(content);
-                (PLAIN, content.len())
-            }
-        };
-        self.buf.truncate(FRAME_HEADER_BYTES + stored);
-        self.buf[0] = kind as u8;
-        self.buf[1] = codec;
-        self.buf[4..8].copy_from_slice(&content_len.to_le_bytes());
-        self.buf[8..12].copy_from_slice(&(stored as u32).to_le_bytes());
-        self.buf[12..16].copy_from_slice(&items.to_le_bytes());
-        let crc = checksum_append(checksum_append(self.seed, &self.offset.to_le_bytes()), &self.buf);
-        self.buf[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+        encode(&mut self.compressor, self.seed, self.offset, kind, items, content, &mut self.buf)?;
         self.upload.append(&self.buf)?;
         let at = self.offset;
         self.offset += self.buf.len() as u64;
@@ -98,6 +77,46 @@ impl FrameWriter {
         self.upload.append(trailer)?;
         self.upload.publish()
     }
+}
+
+/// What frames are compressed with.
+pub(crate) fn compressor() -> Result<zstd::bulk::Compressor<'static>> {
+    zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(|e| Error::internal(format!("could not make a compressor: {e}")))
+}
+
+/// Makes a frame for `offset` of a file whose own checksum is `seed`, in `buf`.
+pub(crate) fn encode(
+    compressor: &mut zstd::bulk::Compressor<'static>,
+    seed: u32,
+    offset: u64,
+    kind: FrameKind,
+    items: u32,
+    content: &[u8],
+    buf: &mut Vec<u8>,
+) -> Result<()> {
+    let Ok(content_len) = u32::try_from(content.len()) else {
+        return Err(Error::internal("a frame of the archive is too long"));
+    };
+    buf.clear();
+    buf.resize(FRAME_HEADER_BYTES + content.len(), 0);
+    // Into a buffer of the content's length: what does not get shorter does not fit, and is stored as it is.
+    let stored = compressor.compress_to_buffer(content, &mut buf[FRAME_HEADER_BYTES..]);
+    let (codec, stored) = match stored {
+        Ok(len) if len < content.len() => (ZSTD, len),
+        _ => {
+            buf[FRAME_HEADER_BYTES..].copy_from_slice(content);
+            (PLAIN, content.len())
+        }
+    };
+    buf.truncate(FRAME_HEADER_BYTES + stored);
+    buf[0] = kind as u8;
+    buf[1] = codec;
+    buf[4..8].copy_from_slice(&content_len.to_le_bytes());
+    buf[8..12].copy_from_slice(&(stored as u32).to_le_bytes());
+    buf[12..16].copy_from_slice(&items.to_le_bytes());
+    let crc = checksum_append(checksum_append(seed, &offset.to_le_bytes()), buf);
+    buf[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+    Ok(())
 }
 
 /// A frame that was read and is intact.
@@ -160,7 +179,8 @@ impl FrameReader {
     /// What the frame at `offset` says that it is; not checked.
     pub fn kind_at(&mut self, offset: u64) -> Result<FrameKind> {
         let kind = self.bytes(offset, FRAME_HEADER_BYTES)?[0];
-        let kinds = [FrameKind::Pages, FrameKind::Stream, FrameKind::Table, FrameKind::Index, FrameKind::Summary];
+        use FrameKind::{Index, Pages, Segment, Segments, Stream, Summary, Table};
+        let kinds = [Pages, Stream, Table, Index, Summary, Segment, Segments];
         let found = kinds.into_iter().find(|known| *known as u8 == kind);
         found.ok_or_else(|| self.bad(offset, &format!("a frame of the unknown kind {kind}")))
     }
@@ -252,6 +272,7 @@ fn decompress(stored: &[u8], content: &mut [u8]) -> Option<usize> {
 /// Damage of an object of the archive.
 #[cold]
 pub(crate) fn damaged(store: &dyn Store, name: &str, offset: u64, what: &str) -> Error {
-    Error::corrupt(format!("archive file \"{name}\" is damaged at offset {offset}: {what}"))
+    let of = if name.starts_with("backups/") { "backup" } else { "archive" };
+    Error::corrupt(format!("{of} file \"{name}\" is damaged at offset {offset}: {what}"))
         .with_detail(format!("It is in {}.", store.place()))
 }

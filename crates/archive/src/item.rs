@@ -9,7 +9,7 @@
 //! rest in the stream, by kind of entry:
 //!      1 record           page | rest of the record
 //!      2 first of a tx    tx
-//!      3 undo             tx | page
+//!      3 undo             tx | page | [the id that the row was changed under, where it is another]
 //!      4 block            next - lsn | payload bytes | epoch
 //! ```
 //! Differences wrap around: any header survives.
@@ -164,7 +164,8 @@ pub enum StreamEntry<'a> {
     /// The transaction's first record in this run (a page record, which has no entry of its own).
     FirstOf { tx: TxId, lsn: Lsn },
     /// A page record that says how it is undone: a link of the transaction's chain. It is found by page and LSN.
-    Undo { tx: TxId, lsn: Lsn, page: PageId },
+    /// `writer` is the id under which the row was changed: `tx`, or that of one of its savepoints.
+    Undo { tx: TxId, lsn: Lsn, page: PageId, writer: TxId },
 }
 
 impl StreamEntry<'_> {
@@ -190,6 +191,19 @@ pub(crate) fn put_block(out: &mut Vec<u8>, block: &Block<'_>) {
     put_varint64(out, u64::from(block.header().epoch));
 }
 
+/// Appends the rest of an entry that says how a page record is undone.
+pub(crate) fn put_undo(out: &mut Vec<u8>, header: &RecordHeader, body: &[u8]) {
+    put_varint64(out, header.tx.0);
+    put_varint64(out, header.page.0);
+    // Its action, and then that id (`versions/src/row_undo.rs`).
+    let writer = op::undo_of(body).and_then(|undo| Reader::new(undo.get(1..).unwrap_or_default(), "undo").varint64());
+    if let Ok(writer) = writer
+        && writer != header.tx.0
+    {
+        put_varint64(out, writer);
+    }
+}
+
 /// An entry of the stream out of its item.
 ///
 /// # Errors
@@ -205,7 +219,11 @@ pub(crate) fn entry<'a>(item: &Item<'a>) -> Result<StreamEntry<'a>> {
                 StreamEntry::Record(record)
             }
             STREAM_FIRST => StreamEntry::FirstOf { tx: TxId(r.varint64()?), lsn },
-            STREAM_UNDO => StreamEntry::Undo { tx: TxId(r.varint64()?), page: PageId(r.varint64()?), lsn },
+            STREAM_UNDO => {
+                let (tx, page) = (TxId(r.varint64()?), PageId(r.varint64()?));
+                let writer = if r.is_empty() { tx } else { TxId(r.varint64()?) };
+                StreamEntry::Undo { tx, page, lsn, writer }
+            }
             STREAM_BLOCK => {
                 let (length, payload, epoch) = (r.varint64()?, r.varint64()?, r.varint64()?);
                 match (lsn.0.checked_add(length), u32::try_from(payload), u32::try_from(epoch)) {

@@ -40,7 +40,10 @@
 //! | `workspace.rs`, `archiver.rs` | sorting what was taken; making runs |
 //! | `merge.rs` | merging: leaving out what no promised point needs, putting in images |
 //! | `view.rs` | what readers use |
+//! | `lease.rs` | what is promised to clones and restores |
 //! | `verify.rs` | reading everything |
+//! | `backup/` | backups: images of all pages, in segments |
+//! | `make.rs` | pages as of an LSN, from a backup and the archive |
 //!
 //! # Invariants
 //! 1. The runs of a manifest follow each other without a gap; each holds every record of its range, but for those that merges
@@ -53,9 +56,12 @@
 
 mod archive;
 mod archiver;
+mod backup;
 mod format;
 mod frame;
 mod item;
+mod lease;
+mod make;
 mod manifest;
 mod merge;
 mod run;
@@ -67,8 +73,14 @@ mod writer;
 
 pub use archive::Archive;
 pub use archiver::{ArchiveConfig, Archiver, ArchiverStats};
+pub use backup::{
+    Backup, BackupEntry, BackupPlan, BackupReport, BackupSummary, BackupWriter, PageKind, PartMeta, SEGMENT_PAGES,
+    delete_backup, list_backups, pages_of, remake, segment_key, segment_page, verify_backup,
+};
 pub use format::{DatabaseId, RunId, RunSummary};
 pub use item::StreamEntry;
+pub use lease::{Lease, LeaseKind};
+pub use make::{MadePages, PageMaker};
 pub use manifest::{Manifest, RunMeta};
 pub use merge::{MergePolicy, Merged};
 pub use run::Run;

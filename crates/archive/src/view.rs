@@ -166,11 +166,41 @@ impl View {
         Ok(Lsn::NONE)
     }
 
+    /// The record at exactly `lsn`, if it is one that the transaction stream has or names: a record without a page, or a
+    /// page record that says how it is undone. For the links of a transaction's chain; one lookup in one run.
+    ///
+    /// # Errors
+    /// `NotInPrerequisiteState` when the archive does not have that LSN; `Corrupt` when no such record is there.
+    pub fn record_at(self: &Arc<Self>, lsn: Lsn) -> Result<OwnedRecord> {
+        let missing = || Error::corrupt(format!("the archive has no record at LSN {lsn} that leads to others"));
+        if lsn >= self.end() {
+            return Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                format!("the archive ends at LSN {}; the record at LSN {lsn} is not in it", self.end()),
+            ));
+        }
+        let mut stream = self.stream_reading(lsn, AHEAD_LOOKUP)?;
+        let page = loop {
+            match stream.next_entry()?.filter(|entry| entry.lsn() == lsn).ok_or_else(missing)? {
+                StreamEntry::Record(record) => return Ok(record.to_owned()),
+                StreamEntry::Undo { page, .. } => break page,
+                // Of the same record.
+                StreamEntry::FirstOf { .. } | StreamEntry::Block { .. } => {}
+            }
+        };
+        let mut records = self.records_of(page, Lsn(lsn.0 - 1), lsn, History::All)?;
+        records.pop().filter(|record| record.lsn == lsn).ok_or_else(missing)
+    }
+
     /// The transaction stream from `from` on, across runs.
     ///
     /// # Errors
     /// `NotInPrerequisiteState` when the archive begins later.
     pub fn stream(self: &Arc<Self>, from: Lsn) -> Result<TxStream> {
+        self.stream_reading(from, AHEAD_SCAN)
+    }
+
+    fn stream_reading(self: &Arc<Self>, from: Lsn, ahead: usize) -> Result<TxStream> {
         if from < self.start() {
             return Err(Error::new(
                 ErrorKind::NotInPrerequisiteState,
@@ -178,7 +208,7 @@ impl View {
             ));
         }
         let next = self.handles.partition_point(|handle| handle.meta.id.end <= from);
-        Ok(TxStream { view: Arc::clone(self), from, next, cursor: None })
+        Ok(TxStream { view: Arc::clone(self), from, ahead, next, cursor: None })
     }
 }
 
@@ -333,6 +363,8 @@ impl PageScan {
 pub struct TxStream {
     view: Arc<View>,
     from: Lsn,
+    /// Bytes that are read at a time.
+    ahead: usize,
     next: usize,
     cursor: Option<StreamCursor>,
 }
@@ -365,7 +397,7 @@ impl TxStream {
             }
             let run = self.view.run(self.next)?;
             self.next += 1;
-            self.cursor = Some(StreamCursor::at(&run, self.from, AHEAD_SCAN));
+            self.cursor = Some(StreamCursor::at(&run, self.from, self.ahead));
         }
     }
 }

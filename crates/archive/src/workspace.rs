@@ -124,8 +124,7 @@ impl Workspace {
             }
             if header.kind == RecordKind::PageUndo {
                 let at = self.bytes.len();
-                put_varint64(&mut self.bytes, header.tx.0);
-                put_varint64(&mut self.bytes, header.page.0);
+                item::put_undo(&mut self.bytes, header, record.body);
                 self.push(STREAM_UNDO, lsn, at);
             }
             let at = self.bytes.len();

@@ -44,6 +44,8 @@ pub(crate) struct DoubleWrite {
     pub fresh_unsynced: usize,
     /// Writing the last batch in place failed: its images must be written again first.
     pub in_place_unfinished: bool,
+    /// This area does not have them: they come from the one that it replaced.
+    pub must_write_again: bool,
     limit: usize,
 }
 
@@ -66,12 +68,21 @@ impl DoubleWrite {
             data_unsynced: true,
             fresh_unsynced: 0,
             in_place_unfinished: false,
+            must_write_again: false,
             limit,
         })
     }
     pub fn begin(&mut self) {
         self.images.clear();
         self.fresh.clear();
+    }
+    /// The file with that number is given up: nothing of the batch belongs there any more.
+    pub fn forget(&mut self, file: u64) {
+        self.images.retain(|page| page.file() != file);
+        self.fresh.retain(|page| page.file() != file);
+        self.in_place_unfinished &= !self.images.is_empty() || !self.fresh.is_empty();
+        // Of the other file, it may be.
+        self.data_unsynced = true;
     }
     /// No room for another page of this kind.
     pub fn is_full(&self, fresh: bool) -> bool {

@@ -43,6 +43,11 @@ impl Frame {
     pub fn is_dirty(&self) -> bool {
         self.rec_lsn.load(Ordering::SeqCst) != 0
     }
+    /// The file lacks what the page's log has from `lsn` on.
+    pub fn dirty_from(&self, lsn: Lsn) {
+        let earlier = |rec: u64| (rec == 0 || rec > lsn.0).then_some(lsn.0);
+        let _ = self.rec_lsn.fetch_update(Ordering::SeqCst, Ordering::SeqCst, earlier);
+    }
     pub fn unpin(&self) {
         let before = self.pins.fetch_sub(1, Ordering::Release);
         debug_assert!(before > 0);
@@ -99,7 +104,8 @@ impl WriteGuard<'_> {
     pub(crate) fn mark_dirty(&self, log_end: Lsn) {
         let rec = &self.pin.0.rec_lsn;
         if rec.load(Ordering::Relaxed) == 0 {
-            rec.store(log_end.0, Ordering::SeqCst);
+            // Not over a mark that comes from elsewhere in this moment, see `device.rs`: that one is older.
+            let _ = rec.compare_exchange(0, log_end.0, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 }

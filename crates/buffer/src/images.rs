@@ -1,6 +1,6 @@
 //! Copies of pages on their way to the disk, one behind the other in one buffer.
 
-use resurgam_base::{Lsn, PageId, Result, limits::PAGE_SIZE};
+use resurgam_base::{Error, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_page::PageBuf;
 
 use crate::files::Files;
@@ -39,8 +39,22 @@ impl Images {
         self.ids.push(id);
         self.lsns.push(page.lsn());
     }
+    /// Leaves out the pages that are not `wanted`.
+    pub fn retain(&mut self, wanted: impl Fn(PageId) -> bool) {
+        let old = std::mem::take(self);
+        self.head = old.head;
+        self.clear();
+        for (i, (id, lsn)) in old.ids.iter().zip(&old.lsns).enumerate().filter(|(_, (id, _))| wanted(**id)) {
+            self.bytes.extend_from_slice(&old.bytes[old.head + i * PAGE_SIZE..old.head + (i + 1) * PAGE_SIZE]);
+            self.ids.push(*id);
+            self.lsns.push(*lsn);
+        }
+    }
     /// Writes each to its place; neighbours in one write.
-    pub fn write_in_place(&self, files: &Files) -> Result<()> {
+    ///
+    /// # Errors
+    /// Those of writing, with the number of the file.
+    pub fn write_in_place(&self, files: &Files) -> Result<(), (u64, Error)> {
         let mut from = 0;
         while from < self.ids.len() {
             let mut to = from + 1;
@@ -48,8 +62,10 @@ impl Images {
             while to < self.ids.len() && self.ids[to].0 == self.ids[to - 1].0 + 1 {
                 to += 1;
             }
-            let (file, offset) = files.locate(self.ids[from])?;
-            file.write_at(&self.bytes[self.head + from * PAGE_SIZE..self.head + to * PAGE_SIZE], offset)?;
+            let of = |error| (self.ids[from].file(), error);
+            let (file, offset) = files.locate(self.ids[from]).map_err(of)?;
+            let bytes = &self.bytes[self.head + from * PAGE_SIZE..self.head + to * PAGE_SIZE];
+            file.write_at(bytes, offset).map_err(of)?;
             from = to;
         }
         Ok(())

@@ -29,6 +29,7 @@
 //!    write in place, and no checkpoint begins to count before that is synced.
 //! 5. Guards are not `Send`: no latch is ever held across an await.
 
+mod device;
 mod double_write;
 mod failing;
 mod files;
@@ -46,7 +47,10 @@ pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
 pub use mtr::{Mtr, PageRef};
 pub use pool::{Access, BufferPool, PoolConfig};
-pub use source::{PageHistory, PageRecord, PendingRedo, RedoEntry, Repair, StuckPage, replaces_whole_page};
+pub use source::{
+    FilePage, PageHistory, PageRecord, PendingRedo, RedoEntry, Repair, RestoreProgress, Restoring, SEGMENT_PAGES, Segment,
+    SegmentMaker, StuckPage, replaces_whole_page,
+};
 pub use space::{FreePages, Space};
 pub use stats::PoolStats;
 pub use writeback::{DirtyPage, WriteGoal};

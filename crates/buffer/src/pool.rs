@@ -15,19 +15,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use hashbrown::HashMap;
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_log::Log;
 use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
 
+use crate::device::Devices;
 use crate::double_write::DoubleWrite;
 use crate::failing::FailingPages;
 use crate::files::{Files, VersionFile};
 use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
-use crate::source::{PageHistory, PendingRedo, Sources};
+use crate::source::{Loaded, PageHistory, PendingRedo, Restoring, Segment, Sources};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
 
@@ -74,12 +76,15 @@ pub struct BufferPool {
     pub(crate) double_write: Mutex<DoubleWrite>,
     pub(crate) sources: Sources,
     failing: FailingPages,
+    pub(crate) devices: Devices,
     pub(crate) counters: Counters,
     space: Space,
     /// Set when a change could not be logged: memory may hold what the log does not.
     poisoned: AtomicBool,
     pub(crate) config: PoolConfig,
     pub(crate) writer_wake: (Mutex<bool>, Condvar),
+    /// Checkpoints that look at the dirty pages just now: none is dropped meanwhile. Taken before a shard.
+    pub(crate) looking_at_dirty_pages: Mutex<u32>,
     /// What was last found to be the oldest `rec_lsn`: 0 = never asked, `u64::MAX` = none.
     oldest_seen: AtomicU64,
 }
@@ -108,15 +113,17 @@ impl BufferPool {
             free: Mutex::new(Vec::new()),
             hand: AtomicUsize::new(0),
             scanned: Mutex::default(),
-            sources: Sources::new(Files { data: file, version: None }, Arc::clone(&log), count * PAGE_SIZE),
+            sources: Sources::new(Files::new(file), Arc::clone(&log), count * PAGE_SIZE),
             log,
             double_write: Mutex::new(dw),
             failing: FailingPages::default(),
+            devices: Devices::default(),
             counters: Counters::default(),
             space: Space::default(),
             poisoned: AtomicBool::new(false),
             config,
             writer_wake: (Mutex::new(false), Condvar::new()),
+            looking_at_dirty_pages: Mutex::new(0),
             oldest_seen: AtomicU64::new(0),
         })
     }
@@ -164,8 +171,24 @@ impl BufferPool {
         &self.log
     }
     /// The data file.
-    pub fn file(&self) -> &Arc<dyn File> {
-        &self.sources.files.data
+    pub fn file(&self) -> Arc<dyn File> {
+        self.sources.files.data()
+    }
+    /// From now on pages of these files are restored, segment by segment, when they are asked for. At most one restore
+    /// is under way.
+    pub fn set_restoring(&self, restoring: Option<Arc<Restoring>>) {
+        self.sources.set_restoring(restoring);
+    }
+    /// The restore under way.
+    pub fn restoring(&self) -> Option<Arc<Restoring>> {
+        self.sources.restoring()
+    }
+    /// Restores a segment unless it is there.
+    ///
+    /// # Errors
+    /// Those of making and writing it.
+    pub fn restore_segment(&self, segment: Segment) -> Result<()> {
+        self.sources.restoring().map_or(Ok(()), |restoring| restoring.restore(segment, &self.sources, false))
     }
     pub fn stats(&self) -> PoolStats {
         self.counters.read()
@@ -239,7 +262,7 @@ impl BufferPool {
         }
     }
 
-    fn lookup(&self, page: PageId, access: Access) -> Option<Pin<'_>> {
+    pub(crate) fn lookup(&self, page: PageId, access: Access) -> Option<Pin<'_>> {
         let shard = self.shard(page).read();
         let frame = self.frame(*shard.get(&page)?);
         frame.pins.fetch_add(1, Ordering::Acquire);
@@ -261,7 +284,9 @@ impl BufferPool {
             }
             let Some((pin, mut latch)) = self.install(page)? else { continue };
             bump(&self.counters.misses, 1);
-            match self.sources.load(page, &mut latch, &self.counters) {
+            // Not over a replacement of the page's file: it ends before, or begins behind it.
+            let (loading, loaded) = self.load(page, &mut latch);
+            match loaded {
                 Ok(loaded) => {
                     if loaded.needs_log_from.is_some() {
                         pin.0.rec_lsn.store(loaded.needs_log_from.0, Ordering::SeqCst);
@@ -274,6 +299,7 @@ impl BufferPool {
                     self.failing.loaded(page);
                     pin.0.usage.store(u8::from(access == Access::Point), Ordering::Relaxed);
                     pin.0.valid.store(true, Ordering::Release);
+                    drop(loading);
                     drop(latch);
                     if access == Access::Scan {
                         self.note_scanned(page);
@@ -281,11 +307,37 @@ impl BufferPool {
                     return Ok(pin);
                 }
                 Err(error) => {
+                    drop(loading);
                     self.failing.failed(page);
                     self.abandon(page, &pin);
                     drop(latch);
                     drop(pin);
                     return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Loads the page, when its segment is there. The guard is held until the frame is complete.
+    fn load(&self, page: PageId, buf: &mut PageBuf) -> (RwLockReadGuard<'_, ()>, Result<Loaded>) {
+        let mut failed_since = None;
+        loop {
+            let loading = self.devices.loads.read();
+            match self.sources.restoring().filter(|restoring| !restoring.is_there(page)) {
+                Some(restoring) => {
+                    drop(loading);
+                    if let Err(error) = restoring.restore(Segment::of(page), &self.sources, true) {
+                        return (self.devices.loads.read(), Err(error));
+                    }
+                }
+                None => {
+                    let loaded = self.sources.load(page, buf, &self.counters);
+                    let Err(error) = &loaded else { return (loading, loaded) };
+                    let since = *failed_since.get_or_insert_with(Instant::now);
+                    drop(loading);
+                    if !self.is_worth_trying_again(page, error, since) {
+                        return (self.devices.loads.read(), loaded);
+                    }
                 }
             }
         }
@@ -334,6 +386,7 @@ impl BufferPool {
 
     /// A frame that holds no page, with one pin (the caller's).
     fn take_frame(&self) -> Result<u32> {
+        let mut failed_since = None;
         loop {
             let recycled = {
                 let mut free = self.free.lock();
@@ -362,8 +415,14 @@ impl BufferPool {
             // No clean victim: clean some pages ourselves.
             self.check_poisoned()?;
             bump(&self.counters.foreground_cleans, 1);
-            if self.write_back(crate::WriteGoal::Victims)? == 0 {
-                std::thread::yield_now();
+            match self.write_back(crate::WriteGoal::Victims) {
+                Ok(0) => std::thread::yield_now(),
+                Ok(_) => {}
+                Err(error) => {
+                    if !self.wait_for_replacement(*failed_since.get_or_insert_with(Instant::now)) {
+                        return Err(error);
+                    }
+                }
             }
         }
     }
@@ -416,6 +475,39 @@ impl BufferPool {
         frame.page_id.store(0, Ordering::Relaxed);
         frame.valid.store(false, Ordering::Relaxed);
         bump(&self.counters.evictions, 1);
+        true
+    }
+
+    /// Takes a dirty page whose segment is not restored out of memory, as of `last_lsn`: what it lacks in the file is
+    /// remembered instead, as after a crash. Its log must be durable. False: it is in use, or was changed, or a
+    /// checkpoint is looking at the dirty pages just now, which could miss it in both places.
+    pub(crate) fn elide(&self, page: PageId, last_lsn: Lsn) -> bool {
+        let looking = self.looking_at_dirty_pages.lock();
+        if *looking > 0 {
+            return false;
+        }
+        let mut shard = self.shard(page).write();
+        let Some(index) = shard.get(&page).copied() else { return false };
+        let frame = self.frame(index);
+        if frame.pins.load(Ordering::Acquire) != 0 || !frame.valid.load(Ordering::Acquire) {
+            return false;
+        }
+        // Without a pin nobody holds the latch but who writes pages back, shared, or waits for it in vain.
+        let Some(content) = frame.latch.try_read() else { return false };
+        let rec_lsn = Lsn(frame.rec_lsn.load(Ordering::SeqCst));
+        if rec_lsn.is_none() || content.lsn() != last_lsn {
+            return false;
+        }
+        drop(content);
+        self.sources.pending.note(page, rec_lsn, last_lsn);
+        shard.remove(&page);
+        frame.page_id.store(0, Ordering::Relaxed);
+        frame.valid.store(false, Ordering::Relaxed);
+        frame.usage.store(0, Ordering::Relaxed);
+        frame.rec_lsn.store(0, Ordering::SeqCst);
+        drop(shard);
+        self.free.lock().push(index);
+        bump(&self.counters.elided_pages, 1);
         true
     }
 
@@ -480,12 +572,14 @@ impl BufferPool {
     }
 
     fn find_oldest_rec_lsn(&self) -> Option<Lsn> {
-        let frames = self.allocated_frames().filter_map(|f| {
-            let lsn = f.rec_lsn.load(Ordering::SeqCst);
-            (lsn != 0).then_some(Lsn(lsn))
-        });
+        let frames = self.find_oldest_in_frames();
         let pending = self.sources.pending.snapshot();
-        frames.chain(pending.iter().filter(|(_, e)| !e.aside).map(|(_, e)| e.rec_lsn)).min()
+        frames.into_iter().chain(pending.iter().filter(|(_, e)| !e.aside).map(|(_, e)| e.rec_lsn)).min()
+    }
+
+    pub(crate) fn find_oldest_in_frames(&self) -> Option<Lsn> {
+        let of = |frame: &Frame| Lsn(frame.rec_lsn.load(Ordering::SeqCst));
+        self.allocated_frames().map(of).filter(|lsn| lsn.is_some()).min()
     }
 
     pub(crate) fn allocated_frames(&self) -> impl Iterator<Item = &Frame> {

@@ -234,6 +234,12 @@ impl Space {
             version.restore(high_water.0);
         }
     }
+    /// Another file has taken the place of the data file: how much of it is there is not known.
+    pub fn file_was_replaced(&self, file: u64) {
+        if file == 0 {
+            self.state.lock().data.allocated_to = 0;
+        }
+    }
     /// First page of the data file never given out; goes into checkpoints.
     pub fn high_water(&self) -> u64 {
         self.state.lock().data.high_water
@@ -297,7 +303,7 @@ impl Space {
             }
             _ => {
                 if data.allocated_to == 0 {
-                    data.allocated_to = pool.sources.files.data.len()? / PAGE_SIZE as u64;
+                    data.allocated_to = pool.sources.files.data().len()? / PAGE_SIZE as u64;
                 }
                 let there = data.allocated_to;
                 (data, there)
@@ -379,10 +385,10 @@ impl Space {
             return Ok(());
         }
         let target = (page + 1).div_ceil(GROW_PAGES) * GROW_PAGES;
-        pool.sources.files.data.preallocate(target * PAGE_SIZE as u64).map_err(|e| match e.kind() {
+        pool.sources.files.data().preallocate(target * PAGE_SIZE as u64).map_err(|e| match e.kind() {
             ErrorKind::DiskFull => Error::new(
                 ErrorKind::DiskFull,
-                format!("could not extend \"{}\": no space left on device", pool.sources.files.data.path().display()),
+                format!("could not extend \"{}\": no space left on device", pool.sources.files.data().path().display()),
             )
             .with_hint("Free disk space, or delete rows and let the cleaner reuse their pages."),
             _ => e,

@@ -40,6 +40,8 @@ counters! {
     write_batches,
     /// Times a fetch had to clean pages itself because no clean victim was left.
     foreground_cleans,
+    /// Changed pages dropped from memory since their place in the file was not restored yet; they are made again from the log.
+    elided_pages,
     /// Pages allocated.
     pages_allocated,
     /// Pages freed.

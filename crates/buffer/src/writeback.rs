@@ -18,14 +18,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_page::PageBuf;
 
 use crate::frame::Frame;
 use crate::pool::BufferPool;
-use crate::source::RedoEntry;
+use crate::source::{RedoEntry, Restoring, Segment};
 use crate::stats::bump;
 
 /// Pages without protection that may be unsynced when a batch begins.
 const FRESH_UNSYNCED_MAX: usize = 4096;
+
+/// Segments that are restored for one batch.
+const SEGMENTS_BEFORE_WRITING: usize = 8;
 
 /// Which pages a batch is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +63,26 @@ impl BufferPool {
     /// and the next call tries again; a failed sync of the data file or the version store stops
     /// the pool for good, because what these hold is then unknown.
     pub fn write_back(&self, goal: WriteGoal) -> Result<usize> {
+        let restoring = self.sources.restoring();
+        // What keeps the log long is brought to its place; anything else may wait for its segment out of memory.
+        let keep = matches!(goal, WriteGoal::OlderThan(_)) || *self.looking_at_dirty_pages.lock() > 0;
+        let mut not_now = None;
+        if let Some(restoring) = restoring.as_ref().filter(|_| keep) {
+            not_now = self.restore_before_writing(restoring, goal).err();
+        }
         let mut dw = self.double_write.lock();
         self.check_poisoned()?;
+        self.check_devices()?;
+        // The one of now: it may have begun while this thread waited.
+        let restoring = self.sources.restoring();
+        let mut unrestored: Vec<(PageId, Lsn)> = Vec::new();
+        if std::mem::take(&mut dw.must_write_again)
+            && let Err(error) = dw.write()
+        {
+            dw.must_write_again = true;
+            self.device_failed(0, &error);
+            return Err(error);
+        }
         if dw.in_place_unfinished {
             // A write in place failed half-way. The double-write area has the only whole
             // images of its pages: it must not be reused before they are in place.
@@ -79,6 +101,13 @@ impl BufferPool {
                 continue;
             }
             let id = PageId(frame.page_id.load(Ordering::Relaxed));
+            if restoring.as_ref().is_some_and(|restoring| !restoring.is_there(id)) {
+                // Its place is not to be written; see `Restoring`.
+                if unrestored.len() < self.config.batch_pages {
+                    unrestored.push((id, page.lsn()));
+                }
+                continue;
+            }
             // A page must not get stuck between the double-write area and its place. Where its
             // disk has no space for it, it waits and the others go on.
             if let Some(version) = self.sources.files.version_of(id)
@@ -98,8 +127,18 @@ impl BufferPool {
             let images = if fresh { &mut dw.fresh } else { &mut dw.images };
             images.push(id, &page);
         }
+        let mut elided = 0;
+        if !keep && !unrestored.is_empty() {
+            let last = unrestored.iter().map(|(_, lsn)| *lsn).max().unwrap_or(Lsn::NONE);
+            // Their records are all that there is of them.
+            self.log.flush(Lsn(last.0 + 1))?;
+            elided = unrestored.iter().filter(|(page, lsn)| self.elide(*page, *lsn)).count();
+        }
         if chosen.is_empty() {
-            return no_space.map_or(Ok(0), Err);
+            return match no_space.or(not_now) {
+                Some(error) if elided == 0 => Err(error),
+                _ => Ok(elided),
+            };
         }
         if dw.data_unsynced && (!dw.images.is_empty() || dw.fresh_unsynced >= FRESH_UNSYNCED_MAX) {
             // The area still protects what is not synced; or a checkpoint would wait for long.
@@ -111,7 +150,10 @@ impl BufferPool {
         // Where this fails the area's content is unknown, which does no harm: what it protected is
         // synced, nothing of this batch is in place, and its pages stay dirty. The next batch
         // writes all that it relies on anew.
-        dw.write()?;
+        dw.write().inspect_err(|error| {
+            // It is on the data file's device.
+            self.device_failed(0, error);
+        })?;
         self.write_in_place(&mut dw)?;
         for (frame, copied) in &chosen {
             let Some(page) = frame.latch.try_read() else { continue };
@@ -125,7 +167,17 @@ impl BufferPool {
         bump(&self.counters.pages_written, chosen.len() as u64);
         bump(&self.counters.fresh_pages_written, dw.fresh.len() as u64);
         bump(&self.counters.write_batches, 1);
-        Ok(chosen.len())
+        Ok(chosen.len() + elided)
+    }
+
+    /// Restores a few of the segments that pages of this goal are waiting for.
+    fn restore_before_writing(&self, restoring: &Restoring, goal: WriteGoal) -> Result<()> {
+        let waiting = self.candidates(goal).into_iter().map(|frame| PageId(frame.page_id.load(Ordering::Relaxed)));
+        let mut segments: Vec<Segment> =
+            waiting.filter(|page| page.is_some() && !restoring.is_there(*page)).map(Segment::of).collect();
+        segments.dedup();
+        segments.truncate(SEGMENTS_BEFORE_WRITING);
+        segments.into_iter().try_for_each(|segment| restoring.restore(segment, &self.sources, true))
     }
 
     /// Writes the batch that the double-write area holds to where its pages belong.
@@ -136,15 +188,21 @@ impl BufferPool {
         for images in [&dw.images, &dw.fresh] {
             self.sources.note_written(images);
         }
-        dw.images.write_in_place(&self.sources.files)?;
-        dw.fresh.write_in_place(&self.sources.files)?;
+        for images in [&dw.images, &dw.fresh] {
+            images.write_in_place(&self.sources.files).map_err(|(file, error)| {
+                self.device_failed(file, &error);
+                error
+            })?;
+        }
         dw.in_place_unfinished = false;
         Ok(())
     }
 
     fn sync_data(&self, dw: &mut crate::double_write::DoubleWrite) -> Result<()> {
-        if let Err(error) = self.sources.files.sync() {
-            self.poison();
+        if let Err((file, error)) = self.sources.files.sync() {
+            if !self.device_failed(file, &error) {
+                self.poison();
+            }
             return Err(error);
         }
         dw.data_unsynced = false;
@@ -160,15 +218,32 @@ impl BufferPool {
     pub fn sync_fresh_pages(&self) -> Result<()> {
         let mut dw = self.double_write.lock();
         self.check_poisoned()?;
+        self.check_devices()?;
         if dw.fresh_unsynced > 0 {
             self.sync_data(&mut dw)?;
         }
         Ok(())
     }
 
+    /// Makes the segments that were restored durable, without holding up batches.
+    ///
+    /// # Errors
+    /// As a batch: a failed sync stops the pool.
+    pub fn sync_restored(&self) -> Result<()> {
+        self.check_poisoned()?;
+        self.check_devices()?;
+        self.sources.files.sync().map_err(|(file, error)| {
+            if !self.device_failed(file, &error) {
+                self.poison();
+            }
+            error
+        })
+    }
+
     /// Makes the in-place writes of the last batch durable.
     pub fn sync_data_file(&self) -> Result<()> {
         let mut dw = self.double_write.lock();
+        self.check_devices()?;
         if dw.data_unsynced {
             self.sync_data(&mut dw)?;
         }
@@ -238,6 +313,14 @@ impl BufferPool {
     /// every page that may lack, in the data file, a record before that one. Pages
     /// being changed are waited for, so that their last record is the real one.
     pub fn dirty_pages(&self) -> Vec<DirtyPage> {
+        // Meanwhile none goes back among those that await redo.
+        *self.looking_at_dirty_pages.lock() += 1;
+        let pages = self.look_at_dirty_pages();
+        *self.looking_at_dirty_pages.lock() -= 1;
+        pages
+    }
+
+    fn look_at_dirty_pages(&self) -> Vec<DirtyPage> {
         // Those that await redo first: one that is redone meanwhile is in a frame by the time
         // the frames are looked at. The other way round it could be missed in both places.
         let mut pages: Vec<DirtyPage> = self
@@ -251,7 +334,7 @@ impl BufferPool {
             if !frame.is_dirty() {
                 continue;
             }
-            let page = frame.latch.read();
+            let Some(page) = self.latch_for_checkpoint(frame) else { return pages };
             let rec_lsn = Lsn(frame.rec_lsn.load(Ordering::SeqCst));
             if rec_lsn.is_some() && frame.valid.load(Ordering::Acquire) {
                 pages.push(DirtyPage {
@@ -263,6 +346,19 @@ impl BufferPool {
             }
         }
         pages
+    }
+
+    /// The page's latch; none when a device is dead: who holds the latch may wait for the replacement, which waits for the
+    /// checkpoint. That fails then, when it syncs ([`BufferPool::sync_fresh_pages`]).
+    fn latch_for_checkpoint<'f>(&self, frame: &'f Frame) -> Option<parking_lot::RwLockReadGuard<'f, PageBuf>> {
+        loop {
+            if let Some(page) = frame.latch.try_read_for(Duration::from_millis(20)) {
+                return Some(page);
+            }
+            if !self.dead_devices().is_empty() {
+                return None;
+            }
+        }
     }
 
     /// Number of dirty pages now.

@@ -31,22 +31,26 @@ pub struct ArchiveFolder {
     store: Arc<dyn Store>,
 }
 
+/// The folder of a place: plain or as a `file://` URL.
+pub(crate) fn folder_of(place: &str) -> Result<&Path> {
+    let path = place.strip_prefix("file://").unwrap_or(place);
+    if path.contains("://") {
+        let what = format!("places like \"{place}\" are not supported; give a folder");
+        return Err(Error::new(ErrorKind::NotSupported, what));
+    }
+    Ok(Path::new(path))
+}
+
 impl ArchiveFolder {
     /// The archive in `place`: a folder, plain or as a `file://` URL.
     ///
     /// # Errors
     /// When there is no such folder, or the place is of another kind.
     pub fn open(place: &str) -> Result<Self> {
-        let path = place.strip_prefix("file://").unwrap_or(place);
-        if path.contains("://") {
-            let what = format!("archives in places like \"{place}\" are not supported; give a folder");
-            return Err(Error::new(ErrorKind::NotSupported, what));
-        }
-        let store = FolderStore::existing(Arc::new(RealVfs::new()), Path::new(path))?;
-        Ok(Self { store: Arc::new(store) })
+        Ok(Self { store: Arc::new(FolderStore::existing(Arc::new(RealVfs::new()), folder_of(place)?)?) })
     }
 
-    fn view(&self) -> Result<Arc<View>> {
+    pub(crate) fn view(&self) -> Result<Arc<View>> {
         Archive::open_view(Arc::clone(&self.store), None)?.ok_or_else(|| {
             let what = format!("there is no archive in {}: no manifest was found", self.store.place());
             Error::new(ErrorKind::NotADatabase, what)
@@ -141,7 +145,12 @@ impl ArchiveFolder {
                 }
                 StreamEntry::Record(record) => record_line(&record, out)?,
                 StreamEntry::FirstOf { tx, lsn } => say!(out, "  {lsn} first of transaction {tx} in its run")?,
-                StreamEntry::Undo { tx, lsn, page } => say!(out, "  {lsn} undo of transaction {tx}, on page {page}")?,
+                StreamEntry::Undo { tx, lsn, page, writer } if writer == tx => {
+                    say!(out, "  {lsn} undo of transaction {tx}, on page {page}")?;
+                }
+                StreamEntry::Undo { tx, lsn, page, writer } => {
+                    say!(out, "  {lsn} undo of transaction {tx} (its savepoint {writer}), on page {page}")?;
+                }
             }
         }
         Ok(())

@@ -15,9 +15,10 @@
 //! | `inspect_*.rs` | the printers |
 //! | `check/` | the checker |
 //! | `archive.rs` | a log archive: list, verify, records and stream |
+//! | `backup.rs` | backups: list, verify, pages; making one from the archive |
 //!
 //! # Contract
-//! 1. Nothing is written, no lock is kept, and no file is made.
+//! 1. Nothing is written, no lock is kept, and no file is made, but by [`make_backup`], which writes a new backup and nothing else.
 //! 2. Damaged input is shown as far as it can be read; it never panics, never sizes an
 //!    allocation, and never keeps a loop running.
 //! 3. Memory is bounded: a cache of log blocks, one page at a time, and some 13 KB for every
@@ -29,6 +30,7 @@
 //! written; whatever is wrong *inside* the folder is part of the output.
 
 mod archive;
+mod backup;
 mod catalog;
 mod check;
 mod control;
@@ -46,6 +48,7 @@ mod versions;
 mod walk;
 
 pub use archive::{ArchiveFolder, ArchiveOptions};
+pub use backup::{BackupFolder, make_backup};
 pub use check::{CheckProgress, CheckReport, Counts, Problem, Severity, check};
 pub use folder::Folder;
 pub use inspect_boot::inspect_boot;

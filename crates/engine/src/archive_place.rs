@@ -31,13 +31,13 @@ pub(crate) fn folder_of(dir: &Path, url: &str) -> Result<PathBuf> {
         Some((scheme, _)) => {
             return Err(Error::new(
                 ErrorKind::NotSupported,
-                format!("the archive \"{url}\" cannot be used: places of kind \"{scheme}\" are not supported"),
+                format!("the place \"{url}\" cannot be used: places of kind \"{scheme}\" are not supported"),
             )
             .with_hint("Name a folder, or file:// and a folder."));
         }
     };
     if path.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidParameter, "the archive's place is empty"));
+        return Err(Error::new(ErrorKind::InvalidParameter, "a place for the archive or for backups is empty"));
     }
     Ok(dir.join(path))
 }

@@ -39,6 +39,7 @@ impl Background {
         spawn("undo", undo)?;
         spawn("rebuild", rebuild)?;
         spawn("versions", version_pages)?;
+        spawn("restore", restore)?;
         if inner.archiver.is_some() {
             spawn("archive", archive)?;
             spawn("merge", merge_archive)?;
@@ -86,6 +87,7 @@ impl Database {
 
 pub(crate) const ARCHIVE: &str = "archiving the log";
 pub(crate) const MERGE: &str = "merging runs of the archive";
+pub(crate) const RESTORE: &str = "restoring files";
 pub(crate) const WRITE_BACK: &str = "writing changed pages";
 pub(crate) const CHECKPOINT: &str = "taking a checkpoint";
 
@@ -305,6 +307,33 @@ fn merge_archive(weak: &Weak<Inner>) {
             Step::Pause(length) => length,
             Step::Stop => return,
         };
+        drop(db);
+        pause(weak, length);
+    }
+}
+
+/// Restores what nobody has asked for yet, while a restore is under way.
+fn restore(weak: &Weak<Inner>) {
+    const LOOK: Duration = Duration::from_secs(5);
+    let mut looked = Instant::now();
+    while let Some(db) = alive(weak) {
+        let mut length = TICK;
+        if !db.inner().pool.is_replaceable() && looked.elapsed() >= LOOK {
+            // The archive may be reachable by now, or there may be a backup.
+            db.look_at_replaceable();
+            looked = Instant::now();
+        }
+        let replaced = db.replace_dead_devices();
+        if replaced.is_err() || db.restore_under_way().is_some() {
+            let outcome = replaced.and_then(|()| db.restore_step());
+            let more = matches!(outcome, Ok(true));
+            match db.judge(RESTORE, outcome) {
+                Step::Done if more => length = Duration::ZERO,
+                Step::Done => {}
+                Step::Pause(longer) => length = longer,
+                Step::Stop => return,
+            }
+        }
         drop(db);
         pause(weak, length);
     }

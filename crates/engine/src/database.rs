@@ -9,6 +9,7 @@
 //! DIR/log-place      where that is, if they have (`log_folder.rs`)
 //! DIR/version-store  where the version-store file is, if there is one (`version_file.rs`)
 //! DIR/creating       present while the folder is being made
+//! DIR/restoring      the same of one that is made as of a point of another database (`points/`)
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -22,9 +23,9 @@ use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limit
 use resurgam_btree::{self as btree, Tree};
 use resurgam_buffer::{BufferPool, Mtr, PageHistory, PendingRedo, PoolConfig, VersionFile, restore_double_writes};
 use resurgam_log::{Log, LogConfig};
+use resurgam_page::PageBuf;
 use resurgam_page::boot::{self, Boot};
-use resurgam_page::{PageBuf, PageType, op};
-use resurgam_recovery::{Control, ControlFile, Identity, Progress, VersionRecord, analyse, take_checkpoint};
+use resurgam_recovery::{Control, ControlFile, Identity, Parent, Progress, VersionRecord, analyse, take_checkpoint};
 use resurgam_txn::{ObjectLocks, SnapshotHold, TxManager};
 use resurgam_versions::{Cleaner, PendingFrees, VersionStore, VersionStoreConfig};
 use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
@@ -32,15 +33,18 @@ use resurgam_vfs::{FileLock, OpenMode, RealVfs, Vfs};
 use crate::archive_place::open_archiver;
 use crate::archiver::Archiver;
 use crate::background::Background;
+use crate::backup_places::Backups;
 use crate::catalog::{Catalog, FIRST_USER_OBJECT};
 use crate::catalog_row::CATALOG_OBJECT;
 use crate::checkpoint_stats::CheckpointCounter;
 use crate::log_folder::{LOG, LogFolder, id_of_marker};
 use crate::mode::Mode;
 use crate::options::Options;
+use crate::points::RESTORING;
 use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::repair::Repairs;
+use crate::restore::{Attach, Origin, OriginKind, Restore, attach, begin, device};
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
 use crate::throttle::Throttle;
@@ -68,10 +72,15 @@ pub(crate) struct Inner {
     pub recovery: RecoveryReport,
     /// How long the redo of all pages took.
     pub redo_time: Mutex<Option<Duration>>,
-    control: Mutex<(ControlFile, Control)>,
+    pub control: Mutex<(ControlFile, Control)>,
+    /// The data folder in use, and the log's.
+    pub data_dir: Mutex<PathBuf>,
+    pub log_dir: PathBuf,
     pub boot: Boot,
+    /// Of what it was made, if it is a restored database or a clone.
+    pub parent: Option<Parent>,
     /// What is noted of the version store; for checkpoints.
-    version_record: Option<VersionRecord>,
+    pub version_record: Mutex<Option<VersionRecord>>,
     /// The last checkpoint, for those who must not wait for one that is being taken.
     checkpoint: AtomicU64,
     pub checkpoints: CheckpointCounter,
@@ -86,6 +95,9 @@ pub(crate) struct Inner {
     pub moves: Moves,
     pub throttle: Throttle,
     pub archiver: Option<Arc<Archiver>>,
+    pub backups: Option<Arc<Backups>>,
+    /// While files are being restored.
+    pub restore: Mutex<Option<Arc<Restore>>>,
     pub stopping: AtomicBool,
     pub opened: Instant,
     pub background: Mutex<Option<Background>>,
@@ -93,7 +105,7 @@ pub(crate) struct Inner {
     /// Indexes and tables that are being built.
     pub builds: Builds,
     /// Given back by a clean close, even while clones are still around.
-    locks_held: Mutex<Vec<Box<dyn FileLock>>>,
+    pub locks_held: Mutex<Vec<Box<dyn FileLock>>>,
 }
 
 impl Inner {
@@ -164,11 +176,28 @@ impl Database {
 
     /// As [`Database::open`], on any file system, with a callback for progress.
     pub fn open_with(vfs: Arc<dyn Vfs>, dir: &Path, options: Options, progress: impl FnMut(Progress)) -> Result<Self> {
+        let asked = dir;
+        let replaced = device::data_folder(&vfs, dir, options.log_dir.as_deref())?;
+        let options = match &replaced {
+            Some(_) => options.relative_to(dir),
+            None => options,
+        };
+        let dir = replaced.as_deref().inspect(|now| {
+            tracing::warn!("the data folder \"{}\" was replaced by \"{}\", which is opened", dir.display(), now.display());
+        });
+        let dir = dir.unwrap_or(asked);
         let paths = Paths::new(dir);
         vfs.create_dir_all(dir)?;
         let mut entries = vfs.list(dir)?;
-        entries.retain(|name| name != "lock" && name != "lost+found");
-        let has_control = entries.iter().any(|n| n == "control");
+        entries.retain(|name| name != "lock" && name != "lost+found" && name != "control.new");
+        if entries.iter().any(|name| name == RESTORING) {
+            return Err(Error::new(
+                ErrorKind::NotADatabase,
+                format!("\"{}\" is no database yet: a restore into it was not finished", dir.display()),
+            )
+            .with_hint("Restore again; it starts over."));
+        }
+        let mut has_control = entries.iter().any(|n| n == "control");
         let creating = entries.iter().any(|n| n == "creating");
         if !has_control && !creating && !entries.is_empty() {
             return Err(Error::new(
@@ -192,6 +221,9 @@ impl Database {
             }
             _ => e,
         })?;
+        if !creating && !has_control {
+            has_control = begin::control_from_log_folder(&vfs, dir, &paths.control, &options)?;
+        }
         if creating || !has_control {
             create(&vfs, dir, &paths, &options, creating)?;
         }
@@ -202,21 +234,34 @@ impl Database {
         vfs: Arc<dyn Vfs>,
         dir: &Path,
         paths: &Paths,
-        options: Options,
+        mut options: Options,
         lock: Box<dyn FileLock>,
         progress: impl FnMut(Progress),
     ) -> Result<Self> {
         let started = vfs.now();
         let (mut control_file, mut control) = ControlFile::open(&vfs, &paths.control, false)?;
-        if !vfs.exists(&paths.data)? {
-            return Err(Error::corrupt(format!("the data file, \"{}\", is missing", paths.data.display()))
-                .with_hint("Put it back if it was moved away; otherwise restore the data folder from a backup."));
+        let origin = Origin::read(&vfs, dir)?;
+        if let Some(origin) = origin.as_ref().filter(|origin| origin.kind == OriginKind::Media) {
+            // It goes on from there until it is finished.
+            options.archive.get_or_insert_with(|| origin.archive.clone());
+            options.backups = options.backups.take().or(origin.backups.clone());
         }
-        let boot = read_boot(&vfs, &paths.data)?;
-        let mut log_folder = LogFolder::find(&vfs, dir, options.log_dir.as_deref(), &boot, &control)?;
+        let known = match vfs.exists(&paths.data)? {
+            true => Some(read_boot(&vfs, &paths.data)?),
+            false if options.archive.is_none() => return Err(begin::data_is_missing(&paths.data)),
+            false => None,
+        };
+        let mut log_folder = LogFolder::find(&vfs, dir, options.log_dir.as_deref(), known.as_ref(), &control)?;
         let pending = PendingRedo::default();
         let analysis = analyse(&vfs, &log_folder.path, &control, &pending, progress)?;
         let analysed = vfs.now();
+        let boot = known.or(analysis.identity.as_ref().map(|identity| identity.boot.clone())).ok_or_else(|| {
+            Error::corrupt(format!(
+                "the data file, \"{}\", is missing, and the log was written by a version that does not say what it held",
+                paths.data.display()
+            ))
+        })?;
+        log_folder.is_of(boot.database_id);
         if analysis.identity.as_ref().is_some_and(|identity| identity.boot.database_id != boot.database_id) {
             return Err(Error::new(
                 ErrorKind::InvalidParameter,
@@ -225,6 +270,20 @@ impl Database {
             .with_hint("Put this one's log there, or name its folder with log_dir."));
         }
         let next_epoch = control.epoch.max(analysis.end.epoch) + 1;
+        let missing = begin::Missing {
+            vfs: &vfs,
+            dir,
+            data: &paths.data,
+            double_write: &paths.double_write,
+            log: &log_folder.path,
+            options: &options,
+            boot: &boot,
+            control: &control,
+            high_water: analysis.high_water,
+            version_high_water: analysis.version_high_water,
+            version_store: analysis.version_store.as_ref(),
+        };
+        let origin = missing.make(origin)?;
         let search = Search {
             vfs: &vfs,
             dir,
@@ -240,12 +299,16 @@ impl Database {
         // Only now: an open that fails for its log changes nothing.
         let restored =
             restore_double_writes(&vfs, &paths.data, version, &paths.double_write, !control.clean, analysis.end.lsn)?;
+        let parent = analysis.identity.as_ref().and_then(|identity| identity.parent);
         let was_clean = control.clean;
         // The new epoch is durable before anything is appended under it.
         if let Some(attached) = &mut attached {
             attached.set_epoch(next_epoch)?;
         }
         log_folder.take(&vfs, dir, next_epoch)?;
+        if log_folder.is_own() {
+            control_file.keep_copy(&vfs, &log_folder.path.join(begin::CONTROL_COPY))?;
+        }
         control.epoch = next_epoch;
         control.clean = false;
         control_file.write(control)?;
@@ -260,14 +323,25 @@ impl Database {
             pool = pool.with_version_file(VersionFile::new(number, attached.file, bytes_max));
             locks_held.push(attached.lock);
         }
+        let log_dir = log_folder.path.clone();
         locks_held.extend(log_folder.into_lock());
         let version_file = pool.version_file().map(VersionFile::number);
-        for (page, entry) in pending.snapshot() {
-            // Of a version-store file that was given up nothing is brought up to date.
-            if page.file() == 0 || Some(page.file()) == version_file {
-                pool.pending_redo().add(page, entry);
+        let restore = match origin {
+            Some(origin) => {
+                let (options, archiver) = (&options, archiver.as_ref());
+                let at = Attach { vfs: &vfs, dir, options, log: &log, pool: &pool, archiver, pending: &pending };
+                Some(attach(&at, origin)?)
             }
-        }
+            None => {
+                for (page, entry) in pending.snapshot() {
+                    // Of a version-store file that was given up nothing is brought up to date.
+                    if page.file() == 0 || Some(page.file()) == version_file {
+                        pool.pending_redo().add(page, entry);
+                    }
+                }
+                None
+            }
+        };
         pool.space().restore(analysis.high_water);
         pool.space().restore_version_file(analysis.version_high_water);
         // A crash can have taken back space that was not synced. Where there is none now, the
@@ -302,7 +376,8 @@ impl Database {
             log_end: analysis.end_reason,
         };
         let pending_start = log.end_lsn().0;
-        let repairs = Repairs::of(&log, &vfs, archiver.clone());
+        let backups = Backups::of(&vfs, dir, &options, boot.database_id)?.map(Arc::new);
+        let repairs = Repairs::of(&log, &vfs, archiver.clone(), backups.clone());
         if options.page_repair {
             pool.set_history(Arc::clone(&repairs) as Arc<dyn PageHistory>);
         }
@@ -328,8 +403,11 @@ impl Database {
             checkpoints: CheckpointCounter::default(),
             troubles: Troubles::default(),
             control: Mutex::new((control_file, control)),
-            version_record,
+            version_record: Mutex::new(version_record),
+            data_dir: Mutex::new(dir.to_path_buf()),
+            log_dir,
             boot,
+            parent,
             next_object: AtomicU32::new(analysis.next_object.max(FIRST_USER_OBJECT)),
             trees: RwLock::default(),
             mode,
@@ -337,6 +415,8 @@ impl Database {
             moves: Moves::default(),
             throttle: Throttle::default(),
             archiver,
+            backups,
+            restore: Mutex::new(restore),
             stopping: AtomicBool::new(false),
             opened: Instant::now(),
             background: Mutex::new(None),
@@ -346,6 +426,7 @@ impl Database {
         });
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
         let db = Self(inner);
+        db.look_at_replaceable();
         db.queue_losers(losers);
         if !db.0.options.background {
             db.rebuild_lost();
@@ -473,14 +554,21 @@ impl Database {
             &inner.txs,
             || inner.next_object.load(Ordering::SeqCst),
             || inner.prepared.all(),
-            Identity::new(inner.boot.clone(), &next),
-            inner.version_record.clone(),
+            Identity::new(inner.boot.clone(), &next, inner.parent),
+            inner.version_record.lock().clone(),
         )?;
         // Pages written in place but not synced are not in the dirty list; the double-write
         // area still has them, so the checkpoint may rely on it. (It has synced those that are
         // not there.)
+        let restore = self.restore_under_way();
+        if let Some(restore) = &restore {
+            restore.before_checkpoint_counts(&inner.vfs, &inner.pool)?;
+        }
         let next = Control { checkpoint: begin, ..next };
         control.0.write(next)?;
+        if let Some(restore) = &restore {
+            restore.checkpoint_counts();
+        }
         control.1 = next;
         inner.checkpoint.store(begin.0, Ordering::Relaxed);
         then();
@@ -500,6 +588,13 @@ impl Database {
         for stuck in inner.pool.pending_redo().set_aside(needed) {
             tracing::error!("page {} is set aside, its log is kept no longer: {}", stuck.page, stuck.error);
         }
+    }
+
+    /// What no record of a page holds, as a checkpoint that were taken now would say it.
+    pub(crate) fn identity(&self) -> Identity {
+        let inner = self.inner();
+        let control = inner.control.lock();
+        Identity::new(inner.boot.clone(), &control.1, inner.parent)
     }
 
     /// Where the last finished checkpoint begins.
@@ -659,12 +754,7 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
         pending_frees_object: pending_frees.object,
         ..Boot::new(id, now)
     };
-    let mut page = PageBuf::zeroed();
-    let mut body = Vec::new();
-    op::format(&mut body, PageType::Boot, 0, ObjectId::NONE, &[], None);
-    op::set_bytes(&mut body, boot::OFFSET as u16, &boot.encode());
-    op::apply(&mut page, PageId(0), &body, log.end_lsn())?;
-    page.seal();
+    let page = boot::page(&boot, log.end_lsn())?;
     debug_assert_eq!(page.as_bytes().len(), PAGE_SIZE);
     pool.file().write_at(page.as_bytes(), 0)?;
     pool.file().sync()?;
@@ -677,7 +767,7 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, paths: &Paths, options: &Options, agai
         clean: true,
         traditional: !options.accelerated_database_recovery,
     };
-    let identity = Identity::new(boot, &control);
+    let identity = Identity::new(boot, &control, None);
     (control.checkpoint, _) = take_checkpoint(&log, &pool, &txs, || FIRST_USER_OBJECT, Vec::new, identity, None)?;
     log.close()?;
     ControlFile::create(vfs, &paths.control, control)?;

@@ -25,6 +25,8 @@
 //! | `checkpoint_stats.rs` | how often checkpoints are taken, how long they take |
 //! | `archiver.rs` | the log's way into an archive |
 //! | `archive_place.rs` | where that is |
+//! | `backup.rs` | making a backup of the running database |
+//! | `backup_places.rs` | where backups are, which there are, the newest one |
 //! | `background.rs` | write-back, checkpoints, redo, cleaning, version pages in advance |
 //! | `options.rs` | settings |
 //! | `definition.rs` | what a definition says, and its stored form |
@@ -59,6 +61,8 @@
 mod archive_place;
 mod archiver;
 mod background;
+mod backup;
+mod backup_places;
 mod build;
 mod catalog;
 mod catalog_overlay;
@@ -76,10 +80,12 @@ mod lost;
 mod mode;
 mod operations;
 mod options;
+mod points;
 mod prepared;
 mod progress;
 mod reference;
 mod repair;
+mod restore;
 mod rewrite;
 mod rows;
 mod shared_map;
@@ -97,6 +103,9 @@ mod version_file;
 mod view;
 
 pub use archiver::ArchiveStatus;
+#[doc(hidden)]
+pub use backup::PlantedInBackup;
+pub use backup_places::{BackupRow, BackupTotals};
 pub use checkpoint_stats::CheckpointStats;
 pub use cleaning::{CleanerStatus, HoldingAborted, HoldingSnapshot, HoldingTransaction, VersionStoreHolders};
 pub use cursor::{Cursor, Direction, KeyRange, RowBatch};
@@ -113,10 +122,16 @@ pub use definition::{Check, Column, ForeignKey, Index, ReferentialAction};
 pub use options::Options;
 #[doc(hidden)]
 pub use options::StoreHandle;
+#[doc(hidden)]
+pub use points::{PlantedInRestore, analyse_archive};
+pub use points::{
+    RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point,
+};
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
 pub use repair::RepairedPage;
+pub use restore::{ORIGIN, Origin, OriginKind, RestoreStatus};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
 pub use resurgam_buffer::Repair;
 pub use resurgam_log::{LogBlock, LogFollower, LogHold, LogHolder, LogStats};

@@ -38,11 +38,17 @@ pub(crate) struct LogFolder {
 }
 
 impl LogFolder {
-    /// Finds the log of an existing database; changes nothing.
+    /// Finds the log of an existing database; changes nothing. Without a boot page it is not known whose log it should be.
     ///
     /// # Errors
     /// Those of the module's text, each naming the folder and what to do.
-    pub fn find(vfs: &Arc<dyn Vfs>, dir: &Path, asked: Option<&Path>, boot: &Boot, control: &Control) -> Result<Self> {
+    pub fn find(
+        vfs: &Arc<dyn Vfs>,
+        dir: &Path,
+        asked: Option<&Path>,
+        boot: Option<&Boot>,
+        control: &Control,
+    ) -> Result<Self> {
         let noted = match read_log_place(vfs, dir) {
             // What it says is found out from the folder itself.
             Err(error) if asked.is_some() && error.kind() == ErrorKind::Corrupt => {
@@ -68,7 +74,7 @@ impl LogFolder {
         }
         if same && noted.is_none() {
             // In the data folder, as ever.
-            return Ok(Self { path, database_id: boot.database_id, lock: None, note: None });
+            return Ok(Self { path, database_id: boot.map_or([0; 16], |boot| boot.database_id), lock: None, note: None });
         }
         let names = vfs.list(&path)?;
         if !names.iter().any(|name| name.ends_with(".log")) {
@@ -80,7 +86,8 @@ impl LogFolder {
             });
         }
         vfs.keep_private(&path, false)?;
-        match LogOwner::read(vfs, &path)? {
+        let owner = LogOwner::read(vfs, &path)?;
+        match owner {
             Some(owner) => check_owner(&path, owner, boot, control)?,
             // It was in the data folder until now, where no such file is.
             None if !same && noted.is_none() => {
@@ -100,7 +107,18 @@ impl LogFolder {
         check_log_place(place)?;
         let lock = Some(lock(vfs, &path)?);
         let note = (noted.as_deref() != Some(place)).then(|| place.to_path_buf());
-        Ok(Self { path, database_id: boot.database_id, lock, note })
+        let of_owner = owner.map_or([0; 16], |owner| owner.database_id);
+        Ok(Self { path, database_id: boot.map_or(of_owner, |boot| boot.database_id), lock, note })
+    }
+
+    /// Whether it is a folder of its own, beside the data folder.
+    pub fn is_own(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// Whose log it is, where that was not known before it was read.
+    pub fn is_of(&mut self, database_id: [u8; 16]) {
+        self.database_id = database_id;
     }
 
     /// The log is the right one, and is about to be written under `epoch`: notes both. Before the control file
@@ -199,8 +217,8 @@ fn not_there(path: &Path, old: &Path, what: &str) -> Error {
     .with_hint("Leave log_dir out, or stop the server and move the folder there first.")
 }
 
-fn check_owner(path: &Path, owner: LogOwner, boot: &Boot, control: &Control) -> Result<()> {
-    if owner.database_id != boot.database_id {
+fn check_owner(path: &Path, owner: LogOwner, boot: Option<&Boot>, control: &Control) -> Result<()> {
+    if boot.is_some_and(|boot| owner.database_id != boot.database_id) {
         return Err(Error::new(
             ErrorKind::InvalidParameter,
             format!("\"{}\" holds the log of another database", path.display()),

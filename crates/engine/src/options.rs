@@ -36,6 +36,20 @@ pub struct Options {
     /// What stands in for the place that [`Options::archive`] names: for tests of stores that fail.
     #[doc(hidden)]
     pub archive_store: Option<StoreHandle>,
+    /// Where backups are, as a URL like [`Options::archive`]. `None`: nowhere, and none can be made.
+    pub backups: Option<String>,
+    /// As [`Options::archive_store`].
+    #[doc(hidden)]
+    pub backups_store: Option<StoreHandle>,
+    /// Most bytes that a backup reads in a second; 0 = unlimited.
+    pub backup_bytes_per_second: u64,
+    /// A folder on another device, where the data is restored to if its own one dies while the database is open. It becomes
+    /// the data folder then. It must be empty, and the log needs a folder of its own. A relative path is relative to the data
+    /// folder. `None`: a dead device's files are made anew in their place.
+    pub spare_data: Option<PathBuf>,
+    /// Bytes of a part of a backup; 0: as is good. For tests.
+    #[doc(hidden)]
+    pub backup_part_bytes: usize,
     /// Size of a log segment file, in bytes; fixed when the database is created.
     pub log_segment_bytes: u64,
     /// A checkpoint is taken when this much log was written since the last one, in bytes.
@@ -120,6 +134,11 @@ impl Default for Options {
             log_dir: None,
             archive: None,
             archive_store: None,
+            backups: None,
+            backups_store: None,
+            backup_bytes_per_second: 0,
+            spare_data: None,
+            backup_part_bytes: 0,
             log_segment_bytes: 16 << 20,
             checkpoint_log_bytes: 64 << 20,
             log_bytes_max: 1 << 30,
@@ -149,6 +168,19 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The same with paths that are not relative to the data folder, which is `dir`.
+    pub(crate) fn relative_to(mut self, dir: &std::path::Path) -> Self {
+        for path in [&mut self.log_dir, &mut self.version_store_path, &mut self.spare_data].into_iter().flatten() {
+            *path = dir.join(&*path);
+        }
+        for url in [&mut self.archive, &mut self.backups].into_iter().flatten().filter(|url| !url.contains("://")) {
+            if let Some(full) = dir.join(&*url).to_str() {
+                *url = full.to_owned();
+            }
+        }
+        self
+    }
+
     /// Threads of a sweep, at least one.
     pub fn cleaner_threads(&self) -> usize {
         const MOST_BY_DEFAULT: usize = 4;

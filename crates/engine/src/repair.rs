@@ -8,6 +8,8 @@
 //! writes that the device lost and whose records are still there. Whoever reads the page waits for a pass over the log
 //! (its bound is `log_bytes_max`; a gigabyte takes about a second); nobody else does.
 //!
+//! Where the archive was begun later than the page, its image in the newest backup is what the records are applied to.
+//!
 //! A page that could not be rebuilt is not tried again for a while, so that a statement that meets it a
 //! thousand times reads the log once.
 
@@ -24,6 +26,7 @@ use resurgam_page::PageBuf;
 use resurgam_vfs::Vfs;
 
 use crate::archiver::Archiver;
+use crate::backup_places::Backups;
 use crate::database::Database;
 
 /// Repairs that are listed.
@@ -49,6 +52,7 @@ pub struct RepairedPage {
 pub(crate) struct Repairs {
     log: Arc<Log>,
     archiver: Option<Arc<Archiver>>,
+    backups: Option<Arc<Backups>>,
     vfs: Arc<dyn Vfs>,
     /// The newest last.
     listed: Mutex<VecDeque<RepairedPage>>,
@@ -57,10 +61,16 @@ pub(crate) struct Repairs {
 }
 
 impl Repairs {
-    pub fn of(log: &Arc<Log>, vfs: &Arc<dyn Vfs>, archiver: Option<Arc<Archiver>>) -> Arc<Self> {
+    pub fn of(
+        log: &Arc<Log>,
+        vfs: &Arc<dyn Vfs>,
+        archiver: Option<Arc<Archiver>>,
+        backups: Option<Arc<Backups>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             log: Arc::clone(log),
             archiver,
+            backups,
             vfs: Arc::clone(vfs),
             listed: Mutex::default(),
             in_vain: Mutex::default(),
@@ -168,8 +178,14 @@ fn is_of_use(records: &[PageRecord], after: Lsn) -> bool {
 }
 
 impl PageHistory for Repairs {
-    fn base(&self, _: PageId, _: &mut PageBuf) -> Result<bool> {
-        Ok(false)
+    fn base(&self, page: PageId, buf: &mut PageBuf) -> Result<bool> {
+        let Some(backups) = &self.backups else { return Ok(false) };
+        // What the archive and the log have may do without it.
+        backups.image_of(page, self.log.end_lsn(), buf).or_else(|error| {
+            tracing::warn!("page {page} is rebuilt without the newest backup: {error}");
+            buf.as_bytes_mut().fill(0);
+            Ok(false)
+        })
     }
 
     fn records(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {

@@ -51,8 +51,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const SAID_EVERY: Duration = Duration::from_secs(30);
 
 /// What the log waits for.
-const KEEP_LOG: [&str; 4] =
-    [crate::background::WRITE_BACK, crate::background::CHECKPOINT, crate::background::REDO, crate::background::ARCHIVE];
+const KEEP_LOG: [&str; 5] = [
+    crate::background::WRITE_BACK,
+    crate::background::CHECKPOINT,
+    crate::background::REDO,
+    crate::background::ARCHIVE,
+    crate::background::RESTORE,
+];
 
 /// All that there are.
 #[derive(Default)]

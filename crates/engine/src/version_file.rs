@@ -9,6 +9,7 @@
 //! disk is not mounted. Nothing committed is in it, but rows under aborted transactions may
 //! have their committed version there and nowhere else. Only `version_store_lost` gives it up.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +20,9 @@ use resurgam_recovery::{VERSION_RECORD, VersionRecord};
 use resurgam_vfs::{File, FileLock, OpenMode, Vfs};
 
 use crate::options::Options;
+
+/// Name of the file in the spare folder that takes the place of one whose device died.
+pub(crate) const REPLACEMENT: &str = "version-store-file";
 
 /// The file to use.
 pub(crate) struct Attached {
@@ -99,6 +103,15 @@ impl Search<'_> {
     /// File `number` is in use, recorded at `recorded` (if that is known).
     fn known(&self, number: u32, recorded: Option<&Path>) -> Result<Option<Attached>> {
         let asked = self.options.version_store_path.as_deref();
+        // The device of the one that is asked for died, and another one took its place: that one it is, also when the old
+        // one is back as it was.
+        let replaced = recorded.filter(|path| path.file_name() == Some(OsStr::new(REPLACEMENT)) && asked.is_some_and(|a| a != *path));
+        if let Some(path) = replaced
+            && let Ok(attached) = self.right_one(&self.at(path), number, recorded)
+        {
+            tracing::warn!("the version store was replaced by \"{}\", which is used", attached.path.display());
+            return Ok(Some(attached));
+        }
         let found = match asked.or(recorded) {
             Some(path) => self.right_one(&self.at(path), number, recorded).map(|attached| (path, attached)),
             None => Err(Error::corrupt(format!(

@@ -111,7 +111,7 @@ fn enlarge(dir: &Path, gigabytes: u64, kind: Pages) -> Result<()> {
     let next_object = analysis.next_object;
     let mut first = PageBuf::zeroed();
     said(pool.file().read_exact_at(first.as_bytes_mut(), 0))?;
-    let identity = Identity::new(said(Boot::read(&first))?, &control);
+    let identity = Identity::new(said(Boot::read(&first))?, &control, None);
     let (begin, _) = said(take_checkpoint(&log, &pool, &txs, || next_object, Vec::new, identity, None))?;
     said(log.close())?;
     // As a clean close leaves it.

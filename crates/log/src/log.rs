@@ -51,10 +51,25 @@ impl Log {
     /// `InvalidParameter` when the folder holds a log already, or the settings
     /// do not fit together; `Io`; `DiskFull`.
     pub fn create(vfs: Arc<dyn Vfs>, dir: &Path, config: LogConfig, epoch: u32) -> Result<Arc<Log>> {
+        let first = config.first_lsn();
+        Self::create_at(vfs, dir, config, epoch, first)
+    }
+
+    /// As [`Log::create`], of a log that goes on where another one was cut off at `cut`: it begins with the first segment
+    /// above it. `epoch` must be above every one of that log.
+    ///
+    /// # Errors
+    /// Those of [`Log::create`].
+    pub fn create_at(vfs: Arc<dyn Vfs>, dir: &Path, config: LogConfig, epoch: u32, cut: Lsn) -> Result<Arc<Log>> {
         config.check()?;
+        let number = cut.0.div_ceil(config.segment_bytes).max(1);
+        if number > u64::MAX / 4 / config.segment_bytes {
+            return Err(Error::new(ErrorKind::InvalidParameter, format!("a log cannot begin behind LSN {cut}")));
+        }
         let counters = Counters::default();
-        let segments = Segments::create(Arc::clone(&vfs), dir, config.segment_bytes, &counters)?;
-        let end = LogEnd { lsn: config.first_lsn(), epoch, last_block: Lsn::NONE, durable: config.first_lsn() };
+        let segments = Segments::create(Arc::clone(&vfs), dir, config.segment_bytes, number, &counters)?;
+        let first = Lsn(number * config.segment_bytes);
+        let end = LogEnd { lsn: first, epoch, last_block: Lsn::NONE, durable: first };
         Ok(Self::start(vfs, config, epoch, end, segments, counters))
     }
 

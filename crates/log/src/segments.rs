@@ -91,8 +91,14 @@ impl Segments {
         }
     }
 
-    /// Makes the folder and segment 1 of a new log.
-    pub(crate) fn create(vfs: Arc<dyn Vfs>, dir: &Path, segment_bytes: u64, counters: &Counters) -> Result<Segments> {
+    /// Makes the folder and the first segment, number `first`, of a new log.
+    pub(crate) fn create(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        segment_bytes: u64,
+        first: u64,
+        counters: &Counters,
+    ) -> Result<Segments> {
         vfs.create_dir_all(dir)?;
         if let Some(number) = list_segments(&*vfs, dir)?.first() {
             return Err(Error::new(
@@ -103,8 +109,8 @@ impl Segments {
         if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             vfs.sync_dir(parent)?;
         }
-        let segments = Self::new(vfs, dir, segment_bytes, 1, 1);
-        segments.prepare(1, counters)?;
+        let segments = Self::new(vfs, dir, segment_bytes, first, first);
+        segments.prepare(first, counters)?;
         Ok(segments)
     }
 

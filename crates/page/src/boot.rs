@@ -19,10 +19,11 @@
 //! A later format may append fields and keep `min reader version`; a reader checks
 //! magic, then versions, then the checksum, so that a newer file is told from a damaged one.
 
-use crate::buf::{HEADER_SIZE, PageBuf};
+use crate::buf::{HEADER_SIZE, PageBuf, PageType};
 use crate::codec::Reader;
+use crate::op;
 use resurgam_base::limits::PAGE_SIZE;
-use resurgam_base::{Error, ErrorKind, ObjectId, PageId, Result, checksum, checksum_append};
+use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, checksum, checksum_append};
 
 /// First bytes of the boot page's payload.
 pub const MAGIC: [u8; 8] = *b"RESURGAM";
@@ -39,6 +40,19 @@ const LENGTH_AT: usize = 16;
 const CHECKSUM_AT: usize = 20;
 
 const _: () = assert!(OFFSET + SIZE <= PAGE_SIZE);
+
+/// The boot page with these fields, as of `lsn`, sealed.
+///
+/// # Errors
+/// None that are expected.
+pub fn page(boot: &Boot, lsn: Lsn) -> Result<PageBuf> {
+    let (mut page, mut body) = (PageBuf::zeroed(), Vec::new());
+    op::format(&mut body, PageType::Boot, 0, ObjectId::NONE, &[], None);
+    op::set_bytes(&mut body, OFFSET as u16, &boot.encode());
+    op::apply(&mut page, PageId(0), &body, lsn)?;
+    page.seal();
+    Ok(page)
+}
 
 /// The boot page's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -258,6 +258,33 @@ pub fn take_checkpoint(
     state.next_id = txs.next_id();
     state.aborted_details = txs.status_table().aborted().newest(DETAILS_SAVED);
     state.dirty = pool.dirty_pages();
+    let appended = append_state(log, &begin, &state)?;
+    log.flush(appended.end)?;
+    // What is not in the list is protected by the double-write area, but for these.
+    pool.sync_fresh_pages()?;
+    let dirty = state.dirty.iter().filter(|d| !d.aside).map(|d| d.rec_lsn);
+    let undo = state.undo.iter().map(|(_, chain)| chain.first);
+    let oldest = dirty.chain(undo).min().unwrap_or(begin.block);
+    Ok((begin.block, oldest.min(begin.block)))
+}
+
+/// Appends a checkpoint of a state that nothing changes meanwhile, and makes it durable: the first one of a log that
+/// begins with what another one's analysis has found. Returns its begin block's LSN.
+///
+/// # Errors
+/// Those of writing the log.
+pub fn append_checkpoint(log: &Log, state: &CheckpointState) -> Result<Lsn> {
+    let mut group = Group::default();
+    group.record(RecordKind::CheckpointBegin, TxId::NONE, Lsn::NONE, &[]);
+    let begin: Appended = log.append_at_block_start(&group)?;
+    let appended = append_state(log, &begin, state)?;
+    log.flush(appended.end)?;
+    Ok(begin.block)
+}
+
+/// The records behind that of the begin.
+fn append_state(log: &Log, begin: &Appended, state: &CheckpointState) -> Result<Appended> {
+    let mut group = Group::default();
     let bodies = state.encode();
     let count = bodies.len() as u32;
     for body in &bodies {
@@ -269,14 +296,7 @@ pub fn take_checkpoint(
     let mut end = begin.block.0.to_le_bytes().to_vec();
     end.extend_from_slice(&count.to_le_bytes());
     group.record(RecordKind::CheckpointEnd, TxId::NONE, Lsn::NONE, &end);
-    let appended = log.append(&group)?;
-    log.flush(appended.end)?;
-    // What is not in the list is protected by the double-write area, but for these.
-    pool.sync_fresh_pages()?;
-    let dirty = state.dirty.iter().filter(|d| !d.aside).map(|d| d.rec_lsn);
-    let undo = state.undo.iter().map(|(_, chain)| chain.first);
-    let oldest = dirty.chain(undo).min().unwrap_or(begin.block);
-    Ok((begin.block, oldest.min(begin.block)))
+    log.append(&group)
 }
 
 #[cfg(test)]
@@ -284,6 +304,7 @@ mod tests {
     use resurgam_page::boot::Boot;
 
     use super::*;
+    use crate::identity::Parent;
 
     #[test]
     fn state_round_trip() -> Result<()> {
@@ -319,6 +340,7 @@ mod tests {
                 epoch: 9,
                 segment_bytes: 1 << 24,
                 traditional: true,
+                parent: Some(Parent { database_id: [8; 16], cut: Lsn(77), made_us: -6 }),
             }),
             version_store: Some(VersionRecord { number: 2, path: Some("/disk2/versions".into()) }),
         };

@@ -130,6 +130,8 @@ impl ControlCopy {
 pub struct ControlFile {
     file: Arc<dyn File>,
     sequence: u64,
+    /// On another device: the same, for a restore.
+    copy: Option<Arc<dyn File>>,
 }
 
 impl ControlFile {
@@ -137,7 +139,7 @@ impl ControlFile {
     pub fn create(vfs: &Arc<dyn Vfs>, path: &Path, control: Control) -> Result<Self> {
         let file = vfs.open(path, OpenMode::CreateNew)?;
         file.write_at(&[0; 2 * COPY as usize], 0)?;
-        let mut this = Self { file, sequence: 0 };
+        let mut this = Self { file, sequence: 0, copy: None };
         this.write(control)?;
         Ok(this)
     }
@@ -164,7 +166,24 @@ impl ControlFile {
             Error::corrupt(format!("both copies in the control file \"{}\" are damaged", path.display()))
                 .with_hint("Restore the data folder from a backup.")
         })?;
-        Ok((Self { file, sequence }, control))
+        Ok((Self { file, sequence, copy: None }, control))
+    }
+
+    /// Keeps a copy at `path` from the next write on.
+    ///
+    /// # Errors
+    /// Those of making it.
+    pub fn keep_copy(&mut self, vfs: &Arc<dyn Vfs>, path: &Path) -> Result<()> {
+        let file = vfs.open(path, OpenMode::Create)?;
+        let len = 2 * COPY;
+        if file.len()? < len {
+            file.set_len(len)?;
+        }
+        if let Some(folder) = path.parent() {
+            vfs.sync_dir(folder)?;
+        }
+        self.copy = Some(file);
+        Ok(())
     }
 
     /// Replaces the older copy and makes it durable.
@@ -174,6 +193,10 @@ impl ControlFile {
         let bytes = encode(next, control);
         self.file.write_at(&bytes, (next % 2) * COPY)?;
         self.file.sync()?;
+        if let Some(copy) = &self.copy {
+            copy.write_at(&bytes, (next % 2) * COPY)?;
+            copy.sync()?;
+        }
         self.sequence = next;
         Ok(())
     }

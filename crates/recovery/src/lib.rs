@@ -34,10 +34,10 @@ mod prepared;
 mod tx_record;
 mod version_record;
 
-pub use analysis::{Analysis, Loser, Progress, analyse};
-pub use checkpoint::{CheckpointState, take_checkpoint};
+pub use analysis::{Analysis, AnalysisSource, Highest, Loser, Progress, Told, analyse, analyse_from};
+pub use checkpoint::{CheckpointState, append_checkpoint, take_checkpoint};
 pub use control::{Control, ControlCopy, ControlFile};
-pub use identity::Identity;
+pub use identity::{Identity, Parent};
 pub use log_place::{LOG_OWNER, LOG_PLACE, LogOwner, check_log_place, read_log_place, write_log_place};
 pub use prepared::{PREPARED_ID_BYTES_MAX, PREPARED_SUBS_MAX, PrepareRecord, PreparedHead, PreparedTx};
 pub use tx_record::TxRecord;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Arg, ArgMatches, Command};
 
 use crate::settings::{self, Settings};
-use crate::{archive_tool, serve, tools};
+use crate::{archive_tool, backup_tool, restore_tool, serve, tools};
 
 /// The whole command-line definition.
 pub fn command() -> Command {
@@ -19,6 +19,9 @@ pub fn command() -> Command {
         .subcommand(tools::inspect_command())
         .subcommand(tools::check_command())
         .subcommand(archive_tool::command())
+        .subcommand(restore_tool::restore_command())
+        .subcommand(restore_tool::clone_command())
+        .subcommand(backup_tool::command())
 }
 
 /// Runs the process's command line to its end.
@@ -35,6 +38,9 @@ pub fn run() -> ExitCode {
         Some(("inspect", matches)) => tools::inspect(matches),
         Some(("check", matches)) => tools::check(matches),
         Some(("archive", matches)) => archive_tool::run(matches),
+        Some(("restore", matches)) => restore_tool::restore(matches),
+        Some(("clone", matches)) => restore_tool::clone(matches),
+        Some(("backup", matches)) => backup_tool::run(matches),
         _ => Err("no such command".into()),
     };
     match outcome {

@@ -17,6 +17,7 @@
 pub mod access;
 mod archive_tool;
 mod auth;
+mod backup_tool;
 mod certificate;
 pub mod cli;
 pub mod connection;
@@ -29,6 +30,7 @@ pub mod monitor;
 mod network;
 pub mod protocol;
 pub mod registry;
+mod restore_tool;
 pub mod serve;
 pub mod server;
 pub mod settings;

@@ -93,7 +93,8 @@ fn the_manual_lists_every_metric_and_no_other() {
     let archive = tempfile::tempdir().expect("a folder");
     let server = TestServer::with(|settings| {
         settings.metrics_listen = "127.0.0.1:0".into();
-        settings.archive = archive.path().display().to_string();
+        settings.archive = archive.path().join("archive").display().to_string();
+        settings.backups = archive.path().join("backups").display().to_string();
     });
     let manual = include_str!("../../../docs/operations.md");
     let scrape = scrape(http(&server));

@@ -13,12 +13,13 @@
 //!        root varint
 //!        [2, 4] key counted, then from the changed record to the one before: 2 a diff, 4 a change
 //!               (`page/src/row_change.rs`)
-//! a record of its own (RowUndo; written until format version 3, read still):
-//!      0 action u8        1 = remove the row, 2 = patch it, 3 = insert it
+//! a record of its own (RowUndo; written for each change until format version 3, and in a log that goes on where another
+//! one was cut off, for what was unfinished there):
+//!      0 action u8        1 = remove the row, 2 = patch it, 3 = insert it, 4 = change it
 //!      1 row's xid u64
 //!      9 root u64, object u32: the tree
 //!     21 key length u16, key
-//!        payload: 2 the diff from the changed record to the one before; 3 that record
+//!        payload: 2, 4 what leads from the changed record to the one before; 3 that record
 //! ```
 
 use resurgam_base::limits::{KEY_BYTES_MAX, RECORD_BYTES_MAX};
@@ -111,6 +112,24 @@ impl<'a> RowUndo<'a> {
         Ok(before)
     }
 
+    /// The body of a record of its own that says the same.
+    pub fn encode_alone(&self) -> Vec<u8> {
+        let (action, payload): (u8, &[u8]) = match self.action {
+            UndoAction::Remove => (REMOVE, &[]),
+            UndoAction::Patch(patch) => (PATCH, patch),
+            UndoAction::Insert(record) => (INSERT, record),
+            UndoAction::Change(change) => (CHANGE, change),
+        };
+        let mut out = vec![action];
+        out.extend_from_slice(&self.xid.0.to_le_bytes());
+        out.extend_from_slice(&self.tree.root.0.to_le_bytes());
+        out.extend_from_slice(&self.tree.object.0.to_le_bytes());
+        out.extend_from_slice(&(self.key.len() as u16).to_le_bytes());
+        out.extend_from_slice(self.key);
+        out.extend_from_slice(payload);
+        out
+    }
+
     fn parse(body: &'a [u8]) -> Option<Self> {
         let (action, rest) = body.split_first()?;
         let (xid, rest) = rest.split_first_chunk::<8>()?;
@@ -122,6 +141,7 @@ impl<'a> RowUndo<'a> {
             REMOVE if payload.is_empty() => UndoAction::Remove,
             PATCH => UndoAction::Patch(payload),
             INSERT => UndoAction::Insert(payload),
+            CHANGE => UndoAction::Change(payload),
             _ => return None,
         };
         let tree = Tree { root: PageId(u64::from_le_bytes(*root)), object: ObjectId(u32::from_le_bytes(*object)) };
@@ -329,10 +349,12 @@ mod tests {
             (body(REMOVE, b""), UndoAction::Remove),
             (body(PATCH, b"\x01\x02"), UndoAction::Patch(b"\x01\x02")),
             (body(INSERT, b"record"), UndoAction::Insert(b"record")),
+            (body(CHANGE, b"\x01\x02"), UndoAction::Change(b"\x01\x02")),
         ];
         for (bytes, action) in &cases {
             let undo = RowUndo { xid: TxId(5), tree: TREE, key: b"a key", action: *action };
             assert_eq!(RowUndo::of_record(&header, bytes)?, Some(undo));
+            assert_eq!(&undo.encode_alone(), bytes);
             for len in 0..HEAD + 5 {
                 assert!(RowUndo::of_record(&header, &bytes[..len]).is_err(), "{len} bytes");
             }

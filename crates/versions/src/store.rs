@@ -157,7 +157,8 @@ impl VersionStore {
         if pool.version_file().is_none() && self.config.bytes_max > 0 {
             let bytes = self.pages.lock().len() * PAGE_SIZE as u64;
             if bytes + PAGE_SIZE as u64 > self.config.bytes_max {
-                let (file, most) = (pool.file().path().display(), self.config.bytes_max);
+                let (data, most) = (pool.file(), self.config.bytes_max);
+                let file = data.path().display();
                 return Err(Error::new(
                     ErrorKind::DiskFull,
                     format!("the version store in \"{file}\" may hold {most} bytes (version_store_bytes_max)"),

@@ -105,7 +105,7 @@ fn the_stream_knows_who_was_active() {
         let (tx, lsn) = match entry {
             StreamEntry::FirstOf { tx, lsn } => (tx, lsn),
             StreamEntry::Record(record) => (record.header.tx, record.lsn),
-            StreamEntry::Undo { tx, lsn, page } => {
+            StreamEntry::Undo { tx, lsn, page, .. } => {
                 undo.push((tx, lsn, page));
                 (tx, lsn)
             }

@@ -5,7 +5,9 @@
 //! | `pending_redo.rs` | after a crash: the pages whose base in the file lacks records of the log |
 //! | `last_written.rs` | what this process wrote last, so that a write which was lost is noticed |
 //! | `newer.rs` | pages that are newer than the log |
+//! | `copy.rs` | copies of pages as they are in their files, for a backup |
 //! | `repair.rs` | a page whose base in the file is of no use, from what is kept of it elsewhere |
+//! | `restore.rs` | files that are made anew, in segments, as their pages are asked for |
 //!
 //! The base is the page in the data file. After a crash, pages named in
 //! [`PendingRedo`] have log records that the data file may lack; they are found by
@@ -17,14 +19,18 @@
 //! record that formats the whole page. Where it does not, or there is no chain, the page is rebuilt from
 //! its history ([`PageHistory`]), if one is given.
 
+mod copy;
 mod last_written;
 mod newer;
 mod pending_redo;
 mod repair;
+mod restore;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::RwLock;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
 use resurgam_log::Log;
 use resurgam_page::{PageBuf, PageFault, PageOp, op};
@@ -36,8 +42,10 @@ use crate::stats::{Counters, bump};
 use last_written::LastWritten;
 use newer::Newer;
 
+pub use copy::FilePage;
 pub use pending_redo::{PendingRedo, RedoEntry, StuckPage};
 pub use repair::{PageHistory, PageRecord, Repair};
+pub use restore::{RestoreProgress, Restoring, SEGMENT_PAGES, Segment, SegmentMaker};
 
 /// What is wrong with the page in the file.
 enum Fault {
@@ -78,6 +86,10 @@ pub(crate) struct Sources {
     newer: Newer,
     last_written: LastWritten,
     history: OnceLock<Arc<dyn PageHistory>>,
+    is_restoring: AtomicBool,
+    restoring: RwLock<Option<Arc<Restoring>>>,
+    /// Held shared while a segment is written: which restore counts, and which file is in use, stay.
+    pub restores: RwLock<()>,
 }
 
 impl Sources {
@@ -90,12 +102,34 @@ impl Sources {
             pending: PendingRedo::default(),
             last_written: LastWritten::of(memory_bytes),
             history: OnceLock::new(),
+            is_restoring: AtomicBool::new(false),
+            restoring: RwLock::default(),
+            restores: RwLock::default(),
         }
     }
 
     /// Pages are rebuilt from there from now on; the first one given stays.
     pub fn set_history(&self, history: Arc<dyn PageHistory>) {
         let _ = self.history.set(history);
+    }
+
+    pub fn set_restoring(&self, restoring: Option<Arc<Restoring>>) {
+        let mut slot = self.restoring.write();
+        self.is_restoring.store(restoring.is_some(), Ordering::SeqCst);
+        *slot = restoring;
+    }
+
+    pub fn restoring(&self) -> Option<Arc<Restoring>> {
+        if !self.is_restoring.load(Ordering::SeqCst) {
+            return None;
+        }
+        self.restoring.read().clone()
+    }
+
+    /// The page is about to be written as a part of its segment.
+    fn note_restored(&self, page: PageId, lsn: Lsn) {
+        self.newer.note_written(&[page]);
+        self.last_written.note(page, lsn);
     }
 
     /// These are about to be written in place.
@@ -106,13 +140,14 @@ impl Sources {
         }
     }
 
-    /// Brings `page` into `buf`.
+    /// Brings `page` into `buf`. Its segment is restored, if its file is being.
     ///
     /// # Errors
     /// `Io` when it cannot be read now; `Corrupt`, naming file, page and reason, when what is there cannot be
     /// used and the page could not be rebuilt.
     pub fn load(&self, page: PageId, buf: &mut PageBuf, counters: &Counters) -> Result<Loaded> {
         let (file, offset) = self.files.locate(page)?;
+        let file = &*file;
         let mut fault = read_base(file, offset, page, buf)?.map(Fault::Page);
         let pending = self.pending.get(page);
         if fault.is_none() {

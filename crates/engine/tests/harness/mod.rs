@@ -25,6 +25,7 @@
 
 pub mod alter;
 pub mod archived;
+mod backed_up;
 pub mod check;
 pub mod client;
 pub mod constrain;

@@ -31,6 +31,10 @@ pub const VERSION_FILES: [&str; 2] = ["/disk2/versions", "/disk3/elsewhere"];
 pub const LOG_DIR: &str = "/disk4/log";
 /// Where the archive is in some schedules.
 pub const ARCHIVE: &str = "/disk5/archive";
+/// And where backups are then.
+pub const BACKUPS: &str = "/disk6/backups";
+/// Steps from one backup to the next.
+const BACKUP_EVERY: u64 = 41;
 /// Steps from one look for something to archive to the next.
 const ARCHIVE_EVERY: u64 = 7;
 const CLIENTS_MAX: usize = 5;
@@ -140,6 +144,8 @@ pub struct Met {
     /// Runs that were archived, and archives compared with the log.
     pub runs: u64,
     pub archives: u64,
+    /// Backups that were made and compared with the database at the end.
+    pub backups: u64,
 }
 
 impl Met {
@@ -169,6 +175,7 @@ impl Met {
             ("found in doubt", self.found_in_doubt, 1.0),
             ("version-store files moved", self.version_files_moved, 0.38),
             ("crashes in sweeps", self.crashes_in_sweeps, 0.35),
+            ("backups", self.backups, 0.5),
         ]
         .into_iter()
         // By chance none of forty that are expected is met less than ten times.
@@ -214,6 +221,7 @@ impl Met {
         self.crashes_in_sweeps += o.crashes_in_sweeps;
         self.runs += o.runs;
         self.archives += o.archives;
+        self.backups += o.backups;
     }
 }
 
@@ -555,6 +563,16 @@ impl World {
                 return self.judge_any(error, "archive");
             }
         }
+        if self.hold.is_some() && self.turn.is_multiple_of(BACKUP_EVERY) {
+            let outcome = self.db.backup(self.turn.is_multiple_of(3 * BACKUP_EVERY), &|| false);
+            self.log(|| format!("backup: {outcome:?}"));
+            // What it needs of the archive may be out of reach with the rest.
+            match outcome {
+                Err(error) if error.kind() == ErrorKind::NotInPrerequisiteState && self.fault != Fault::None => {}
+                Err(error) => return self.judge_any(error, "backup"),
+                Ok(_) => {}
+            }
+        }
         if self.db.stats().undo_queue > 0
             && self.rng.one_in(3)
             && let Err(error) = self.db.finish_recovery()
@@ -739,7 +757,12 @@ impl World {
 
     fn used_bytes(&self) -> u64 {
         let mut total = 0;
-        let archive = ["runs", "manifests"].map(|folder| format!("{ARCHIVE}/{folder}"));
+        let mut archive: Vec<String> = ["runs", "manifests"].map(|folder| format!("{ARCHIVE}/{folder}")).into();
+        let backups = format!("{BACKUPS}/backups");
+        for name in self.vfs.list(Path::new(&backups)).unwrap_or_default() {
+            archive.push(format!("{backups}/{name}"));
+        }
+        archive.push(backups);
         let own = [DIR, &format!("{DIR}/log"), LOG_DIR, "/disk2", "/disk3"].map(str::to_owned);
         for dir in own.into_iter().chain(archive) {
             for name in self.vfs.list(Path::new(&dir)).unwrap_or_default() {
@@ -897,15 +920,19 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     // No draw: the seeds stay what they were.
     options.log_dir = seed.is_multiple_of(3).then(|| LOG_DIR.into());
     options.archive = (plan.early_names || seed % 4 == 1 && !plan.is_broken()).then(|| ARCHIVE.into());
+    options.backups = options.archive.is_some().then(|| BACKUPS.into());
+    options.backup_part_bytes = 40_000;
+    options.log_wait_max =
+        if options.archive.is_some() { std::time::Duration::from_secs(5) } else { options.log_wait_max };
     // What is planted there it would mend.
     options.page_repair = !plan.is_broken() && seed.is_multiple_of(2);
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
-    for disk in VERSION_FILES
-        .iter()
-        .filter_map(|file| Path::new(file).parent())
-        .chain([Path::new("/disk4"), Path::new("/disk5")])
-    {
+    for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()).chain([
+        Path::new("/disk4"),
+        Path::new("/disk5"),
+        Path::new("/disk6"),
+    ]) {
         vfs.create_dir_all(disk).map_err(|e| e.to_string())?;
     }
     if plan.skip_version_sync {
@@ -997,6 +1024,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         last = Some(world);
     }
     let mut world = open_again(last.take(), vfs, model, &options, plan, &mut rng, true)?;
+    let versions = world.db.stats().version_store_file;
     finish(&mut world)?;
     if options.archive.is_some() {
         let World { vfs, met, .. } = &mut world;
@@ -1006,6 +1034,16 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             super::archived::compare(&vfs, Path::new(DIR), own, options.log_segment_bytes, Path::new(ARCHIVE))?;
         met.archives += 1;
         met.runs += runs as u64;
+        let places = super::backed_up::Places {
+            data: &Path::new(DIR).join("data"),
+            versions: versions.as_deref(),
+            archive: Path::new(ARCHIVE),
+            backups: Path::new(BACKUPS),
+        };
+        for name in super::backed_up::complete(&vfs, places.backups)? {
+            super::backed_up::compare(&vfs, &places, &name)?;
+            met.backups += 1;
+        }
     }
     Ok(world.met)
 }

@@ -82,6 +82,25 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                 ]);
             }
         }
+        "resurgam_backups" => {
+            let at = |us: Option<i64>| us.map_or(V::Null, |us| V::Time(us + EPOCH_US));
+            for row in db.backups() {
+                rows.add([
+                    ("name", row.name.into()),
+                    ("state", row.state.into()),
+                    ("begin_lsn", row.begin.map(|lsn| lsn.0).into()),
+                    ("end_lsn", row.end.map(|lsn| lsn.0).into()),
+                    ("started", at(row.started_us)),
+                    ("finished", at(row.finished_us)),
+                    ("bytes", row.bytes.into()),
+                    ("pages", row.pages.into()),
+                    ("damaged_pages", row.damaged.into()),
+                    ("from_archive", row.from_archive.map_or(V::Null, V::from)),
+                    ("progress", row.progress.into()),
+                    ("error", row.error.into()),
+                ]);
+            }
+        }
         "resurgam_buffer" => {
             let stats = db.stats();
             rows.add([
@@ -131,6 +150,25 @@ pub(super) fn fill(name: &str, cx: &dyn PgContext, rows: &mut Rows<'_>) -> bool 
                     ("since_lsn", lsn(page.since)),
                     ("set_aside", page.set_aside.into()),
                     ("error", page.error.into()),
+                ]);
+            }
+        }
+        "resurgam_restore" => {
+            if let Some(status) = db.restore_status() {
+                rows.add([
+                    ("device", status.device.into()),
+                    ("state", status.state.into()),
+                    ("kind", format!("{:?}", status.kind).to_lowercase().into()),
+                    ("segments", status.segments.into()),
+                    ("restored", status.restored.into()),
+                    ("on_demand", status.on_demand.into()),
+                    ("in_background", status.in_background.into()),
+                    ("bytes", status.bytes.into()),
+                    ("bytes_per_second", status.bytes_per_second.into()),
+                    ("seconds_left", status.left.map(|left| left.as_secs_f64()).into()),
+                    ("since", V::Time(status.since_us + EPOCH_US)),
+                    ("as_of_lsn", status.as_of.0.into()),
+                    ("error", status.error.into()),
                 ]);
             }
         }

@@ -1,6 +1,6 @@
 //! Who, where, and with which settings.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use datafusion::arrow::array::*;
@@ -34,6 +34,8 @@ pub(super) const NAMES: &[&str] = &[
     "pg_terminate_backend",
     "pg_reload_conf",
     "pg_sleep",
+    "resurgam_backup",
+    "resurgam_fail_device",
     "pg_my_temp_schema",
     "pg_is_other_temp_schema",
     "pg_encoding_to_char",
@@ -54,6 +56,49 @@ fn sleep(cx: &dyn PgContext, seconds: f64) -> Result<(), SqlError> {
         return Ok(());
     }
     wait(cx, Duration::from_secs_f64(seconds.min(1e9)), || false)
+}
+
+/// Makes a backup; returns its name when it is durable.
+fn backup(cx: &dyn PgContext, from_archive: bool) -> Result<String, SqlError> {
+    if !cx.is_superuser() {
+        return Err(
+            SqlError::new("42501", "permission denied for function resurgam_backup").with_hint("Must be superuser.")
+        );
+    }
+    let Some(database) = cx.engine() else {
+        return Err(SqlError::internal("resurgam_backup() without a database"));
+    };
+    let cancelled = Mutex::new(None);
+    let asks = || {
+        let outcome = match crate::running::is_known() {
+            true => crate::running::check(),
+            false => cx.check_cancelled(),
+        };
+        let is_cancelled = outcome.is_err();
+        if let (Err(error), Ok(mut slot)) = (outcome, cancelled.lock()) {
+            *slot = Some(error);
+        }
+        is_cancelled
+    };
+    let made = blocking(|| database.backup(from_archive, &asks));
+    // Cancelled, out of time, or the session ends: it knows the words.
+    match cancelled.into_inner() {
+        Ok(Some(error)) if made.is_err() => Err(error),
+        _ => made.map_err(SqlError::from),
+    }
+}
+
+/// Declares a device dead: what it held is restored elsewhere.
+fn fail_device(cx: &dyn PgContext, device: &str) -> Result<(), SqlError> {
+    if !cx.is_superuser() {
+        return Err(
+            SqlError::new("42501", "permission denied for function resurgam_fail_device").with_hint("Must be superuser.")
+        );
+    }
+    let Some(database) = cx.engine() else {
+        return Err(SqlError::internal("resurgam_fail_device() without a database"));
+    };
+    blocking(|| database.fail_device(device)).map_err(SqlError::from)
 }
 
 /// Ends (`timeout_ms` not zero: and waits until it has ended) or cancels the session with that pid.
@@ -231,6 +276,23 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
             sleep(cx, seconds.value(row)).map(|()| Some(String::new()))
         })
     }));
+    out.push(
+        add!("resurgam_backup", &[P::Bool], t::TEXT, |cx, call| call.texts(|row| {
+            let from_archive = match call.arrays.first() {
+                None => false,
+                Some(_) => match call.bool(0, row) {
+                    Some(given) => given,
+                    None => return Ok(None),
+                },
+            };
+            backup(cx, from_archive).map(Some)
+        }))
+        .required(0),
+    );
+    out.push(add!("resurgam_fail_device", &[P::Text], t::BOOL, |cx, call| call.bools(|row| {
+        let Some(device) = call.text(0, row) else { return Ok(None) };
+        fail_device(cx, device).map(|()| Some(true))
+    })));
     out.push(add!("pg_my_temp_schema", &[], t::OID, |_cx, call| call.same(ScalarValue::UInt32(Some(0)))));
     out.push(add!("pg_is_other_temp_schema", &[P::Oid], t::BOOL, |_cx, call| call.bools(|_| Ok(Some(false)))));
     out.push(add!("pg_encoding_to_char", &[P::Int], t::NAME, |_cx, call| call.texts(|row| {

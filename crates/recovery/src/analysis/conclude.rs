@@ -82,6 +82,7 @@ impl Gathered {
             losers: self.losers,
             prepared,
             identity: self.state.identity,
+            version_store: self.state.version_store,
             records: self.records,
             bytes: end.lsn.0.saturating_sub(self.checkpoint.0),
             end_reason,

@@ -32,12 +32,15 @@ use crate::prepared::{PrepareRecord, PreparedTx};
 use crate::tx_record::TxRecord;
 
 /// The highest numbers that were met: new ones begin above them.
-#[derive(Default)]
-pub(super) struct Highest {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Highest {
+    /// Of a transaction.
     pub tx: u64,
+    /// Of a page of the data file.
     pub page: u64,
     /// The version-store file with the highest number is the one in use, and its ids are the highest.
     pub version_page: PageId,
+    /// Of an object.
     pub object: u32,
 }
 
@@ -89,6 +92,29 @@ impl Gathered {
         self.records += 1;
         self.case(record, pending)
             .map_err(|error| Error::corrupt(format!("log record at {}: {}", record.lsn, error.message())))
+    }
+
+    /// A transaction has a record there, of which no more is said.
+    ///
+    /// # Errors
+    /// `Corrupt` for an id that cannot be.
+    pub fn note_seen(&mut self, tx: TxId) -> Result<()> {
+        check_id(tx)?;
+        self.seen.insert(tx);
+        self.highest.tx = self.highest.tx.max(tx.0);
+        Ok(())
+    }
+
+    /// A page record of `tx` at `lsn` says how a change that was made under the id `writer` is undone.
+    ///
+    /// # Errors
+    /// `Corrupt` for an id that cannot be.
+    pub fn note_undo(&mut self, tx: TxId, lsn: Lsn, writer: TxId) -> Result<()> {
+        self.records += 1;
+        check_id(writer)?;
+        self.note_seen(tx)?;
+        self.row_undo(tx, lsn, writer);
+        Ok(())
     }
 
     /// The table of the module's head.

@@ -20,15 +20,19 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use resurgam_base::{Error, PageId, Result, TxId};
+use resurgam_base::{Error, Lsn, PageId, Result, TxId};
 use resurgam_buffer::PendingRedo;
-use resurgam_log::{LogEnd, LogReader, segment_file_name};
+use resurgam_log::{LogEnd, LogReader, RecordRef, segment_file_name};
 use resurgam_txn::{AbortedDetails, TxIdSet, UndoChain};
 use resurgam_vfs::Vfs;
 
+use crate::checkpoint::CheckpointState;
 use crate::control::Control;
 use crate::identity::Identity;
 use crate::prepared::PreparedTx;
+use crate::version_record::VersionRecord;
+
+pub use gather::Highest;
 
 /// How far analysis is, for people.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,10 +80,67 @@ pub struct Analysis {
     pub prepared: Vec<PreparedTx>,
     /// What the checkpoint says of the boot page and the control file.
     pub identity: Option<Identity>,
+    /// What it says of the version-store file.
+    pub version_store: Option<VersionRecord>,
     pub records: u64,
     pub bytes: u64,
     /// In words, what stands at the end of the log.
     pub end_reason: String,
+}
+
+/// What a source that is not the log itself tells of it, in order of LSN.
+pub enum Told<'a> {
+    /// A record without a page, whole.
+    Record(RecordRef<'a>),
+    /// A transaction has a record; told once at least of each that has one, unless it was active at the checkpoint.
+    Seen(TxId),
+    /// A page record says how a change is undone: of which transaction, where it is, and under which id the change was made.
+    Undo(TxId, Lsn, TxId),
+    /// Something that says nothing of transactions.
+    Nothing,
+}
+
+/// The log as an archive of it tells it: without page records, and what they would say of transactions instead.
+pub trait AnalysisSource {
+    /// What comes next; none at the end.
+    ///
+    /// # Errors
+    /// `Corrupt`; those of reading.
+    fn next(&mut self) -> Result<Option<Told<'_>>>;
+
+    /// The highest page, version page and object that page records before the end name; the checkpoint's state says above
+    /// which they are of interest.
+    ///
+    /// # Errors
+    /// `Corrupt`; those of reading.
+    fn highest(&mut self, state: &CheckpointState) -> Result<Highest>;
+}
+
+/// As [`analyse`], of what `source` tells from the checkpoint that begins at `checkpoint` to `end`. Which pages the data file
+/// lacks something of is not concluded: pages are made as of the end.
+///
+/// # Errors
+/// `Corrupt` when the checkpoint is not whole, or what is told cannot be; those of the source.
+pub fn analyse_from(source: &mut dyn AnalysisSource, checkpoint: Lsn, end: LogEnd) -> Result<Analysis> {
+    let pending = PendingRedo::default();
+    let mut found = gather::Gathered::since(checkpoint);
+    while let Some(told) = source.next()? {
+        match told {
+            Told::Record(record) => found.add(&record, &pending)?,
+            Told::Seen(tx) => found.note_seen(tx)?,
+            Told::Undo(tx, lsn, writer) => found.note_undo(tx, lsn, writer)?,
+            Told::Nothing => {}
+        }
+    }
+    if !found.finished {
+        return Err(Error::corrupt(format!("the checkpoint at LSN {checkpoint} is not whole")));
+    }
+    let highest = source.highest(&found.state)?;
+    found.highest.page = found.highest.page.max(highest.page);
+    found.highest.version_page = found.highest.version_page.max(highest.version_page);
+    found.highest.object = found.highest.object.max(highest.object);
+    found.state.dirty.clear();
+    found.conclude(end, String::new(), &pending)
 }
 
 /// Reads the log from `control.checkpoint`; pages go into `pending`.

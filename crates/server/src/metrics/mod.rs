@@ -42,6 +42,8 @@ pub fn gather(monitor: &Monitor) -> String {
         buffers(&mut out, &stats);
         troubles(&mut out, &database);
         archive(&mut out, &database);
+        backups(&mut out, &database);
+        restore(&mut out, &database);
     }
     if let Some(totals) = monitor.plans() {
         plans(&mut out, &totals);
@@ -422,6 +424,34 @@ fn archive(out: &mut Exposition, db: &Database) {
     out.gauge("resurgam_archive_bytes", "Size of the archive.", status.bytes);
     out.counter("resurgam_archive_runs_written_total", "Runs written.", status.runs_written);
     out.counter("resurgam_archive_log_bytes_total", "Log that was archived.", status.log_bytes_written);
+}
+
+/// Always there, so that an alarm can be set before anything is restored.
+fn restore(out: &mut Exposition, db: &Database) {
+    let status = db.restore_status();
+    out.gauge("resurgam_restore_running", "1 while files are being restored (resurgam_restore).", status.is_some());
+    let Some(status) = status else { return };
+    out.gauge("resurgam_restore_segments", "Segments (1 MB) of these files.", status.segments);
+    out.gauge("resurgam_restore_segments_restored", "Of these, restored.", status.restored);
+    out.gauge("resurgam_restore_segments_on_demand", "Of these since the start, because a page was asked for.", status.on_demand);
+    out.gauge("resurgam_restore_bytes", "Bytes written for it since the start.", status.bytes);
+    out.gauge("resurgam_restore_failing", "1 while segments cannot be restored (resurgam_restore.error).", status.error.is_some());
+}
+
+/// Nothing without a place for backups.
+fn backups(out: &mut Exposition, db: &Database) {
+    let Some(totals) = db.backup_totals() else { return };
+    out.gauge("resurgam_backup_running", "1 while a backup is being made.", totals.running.is_some());
+    out.gauge("resurgam_backup_progress", "Share of its pages that were looked at.", totals.running.unwrap_or(0.0));
+    out.counter("resurgam_backups_made_total", "Backups that were made.", totals.made);
+    out.counter("resurgam_backups_failed_total", "Backups that failed or were cancelled.", totals.failed);
+    out.counter("resurgam_backup_pages_total", "Pages that backups have read.", totals.pages_read);
+    out.counter("resurgam_backup_bytes_total", "Bytes that backups have written.", totals.bytes_written);
+    out.gauge(
+        "resurgam_backup_end_lsn",
+        "End of the newest backup that was made since the start; 0: none was.",
+        totals.newest_end.map_or(0, |end| end.0),
+    );
 }
 
 fn log(out: &mut Exposition, status: &LogStatus, stats: &LogStats) {

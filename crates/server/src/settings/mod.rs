@@ -156,6 +156,12 @@ settings! {
     log_dir: PathBuf, "log-dir", "RESURGAM_LOG_DIR", "";
     /// Where the log is archived, sorted by page: a folder, or file:// and a folder; made if it is missing. Empty: nowhere.
     archive: String, "archive", "RESURGAM_ARCHIVE", "";
+    /// Where backups are (SELECT resurgam_backup()): a folder, or file:// and a folder; made if it is missing. They need an archive. Empty: nowhere.
+    backups: String, "backups", "RESURGAM_BACKUPS", "";
+    /// Most bytes that a backup reads in a second; 0 for no limit.
+    backup_bytes_per_second: Bytes, "backup-bytes-per-second", "RESURGAM_BACKUP_BYTES_PER_SECOND", "0";
+    /// A folder on another device, where the data is restored to if its own one dies while the server runs, which goes on; it becomes the data folder then. Empty: its files are made anew in their place.
+    spare_data: PathBuf, "spare-data", "RESURGAM_SPARE_DATA", "";
     /// Size of one log file; fixed when the database is created.
     log_segment_bytes: Bytes, "log-segment-bytes", "RESURGAM_LOG_SEGMENT_BYTES", "16MB";
     /// Time between two sweeps for row versions that nobody needs any more.

@@ -118,6 +118,8 @@ impl Pace {
 /// Functions that may take long for a single row.
 const SLOW: &[&str] = &[
     "pg_sleep",
+    "resurgam_backup",
+    "resurgam_fail_device",
     "repeat",
     "lpad",
     "rpad",

@@ -36,6 +36,9 @@ pub struct FaultPlan {
     pub small_disk: Option<(PathBuf, u64)>,
     /// Calls that fail for as long as the plan is set: a device that does not answer.
     pub failing: Vec<Failing>,
+    /// From this call on that changes anything (the counted ones of `crash_after_ops`), all that is below the folder fails: a
+    /// device that dies.
+    pub dies: Option<(u64, PathBuf)>,
     /// A planted bug: syncs of this one file report success and do nothing.
     pub skip_sync_of: Option<PathBuf>,
     /// A planted bug: sync reports success and does nothing. A crash test that

@@ -122,7 +122,8 @@ impl State {
     }
 
     fn fails(&self, path: &Path, which: impl Fn(&Failing) -> bool) -> bool {
-        self.faults.failing.iter().any(|failing| which(failing) && path.starts_with(&failing.path))
+        let is_dead = self.faults.dies.as_ref().is_some_and(|(at, below)| self.ops >= *at && path.starts_with(below));
+        is_dead || self.faults.failing.iter().any(|failing| which(failing) && path.starts_with(&failing.path))
     }
 
     fn used_bytes(&self, below: &Path) -> u64 {

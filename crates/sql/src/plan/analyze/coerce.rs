@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, cast, lit};
-use resurgam_dialect::{CastContext, CastPlan, CastStep, Catalog, NewFunction, ResolveError, TypeId};
+use resurgam_dialect::{CastContext, CastPlan, CastStep, Catalog, NewFunction, ResolveError, TypeId, Volatility};
 
 use super::bound::{Bound, Relation, Type};
 use super::select::{Target, project};
@@ -30,7 +30,20 @@ pub(super) fn sql_error(error: ResolveError) -> SqlError {
 }
 
 /// Functions that PostgreSQL does not have.
-const OWN: [NewFunction; 1] = [crate::exec::clean_function::CLEAN];
+const OWN: [NewFunction; 3] = [
+    crate::exec::clean_function::CLEAN,
+    NewFunction {
+        arg_names: &["from_archive"],
+        defaults: &["false"],
+        volatility: Volatility::Volatile,
+        ..NewFunction::scalar("resurgam_backup", &[TypeId::BOOL], TypeId::TEXT)
+    },
+    NewFunction {
+        arg_names: &["device"],
+        volatility: Volatility::Volatile,
+        ..NewFunction::scalar("resurgam_fail_device", &[TypeId::TEXT], TypeId::BOOL)
+    },
+];
 
 /// The tables of the dialect, with functions of our own.
 pub(super) fn catalog() -> &'static Catalog {

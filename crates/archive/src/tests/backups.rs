@@ -1,0 +1,212 @@
+//! Backups as objects: bit flips, interruptions, strangers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_base::{ErrorKind, Lsn, PageId};
+use resurgam_vfs::{FaultPlan, OpenMode, SimVfs, Vfs};
+
+use super::making::{back_up, keys, plan, put, sealed, try_put, zeroed};
+use super::support::{Logged, Rng, store_on};
+use crate::backup::writer::planted::SUMMARY_FIRST;
+use crate::{Backup, BackupPlan, BackupWriter, delete_backup, list_backups, segment_page, verify_backup};
+
+/// Every object of a backup, below the store's folder.
+fn objects(sim: &SimVfs, name: &str) -> Vec<String> {
+    let store = store_on(sim);
+    let mut all = store.list(&format!("backups/{name}/")).unwrap();
+    all.push(format!("backups/{name}.backup"));
+    all
+}
+
+#[test]
+fn a_flipped_bit_is_named_and_never_served() {
+    let history = Logged::random(4, 40, 3);
+    let sim = SimVfs::new(1);
+    let (begin, end) = (history.records[20].lsn, history.records[60].lsn);
+    let name = back_up(&store_on(&sim), &history, &mut Rng(3), begin, end, 1).summary().name.clone();
+    assert!(verify_backup(&store_on(&sim), &name).unwrap().problems.is_empty());
+    let mut wanted = zeroed(4);
+    Backup::open(&store_on(&sim), &name).unwrap().segment(PageId(0), &mut wanted).unwrap();
+    let mut bits = 0;
+    for object in objects(&sim, &name) {
+        let path = Path::new("archive").join(&object);
+        let len = sim.open(&path, OpenMode::ReadOnly).unwrap().len().unwrap();
+        for bit in 0..len * 8 {
+            sim.flip_bit(&path, bit).unwrap();
+            let store = store_on(&sim);
+            match verify_backup(&store, &name) {
+                Ok(report) => assert!(
+                    report.problems.iter().any(|what| what.contains(&object)),
+                    "bit {bit} of {object}: {report}"
+                ),
+                Err(error) => assert!(
+                    error.message().contains(&object) || error.kind() == ErrorKind::NewerFormat,
+                    "bit {bit} of {object}: {error}"
+                ),
+            }
+            let mut pages = zeroed(4);
+            let read = Backup::open(&store, &name).and_then(|backup| backup.segment(PageId(0), &mut pages));
+            let same = pages.iter().zip(&wanted).all(|(a, b)| a.as_bytes() == b.as_bytes());
+            assert!(read.is_err() || same, "bit {bit} of {object}");
+            sim.flip_bit(&path, bit).unwrap();
+            bits += 1;
+        }
+    }
+    assert!(bits > 5000, "{bits}");
+    assert!(verify_backup(&store_on(&sim), &name).unwrap().problems.is_empty());
+}
+
+#[test]
+fn a_part_that_is_cut_missing_or_in_anothers_place() {
+    let history = Logged::random(4, 60, 40);
+    let sim = SimVfs::new(1);
+    let (begin, end) = (history.records[20].lsn, history.records[60].lsn);
+    let mut rng = Rng(3);
+    let first = back_up(&store_on(&sim), &history, &mut rng, begin, end, 1).summary().name.clone();
+    let second = back_up(&store_on(&sim), &history, &mut rng, begin, end, 2).summary().name.clone();
+    for object in objects(&sim, &first) {
+        let path = Path::new("archive").join(&object);
+        for other in objects(&sim, &second) {
+            let sim = sim.fork(1);
+            let source = sim.open(&Path::new("archive").join(&other), OpenMode::ReadOnly).unwrap();
+            let mut bytes = vec![0; source.len().unwrap() as usize];
+            source.read_exact_at(&mut bytes, 0).unwrap();
+            sim.remove(&path).unwrap();
+            let gone = verify_backup(&store_on(&sim), &first);
+            assert!(
+                gone.is_err() || gone.is_ok_and(|report| report.problems.iter().any(|what| what.contains(&object)))
+            );
+            sim.open(&path, OpenMode::CreateNew).unwrap().write_at(&bytes, 0).unwrap();
+            let wrong = verify_backup(&store_on(&sim), &first);
+            assert!(
+                wrong.is_err() || wrong.is_ok_and(|report| report.problems.iter().any(|what| what.contains(&object))),
+                "{other} in the place of {object}"
+            );
+        }
+        let len = sim.open(&path, OpenMode::ReadOnly).unwrap().len().unwrap();
+        for cut in (0..len).step_by(97) {
+            let sim = sim.fork(1);
+            sim.open(&path, OpenMode::ReadWrite).unwrap().set_len(cut).unwrap();
+            let report = verify_backup(&store_on(&sim), &first);
+            assert!(report.is_err() || report.is_ok_and(|report| !report.problems.is_empty()));
+        }
+    }
+}
+
+/// What was put before the interruption is not put again, and what comes out is the same.
+#[test]
+fn an_interrupted_backup_goes_on() {
+    let history = Logged::random(6, 200, 300);
+    let end = history.end;
+    for stop_after in 0..4 {
+        let sim = SimVfs::new(stop_after);
+        let store = store_on(&sim);
+        let mut rng = Rng(stop_after);
+        let begin = history.records[30].lsn;
+        let mut writer = BackupWriter::begin(Arc::clone(&store), &plan(1)).unwrap().with_part_bytes(2000);
+        for key in keys().into_iter().take(stop_after as usize) {
+            put(&mut writer, &history, &mut rng, key, begin, end);
+        }
+        let name = writer.name().to_owned();
+        drop(writer);
+        assert!(list_backups(&store).unwrap().iter().all(|entry| !entry.complete));
+        assert!(Backup::open(&store, &name).is_err());
+        // Too old, or of log that is gone: not gone on with, and deleted.
+        if stop_after > 0 {
+            let sim = sim.fork(7);
+            let store = store_on(&sim);
+            let late = BackupPlan { log_from: Lsn(begin.0 + 1), ..plan(2) };
+            assert_ne!(BackupWriter::begin(Arc::clone(&store), &late).unwrap().name(), name);
+            assert!(store.list(&format!("backups/{name}/")).unwrap().is_empty());
+            let old = BackupPlan { resume_since_us: 1_500_000, ..plan(2) };
+            assert_ne!(BackupWriter::begin(Arc::clone(&store), &old).unwrap().name(), name);
+        }
+        let mut writer = BackupWriter::begin(Arc::clone(&store), &plan(2)).unwrap().with_part_bytes(2000);
+        assert_eq!(writer.name(), name);
+        let from = writer.next();
+        assert_eq!(from > 0, stop_after > 0);
+        for key in keys().into_iter().filter(|key| *key >= from) {
+            put(&mut writer, &history, &mut rng, key, Lsn(begin.0 + 5), end);
+        }
+        let summary = writer.finish(end, 9, Vec::new()).unwrap();
+        assert_eq!(summary.begin, if stop_after > 0 { begin } else { Lsn(begin.0 + 5) });
+        let backup = Backup::open(&store, &name).unwrap();
+        for key in keys() {
+            let mut pages = zeroed(128);
+            let lsn = backup.segment(segment_page(key), &mut pages).unwrap();
+            assert!(lsn == begin || lsn == Lsn(begin.0 + 5));
+            for (i, page) in pages.iter().enumerate() {
+                let id = PageId(segment_page(key).0 + i as u64);
+                let wanted = sealed(&history, id, page.lsn());
+                assert!(page.is_all_zero() || page.as_bytes() == wanted.as_bytes());
+                assert!(!page.is_all_zero() || history.of(id, Lsn::NONE, Lsn(lsn.0 - 1)).is_empty());
+            }
+        }
+        delete_backup(&store, &name).unwrap();
+        assert!(list_backups(&store).unwrap().is_empty());
+        assert!(store.list(&format!("backups/{name}/")).unwrap().is_empty());
+    }
+}
+
+/// Power is lost at call `at` of making a backup, then at another one of going on with it, then it is made to its end. What is
+/// complete at any time has all its pages.
+fn crashes(at: u64) -> Result<bool, String> {
+    let history = Logged::random(8, 200, 300);
+    let (begin, end) = (history.records[30].lsn, history.end);
+    let mut sim = SimVfs::new(at);
+    let mut lost = false;
+    for (round, crash_after_ops) in [Some(at), Some(at / 2 + 1), None].into_iter().enumerate() {
+        let store = store_on(&sim);
+        sim.set_faults(FaultPlan { crash_after_ops, ..FaultPlan::default() });
+        let made = || -> resurgam_base::Result<String> {
+            let mut rng = Rng(at);
+            let mut writer = BackupWriter::begin(Arc::clone(&store), &plan(round as u64 + 1))?.with_part_bytes(2000);
+            let from = writer.next();
+            for key in keys().into_iter().filter(|key| *key >= from) {
+                try_put(&mut writer, &history, &mut rng, key, begin, end)?;
+            }
+            Ok(writer.finish(end, 9, Vec::new())?.name)
+        };
+        let made = made();
+        lost |= sim.power_lost();
+        if let Err(error) = &made
+            && !sim.power_lost()
+        {
+            return Err(format!("call {at}, round {round}: {error}"));
+        }
+        // Killed at first, now and then: what the next one builds on must not go with the power.
+        sim = if round == 0 && at % 2 == 0 { sim.kill() } else { sim.crash() };
+        let store = store_on(&sim);
+        let entries = list_backups(&store).map_err(|e| e.to_string())?;
+        for entry in entries.iter().filter(|entry| entry.complete) {
+            let report = verify_backup(&store, &entry.name).map_err(|e| format!("call {at}, round {round}: {e}"))?;
+            if !report.problems.is_empty() || report.pages < 100 {
+                return Err(format!("call {at}, round {round}: {report}"));
+            }
+        }
+        if let Ok(name) = made
+            && Backup::open(&store, &name).is_err()
+        {
+            return Err(format!("call {at}, round {round}: backup {name} was said to be durable"));
+        }
+    }
+    Ok(lost)
+}
+
+#[test]
+fn power_lost_at_every_call() {
+    let mut call = 1;
+    while crashes(call).unwrap_or_else(|what| panic!("{what}")) {
+        call += 1;
+    }
+    assert!(call > 30, "{call} calls");
+}
+
+#[test]
+fn canary_a_summary_before_its_parts_is_caught() {
+    SUMMARY_FIRST.set(true);
+    let caught = (1..80).find_map(|call| crashes(call).err());
+    SUMMARY_FIRST.set(false);
+    assert!(caught.is_some());
+}

@@ -1,0 +1,223 @@
+//! Devices of pages that die under the running pool, and the files that take their place.
+//!
+//! A device is the file of a number: 0 is that of the data file, which the double-write area is beside; the version-store
+//! file's is its own. Where a replacement can be made ([`BufferPool::set_replaceable`]) a failed write or sync declares a
+//! device dead, as does that nothing of it can be read for a while, and an operator; it stops nobody. Where none can
+//! be made all is as `writeback.rs` says.
+//!
+//! # The order of a replacement
+//! 1. From when a device is dead no batch is written: no page of it becomes clean any more.
+//! 2. [`BufferPool::replace_file`] waits for the loads under way (they have read the old file, and their frames are
+//!    complete then), and lets the next ones wait until the restore begins.
+//! 3. What the log has behind the archive's end, to the log's end, is gone through: of each page with such records that
+//!    is in memory the dirty mark moves back to the first of them (the new file lacks them); any other one awaits redo.
+//!    A record that is appended meanwhile is of a page that is marked dirty from before that record on.
+//! 4. Only then the restore begins, and batches are written again.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_vfs::{File, Vfs};
+
+use crate::double_write::DoubleWrite;
+use crate::pool::{Access, BufferPool};
+use crate::source::Restoring;
+
+/// A device of which nothing could be read for so long is dead.
+const LASTING: Duration = Duration::from_secs(1);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What is known of the devices.
+pub(crate) struct Devices {
+    replaceable: AtomicBool,
+    is_dead: AtomicBool,
+    dead: Mutex<Vec<(u64, Error)>>,
+    /// Held shared while a page is loaded, from the choice of the file on.
+    pub loads: RwLock<()>,
+    patience_ms: AtomicU64,
+}
+
+impl Default for Devices {
+    fn default() -> Self {
+        Self {
+            replaceable: AtomicBool::new(false),
+            is_dead: AtomicBool::new(false),
+            dead: Mutex::default(),
+            loads: RwLock::default(),
+            patience_ms: AtomicU64::new(0),
+        }
+    }
+}
+
+impl BufferPool {
+    /// Whether a device that dies can be replaced; see the module. Who needs a page then waits for so long for it to be.
+    pub fn set_replaceable(&self, replaceable: bool, patience: Duration) {
+        self.devices.patience_ms.store(patience.as_millis() as u64, Ordering::SeqCst);
+        self.devices.replaceable.store(replaceable, Ordering::SeqCst);
+    }
+    /// See [`BufferPool::set_replaceable`].
+    pub fn is_replaceable(&self) -> bool {
+        self.devices.replaceable.load(Ordering::SeqCst)
+    }
+
+    /// A page of the file could not be read: whether it is worth trying again, after a pause that is made here. Where
+    /// nothing else of the file can be read either, for a while, its device is declared dead; one that is dead may be
+    /// replaced while the caller waits. `since` is when it failed first.
+    pub(crate) fn is_worth_trying_again(&self, page: PageId, error: &Error, since: Instant) -> bool {
+        if error.kind() != ErrorKind::Io || !self.is_replaceable() {
+            return false;
+        }
+        let patience = Duration::from_millis(self.devices.patience_ms.load(Ordering::SeqCst));
+        let is_dead = || self.dead_devices().iter().any(|(of, _)| *of == page.file());
+        if !is_dead() {
+            let Ok((file, _)) = self.sources.files.locate(PageId::of_file(page.file(), 1)) else { return false };
+            // One page that cannot be read is repaired; a device on which nothing can be read is dead.
+            if file.read_at(&mut [0; 512], 0).is_ok() {
+                return false;
+            }
+            if since.elapsed() >= LASTING.min(patience) {
+                self.device_failed(page.file(), error);
+            }
+        }
+        if since.elapsed() >= LASTING + patience || patience.is_zero() {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+        true
+    }
+
+    /// A frame cannot be had while a device is dead: waits a moment for its replacement; false: it was waited for long
+    /// enough.
+    pub(crate) fn wait_for_replacement(&self, since: Instant) -> bool {
+        let patience = Duration::from_millis(self.devices.patience_ms.load(Ordering::SeqCst));
+        if self.dead_devices().is_empty() || since.elapsed() >= patience {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+        true
+    }
+
+    /// Declares the device of the file with that number dead; true if it was not yet.
+    pub fn fail_device(&self, file: u64, why: &Error) -> bool {
+        let mut dead = self.devices.dead.lock();
+        if dead.iter().any(|(of, _)| *of == file) {
+            return false;
+        }
+        dead.push((file, why.clone()));
+        self.devices.is_dead.store(true, Ordering::SeqCst);
+        true
+    }
+
+    /// The devices that are dead and have no replacement yet, and why.
+    pub fn dead_devices(&self) -> Vec<(u64, Error)> {
+        match self.devices.is_dead.load(Ordering::SeqCst) {
+            true => self.devices.dead.lock().clone(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Waits until no batch is being written: from then on, while a device is dead, none is.
+    pub fn wait_for_batch(&self) {
+        drop(self.double_write.lock());
+    }
+
+    /// A device is dead: nothing may be written.
+    pub(crate) fn check_devices(&self) -> Result<()> {
+        match self.dead_devices().first() {
+            None => Ok(()),
+            Some((_, why)) => Err(Error::new(
+                ErrorKind::Io,
+                format!("a device is dead, and has no replacement yet: {}", why.message()),
+            )),
+        }
+    }
+
+    /// A write or sync of the file failed. True: it is replaced, and the pool goes on.
+    pub(crate) fn device_failed(&self, file: u64, error: &Error) -> bool {
+        if error.kind() != ErrorKind::Io || !self.devices.replaceable.load(Ordering::SeqCst) {
+            return false;
+        }
+        self.fail_device(file, error);
+        true
+    }
+
+    /// `new` takes the place of the file with that number, and `restoring` restores it; for the data file with the
+    /// double-write area beside it. `from` is the end of the archive as of which segments are made. Returns how many pages
+    /// have records behind that.
+    ///
+    /// # Errors
+    /// Those of the log, which leave pages waiting for a restore that has not begun: the caller goes on with
+    /// [`BufferPool::note_behind`] until that succeeds. Those of the double-write area: nothing was changed.
+    pub fn replace_file(
+        &self,
+        file: u64,
+        new: Arc<dyn File>,
+        double_write: Option<(&Arc<dyn Vfs>, &Path)>,
+        restoring: Arc<Restoring>,
+    ) -> Result<()> {
+        let mut dw = self.double_write.lock();
+        let area = match double_write {
+            Some((vfs, path)) => Some(DoubleWrite::open(vfs, path, self.config.batch_pages)?),
+            None => None,
+        };
+        {
+            let _none_loads = self.devices.loads.write();
+            let _none_restores = self.sources.restores.write();
+            self.sources.set_restoring(Some(restoring));
+            self.sources.files.replace(file, new);
+        }
+        // What of the batch was for the dead file is in memory, dirty. The rest is protected by its images.
+        dw.forget(file);
+        if let Some(mut area) = area {
+            std::mem::swap(&mut area.images, &mut dw.images);
+            std::mem::swap(&mut area.fresh, &mut dw.fresh);
+            area.in_place_unfinished = dw.in_place_unfinished;
+            area.fresh_unsynced = dw.fresh_unsynced;
+            *dw = area;
+            if dw.in_place_unfinished {
+                dw.must_write_again = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes through the log from `from` on, up to its end now, for [`BufferPool::replace_file`]: what the pages of the
+    /// restore lack. Then the device is dead no more. Returns how many pages there were.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub fn note_behind(&self, file: u64, restoring: &Restoring, from: Lsn) -> Result<u64> {
+        let _dw = self.double_write.lock();
+        let end = self.log.end_lsn();
+        self.log.flush(end)?;
+        let mut pages: HashMap<PageId, (Lsn, Lsn)> = HashMap::new();
+        let mut follower = self.log.follow(from)?;
+        while follower.position() < end {
+            let Some(block) = follower.next(Duration::ZERO)? else { break };
+            for record in block.records() {
+                let record = record?;
+                let page = record.header.page;
+                if record.header.kind.is_of_page() && !restoring.is_there(page) {
+                    pages.entry(page).and_modify(|(_, last)| *last = record.lsn).or_insert((record.lsn, record.lsn));
+                }
+            }
+        }
+        let count = pages.len() as u64;
+        for (page, (first, last)) in pages {
+            match self.lookup(page, Access::Scan).filter(|pin| pin.0.valid.load(Ordering::SeqCst)) {
+                Some(pin) => pin.0.dirty_from(first),
+                None => self.sources.pending.note(page, first, last),
+            }
+        }
+        let mut dead = self.devices.dead.lock();
+        dead.retain(|(of, _)| *of != file);
+        self.devices.is_dead.store(!dead.is_empty(), Ordering::SeqCst);
+        Ok(count)
+    }
+}

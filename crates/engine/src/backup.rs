@@ -1,0 +1,407 @@
+//! A full backup of the running database: images of all pages, segment by segment, read from their files beside the work of
+//! the pool.
+//!
+//! # Why it is whole
+//! Before a segment is read, [`BufferPool::complete_below`](resurgam_buffer::BufferPool::complete_below) gives a position below
+//! which every record is in the files (the oldest change that is not written out, or the end of the log). That is the segment's LSN:
+//! what is read has every record below it, and perhaps later ones, which each page says by its own LSN. Pages that are torn by a
+//! write under way are read again; a page that stays damaged is taken from the pool, which rebuilds it. So
+//! `page = redo(image, records of the archive behind the image)`, as long as the archive has the log from the least of these
+//! positions to the backup's end, which no image reaches. A backup exists only when the archive has reached that end.
+//!
+//! # Invariants
+//! 1. One at a time. Nobody waits for it, and it holds no latch, no lock and no log: the archive holds what is not archived.
+//! 2. The summary is created when all parts are durable and the archive has the log up to the end.
+//! 3. Interrupted (an error, a cancel, a crash), it goes on the next time behind the last durable part, within a day.
+//!
+//! Memory: one part, and two segments.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use resurgam_archive::{
+    Backup, BackupPlan, BackupSummary, BackupWriter, MadePages, PageKind, PageMaker, SEGMENT_PAGES, pages_of, remake,
+    segment_key, segment_page,
+};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
+use resurgam_buffer::FilePage;
+use resurgam_page::{PageBuf, boot};
+
+use crate::backup_places::{Backups, Claim, Running};
+use crate::database::Database;
+
+/// An interrupted backup is gone on with when it was begun no longer ago, in microseconds.
+const RESUME_US: i64 = 24 * 3600 * 1_000_000;
+/// The position below which everything is in the files is looked up again after so many segments or so long: an older
+/// one is as right, and the log that is needed a little longer.
+const LOOK_SEGMENTS: u64 = 16;
+const LOOK: Duration = Duration::from_millis(100);
+/// Between two looks whether it is to be stopped, or whether the archive is where it must be.
+const STEP: Duration = Duration::from_millis(20);
+/// Damaged pages that are named in the log.
+const NAMED_MAX: u64 = 20;
+
+/// Bugs that tests plant, to see that they are caught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum PlantedInBackup {
+    None,
+    /// A segment claims to have every record up to the end of the log.
+    ImageOlderThanItClaims,
+    /// A segment is left out.
+    SkippedSegment,
+}
+
+/// How fast, and until when.
+struct Pacer<'a> {
+    db: &'a Database,
+    cancelled: &'a (dyn Fn() -> bool + Sync),
+    begun: Instant,
+    bytes: u64,
+}
+
+impl Pacer<'_> {
+    fn check(&self) -> Result<()> {
+        if (self.cancelled)() {
+            return Err(Error::new(ErrorKind::Cancelled, "the backup was cancelled")
+                .with_hint("The next one goes on where this one was."));
+        }
+        if self.db.inner().stopping.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Stopped, "the database is being closed"));
+        }
+        self.db.inner().pool.check_poisoned()
+    }
+
+    /// So many bytes were read: waits as long as the limit wants it.
+    fn read(&mut self, bytes: u64) -> Result<()> {
+        self.bytes += bytes;
+        let limit = self.db.options().backup_bytes_per_second;
+        loop {
+            self.check()?;
+            if limit == 0 {
+                return Ok(());
+            }
+            let due = Duration::from_secs_f64(self.bytes as f64 / limit as f64);
+            let Some(early) = due.checked_sub(self.begun.elapsed()).filter(|early| !early.is_zero()) else {
+                return Ok(());
+            };
+            std::thread::sleep(early.min(STEP));
+        }
+    }
+}
+
+impl Database {
+    /// Makes a full backup and returns its name when it is durable and the archive has all log that it needs. `from_archive`:
+    /// made from the newest backup and the archive alone, without reading the files of the database. Blocks; asks
+    /// `cancelled` again and again.
+    ///
+    /// # Errors
+    /// `NotInPrerequisiteState` without a place for backups or an archive, and when the archive does not get to the end of the
+    /// backup in time; `InUse` while another one is being made; `Cancelled`; `Stopped`; those of the store and of reading.
+    pub fn backup(&self, from_archive: bool, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<String> {
+        self.backup_planted(from_archive, PlantedInBackup::None, cancelled)
+    }
+
+    /// As [`Database::backup`], with a bug, for tests.
+    ///
+    /// # Errors
+    /// As [`Database::backup`].
+    #[doc(hidden)]
+    pub fn backup_planted(
+        &self,
+        from_archive: bool,
+        planted: PlantedInBackup,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<String> {
+        let inner = self.inner();
+        let missing = |what: &str, hint: &str| {
+            Err(Error::new(ErrorKind::NotInPrerequisiteState, what.to_owned()).with_hint(hint.to_owned()))
+        };
+        let Some(backups) = inner.backups.as_deref() else {
+            return missing("there is no place for backups", "Start the server with --backups and a folder.");
+        };
+        if inner.archiver.is_none() {
+            return missing(
+                "a backup needs an archive of the log",
+                "Start the server with --archive and a folder: without the log a backup is of no use.",
+            );
+        }
+        let now_us = inner.vfs.wall_clock_us();
+        let claim = backups.claim(Running { started_us: now_us, from_archive, ..Running::default() })?;
+        let made = self.make_backup(backups, &claim, from_archive, planted, cancelled);
+        let outcome = made.and_then(|summary| Backup::open(&backups.store()?, &summary.name).map(Some));
+        claim.ended(&outcome, inner.vfs.wall_clock_us());
+        match outcome {
+            Ok(Some(backup)) => {
+                let summary = backup.summary();
+                tracing::info!(
+                    "backup {} is complete: {} pages, {} bytes, LSN {} to {}, {} damaged pages",
+                    summary.name,
+                    summary.images(),
+                    summary.bytes(),
+                    summary.begin,
+                    summary.end,
+                    summary.damaged
+                );
+                Ok(summary.name.clone())
+            }
+            Ok(None) => Err(Error::internal("a backup that was made is not there")),
+            Err(error) => {
+                tracing::warn!("the backup was not made: {error}");
+                Err(error)
+            }
+        }
+    }
+
+    fn make_backup(
+        &self,
+        backups: &Backups,
+        claim: &Claim<'_>,
+        from_archive: bool,
+        planted: PlantedInBackup,
+        cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<BackupSummary> {
+        let mut pacer = Pacer { db: self, cancelled, begun: Instant::now(), bytes: 0 };
+        pacer.check()?;
+        let store = backups.store()?;
+        if from_archive {
+            return self.backup_from_archive(backups, claim, &mut pacer);
+        }
+        let inner = self.inner();
+        let mut plan = self.plan(false);
+        // What the archive does not have, and what it will not get: the log behind its end is kept for it.
+        plan.log_from = self.archive_start()?;
+        let data_pages = inner.pool.file().len()?.div_ceil(PAGE_SIZE as u64);
+        plan.data_pages = data_pages;
+        plan.version_pages = inner.pool.version_file().map(|version| {
+            let number = u32::try_from(version.number()).unwrap_or(u32::MAX);
+            (number, version.bytes().div_ceil(PAGE_SIZE as u64))
+        });
+        let mut writer = self.sized(BackupWriter::begin(store, &plan)?);
+        let files = [Some((0, data_pages)), plan.version_pages.map(|(number, pages)| (u64::from(number), pages))];
+        let total: u64 = files.iter().flatten().map(|(_, pages)| pages).sum();
+        claim.note(|running| {
+            running.name = writer.name().to_owned();
+            running.started_us = writer.summary().started_us;
+            running.total = total;
+        });
+        let copied = self.copy_segments(claim, &mut writer, &files, &mut pacer, planted);
+        if let Err(error) = copied {
+            // So that the next one goes on here.
+            if error.kind() != ErrorKind::Stopped {
+                let _ = writer.flush();
+            }
+            return Err(error);
+        }
+        writer.flush()?;
+        // No image is as new as this.
+        let end = inner.log.end_lsn();
+        inner.log.flush(end)?;
+        self.wait_for_archive(end, &pacer)?;
+        // Also if something was given up of it meanwhile.
+        let begins = self.archive_start()?;
+        if writer.least().is_some_and(|least| least < begins) {
+            return Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                "the archive begins behind the oldest change that was not in the files",
+            )
+            .with_hint("Take a checkpoint (CHECKPOINT) and make the backup again."));
+        }
+        writer.finish(end, inner.vfs.wall_clock_us(), self.identity().encode())
+    }
+
+    fn plan(&self, from_archive: bool) -> BackupPlan {
+        let inner = self.inner();
+        let now_us = inner.vfs.wall_clock_us();
+        BackupPlan {
+            database: inner.boot.database_id,
+            number: inner.vfs.random_u64(),
+            from_archive,
+            now_us,
+            resume_since_us: now_us - RESUME_US,
+            log_from: Lsn::NONE,
+            data_pages: 0,
+            version_pages: None,
+        }
+    }
+
+    fn sized(&self, writer: BackupWriter) -> BackupWriter {
+        match self.options().backup_part_bytes {
+            0 => writer,
+            bytes => writer.with_part_bytes(bytes),
+        }
+    }
+
+    /// Where the archive begins, or will begin: none if it has nothing yet, and will have all that is kept of the log.
+    fn archive_start(&self) -> Result<Lsn> {
+        let archiver = self.inner().archiver.as_ref();
+        let view = archiver.and_then(|archiver| archiver.view()).ok_or_else(|| {
+            Error::new(ErrorKind::NotInPrerequisiteState, "the archive cannot be reached now")
+                .with_hint("The view resurgam_archive says why.")
+        })?;
+        Ok(view.start())
+    }
+
+    fn copy_segments(
+        &self,
+        claim: &Claim<'_>,
+        writer: &mut BackupWriter,
+        files: &[Option<(u64, u64)>],
+        pacer: &mut Pacer<'_>,
+        planted: PlantedInBackup,
+    ) -> Result<()> {
+        let inner = self.inner();
+        let mut pages: Vec<PageBuf> = (0..SEGMENT_PAGES).map(|_| PageBuf::zeroed()).collect();
+        let mut states = [FilePage::Zero; SEGMENT_PAGES];
+        let mut complete: Option<(Lsn, Instant, u64)> = None;
+        let mut named = 0;
+        for (file, count) in files.iter().flatten().copied() {
+            for number in 0..count.div_ceil(SEGMENT_PAGES as u64) {
+                let first = PageId::of_file(file, number * SEGMENT_PAGES as u64);
+                let key = segment_key(first);
+                let here = (count - number * SEGMENT_PAGES as u64).min(SEGMENT_PAGES as u64) as usize;
+                if key < writer.next() {
+                    claim.note(|running| running.done += here as u64);
+                    continue;
+                }
+                let known = complete.filter(|(_, at, segment)| at.elapsed() < LOOK && number < segment + LOOK_SEGMENTS);
+                let mut lsn = match known {
+                    Some((lsn, ..)) => lsn,
+                    None => {
+                        let lsn = inner.pool.complete_below();
+                        complete = Some((lsn, Instant::now(), number));
+                        lsn
+                    }
+                };
+                // Before it is read, so that nobody gives up what it needs.
+                claim.note(|running| running.least = Some(running.least.map_or(lsn, |least| least.min(lsn))));
+                let (pages, states) = (&mut pages[..here], &mut states[..here]);
+                inner.pool.copy_from_file(segment_page(key), pages, states)?;
+                if planted == PlantedInBackup::ImageOlderThanItClaims {
+                    lsn = inner.log.end_lsn();
+                }
+                let kinds = self.mend(segment_page(key), pages, states, &mut named)?;
+                if planted != PlantedInBackup::SkippedSegment || number != 0 {
+                    writer.put(key, lsn, pages, &kinds)?;
+                }
+                claim.note(|running| {
+                    let summary = writer.summary();
+                    running.done += here as u64;
+                    running.bytes = summary.bytes();
+                    running.pages = summary.images();
+                    running.damaged = summary.damaged;
+                });
+                pacer.read((here * PAGE_SIZE) as u64)?;
+            }
+            complete = None;
+        }
+        Ok(())
+    }
+
+    /// Pages that are of no use in the file are taken from the pool, which rebuilds them.
+    fn mend(
+        &self,
+        first: PageId,
+        pages: &mut [PageBuf],
+        states: &[FilePage],
+        named: &mut u64,
+    ) -> Result<Vec<PageKind>> {
+        let inner = self.inner();
+        let mut kinds = Vec::with_capacity(pages.len());
+        for (i, (page, state)) in pages.iter_mut().zip(states).enumerate() {
+            let id = PageId(first.0 + i as u64);
+            kinds.push(match state {
+                FilePage::Zero => PageKind::Zero,
+                FilePage::Sound => PageKind::Image,
+                FilePage::Bad if id == PageId(0) => {
+                    *page = boot::page(&inner.boot, Lsn(1))?;
+                    PageKind::Image
+                }
+                FilePage::Bad => match inner.pool.copy_of(id, page) {
+                    Ok(()) => PageKind::Image,
+                    // Nobody's: whoever gets it formats it.
+                    Err(_) if inner.pool.is_free(id).unwrap_or(false) => PageKind::Zero,
+                    // It may be readable later: a backup of a device that fails would hide the one before it.
+                    Err(error) if error.kind() == ErrorKind::Corrupt => {
+                        *named += 1;
+                        if *named <= NAMED_MAX {
+                            tracing::error!("page {id} is damaged and is not in the backup: {error}");
+                        }
+                        PageKind::Damaged
+                    }
+                    Err(error) => return Err(error),
+                },
+            });
+        }
+        Ok(kinds)
+    }
+
+    /// Waits until the archive has the log up to `end`.
+    fn wait_for_archive(&self, end: Lsn, pacer: &Pacer<'_>) -> Result<()> {
+        let inner = self.inner();
+        let archived = || self.archive_status().and_then(|status| status.archived).unwrap_or(Lsn::NONE);
+        let (mut best, mut since) = (archived(), Instant::now());
+        loop {
+            if best >= end {
+                return Ok(());
+            }
+            pacer.check()?;
+            if inner.options.background {
+                std::thread::sleep(STEP);
+            } else {
+                self.archive_step(Duration::ZERO, true)?;
+            }
+            let now = archived();
+            if now > best {
+                (best, since) = (now, Instant::now());
+            } else if since.elapsed() > inner.options.log_wait_max {
+                let status = self.archive_status();
+                let why = status.and_then(|status| status.error).map_or(String::new(), |error| format!(": {error}"));
+                return Err(Error::new(
+                    ErrorKind::NotInPrerequisiteState,
+                    format!(
+                        "the backup has all pages, but the archive stays at LSN {now} and must get to LSN {end} before it is complete{why}"
+                    ),
+                )
+                .with_hint("The view resurgam_archive says what is wrong; the next backup goes on with this one."));
+            }
+        }
+    }
+
+    fn backup_from_archive(
+        &self,
+        backups: &Backups,
+        claim: &Claim<'_>,
+        pacer: &mut Pacer<'_>,
+    ) -> Result<BackupSummary> {
+        let inner = self.inner();
+        let end = inner.log.end_lsn();
+        inner.log.flush(end)?;
+        self.wait_for_archive(end, pacer)?;
+        let view = inner.archiver.as_ref().and_then(|archiver| archiver.view());
+        let view = view.ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be reached now"))?;
+        let store = backups.store()?;
+        let base = Backup::newest(&store, inner.boot.database_id, view.end())?;
+        let (data_pages, version_pages) = pages_of(base.as_deref(), &view)?;
+        let maker = PageMaker::new(base, Arc::clone(&view), Lsn(view.end().0 - 1))?;
+        let plan = BackupPlan { data_pages, version_pages, resume_since_us: i64::MAX, ..self.plan(true) };
+        let mut writer = self.sized(BackupWriter::begin(store, &plan)?);
+        claim.note(|running| {
+            running.name = writer.name().to_owned();
+            running.least = Some(view.end());
+            running.total = data_pages + version_pages.map_or(0, |(_, pages)| pages);
+        });
+        let boot = boot::page(&inner.boot, Lsn(1))?;
+        remake(&maker, &mut writer, &boot, &mut |writer, made: &MadePages, pages| {
+            claim.note(|running| {
+                running.done += pages;
+                running.bytes = writer.summary().bytes();
+                running.pages = writer.summary().images();
+                running.damaged = writer.summary().damaged;
+            });
+            pacer.read(made.bytes_read)
+        })?;
+        writer.finish(view.end(), inner.vfs.wall_clock_us(), self.identity().encode())
+    }
+}

@@ -1,0 +1,479 @@
+//! Points in time and clones: a new folder with the database as it was, made of an archive of its log (and a backup).
+//!
+//! | file | concept |
+//! |---|---|
+//! | `time.rs` | points as people write them |
+//! | `cut.rs` | where a point cuts the log, found in the transaction stream |
+//! | `stream.rs` | analysis of the stream up to the cut |
+//! | `folder.rs` | the new folder: its log begins above the cut, with a checkpoint of what analysis found |
+//! | `undo.rs` | what is to be undone, in the new log |
+//! | `pages.rs` | the single pass over all pages |
+//! | `tail.rs` | the end of a dead database's log, archived before |
+//!
+//! # Invariants
+//! 1. The cut is the end of a group; a page is made of its records below it, a transaction is what those say.
+//! 2. The new database has an id of its own and names its parent and the cut. Its log begins above the cut, under an epoch
+//!    above every one in the archive; of the parent's archive nothing at or behind the cut is ever read for it.
+//! 3. The parent is not touched, but for a lease in the store of its archive, and its log's end that was not archived.
+
+mod cut;
+mod folder;
+mod pages;
+mod stream;
+mod tail;
+mod time;
+mod undo;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use resurgam_archive::{Archive, Backup, Lease, LeaseKind, PageMaker, View};
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_recovery::Analysis;
+use resurgam_vfs::Vfs;
+use resurgam_xstore::{FolderStore, Store};
+
+use crate::archive_place::folder_of;
+use crate::options::StoreHandle;
+use crate::restore::{Origin, OriginKind};
+pub(crate) use folder::RESTORING;
+use folder::{Content, NewFolder};
+pub(crate) use time::show_time;
+
+/// Most bytes of a segment of a clone's log: three of them are there when it is open.
+const CLONE_SEGMENT_BYTES: u64 = 4 << 20;
+/// How often something is tried again whose runs a merge has replaced meanwhile.
+const TRIES: u32 = 5;
+
+/// A point in the history of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestorePoint {
+    /// The end of the archive.
+    Latest,
+    /// The last end of a group at or before that log position.
+    Lsn(Lsn),
+    /// The last commit before the first one that is later than this, in microseconds since 2000-01-01 UTC.
+    Time(i64),
+}
+
+/// Bugs that tests plant, and that must be caught.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedInRestore {
+    /// The cut is there, whatever that is.
+    CutAt(Lsn),
+    /// What was unfinished is not aborted.
+    UnfinishedCommitted,
+    /// Ids of transactions are given out again.
+    NextIdLow,
+    /// The log's epoch is the parent's first.
+    EpochNotRaised,
+}
+
+/// What is to be made.
+#[derive(Clone, Debug)]
+pub struct RestoreRequest {
+    /// URL of the archive: an absolute path, or `file://` and one. (Where the folder is whole at once, a path may be relative to
+    /// the working directory.)
+    pub archive: String,
+    /// URL of the backups; none: the archive alone must have every page from its beginning on.
+    pub backups: Option<String>,
+    /// Name of the backup; none: the newest that fits.
+    pub backup: Option<String>,
+    pub to: RestorePoint,
+    /// The new folder: empty or missing.
+    pub target: PathBuf,
+    /// Write all pages now: the folder needs neither archive nor backup afterwards. Otherwise pages are restored when they are
+    /// asked for.
+    pub whole: bool,
+    /// A clone: its pages are restored only when they are asked for, and its lease is kept until it is given back. Otherwise the
+    /// rest comes in the background.
+    pub clone: bool,
+    /// The folder of the dead database's log: what of it is not archived yet is archived first.
+    pub log_dir: Option<PathBuf>,
+    /// Where the version-store file is to be, if the database has one; relative to the target.
+    pub version_store_path: Option<PathBuf>,
+    /// Name of the lease; none: one is made up.
+    pub lease: Option<String>,
+    /// What stands in for the places, for tests.
+    #[doc(hidden)]
+    pub archive_store: Option<StoreHandle>,
+    #[doc(hidden)]
+    pub backup_store: Option<StoreHandle>,
+    #[doc(hidden)]
+    pub planted: Option<PlantedInRestore>,
+}
+
+impl RestoreRequest {
+    /// A restore of an archive to a folder, in one pass, of the latest point.
+    pub fn new(archive: impl Into<String>, target: impl Into<PathBuf>) -> Self {
+        Self {
+            archive: archive.into(),
+            backups: None,
+            backup: None,
+            to: RestorePoint::Latest,
+            target: target.into(),
+            whole: true,
+            clone: false,
+            log_dir: None,
+            version_store_path: None,
+            lease: None,
+            archive_store: None,
+            backup_store: None,
+            planted: None,
+        }
+    }
+}
+
+/// What a restore does, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoreStep {
+    /// So many bytes of the dead database's log were archived.
+    LogArchived(u64),
+    /// The point was found: the cut, and the checkpoint that analysis begins with.
+    Found { cut: Lsn, checkpoint: Lsn },
+    /// Transactions are known.
+    Analysed { records: u64 },
+    /// Pages done, of so many.
+    Pages { done: u64, of: u64 },
+}
+
+/// What was made.
+#[derive(Clone, Debug)]
+pub struct RestoredPoint {
+    /// Everything below it is in.
+    pub cut: Lsn,
+    /// The time of the last commit before it, in microseconds since 2000-01-01; none if none was near.
+    pub last_commit_us: Option<i64>,
+    /// The checkpoint that analysis began with, and how many records it took in.
+    pub checkpoint: Lsn,
+    pub records: u64,
+    /// Transactions that were active at the cut: they are rolled back.
+    pub unfinished: u64,
+    /// Of those, such as are undone from the log when it is opened (traditional mode).
+    pub to_undo: u64,
+    /// Identifiers of the prepared ones: they wait for their decision.
+    pub in_doubt: Vec<String>,
+    /// Pages of the data file, and of the version-store file.
+    pub data_pages: u64,
+    pub version_pages: u64,
+    /// Pages that were written; 0 where they are restored on demand.
+    pub pages_written: u64,
+    /// Pages that were damaged in the backup, and are as they were there.
+    pub pages_damaged: u64,
+    /// The backup that was used.
+    pub backup: Option<String>,
+    /// The lease in the archive's store, if there is one.
+    pub lease: Option<String>,
+    /// Where the new log begins, and under which epoch.
+    pub log_from: Lsn,
+}
+
+impl RestoredPoint {
+    /// The time of the last commit, as text.
+    pub fn last_commit(&self) -> Option<String> {
+        self.last_commit_us.map(show_time)
+    }
+}
+
+fn store_of(vfs: &Arc<dyn Vfs>, url: &str, given: Option<&StoreHandle>) -> Result<Arc<dyn Store>> {
+    if let Some(StoreHandle(store)) = given {
+        return Ok(Arc::clone(store));
+    }
+    let folder = folder_of(Path::new(""), url)?;
+    Ok(Arc::new(FolderStore::existing(Arc::clone(vfs), &folder).map_err(Error::from)?))
+}
+
+/// A view of the archive. Merges of a running server replace runs: whoever meets one that is gone looks again.
+struct Views {
+    store: Arc<dyn Store>,
+    place: String,
+    view: Arc<View>,
+}
+
+impl Views {
+    fn open(store: Arc<dyn Store>) -> Result<Self> {
+        let place = store.place();
+        let view = Archive::open_view(Arc::clone(&store), None)?.ok_or_else(|| {
+            Error::new(ErrorKind::NotADatabase, format!("there is no archive in {place}: no manifest was found"))
+                .with_hint("Name the place that the server was given as its archive.")
+        })?;
+        Ok(Self { store, place, view })
+    }
+
+    fn with<T>(&mut self, mut what: impl FnMut(&Arc<View>) -> Result<T>) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            match what(&self.view) {
+                Err(error) if error.kind() == ErrorKind::Io && tries < TRIES => {
+                    let database = self.view.manifest().database;
+                    let view = Archive::open_view(Arc::clone(&self.store), Some(database))?;
+                    let view = view.ok_or_else(|| {
+                        Error::new(ErrorKind::NotADatabase, format!("there is no archive in {} any more", self.place))
+                    })?;
+                    if view.manifest().number == self.view.manifest().number {
+                        return Err(error);
+                    }
+                    self.view = view;
+                    tries += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+/// Makes a database as of a point in a new folder. See the module.
+///
+/// # Errors
+/// `NotInPrerequisiteState` for a point that archive and backups do not have; `NotADatabase` for places of other databases;
+/// `NewerFormat`; `Corrupt`, naming object and place; `InvalidParameter` for a folder that is not empty; `DiskFull`; `Io`.
+pub fn restore_point(
+    vfs: &Arc<dyn Vfs>,
+    request: &RestoreRequest,
+    progress: &mut dyn FnMut(RestoreStep),
+) -> Result<RestoredPoint> {
+    let store = store_of(vfs, &request.archive, request.archive_store.as_ref())?;
+    let mut views = Views::open(Arc::clone(&store))?;
+    let database = views.view.manifest().database;
+    if let Some(log_dir) = &request.log_dir {
+        let bytes = tail::archive_the_tail(vfs, &store, &views.view, log_dir)?;
+        progress(RestoreStep::LogArchived(bytes));
+        views = Views::open(Arc::clone(&store))?;
+    }
+    let mut cut = views.with(|view| cut::find(view, request.to))?;
+    if let Some(PlantedInRestore::CutAt(lsn)) = request.planted {
+        cut.lsn = lsn;
+    }
+    progress(RestoreStep::Found { cut: cut.lsn, checkpoint: cut.checkpoint });
+    let backup = backup_for(vfs, request, database, cut.lsn)?;
+    let mut id = [0u8; 16];
+    id[..8].copy_from_slice(&vfs.random_u64().to_le_bytes());
+    id[8..].copy_from_slice(&vfs.random_u64().to_le_bytes());
+    let lease = match lease_for(vfs, request, &*store, (database, id), &cut, backup.as_deref()) {
+        Ok(name) => Some(name),
+        // It only reads, and perhaps may only read; if what it needs is given up meanwhile, that is an error.
+        Err(error) if request.whole => {
+            tracing::warn!("the restore goes on without a lease: {error}");
+            None
+        }
+        Err(error) => return Err(error),
+    };
+    let made = (|| -> Result<RestoredPoint> {
+        let mut analysis = views.with(|view| stream::analyse(view, &cut))?;
+        match request.planted {
+            Some(PlantedInRestore::UnfinishedCommitted) => analysis.aborted = Default::default(),
+            Some(PlantedInRestore::NextIdLow) => analysis.next_id = resurgam_base::TxId(1),
+            Some(PlantedInRestore::EpochNotRaised) => {
+                analysis.end.epoch = 0;
+                if let Some(identity) = &mut analysis.identity {
+                    identity.epoch = 0;
+                }
+            }
+            Some(PlantedInRestore::CutAt(_)) | None => {}
+        }
+        progress(RestoreStep::Analysed { records: analysis.records });
+        check_base(&views.view, &analysis, backup.as_deref(), &views.place)?;
+        make(vfs, request, &mut views, id, &cut, &analysis, backup.as_ref(), progress)
+    })();
+    match made {
+        Ok(made) if !request.whole => Ok(RestoredPoint { lease, ..made }),
+        done => {
+            if let Some(name) = &lease {
+                // It is in the way of nothing but of the room that it keeps.
+                let _ = Lease::remove(&*store, name);
+            }
+            done
+        }
+    }
+}
+
+/// The backup whose images pages are made of.
+fn backup_for(
+    vfs: &Arc<dyn Vfs>,
+    request: &RestoreRequest,
+    database: [u8; 16],
+    cut: Lsn,
+) -> Result<Option<Arc<Backup>>> {
+    let Some(url) = &request.backups else { return Ok(None) };
+    let store = store_of(vfs, url, request.backup_store.as_ref())?;
+    match &request.backup {
+        Some(name) => Backup::open(&store, name).map(Some),
+        None => Backup::newest(&store, database, cut),
+    }
+}
+
+/// Whether every page can be made at all.
+fn check_base(view: &Arc<View>, analysis: &Analysis, backup: Option<&Backup>, place: &str) -> Result<()> {
+    let Some(identity) = &analysis.identity else { return Ok(()) };
+    if backup.is_some() || view.start() <= Lsn(identity.segment_bytes) {
+        return Ok(());
+    }
+    let why = match identity.parent {
+        Some(parent) => format!("the database was made of another one, as of LSN {}", parent.cut),
+        None => "it was begun when the database was there already".to_owned(),
+    };
+    Err(Error::new(
+        ErrorKind::NotInPrerequisiteState,
+        format!(
+            "{place} begins at LSN {} ({why}), and there is no backup before that point: pages cannot be made",
+            view.start()
+        ),
+    )
+    .with_hint("Name the place of a backup that ends before the point with --backups."))
+}
+
+/// The name of a lease for the database with that id, unless it was given one.
+fn lease_name(kind: LeaseKind, id: &[u8; 16]) -> String {
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    match kind {
+        LeaseKind::Restore => format!("restore-{id}"),
+        LeaseKind::Clone => format!("clone-{id}"),
+    }
+}
+
+/// Every page of database `id` is in its files: what it was made of is needed no longer. One of another name, or that cannot be
+/// given back now, stays until somebody does so.
+pub(crate) fn end_lease(store: &dyn Store, kind: OriginKind, id: &[u8; 16]) {
+    let kind = match kind {
+        OriginKind::Media => return,
+        OriginKind::Point => LeaseKind::Restore,
+        OriginKind::Clone => LeaseKind::Clone,
+    };
+    let name = lease_name(kind, id);
+    if let Err(error) = Lease::remove(store, &name) {
+        tracing::warn!("the lease \"{name}\" could not be given back, and keeps archive and backup: {error}");
+    }
+}
+
+/// A lease for as long as the parent's archive and backup are read.
+fn lease_for(
+    vfs: &Arc<dyn Vfs>,
+    request: &RestoreRequest,
+    store: &dyn Store,
+    (database, id): ([u8; 16], [u8; 16]),
+    cut: &cut::Cut,
+    backup: Option<&Backup>,
+) -> Result<String> {
+    let kind = if request.clone { LeaseKind::Clone } else { LeaseKind::Restore };
+    let name = match &request.lease {
+        Some(name) => name.clone(),
+        None => lease_name(kind, &id),
+    };
+    let lease = Lease {
+        name: name.clone(),
+        kind,
+        database,
+        cut: cut.lsn,
+        undo_from: cut.lsn,
+        backup: backup.map(|backup| backup.summary().name.clone()),
+        created_us: vfs.wall_clock_us(),
+    };
+    lease.create(store)?;
+    Ok(name)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn make(
+    vfs: &Arc<dyn Vfs>,
+    request: &RestoreRequest,
+    views: &mut Views,
+    id: [u8; 16],
+    cut: &cut::Cut,
+    analysis: &Analysis,
+    backup: Option<&Arc<Backup>>,
+    progress: &mut dyn FnMut(RestoreStep),
+) -> Result<RestoredPoint> {
+    let database = views.view.manifest().database;
+    let target = request.target.as_path();
+    let version_store_path = request.version_store_path.as_deref();
+    let segment_bytes = analysis.identity.as_ref().map_or(1, |identity| identity.segment_bytes).max(1);
+    let segment_bytes = if request.clone { segment_bytes.min(CLONE_SEGMENT_BYTES) } else { segment_bytes };
+    let folder = views.with(|view| {
+        let content = Content {
+            analysis,
+            view,
+            cut: cut.lsn,
+            database_id: id,
+            parent: database,
+            segment_bytes,
+            version_store_path,
+        };
+        NewFolder::begin(vfs, target, &content)
+    })?;
+    let version = folder.version.clone();
+    let version_pages = match &version {
+        Some((number, _)) if analysis.version_high_water.file() == u64::from(*number) => {
+            analysis.version_high_water.in_file()
+        }
+        _ => 0,
+    };
+    let of = analysis.high_water + version_pages;
+    let mut written = pages::Written::default();
+    if request.whole {
+        let as_of = Lsn(cut.lsn.0 - 1);
+        let mut done = 0;
+        let mut files = vec![(0, analysis.high_water, Arc::clone(&folder.data))];
+        files.extend(version.map(|(number, file)| (u64::from(number), version_pages, file)));
+        for (number, count, file) in files {
+            let mut make = |first, some: &mut [resurgam_page::PageBuf]| {
+                views.with(|view| {
+                    let maker = PageMaker::new(backup.cloned(), Arc::clone(view), as_of)?;
+                    let made = maker.make(first, some)?;
+                    Ok((made.made, made.damaged))
+                })
+            };
+            let of_file = pages::write_all(&file, number, count, &mut make, &mut |pages| {
+                done += pages;
+                progress(RestoreStep::Pages { done, of });
+            })?;
+            written.pages += of_file.pages;
+            written.damaged += of_file.damaged;
+        }
+    } else {
+        let origin = Origin {
+            kind: if request.clone { OriginKind::Clone } else { OriginKind::Point },
+            database_id: database,
+            archive: request.archive.clone(),
+            backups: request.backups.clone().filter(|_| backup.is_some()),
+            backup: backup.map(|backup| backup.summary().name.clone()),
+            as_of: Some(Lsn(cut.lsn.0 - 1)),
+            data_pages: analysis.high_water,
+            version_pages: folder.version.as_ref().map(|(number, _)| (*number, version_pages)),
+            background: !request.clone,
+        };
+        origin.write(vfs, target)?;
+    }
+    folder.finish()?;
+    Ok(RestoredPoint {
+        cut: cut.lsn,
+        last_commit_us: cut.last_commit_us,
+        checkpoint: cut.checkpoint,
+        records: analysis.records,
+        unfinished: analysis.cut_off,
+        to_undo: analysis.losers.len() as u64,
+        in_doubt: analysis.prepared.iter().map(|tx| tx.head.gid.clone()).collect(),
+        data_pages: analysis.high_water,
+        version_pages,
+        pages_written: written.pages,
+        pages_damaged: written.damaged,
+        backup: backup.map(|backup| backup.summary().name.clone()),
+        lease: None,
+        log_from: Lsn(cut.lsn.0.div_ceil(segment_bytes) * segment_bytes),
+    })
+}
+
+/// What analysis of the archive up to `lsn` finds, and where it began: for tests.
+#[doc(hidden)]
+pub fn analyse_archive(view: &Arc<View>, lsn: Lsn) -> Result<(Lsn, Lsn, Analysis)> {
+    let cut = cut::find(view, RestorePoint::Lsn(lsn))?;
+    Ok((cut.lsn, cut.checkpoint, stream::analyse(view, &cut)?))
+}
+
+/// Gives a lease back: what was kept for that clone or restore is no longer needed. False: there is none of that name.
+///
+/// # Errors
+/// Those of the archive's store.
+pub fn forget_lease(vfs: &Arc<dyn Vfs>, archive: &str, name: &str) -> Result<bool> {
+    Lease::remove(&*store_of(vfs, archive, None)?, name)
+}

@@ -1,0 +1,139 @@
+//! The undo records of transactions that were unfinished, or in doubt, at the cut (traditional mode): copied into the new log,
+//! so that it can undo them whatever becomes of the archive. The time is in proportion to them: one pass over the stream since
+//! the first of them, and passes over the pages that they are on, a stretch of the chains at a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use resurgam_archive::{History, StreamEntry, View};
+use resurgam_base::{Error, Lsn, PageId, Result, TxId};
+use resurgam_log::{Group, Log, OwnedRecord, RecordKind};
+use resurgam_txn::UndoChain;
+use resurgam_versions::RowUndo;
+
+use super::cut::walk;
+
+/// Bytes of records that are held in memory at a time.
+const BYTES_MAX: usize = 32 << 20;
+/// Links at a time.
+const LINKS_MAX: usize = 64 << 10;
+
+/// Something to be undone: where it is, and on which page (none: a record of its own).
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    lsn: Lsn,
+    page: PageId,
+}
+
+/// Writes what is still to be undone of each chain into `log`, as records of their own, and returns the chains that they
+/// are there.
+///
+/// # Errors
+/// `Corrupt` when a chain does not lead back; those of reading the archive and of writing.
+pub(super) fn copy(
+    log: &Log,
+    view: &Arc<View>,
+    cut: Lsn,
+    chains: &BTreeMap<TxId, UndoChain>,
+) -> Result<BTreeMap<TxId, UndoChain>> {
+    let mut copied = BTreeMap::new();
+    for (tx, links) in links(view, cut, chains)? {
+        let chain = copy_chain(log, view, tx, &links)?;
+        copied.insert(tx, chain);
+    }
+    Ok(copied)
+}
+
+/// What is left of each chain, oldest first. A compensation says up to where all is undone.
+fn links(view: &Arc<View>, cut: Lsn, chains: &BTreeMap<TxId, UndoChain>) -> Result<BTreeMap<TxId, Vec<Link>>> {
+    let mut left: BTreeMap<TxId, Vec<Link>> = chains.keys().map(|tx| (*tx, Vec::new())).collect();
+    let Some(first) = chains.values().map(|chain| chain.first).min() else { return Ok(left) };
+    walk(view, first, cut, |entry| {
+        let (tx, link) = match entry {
+            StreamEntry::Undo { tx, lsn, page, .. } => (*tx, Link { lsn: *lsn, page: *page }),
+            StreamEntry::Record(record) => match record.header.kind {
+                RecordKind::RowUndo => (record.header.tx, Link { lsn: record.lsn, page: PageId::NONE }),
+                RecordKind::Compensation => {
+                    if let Some(links) = left.get_mut(&record.header.tx) {
+                        let to = record.header.prev_tx;
+                        let keep = links.partition_point(|link| link.lsn <= to);
+                        links.truncate(keep);
+                    }
+                    return Ok(true);
+                }
+                _ => return Ok(true),
+            },
+            StreamEntry::Block { .. } | StreamEntry::FirstOf { .. } => return Ok(true),
+        };
+        if let Some(links) = left.get_mut(&tx) {
+            links.push(link);
+        }
+        Ok(true)
+    })?;
+    Ok(left)
+}
+
+fn copy_chain(log: &Log, view: &Arc<View>, tx: TxId, links: &[Link]) -> Result<UndoChain> {
+    let mut copied = UndoChain::default();
+    let mut group = Group::default();
+    let (mut before, mut at, mut some) = (Lsn::NONE, 0, LINKS_MAX);
+    while at < links.len() {
+        let batch = links.get(at..(at + some).min(links.len())).unwrap_or_default();
+        let Some(records) = records(view, batch)? else {
+            // Too large together.
+            some = (batch.len() / 2).max(1);
+            continue;
+        };
+        for link in batch {
+            let bad =
+                |what: &str| Error::corrupt(format!("the undo chain of transaction {tx} {what} at LSN {}", link.lsn));
+            let record = records.get(&link.lsn).ok_or_else(|| bad("has no record"))?;
+            if record.header.tx != tx || record.header.prev_tx != before {
+                return Err(bad("does not lead back"));
+            }
+            let undo =
+                RowUndo::of_record(&record.header, &record.body)?.ok_or_else(|| bad("does not say what to undo"))?;
+            group.clear();
+            group.record(RecordKind::RowUndo, tx, copied.last, &undo.encode_alone());
+            copied.push(log.append(&group)?.base);
+            before = link.lsn;
+        }
+        at += batch.len();
+    }
+    if copied.first.is_none() {
+        // All of it is undone; only the transaction's end is missing.
+        group.clear();
+        group.record(RecordKind::Compensation, tx, Lsn::NONE, &[]);
+        copied.push(log.append(&group)?.base);
+    }
+    Ok(copied)
+}
+
+/// The records of some links, by LSN; none if there are several and they are too large together.
+fn records(view: &Arc<View>, links: &[Link]) -> Result<Option<BTreeMap<Lsn, OwnedRecord>>> {
+    let (Some(first), Some(last)) = (links.first(), links.last()) else { return Ok(Some(BTreeMap::new())) };
+    let (mut found, mut bytes) = (BTreeMap::new(), 0);
+    let mut pages: BTreeMap<PageId, Vec<Lsn>> = BTreeMap::new();
+    for link in links {
+        match link.page.is_some() {
+            true => pages.entry(link.page).or_default().push(link.lsn),
+            false => drop(found.insert(link.lsn, view.record_at(link.lsn)?)),
+        }
+    }
+    let (Some(low), Some(high)) = (pages.keys().next(), pages.keys().next_back()) else { return Ok(Some(found)) };
+    let range = *low..PageId(high.0 + 1);
+    let mut scan = view.scan(range, Lsn(first.lsn.0 - 1), last.lsn, History::All)?;
+    while let Some(page) = scan.next_page()? {
+        let Some(wanted) = pages.get(&page) else { continue };
+        while let Some(record) = scan.next_record()? {
+            if wanted.binary_search(&record.lsn).is_ok() && record.header.kind == RecordKind::PageUndo {
+                bytes += record.body.len();
+                if bytes > BYTES_MAX && links.len() > 1 {
+                    return Ok(None);
+                }
+                found.insert(record.lsn, record.to_owned());
+            }
+        }
+    }
+    Ok(Some(found))
+}

@@ -1,0 +1,98 @@
+//! What an open goes on with: the restore that a folder's origin says, put under the pool.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use resurgam_archive::{Archive, View};
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_buffer::{BufferPool, PendingRedo, Restoring};
+use resurgam_log::Log;
+use resurgam_vfs::Vfs;
+
+use super::begin::{material, store_at};
+use super::maker::FromArchive;
+use super::origin::{Origin, OriginKind};
+use super::run::{Restore, files_of};
+use crate::archiver::Archiver;
+use crate::options::Options;
+
+/// What an open knows then.
+pub(crate) struct Attach<'a> {
+    pub vfs: &'a Arc<dyn Vfs>,
+    pub dir: &'a Path,
+    pub options: &'a Options,
+    pub log: &'a Arc<Log>,
+    pub pool: &'a BufferPool,
+    pub archiver: Option<&'a Arc<Archiver>>,
+    /// What analysis found.
+    pub pending: &'a PendingRedo,
+}
+
+/// Puts the restore under the pool: from then on its pages are restored when they are asked for. Gives the pool the
+/// pages that analysis found, and what the log has behind the archive.
+///
+/// # Errors
+/// That archive, backups and log do not give what it takes; those of reading.
+pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
+    let (view, again): (Option<Arc<View>>, super::maker::Again) = match origin.kind {
+        OriginKind::Media => {
+            let Some(archiver) = at.archiver.cloned() else { return Err(unreachable_archive(at.dir)) };
+            let view = archiver.view().ok_or_else(|| unreachable_archive(at.dir))?;
+            (Some(view), Box::new(move || archiver.view()))
+        }
+        OriginKind::Point | OriginKind::Clone => {
+            let (vfs, dir) = (Arc::clone(at.vfs), at.dir.to_path_buf());
+            let (url, id) = (origin.archive.clone(), origin.database_id);
+            let open = move || Archive::open_view(store_at(&vfs, &dir, &url, None)?, Some(id));
+            (open()?, Box::new(move || open().ok().flatten()))
+        }
+    };
+    let log_begins = at.log.oldest_lsn() <= at.log.config().first_lsn();
+    let of_parent = origin.kind != OriginKind::Media;
+    // Of another database than this one: its own backups are of no use.
+    let own = at.options.backups.clone().filter(|_| !of_parent);
+    let options = Options { backups: origin.backups.clone().or(own), ..at.options.clone() };
+    // Of another database's archive it was found out when the folder was made.
+    let segment_bytes = if of_parent { u64::MAX } else { at.log.config().segment_bytes };
+    let mut found = material(at.vfs, at.dir, &options, origin.database_id, view, segment_bytes, log_begins)?;
+    if let (Some(name), Some(url)) = (&origin.backup, &options.backups) {
+        let store = store_at(at.vfs, at.dir, url, options.backups_store.as_ref())?;
+        found.backup = Some(resurgam_archive::Backup::open(&store, name)?);
+    }
+    let end = found.view.as_ref().map_or_else(|| at.log.oldest_lsn(), |view| view.end());
+    let as_of = origin.as_of.unwrap_or(Lsn(end.0.saturating_sub(1)));
+    let maker = FromArchive::new(found.backup, found.view, as_of, again)?;
+    let restoring = Restoring::new(&files_of(&origin), Arc::new(maker));
+    let media = origin.kind == OriginKind::Media;
+    // Until a checkpoint has what the pass finds.
+    let hold = if media { Some(at.log.hold("the restore", end)?) } else { None };
+    let restore = Restore::new(at.vfs, at.dir.to_path_buf(), origin, restoring, as_of, hold)?;
+    let version_file = at.pool.version_file().map(|file| file.number());
+    for (page, entry) in at.pending.snapshot() {
+        let in_use = page.file() == 0 || Some(page.file()) == version_file;
+        // What a page that is made again lacks, the pass below says.
+        if in_use && !(media && !restore.restoring.is_there(page)) {
+            at.pool.pending_redo().add(page, entry);
+        }
+    }
+    if media {
+        restore.pass(at.log, at.pool, end)?;
+    }
+    at.pool.set_restoring(Some(Arc::clone(&restore.restoring)));
+    restore.restoring.begin();
+    let progress = restore.restoring.progress();
+    tracing::warn!(
+        "{} of {} segments are to be restored, as of LSN {as_of}; the database is open meanwhile",
+        progress.segments - progress.restored,
+        progress.segments
+    );
+    Ok(restore)
+}
+
+fn unreachable_archive(dir: &Path) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!("files of \"{}\" are being restored, and the archive, from which they are made, cannot be read", dir.display()),
+    )
+    .with_hint("Make the archive reachable, and start again. What is in the log and in the archive is safe.")
+}

@@ -1,0 +1,347 @@
+//! A device that dies while the database is open, and the file that takes its place.
+//!
+//! | device | its replacement |
+//! |---|---|
+//! | data | `data` in `spare_data`, which becomes a complete data folder: `lock`, `control`, `doublewrite` (new), `log-place`, `version-store`, `restore`; without one, `data` in its own folder again |
+//! | version store | a new file in its place, or, with `spare_data`, `version-store-file` there |
+//!
+//! Which of two data folders counts after a restart says `data-place` in the log's folder, which is not on the dead device
+//! (so a spare folder needs a log folder of its own). It is written when the new folder is complete, before any page is
+//! written there. The dead device may be gone, unreadable, or back with old content: who opens it is led to the new one.
+//!
+//! # Order
+//! 1. No batch is written any more, and no checkpoint can be taken.
+//! 2. The new folder is made: `restore` first, as ever.
+//! 3. `data-place`. A crash from here on restarts in the new folder, with nothing restored.
+//! 4. The file is replaced under the pool; what the log has behind the archive is noted; the restore begins.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use resurgam_base::{Error, ErrorKind, Lsn, Result, checksum};
+use resurgam_buffer::Restoring;
+use resurgam_page::boot;
+use resurgam_page::version_file::{self, VersionFileHeader};
+use resurgam_recovery::{Control, ControlFile, LogOwner, VersionRecord, read_log_place, write_log_place};
+use resurgam_vfs::{OpenMode, Vfs};
+
+use super::begin::{CONTROL_COPY, make_file, make_version_file, material};
+use super::maker::FromArchive;
+use super::marks::Marks;
+use super::origin::{Origin, OriginKind};
+use super::run::{Restore, files_of};
+use crate::database::Database;
+use crate::version_file::REPLACEMENT;
+
+/// Name of the file in the log's folder that says where the data folder is.
+pub(crate) const DATA_PLACE: &str = "data-place";
+const FIRST_LINE: &str = "Resurgam data place, format 1\n";
+const BYTES_MAX: u64 = 64 << 10;
+/// Statements wait for so long for a replacement.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where the data folder of the log in `log` is, if it was replaced.
+///
+/// # Errors
+/// `Corrupt`; those of reading.
+pub(crate) fn read_data_place(vfs: &Arc<dyn Vfs>, log: &Path) -> Result<Option<PathBuf>> {
+    let path = log.join(DATA_PLACE);
+    if !vfs.exists(&path)? {
+        return Ok(None);
+    }
+    let file = vfs.open(&path, OpenMode::ReadOnly)?;
+    let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    let parse = || {
+        let text = std::str::from_utf8(&bytes).ok()?;
+        let at = text.rfind("checksum ")?;
+        let right = text.get(at..) == Some(&format!("checksum {:08x}\n", checksum(text[..at].as_bytes())));
+        let place = text[..at].strip_prefix(FIRST_LINE)?.strip_prefix("path ")?.strip_suffix('\n')?;
+        right.then(|| PathBuf::from(place))
+    };
+    parse().map(Some).ok_or_else(|| {
+        Error::corrupt(format!("the file \"{}\" is damaged, which says where the data folder is", path.display()))
+            .with_hint("Remove it, and give the right data folder: the one with the higher epoch in its control file.")
+    })
+}
+
+fn write_data_place(vfs: &Arc<dyn Vfs>, log: &Path, place: &Path) -> Result<()> {
+    let place = place.to_str().filter(|place| !place.contains(['\n', '\r'])).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidParameter, format!("spare_data {place:?} has a line break or is not UTF-8"))
+    })?;
+    let text = format!("{FIRST_LINE}path {place}\n");
+    let text = format!("{text}checksum {:08x}\n", checksum(text.as_bytes()));
+    make_file(vfs, &log.join(DATA_PLACE), text.as_bytes())
+}
+
+/// The data folder in use of the database that is asked for as `dir`: another one, where that was replaced.
+///
+/// # Errors
+/// Those of [`read_data_place`].
+pub(crate) fn data_folder(vfs: &Arc<dyn Vfs>, dir: &Path, log_dir: Option<&Path>) -> Result<Option<PathBuf>> {
+    // A device that cannot be read says nothing.
+    let noted = || read_log_place(vfs, dir).ok().flatten();
+    let Some(log) = log_dir.map(Path::to_path_buf).or_else(noted) else { return Ok(None) };
+    let log = dir.join(log);
+    if !vfs.exists(&log)? {
+        return Ok(None);
+    }
+    let Some(place) = read_data_place(vfs, &log)?.filter(|place| place != dir) else { return Ok(None) };
+    if !vfs.exists(&place.join("control"))? && vfs.exists(&dir.join("control"))? {
+        // It may have been moved back.
+        let (_, control) = ControlFile::open(vfs, &dir.join("control"), true)?;
+        if LogOwner::read(vfs, &log)?.is_some_and(|owner| control.epoch >= owner.epoch) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(place))
+}
+
+/// Writes the epoch into the header of a version-store file.
+fn set_version_file_epoch(vfs: &Arc<dyn Vfs>, path: &Path, epoch: u32) -> Result<()> {
+    let file = vfs.open(path, OpenMode::ReadWrite)?;
+    let mut bytes = [0; version_file::SIZE];
+    file.read_exact_at(&mut bytes, 0)?;
+    let header = VersionFileHeader { epoch, ..VersionFileHeader::decode(&bytes)? };
+    file.write_at(&header.encode(), 0)?;
+    file.sync()
+}
+
+/// The path from the root on: it is noted where it means something else otherwise.
+fn full(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+impl Database {
+    /// Declares a device dead, as an operator may: `data` or `version store`. Its files are then restored elsewhere.
+    ///
+    /// # Errors
+    /// `InvalidParameter` for a name that is none; `NotInPrerequisiteState` where nothing could be restored.
+    pub fn fail_device(&self, device: &str) -> Result<()> {
+        let inner = self.inner();
+        let file = match (device, inner.pool.version_file()) {
+            ("data", _) => 0,
+            ("version store" | "versions", Some(version)) => version.number(),
+            ("version store" | "versions", None) => {
+                return Err(Error::new(ErrorKind::InvalidParameter, "the version store is in the data file"));
+            }
+            _ => {
+                return Err(Error::new(ErrorKind::InvalidParameter, format!("there is no device \"{device}\""))
+                    .with_hint("There are \"data\" and \"version store\"."));
+            }
+        };
+        self.restore_material().map(drop).map_err(|error| {
+            Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                format!("the device \"{device}\" is left as it is, since it could not be restored: {}", error.message()),
+            )
+        })?;
+        inner.pool.fail_device(file, &Error::new(ErrorKind::Io, format!("an operator has declared the device \"{device}\" dead")));
+        if inner.options.background { Ok(()) } else { self.replace_dead_devices() }
+    }
+
+    /// What there is to restore from now, and the end of the archive in it; the log is held from there on.
+    fn restore_material(&self) -> Result<(super::begin::Material, Lsn, resurgam_log::LogHold)> {
+        let inner = self.inner();
+        let Some(archiver) = &inner.archiver else {
+            return Err(Error::new(ErrorKind::NotInPrerequisiteState, "the log is not archived"));
+        };
+        for _ in 0..10 {
+            let view = archiver.view().ok_or_else(|| Error::new(ErrorKind::Io, "the archive cannot be read now"))?;
+            let begins = inner.log.oldest_lsn() <= inner.log.config().first_lsn();
+            let segment_bytes = inner.log.config().segment_bytes;
+            let dir = &inner.dir;
+            let id = inner.boot.database_id;
+            let found = material(&inner.vfs, dir, &inner.options, id, Some(view), segment_bytes, begins)?;
+            let end = found.view.as_ref().map_or_else(|| inner.log.oldest_lsn(), |view| view.end());
+            match inner.log.hold("the restore", end) {
+                Ok(hold) => return Ok((found, end, hold)),
+                // The archive went on meanwhile.
+                Err(error) if error.kind() == ErrorKind::NotInPrerequisiteState => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::new(ErrorKind::Io, "the archive goes on faster than it can be looked at"))
+    }
+
+    /// Whether a device that dies can be replaced: from then on it stops nobody.
+    pub(crate) fn look_at_replaceable(&self) {
+        let inner = self.inner();
+        let replaceable = inner.archiver.is_some() && self.restore_material().is_ok();
+        let patience = if inner.options.background { PATIENCE } else { Duration::ZERO };
+        inner.pool.set_replaceable(replaceable, patience);
+    }
+
+    /// Makes replacements for the devices that are dead. Nothing is done where none is.
+    ///
+    /// # Errors
+    /// Those of making it: to be tried again. Meanwhile what is in memory is served.
+    pub fn replace_dead_devices(&self) -> Result<()> {
+        let inner = self.inner();
+        if let Some((file, why)) = inner.pool.restoring().and_then(|restoring| restoring.take_failed_write()) {
+            inner.pool.fail_device(file, &why);
+        }
+        for (file, why) in inner.pool.dead_devices() {
+            self.replace_device(file).map_err(|error| {
+                let hint = match inner.options.spare_data {
+                    Some(_) => "See that the spare folder is there, empty, and large enough; it is tried again.",
+                    None => "Give a folder on another device as spare_data and restart, or bring the device back; it is tried again.",
+                };
+                let what = format!("{}; no replacement could be made: {}", why.message(), error.message());
+                Error::new(error.kind(), what).with_hint(hint)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn replace_device(&self, file: u64) -> Result<()> {
+        let inner = self.inner();
+        let (vfs, pool) = (&inner.vfs, &inner.pool);
+        let (found, end, hold) = self.restore_material()?;
+        // No checkpoint is taken meanwhile, and no batch is written.
+        let mut control = inner.control.lock();
+        pool.wait_for_batch();
+        let id = inner.boot.database_id;
+        let old = inner.data_dir.lock().clone();
+        let origin = inner.restore.lock().as_ref().map(|restore| restore.origin.clone());
+        let mut origin = origin.filter(|origin| origin.kind == OriginKind::Media).unwrap_or(Origin {
+            kind: OriginKind::Media,
+            database_id: id,
+            archive: inner.options.archive.clone().unwrap_or_default(),
+            backups: inner.options.backups.clone(),
+            backup: None,
+            as_of: None,
+            data_pages: 0,
+            version_pages: None,
+            background: true,
+        });
+        let mut version = inner.version_record.lock().clone();
+        // A replacement that dies is replaced in its own place.
+        let spare = inner.options.spare_data.as_ref().map(|spare| full(&inner.dir.join(spare))).filter(|spare| *spare != old);
+        let (mut dir, mut lock) = (old.clone(), None);
+        if file == 0 {
+            origin.data_pages = pool.space().high_water().max(1);
+            if let Some(spare) = &spare {
+                lock = Some(self.take_spare(spare)?);
+                dir.clone_from(spare);
+                if let Some(path) = version.as_mut().and_then(|record| record.path.as_mut()) {
+                    *path = old.join(&*path);
+                }
+            }
+        } else {
+            origin.version_pages = Some((file as u32, pool.space().version_high_water().in_file().max(1)));
+            if let (Some(spare), Some(record)) = (&spare, version.as_mut()) {
+                vfs.create_dir_all(spare)?;
+                record.path = Some(spare.join(REPLACEMENT));
+            }
+        }
+        // What is left of the dead device is older than all else from here on, whatever becomes of it.
+        let epoch = control.1.epoch + 1;
+        if let Some(live) = pool.version_file().filter(|version| version.number() != file) {
+            set_version_file_epoch(vfs, &live.path(), epoch)?;
+        }
+        let next = Control { epoch, ..control.1 };
+        let is_anew = |segment_file: u64| segment_file == file;
+        let mut marks = Marks::read(vfs, &old, id).unwrap_or_default();
+        marks.database_id = id;
+        marks.segments.retain(|segment| !is_anew(segment.file));
+        if inner.restore.lock().is_none() {
+            marks.segments.clear();
+        }
+        marks.write(vfs, &dir)?;
+        origin.write(vfs, &dir)?;
+        let new = if file == 0 {
+            let page = boot::page(&inner.boot, control.1.checkpoint)?;
+            make_file(vfs, &dir.join("data"), page.as_bytes())?;
+            vfs.open(&dir.join("data"), OpenMode::ReadWrite)?
+        } else {
+            let path = version.as_ref().and_then(|record| record.path.as_ref()).map(|path| old.join(path));
+            let path = path.ok_or_else(|| Error::internal("a version store without a place"))?;
+            make_version_file(vfs, &path, file as u32, id, epoch)?;
+            vfs.open(&path, OpenMode::ReadWrite)?
+        };
+        if dir != old {
+            let path = dir.join("control");
+            if vfs.exists(&path)? {
+                vfs.remove(&path)?;
+            }
+            let mut file = ControlFile::create(vfs, &path, next)?;
+            let log_dir = full(&inner.log_dir);
+            file.keep_copy(vfs, &log_dir.join(CONTROL_COPY))?;
+            write_log_place(vfs, &dir, &log_dir)?;
+            if let Some(record) = &version {
+                record.write(vfs, &dir)?;
+            }
+            vfs.sync_dir(&dir)?;
+            LogOwner { database_id: id, epoch }.write(vfs, &log_dir)?;
+            write_data_place(vfs, &log_dir, &dir)?;
+            control.0 = file;
+            *inner.data_dir.lock() = dir.clone();
+            inner.locks_held.lock().extend(lock);
+        } else if file != 0
+            && let Some(record) = &version
+        {
+            VersionRecord::write(record, vfs, &dir)?;
+        }
+        if dir == old {
+            if LogOwner::read(vfs, &inner.log_dir)?.is_some() {
+                LogOwner { database_id: id, epoch }.write(vfs, &inner.log_dir)?;
+            }
+            control.0.write(next)?;
+        }
+        control.1 = next;
+        *inner.version_record.lock() = version;
+
+        let again = inner.archiver.clone();
+        let again = Box::new(move || again.as_ref().and_then(|archiver| archiver.view()));
+        let as_of = Lsn(end.0.saturating_sub(1));
+        let maker = FromArchive::new(found.backup, found.view, as_of, again)?;
+        let restoring = Restoring::new(&files_of(&origin), Arc::new(maker));
+        let restore = Restore::new(vfs, dir.clone(), origin, restoring, as_of, Some(hold))?;
+        let side = dir.join("doublewrite");
+        pool.replace_file(file, new, (file == 0).then_some((vfs, side.as_path())), Arc::clone(&restore.restoring))?;
+        pool.space().file_was_replaced(file);
+        *inner.restore.lock() = Some(Arc::clone(&restore));
+        let behind = pool.note_behind(file, &restore.restoring, end)?;
+        restore.restoring.begin();
+        let progress = restore.restoring.progress();
+        tracing::warn!(
+            "a new file in \"{}\" takes the place of the dead device: {} segments are restored as their pages are asked for, \
+             as of LSN {as_of}; {behind} pages have later records in the log; the database goes on",
+            dir.display(),
+            progress.segments - progress.restored
+        );
+        Ok(())
+    }
+
+    /// Locks the spare folder, which is empty, or has what an unfinished attempt of this database left.
+    fn take_spare(&self, spare: &Path) -> Result<Box<dyn resurgam_vfs::FileLock>> {
+        let inner = self.inner();
+        let vfs = &inner.vfs;
+        if !LogOwner::read(vfs, &inner.log_dir).ok().flatten().is_some_and(|owner| owner.database_id == inner.boot.database_id) {
+            return Err(Error::new(
+                ErrorKind::NotInPrerequisiteState,
+                "the log is in the data folder, or its folder cannot be read: a restart would not find the spare folder",
+            ));
+        }
+        vfs.create_dir_all(spare)?;
+        let mut names = vfs.list(spare)?;
+        names.retain(|name| name != "lock" && name != "lost+found" && name != REPLACEMENT);
+        vfs.keep_private(spare, names.is_empty())?;
+        let lock = vfs.lock(&spare.join("lock"))?;
+        let own = Origin::read(vfs, spare).ok().flatten().is_some_and(|origin| origin.database_id == inner.boot.database_id);
+        let begun = names.iter().all(|name| name.starts_with("restore"));
+        if !names.is_empty() && !own && !begun {
+            return Err(Error::new(
+                ErrorKind::InvalidParameter,
+                format!("the spare folder \"{}\" is not empty", spare.display()),
+            ));
+        }
+        for name in names {
+            vfs.remove(&spare.join(name))?;
+        }
+        Ok(lock)
+    }
+}

@@ -1,0 +1,24 @@
+//! Restoring the files that hold pages, segment by segment, under running transactions.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `origin.rs` | the file that says that a folder is being restored, and from where |
+//! | `marks.rs` | which segments are restored, durably |
+//! | `begin.rs` | what an open does about files that are missing |
+//! | `maker.rs`, `attach.rs` | where segments come from; what an open goes on with |
+//! | `device.rs` | a device that dies while the database is open |
+//! | `run.rs` | a restore under way: the background pass, marks, the end |
+
+mod attach;
+pub(crate) mod begin;
+pub(crate) mod device;
+mod maker;
+mod marks;
+mod origin;
+mod run;
+
+pub(crate) use attach::{Attach, attach};
+pub(crate) use run::Restore;
+pub use run::RestoreStatus;
+
+pub use origin::{ORIGIN, Origin, OriginKind};

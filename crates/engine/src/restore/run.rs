@@ -1,0 +1,342 @@
+//! A restore under way: its segments on demand and in the background, its marks, its end.
+//!
+//! # Order
+//! 1. At the open, before anybody can ask for a page: the pass over the log from the archive's end E on notes what the
+//!    pages of unrestored segments lack behind E ([`resurgam_buffer::PendingRedo`]).
+//! 2. The first checkpoint carries these pages; only then marks are written. From then on a checkpoint counts only
+//!    when the marks of all segments that were in the file when it read the dirty pages are durable: a page that it leaves
+//!    out is in a segment that is not made again.
+//! 3. When every segment is marked, what was left in the log for its pages is applied, and `restore` is removed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
+use resurgam_buffer::{BufferPool, Restoring, SEGMENT_PAGES, Segment};
+use resurgam_log::{Log, LogHold};
+use resurgam_vfs::Vfs;
+
+use super::begin::store_at;
+use super::marks::{MARKS, Marks};
+use super::origin::{Origin, OriginKind};
+use crate::database::Database;
+use crate::points::end_lease;
+
+/// The background pass takes so many neighbouring segments at once, at most.
+const STEP_MAX: usize = 32;
+/// It steps aside for so long after a page was asked for.
+const YIELD: Duration = Duration::from_millis(2);
+/// Marks are written when so many segments wait for theirs, and when so much time has passed.
+const UNMARKED_MAX: u64 = 256;
+const MARK_EVERY: Duration = Duration::from_secs(2);
+/// Threads of the background pass, at most.
+const RESTORERS_MAX: usize = 4;
+
+/// How a restore is, for operators.
+#[derive(Clone, Debug)]
+pub struct RestoreStatus {
+    /// `data`, `version store`, or both.
+    pub device: String,
+    /// In a word: `restoring`, `failing` (tried again, see `error`), `on demand` (only what is asked for), `finishing`.
+    pub state: &'static str,
+    pub kind: OriginKind,
+    /// Segments of 128 pages; restored so far, and since the open: asked for, by the background pass.
+    pub segments: u64,
+    pub restored: u64,
+    pub on_demand: u64,
+    pub in_background: u64,
+    /// Bytes written since the open, in a second, and how long the rest takes at that rate.
+    pub bytes: u64,
+    pub bytes_per_second: f64,
+    pub left: Option<Duration>,
+    /// Since when this process restores; microseconds since 2000-01-01 UTC.
+    pub since_us: i64,
+    /// Pages are made as of this LSN, before what the log has.
+    pub as_of: Lsn,
+    pub error: Option<String>,
+}
+
+/// See the module.
+pub(crate) struct Restore {
+    dir: PathBuf,
+    pub origin: Origin,
+    pub restoring: Arc<Restoring>,
+    as_of: Lsn,
+    /// A checkpoint was taken since the pass over the log.
+    carried: AtomicBool,
+    /// Marks are written by one at a time.
+    writing: Mutex<()>,
+    begun: Instant,
+    since_us: i64,
+    /// Of the background pass: what it takes next, how much at a time, what was asked for when it looked last.
+    step: Mutex<(Option<Segment>, usize, u64)>,
+    failing: AtomicU64,
+    /// The log from the archive's end on, until a checkpoint has it.
+    hold: Mutex<Option<LogHold>>,
+}
+
+impl Restore {
+    /// Of the files that `origin` names, with the marks that are durable. `carried`: there was no pass over the log.
+    ///
+    /// # Errors
+    /// `Corrupt`, where damaged marks cannot be done without.
+    pub fn new(
+        vfs: &Arc<dyn Vfs>,
+        dir: PathBuf,
+        origin: Origin,
+        restoring: Restoring,
+        as_of: Lsn,
+        hold: Option<LogHold>,
+    ) -> Result<Arc<Self>> {
+        let marks = match Marks::read(vfs, &dir, origin.database_id) {
+            // Everything behind the archive's end is applied to what is restored again.
+            Err(error) if origin.kind == OriginKind::Media && error.kind() == ErrorKind::Corrupt => {
+                tracing::warn!("{error}; all segments are restored again");
+                Marks { database_id: origin.database_id, segments: Vec::new() }
+            }
+            read => read?,
+        };
+        marks.segments.iter().for_each(|segment| restoring.is_marked(*segment));
+        let carried = AtomicBool::new(origin.kind != OriginKind::Media);
+        Ok(Arc::new(Self {
+            dir,
+            origin,
+            restoring: Arc::new(restoring),
+            as_of,
+            carried,
+            writing: Mutex::default(),
+            begun: Instant::now(),
+            since_us: vfs.wall_clock_us(),
+            step: Mutex::new((None, 1, 0)),
+            failing: AtomicU64::new(0),
+            hold: Mutex::new(hold),
+        }))
+    }
+
+    /// Notes what the pages of unrestored segments lack behind `from`, up to the log's durable end.
+    ///
+    /// # Errors
+    /// Those of reading the log.
+    pub fn pass(&self, log: &Log, pool: &BufferPool, from: Lsn) -> Result<u64> {
+        let end = log.flushed_lsn();
+        let mut pages = 0;
+        let mut follower = log.follow(from)?;
+        while follower.position() < end {
+            let Some(block) = follower.next(Duration::ZERO)? else { break };
+            for record in block.records() {
+                let record = record?;
+                if record.header.kind.is_of_page() && !self.restoring.is_there(record.header.page) {
+                    pool.pending_redo().note(record.header.page, record.lsn, record.lsn);
+                    pages += 1;
+                }
+            }
+        }
+        Ok(pages)
+    }
+
+    /// A checkpoint has read the dirty pages and is durable, and does not count yet.
+    ///
+    /// # Errors
+    /// Those of syncing and writing: then it must not count.
+    pub fn before_checkpoint_counts(&self, vfs: &Arc<dyn Vfs>, pool: &BufferPool) -> Result<()> {
+        if self.carried.load(Ordering::SeqCst) { self.write_marks(vfs, pool) } else { Ok(()) }
+    }
+
+    /// It counts.
+    pub fn checkpoint_counts(&self) {
+        self.carried.store(true, Ordering::SeqCst);
+        *self.hold.lock() = None;
+    }
+
+    /// Makes the segments that are in their files durable, and then their marks.
+    fn write_marks(&self, vfs: &Arc<dyn Vfs>, pool: &BufferPool) -> Result<()> {
+        let _one = self.writing.lock();
+        let segments = self.restoring.take_unmarked();
+        if segments.is_empty() {
+            return Ok(());
+        }
+        pool.sync_restored()?;
+        let mut all = self.restoring.marked();
+        all.extend(&segments);
+        all.sort_unstable();
+        Marks { database_id: self.origin.database_id, segments: all }.write(vfs, &self.dir)?;
+        self.restoring.set_marked(&segments);
+        Ok(())
+    }
+
+    /// How it is.
+    pub fn status(&self) -> RestoreStatus {
+        let progress = self.restoring.progress();
+        let seconds = self.begun.elapsed().as_secs_f64().max(1e-3);
+        let done = progress.on_demand + progress.in_background;
+        let left = progress.segments.saturating_sub(progress.restored);
+        let error = self.restoring.error();
+        RestoreStatus {
+            device: match (self.origin.data_pages > 0, self.origin.version_pages.is_some()) {
+                (true, false) => "data",
+                (false, _) => "version store",
+                (true, true) => "data and version store",
+            }
+            .to_owned(),
+            state: match () {
+                () if error.is_some() => "failing",
+                () if left == 0 => "finishing",
+                () if self.origin.background => "restoring",
+                () => "on demand",
+            },
+            kind: self.origin.kind,
+            segments: progress.segments,
+            restored: progress.restored,
+            on_demand: progress.on_demand,
+            in_background: progress.in_background,
+            bytes: progress.bytes,
+            bytes_per_second: progress.bytes as f64 / seconds,
+            left: (done > 0).then(|| Duration::from_secs_f64((left as f64 * seconds / done as f64).min(1e9))),
+            since_us: self.since_us,
+            as_of: self.as_of,
+            error: error.map(|error| error.to_string()),
+        }
+    }
+}
+
+/// Files and their pages, as the buffer pool knows them.
+pub(crate) fn files_of(origin: &Origin) -> Vec<(u64, u64)> {
+    let data = (origin.data_pages > 0).then_some((0, origin.data_pages));
+    data.into_iter().chain(origin.version_pages.map(|(number, pages)| (u64::from(number), pages))).collect()
+}
+
+impl Database {
+    /// How the restore under way is; `None`: all files are whole.
+    pub fn restore_status(&self) -> Option<RestoreStatus> {
+        self.restore_under_way().map(|restore| restore.status())
+    }
+
+    pub(crate) fn restore_under_way(&self) -> Option<Arc<Restore>> {
+        self.inner().restore.lock().clone()
+    }
+
+    /// Restores everything and brings it to its end: for databases without background threads.
+    ///
+    /// # Errors
+    /// Those of making a segment, of writing, and of a checkpoint.
+    pub fn finish_restore(&self) -> Result<()> {
+        while self.restore_step()? {}
+        Ok(())
+    }
+
+    /// The next stretch of the background pass; false: there is nothing to do (or only what is asked for is restored).
+    ///
+    /// # Errors
+    /// As [`Database::finish_restore`]; what was done stays done.
+    pub fn restore_step(&self) -> Result<bool> {
+        let Some(restore) = self.restore_under_way() else { return Ok(false) };
+        let inner = self.inner();
+        if !restore.carried.load(Ordering::SeqCst) {
+            self.checkpoint()?;
+        }
+        let segments = {
+            let mut step = restore.step.lock();
+            let on_demand = restore.restoring.progress().on_demand;
+            if step.2 != on_demand {
+                // Somebody waits for pages: they come first.
+                (step.1, step.2) = (1, on_demand);
+                if inner.options.background {
+                    std::thread::sleep(YIELD);
+                }
+            }
+            if !restore.origin.background {
+                Vec::new()
+            } else {
+                let next = restore.restoring.next_unrestored(step.0, step.1);
+                step.0 = next.last().map(|last| Segment { number: last.number + 1, ..*last });
+                step.1 = (step.1 * 2).min(STEP_MAX);
+                next
+            }
+        };
+        if segments.is_empty() {
+            return self.end_restore(&restore);
+        }
+        self.restore_segments(&segments)?;
+        let waiting = restore.restoring.take_unmarked().len() as u64;
+        let since = restore.failing.load(Ordering::Relaxed);
+        let now = restore.begun.elapsed().as_millis() as u64;
+        if waiting >= UNMARKED_MAX || now.saturating_sub(since) >= MARK_EVERY.as_millis() as u64 || !inner.options.background {
+            restore.failing.store(now, Ordering::Relaxed);
+            restore.write_marks(&inner.vfs, &inner.pool)?;
+        }
+        Ok(true)
+    }
+
+    fn restore_segments(&self, segments: &[Segment]) -> Result<()> {
+        let inner = self.inner();
+        let threads = match inner.options.background {
+            true => std::thread::available_parallelism().map_or(1, |n| n.get().min(RESTORERS_MAX)).min(segments.len()),
+            false => 1,
+        };
+        if threads <= 1 {
+            return segments.iter().try_for_each(|segment| inner.pool.restore_segment(*segment));
+        }
+        let share = segments.len().div_ceil(threads);
+        let one = |share: &[Segment]| share.iter().try_for_each(|segment| inner.pool.restore_segment(*segment));
+        std::thread::scope(|scope| {
+            let one = &one;
+            let parts: Vec<_> = segments.chunks(share).map(|part| scope.spawn(move || one(part))).collect();
+            let failed = |_| Err(Error::internal("a thread that restores segments panicked"));
+            parts.into_iter().map(|part| part.join().unwrap_or_else(failed)).fold(Ok(()), Result::and)
+        })
+    }
+
+    /// Nothing is left to be restored by the background pass; false also when only what is asked for is restored.
+    fn end_restore(&self, restore: &Arc<Restore>) -> Result<bool> {
+        let inner = self.inner();
+        let progress = restore.restoring.progress();
+        if progress.restored < progress.segments {
+            if restore.carried.load(Ordering::SeqCst) {
+                restore.write_marks(&inner.vfs, &inner.pool)?;
+            }
+            return Ok(false);
+        }
+        restore.write_marks(&inner.vfs, &inner.pool)?;
+        if !restore.restoring.is_finished() {
+            return Ok(true);
+        }
+        // Pages that were dropped from memory, or not asked for yet: their log need not be kept any longer.
+        while inner.pool.redo_some(64, |_, error| tracing::error!("the restore passes over a page: {error}"))? > 0 {}
+        self.checkpoint()?;
+        // Checkpoints and replacements are under this lock.
+        let _no_other = inner.control.lock();
+        let mut slot = inner.restore.lock();
+        if !slot.as_ref().is_some_and(|now| Arc::ptr_eq(now, restore)) {
+            // A device has died, and another restore has taken the place of this one.
+            return Ok(true);
+        }
+        Origin::remove(&inner.vfs, &restore.dir)?;
+        inner.vfs.remove(&restore.dir.join(MARKS))?;
+        inner.vfs.sync_dir(&restore.dir)?;
+        inner.pool.set_restoring(None);
+        *slot = None;
+        drop(slot);
+        if restore.origin.kind != OriginKind::Media
+            && let Ok(store) = store_at(&inner.vfs, &restore.dir, &restore.origin.archive, None)
+        {
+            end_lease(&*store, restore.origin.kind, &inner.boot.database_id);
+        }
+        tracing::warn!(
+            "the restore is finished: {} segments ({} MB) in {:.1?}, {} of them on demand; every page is in its file again, \
+             the archive and the log",
+            progress.segments,
+            progress.segments * SEGMENT_PAGES * resurgam_base::limits::PAGE_SIZE as u64 >> 20,
+            restore.begun.elapsed(),
+            progress.on_demand
+        );
+        Ok(false)
+    }
+
+    /// Whether a page may be looked at without waiting for a restore: a hint.
+    pub fn is_restored(&self, page: PageId) -> bool {
+        self.inner().pool.restoring().is_none_or(|restoring| restoring.is_there(page))
+    }
+}
