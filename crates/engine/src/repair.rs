@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use resurgam_archive::History;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result};
 use resurgam_buffer::{PageHistory, PageRecord, Repair};
-use resurgam_log::{Log, OwnedRecord};
+use resurgam_log::{Log, LogHold, OwnedRecord};
 use resurgam_page::PageBuf;
 use resurgam_vfs::Vfs;
 
@@ -77,6 +77,9 @@ impl Repairs {
 
     /// The page's records behind `after`: those of the archive, and those of the log from its end on.
     fn find(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
+        // Held before it is looked what the archive has: what is archived meanwhile is not in that view, and must not
+        // go from the log.
+        let hold = self.hold()?;
         let (mut records, mut archived, mut refused) = (Vec::new(), Lsn::NONE, None);
         let view = self.archiver.as_ref().and_then(|archiver| archiver.view());
         if view.is_none() && self.archiver.is_some() {
@@ -105,30 +108,31 @@ impl Repairs {
                 }
             }
         }
-        let records = self.in_log(page, after, archived, records)?;
+        let records = self.in_log(page, after, archived.max(hold.lsn()), records)?;
         match refused {
             Some(error) if !is_of_use(&records, after) => Err(error),
             _ => Ok(records),
         }
     }
 
-    /// Adds the page's records in the log, from `archived` on.
-    fn in_log(&self, page: PageId, after: Lsn, archived: Lsn, mut records: Vec<PageRecord>) -> Result<Vec<PageRecord>> {
-        // Everything of a page that is not in memory is durable.
-        let end = self.log.flushed_lsn();
-        if archived >= end {
-            return Ok(records);
-        }
-        let (_hold, from) = loop {
-            // What the archive has not is held for it.
-            let from = self.log.oldest_lsn().max(archived);
-            match self.log.hold("the repair of a page", from) {
-                Ok(hold) => break (hold, from),
+    /// Holds all of the log that is kept. What is older is in the archive, for that holds the log from its end on.
+    fn hold(&self) -> Result<LogHold> {
+        loop {
+            match self.log.hold("the repair of a page", self.log.oldest_lsn()) {
                 // It was truncated just now.
                 Err(error) if error.kind() == ErrorKind::NotInPrerequisiteState => continue,
-                Err(error) => return Err(error),
+                other => return other,
             }
-        };
+        }
+    }
+
+    /// Adds the page's records in the log from `from` on, which is held.
+    fn in_log(&self, page: PageId, after: Lsn, from: Lsn, mut records: Vec<PageRecord>) -> Result<Vec<PageRecord>> {
+        // Everything of a page that is not in memory is durable.
+        let end = self.log.flushed_lsn();
+        if from >= end {
+            return Ok(records);
+        }
         let mut follower = self.log.follow(from)?;
         let mut bytes: usize = records.iter().map(|record| record.body.len()).sum();
         while follower.position() < end {

@@ -5,11 +5,46 @@
 mod common;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use common::{key, row};
 use resurgam_engine::*;
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
+use resurgam_xstore::{FolderStore, Store, StoreResult, Upload};
+
+/// A store that does something at its next read, once.
+struct Interrupted {
+    below: FolderStore,
+    at_read: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Store for Interrupted {
+    fn create(&self, name: &str) -> StoreResult<Box<dyn Upload>> {
+        self.below.create(name)
+    }
+    fn read(&self, name: &str, offset: u64, len: usize) -> StoreResult<Vec<u8>> {
+        let work = self.at_read.lock().unwrap_or_else(|e| e.into_inner()).take();
+        if let Some(work) = work {
+            work();
+        }
+        self.below.read(name, offset, len)
+    }
+    fn len(&self, name: &str) -> StoreResult<u64> {
+        self.below.len(name)
+    }
+    fn list(&self, prefix: &str) -> StoreResult<Vec<String>> {
+        self.below.list(prefix)
+    }
+    fn delete(&self, name: &str) -> StoreResult<()> {
+        self.below.delete(name)
+    }
+    fn tidy(&self, folder: &str) -> StoreResult<()> {
+        self.below.tidy(folder)
+    }
+    fn place(&self) -> String {
+        self.below.place()
+    }
+}
 
 const PAGE: usize = limits::PAGE_SIZE;
 const ROWS: i64 = 3000;
@@ -266,4 +301,61 @@ fn what_the_log_has_no_more() -> Result<()> {
     }
     assert_eq!(errors, 3);
     Ok(())
+}
+
+/// While a repair reads the archive, what it found not to be there is archived, and goes from the log.
+#[test]
+fn the_log_stays_while_a_page_is_repaired() -> Result<()> {
+    let vfs = SimVfs::new(6);
+    vfs.create_dir_all(Path::new("/archive"))?;
+    let below = FolderStore::open(Arc::new(vfs.clone()), Path::new("/archive")).map_err(Error::from)?;
+    let store = Arc::new(Interrupted { below, at_read: Mutex::default() });
+    let with_store = || Options {
+        archive: Some("/archive".into()),
+        archive_store: Some(StoreHandle(store.clone())),
+        log_bytes_wanted: 1 << 20,
+        log_bytes_max: 4 << 20,
+        ..options(false)
+    };
+    let db = open(&vfs, with_store())?;
+    fill(&db)?;
+    db.archive_now()?;
+    // The last records of these pages are in the log only, and the pages are written and not listed by the checkpoint.
+    for round in 0..8 {
+        in_transaction(&db, |tx, t| update(tx, t, 0, 1 + round % 2))?;
+    }
+    while db.write_back()? > 0 {}
+    db.checkpoint()?;
+    drop(db);
+    // What was written is not remembered: the pages' own history is all that tells how new they are.
+    let db = open(&vfs, with_store())?;
+    let archived = db.archive_status().and_then(|status| status.archived).expect("the archive is there");
+    assert!(db.log_status().flushed.0 - archived.0 > 2 << 20, "{:?}", db.log_status());
+    for page in 1..data(&vfs)?.len() / PAGE {
+        put(&vfs, page, &[0xEE; 512])?;
+    }
+    let truncated = Arc::new(Mutex::new(None));
+    let work = {
+        let (db, truncated) = (db.clone(), Arc::clone(&truncated));
+        move || {
+            let work = || -> Result<Lsn> {
+                db.archive_now()?;
+                while db.write_back()? > 0 {}
+                db.checkpoint()?;
+                Ok(db.log_status().oldest)
+            };
+            *truncated.lock().unwrap() = Some(work());
+        }
+    };
+    *store.at_read.lock().unwrap() = Some(Box::new(work));
+    check(&db)?;
+    let oldest = truncated.lock().unwrap().take().expect("the archive was read")?;
+    assert!(oldest <= archived, "the log from {archived} on went: it is kept from {oldest} on");
+    assert!(db.log_holders().iter().all(|holder| !holder.name.contains("repair")), "{:?}", db.log_holders());
+    // Once the repair is done it goes.
+    while db.write_back()? > 0 {}
+    db.checkpoint()?;
+    assert!(db.log_status().oldest > archived, "{:?}", db.log_status());
+    assert_eq!(db.verify()?, Vec::<String>::new());
+    db.close()
 }
