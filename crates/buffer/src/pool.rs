@@ -30,6 +30,7 @@ use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
 use crate::source::{PageHistory, PendingRedo, Sources};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
+use crate::writeback::WriteGoal;
 
 const SHARDS: usize = 64;
 /// Dirty victims that the clock passes before it asks for a batch to be cleaned.
@@ -160,6 +161,10 @@ impl BufferPool {
     pub fn set_history(&self, history: Arc<dyn PageHistory>) {
         self.sources.set_history(history);
     }
+    /// Whether there are pages that were rebuilt and not written since ([`WriteGoal::Repaired`]).
+    pub fn has_repaired_pages(&self) -> bool {
+        !self.sources.unsaved.is_empty()
+    }
     pub fn log(&self) -> &Arc<Log> {
         &self.log
     }
@@ -266,6 +271,12 @@ impl BufferPool {
                     if loaded.needs_log_from.is_some() {
                         pin.0.rec_lsn.store(loaded.needs_log_from.0, Ordering::SeqCst);
                     }
+                    let mut stale = false;
+                    if let Some(repaired) = loaded.repaired {
+                        stale = repaired.stale;
+                        self.sources.unsaved.add(page, repaired.hold);
+                        self.wake_writer();
+                    }
                     if loaded.redone > 0 {
                         bump(&self.counters.redone_pages, 1);
                         bump(&self.counters.redone_records, loaded.redone as u64);
@@ -277,6 +288,11 @@ impl BufferPool {
                     drop(latch);
                     if access == Access::Scan {
                         self.note_scanned(page);
+                    }
+                    if stale {
+                        // After a crash nothing would tell that what is in the file is old. Where it fails it is
+                        // tried again with the other dirty pages.
+                        let _ = self.write_back(WriteGoal::Repaired);
                     }
                     return Ok(pin);
                 }
@@ -362,7 +378,7 @@ impl BufferPool {
             // No clean victim: clean some pages ourselves.
             self.check_poisoned()?;
             bump(&self.counters.foreground_cleans, 1);
-            if self.write_back(crate::WriteGoal::Victims)? == 0 {
+            if self.write_back(WriteGoal::Victims)? == 0 {
                 std::thread::yield_now();
             }
         }

@@ -34,6 +34,8 @@ pub enum WriteGoal {
     Victims,
     /// Pages whose changes began before this position, so that the log can be truncated.
     OlderThan(Lsn),
+    /// Pages that were rebuilt: their files have nothing of use.
+    Repaired,
     /// Every dirty page.
     All,
 }
@@ -122,6 +124,11 @@ impl BufferPool {
                 frame.rec_lsn.store(copied.0 + 1, Ordering::SeqCst);
             }
         }
+        // From here on the double-write area has them until their files do, or (the fresh ones) a record that makes them
+        // anew is in the log.
+        for images in [&dw.images, &dw.fresh] {
+            self.sources.unsaved.saved(&images.ids);
+        }
         bump(&self.counters.pages_written, chosen.len() as u64);
         bump(&self.counters.fresh_pages_written, dw.fresh.len() as u64);
         bump(&self.counters.write_batches, 1);
@@ -179,6 +186,10 @@ impl BufferPool {
         let limit = self.config.batch_pages * 3;
         let mut found: Vec<&Frame> = Vec::new();
         match goal {
+            WriteGoal::Repaired => {
+                let unsaved = |f: &&Frame| self.sources.unsaved.contains(PageId(f.page_id.load(Ordering::Relaxed)));
+                found.extend(self.allocated_frames().filter(|f| f.is_dirty()).filter(unsaved));
+            }
             WriteGoal::All => found.extend(self.allocated_frames().filter(|f| f.is_dirty())),
             WriteGoal::OlderThan(lsn) => {
                 found.extend(self.allocated_frames().filter(|f| {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, limits::PAGE_SIZE};
-use resurgam_buffer::{Access, BufferPool, Mtr, PageHistory, PageRecord, PoolConfig, Repair};
+use resurgam_buffer::{Access, BufferPool, Mtr, PageHistory, PageRecord, PageRecords, PoolConfig, Repair, WriteGoal};
 use resurgam_log::{Log, LogConfig};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
@@ -104,11 +104,11 @@ impl PageHistory for History {
         }
         Ok(base.is_some())
     }
-    fn records(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
+    fn records(&self, page: PageId, after: Lsn) -> Result<PageRecords> {
         if self.unreadable.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Io, "the archive cannot be reached"));
         }
-        let Some(log) = &self.log else { return Ok(Vec::new()) };
+        let Some(log) = &self.log else { return Ok(PageRecords::default()) };
         let after = after.max(*self.from.lock());
         let mut records = Vec::new();
         let mut follower = log.follow(log.oldest_lsn())?;
@@ -127,7 +127,8 @@ impl PageHistory for History {
         if let Some(missing) = *self.missing.lock() {
             records.remove(records.len() - 1 - missing);
         }
-        Ok(records)
+        let hold = Some(log.hold("the repair", log.oldest_lsn())?);
+        Ok(PageRecords { records, hold })
     }
     fn repaired(&self, repair: &Repair) {
         self.repairs.lock().push(repair.clone());
@@ -253,6 +254,45 @@ fn a_gap_is_an_error() -> Result<()> {
         assert_eq!(error.kind(), ErrorKind::Io, "may be well again: {error}");
         history.unreadable.store(false, Ordering::SeqCst);
         assert_eq!(content(&pool, id)?, b"three");
+    }
+    Ok(())
+}
+
+/// What a page was rebuilt from stays in the log, whoever truncates it, until the page is written; a checkpoint
+/// lists it from its first record on. Of what the file has of it that looks sound nothing is left to a crash.
+#[test]
+fn the_log_of_a_rebuilt_page_is_kept_until_it_is_written() -> Result<()> {
+    for lost_write in [false, true] {
+        let sim = SimVfs::new(1);
+        let (pool, _, id, old) = page_with_a_past(&sim, true)?;
+        let log = Arc::clone(pool.log());
+        let other = new_page(&pool, b"other")?;
+        let fill = || -> Result<()> {
+            let end = log.end_lsn();
+            while log.end_lsn().0 - end.0 < 3 << 20 {
+                change(&pool, other, &[7; 4000])?;
+            }
+            log.flush_all()
+        };
+        // So that its records are not in the first segment.
+        fill()?;
+        overwrite(&sim, id, &if lost_write { old } else { vec![0xEE; PAGE_SIZE] })?;
+        assert_eq!(content(&pool, id)?, b"three");
+        let listed = pool.dirty_pages().into_iter().find(|dirty| dirty.page == id);
+        assert_eq!(listed.is_none(), lost_write, "{listed:?}");
+        if let Some(listed) = listed {
+            assert!(listed.rec_lsn < listed.last_lsn && listed.rec_lsn >= log.oldest_lsn(), "{listed:?}");
+            // One that has not seen it yet.
+            log.truncate_before(log.end_lsn())?;
+            assert!(log.oldest_lsn() <= listed.rec_lsn, "its log went to {}", log.oldest_lsn());
+            assert!(pool.write_back(WriteGoal::Repaired)? == 1 && !pool.has_repaired_pages());
+        }
+        assert!(log.holders().is_empty(), "{:?}", log.holders());
+        log.truncate_before(log.end_lsn())?;
+        assert!(log.oldest_lsn() > Lsn(2 << 20), "it goes once the page is written");
+        let mut page = PageBuf::zeroed();
+        page.as_bytes_mut().copy_from_slice(&in_file(&sim, id)?);
+        page.verify(id).map_err(|fault| Error::internal(fault.to_string()))?;
     }
     Ok(())
 }

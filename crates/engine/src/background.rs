@@ -111,6 +111,9 @@ fn writer(weak: &Weak<Inner>) {
 fn write_pages(db: &Database, wanted: bool) -> Step {
     let inner = db.inner();
     let mut goals = Vec::new();
+    if inner.pool.has_repaired_pages() {
+        goals.push(WriteGoal::Repaired);
+    }
     if wanted {
         goals.push(WriteGoal::Victims);
     }

@@ -12,14 +12,15 @@
 //! thousand times reads the log once.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use resurgam_archive::History;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result};
-use resurgam_buffer::{PageHistory, PageRecord, Repair};
-use resurgam_log::{Log, LogHold, OwnedRecord};
+use resurgam_buffer::{PageHistory, PageRecord, PageRecords, Repair};
+use resurgam_log::{Log, LogHold, RecordRef};
 use resurgam_page::PageBuf;
 use resurgam_vfs::Vfs;
 
@@ -76,11 +77,11 @@ impl Repairs {
     }
 
     /// The page's records behind `after`: those of the archive, and those of the log from its end on.
-    fn find(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
+    fn find(&self, page: PageId, after: Lsn) -> Result<PageRecords> {
         // Held before it is looked what the archive has: what is archived meanwhile is not in that view, and must not
         // go from the log.
         let hold = self.hold()?;
-        let (mut records, mut archived, mut refused) = (Vec::new(), Lsn::NONE, None);
+        let (mut found, mut archived, mut refused) = (Found { page, ..Found::default() }, Lsn::NONE, None);
         let view = self.archiver.as_ref().and_then(|archiver| archiver.view());
         if view.is_none() && self.archiver.is_some() {
             refused = Some(Error::new(ErrorKind::Io, "the archive cannot be read now"));
@@ -92,26 +93,24 @@ impl Repairs {
             // Where it begins later than the page did, the chain of what is found says so.
             let from = after.max(Lsn(view.start().0.saturating_sub(1)));
             if from.0 < archived.0 - 1 {
-                let of = |record: OwnedRecord| PageRecord {
-                    lsn: record.lsn,
-                    prev_page: record.header.prev_page,
-                    body: record.body,
-                };
-                match view.records_of(page, from, Lsn(archived.0 - 1), History::SinceAnew) {
-                    Ok(found) => records.extend(found.into_iter().map(of)),
+                let mut take = |record: RecordRef<'_>| found.add(&record).map(|()| ControlFlow::Continue(()));
+                match view.fold_page(page, from, Lsn(archived.0 - 1), History::SinceAnew, &mut take) {
+                    Ok(()) => {}
                     Err(error) if error.kind() == ErrorKind::Io => return Err(error),
                     // Damaged, or it does not reach back far enough. The log may have it all.
                     Err(error) => {
                         archived = Lsn::NONE;
+                        found.clear();
                         refused = Some(error);
                     }
                 }
             }
         }
-        let records = self.in_log(page, after, archived.max(hold.lsn()), records)?;
+        self.in_log(page, after, archived.max(hold.lsn()), &mut found)?;
+        let records = found.records;
         match refused {
             Some(error) if !is_of_use(&records, after) => Err(error),
-            _ => Ok(records),
+            _ => Ok(PageRecords { records, hold: Some(hold) }),
         }
     }
 
@@ -127,40 +126,58 @@ impl Repairs {
     }
 
     /// Adds the page's records in the log from `from` on, which is held.
-    fn in_log(&self, page: PageId, after: Lsn, from: Lsn, mut records: Vec<PageRecord>) -> Result<Vec<PageRecord>> {
+    fn in_log(&self, page: PageId, after: Lsn, from: Lsn, found: &mut Found) -> Result<()> {
         // Everything of a page that is not in memory is durable.
         let end = self.log.flushed_lsn();
         if from >= end {
-            return Ok(records);
+            return Ok(());
         }
         let mut follower = self.log.follow(from)?;
-        let mut bytes: usize = records.iter().map(|record| record.body.len()).sum();
         while follower.position() < end {
             let Some(block) = follower.next(Duration::ZERO)? else { break };
             for record in block.records() {
                 let record = record?;
-                if record.header.page != page || !record.header.kind.is_of_page() || record.lsn <= after {
-                    continue;
+                if record.header.page == page && record.header.kind.is_of_page() && record.lsn > after {
+                    found.add(&record)?;
                 }
-                if resurgam_buffer::replaces_whole_page(record.body) {
-                    records.clear();
-                    bytes = 0;
-                }
-                bytes += record.body.len();
-                if bytes > BYTES_MAX {
-                    return Err(Error::new(
-                        ErrorKind::LimitExceeded,
-                        format!("there are more than {} MB of records of page {page}", BYTES_MAX >> 20),
-                    ));
-                }
-                records.push(PageRecord {
-                    lsn: record.lsn,
-                    prev_page: record.header.prev_page,
-                    body: record.body.to_vec(),
-                });
             }
         }
-        Ok(records)
+        Ok(())
+    }
+}
+
+/// Records of a page, as they are found.
+#[derive(Default)]
+struct Found {
+    page: PageId,
+    records: Vec<PageRecord>,
+    bytes: usize,
+}
+
+impl Found {
+    fn clear(&mut self) {
+        self.records.clear();
+        self.bytes = 0;
+    }
+
+    /// Takes the next record; one that makes the page anew in the place of all before it.
+    fn add(&mut self, record: &RecordRef<'_>) -> Result<()> {
+        if resurgam_buffer::replaces_whole_page(record.body) {
+            self.clear();
+        }
+        self.bytes += record.body.len() + size_of::<PageRecord>();
+        if self.bytes > BYTES_MAX {
+            return Err(Error::new(
+                ErrorKind::LimitExceeded,
+                format!("there are more than {} MB of records of page {}", BYTES_MAX >> 20, self.page),
+            ));
+        }
+        self.records.push(PageRecord {
+            lsn: record.lsn,
+            prev_page: record.header.prev_page,
+            body: record.body.to_vec(),
+        });
+        Ok(())
     }
 }
 
@@ -176,15 +193,15 @@ impl PageHistory for Repairs {
         Ok(false)
     }
 
-    fn records(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
+    fn records(&self, page: PageId, after: Lsn) -> Result<PageRecords> {
         if self.was_in_vain(page) {
-            return Ok(Vec::new());
+            return Ok(PageRecords::default());
         }
-        let records = self.find(page, after)?;
-        if !is_of_use(&records, after) {
+        let found = self.find(page, after)?;
+        if !is_of_use(&found.records, after) {
             self.in_vain.lock().push_back((page, Instant::now()));
         }
-        Ok(records)
+        Ok(found)
     }
 
     fn repaired(&self, repair: &Repair) {
