@@ -46,9 +46,7 @@ pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
 pub use mtr::{Mtr, PageRef};
 pub use pool::{Access, BufferPool, PoolConfig};
-pub use source::{
-    PageHistory, PageRecord, PageRecords, PendingRedo, RedoEntry, Repair, StuckPage, replaces_whole_page,
-};
+pub use source::{PageHistory, PendingRedo, Rebuild, RedoEntry, Repair, StuckPage, replaces_whole_page};
 pub use space::{FreePages, Space};
 pub use stats::PoolStats;
 pub use writeback::{DirtyPage, WriteGoal};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, limits::PAGE_SIZE};
-use resurgam_buffer::{Access, BufferPool, Mtr, PageHistory, PageRecord, PageRecords, PoolConfig, Repair, WriteGoal};
-use resurgam_log::{Log, LogConfig};
+use resurgam_buffer::{Access, BufferPool, Mtr, PageHistory, PoolConfig, Rebuild, Repair, WriteGoal};
+use resurgam_log::{Log, LogConfig, LogHold};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
@@ -104,11 +104,11 @@ impl PageHistory for History {
         }
         Ok(base.is_some())
     }
-    fn records(&self, page: PageId, after: Lsn) -> Result<PageRecords> {
+    fn records(&self, page: PageId, after: Lsn, onto: &mut Rebuild<'_>) -> Result<Option<LogHold>> {
         if self.unreadable.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Io, "the archive cannot be reached"));
         }
-        let Some(log) = &self.log else { return Ok(PageRecords::default()) };
+        let Some(log) = &self.log else { return Ok(None) };
         let after = after.max(*self.from.lock());
         let mut records = Vec::new();
         let mut follower = log.follow(log.oldest_lsn())?;
@@ -116,19 +116,17 @@ impl PageHistory for History {
             for record in block.records() {
                 let record = record?;
                 if record.header.kind.is_of_page() && record.header.page == page && record.lsn > after {
-                    records.push(PageRecord {
-                        lsn: record.lsn,
-                        prev_page: record.header.prev_page,
-                        body: record.body.to_vec(),
-                    });
+                    records.push(record.to_owned());
                 }
             }
         }
         if let Some(missing) = *self.missing.lock() {
             records.remove(records.len() - 1 - missing);
         }
-        let hold = Some(log.hold("the repair", log.oldest_lsn())?);
-        Ok(PageRecords { records, hold })
+        for record in &records {
+            onto.apply(record.lsn, record.header.prev_page, &record.body);
+        }
+        log.hold("the repair", log.oldest_lsn()).map(Some)
     }
     fn repaired(&self, repair: &Repair) {
         self.repairs.lock().push(repair.clone());

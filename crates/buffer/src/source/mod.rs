@@ -40,7 +40,7 @@ use newer::Newer;
 
 pub use pending_redo::{PendingRedo, RedoEntry, StuckPage};
 pub(crate) use repair::Unsaved;
-pub use repair::{PageHistory, PageRecord, PageRecords, Repair};
+pub use repair::{PageHistory, Rebuild, Repair};
 
 /// What is wrong with the page in the file.
 enum Fault {
@@ -237,6 +237,14 @@ impl Sources {
     ) -> Result<Loaded> {
         let damaged = damaged(file, page, fault);
         let Some(history) = self.history.get() else { return Err(damaged) };
+        let in_vain = |why: &Error| {
+            // A source that cannot be read now may be well again; then the page is.
+            let kind = if why.kind() == ErrorKind::Io { ErrorKind::Io } else { ErrorKind::Corrupt };
+            Error::new(kind, format!("{damaged}; it could not be rebuilt: {}", why.message())).with_hint(HINT)
+        };
+        if let Some(why) = history.given_up(page) {
+            return Err(in_vain(&why));
+        }
         let stale = matches!(fault, Fault::LostWrite { .. });
         let why = match repair::rebuild(&**history, page, stale, buf) {
             Ok(_) if written.is_other(buf.lsn()) => Error::corrupt(format!(
@@ -271,9 +279,8 @@ impl Sources {
             }
             Err(why) => why,
         };
-        // A source that cannot be read now may be well again; then the page is.
-        let kind = if why.kind() == ErrorKind::Io { ErrorKind::Io } else { ErrorKind::Corrupt };
-        Err(Error::new(kind, format!("{damaged}; it could not be rebuilt: {why}")).with_hint(HINT))
+        history.failed(page, &why);
+        Err(in_vain(&why))
     }
 }
 

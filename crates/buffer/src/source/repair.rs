@@ -22,31 +22,6 @@ use resurgam_page::{PageBuf, op};
 
 use super::replaces_whole_page;
 
-/// A log record of one page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageRecord {
-    pub lsn: Lsn,
-    /// The record before it of the same page; none: it is the first.
-    pub prev_page: Lsn,
-    pub body: Vec<u8>,
-}
-
-/// What a page's history has of it.
-#[derive(Default)]
-pub struct PageRecords {
-    /// In order, to the last one.
-    pub records: Vec<PageRecord>,
-    /// Keeps the log, at least from the first of these records that is still in it: it is given up only once
-    /// the page that was rebuilt from them is safe in its file.
-    pub hold: Option<LogHold>,
-}
-
-impl From<Vec<PageRecord>> for PageRecords {
-    fn from(records: Vec<PageRecord>) -> Self {
-        Self { records, hold: None }
-    }
-}
-
 /// What is kept of pages besides their place in the files.
 pub trait PageHistory: Send + Sync {
     /// Puts an older image of the page into `buf`; false: there is none. What is put there is verified.
@@ -55,15 +30,24 @@ pub trait PageHistory: Send + Sync {
     /// Those of reading it.
     fn base(&self, page: PageId, buf: &mut PageBuf) -> Result<bool>;
 
-    /// The page's records behind `after`, in order, to the last one. Those before the last record that makes the
-    /// page anew may be missing.
+    /// Gives `onto` the page's records behind `after`, in order, to the last one. Those before the last record that makes
+    /// the page anew may be missing. What is returned keeps the log, at least from the first of these records that is
+    /// still in it: it is given up only once the page is safe in its file.
     ///
     /// # Errors
     /// Those of reading them; also when it cannot be told that there are no further ones.
-    fn records(&self, page: PageId, after: Lsn) -> Result<PageRecords>;
+    fn records(&self, page: PageId, after: Lsn, onto: &mut Rebuild<'_>) -> Result<Option<LogHold>>;
+
+    /// Why the page could not be rebuilt a short while ago; it is not tried again now.
+    fn given_up(&self, _page: PageId) -> Option<Error> {
+        None
+    }
 
     /// A page was rebuilt.
     fn repaired(&self, _repair: &Repair) {}
+
+    /// A page could not be rebuilt.
+    fn failed(&self, _page: PageId, _why: &Error) {}
 }
 
 /// A page that was rebuilt.
@@ -83,6 +67,81 @@ pub struct Repair {
     pub took: Duration,
 }
 
+/// A page on its way: its records are applied as they are found, so that their number does not matter.
+pub struct Rebuild<'b> {
+    page: PageId,
+    buf: &'b mut PageBuf,
+    /// What it began with.
+    base: Option<Box<PageBuf>>,
+    /// The page is right as of here; none: there is nothing of it yet.
+    as_of: Option<Lsn>,
+    /// Its records do not follow each other. One that makes it anew may follow.
+    broken: Option<Error>,
+    made_anew: bool,
+    records: u64,
+    first: Lsn,
+}
+
+impl<'b> Rebuild<'b> {
+    fn new(page: PageId, buf: &'b mut PageBuf, based: bool) -> Self {
+        let base = based.then(|| Box::new(buf.clone()));
+        let as_of = base.as_ref().map(|base| base.lsn());
+        Self { page, buf, base, as_of, broken: None, made_anew: false, records: 0, first: Lsn::NONE }
+    }
+
+    /// Forgets the records that were applied: they are given once more.
+    pub fn start_over(&mut self) {
+        match &self.base {
+            Some(base) => self.buf.as_bytes_mut().copy_from_slice(base.as_bytes()),
+            None => self.buf.as_bytes_mut().fill(0),
+        }
+        self.as_of = self.base.as_ref().map(|base| base.lsn());
+        (self.broken, self.made_anew, self.records, self.first) = (None, false, 0, Lsn::NONE);
+    }
+
+    /// Takes the next record: where it is, the one before it of the same page (none: it is the first), its body.
+    pub fn apply(&mut self, lsn: Lsn, prev_page: Lsn, body: &[u8]) {
+        if replaces_whole_page(body) {
+            self.buf.as_bytes_mut().fill(0);
+            (self.broken, self.made_anew, self.records, self.first) = (None, true, 0, lsn);
+        } else if self.broken.is_some() {
+            return;
+        } else if let Err(what) = self.follows(lsn, prev_page) {
+            self.broken = Some(Error::corrupt(what));
+            return;
+        }
+        if self.records == 0 {
+            self.first = lsn;
+        }
+        match op::apply(self.buf, self.page, body, lsn) {
+            Ok(()) => {
+                self.as_of = Some(lsn);
+                self.records += 1;
+            }
+            Err(error) => self.broken = Some(error),
+        }
+    }
+
+    /// Whether a record that does not make it anew comes next.
+    fn follows(&self, lsn: Lsn, prev_page: Lsn) -> Result<(), String> {
+        match self.as_of {
+            Some(as_of) if prev_page == as_of && lsn > as_of => Ok(()),
+            Some(as_of) => Err(format!(
+                "its record at LSN {lsn} follows one at LSN {prev_page}, and not the one that is known, at LSN {as_of}"
+            )),
+            None => Err(format!(
+                "its records are known from LSN {lsn} on, which follows one at LSN {prev_page}, and there is no image of it"
+            )),
+        }
+    }
+
+    /// Whether records were given, and lead from what there was of the page, or from one that makes it anew, to the last
+    /// of them.
+    pub fn is_whole(&self) -> bool {
+        self.records > 0 && self.broken.is_none()
+    }
+}
+
 pub(super) struct Rebuilt {
     pub base: Lsn,
     pub records: u64,
@@ -100,44 +159,20 @@ pub(super) fn rebuild(history: &dyn PageHistory, page: PageId, stale: bool, buf:
         buf.verify(page)
             .map_err(|fault| Error::corrupt(format!("the image of it that was kept is damaged as well: {fault}")))?;
     }
-    let mut base = if based { buf.lsn() } else { Lsn::NONE };
-    let PageRecords { records, hold } = history.records(page, base)?;
-    if stale && records.is_empty() {
+    let base = if based { buf.lsn() } else { Lsn::NONE };
+    let mut onto = Rebuild::new(page, buf, based);
+    let hold = history.records(page, base, &mut onto)?;
+    if let Some(broken) = onto.broken {
+        return Err(broken);
+    }
+    if onto.as_of.is_none() {
+        return Err(Error::corrupt("no record and no image of it is kept"));
+    }
+    if stale && onto.records == 0 {
         return Err(Error::corrupt(format!("no record of it behind LSN {base} is kept")));
     }
-    let made_anew = records.iter().rposition(|record| replaces_whole_page(&record.body));
-    let mut before = match made_anew {
-        Some(_) => {
-            base = Lsn::NONE;
-            buf.as_bytes_mut().fill(0);
-            None
-        }
-        None if based => Some(base),
-        None => {
-            return Err(Error::corrupt(match records.first() {
-                Some(first) => format!(
-                    "its records are known from LSN {} on, which follows one at LSN {}, and there is no image of it",
-                    first.lsn, first.prev_page
-                ),
-                None => "no record and no image of it is kept".to_owned(),
-            }));
-        }
-    };
-    let records = &records[made_anew.unwrap_or(0)..];
-    for record in records {
-        if before.is_some_and(|before| record.prev_page != before) || record.lsn <= record.prev_page {
-            return Err(Error::corrupt(format!(
-                "its record at LSN {} follows one at LSN {}, and not the one that is known, at LSN {}",
-                record.lsn,
-                record.prev_page,
-                before.unwrap_or(Lsn::NONE)
-            )));
-        }
-        op::apply(buf, page, &record.body, record.lsn)?;
-        before = Some(record.lsn);
-    }
-    let first = records.first().map_or(Lsn::NONE, |record| record.lsn);
-    Ok(Rebuilt { base, records: records.len() as u64, took: begun.elapsed(), first, hold })
+    let base = if onto.made_anew { Lsn::NONE } else { base };
+    Ok(Rebuilt { base, records: onto.records, took: begun.elapsed(), first: onto.first, hold })
 }
 
 /// Pages that were rebuilt and are only in memory, and the log that they were rebuilt from.

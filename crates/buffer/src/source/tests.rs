@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use resurgam_base::{ErrorKind, Lsn, ObjectId, PageId, Result};
-use resurgam_log::{Log, LogConfig};
+use resurgam_log::{Log, LogConfig, LogHold};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
-use super::{PageHistory, PageRecords, Sources};
+use super::{PageHistory, Rebuild, Sources};
 use crate::files::Files;
 use crate::stats::Counters;
 
@@ -19,14 +19,14 @@ impl PageHistory for Forgetful {
     fn base(&self, _: PageId, _: &mut PageBuf) -> Result<bool> {
         Ok(false)
     }
-    fn records(&self, page: PageId, _: Lsn) -> Result<PageRecords> {
+    fn records(&self, page: PageId, _: Lsn, _: &mut Rebuild<'_>) -> Result<Option<LogHold>> {
         if let Some(sources) = self.0.upgrade() {
             // Of so many other pages that what is known of this one has to make room.
             for other in 1..10_000 {
                 sources.last_written.note(PageId(page.0 + other * 4096), Lsn(1));
             }
         }
-        Ok(PageRecords::default())
+        Ok(None)
     }
 }
 
