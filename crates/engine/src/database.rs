@@ -576,6 +576,9 @@ impl Database {
     pub(crate) fn stop_background(&self) {
         let inner = self.inner();
         inner.stopping.store(true, Ordering::SeqCst);
+        if let Some(archiver) = &inner.archiver {
+            archiver.stop_merging();
+        }
         let background = inner.background.lock().take();
         if let Some(background) = background {
             background.join();

@@ -169,3 +169,87 @@ fn check(record: &OwnedRecord, page: PageId) -> Result<()> {
     }
     Err(Error::corrupt(format!("the log record at LSN {} does not belong to the chain of page {page}", record.lsn)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use resurgam_base::{ObjectId, TxId};
+    use resurgam_log::{Group, LogConfig, RecordKind};
+    use resurgam_page::{PageType, op};
+    use resurgam_vfs::{SimVfs, Vfs};
+
+    use super::*;
+
+    /// Chains as the model has them, of logs that go on and are truncated meanwhile, with room for all pages and with
+    /// too little.
+    #[test]
+    fn chains_are_those_of_the_log() -> Result<()> {
+        for seed in 0..12_u64 {
+            let vfs: Arc<dyn Vfs> = Arc::new(SimVfs::new(seed));
+            let config = LogConfig { segment_bytes: 16 << 10, block_payload_bytes_max: 2000, ..LogConfig::default() };
+            let log = Log::create(Arc::clone(&vfs), Path::new("/log"), config, 1)?;
+            let mut in_log = InLog::of(&log);
+            in_log.pages_max = [4, 30, 1000][seed as usize % 3];
+            let mut rng = seed + 1;
+            let mut below = |n: u64| {
+                rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (rng >> 33) % n
+            };
+            // Of each page its records: where, and whether they make it anew.
+            let mut model: BTreeMap<PageId, Vec<(Lsn, bool)>> = BTreeMap::new();
+            for _ in 0..60 {
+                for _ in 0..20 {
+                    let page = PageId(1 + below(40));
+                    let records = model.entry(page).or_default();
+                    let anew = records.is_empty() || below(10) == 0;
+                    let mut body = Vec::new();
+                    if anew {
+                        op::format(&mut body, PageType::Overflow, 0, ObjectId(7), &[], None);
+                    }
+                    op::set_bytes(&mut body, 100, &[1; 40]);
+                    let mut group = Group::new();
+                    let prev = records.last().map_or(Lsn::NONE, |(lsn, _)| *lsn);
+                    group.begin(RecordKind::Page, TxId::NONE, Lsn::NONE, page, prev, ObjectId(7));
+                    group.body().extend_from_slice(&body);
+                    let index = group.end();
+                    let appended = log.append(&group)?;
+                    records.push((group.lsn_of(appended.base, index), anew));
+                }
+                log.flush_all()?;
+                if below(4) == 0 {
+                    let (oldest, end) = (log.oldest_lsn().0, log.end_lsn().0);
+                    log.truncate_before(Lsn(oldest + below(end - oldest)))?;
+                }
+                let hold = log.hold("the test", log.oldest_lsn())?;
+                for _ in 0..10 {
+                    let page = PageId(1 + below(42));
+                    let records = model.get(&page).map_or(&[][..], |all| all);
+                    let after = if below(2) == 0 || records.is_empty() {
+                        Lsn::NONE
+                    } else {
+                        records[below(records.len() as u64) as usize].0
+                    };
+                    // Where a segment begins a block does.
+                    let from = Lsn(hold.lsn().0 + below(2) * (16 << 10)).min(Lsn(log.flushed_lsn().0 & !(16383)));
+                    let from = from.max(hold.lsn());
+                    let chain = in_log.chain(page, after, from)?;
+                    let mut wanted: Vec<Lsn> = Vec::new();
+                    let mut complete = false;
+                    for (lsn, anew) in records.iter().rev().filter(|(lsn, _)| *lsn > after && *lsn >= from) {
+                        wanted.push(*lsn);
+                        let previous = records.iter().rev().find(|(of, _)| of < lsn).map_or(Lsn::NONE, |(of, _)| *of);
+                        complete = *anew || (previous == after && after.is_some());
+                        if complete {
+                            break;
+                        }
+                    }
+                    let found: Vec<Lsn> = chain.records.iter().map(|(lsn, _)| *lsn).collect();
+                    assert_eq!((found, chain.is_complete()), (wanted, complete), "seed {seed} page {page} {after} {from}");
+                }
+            }
+        }
+        Ok(())
+    }
+}
