@@ -287,6 +287,8 @@ fn what_the_log_has_no_more() -> Result<()> {
         while db.write_back()? > 0 {}
         db.checkpoint()?;
     }
+    let tx = db.begin(Isolation::ReadCommitted);
+    let t = tx.table("public", "t")?.expect("made");
     let pages = data(&vfs)?.len() / PAGE;
     for page in 1..pages {
         put(&vfs, page, &[0xEE; 512])?;
@@ -300,6 +302,24 @@ fn what_the_log_has_no_more() -> Result<()> {
         }
     }
     assert_eq!(errors, 3);
+    // However many they are, the log is read once; and for a while they are not looked for at all.
+    let cost = || -> Result<(u64, usize)> {
+        let before = vfs.stats().bytes_read;
+        let (mut found, mut said) = (RowBuf::default(), std::collections::BTreeSet::new());
+        for id in 0..ROWS {
+            let statement = tx.statement(StatementKind::Read)?;
+            if let Err(error) = statement.get(&t, &key(&t, id)?, &mut found) {
+                said.insert(error.message().to_owned());
+            }
+        }
+        Ok((vfs.stats().bytes_read - before, said.len()))
+    };
+    let (first, pages) = cost()?;
+    let log = db.log_status().bytes_in_use;
+    let reads = ROWS as u64 * PAGE as u64 * 2;
+    assert!(pages > 20 && first < reads + 2 * log, "{first} bytes were read for {pages} pages, the log has {log}");
+    let (second, again) = cost()?;
+    assert!(again == pages && second < reads, "{second} bytes were read for {again} pages");
     Ok(())
 }
 
