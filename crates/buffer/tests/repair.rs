@@ -294,3 +294,43 @@ fn the_log_of_a_rebuilt_page_is_kept_until_it_is_written() -> Result<()> {
     }
     Ok(())
 }
+
+/// After a crash a record is applied to the page that it was made for only: one that looks sound, and is as of an LSN at
+/// which the page never was, is refused, or rebuilt where there is a history.
+#[test]
+fn redo_does_not_apply_a_record_to_another_page_than_its_own() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let (pool, history, id, old) = page_with_a_past(&sim, false)?;
+    let log = Arc::clone(pool.log());
+    let last = lsn_of(&in_file(&sim, id)?);
+    drop(pool);
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let reopen = || {
+        let config = PoolConfig { bytes: 64 * PAGE_SIZE, batch_pages: 16 };
+        let pool = BufferPool::open(&vfs, Path::new(DATA), Path::new("/db/dw"), Arc::clone(&log), config)?;
+        pool.pending_redo().note(id, lsn_of(&old), last);
+        Ok::<_, Error>(pool)
+    };
+    let mut page = PageBuf::zeroed();
+    page.as_bytes_mut().copy_from_slice(&old);
+    overwrite(&sim, id, &old)?;
+    assert_eq!(content(&reopen()?, id)?, b"three", "its own");
+    for lsn in [lsn_of(&old).0 + 1, last.0 - 1] {
+        page.set_lsn(Lsn(lsn));
+        page.seal();
+        overwrite(&sim, id, page.as_bytes())?;
+        let error = content(&reopen()?, id).expect_err("it was never as of this LSN");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.message().contains("not of this log") && error.message().contains(DATA), "{error}");
+        let pool = reopen()?;
+        pool.set_history(Arc::clone(&history) as Arc<dyn PageHistory>);
+        assert_eq!(content(&pool, id)?, b"three");
+        assert_eq!(pool.stats().repaired_pages, 1);
+    }
+    // A record that makes the page anew needs none before it.
+    page.set_lsn(Lsn(lsn_of(&old).0 - 1));
+    page.seal();
+    overwrite(&sim, id, page.as_bytes())?;
+    assert_eq!(content(&reopen()?, id)?, b"three");
+    Ok(())
+}

@@ -66,6 +66,11 @@ impl LastWritten {
         chunk[at].store(mark(lsn), Ordering::Relaxed);
     }
 
+    #[cfg(test)]
+    pub fn forget(&self) {
+        self.chunks.write().clear();
+    }
+
     /// What was written last to the page, as far as that is known.
     pub fn of_page(&self, page: PageId) -> Written {
         let (number, at) = place(page);

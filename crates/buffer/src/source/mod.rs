@@ -184,6 +184,7 @@ impl Sources {
         let mut chain = Vec::new();
         let mut lsn = entry.last_lsn;
         let mut whole = false;
+        let mut before = Lsn::NONE;
         while lsn > base_lsn {
             let record = self.log.read_record(lsn).map_err(|e| {
                 let aside = if entry.aside { "; it is set aside" } else { "" };
@@ -203,6 +204,7 @@ impl Sources {
                 )));
             }
             let previous = record.header.prev_page;
+            before = previous;
             whole = replaces_whole_page(&record.body);
             chain.push((lsn, record.body));
             if whole || previous.is_none() {
@@ -212,6 +214,15 @@ impl Sources {
         }
         if !usable && !whole {
             return Ok(None);
+        }
+        if !whole && before != base_lsn {
+            // Each record is made for the page as the one before it has left it.
+            let first = chain.last().map_or(lsn, |(first, _)| *first);
+            return Err(Error::corrupt(format!(
+                "page {page} of \"{}\" is there as of LSN {base_lsn}, and its log record at LSN {first} follows one at \
+                 LSN {before}: the page in the file is not of this log",
+                file.path().display()
+            )));
         }
         if whole {
             buf.as_bytes_mut().fill(0);
