@@ -73,6 +73,7 @@ pub struct BufferPool {
     scanned: Mutex<VecDeque<(u32, PageId)>>,
     pub(crate) log: Arc<Log>,
     pub(crate) double_write: Mutex<DoubleWrite>,
+    double_writes: AtomicBool,
     pub(crate) sources: Sources,
     failing: FailingPages,
     pub(crate) counters: Counters,
@@ -112,6 +113,7 @@ impl BufferPool {
             sources: Sources::new(Files { data: file, version: None }, Arc::clone(&log), count * PAGE_SIZE),
             log,
             double_write: Mutex::new(dw),
+            double_writes: AtomicBool::new(true),
             failing: FailingPages::default(),
             counters: Counters::default(),
             space: Space::default(),
@@ -160,6 +162,15 @@ impl BufferPool {
     /// Damaged pages are rebuilt from there from now on. Once: a second history is not taken.
     pub fn set_history(&self, history: Arc<dyn PageHistory>) {
         self.sources.set_history(history);
+    }
+    /// Whether pages are written to the double-write area before they are written in place, from the next batch on. They
+    /// need not be where every page can be rebuilt from its history.
+    pub fn set_double_writes(&self, on: bool) {
+        self.double_writes.store(on, Ordering::Relaxed);
+    }
+    /// See [`BufferPool::set_double_writes`].
+    pub fn double_writes(&self) -> bool {
+        self.double_writes.load(Ordering::Relaxed)
     }
     /// Whether there are pages that were rebuilt and not written since ([`WriteGoal::Repaired`]).
     pub fn has_repaired_pages(&self) -> bool {

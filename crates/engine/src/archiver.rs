@@ -30,6 +30,7 @@ use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
 use resurgam_xstore::Store;
 
 use crate::database::Database;
+use crate::options::DoubleWrites;
 
 /// The name under which it holds the log.
 pub(crate) const HOLDER: &str = "the archive";
@@ -310,6 +311,14 @@ impl Archiver {
         seen.error.clone().filter(|_| seen.refused)
     }
 
+    /// Whether it has every page from its first record on, or will have, and there is nothing wrong with it as far as is
+    /// known.
+    pub fn has_every_page(&self, log: &Log) -> bool {
+        let Some(view) = self.view() else { return false };
+        let start = if view.start().is_some() { view.start() } else { log.oldest_lsn() };
+        start <= log.config().first_lsn() && self.seen.lock().error.is_none()
+    }
+
     /// Where it is, in words.
     pub fn place(&self) -> &str {
         &self.place
@@ -420,7 +429,26 @@ impl Database {
 
     pub(crate) fn archive_step(&self, wait: Duration, all: bool) -> Result<()> {
         let inner = self.inner();
-        inner.archiver.as_ref().map_or(Ok(()), |archiver| archiver.step(&inner.log, wait, all))
+        let outcome = inner.archiver.as_ref().map_or(Ok(()), |archiver| archiver.step(&inner.log, wait, all));
+        self.decide_double_writes();
+        outcome
+    }
+
+    /// Whether pages are written twice from now on; see [`DoubleWrites`].
+    pub(crate) fn decide_double_writes(&self) {
+        let inner = self.inner();
+        let on = match inner.options.double_writes {
+            DoubleWrites::On => true,
+            DoubleWrites::Off => false,
+            DoubleWrites::Auto => {
+                let archiver = inner.archiver.as_ref().filter(|_| inner.options.page_repair);
+                !archiver.is_some_and(|archiver| archiver.has_every_page(&inner.log))
+            }
+        };
+        if on != inner.pool.double_writes() {
+            inner.pool.set_double_writes(on);
+            tracing::info!("pages are written {} from now on", if on { "twice" } else { "once" });
+        }
     }
 
     /// Merges the archive's runs until there is nothing to merge: for databases without background threads.

@@ -346,6 +346,7 @@ impl Database {
         });
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
         let db = Self(inner);
+        db.decide_double_writes();
         db.queue_losers(losers);
         if !db.0.options.background {
             db.rebuild_lost();

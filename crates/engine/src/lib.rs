@@ -110,9 +110,9 @@ pub mod stored {
 
 pub use ddl::{CheckSpec, TableChange};
 pub use definition::{Check, Column, ForeignKey, Index, ReferentialAction};
-pub use options::Options;
 #[doc(hidden)]
 pub use options::StoreHandle;
+pub use options::{DoubleWrites, Options};
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};

@@ -246,7 +246,11 @@ mod tests {
                         }
                     }
                     let found: Vec<Lsn> = chain.records.iter().map(|(lsn, _)| *lsn).collect();
-                    assert_eq!((found, chain.is_complete()), (wanted, complete), "seed {seed} page {page} {after} {from}");
+                    assert_eq!(
+                        (found, chain.is_complete()),
+                        (wanted, complete),
+                        "seed {seed} page {page} {after} {from}"
+                    );
                 }
             }
         }
