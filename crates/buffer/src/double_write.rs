@@ -260,7 +260,11 @@ pub fn restore_double_writes(
             _ => continue, // of a version-store file that was given up
         };
         let offset = id.in_file() * PAGE_SIZE as u64;
-        let read = file.read_at(current.as_bytes_mut(), offset)?;
+        let read = match file.read_at(current.as_bytes_mut(), offset) {
+            // What cannot be read is no better than what is torn.
+            Err(error) if error.kind() == ErrorKind::Io => 0,
+            read => read?,
+        };
         let older = read < PAGE_SIZE || current.verify(id).is_err() || current.lsn() < image.lsn();
         if older || (unclean && current.lsn() == image.lsn()) {
             file.write_at(image.as_bytes(), offset)?;

@@ -50,13 +50,15 @@ enum Fault {
     LostWrite { page: PageId, found: Lsn },
     /// What the log has for it cannot be applied.
     Redo(Error),
+    /// It cannot be read.
+    Unread(Error),
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Page(fault) => fault.fmt(f),
-            Self::Redo(error) => f.write_str(error.message()),
+            Self::Redo(error) | Self::Unread(error) => f.write_str(error.message()),
             Self::LostWrite { page, found } => write!(
                 f,
                 "page {page} is there as of LSN {found}, which is not what was written last: the device lost a write"
@@ -135,7 +137,14 @@ impl Sources {
     /// used and the page could not be rebuilt.
     pub fn load(&self, page: PageId, buf: &mut PageBuf, counters: &Counters) -> Result<Loaded> {
         let (file, offset) = self.files.locate(page)?;
-        let mut fault = read_base(file, offset, page, buf)?.map(Fault::Page);
+        let mut fault = match read_base(file, offset, page, buf) {
+            Ok(fault) => fault.map(Fault::Page),
+            Err(error) if error.kind() == ErrorKind::Io && self.history.get().is_some() => {
+                buf.as_bytes_mut().fill(0);
+                Some(Fault::Unread(error))
+            }
+            Err(error) => return Err(error),
+        };
         let (pending, written) = (self.pending.get(page), self.last_written.of_page(page));
         if fault.is_none() {
             if let Some(end) = self.newer.is_beyond(page, buf.lsn()) {
@@ -250,7 +259,8 @@ impl Sources {
         let Some(history) = self.history.get() else { return Err(damaged) };
         let in_vain = |why: &Error| {
             // A source that cannot be read now may be well again; then the page is.
-            let kind = if why.kind() == ErrorKind::Io { ErrorKind::Io } else { ErrorKind::Corrupt };
+            let may_pass = why.kind() == ErrorKind::Io || matches!(fault, Fault::Unread(_));
+            let kind = if may_pass { ErrorKind::Io } else { ErrorKind::Corrupt };
             Error::new(kind, format!("{damaged}; it could not be rebuilt: {}", why.message())).with_hint(HINT)
         };
         if let Some(why) = history.given_up(page) {
@@ -321,7 +331,7 @@ const HINT: &str = "Run \"resurgam check\" on the data folder to see what else i
 
 fn damaged(file: &dyn File, page: PageId, fault: &Fault) -> Error {
     let what = match fault {
-        Fault::Redo(error) => error.message().to_owned(),
+        Fault::Redo(error) | Fault::Unread(error) => error.message().to_owned(),
         _ => format!("page {page} of \"{}\" is damaged: {fault}", file.path().display()),
     };
     Error::new(ErrorKind::Corrupt, what).with_hint(HINT)
