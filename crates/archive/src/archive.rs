@@ -11,6 +11,7 @@
 //! the opening are durable once the claim is: it is in the same folder.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
@@ -35,6 +36,8 @@ pub struct Archive {
     view: Mutex<Arc<View>>,
     /// Held while a manifest is made.
     state: Mutex<State>,
+    /// No merge is wanted any more.
+    merges_stop: AtomicBool,
 }
 
 #[derive(Default)]
@@ -64,7 +67,14 @@ impl Archive {
         });
         let handles = manifest.runs.iter().map(|meta| RunHandle::new(Arc::clone(&store), *meta)).collect();
         let view = Mutex::new(Arc::new(View { manifest, handles }));
-        let archive = Arc::new(Self { store, database, owner, view, state: Mutex::default() });
+        let archive = Arc::new(Self {
+            store,
+            database,
+            owner,
+            view,
+            state: Mutex::default(),
+            merges_stop: AtomicBool::new(false),
+        });
         archive.publish(|manifest| Ok(Some(manifest.clone())))?;
         // What is left behind does no harm but for its room; the next opening tries again.
         let _ = archive.tidy();
@@ -96,6 +106,23 @@ impl Archive {
     /// What is durable in it now.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.lock())
+    }
+
+    /// Has a merge that is under way end at the next page, without an outcome, and none be begun: this archive is about to
+    /// be closed. Nothing else is stopped.
+    pub fn stop_merges(&self) {
+        self.merges_stop.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether merges are to end.
+    ///
+    /// # Errors
+    /// `Cancelled` if so.
+    pub(crate) fn check_merges(&self) -> Result<()> {
+        if self.merges_stop.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Cancelled, "the archive is being closed"));
+        }
+        Ok(())
     }
 
     /// Draws the identity of a new file of that range.

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use resurgam_base::limits::PAGE_SIZE;
-use resurgam_base::{Error, Lsn, PageId, Result};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::{PageBuf, op};
 
 use crate::archive::{Archive, make_run};
@@ -84,8 +84,8 @@ pub struct Merged {
 }
 
 impl Archive {
-    /// Merges the oldest runs of the lowest level that has enough of them; `None`: there is nothing to merge. To be called
-    /// again until then; any thread may, one at a time.
+    /// Merges the oldest runs of the lowest level that has enough of them; `None`: there is nothing to merge, or merges were
+    /// stopped ([`Archive::stop_merges`]). To be called again until then; any thread may, one at a time.
     ///
     /// # Errors
     /// `Corrupt`, naming file and offset, when an input is damaged: nothing was changed. Those of the store.
@@ -95,7 +95,10 @@ impl Archive {
             let Some(picked) = pick(&view.handles, config) else { return Ok(None) };
             view.handles[picked].to_vec()
         };
-        let merged = self.merge_runs(&handles, config, policy)?;
+        let merged = match self.merge_runs(&handles, config, policy) {
+            Err(error) if error.kind() == ErrorKind::Cancelled && self.check_merges().is_err() => return Ok(None),
+            outcome => outcome?,
+        };
         drop(handles);
         // What cannot be deleted now is at the next call.
         let _ = self.delete_replaced();
@@ -114,11 +117,11 @@ impl Archive {
         let runs = handles.iter().map(|handle| handle.open()).collect::<Result<Vec<_>>>()?;
         let level = inputs.iter().map(|run| run.id.level).max().unwrap_or(0).saturating_add(1);
         let run = make_run(self, level, first.id.start, last.id.end, |id| {
-            Merge { runs: &runs, policy: &mut *policy, config }.write(self, id)
+            Merge { archive: self, runs: &runs, policy: &mut *policy, config }.write(id)
         })?;
         let opened = Arc::new(Run::open(Arc::clone(&self.store), run)?);
         if config.verify_merges
-            && let Err(error) = verify::run(&opened)
+            && let Err(error) = verify::run_while(&opened, &|| self.check_merges())
         {
             self.discard(&run.id);
             return Err(error);
@@ -147,7 +150,11 @@ fn pick(handles: &[Arc<RunHandle>], config: &ArchiveConfig) -> Option<std::ops::
     None
 }
 
+/// Items between two looks whether to go on.
+const LOOK_EVERY: u64 = 4096;
+
 struct Merge<'m, 'p> {
+    archive: &'m Archive,
     runs: &'m [Arc<Run>],
     policy: &'m mut MergePolicy<'p>,
     config: &'m ArchiveConfig,
@@ -159,10 +166,10 @@ struct Input {
 }
 
 impl Merge<'_, '_> {
-    fn write(&mut self, archive: &Archive, id: RunId) -> Result<RunMeta, NotMade> {
+    fn write(&mut self, id: RunId) -> Result<RunMeta, NotMade> {
         let mut summary = RunSummary::default();
         self.runs.iter().for_each(|run| summary.inherit(run.summary()));
-        let mut writer = RunWriter::new(&archive.store, id, self.config.sizes(), summary)?;
+        let mut writer = RunWriter::new(&self.archive.store, id, self.config.sizes(), summary)?;
         let mut inputs = Vec::new();
         for run in self.runs {
             let table = TableCursor::at(Arc::clone(run), PageId::NONE, AHEAD_SCAN)?;
@@ -170,6 +177,7 @@ impl Merge<'_, '_> {
         }
         let mut entries: Vec<(usize, PageEntry)> = Vec::new();
         while let Some(page) = inputs.iter().filter_map(|input| Some(input.table.entry?.page)).min() {
+            self.archive.check_merges()?;
             entries.clear();
             for (i, input) in inputs.iter_mut().enumerate() {
                 if let Some(entry) = input.table.entry.filter(|entry| entry.page == page) {
@@ -181,7 +189,12 @@ impl Merge<'_, '_> {
         }
         for run in self.runs {
             let mut stream = StreamCursor::at(run, run.meta().id.start, AHEAD_SCAN);
+            let mut items = 0;
             while stream.advance()? {
+                items += 1;
+                if items % LOOK_EVERY == 0 {
+                    self.archive.check_merges()?;
+                }
                 let item = stream.item();
                 if let StreamEntry::Block { lsn, .. } = item::entry(&item).map_err(|e| stream.located(e))?
                     && (lsn < run.meta().id.start || lsn >= run.meta().id.end)
@@ -230,11 +243,16 @@ impl Merge<'_, '_> {
         };
         let mut images = if max > 0 && count > max { Images::Wanted } else { Images::No };
         let mut since_anew = 0;
+        let mut items = 0;
         let mut body = Vec::new();
         for (i, entry) in entries {
             let cursor = &mut inputs[*i].pages;
             cursor.seek(entry)?;
             while cursor.advance()? {
+                items += 1;
+                if items % LOOK_EVERY == 0 {
+                    self.archive.check_merges()?;
+                }
                 let item = cursor.item();
                 let record = item::record(page, item.lsn, item.rest).map_err(|e| cursor.located(e))?;
                 let anew = item::makes_anew(record.body);

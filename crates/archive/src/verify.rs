@@ -94,10 +94,18 @@ fn chains(view: &Arc<View>) -> Result<()> {
 /// # Errors
 /// `Corrupt`, naming file and offset; those of reading.
 pub(crate) fn run(run: &Arc<Run>) -> Result<()> {
+    run_while(run, &|| Ok(()))
+}
+
+/// The same, as long as `go_on` has no error: it is asked at every frame and every page.
+///
+/// # Errors
+/// Those of [`run`] and of `go_on`.
+pub(crate) fn run_while(run: &Arc<Run>, go_on: &dyn Fn() -> Result<()>) -> Result<()> {
     let mut counted = RunSummary::default();
-    let items = frames(run)?;
-    let page_bytes = pages(run, &mut counted)?;
-    stream(run, &mut counted)?;
+    let items = frames(run, go_on)?;
+    let page_bytes = pages(run, &mut counted, go_on)?;
+    stream(run, &mut counted, go_on)?;
     let bad = |what: String| crate::frame::damaged(&*run.store, run.name(), run.trailer.summary_at, &what);
     if items != counted.page_records + counted.stream_entries {
         return Err(bad(format!("{items} items are in its frames, and fewer can be reached")));
@@ -122,7 +130,7 @@ pub(crate) fn run(run: &Arc<Run>) -> Result<()> {
 }
 
 /// Every frame, back to back, and that the index knows those it should. Returns the number of items.
-fn frames(run: &Run) -> Result<u64> {
+fn frames(run: &Run, go_on: &dyn Fn() -> Result<()>) -> Result<u64> {
     let (mut frame, mut items) = (Frame::default(), 0);
     let (mut table, mut stream) = (Vec::new(), Vec::new());
     let mut offset = HEADER_BYTES as u64;
@@ -132,6 +140,7 @@ fn frames(run: &Run) -> Result<u64> {
     ] {
         let mut reader = run.frames(end, AHEAD_SCAN);
         while offset < end {
+            go_on()?;
             let kind = reader.kind_at(offset)?;
             reader.read(offset, kind, &mut frame)?;
             if !kinds.contains(&kind) {
@@ -156,12 +165,13 @@ fn frames(run: &Run) -> Result<u64> {
 }
 
 /// Every page record by the table. Returns their bytes in the log.
-fn pages(run: &Arc<Run>, counted: &mut RunSummary) -> Result<u64> {
+fn pages(run: &Arc<Run>, counted: &mut RunSummary, go_on: &dyn Fn() -> Result<()>) -> Result<u64> {
     let mut table = TableCursor::at(Arc::clone(run), PageId::NONE, AHEAD_SCAN)?;
     let mut pages = PageCursor::new(run, AHEAD_SCAN);
     let mut middle = PageCursor::new(run, AHEAD_LOOKUP);
     let mut bytes = 0;
     while let Some(entry) = table.entry {
+        go_on()?;
         counted.pages += 1;
         pages.seek(&entry)?;
         let (mut count, mut anew_index, mut anew_sum) = (0, 0, 0);
@@ -211,7 +221,7 @@ fn pages(run: &Arc<Run>, counted: &mut RunSummary) -> Result<u64> {
 }
 
 /// Every entry of the stream; that the blocks fill the range.
-fn stream(run: &Run, counted: &mut RunSummary) -> Result<()> {
+fn stream(run: &Run, counted: &mut RunSummary, go_on: &dyn Fn() -> Result<()>) -> Result<()> {
     let id = run.meta().id;
     let mut stream = StreamCursor::at(run, id.start, AHEAD_SCAN);
     let mut block_end = id.start;
@@ -219,6 +229,9 @@ fn stream(run: &Run, counted: &mut RunSummary) -> Result<()> {
         counted.stream_entries += 1;
         let item = stream.item();
         let bad = |what: String| Err(stream.located(Error::corrupt(what)));
+        if counted.stream_entries.is_multiple_of(4096) {
+            go_on()?;
+        }
         match item::entry(&item).map_err(|e| stream.located(e))? {
             StreamEntry::Block { lsn, next, payload_bytes, .. } => {
                 if lsn != block_end {

@@ -5,7 +5,7 @@
 //! All records of a page in a range of LSNs, across runs, in order, or an error: every record names the one before it of its
 //! page, and that chain is followed here. Where a record is missing the reader learns it, whatever lost it.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -85,6 +85,9 @@ impl View {
     /// in order of LSN. The caller has every page as all records up to `from` have left it (none: it has nothing, and
     /// every page must be made anew by a record: of use where the archive reaches back to the database's beginning).
     ///
+    /// This is how pages are restored in stretches: all runs are merged on the way, and memory is two frames of each run
+    /// (a quarter of a megabyte, about, and [`AHEAD_SCAN`] bytes read ahead), however many pages and records there are.
+    ///
     /// # Errors
     /// `NotInPrerequisiteState` when the archive does not reach from `from` to `to`; those of [`View::run`].
     pub fn scan(self: &Arc<Self>, pages: Range<PageId>, from: Lsn, to: Lsn, history: History) -> Result<PageScan> {
@@ -132,10 +135,35 @@ impl View {
         })
     }
 
-    /// The records of one page in (`from`, `to`]: what [`View::scan`] gives, gathered. One lookup in each run.
+    /// Gives the records of one page in (`from`, `to`] to `each`, in order, one at a time, until it breaks off. One lookup
+    /// in each run; memory is that of a frame of each run, however many records there are.
     ///
     /// # Errors
-    /// As [`View::scan`] and [`PageScan::next_record`].
+    /// As [`View::scan`] and [`PageScan::next_record`]; those of `each`.
+    pub fn fold_page(
+        self: &Arc<Self>,
+        page: PageId,
+        from: Lsn,
+        to: Lsn,
+        history: History,
+        each: &mut dyn FnMut(RecordRef<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let mut scan = self.scan(page..PageId(page.0.saturating_add(1)), from, to, history)?;
+        while scan.next_page()?.is_some() {
+            while let Some(record) = scan.next_record()? {
+                if each(record)?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The records of one page in (`from`, `to`], gathered: all of them are in memory. Who cannot tell how many there are
+    /// uses [`View::fold_page`].
+    ///
+    /// # Errors
+    /// As [`View::fold_page`].
     pub fn records_of(
         self: &Arc<Self>,
         page: PageId,
@@ -143,13 +171,11 @@ impl View {
         to: Lsn,
         history: History,
     ) -> Result<Vec<OwnedRecord>> {
-        let mut scan = self.scan(page..PageId(page.0.saturating_add(1)), from, to, history)?;
         let mut records = Vec::new();
-        while scan.next_page()?.is_some() {
-            while let Some(record) = scan.next_record()? {
-                records.push(record.to_owned());
-            }
-        }
+        self.fold_page(page, from, to, history, &mut |record| {
+            records.push(record.to_owned());
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(records)
     }
 
@@ -218,7 +244,10 @@ struct Part {
     pages: PageCursor,
 }
 
-/// Records of pages, in order; see [`View::scan`].
+/// Records of pages, by page and then by LSN, of all runs of a view; see [`View::scan`].
+///
+/// [`PageScan::next_page`] goes on to the next page whether or not all records of this one were asked for, and
+/// [`PageScan::next_record`] gives one at a time, which stays until the next call.
 pub struct PageScan {
     view: Arc<View>,
     parts: Vec<Part>,

@@ -1,6 +1,6 @@
 //! Torn-write protection: every batch of pages is written to a side file and synced
-//! there before any of its pages is written in place. (Pages that the log can make anew need
-//! none: see `writeback.rs`.)
+//! there before any of its pages is written in place. (Pages that the log, or the archive and the log, can make anew
+//! need none: see `writeback.rs`.)
 //!
 //! ```text
 //! 0     magic "RSDW" u32 | version u16 | reserved u16 | batch u64 | count u32 | header crc u32 (field zeroed)
@@ -15,6 +15,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, checksum, limits::PAGE_SIZE};
 use resurgam_page::PageBuf;
 use resurgam_vfs::{File, OpenMode, Vfs};
@@ -36,7 +37,7 @@ pub(crate) struct DoubleWrite {
     batch: u64,
     /// Header and images of the batch under construction.
     pub images: Images,
-    /// Pages that are written in the same batch without protection.
+    /// Pages that are written in the same batch without protection: new ones, and all where double writes are off.
     pub fresh: Images,
     /// The data file holds in-place writes of earlier batches that were not synced.
     pub data_unsynced: bool,
@@ -46,6 +47,8 @@ pub(crate) struct DoubleWrite {
     pub in_place_unfinished: bool,
     /// This area does not have them: they come from the one that it replaced.
     pub must_write_again: bool,
+    /// The pages that the file has images of; none: not known.
+    in_file: Option<HashSet<PageId>>,
     limit: usize,
 }
 
@@ -69,6 +72,7 @@ impl DoubleWrite {
             fresh_unsynced: 0,
             in_place_unfinished: false,
             must_write_again: false,
+            in_file: None,
             limit,
         })
     }
@@ -88,12 +92,30 @@ impl DoubleWrite {
     pub fn is_full(&self, fresh: bool) -> bool {
         if fresh { self.fresh.len() >= self.limit * FRESH_SHARE } else { self.images.len() >= self.limit }
     }
+    /// Whether the file has an older image of a page of the batch that is written without protection. Where such a page
+    /// is damaged later, the next open would put the old image in its place.
+    pub fn has_old_images(&self) -> bool {
+        let old = |in_file: &HashSet<PageId>| self.fresh.ids.iter().any(|page| in_file.contains(page));
+        self.images.is_empty() && !self.fresh.is_empty() && self.in_file.as_ref().is_none_or(old)
+    }
+    /// Makes the file one without images, durably. What it protected must be synced.
+    ///
+    /// # Errors
+    /// Those of writing; the file may then have images or not.
+    pub fn forget_images(&mut self) -> Result<()> {
+        self.in_file = None;
+        self.file.write_at(&[0; HEADER], 0)?;
+        self.file.sync()?;
+        self.in_file = Some(HashSet::new());
+        Ok(())
+    }
     /// Writes the batch to the side file and makes it durable.
     pub fn write(&mut self) -> Result<()> {
         if self.images.is_empty() {
             return Ok(());
         }
         self.batch += 1;
+        self.in_file = None;
         let Images { bytes, ids, .. } = &mut self.images;
         let h = &mut bytes[..HEADER];
         h[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -106,7 +128,9 @@ impl DoubleWrite {
         let crc = checksum(h);
         h[20..24].copy_from_slice(&crc.to_le_bytes());
         self.file.write_at(&self.images.bytes, 0)?;
-        self.file.sync()
+        self.file.sync()?;
+        self.in_file = Some(self.images.ids.iter().copied().collect());
+        Ok(())
     }
 }
 
@@ -247,7 +271,11 @@ pub fn restore_double_writes(
             _ => continue, // of a version-store file that was given up
         };
         let offset = id.in_file() * PAGE_SIZE as u64;
-        let read = file.read_at(current.as_bytes_mut(), offset)?;
+        let read = match file.read_at(current.as_bytes_mut(), offset) {
+            // What cannot be read is no better than what is torn.
+            Err(error) if error.kind() == ErrorKind::Io => 0,
+            read => read?,
+        };
         let older = read < PAGE_SIZE || current.verify(id).is_err() || current.lsn() < image.lsn();
         if older || (unclean && current.lsn() == image.lsn()) {
             file.write_at(image.as_bytes(), offset)?;

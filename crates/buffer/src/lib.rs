@@ -48,7 +48,7 @@ pub use frame::{ReadGuard, WriteGuard};
 pub use mtr::{Mtr, PageRef};
 pub use pool::{Access, BufferPool, PoolConfig};
 pub use source::{
-    FilePage, PageHistory, PageRecord, PendingRedo, RedoEntry, Repair, RestoreProgress, Restoring, SEGMENT_PAGES, Segment,
+    FilePage, PageHistory, PendingRedo, Rebuild, RedoEntry, Repair, RestoreProgress, Restoring, SEGMENT_PAGES, Segment,
     SegmentMaker, StuckPage, replaces_whole_page,
 };
 pub use space::{FreePages, Space};

@@ -32,6 +32,7 @@ use crate::frame::{Frame, Pin, ReadGuard, USAGE_MAX, WriteGuard};
 use crate::source::{Loaded, PageHistory, PendingRedo, Restoring, Segment, Sources};
 use crate::space::Space;
 use crate::stats::{Counters, PoolStats, bump};
+use crate::writeback::WriteGoal;
 
 const SHARDS: usize = 64;
 /// Dirty victims that the clock passes before it asks for a batch to be cleaned.
@@ -74,6 +75,7 @@ pub struct BufferPool {
     scanned: Mutex<VecDeque<(u32, PageId)>>,
     pub(crate) log: Arc<Log>,
     pub(crate) double_write: Mutex<DoubleWrite>,
+    double_writes: AtomicBool,
     pub(crate) sources: Sources,
     failing: FailingPages,
     pub(crate) devices: Devices,
@@ -116,6 +118,7 @@ impl BufferPool {
             sources: Sources::new(Files::new(file), Arc::clone(&log), count * PAGE_SIZE),
             log,
             double_write: Mutex::new(dw),
+            double_writes: AtomicBool::new(true),
             failing: FailingPages::default(),
             devices: Devices::default(),
             counters: Counters::default(),
@@ -166,6 +169,19 @@ impl BufferPool {
     /// Damaged pages are rebuilt from there from now on. Once: a second history is not taken.
     pub fn set_history(&self, history: Arc<dyn PageHistory>) {
         self.sources.set_history(history);
+    }
+    /// Whether pages are written to the double-write area before they are written in place, from the next batch on. They
+    /// need not be where every page can be rebuilt from its history.
+    pub fn set_double_writes(&self, on: bool) {
+        self.double_writes.store(on, Ordering::Relaxed);
+    }
+    /// See [`BufferPool::set_double_writes`].
+    pub fn double_writes(&self) -> bool {
+        self.double_writes.load(Ordering::Relaxed)
+    }
+    /// Whether there are pages that were rebuilt and not written since ([`WriteGoal::Repaired`]).
+    pub fn has_repaired_pages(&self) -> bool {
+        !self.sources.unsaved.is_empty()
     }
     pub fn log(&self) -> &Arc<Log> {
         &self.log
@@ -291,6 +307,12 @@ impl BufferPool {
                     if loaded.needs_log_from.is_some() {
                         pin.0.rec_lsn.store(loaded.needs_log_from.0, Ordering::SeqCst);
                     }
+                    let mut stale = false;
+                    if let Some(repaired) = loaded.repaired {
+                        stale = repaired.stale;
+                        self.sources.unsaved.add(page, repaired.hold);
+                        self.wake_writer();
+                    }
                     if loaded.redone > 0 {
                         bump(&self.counters.redone_pages, 1);
                         bump(&self.counters.redone_records, loaded.redone as u64);
@@ -303,6 +325,11 @@ impl BufferPool {
                     drop(latch);
                     if access == Access::Scan {
                         self.note_scanned(page);
+                    }
+                    if stale {
+                        // After a crash nothing would tell that what is in the file is old. Where it fails it is
+                        // tried again with the other dirty pages.
+                        let _ = self.write_back(WriteGoal::Repaired);
                     }
                     return Ok(pin);
                 }
@@ -415,7 +442,7 @@ impl BufferPool {
             // No clean victim: clean some pages ourselves.
             self.check_poisoned()?;
             bump(&self.counters.foreground_cleans, 1);
-            match self.write_back(crate::WriteGoal::Victims) {
+            match self.write_back(WriteGoal::Victims) {
                 Ok(0) => std::thread::yield_now(),
                 Ok(_) => {}
                 Err(error) => {

@@ -34,7 +34,7 @@ counters! {
     lost_writes,
     /// Pages written to the data file.
     pages_written,
-    /// Of these, new ones that needed no double write.
+    /// Of these, those that were written once: new ones, and all while double writes are off.
     fresh_pages_written,
     /// Batches of the double-write area.
     write_batches,

@@ -13,6 +13,10 @@
 //! record that formats it, and redo makes it from nothing. This holds while that log is kept, so
 //! a checkpoint, which leaves out clean pages, syncs them first
 //! ([`BufferPool::sync_fresh_pages`]). A bulk load thus writes its pages once, not twice.
+//!
+//! Where all pages can be rebuilt from their history ([`crate::PageHistory`]: an archive that has them from their first
+//! records on), no page needs the area, and all pass it by ([`BufferPool::set_double_writes`]). One that a power loss has
+//! torn is rebuilt when it is read. As for fresh pages, a checkpoint syncs what it leaves out.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -38,6 +42,8 @@ pub enum WriteGoal {
     Victims,
     /// Pages whose changes began before this position, so that the log can be truncated.
     OlderThan(Lsn),
+    /// Pages that were rebuilt: their files have nothing of use.
+    Repaired,
     /// Every dirty page.
     All,
 }
@@ -88,12 +94,13 @@ impl BufferPool {
             // images of its pages: it must not be reused before they are in place.
             self.write_in_place(&mut dw)?;
         }
+        let protect = self.double_writes();
         let mut chosen: Vec<(&Frame, Lsn)> = Vec::new();
         dw.begin();
         let mut newest = Lsn::NONE;
         let mut no_space = None;
         for frame in self.candidates(goal) {
-            if dw.is_full(frame.fresh.load(Ordering::Relaxed)) {
+            if dw.is_full(!protect || frame.fresh.load(Ordering::Relaxed)) {
                 continue;
             }
             let Some(page) = frame.latch.try_read() else { continue };
@@ -121,7 +128,7 @@ impl BufferPool {
             }
             // Under the latch, which whoever formats a page holds exclusively. From this copy on,
             // the page's log may begin later.
-            let fresh = frame.fresh.swap(false, Ordering::Relaxed);
+            let fresh = frame.fresh.swap(false, Ordering::Relaxed) || !protect;
             newest = newest.max(page.lsn());
             chosen.push((frame, page.lsn()));
             let images = if fresh { &mut dw.fresh } else { &mut dw.images };
@@ -150,11 +157,20 @@ impl BufferPool {
         // Where this fails the area's content is unknown, which does no harm: what it protected is
         // synced, nothing of this batch is in place, and its pages stay dirty. The next batch
         // writes all that it relies on anew.
-        dw.write().inspect_err(|error| {
-            // It is on the data file's device.
-            self.device_failed(0, error);
-        })?;
+        // It is on the data file's device.
+        let failed = |error: &Error| drop(self.device_failed(0, error));
+        dw.write().inspect_err(failed)?;
+        if dw.has_old_images() {
+            if dw.data_unsynced {
+                self.sync_data(&mut dw)?;
+            }
+            dw.forget_images().inspect_err(failed)?;
+        }
         self.write_in_place(&mut dw)?;
+        if dw.fresh.ids.iter().any(|page| self.sources.unsaved.contains(*page)) {
+            // Nothing protects those that were rebuilt, and what the file has of them is of no use.
+            self.sync_data(&mut dw)?;
+        }
         for (frame, copied) in &chosen {
             let Some(page) = frame.latch.try_read() else { continue };
             if page.lsn() == *copied {
@@ -163,6 +179,10 @@ impl BufferPool {
                 // Everything up to the copy is safe; what came after begins later.
                 frame.rec_lsn.store(copied.0 + 1, Ordering::SeqCst);
             }
+        }
+        // The double-write area has them, or their files.
+        for images in [&dw.images, &dw.fresh] {
+            self.sources.unsaved.saved(&images.ids);
         }
         bump(&self.counters.pages_written, chosen.len() as u64);
         bump(&self.counters.fresh_pages_written, dw.fresh.len() as u64);
@@ -254,6 +274,10 @@ impl BufferPool {
         let limit = self.config.batch_pages * 3;
         let mut found: Vec<&Frame> = Vec::new();
         match goal {
+            WriteGoal::Repaired => {
+                let unsaved = |f: &&Frame| self.sources.unsaved.contains(PageId(f.page_id.load(Ordering::Relaxed)));
+                found.extend(self.allocated_frames().filter(|f| f.is_dirty()).filter(unsaved));
+            }
             WriteGoal::All => found.extend(self.allocated_frames().filter(|f| f.is_dirty())),
             WriteGoal::OlderThan(lsn) => {
                 found.extend(self.allocated_frames().filter(|f| {

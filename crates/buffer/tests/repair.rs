@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result, SlotId, limits::PAGE_SIZE};
-use resurgam_buffer::{Access, BufferPool, Mtr, PageHistory, PageRecord, PoolConfig, Repair};
-use resurgam_log::{Log, LogConfig};
+use resurgam_buffer::{Access, BufferPool, Mtr, PageHistory, PoolConfig, Rebuild, Repair, WriteGoal};
+use resurgam_log::{Log, LogConfig, LogHold};
 use resurgam_page::{PageBuf, PageType, op};
 use resurgam_vfs::{OpenMode, SimVfs, Vfs};
 
@@ -104,11 +104,11 @@ impl PageHistory for History {
         }
         Ok(base.is_some())
     }
-    fn records(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
+    fn records(&self, page: PageId, after: Lsn, onto: &mut Rebuild<'_>) -> Result<Option<LogHold>> {
         if self.unreadable.load(Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Io, "the archive cannot be reached"));
         }
-        let Some(log) = &self.log else { return Ok(Vec::new()) };
+        let Some(log) = &self.log else { return Ok(None) };
         let after = after.max(*self.from.lock());
         let mut records = Vec::new();
         let mut follower = log.follow(log.oldest_lsn())?;
@@ -116,18 +116,17 @@ impl PageHistory for History {
             for record in block.records() {
                 let record = record?;
                 if record.header.kind.is_of_page() && record.header.page == page && record.lsn > after {
-                    records.push(PageRecord {
-                        lsn: record.lsn,
-                        prev_page: record.header.prev_page,
-                        body: record.body.to_vec(),
-                    });
+                    records.push(record.to_owned());
                 }
             }
         }
         if let Some(missing) = *self.missing.lock() {
             records.remove(records.len() - 1 - missing);
         }
-        Ok(records)
+        for record in &records {
+            onto.apply(record.lsn, record.header.prev_page, &record.body);
+        }
+        log.hold("the repair", log.oldest_lsn()).map(Some)
     }
     fn repaired(&self, repair: &Repair) {
         self.repairs.lock().push(repair.clone());
@@ -254,5 +253,84 @@ fn a_gap_is_an_error() -> Result<()> {
         history.unreadable.store(false, Ordering::SeqCst);
         assert_eq!(content(&pool, id)?, b"three");
     }
+    Ok(())
+}
+
+/// What a page was rebuilt from stays in the log, whoever truncates it, until the page is written; a checkpoint
+/// lists it from its first record on. Of what the file has of it that looks sound nothing is left to a crash.
+#[test]
+fn the_log_of_a_rebuilt_page_is_kept_until_it_is_written() -> Result<()> {
+    for lost_write in [false, true] {
+        let sim = SimVfs::new(1);
+        let (pool, _, id, old) = page_with_a_past(&sim, true)?;
+        let log = Arc::clone(pool.log());
+        let other = new_page(&pool, b"other")?;
+        let fill = || -> Result<()> {
+            let end = log.end_lsn();
+            while log.end_lsn().0 - end.0 < 3 << 20 {
+                change(&pool, other, &[7; 4000])?;
+            }
+            log.flush_all()
+        };
+        // So that its records are not in the first segment.
+        fill()?;
+        overwrite(&sim, id, &if lost_write { old } else { vec![0xEE; PAGE_SIZE] })?;
+        assert_eq!(content(&pool, id)?, b"three");
+        let listed = pool.dirty_pages().into_iter().find(|dirty| dirty.page == id);
+        assert_eq!(listed.is_none(), lost_write, "{listed:?}");
+        if let Some(listed) = listed {
+            assert!(listed.rec_lsn < listed.last_lsn && listed.rec_lsn >= log.oldest_lsn(), "{listed:?}");
+            // One that has not seen it yet.
+            log.truncate_before(log.end_lsn())?;
+            assert!(log.oldest_lsn() <= listed.rec_lsn, "its log went to {}", log.oldest_lsn());
+            assert!(pool.write_back(WriteGoal::Repaired)? == 1 && !pool.has_repaired_pages());
+        }
+        assert!(log.holders().is_empty(), "{:?}", log.holders());
+        log.truncate_before(log.end_lsn())?;
+        assert!(log.oldest_lsn() > Lsn(2 << 20), "it goes once the page is written");
+        let mut page = PageBuf::zeroed();
+        page.as_bytes_mut().copy_from_slice(&in_file(&sim, id)?);
+        page.verify(id).map_err(|fault| Error::internal(fault.to_string()))?;
+    }
+    Ok(())
+}
+
+/// After a crash a record is applied to the page that it was made for only: one that looks sound, and is as of an LSN at
+/// which the page never was, is refused, or rebuilt where there is a history.
+#[test]
+fn redo_does_not_apply_a_record_to_another_page_than_its_own() -> Result<()> {
+    let sim = SimVfs::new(1);
+    let (pool, history, id, old) = page_with_a_past(&sim, false)?;
+    let log = Arc::clone(pool.log());
+    let last = lsn_of(&in_file(&sim, id)?);
+    drop(pool);
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let reopen = || {
+        let config = PoolConfig { bytes: 64 * PAGE_SIZE, batch_pages: 16 };
+        let pool = BufferPool::open(&vfs, Path::new(DATA), Path::new("/db/dw"), Arc::clone(&log), config)?;
+        pool.pending_redo().note(id, lsn_of(&old), last);
+        Ok::<_, Error>(pool)
+    };
+    let mut page = PageBuf::zeroed();
+    page.as_bytes_mut().copy_from_slice(&old);
+    overwrite(&sim, id, &old)?;
+    assert_eq!(content(&reopen()?, id)?, b"three", "its own");
+    for lsn in [lsn_of(&old).0 + 1, last.0 - 1] {
+        page.set_lsn(Lsn(lsn));
+        page.seal();
+        overwrite(&sim, id, page.as_bytes())?;
+        let error = content(&reopen()?, id).expect_err("it was never as of this LSN");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.message().contains("not of this log") && error.message().contains(DATA), "{error}");
+        let pool = reopen()?;
+        pool.set_history(Arc::clone(&history) as Arc<dyn PageHistory>);
+        assert_eq!(content(&pool, id)?, b"three");
+        assert_eq!(pool.stats().repaired_pages, 1);
+    }
+    // A record that makes the page anew needs none before it.
+    page.set_lsn(Lsn(lsn_of(&old).0 - 1));
+    page.seal();
+    overwrite(&sim, id, page.as_bytes())?;
+    assert_eq!(content(&reopen()?, id)?, b"three");
     Ok(())
 }

@@ -242,6 +242,7 @@ impl Image {
         let mut chain = Vec::new();
         let mut lsn = last;
         let mut whole = false;
+        let mut before = Lsn::NONE;
         while lsn > base_lsn {
             let needs = |what: String| format!("page {id} needs the log record at LSN {lsn} to be current: {what}");
             let (block, offset) = log.block_of(lsn).map_err(needs)?;
@@ -251,6 +252,7 @@ impl Image {
                 return Err(needs("it does not belong to the page's chain".into()));
             }
             chain.push(lsn);
+            before = previous;
             whole = matches!(op::decode(record.body).next(), Some(Ok(PageOp::Format { .. } | PageOp::Image(_))));
             if whole || previous.is_none() {
                 break;
@@ -261,6 +263,12 @@ impl Image {
             page.as_bytes_mut().fill(0);
         } else if let Some(fault) = fault {
             return Err(fault);
+        } else if before != base_lsn {
+            return Err(format!(
+                "page {id} is there as of LSN {base_lsn}, and its log record at LSN {} follows one at LSN {before}: the page \
+                 in the file is not of this log",
+                chain.last().copied().unwrap_or(last)
+            ));
         }
         for lsn in chain.iter().rev() {
             let (block, offset) = log.block_of(*lsn)?;

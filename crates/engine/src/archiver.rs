@@ -11,7 +11,9 @@
 //!    durable. So it does after any failure but one of the store that may pass, which leaves what was gathered
 //!    in memory to be tried again.
 //! 3. Nobody waits for it but writers at the log's bound (`throttle.rs`).
-//! 4. Memory: one run's records ([`RUN_BYTES`] of log, about three times that at most), and a step of a merge.
+//! 4. Of the archives that were opened one after the other, one at most is changed at a time: while it is opened anew no
+//!    merge is under way.
+//! 5. Memory: one run's records ([`RUN_BYTES`] of log, about three times that at most), and a step of a merge.
 //!
 //! An archive that is not this log's (of another database, with a gap, ahead of the log) is refused at the open.
 //! One that cannot be reached, or is damaged, is tried again, with the database open: what it lacks is in the log. One that
@@ -28,9 +30,10 @@ use resurgam_log::{Log, LogBlock, LogFollower, LogHold};
 use resurgam_xstore::Store;
 
 use crate::database::Database;
+use crate::options::DoubleWrites;
 
 /// The name under which it holds the log.
-const HOLDER: &str = "the archive";
+pub(crate) const HOLDER: &str = "the archive";
 /// Longest time that a durable block waits for company before a run is made.
 const DELAY: Duration = Duration::from_millis(500);
 /// Between two looks for more while a run is gathered.
@@ -110,6 +113,9 @@ pub(crate) struct Archiver {
     database: DatabaseId,
     open: OpenStore,
     work: Mutex<Option<Work>>,
+    /// Held by whoever changes the archive but for adding runs to it, and while it is opened anew: a step of the one that
+    /// was open before would look like another process's.
+    changing: Mutex<()>,
     hold: LogHold,
     seen: Mutex<Seen>,
 }
@@ -121,7 +127,15 @@ impl Archiver {
     /// That the archive is not this log's. (One that cannot be reached is none.)
     pub fn start(log: &Log, database: DatabaseId, place: String, open: OpenStore) -> Result<Self> {
         let hold = log.hold(HOLDER, log.oldest_lsn())?;
-        let this = Self { place, database, open, work: Mutex::default(), hold, seen: Mutex::default() };
+        let this = Self {
+            place,
+            database,
+            open,
+            work: Mutex::default(),
+            changing: Mutex::default(),
+            hold,
+            seen: Mutex::default(),
+        };
         match this.connect(log) {
             Ok(work) => *this.work.lock() = Some(work),
             Err(error) if !is_refusal(&error) => {
@@ -134,6 +148,8 @@ impl Archiver {
     }
 
     fn connect(&self, log: &Log) -> Result<Work> {
+        self.stop_merging();
+        let _changing = self.changing.lock();
         let (store, owner) = (self.open)()?;
         // Looked at before it is taken over: a copy of this database that was started by mistake leaves it alone.
         if let Some(view) = Archive::open_view(Arc::clone(&store), Some(self.database))?
@@ -270,10 +286,42 @@ impl Archiver {
     /// # Errors
     /// Those of the store; `Corrupt` for a run that is damaged: nothing was changed.
     pub fn merge(&self) -> Result<bool> {
-        let Some(archive) = self.seen.lock().archive.as_ref().and_then(Weak::upgrade) else { return Ok(false) };
+        // Before it is looked which one is open.
+        let _changing = self.changing.lock();
+        let Some(archive) = self.archive() else { return Ok(false) };
         let merged = archive.merge(&config(), &mut MergePolicy::keep_all())?;
         self.seen.lock().totals = totals(&archive);
         Ok(merged.is_some())
+    }
+
+    /// Has a merge that is under way end soon, until the archive is opened anew.
+    pub fn stop_merging(&self) {
+        if let Some(archive) = self.archive() {
+            archive.stop_merges();
+        }
+    }
+
+    fn archive(&self) -> Option<Arc<Archive>> {
+        self.seen.lock().archive.as_ref().and_then(Weak::upgrade)
+    }
+
+    /// Why it takes no more log until somebody does something about it, if that is so.
+    pub fn refusal(&self) -> Option<String> {
+        let seen = self.seen.lock();
+        seen.error.clone().filter(|_| seen.refused)
+    }
+
+    /// Whether it has every page from its first record on, or will have, and there is nothing wrong with it as far as is
+    /// known.
+    pub fn has_every_page(&self, log: &Log) -> bool {
+        let Some(view) = self.view() else { return false };
+        let start = if view.start().is_some() { view.start() } else { log.oldest_lsn() };
+        start <= log.config().first_lsn() && self.seen.lock().error.is_none()
+    }
+
+    /// Where it is, in words.
+    pub fn place(&self) -> &str {
+        &self.place
     }
 
     /// Notes how far the log is, and where blocks came from.
@@ -288,8 +336,7 @@ impl Archiver {
 
     /// What is in it now; none while it cannot be reached.
     pub fn view(&self) -> Option<Arc<View>> {
-        let archive = self.seen.lock().archive.as_ref().and_then(Weak::upgrade)?;
-        Some(archive.view())
+        self.archive().map(|archive| archive.view())
     }
 
     /// What an operator can see of it; `log` is the one that it follows.
@@ -382,7 +429,26 @@ impl Database {
 
     pub(crate) fn archive_step(&self, wait: Duration, all: bool) -> Result<()> {
         let inner = self.inner();
-        inner.archiver.as_ref().map_or(Ok(()), |archiver| archiver.step(&inner.log, wait, all))
+        let outcome = inner.archiver.as_ref().map_or(Ok(()), |archiver| archiver.step(&inner.log, wait, all));
+        self.decide_double_writes();
+        outcome
+    }
+
+    /// Whether pages are written twice from now on; see [`DoubleWrites`].
+    pub(crate) fn decide_double_writes(&self) {
+        let inner = self.inner();
+        let on = match inner.options.double_writes {
+            DoubleWrites::On => true,
+            DoubleWrites::Off => false,
+            DoubleWrites::Auto => {
+                let archiver = inner.archiver.as_ref().filter(|_| inner.options.page_repair);
+                !archiver.is_some_and(|archiver| archiver.has_every_page(&inner.log))
+            }
+        };
+        if on != inner.pool.double_writes() {
+            inner.pool.set_double_writes(on);
+            tracing::info!("pages are written {} from now on", if on { "twice" } else { "once" });
+        }
     }
 
     /// Merges the archive's runs until there is nothing to merge: for databases without background threads.
@@ -416,5 +482,112 @@ impl Database {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use resurgam_base::TxId;
+    use resurgam_log::{Group, LogConfig, RecordKind};
+    use resurgam_vfs::{SimVfs, Vfs};
+    use resurgam_xstore::{FolderStore, StoreResult, Upload};
+
+    use super::*;
+
+    /// Stops at its first read of a run until it is let go.
+    struct Gate {
+        below: FolderStore,
+        armed: AtomicBool,
+        reached: AtomicBool,
+        open: AtomicBool,
+    }
+
+    fn wait(what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "waited for: {what}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    impl Store for Gate {
+        fn create(&self, name: &str) -> StoreResult<Box<dyn Upload>> {
+            self.below.create(name)
+        }
+        fn read(&self, name: &str, offset: u64, len: usize) -> StoreResult<Vec<u8>> {
+            if name.starts_with("runs/") && self.armed.swap(false, Ordering::SeqCst) {
+                self.reached.store(true, Ordering::SeqCst);
+                wait("the gate", || self.open.load(Ordering::SeqCst));
+            }
+            self.below.read(name, offset, len)
+        }
+        fn len(&self, name: &str) -> StoreResult<u64> {
+            self.below.len(name)
+        }
+        fn list(&self, prefix: &str) -> StoreResult<Vec<String>> {
+            self.below.list(prefix)
+        }
+        fn delete(&self, name: &str) -> StoreResult<()> {
+            self.below.delete(name)
+        }
+        fn tidy(&self, folder: &str) -> StoreResult<()> {
+            self.below.tidy(folder)
+        }
+        fn place(&self) -> String {
+            self.below.place()
+        }
+    }
+
+    /// The archive is opened anew after an error while a merge of the one before is under way: neither takes the other
+    /// for another process.
+    #[test]
+    fn it_is_opened_anew_while_a_merge_is_under_way() -> Result<()> {
+        let sim = SimVfs::new(1);
+        let vfs: Arc<dyn Vfs> = Arc::new(sim);
+        vfs.create_dir_all(Path::new("/archive"))?;
+        let log = Log::create(Arc::clone(&vfs), Path::new("/log"), LogConfig::default(), 1)?;
+        let below = FolderStore::open(Arc::clone(&vfs), Path::new("/archive")).map_err(Error::from)?;
+        let gate = Arc::new(Gate {
+            below,
+            armed: AtomicBool::new(false),
+            reached: AtomicBool::new(false),
+            open: AtomicBool::new(false),
+        });
+        let (store, owner) = (Arc::clone(&gate), AtomicU64::new(1));
+        let open: OpenStore =
+            Box::new(move || Ok((Arc::clone(&store) as Arc<dyn Store>, owner.fetch_add(1, Ordering::SeqCst))));
+        let archiver = Arc::new(Archiver::start(&log, [7; 16], "the archive".to_owned(), open)?);
+        let write = || -> Result<()> {
+            let mut group = Group::new();
+            group.record(RecordKind::Note, TxId::NONE, Lsn::NONE, b"something");
+            log.append(&group)?;
+            log.flush_all()?;
+            archiver.step(&log, Duration::ZERO, true)
+        };
+        for _ in 0..12 {
+            write()?;
+        }
+        gate.armed.store(true, Ordering::SeqCst);
+        let merging = std::thread::spawn({
+            let archiver = Arc::clone(&archiver);
+            move || archiver.merge()
+        });
+        wait("the merge", || gate.reached.load(Ordering::SeqCst));
+        // As after an error that may not pass.
+        *archiver.work.lock() = None;
+        std::thread::scope(|scope| -> Result<()> {
+            let opening = scope.spawn(&write);
+            std::thread::sleep(Duration::from_millis(300));
+            gate.open.store(true, Ordering::SeqCst);
+            merging.join().expect("the merge")?;
+            opening.join().expect("the opening")
+        })?;
+        assert_eq!(archiver.status(&log).state, "current");
+        while archiver.merge()? {}
+        assert!(archiver.status(&log).runs < 8, "{:?}", archiver.status(&log));
+        write()
     }
 }

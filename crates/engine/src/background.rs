@@ -113,6 +113,10 @@ fn writer(weak: &Weak<Inner>) {
 fn write_pages(db: &Database, wanted: bool) -> Step {
     let inner = db.inner();
     let mut goals = Vec::new();
+    inner.repairs.forget_idle();
+    if inner.pool.has_repaired_pages() {
+        goals.push(WriteGoal::Repaired);
+    }
     if wanted {
         goals.push(WriteGoal::Victims);
     }

@@ -427,6 +427,7 @@ impl Database {
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
         let db = Self(inner);
         db.look_at_replaceable();
+        db.decide_double_writes();
         db.queue_losers(losers);
         if !db.0.options.background {
             db.rebuild_lost();
@@ -671,6 +672,9 @@ impl Database {
     pub(crate) fn stop_background(&self) {
         let inner = self.inner();
         inner.stopping.store(true, Ordering::SeqCst);
+        if let Some(archiver) = &inner.archiver {
+            archiver.stop_merging();
+        }
         let background = inner.background.lock().take();
         if let Some(background) = background {
             background.join();

@@ -119,9 +119,9 @@ pub mod stored {
 
 pub use ddl::{CheckSpec, TableChange};
 pub use definition::{Check, Column, ForeignKey, Index, ReferentialAction};
-pub use options::Options;
 #[doc(hidden)]
 pub use options::StoreHandle;
+pub use options::{DoubleWrites, Options};
 #[doc(hidden)]
 pub use points::{PlantedInRestore, analyse_archive};
 pub use points::{

@@ -19,6 +19,20 @@ impl fmt::Debug for StoreHandle {
     }
 }
 
+/// See [`Options::double_writes`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DoubleWrites {
+    /// As long as there is no other protection: off while there is an archive that has every page from its first record
+    /// on and can be written, and [`Options::page_repair`] is on. A page that a power loss tears is then rebuilt when it
+    /// is read, from the archive and the log.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never: the file system, or the device, tears no write of a page.
+    Off,
+}
+
 /// How a database is opened. `Options::default()` suits most.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -115,6 +129,8 @@ pub struct Options {
     /// A page that is damaged in its file, or older than it was written, is rebuilt from the log while it is being read,
     /// where the log has what that takes. Off: reading it is an error, as it is where the log has not.
     pub page_repair: bool,
+    /// Whether changed pages are written twice, against writes that a power loss tears.
+    pub double_writes: DoubleWrites,
     /// Most transactions that may be prepared and not yet resolved at the same time; 0 = none
     /// can be prepared. Those that a restart finds are kept, however many.
     pub max_prepared_transactions: usize,
@@ -160,6 +176,7 @@ impl Default for Options {
             version_store_lost: false,
             version_pages_ready: 64,
             page_repair: true,
+            double_writes: DoubleWrites::Auto,
             max_prepared_transactions: 1000,
             background: true,
             cleaner_unit_pages: resurgam_versions::UNIT_PAGES,

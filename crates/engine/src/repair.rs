@@ -2,7 +2,7 @@
 //!
 //! A page that cannot be used is rebuilt while it is being read ([`resurgam_buffer::PageHistory`]), from the archive,
 //! where there is one, and the log behind it: one lookup in each run, and a pass over the log that is not archived
-//! yet. An archive that was begun with the database has every page.
+//! yet, which is made once for all pages. An archive that was begun with the database has every page.
 //!
 //! Without an archive it is rebuilt from the log as far as that is kept: that covers pages that were made since, and
 //! writes that the device lost and whose records are still there. Whoever reads the page waits for a pass over the log
@@ -10,32 +10,42 @@
 //!
 //! Where the archive was begun later than the page, its image in the newest backup is what the records are applied to.
 //!
-//! A page that could not be rebuilt is not tried again for a while, so that a statement that meets it a
-//! thousand times reads the log once.
+//! A page that could not be rebuilt, for whatever reason, is not tried again for a while, so that a statement that
+//! meets it a thousand times is told the same a thousand times, and reads nothing.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `repair.rs` | where a page's records come from, what was repaired, and what could not be |
+//! | `repair/in_log.rs` | a page's records in the log: one pass over it for all pages |
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
-use resurgam_archive::History;
+use resurgam_archive::{History, View};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result};
-use resurgam_buffer::{PageHistory, PageRecord, Repair};
-use resurgam_log::{Log, OwnedRecord};
+use resurgam_buffer::{PageHistory, Rebuild, Repair};
+use resurgam_log::{Log, LogHold};
 use resurgam_page::PageBuf;
 use resurgam_vfs::Vfs;
 
 use crate::archiver::Archiver;
 use crate::backup_places::Backups;
 use crate::database::Database;
+use in_log::InLog;
+
+mod in_log;
 
 /// Repairs that are listed.
 const LISTED_MAX: usize = 100;
-/// Bytes of one page's records that are taken into memory, at most.
-const BYTES_MAX: usize = 64 << 20;
-/// Pages whose records were looked for in vain, and for how long that is remembered.
+/// Pages that could not be rebuilt, and for how long that is remembered; less where something could not be read, which
+/// may be well again.
 const IN_VAIN_MAX: usize = 1000;
 const IN_VAIN: Duration = Duration::from_secs(10);
+const UNREAD: Duration = Duration::from_secs(1);
 
 /// A page that was found damaged and rebuilt, see [`Database::repairs`].
 #[derive(Clone, Debug)]
@@ -54,10 +64,11 @@ pub(crate) struct Repairs {
     archiver: Option<Arc<Archiver>>,
     backups: Option<Arc<Backups>>,
     vfs: Arc<dyn Vfs>,
+    in_log: InLog,
     /// The newest last.
     listed: Mutex<VecDeque<RepairedPage>>,
-    /// Pages of which the log had nothing of use, and when.
-    in_vain: Mutex<VecDeque<(PageId, Instant)>>,
+    /// Pages that could not be rebuilt: until when they are not tried again, and why.
+    in_vain: Mutex<HashMap<PageId, (Instant, Error)>>,
 }
 
 impl Repairs {
@@ -72,108 +83,40 @@ impl Repairs {
             archiver,
             backups,
             vfs: Arc::clone(vfs),
+            in_log: InLog::of(log),
             listed: Mutex::default(),
             in_vain: Mutex::default(),
         })
     }
 
-    fn was_in_vain(&self, page: PageId) -> bool {
-        let mut in_vain = self.in_vain.lock();
-        while in_vain.front().is_some_and(|(_, at)| at.elapsed() > IN_VAIN) || in_vain.len() > IN_VAIN_MAX {
-            in_vain.pop_front();
-        }
-        in_vain.iter().any(|(of, _)| *of == page)
+    /// Gives back what is kept for repairs where there was none for a while.
+    pub fn forget_idle(&self) {
+        self.in_log.forget_idle();
     }
 
-    /// The page's records behind `after`: those of the archive, and those of the log from its end on.
-    fn find(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
-        let (mut records, mut archived, mut refused) = (Vec::new(), Lsn::NONE, None);
-        let view = self.archiver.as_ref().and_then(|archiver| archiver.view());
-        if view.is_none() && self.archiver.is_some() {
-            refused = Some(Error::new(ErrorKind::Io, "the archive cannot be read now"));
-        }
-        if let Some(view) = view
-            && view.end() > view.start()
-        {
-            archived = view.end();
-            // Where it begins later than the page did, the chain of what is found says so.
-            let from = after.max(Lsn(view.start().0.saturating_sub(1)));
-            if from.0 < archived.0 - 1 {
-                let of = |record: OwnedRecord| PageRecord {
-                    lsn: record.lsn,
-                    prev_page: record.header.prev_page,
-                    body: record.body,
-                };
-                match view.records_of(page, from, Lsn(archived.0 - 1), History::SinceAnew) {
-                    Ok(found) => records.extend(found.into_iter().map(of)),
-                    Err(error) if error.kind() == ErrorKind::Io => return Err(error),
-                    // Damaged, or it does not reach back far enough. The log may have it all.
-                    Err(error) => {
-                        archived = Lsn::NONE;
-                        refused = Some(error);
-                    }
-                }
-            }
-        }
-        let records = self.in_log(page, after, archived, records)?;
-        match refused {
-            Some(error) if !is_of_use(&records, after) => Err(error),
-            _ => Ok(records),
-        }
-    }
-
-    /// Adds the page's records in the log, from `archived` on.
-    fn in_log(&self, page: PageId, after: Lsn, archived: Lsn, mut records: Vec<PageRecord>) -> Result<Vec<PageRecord>> {
-        // Everything of a page that is not in memory is durable.
-        let end = self.log.flushed_lsn();
-        if archived >= end {
-            return Ok(records);
-        }
-        let (_hold, from) = loop {
-            // What the archive has not is held for it.
-            let from = self.log.oldest_lsn().max(archived);
-            match self.log.hold("the repair of a page", from) {
-                Ok(hold) => break (hold, from),
+    /// Holds all of the log that is kept. What is older is in the archive, for that holds the log from its end on.
+    fn hold(&self) -> Result<LogHold> {
+        loop {
+            match self.log.hold("the repair of pages", self.log.oldest_lsn()) {
                 // It was truncated just now.
                 Err(error) if error.kind() == ErrorKind::NotInPrerequisiteState => continue,
-                Err(error) => return Err(error),
-            }
-        };
-        let mut follower = self.log.follow(from)?;
-        let mut bytes: usize = records.iter().map(|record| record.body.len()).sum();
-        while follower.position() < end {
-            let Some(block) = follower.next(Duration::ZERO)? else { break };
-            for record in block.records() {
-                let record = record?;
-                if record.header.page != page || !record.header.kind.is_of_page() || record.lsn <= after {
-                    continue;
-                }
-                if resurgam_buffer::replaces_whole_page(record.body) {
-                    records.clear();
-                    bytes = 0;
-                }
-                bytes += record.body.len();
-                if bytes > BYTES_MAX {
-                    return Err(Error::new(
-                        ErrorKind::LimitExceeded,
-                        format!("there are more than {} MB of records of page {page}", BYTES_MAX >> 20),
-                    ));
-                }
-                records.push(PageRecord {
-                    lsn: record.lsn,
-                    prev_page: record.header.prev_page,
-                    body: record.body.to_vec(),
-                });
+                other => return other,
             }
         }
-        Ok(records)
     }
 }
 
-/// Whether they begin where the page is made anew, or follow what there is of it.
-fn is_of_use(records: &[PageRecord], after: Lsn) -> bool {
-    records.first().is_some_and(|first| {
-        resurgam_buffer::replaces_whole_page(&first.body) || after.is_some() && first.prev_page == after
+/// Gives `onto` the page's records behind `after` that are in the archive.
+fn in_archive(view: &Arc<View>, page: PageId, after: Lsn, onto: &mut Rebuild<'_>) -> Result<()> {
+    // Where it begins later than the page did, the chain of what is found says so.
+    let from = after.max(Lsn(view.start().0.saturating_sub(1)));
+    let to = Lsn(view.end().0 - 1);
+    if from >= to {
+        return Ok(());
+    }
+    view.fold_page(page, from, to, History::SinceAnew, &mut |record| {
+        onto.apply(record.lsn, record.header.prev_page, record.body);
+        Ok(ControlFlow::Continue(()))
     })
 }
 
@@ -188,15 +131,50 @@ impl PageHistory for Repairs {
         })
     }
 
-    fn records(&self, page: PageId, after: Lsn) -> Result<Vec<PageRecord>> {
-        if self.was_in_vain(page) {
-            return Ok(Vec::new());
+    fn records(&self, page: PageId, after: Lsn, onto: &mut Rebuild<'_>) -> Result<Option<LogHold>> {
+        // Held before it is looked what the archive has: what is archived meanwhile is not in that view, and must not
+        // go from the log.
+        let hold = self.hold()?;
+        let view = self.archiver.as_ref().and_then(|archiver| archiver.view());
+        let mut refused = None;
+        if view.is_none() && self.archiver.is_some() {
+            refused = Some(Error::new(ErrorKind::Io, "the archive cannot be read now"));
         }
-        let records = self.find(page, after)?;
-        if !is_of_use(&records, after) {
-            self.in_vain.lock().push_back((page, Instant::now()));
+        let view = view.filter(|view| view.end() > view.start());
+        let archived = view.as_ref().map_or(Lsn::NONE, |view| view.end());
+        let mut chain = self.in_log.chain(page, after, archived.max(hold.lsn()))?;
+        if let Some(view) = view
+            && !chain.is_complete()
+            && let Err(error) = in_archive(&view, page, after, onto)
+        {
+            // It cannot be read, is damaged, or does not reach back far enough. The log may have it all.
+            onto.start_over();
+            chain = self.in_log.chain(page, after, hold.lsn())?;
+            refused = Some(error);
         }
-        Ok(records)
+        self.in_log.give(page, &chain, onto)?;
+        match refused {
+            Some(error) if !onto.is_whole() => Err(error),
+            _ => Ok(Some(hold)),
+        }
+    }
+
+    fn given_up(&self, page: PageId) -> Option<Error> {
+        let in_vain = self.in_vain.lock();
+        in_vain.get(&page).filter(|(until, _)| Instant::now() < *until).map(|(_, why)| why.clone())
+    }
+
+    fn failed(&self, page: PageId, why: &Error) {
+        let now = Instant::now();
+        let mut in_vain = self.in_vain.lock();
+        if in_vain.len() >= IN_VAIN_MAX {
+            in_vain.retain(|_, (until, _)| now < *until);
+        }
+        // A thousand in ten seconds: those on top are looked for each time.
+        if in_vain.len() < IN_VAIN_MAX {
+            let length = if why.kind() == ErrorKind::Io { UNREAD } else { IN_VAIN };
+            in_vain.insert(page, (now + length, why.clone()));
+        }
     }
 
     fn repaired(&self, repair: &Repair) {

@@ -12,7 +12,9 @@
 //! has caught up. Where that takes longer than [`Options::log_wait_max`](crate::Options::log_wait_max)
 //! the write fails, and its transaction may be rolled back: in the traditional mode it may be the one
 //! that holds the log. Where somebody outside holds the log (a holder, `log/src/holds.rs`: the archive), no
-//! write fails: it waits until that one has caught up, or its statement is cancelled.
+//! write fails: it waits until that one has caught up, or its statement is cancelled. But an archive that is refused
+//! (another process has taken it over; it is another database's) catches up when an operator does something about it,
+//! and not before: then the write fails after the same time, with an error that says what to do.
 //!
 //! What is counted is the log from the oldest position that is kept to its end. On the disk are
 //! besides the rest of the last segment and the segments that were made ready, and in the traditional mode what
@@ -25,6 +27,7 @@ use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 use resurgam_log::LogHolder;
 
+use crate::archiver::HOLDER;
 use crate::database::Database;
 use crate::transaction::Transaction;
 
@@ -47,8 +50,8 @@ impl Database {
     /// up; at the bound they wait.
     ///
     /// # Errors
-    /// `DiskFull` after [`Options::log_wait_max`](crate::Options::log_wait_max); that of the transaction's
-    /// interrupt; `Stopped`.
+    /// `DiskFull` after [`Options::log_wait_max`](crate::Options::log_wait_max), or `ConfigurationLimitExceeded` when
+    /// the archive holds the log and is refused; that of the transaction's interrupt; `Stopped`.
     #[inline]
     pub(crate) fn throttle(&self, tx: &Transaction) -> Result<()> {
         if !self.inner().options.background {
@@ -125,10 +128,30 @@ impl Database {
     fn held_by_another(&self) -> Option<LogHolder> {
         let inner = self.inner();
         let holder = inner.log.lowest_holder()?;
-        let end = inner.log.end_lsn().0;
-        let needed = inner.pool.oldest_rec_lsn_seen().unwrap_or(Lsn(end)).min(self.last_checkpoint());
-        let segment = inner.log.config().segment_bytes;
-        (holder.lsn < needed && end - needed.0 + segment < self.log_stop()).then_some(holder)
+        let end = inner.log.end_lsn();
+        let needed = inner.pool.oldest_rec_lsn_seen().unwrap_or(end).min(self.last_checkpoint());
+        is_alone(holder.lsn, needed, end, inner.log.config().segment_bytes, self.log_stop()).then_some(holder)
+    }
+
+    /// Why the archive takes no more log, if it is refused and holds the log.
+    fn refused_archive(&self, holder: &LogHolder) -> Option<Error> {
+        let archiver = self.inner().archiver.as_ref().filter(|_| holder.name == HOLDER)?;
+        let why = archiver.refusal()?;
+        Some(
+            Error::new(
+                ErrorKind::ConfigurationLimitExceeded,
+                format!(
+                    "the log has reached its bound of {} MB, and is kept for {}, which is refused",
+                    self.log_bound() >> 20,
+                    archiver.place()
+                ),
+            )
+            .with_detail(why)
+            .with_hint(
+                "See to it that no other server writes to that archive, and restart this one; or restart it with another, \
+                 empty place for its archive, which then begins with the log that is kept.",
+            ),
+        )
     }
 
     /// Waits until the log is shorter, or `interrupt` says to stop.
@@ -143,11 +166,14 @@ impl Database {
             self.check_running()?;
             interrupt()?;
             self.say_waiting(used);
-            if self.held_by_another().is_some() {
-                // A holder that lags slows writers down; it fails none of them.
-                begun = Instant::now();
-            }
-            if begun.elapsed() >= inner.options.log_wait_max {
+            if let Some(holder) = self.held_by_another() {
+                match self.refused_archive(&holder) {
+                    Some(error) if begun.elapsed() >= inner.options.log_wait_max => return Err(error),
+                    Some(_) => {}
+                    // A holder that lags slows writers down; it fails none of them.
+                    None => begun = Instant::now(),
+                }
+            } else if begun.elapsed() >= inner.options.log_wait_max {
                 return Err(Error::new(
                     ErrorKind::DiskFull,
                     format!("the log has reached its bound of {} MB", self.log_bound() >> 20),
@@ -170,6 +196,10 @@ impl Database {
                 self.log_bound() >> 20,
                 self.log_status().held_by
             );
+            let refusal = self.inner().archiver.as_ref().and_then(|archiver| archiver.refusal());
+            if let Some(why) = refusal {
+                tracing::error!("the log is kept for an archive that is refused, until somebody sees to it: {why}");
+            }
         }
     }
 
@@ -186,5 +216,25 @@ impl Database {
     /// Times a writer was slowed down because the log was near its bound.
     pub(crate) fn slowed(&self) -> u64 {
         self.inner().throttle.times.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether the log, which ends at `end`, would be shorter than `stop` without a holder at `holder`: all else needs it from
+/// `needed` on. (What is needed may have been looked up later than the end.)
+fn is_alone(holder: Lsn, needed: Lsn, end: Lsn, segment_bytes: u64, stop: u64) -> bool {
+    holder < needed && end.0.saturating_sub(needed.0) + segment_bytes < stop
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_that_keeps_the_log_alone() {
+        let alone = |holder, needed, end| is_alone(Lsn(holder), Lsn(needed), Lsn(end), 100, 1000);
+        assert!(alone(10, 5000, 5500));
+        assert!(!alone(10, 5000, 5950), "it would be too long all the same");
+        assert!(!alone(5000, 5000, 5500), "others need as much");
+        assert!(alone(10, 5600, 5500), "the log went on between the two looks");
     }
 }

@@ -219,6 +219,58 @@ fn an_archive_that_is_taken_over() -> Result<()> {
     db.close()
 }
 
+/// At the bound of the log writers wait for an archive that was taken over, for a while; then they fail and say why.
+/// All else goes on, and so do they after a restart.
+#[test]
+fn writers_are_told_that_the_archive_is_refused() -> Result<()> {
+    let sim = disk()?;
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let small = || Options {
+        buffer_bytes: 4 << 20,
+        log_bytes_max: 8 << 20,
+        log_bytes_wanted: 3 << 20,
+        checkpoint_log_bytes: 1 << 20,
+        log_wait_max: Duration::from_millis(700),
+        background: true,
+        ..options(Some(PLACE))
+    };
+    let db = open_with(&sim, small())?;
+    fill(&db, "before")?;
+    until("the first run", || status(&db).state == "current");
+    let store = Arc::new(FolderStore::open(Arc::clone(&vfs), Path::new(PLACE)).map_err(Error::from)?);
+    let view = Archive::open_view(store.clone(), None)?.expect("an archive");
+    let taken = Archive::open(store, view.manifest().database, 77)?;
+    let begun = Instant::now();
+    let mut written = 0;
+    let error = loop {
+        assert!(begun.elapsed() < WAIT, "waited for a writer's error; {written} tables were written");
+        match fill(&db, &format!("t{written}")) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((error.kind(), error.sqlstate()), (ErrorKind::ConfigurationLimitExceeded, "53400"), "{error}");
+    let said = format!("{error} {:?} {:?}", error.detail(), error.hint());
+    assert!(said.contains(PLACE) && said.contains("another process") && said.contains("restart"), "{said}");
+    assert!(written > 50, "{written}");
+    let refused = status(&db);
+    assert_eq!(refused.state, "refused");
+    // What was written is there, and what was under way was rolled back.
+    let tx = db.begin(Isolation::ReadCommitted);
+    assert!(tx.table("public", &format!("t{}", written - 1))?.is_some());
+    assert!(tx.table("public", &format!("t{written}"))?.is_none());
+    drop(tx);
+    db.close()?;
+    drop((db, taken, view));
+    let db = open_with(&sim, small())?;
+    for i in 0..40 {
+        fill(&db, &format!("after{i}"))?;
+    }
+    until("the rest", || status(&db).state == "current");
+    assert!(status(&db).archived > refused.archived);
+    db.close()
+}
+
 /// An archive that is damaged does not keep the database from opening; the log is kept for it.
 #[test]
 fn a_damaged_archive() -> Result<()> {

@@ -10,6 +10,7 @@
 //! 2. A hold's position never moves back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use resurgam_base::{Error, ErrorKind, Lsn, Result};
 
@@ -70,17 +71,24 @@ impl Holds {
 pub struct LogHold {
     core: Arc<Core>,
     id: u64,
+    lsn: AtomicU64,
 }
 
 impl LogHold {
     pub(crate) fn new(core: Arc<Core>, name: &str, lsn: Lsn) -> Result<Self> {
         let id = core.segments.hold(name, lsn)?;
-        Ok(Self { core, id })
+        Ok(Self { core, id, lsn: AtomicU64::new(lsn.0) })
+    }
+
+    /// The lowest position that it keeps.
+    pub fn lsn(&self) -> Lsn {
+        Lsn(self.lsn.load(Ordering::Acquire))
     }
 
     /// What is below `lsn` is needed no longer. A position below the one held changes nothing.
     pub fn advance(&self, lsn: Lsn) {
         self.core.segments.change_holds(|holds| holds.advance(self.id, lsn));
+        self.lsn.fetch_max(lsn.0, Ordering::AcqRel);
     }
 }
 

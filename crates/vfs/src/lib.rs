@@ -29,7 +29,7 @@ use std::time::Duration;
 use resurgam_base::{Error, Result};
 
 pub use real::RealVfs;
-pub use sim::{Failing, FaultPlan, SimConfig, SimVfs};
+pub use sim::{Failing, FaultPlan, Lie, LyingWrite, SimConfig, SimVfs};
 pub use stats::VfsStats;
 
 /// Seconds from 1970-01-01 to 2000-01-01 UTC, PostgreSQL's epoch.

@@ -120,3 +120,40 @@ fn an_image_is_made_of_the_right_base_only() {
     }
     history.compare(&view).unwrap();
 }
+
+/// A merge that is told to stop ends at the next page, leaves nothing behind, and the archive is what it was.
+#[test]
+fn a_merge_stops_when_it_is_told_to() {
+    let history = Logged::random(5, 400, 12);
+    let store = store_on(&SimVfs::new(5));
+    let mut archiver = open(&store, 1).unwrap();
+    history.feed(&mut archiver, |archiver, _| archiver.seal().map(|_| true)).unwrap();
+    archiver.seal().unwrap();
+    let archive = archiver.archive();
+    let before = archive.view().manifest().clone();
+    // In the middle of it: pages come one after the other, and this one is asked for some way in.
+    let asked = std::cell::Cell::new(0);
+    let mut base = |page: PageId, lsn: Lsn| -> Result<Option<PageBuf>> {
+        asked.set(asked.get() + 1);
+        if asked.get() == 3 {
+            archive.stop_merges();
+        }
+        Ok(Some(history.page_at(page, lsn)))
+    };
+    let mut policy = MergePolicy { retention: Lsn::NONE, records_per_page_max: 1, base: Some(&mut base) };
+    let mut merges = 0;
+    while archive.merge(&small(), &mut policy).unwrap().is_some() {
+        merges += 1;
+    }
+    assert_eq!(asked.get(), 3, "it went on after {merges} merges");
+    if merges == 0 {
+        assert_eq!(*archive.view().manifest(), before);
+    }
+    assert!(archive.merge(&small(), &mut MergePolicy::keep_all()).unwrap().is_none(), "nor is another one begun");
+    let runs = archive.view().manifest().runs.len();
+    assert_eq!(store.list("runs/").unwrap().len(), runs, "what was begun is gone");
+    // Whoever opens it next goes on.
+    let archiver = open(&store, 2).unwrap();
+    assert!(archiver.archive().merge(&small(), &mut MergePolicy::keep_all()).unwrap().is_some());
+    history.compare(&archiver.archive().view()).unwrap();
+}

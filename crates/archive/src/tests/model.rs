@@ -4,6 +4,7 @@ use resurgam_base::{Lsn, PageId, TxId};
 use resurgam_log::RecordKind;
 use resurgam_vfs::SimVfs;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::support::{CONFIG, DATABASE, Logged, Rng, open, small, store_on};
@@ -57,6 +58,14 @@ fn what_is_read_is_what_was_logged() {
             let page = PageId(rng.below(42) + 1);
             let wanted = history.of(page, from, to);
             assert_eq!(view.records_of(page, from, to, History::All).unwrap(), wanted);
+            // One at a time, and broken off somewhere.
+            let (mut some, most) = (Vec::new(), rng.below(8) as usize + 1);
+            let mut each = |record: resurgam_log::RecordRef<'_>| {
+                some.push(record.to_owned());
+                Ok(if some.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            };
+            view.fold_page(page, from, to, History::All, &mut each).unwrap();
+            assert_eq!(some, wanted[..most.min(wanted.len())]);
             let short = view.records_of(page, from, to, History::SinceAnew).unwrap();
             assert!(wanted.ends_with(&short));
             assert!(short.len() == wanted.len() || crate::item::makes_anew(&short[0].body));
@@ -66,7 +75,10 @@ fn what_is_read_is_what_was_logged() {
             let end = PageId(page.0 + rng.below(10));
             let mut scan = view.scan(page..end, from, to, History::All).unwrap();
             let mut found = BTreeMap::new();
+            let mut before = PageId::NONE;
             while let Some(page) = scan.next_page().unwrap() {
+                assert!(before < page, "in order of pages");
+                before = page;
                 while let Some(record) = scan.next_record().unwrap() {
                     found.entry(page).or_insert_with(Vec::new).push(record.to_owned());
                 }
@@ -75,6 +87,15 @@ fn what_is_read_is_what_was_logged() {
                 history.pages.range(page..end).map(|(page, _)| (*page, history.of(*page, from, to))).collect();
             wanted.retain(|_, records| !records.is_empty());
             assert_eq!(found, wanted);
+            // Pages passed over in the middle do not matter to those behind.
+            let mut scan = view.scan(page..end, from, to, History::All).unwrap();
+            while let Some(page) = scan.next_page().unwrap() {
+                // One that has none in the range after all is possible.
+                let (all, some) = (wanted.get(&page).map_or(&[][..], |all| all), rng.below(4) as usize);
+                for record in &all[..some.min(all.len())] {
+                    assert_eq!(&scan.next_record().unwrap().unwrap().to_owned(), record);
+                }
+            }
 
             let mut stream = view.stream(a).unwrap();
             let mut others = Vec::new();

@@ -66,11 +66,26 @@ impl LastWritten {
         chunk[at].store(mark(lsn), Ordering::Relaxed);
     }
 
-    /// Whether a page that was read as of `lsn` is not what was written last, as far as that is known.
-    pub fn is_other(&self, page: PageId, lsn: Lsn) -> bool {
+    #[cfg(test)]
+    pub fn forget(&self) {
+        self.chunks.write().clear();
+    }
+
+    /// What was written last to the page, as far as that is known.
+    pub fn of_page(&self, page: PageId) -> Written {
         let (number, at) = place(page);
-        let known = self.chunks.read().get(&number).map_or(0, |chunk| chunk[at].load(Ordering::Relaxed));
-        known != 0 && known != mark(lsn)
+        Written(self.chunks.read().get(&number).map_or(0, |chunk| chunk[at].load(Ordering::Relaxed)))
+    }
+}
+
+/// What was written last to a page. It is asked once for a load: what is known may be forgotten meanwhile.
+#[derive(Clone, Copy)]
+pub(super) struct Written(u32);
+
+impl Written {
+    /// Whether a page as of `lsn` is another one, as far as that is known.
+    pub fn is_other(self, lsn: Lsn) -> bool {
+        self.0 != 0 && self.0 != mark(lsn)
     }
 }
 
@@ -82,17 +97,17 @@ mod tests {
     fn an_older_page_is_noticed_as_long_as_it_is_remembered() {
         let written = LastWritten::of(0);
         let page = PageId(7);
-        assert!(!written.is_other(page, Lsn(100)), "nothing is known");
+        assert!(!written.of_page(page).is_other(Lsn(100)), "nothing is known");
         written.note(page, Lsn(100));
         written.note(page, Lsn(200));
-        assert!(!written.is_other(page, Lsn(200)));
-        assert!(written.is_other(page, Lsn(100)));
-        assert!(!written.is_other(PageId(8), Lsn(100)), "its neighbour was not written");
-        assert!(written.is_other(page, Lsn::NONE));
+        assert!(!written.of_page(page).is_other(Lsn(200)));
+        assert!(written.of_page(page).is_other(Lsn(100)));
+        assert!(!written.of_page(PageId(8)).is_other(Lsn(100)), "its neighbour was not written");
+        assert!(written.of_page(page).is_other(Lsn::NONE));
         for chunk in 1..=3 * CHUNKS_MIN as u64 {
             written.note(PageId(chunk * CHUNK_PAGES), Lsn(chunk));
             assert!(written.chunks.read().len() <= CHUNKS_MIN);
-            assert!(written.is_other(PageId(chunk * CHUNK_PAGES), Lsn(chunk + 1)), "the newest is remembered");
+            assert!(written.of_page(PageId(chunk * CHUNK_PAGES)).is_other(Lsn(chunk + 1)), "the newest is remembered");
         }
     }
 
@@ -100,7 +115,7 @@ mod tests {
     fn an_lsn_whose_low_bits_are_zero_is_known() {
         let written = LastWritten::of(1 << 30);
         written.note(PageId(3), Lsn(1 << 32));
-        assert!(written.is_other(PageId(3), Lsn(5)));
-        assert!(!written.is_other(PageId(3), Lsn(1 << 32)));
+        assert!(written.of_page(PageId(3)).is_other(Lsn(5)));
+        assert!(!written.of_page(PageId(3)).is_other(Lsn(1 << 32)));
     }
 }

@@ -25,6 +25,8 @@ mod newer;
 mod pending_redo;
 mod repair;
 mod restore;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,19 +34,20 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result, limits::PAGE_SIZE};
-use resurgam_log::Log;
+use resurgam_log::{Log, LogHold};
 use resurgam_page::{PageBuf, PageFault, PageOp, op};
 use resurgam_vfs::File;
 
 use crate::files::Files;
 use crate::images::Images;
 use crate::stats::{Counters, bump};
-use last_written::LastWritten;
+use last_written::{LastWritten, Written};
 use newer::Newer;
 
 pub use copy::FilePage;
 pub use pending_redo::{PendingRedo, RedoEntry, StuckPage};
-pub use repair::{PageHistory, PageRecord, Repair};
+pub(crate) use repair::Unsaved;
+pub use repair::{PageHistory, Rebuild, Repair};
 pub use restore::{RestoreProgress, Restoring, SEGMENT_PAGES, Segment, SegmentMaker};
 
 /// What is wrong with the page in the file.
@@ -55,13 +58,15 @@ enum Fault {
     LostWrite { page: PageId, found: Lsn },
     /// What the log has for it cannot be applied.
     Redo(Error),
+    /// It cannot be read.
+    Unread(Error),
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Page(fault) => fault.fmt(f),
-            Self::Redo(error) => f.write_str(error.message()),
+            Self::Redo(error) | Self::Unread(error) => f.write_str(error.message()),
             Self::LostWrite { page, found } => write!(
                 f,
                 "page {page} is there as of LSN {found}, which is not what was written last: the device lost a write"
@@ -76,6 +81,23 @@ pub(crate) struct Loaded {
     pub redone: usize,
     /// From where the log is needed until the page is written; none = the page is clean.
     pub needs_log_from: Lsn,
+    /// It was rebuilt; what is in the file is of no use.
+    pub repaired: Option<Repaired>,
+}
+
+/// Of a page that was rebuilt.
+pub(crate) struct Repaired {
+    /// What is in the file looks sound, so that nothing but this process's memory tells that it is not: the page
+    /// is to be written at once.
+    pub stale: bool,
+    /// Keeps the log that it was rebuilt from.
+    pub hold: Option<LogHold>,
+}
+
+impl Loaded {
+    fn from_file(redone: usize, needs_log_from: Lsn) -> Self {
+        Self { redone, needs_log_from, repaired: None }
+    }
 }
 
 /// What a page that is not in memory is made from.
@@ -85,6 +107,7 @@ pub(crate) struct Sources {
     pub pending: PendingRedo,
     newer: Newer,
     last_written: LastWritten,
+    pub unsaved: Unsaved,
     history: OnceLock<Arc<dyn PageHistory>>,
     is_restoring: AtomicBool,
     restoring: RwLock<Option<Arc<Restoring>>>,
@@ -101,6 +124,7 @@ impl Sources {
             log,
             pending: PendingRedo::default(),
             last_written: LastWritten::of(memory_bytes),
+            unsaved: Unsaved::default(),
             history: OnceLock::new(),
             is_restoring: AtomicBool::new(false),
             restoring: RwLock::default(),
@@ -148,30 +172,37 @@ impl Sources {
     pub fn load(&self, page: PageId, buf: &mut PageBuf, counters: &Counters) -> Result<Loaded> {
         let (file, offset) = self.files.locate(page)?;
         let file = &*file;
-        let mut fault = read_base(file, offset, page, buf)?.map(Fault::Page);
-        let pending = self.pending.get(page);
+        let mut fault = match read_base(file, offset, page, buf) {
+            Ok(fault) => fault.map(Fault::Page),
+            Err(error) if error.kind() == ErrorKind::Io && self.history.get().is_some() => {
+                buf.as_bytes_mut().fill(0);
+                Some(Fault::Unread(error))
+            }
+            Err(error) => return Err(error),
+        };
+        let (pending, written) = (self.pending.get(page), self.last_written.of_page(page));
         if fault.is_none() {
             if let Some(end) = self.newer.is_beyond(page, buf.lsn()) {
                 let what = format!("page {page} of \"{}\"", file.path().display());
                 return Err(newer_than_log(&what, buf.lsn(), end));
             }
-            if pending.is_none() && self.last_written.is_other(page, buf.lsn()) {
+            if pending.is_none() && written.is_other(buf.lsn()) {
                 bump(&counters.lost_writes, 1);
                 fault = Some(Fault::LostWrite { page, found: buf.lsn() });
             }
         }
         match (pending, fault) {
-            (None, None) => Ok(Loaded { redone: 0, needs_log_from: Lsn::NONE }),
-            (None, Some(fault)) => self.repair(file, page, buf, &fault, counters, None),
+            (None, None) => Ok(Loaded::from_file(0, Lsn::NONE)),
+            (None, Some(fault)) => self.repair(file, page, buf, &fault, counters, None, written),
             (Some(entry), fault) => match self.redo(file, page, buf, fault.is_none(), entry) {
                 Ok(Some(loaded)) => Ok(loaded),
                 // Its chain does not reach back to where the page was made.
                 Ok(None) => {
                     let fault = fault.unwrap_or(Fault::Page(PageFault::Zero { expected: page }));
-                    self.repair(file, page, buf, &fault, counters, Some(entry))
+                    self.repair(file, page, buf, &fault, counters, Some(entry), written)
                 }
                 Err(error) if error.kind() == ErrorKind::Corrupt && self.history.get().is_some() => {
-                    self.repair(file, page, buf, &Fault::Redo(error), counters, Some(entry))
+                    self.repair(file, page, buf, &Fault::Redo(error), counters, Some(entry), written)
                 }
                 Err(error) => Err(error),
             },
@@ -192,11 +223,12 @@ impl Sources {
             // Current as far as one can read, but perhaps in the system's cache only, and there as
             // written (after a failed sync). It counts as dirty, so that it is written again
             // before the log that could redo it may go.
-            return Ok(Some(Loaded { redone: 0, needs_log_from: entry.rec_lsn }));
+            return Ok(Some(Loaded::from_file(0, entry.rec_lsn)));
         }
         let mut chain = Vec::new();
         let mut lsn = entry.last_lsn;
         let mut whole = false;
+        let mut before = Lsn::NONE;
         while lsn > base_lsn {
             let record = self.log.read_record(lsn).map_err(|e| {
                 let aside = if entry.aside { "; it is set aside" } else { "" };
@@ -216,6 +248,7 @@ impl Sources {
                 )));
             }
             let previous = record.header.prev_page;
+            before = previous;
             whole = replaces_whole_page(&record.body);
             chain.push((lsn, record.body));
             if whole || previous.is_none() {
@@ -226,6 +259,15 @@ impl Sources {
         if !usable && !whole {
             return Ok(None);
         }
+        if !whole && before != base_lsn {
+            // Each record is made for the page as the one before it has left it.
+            let first = chain.last().map_or(lsn, |(first, _)| *first);
+            return Err(Error::corrupt(format!(
+                "page {page} of \"{}\" is there as of LSN {base_lsn}, and its log record at LSN {first} follows one at \
+                 LSN {before}: the page in the file is not of this log",
+                file.path().display()
+            )));
+        }
         if whole {
             buf.as_bytes_mut().fill(0);
         }
@@ -234,10 +276,10 @@ impl Sources {
             op::apply(buf, page, body, *lsn)?;
         }
         // Not only from the first record applied: the base, too, may not be on the disk yet.
-        Ok(Some(Loaded { redone, needs_log_from: entry.rec_lsn }))
+        Ok(Some(Loaded::from_file(redone, entry.rec_lsn)))
     }
 
-    /// Rebuilds a page from its history. It counts as dirty: what is in the file is of no use.
+    /// Rebuilds a page from its history, which must lead to what was `written` last. It counts as dirty: what is in the file is of no use.
     fn repair(
         &self,
         file: &dyn File,
@@ -246,12 +288,22 @@ impl Sources {
         fault: &Fault,
         counters: &Counters,
         pending: Option<RedoEntry>,
+        written: Written,
     ) -> Result<Loaded> {
         let damaged = damaged(file, page, fault);
         let Some(history) = self.history.get() else { return Err(damaged) };
+        let in_vain = |why: &Error| {
+            // A source that cannot be read now may be well again; then the page is.
+            let may_pass = why.kind() == ErrorKind::Io || matches!(fault, Fault::Unread(_));
+            let kind = if may_pass { ErrorKind::Io } else { ErrorKind::Corrupt };
+            Error::new(kind, format!("{damaged}; it could not be rebuilt: {}", why.message())).with_hint(HINT)
+        };
+        if let Some(why) = history.given_up(page) {
+            return Err(in_vain(&why));
+        }
         let stale = matches!(fault, Fault::LostWrite { .. });
         let why = match repair::rebuild(&**history, page, stale, buf) {
-            Ok(_) if self.last_written.is_other(page, buf.lsn()) => Error::corrupt(format!(
+            Ok(_) if written.is_other(buf.lsn()) => Error::corrupt(format!(
                 "what is known of it ends at LSN {}, and it was written with another one",
                 buf.lsn()
             )),
@@ -271,14 +323,20 @@ impl Sources {
                     lsn: buf.lsn(),
                     took: rebuilt.took,
                 });
-                let from = pending.map_or_else(|| self.log.end_lsn(), |entry| entry.rec_lsn);
-                return Ok(Loaded { redone: 0, needs_log_from: from });
+                // It is in no file: all the log that there is of what it was made from is needed.
+                let kept = rebuilt.hold.as_ref().map_or_else(|| self.log.oldest_lsn(), LogHold::lsn);
+                let from = rebuilt.first.max(kept);
+                if let Some(hold) = &rebuilt.hold {
+                    hold.advance(from);
+                }
+                let from = pending.filter(|entry| !entry.aside).map_or(from, |entry| entry.rec_lsn.min(from));
+                let repaired = Some(Repaired { stale, hold: rebuilt.hold });
+                return Ok(Loaded { redone: 0, needs_log_from: from, repaired });
             }
             Err(why) => why,
         };
-        // A source that cannot be read now may be well again; then the page is.
-        let kind = if why.kind() == ErrorKind::Io { ErrorKind::Io } else { ErrorKind::Corrupt };
-        Err(Error::new(kind, format!("{damaged}; it could not be rebuilt: {why}")).with_hint(HINT))
+        history.failed(page, &why);
+        Err(in_vain(&why))
     }
 }
 
@@ -308,7 +366,7 @@ const HINT: &str = "Run \"resurgam check\" on the data folder to see what else i
 
 fn damaged(file: &dyn File, page: PageId, fault: &Fault) -> Error {
     let what = match fault {
-        Fault::Redo(error) => error.message().to_owned(),
+        Fault::Redo(error) | Fault::Unread(error) => error.message().to_owned(),
         _ => format!("page {page} of \"{}\" is damaged: {fault}", file.path().display()),
     };
     Error::new(ErrorKind::Corrupt, what).with_hint(HINT)

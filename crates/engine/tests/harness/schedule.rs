@@ -146,6 +146,9 @@ pub struct Met {
     pub archives: u64,
     /// Backups that were made and compared with the database at the end.
     pub backups: u64,
+    /// Pages that could not be read after a crash, and pages that were rebuilt.
+    pub spoilt: u64,
+    pub rebuilt: u64,
 }
 
 impl Met {
@@ -222,6 +225,8 @@ impl Met {
         self.runs += o.runs;
         self.archives += o.archives;
         self.backups += o.backups;
+        self.spoilt += o.spoilt;
+        self.rebuilt += o.rebuilt;
     }
 }
 
@@ -755,6 +760,24 @@ impl World {
         self.vfs.set_faults(plan);
     }
 
+    /// Some pages of the data file cannot be read any more.
+    fn spoil(&mut self) -> Result<()> {
+        let path = Path::new(DIR).join("data");
+        let vfs = self.vfs.fork(1);
+        let pages = vfs.open(&path, resurgam_vfs::OpenMode::ReadOnly)?.len()? / limits::PAGE_SIZE as u64;
+        // A number of the schedule's own, without a draw from it: the seeds stay what they were.
+        let mut at = self.turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        for _ in 0..(at >> 60) {
+            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            if pages > 1 {
+                let from = (1 + (at >> 33) % (pages - 1)) * limits::PAGE_SIZE as u64;
+                self.vfs.make_unreadable(&path, from..from + 1 + (at >> 20) % limits::PAGE_SIZE as u64)?;
+                self.met.spoilt += 1;
+            }
+        }
+        Ok(())
+    }
+
     fn used_bytes(&self) -> u64 {
         let mut total = 0;
         let mut archive: Vec<String> = ["runs", "manifests"].map(|folder| format!("{ARCHIVE}/{folder}")).into();
@@ -924,8 +947,8 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
     options.backup_part_bytes = 40_000;
     options.log_wait_max =
         if options.archive.is_some() { std::time::Duration::from_secs(5) } else { options.log_wait_max };
-    // What is planted there it would mend.
-    options.page_repair = !plan.is_broken() && seed.is_multiple_of(2);
+    // What is planted there it would mend. With an archive besides nothing is written twice.
+    options.page_repair = !plan.is_broken() && (seed.is_multiple_of(2) || seed % 8 == 5);
     let mut vfs =
         SimVfs::with_config(SimConfig { seed: rng.next(), sector_bytes: if rng.one_in(2) { 512 } else { 4096 } });
     for disk in VERSION_FILES.iter().filter_map(|file| Path::new(file).parent()).chain([
@@ -980,6 +1003,7 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
         world.met.waits += world.waits;
         world.met.runs += world.db.archive_status().map_or(0, |status| status.runs_written);
         let stats = world.db.stats();
+        world.met.rebuilt += stats.pool.repaired_pages;
         world.met.undone += stats.transactions.undone;
         world.met.undo_records += stats.undo_records;
         world.met.version_pages += stats.versions.pages;
@@ -1003,6 +1027,11 @@ pub fn run(seed: u64, plan: &Plan) -> Found<Met> {
             world.vfs.kill()
         } else {
             world.met.crashes += 1;
+            // Then the medium has sectors that cannot be read.
+            let spoilt = options.archive.is_some() && options.page_repair && !plan.is_broken();
+            if spoilt && let Err(error) = world.spoil() {
+                broken!("spoiling sectors: {error:?}");
+            }
             world.met.crashes_in_sweeps += u64::from(world.sweeper.as_ref().is_some_and(Sweeper::is_at_work));
             world.vfs.crash()
         };

@@ -14,6 +14,25 @@ pub struct Failing {
     pub syncs: bool,
 }
 
+/// What becomes of a write that a device acknowledges and does not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// Nothing of it is written.
+    Lost,
+    /// It is written so many bytes further on (or back), or, where that is before the file, not at all.
+    Elsewhere(i64),
+}
+
+/// A write that is not what it is said to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LyingWrite {
+    /// The file.
+    pub path: PathBuf,
+    /// The write to it that this happens to, from 1, counted from when the plan is set.
+    pub at: u64,
+    pub lie: Lie,
+}
+
 /// Faults of a [`SimVfs`](crate::SimVfs), set with
 /// [`set_faults`](crate::SimVfs::set_faults). Calls are counted from 1, starting
 /// when the plan is set; `None` means never.
@@ -39,6 +58,8 @@ pub struct FaultPlan {
     /// From this call on that changes anything (the counted ones of `crash_after_ops`), all that is below the folder fails: a
     /// device that dies.
     pub dies: Option<(u64, PathBuf)>,
+    /// Writes that are acknowledged and lost, or put elsewhere; syncs say nothing of it.
+    pub lying: Vec<LyingWrite>,
     /// A planted bug: syncs of this one file report success and do nothing.
     pub skip_sync_of: Option<PathBuf>,
     /// A planted bug: sync reports success and does nothing. A crash test that

@@ -27,7 +27,7 @@ use resurgam_base::{Error, ErrorKind, Result};
 use crate::stats::Counters;
 use crate::{File, FileLock, OpenMode, Vfs, VfsStats};
 use content::{CHUNK_BYTES, Content};
-pub use fault::{Failing, FaultPlan};
+pub use fault::{Failing, FaultPlan, Lie, LyingWrite};
 use rng::Rng;
 
 /// Settings of a [`SimVfs`].
@@ -77,6 +77,10 @@ struct State {
     changes: Vec<NameChange>,
     folders: BTreeSet<PathBuf>,
     locks: BTreeSet<PathBuf>,
+    /// Writes to files of which some lie, since the plan was set.
+    writes_to: HashMap<PathBuf, u64>,
+    /// Sectors that cannot be read until they are written, by inode. The medium's: a crash changes nothing.
+    unreadable: HashMap<u64, BTreeSet<u64>>,
 }
 
 fn io(action: &str, path: &Path, source: std::io::Error) -> Error {
@@ -143,6 +147,37 @@ impl State {
         Ok(())
     }
 
+    /// Whether a sector of these bytes cannot be read.
+    fn is_unreadable(&self, inode: u64, offset: u64, len: usize, sector_bytes: usize) -> bool {
+        let size = sector_bytes as u64;
+        let sectors = offset / size..(offset + len as u64).div_ceil(size);
+        self.unreadable.get(&inode).is_some_and(|of| of.range(sectors).next().is_some())
+    }
+
+    /// Sectors that are written whole can be read again.
+    fn written(&mut self, inode: u64, offset: u64, len: usize, sector_bytes: usize) {
+        if let Some(unreadable) = self.unreadable.get_mut(&inode) {
+            let size = sector_bytes as u64;
+            let sectors = offset.div_ceil(size)..(offset + len as u64) / size;
+            unreadable.retain(|sector| !sectors.contains(sector));
+        }
+    }
+
+    /// Where a write to `path` at `offset` goes; none: nowhere.
+    fn destination(&mut self, path: &Path, offset: u64) -> Option<u64> {
+        if !self.faults.lying.iter().any(|lying| lying.path == path) {
+            return Some(offset);
+        }
+        let count = self.writes_to.entry(path.to_path_buf()).or_default();
+        *count += 1;
+        let lying = self.faults.lying.iter().find(|lying| lying.path == path && lying.at == *count);
+        match lying.map(|lying| lying.lie) {
+            None => Some(offset),
+            Some(Lie::Lost) => None,
+            Some(Lie::Elsewhere(by)) => offset.checked_add_signed(by),
+        }
+    }
+
     fn change_names(&mut self, folders: [PathBuf; 2], set: Vec<(PathBuf, Option<u64>)>) {
         apply(&mut self.names, &set);
         self.changes.push(NameChange { folders, set });
@@ -199,6 +234,8 @@ impl SimVfs {
                 changes: Vec::new(),
                 folders: [PathBuf::from(""), PathBuf::from("/")].into(),
                 locks: BTreeSet::new(),
+                writes_to: HashMap::new(),
+                unreadable: HashMap::new(),
             },
         )
     }
@@ -300,6 +337,8 @@ impl SimVfs {
             changes: Vec::new(),
             folders: state.folders.clone(),
             locks: BTreeSet::new(),
+            writes_to: HashMap::new(),
+            unreadable: state.unreadable.clone(),
         };
         next.collect_garbage();
         Self::from_state(self.disk.sector_bytes, next)
@@ -310,6 +349,7 @@ impl SimVfs {
         let mut state = self.disk.state.lock();
         state.faults = plan;
         (state.ops, state.reads, state.writes, state.syncs) = (0, 0, 0, 0);
+        state.writes_to.clear();
     }
 
     /// Calls that changed something since the plan was set: the range from which
@@ -338,6 +378,24 @@ impl SimVfs {
         }
         content.flip_bit(bit);
         Ok(())
+    }
+
+    /// The sectors of a file that hold these bytes cannot be read until they are written over, whole.
+    ///
+    /// # Errors
+    /// When there is no such file.
+    pub fn make_unreadable(&self, path: &Path, bytes: std::ops::Range<u64>) -> Result<()> {
+        let mut state = self.disk.state.lock();
+        let inode = *state.names.get(path).ok_or_else(|| not_found("damage file", path))?;
+        let size = self.disk.sector_bytes as u64;
+        state.unreadable.entry(inode).or_default().extend(bytes.start / size..bytes.end.div_ceil(size));
+        Ok(())
+    }
+
+    /// Sectors of a file that cannot be read now.
+    pub fn unreadable_sectors(&self, path: &Path) -> usize {
+        let state = self.disk.state.lock();
+        state.names.get(path).and_then(|inode| state.unreadable.get(inode)).map_or(0, BTreeSet::len)
     }
 
     /// Moves the clock forward.
@@ -393,6 +451,9 @@ impl File for SimFile {
         if state.faults.fail_read_at == Some(state.reads) || state.fails(&self.path, |f| f.reads) {
             return Err(fault(ACTION, &self.path));
         }
+        if state.is_unreadable(self.inode, offset, buf.len(), self.disk.sector_bytes) {
+            return Err(fault(ACTION, &self.path));
+        }
         let read = self.content(&mut state, ACTION)?.read(buf, offset);
         self.disk.counters.read(read);
         Ok(read)
@@ -410,7 +471,10 @@ impl File for SimFile {
             return Err(fault(ACTION, &self.path));
         }
         state.check_capacity(ACTION, &self.path, self.inode, offset + buf.len() as u64)?;
-        self.content(&mut state, ACTION)?.write(buf, offset);
+        if let Some(offset) = state.destination(&self.path, offset) {
+            self.content(&mut state, ACTION)?.write(buf, offset);
+            state.written(self.inode, offset, buf.len(), self.disk.sector_bytes);
+        }
         self.disk.counters.write(buf.len());
         match step {
             Step::Go => Ok(()),

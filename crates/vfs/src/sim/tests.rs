@@ -272,3 +272,41 @@ fn a_small_disk_and_a_file_whose_syncs_do_nothing() {
     });
     assert!(lost.count() > 2, "what was not really synced gets lost");
 }
+
+#[test]
+fn sectors_that_cannot_be_read_and_writes_that_are_not_done() -> Result<()> {
+    let vfs = SimVfs::new(4);
+    let path = Path::new("/f");
+    let file = vfs.open(path, OpenMode::Create)?;
+    file.write_at(&[1; 8192], 0)?;
+    file.sync()?;
+    vfs.sync_dir(Path::new("/"))?;
+    vfs.make_unreadable(path, 4096..4097)?;
+    let mut page = [0; 4096];
+    file.read_at(&mut page, 0)?;
+    assert!(file.read_at(&mut page, 4096).is_err());
+    // A crash changes nothing, nor does a write of a part of the sector; one of the whole does.
+    let vfs = vfs.crash();
+    let file = vfs.open(path, OpenMode::ReadWrite)?;
+    assert!(file.read_at(&mut page, 4096).is_err());
+    file.write_at(&[2; 511], 4096)?;
+    assert!(file.read_at(&mut page, 4000).is_err());
+    file.write_at(&[2; 512], 4096)?;
+    file.read_at(&mut page, 4096)?;
+    assert_eq!((vfs.unreadable_sectors(path), page[511], page[512]), (0, 2, 1));
+    let lying = |at, lie| LyingWrite { path: path.to_path_buf(), at, lie };
+    let lying = vec![lying(2, Lie::Lost), lying(3, Lie::Elsewhere(512)), lying(4, Lie::Elsewhere(-512))];
+    vfs.set_faults(FaultPlan { lying, ..FaultPlan::default() });
+    for value in 10..15 {
+        file.write_at(&[value; 512], 0)?;
+    }
+    file.sync()?;
+    file.read_at(&mut page, 0)?;
+    assert_eq!(
+        (page[0], page[512], page[1024]),
+        (14, 12, 1),
+        "the second is nowhere, the third beside, the fourth nowhere"
+    );
+    file.write_at(&[10; 512], 0)?;
+    Ok(())
+}
