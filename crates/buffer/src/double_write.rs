@@ -87,6 +87,7 @@ impl DoubleWrite {
         self.in_place_unfinished &= !self.images.is_empty() || !self.fresh.is_empty();
         // Of the other file, it may be.
         self.data_unsynced = true;
+        self.in_file = None;
     }
     /// No room for another page of this kind.
     pub fn is_full(&self, fresh: bool) -> bool {

@@ -158,7 +158,9 @@ impl BufferPool {
         // synced, nothing of this batch is in place, and its pages stay dirty. The next batch
         // writes all that it relies on anew.
         // It is on the data file's device.
-        let failed = |error: &Error| drop(self.device_failed(0, error));
+        let failed = |error: &Error| {
+            self.device_failed(0, error);
+        };
         dw.write().inspect_err(failed)?;
         if dw.has_old_images() {
             if dw.data_unsynced {

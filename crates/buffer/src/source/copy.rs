@@ -73,11 +73,11 @@ impl Sources {
         let lsn = page.lsn();
         match page.verify(id) {
             // What this process wrote there last cannot be nothing.
-            Err(_) if page.is_all_zero() && !self.last_written.is_other(id, Lsn::NONE) => FilePage::Zero,
+            Err(_) if page.is_all_zero() && !self.last_written.of_page(id).is_other(Lsn::NONE) => FilePage::Zero,
             Err(_) => FilePage::Bad,
             Ok(()) if self.newer.is_beyond(id, lsn).is_some() => FilePage::Bad,
             // While it awaits redo its older state is what the file has, and the log has the rest.
-            Ok(()) if self.pending.get(id).is_none() && self.last_written.is_other(id, lsn) => FilePage::Bad,
+            Ok(()) if self.pending.get(id).is_none() && self.last_written.of_page(id).is_other(lsn) => FilePage::Bad,
             Ok(()) => FilePage::Sound,
         }
     }

@@ -42,7 +42,7 @@ fn an_old_page_without_records_is_refused() -> Result<()> {
     op::apply(&mut page, id, &body, Lsn(1))?;
     page.seal();
     data.write_at(page.as_bytes(), data_offset(id))?;
-    let sources = Arc::new(Sources::new(Files { data, version: None }, log, 0));
+    let sources = Arc::new(Sources::new(Files::new(data), log, 0));
     sources.set_history(Arc::new(Forgetful(Arc::downgrade(&sources))));
     let counters = Counters::default();
     let mut buf = PageBuf::zeroed();

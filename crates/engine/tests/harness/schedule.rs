@@ -179,6 +179,8 @@ impl Met {
             ("version-store files moved", self.version_files_moved, 0.38),
             ("crashes in sweeps", self.crashes_in_sweeps, 0.35),
             ("backups", self.backups, 0.5),
+            ("pages that cannot be read", self.spoilt, 2.2),
+            ("pages rebuilt", self.rebuilt, 0.12),
         ]
         .into_iter()
         // By chance none of forty that are expected is met less than ten times.
@@ -763,15 +765,21 @@ impl World {
     /// Some pages of the data file cannot be read any more.
     fn spoil(&mut self) -> Result<()> {
         let path = Path::new(DIR).join("data");
-        let vfs = self.vfs.fork(1);
-        let pages = vfs.open(&path, resurgam_vfs::OpenMode::ReadOnly)?.len()? / limits::PAGE_SIZE as u64;
+        let file = self.vfs.fork(1).open(&path, resurgam_vfs::OpenMode::ReadOnly)?;
+        let mut page = vec![0; limits::PAGE_SIZE];
+        let mut used = Vec::new();
+        for at in 1..file.len()? / limits::PAGE_SIZE as u64 {
+            let read = file.read_at(&mut page, at * limits::PAGE_SIZE as u64);
+            if read.is_ok() && page.iter().any(|byte| *byte != 0) {
+                used.push(at * limits::PAGE_SIZE as u64);
+            }
+        }
         // A number of the schedule's own, without a draw from it: the seeds stay what they were.
         let mut at = self.turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         for _ in 0..(at >> 60) {
             at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            if pages > 1 {
-                let from = (1 + (at >> 33) % (pages - 1)) * limits::PAGE_SIZE as u64;
-                self.vfs.make_unreadable(&path, from..from + 1 + (at >> 20) % limits::PAGE_SIZE as u64)?;
+            if let Some(from) = used.get((at >> 33) as usize % used.len().max(1)) {
+                self.vfs.make_unreadable(&path, *from..from + 1 + (at >> 20) % limits::PAGE_SIZE as u64)?;
                 self.met.spoilt += 1;
             }
         }
