@@ -184,6 +184,7 @@ impl Database {
         claim.note(|running| {
             running.name = writer.name().to_owned();
             running.started_us = writer.summary().started_us;
+            running.least = writer.least();
             running.total = total;
         });
         let copied = self.copy_segments(claim, &mut writer, &files, &mut pacer, planted);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use resurgam_archive::{Backup, DatabaseId, list_backups};
+use resurgam_archive::{Backup, BackupSummary, DatabaseId, list_backups};
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;
 use resurgam_vfs::Vfs;
@@ -173,13 +173,12 @@ impl Backups {
         Ok(seen.newest.clone())
     }
 
-    /// The page's image in the newest backup, if that ends below `log_end`: what is newer is of another history. False if it
-    /// has none.
+    /// The page's image in the newest backup, if `fits` says that what is behind it is all known. False if there is none.
     ///
     /// # Errors
     /// Those of reading it.
-    pub fn image_of(&self, page: PageId, log_end: Lsn, buf: &mut PageBuf) -> Result<bool> {
-        let Some(backup) = self.newest()?.filter(|backup| backup.summary().end <= log_end) else { return Ok(false) };
+    pub fn image_of(&self, page: PageId, fits: impl Fn(&BackupSummary) -> bool, buf: &mut PageBuf) -> Result<bool> {
+        let Some(backup) = self.newest()?.filter(|backup| fits(backup.summary())) else { return Ok(false) };
         let read = backup.segment(page, std::slice::from_mut(buf));
         if read.is_err() {
             // It may have been deleted in favour of another one.

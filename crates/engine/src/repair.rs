@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use resurgam_archive::{History, View};
+use resurgam_archive::{BackupSummary, History, View};
 use resurgam_base::{Error, ErrorKind, Lsn, ObjectId, PageId, Result};
 use resurgam_buffer::{PageHistory, Rebuild, Repair};
 use resurgam_log::{Log, LogHold};
@@ -123,8 +123,15 @@ fn in_archive(view: &Arc<View>, page: PageId, after: Lsn, onto: &mut Rebuild<'_>
 impl PageHistory for Repairs {
     fn base(&self, page: PageId, buf: &mut PageBuf) -> Result<bool> {
         let Some(backups) = &self.backups else { return Ok(false) };
+        // Without all records since, a page that has none in what is left would come back as it was then. And what ends
+        // behind the log is of another history.
+        let Some(archive) = self.archiver.as_ref().and_then(|archiver| archiver.view()) else { return Ok(false) };
+        let end = self.log.end_lsn();
+        let fits = |backup: &BackupSummary| {
+            archive.start().is_some() && archive.start() <= backup.begin && backup.end <= archive.end().min(end)
+        };
         // What the archive and the log have may do without it.
-        backups.image_of(page, self.log.end_lsn(), buf).or_else(|error| {
+        backups.image_of(page, fits, buf).or_else(|error| {
             tracing::warn!("page {page} is rebuilt without the newest backup: {error}");
             buf.as_bytes_mut().fill(0);
             Ok(false)

@@ -156,7 +156,7 @@ impl Backup {
     }
 
     /// The backup of that database with the highest end that is not above `complete_before` (`Lsn(u64::MAX)`: any). One
-    /// whose summary is damaged is passed over, and said in the log.
+    /// whose summary is damaged is passed over.
     ///
     /// # Errors
     /// Those of the store.
@@ -173,9 +173,10 @@ impl Backup {
                 // It is damaged, of a newer format, or was deleted just now.
                 Err(_) => continue,
             };
-            let end = backup.summary.end;
-            let fits = backup.summary.database == database_id && end <= complete_before;
-            if fits && newest.as_ref().is_none_or(|newest| newest.summary.end < end) {
+            let rank = |backup: &Backup| (backup.summary.end, backup.summary.begin);
+            let fits = backup.summary.database == database_id && backup.summary.end <= complete_before;
+            // Of two with one end, that which needs less log.
+            if fits && newest.as_ref().is_none_or(|newest| rank(newest) < rank(&backup)) {
                 newest = Some(backup);
             }
         }

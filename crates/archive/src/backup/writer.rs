@@ -365,7 +365,7 @@ fn delete_interrupted(store: &dyn Store, name: &str) {
         for part in store.list(&folder)? {
             store.delete(&part)?;
         }
-        store.tidy(folder.trim_end_matches('/'))?;
+        let _ = store.tidy(folder.trim_end_matches('/'));
         Ok(store.delete(&BackupSummary::begun_object_of(name))?)
     };
     let _ = all();
