@@ -524,6 +524,8 @@ impl Database {
     }
 
     fn checkpoint_with(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
+        // With a dead device none can be taken.
+        self.replace_dead_devices()?;
         let begun = Instant::now();
         let result = self.take_checkpoint(traditional, then);
         self.inner().checkpoints.note(begun, result.is_ok());
@@ -627,6 +629,7 @@ impl Database {
 
     /// Writes dirty pages: for databases without background threads.
     pub fn write_back(&self) -> Result<usize> {
+        self.replace_dead_devices()?;
         self.inner().pool.write_back(resurgam_buffer::WriteGoal::Victims)
     }
 
@@ -639,6 +642,7 @@ impl Database {
         }
         self.stop_background();
         let closed = (|| {
+            self.replace_dead_devices()?;
             inner.pool.write_all()?;
             self.checkpoint()?;
             let mut control = inner.control.lock();

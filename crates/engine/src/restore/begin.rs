@@ -56,7 +56,7 @@ pub(crate) fn control_from_log_folder(vfs: &Arc<dyn Vfs>, dir: &Path, control: &
     }
     let refused = |why: &str, hint: &str| {
         let what = format!(
-            "the data folder \"{}\" is empty, and \"{}\" holds the log of a database{why}",
+            "the data folder \"{}\" is empty, and the folder for the log, \"{}\", is not empty: it holds the log of a database{why}",
             dir.display(),
             folder.display()
         );

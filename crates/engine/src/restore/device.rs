@@ -202,6 +202,10 @@ impl Database {
         let (found, end, hold) = self.restore_material()?;
         // No checkpoint is taken meanwhile, and no batch is written.
         let mut control = inner.control.lock();
+        if !pool.dead_devices().iter().any(|(of, _)| *of == file) {
+            // Another thread has replaced it meanwhile.
+            return Ok(());
+        }
         pool.wait_for_batch();
         let id = inner.boot.database_id;
         let old = inner.data_dir.lock().clone();

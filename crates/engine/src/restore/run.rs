@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
-use resurgam_buffer::{BufferPool, Restoring, SEGMENT_PAGES, Segment};
+use resurgam_buffer::{BufferPool, Planted, Restoring, SEGMENT_PAGES, Segment};
 use resurgam_log::{Log, LogHold};
 use resurgam_vfs::Vfs;
 
@@ -126,8 +126,9 @@ impl Restore {
             let Some(block) = follower.next(Duration::ZERO)? else { break };
             for record in block.records() {
                 let record = record?;
-                if record.header.kind.is_of_page() && !self.restoring.is_there(record.header.page) {
-                    pool.pending_redo().note(record.header.page, record.lsn, record.lsn);
+                let page = record.header.page;
+                if record.header.kind.is_of_page() && !self.restoring.is_there(page) && !Planted::NoTail.is_planted() {
+                    pool.pending_redo().note(page, record.lsn, record.lsn);
                     pages += 1;
                 }
             }
@@ -156,7 +157,9 @@ impl Restore {
         if segments.is_empty() {
             return Ok(());
         }
-        pool.sync_restored()?;
+        if !Planted::EarlyMark.is_planted() {
+            pool.sync_restored()?;
+        }
         let mut all = self.restoring.marked();
         all.extend(&segments);
         all.sort_unstable();
