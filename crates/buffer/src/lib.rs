@@ -51,8 +51,8 @@ pub use mtr::{Mtr, PageRef};
 pub use planted::Planted;
 pub use pool::{Access, BufferPool, PoolConfig};
 pub use source::{
-    FilePage, PageHistory, PageRecord, PendingRedo, RedoEntry, Repair, RestoreProgress, Restoring, SEGMENT_PAGES, Segment, SegmentMaker,
-    StuckPage, replaces_whole_page,
+    FilePage, PageHistory, PageRecord, PendingRedo, RedoEntry, Repair, RestoreProgress, Restoring, SEGMENT_PAGES,
+    Segment, SegmentMaker, StuckPage, replaces_whole_page,
 };
 pub use space::{FreePages, Space};
 pub use stats::PoolStats;

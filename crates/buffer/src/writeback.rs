@@ -102,7 +102,8 @@ impl BufferPool {
                 continue;
             }
             let id = PageId(frame.page_id.load(Ordering::Relaxed));
-            if restoring.as_ref().is_some_and(|restoring| !restoring.is_there(id)) && !Planted::WriteUnrestored.is_planted()
+            if restoring.as_ref().is_some_and(|restoring| !restoring.is_there(id))
+                && !Planted::WriteUnrestored.is_planted()
             {
                 // Its place is not to be written; see `Restoring`.
                 if unrestored.len() < self.config.batch_pages {

@@ -179,7 +179,11 @@ impl Database {
             None => options,
         };
         let dir = replaced.as_deref().inspect(|now| {
-            tracing::warn!("the data folder \"{}\" was replaced by \"{}\", which is opened", dir.display(), now.display());
+            tracing::warn!(
+                "the data folder \"{}\" was replaced by \"{}\", which is opened",
+                dir.display(),
+                now.display()
+            );
         });
         let dir = dir.unwrap_or(asked);
         let paths = Paths::new(dir);

@@ -62,7 +62,10 @@ fn failures(schedules: u64) -> u64 {
 
 #[test]
 fn planted_mistakes_are_caught() {
-    assert!((1..=12).all(|seed| schedule(seed).map_err(|error| eprintln!("{seed}: {error}")).is_ok()), "nothing is planted");
+    assert!(
+        (1..=12).all(|seed| schedule(seed).map_err(|error| eprintln!("{seed}: {error}")).is_ok()),
+        "nothing is planted"
+    );
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let planted = [Planted::EarlyMark, Planted::WriteUnrestored, Planted::ResidentForgotten, Planted::NoTail];

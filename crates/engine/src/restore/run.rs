@@ -264,7 +264,10 @@ impl Database {
         let waiting = restore.restoring.take_unmarked().len() as u64;
         let since = restore.failing.load(Ordering::Relaxed);
         let now = restore.begun.elapsed().as_millis() as u64;
-        if waiting >= UNMARKED_MAX || now.saturating_sub(since) >= MARK_EVERY.as_millis() as u64 || !inner.options.background {
+        if waiting >= UNMARKED_MAX
+            || now.saturating_sub(since) >= MARK_EVERY.as_millis() as u64
+            || !inner.options.background
+        {
             restore.failing.store(now, Ordering::Relaxed);
             restore.write_marks(&inner.vfs, &inner.pool)?;
         }
