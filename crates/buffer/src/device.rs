@@ -30,7 +30,7 @@ use crate::pool::{Access, BufferPool};
 use crate::source::Restoring;
 
 /// A device of which nothing could be read for so long is dead.
-const LASTING: Duration = Duration::from_secs(1);
+const LASTING: Duration = Duration::from_millis(250);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
 

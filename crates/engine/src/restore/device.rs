@@ -190,7 +190,7 @@ impl Database {
             inner.pool.fail_device(file, &why);
         }
         for (file, why) in inner.pool.dead_devices() {
-            self.replace_device(file).map_err(|error| {
+            self.replace_device(file, &why).map_err(|error| {
                 let hint = match inner.options.spare_data {
                     Some(_) => "See that the spare folder is there, empty, and large enough; it is tried again.",
                     None => "Give a folder on another device as spare_data and restart, or bring the device back; it is tried again.",
@@ -202,7 +202,7 @@ impl Database {
         Ok(())
     }
 
-    fn replace_device(&self, file: u64) -> Result<()> {
+    fn replace_device(&self, file: u64, why: &Error) -> Result<()> {
         let inner = self.inner();
         let (vfs, pool) = (&inner.vfs, &inner.pool);
         let (found, end, hold) = self.restore_material()?;
@@ -321,8 +321,9 @@ impl Database {
         restore.restoring.begin();
         let progress = restore.restoring.progress();
         tracing::warn!(
-            "a new file in \"{}\" takes the place of the dead device: {} segments are restored as their pages are asked for, \
+            "the device of {} is dead ({why}): a new file in \"{}\" takes its place; {} segments are restored as their pages are asked for, \
              as of LSN {as_of}; {behind} pages have later records in the log; the database goes on",
+            if file == 0 { "the data file" } else { "the version store" },
             dir.display(),
             progress.segments - progress.restored
         );
