@@ -25,11 +25,12 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_vfs::{File, Vfs};
 
 use crate::double_write::DoubleWrite;
+use crate::planted::Planted;
 use crate::pool::{Access, BufferPool};
 use crate::source::Restoring;
 
 /// A device of which nothing could be read for so long is dead.
-const LASTING: Duration = Duration::from_secs(1);
+const LASTING: Duration = Duration::from_millis(250);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -203,7 +204,7 @@ impl BufferPool {
             for record in block.records() {
                 let record = record?;
                 let page = record.header.page;
-                if record.header.kind.is_of_page() && !restoring.is_there(page) {
+                if record.header.kind.is_of_page() && !restoring.is_there(page) && !Planted::NoTail.is_planted() {
                     pages.entry(page).and_modify(|(_, last)| *last = record.lsn).or_insert((record.lsn, record.lsn));
                 }
             }
@@ -211,6 +212,7 @@ impl BufferPool {
         let count = pages.len() as u64;
         for (page, (first, last)) in pages {
             match self.lookup(page, Access::Scan).filter(|pin| pin.0.valid.load(Ordering::SeqCst)) {
+                Some(_) if Planted::ResidentForgotten.is_planted() => {}
                 Some(pin) => pin.0.dirty_from(first),
                 None => self.sources.pending.note(page, first, last),
             }

@@ -36,6 +36,7 @@ mod files;
 mod frame;
 mod images;
 mod mtr;
+mod planted;
 mod pool;
 mod source;
 mod space;
@@ -46,6 +47,8 @@ pub use double_write::{DoubleWriteBatch, DoubleWriteReport, restore_double_write
 pub use files::VersionFile;
 pub use frame::{ReadGuard, WriteGuard};
 pub use mtr::{Mtr, PageRef};
+#[doc(hidden)]
+pub use planted::Planted;
 pub use pool::{Access, BufferPool, PoolConfig};
 pub use source::{
     FilePage, PageHistory, PendingRedo, Rebuild, RedoEntry, Repair, RestoreProgress, Restoring, SEGMENT_PAGES, Segment,

@@ -25,6 +25,7 @@ use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
 use resurgam_page::PageBuf;
 
 use crate::frame::Frame;
+use crate::planted::Planted;
 use crate::pool::BufferPool;
 use crate::source::{RedoEntry, Restoring, Segment};
 use crate::stats::bump;
@@ -108,7 +109,9 @@ impl BufferPool {
                 continue;
             }
             let id = PageId(frame.page_id.load(Ordering::Relaxed));
-            if restoring.as_ref().is_some_and(|restoring| !restoring.is_there(id)) {
+            if restoring.as_ref().is_some_and(|restoring| !restoring.is_there(id))
+                && !Planted::WriteUnrestored.is_planted()
+            {
                 // Its place is not to be written; see `Restoring`.
                 if unrestored.len() < self.config.batch_pages {
                     unrestored.push((id, page.lsn()));

@@ -183,7 +183,11 @@ impl Database {
             None => options,
         };
         let dir = replaced.as_deref().inspect(|now| {
-            tracing::warn!("the data folder \"{}\" was replaced by \"{}\", which is opened", dir.display(), now.display());
+            tracing::warn!(
+                "the data folder \"{}\" was replaced by \"{}\", which is opened",
+                dir.display(),
+                now.display()
+            );
         });
         let dir = dir.unwrap_or(asked);
         let paths = Paths::new(dir);
@@ -538,6 +542,8 @@ impl Database {
     }
 
     fn checkpoint_with(&self, traditional: Option<bool>, then: impl FnOnce()) -> Result<()> {
+        // With a dead device none can be taken.
+        self.replace_dead_devices()?;
         let begun = Instant::now();
         let result = self.take_checkpoint(traditional, then);
         self.inner().checkpoints.note(begun, result.is_ok());
@@ -641,6 +647,7 @@ impl Database {
 
     /// Writes dirty pages: for databases without background threads.
     pub fn write_back(&self) -> Result<usize> {
+        self.replace_dead_devices()?;
         self.inner().pool.write_back(resurgam_buffer::WriteGoal::Victims)
     }
 
@@ -653,6 +660,7 @@ impl Database {
         }
         self.stop_background();
         let closed = (|| {
+            self.replace_dead_devices()?;
             inner.pool.write_all()?;
             self.checkpoint()?;
             let mut control = inner.control.lock();

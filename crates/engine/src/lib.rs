@@ -133,6 +133,8 @@ pub use reference::{Found, Presence, Referencing, Search};
 pub use repair::RepairedPage;
 pub use restore::{ORIGIN, Origin, OriginKind, RestoreStatus};
 pub use resurgam_base::{CommitTs, Error, ErrorKind, Lsn, ObjectId, PageId, Result, TxId, limits};
+#[doc(hidden)]
+pub use resurgam_buffer::Planted;
 pub use resurgam_buffer::Repair;
 pub use resurgam_log::{LogBlock, LogFollower, LogHold, LogHolder, LogStats};
 pub use resurgam_page::key::ColumnOrder;

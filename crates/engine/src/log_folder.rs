@@ -74,7 +74,12 @@ impl LogFolder {
         }
         if same && noted.is_none() {
             // In the data folder, as ever.
-            return Ok(Self { path, database_id: boot.map_or([0; 16], |boot| boot.database_id), lock: None, note: None });
+            return Ok(Self {
+                path,
+                database_id: boot.map_or([0; 16], |boot| boot.database_id),
+                lock: None,
+                note: None,
+            });
         }
         let names = vfs.list(&path)?;
         if !names.iter().any(|name| name.ends_with(".log")) {

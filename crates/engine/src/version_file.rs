@@ -105,7 +105,8 @@ impl Search<'_> {
         let asked = self.options.version_store_path.as_deref();
         // The device of the one that is asked for died, and another one took its place: that one it is, also when the old
         // one is back as it was.
-        let replaced = recorded.filter(|path| path.file_name() == Some(OsStr::new(REPLACEMENT)) && asked.is_some_and(|a| a != *path));
+        let replaced = recorded
+            .filter(|path| path.file_name() == Some(OsStr::new(REPLACEMENT)) && asked.is_some_and(|a| a != *path));
         if let Some(path) = replaced
             && let Ok(attached) = self.right_one(&self.at(path), number, recorded)
         {

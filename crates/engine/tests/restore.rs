@@ -10,9 +10,9 @@ use resurgam_vfs::{OpenMode, Vfs};
 use support::*;
 
 const KINDS: [Kind; 3] = [
-    Kind { traditional: false, version_file: false, spare: false },
-    Kind { traditional: true, version_file: false, spare: false },
-    Kind { traditional: false, version_file: true, spare: false },
+    Kind { traditional: false, version_file: false, spare: false, no_repair: false },
+    Kind { traditional: true, version_file: false, spare: false, no_repair: false },
+    Kind { traditional: false, version_file: true, spare: false, no_repair: false },
 ];
 
 /// The folder is whole again: nothing says otherwise, and an open without the archive has everything.

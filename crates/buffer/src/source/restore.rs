@@ -294,7 +294,8 @@ impl Restoring {
                 Ok(())
             }
             Err(error) => {
-                let what = format!("the segment of page {} could not be restored: {}", segment.first_page(), error.message());
+                let what =
+                    format!("the segment of page {} could not be restored: {}", segment.first_page(), error.message());
                 let mut said = Error::new(error.kind(), what);
                 if let Some(hint) = error.hint() {
                     said = said.with_hint(hint);

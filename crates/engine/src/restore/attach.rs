@@ -92,7 +92,10 @@ pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
 fn unreachable_archive(dir: &Path) -> Error {
     Error::new(
         ErrorKind::Io,
-        format!("files of \"{}\" are being restored, and the archive, from which they are made, cannot be read", dir.display()),
+        format!(
+            "files of \"{}\" are being restored, and the archive, from which they are made, cannot be read",
+            dir.display()
+        ),
     )
     .with_hint("Make the archive reachable, and start again. What is in the log and in the archive is safe.")
 }

@@ -45,7 +45,12 @@ pub(crate) fn data_is_missing(data: &Path) -> Error {
 ///
 /// # Errors
 /// That there is a log, and nothing to make its database from again; those of reading and writing.
-pub(crate) fn control_from_log_folder(vfs: &Arc<dyn Vfs>, dir: &Path, control: &Path, options: &Options) -> Result<bool> {
+pub(crate) fn control_from_log_folder(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    control: &Path,
+    options: &Options,
+) -> Result<bool> {
     let Some(place) = &options.log_dir else { return Ok(false) };
     let folder = dir.join(place);
     let is_there = vfs.exists(&folder)?
@@ -56,7 +61,7 @@ pub(crate) fn control_from_log_folder(vfs: &Arc<dyn Vfs>, dir: &Path, control: &
     }
     let refused = |why: &str, hint: &str| {
         let what = format!(
-            "the data folder \"{}\" is empty, and \"{}\" holds the log of a database{why}",
+            "the data folder \"{}\" is empty, and the folder for the log, \"{}\", is not empty: it holds the log of a database{why}",
             dir.display(),
             folder.display()
         );
@@ -127,17 +132,17 @@ pub(crate) fn material(
 ) -> Result<Material> {
     let view = view.filter(|view| view.end() > view.start());
     let backup = match (&view, Backups::of(vfs, dir, options, database_id)?) {
-        (Some(view), Some(backups)) => {
-            resurgam_archive::Backup::newest(&backups.store()?, database_id, view.end())?
-                .filter(|backup| backup.summary().begin >= view.start())
-        }
+        (Some(view), Some(backups)) => resurgam_archive::Backup::newest(&backups.store()?, database_id, view.end())?
+            .filter(|backup| backup.summary().begin >= view.start()),
         _ => None,
     };
     let begins_at = view.as_ref().map(|view| view.start());
     let whole = begins_at.map_or(log_begins, |start| start <= Lsn(segment_bytes));
     if backup.is_none() && !whole {
         let what = match begins_at {
-            Some(start) => format!("the archive begins at LSN {start}, after the database was made, and there is no backup of it"),
+            Some(start) => {
+                format!("the archive begins at LSN {start}, after the database was made, and there is no backup of it")
+            }
             None => "the archive is empty, and the log does not reach back to where the database was made".to_owned(),
         };
         return Err(Error::new(ErrorKind::NotInPrerequisiteState, format!("the data cannot be restored: {what}"))
@@ -226,12 +231,18 @@ impl Missing<'_> {
             side.sync()?;
             let page = boot::page(self.boot, self.control.checkpoint)?;
             make_file(self.vfs, self.data, page.as_bytes())?;
-            tracing::warn!("the data file \"{}\" is missing: it is restored as its pages are asked for", self.data.display());
+            tracing::warn!(
+                "the data file \"{}\" is missing: it is restored as its pages are asked for",
+                self.data.display()
+            );
         }
         if let Some((number, path)) = version {
             make_version_file(self.vfs, &path, number, id, self.control.epoch)?;
             VersionRecord { number, path: Some(self.noted(&path)) }.write(self.vfs, self.dir)?;
-            tracing::warn!("the version store \"{}\" is missing: it is restored as its pages are asked for", path.display());
+            tracing::warn!(
+                "the version store \"{}\" is missing: it is restored as its pages are asked for",
+                path.display()
+            );
         }
         Ok(Some(next))
     }
@@ -277,7 +288,13 @@ pub(crate) fn make_file(vfs: &Arc<dyn Vfs>, path: &Path, head: &[u8]) -> Result<
 }
 
 /// A version-store file with nothing but its header.
-pub(crate) fn make_version_file(vfs: &Arc<dyn Vfs>, path: &Path, number: u32, database_id: [u8; 16], epoch: u32) -> Result<()> {
+pub(crate) fn make_version_file(
+    vfs: &Arc<dyn Vfs>,
+    path: &Path,
+    number: u32,
+    database_id: [u8; 16],
+    epoch: u32,
+) -> Result<()> {
     let header = VersionFileHeader { number, database_id, created_us: vfs.wall_clock_us(), epoch };
     let mut page = vec![0; PAGE_SIZE];
     page[..version_file::SIZE].copy_from_slice(&header.encode());

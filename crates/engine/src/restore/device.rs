@@ -135,10 +135,16 @@ impl Database {
         self.restore_material().map(drop).map_err(|error| {
             Error::new(
                 ErrorKind::NotInPrerequisiteState,
-                format!("the device \"{device}\" is left as it is, since it could not be restored: {}", error.message()),
+                format!(
+                    "the device \"{device}\" is left as it is, since it could not be restored: {}",
+                    error.message()
+                ),
             )
         })?;
-        inner.pool.fail_device(file, &Error::new(ErrorKind::Io, format!("an operator has declared the device \"{device}\" dead")));
+        inner.pool.fail_device(
+            file,
+            &Error::new(ErrorKind::Io, format!("an operator has declared the device \"{device}\" dead")),
+        );
         if inner.options.background { Ok(()) } else { self.replace_dead_devices() }
     }
 
@@ -184,7 +190,7 @@ impl Database {
             inner.pool.fail_device(file, &why);
         }
         for (file, why) in inner.pool.dead_devices() {
-            self.replace_device(file).map_err(|error| {
+            self.replace_device(file, &why).map_err(|error| {
                 let hint = match inner.options.spare_data {
                     Some(_) => "See that the spare folder is there, empty, and large enough; it is tried again.",
                     None => "Give a folder on another device as spare_data and restart, or bring the device back; it is tried again.",
@@ -196,21 +202,27 @@ impl Database {
         Ok(())
     }
 
-    fn replace_device(&self, file: u64) -> Result<()> {
+    fn replace_device(&self, file: u64, why: &Error) -> Result<()> {
         let inner = self.inner();
         let (vfs, pool) = (&inner.vfs, &inner.pool);
         let (found, end, hold) = self.restore_material()?;
         // No checkpoint is taken meanwhile, and no batch is written.
         let mut control = inner.control.lock();
+        if !pool.dead_devices().iter().any(|(of, _)| *of == file) {
+            // Another thread has replaced it meanwhile.
+            return Ok(());
+        }
         pool.wait_for_batch();
         let id = inner.boot.database_id;
+        // It may be read in another folder.
+        let options = inner.options.clone().relative_to(&full(&inner.dir));
         let old = inner.data_dir.lock().clone();
         let origin = inner.restore.lock().as_ref().map(|restore| restore.origin.clone());
         let mut origin = origin.filter(|origin| origin.kind == OriginKind::Media).unwrap_or(Origin {
             kind: OriginKind::Media,
             database_id: id,
-            archive: inner.options.archive.clone().unwrap_or_default(),
-            backups: inner.options.backups.clone(),
+            archive: options.archive.unwrap_or_default(),
+            backups: options.backups,
             backup: None,
             as_of: None,
             data_pages: 0,
@@ -219,7 +231,8 @@ impl Database {
         });
         let mut version = inner.version_record.lock().clone();
         // A replacement that dies is replaced in its own place.
-        let spare = inner.options.spare_data.as_ref().map(|spare| full(&inner.dir.join(spare))).filter(|spare| *spare != old);
+        let spare =
+            inner.options.spare_data.as_ref().map(|spare| full(&inner.dir.join(spare))).filter(|spare| *spare != old);
         let (mut dir, mut lock) = (old.clone(), None);
         if file == 0 {
             origin.data_pages = pool.space().high_water().max(1);
@@ -308,8 +321,9 @@ impl Database {
         restore.restoring.begin();
         let progress = restore.restoring.progress();
         tracing::warn!(
-            "a new file in \"{}\" takes the place of the dead device: {} segments are restored as their pages are asked for, \
+            "the device of {} is dead ({why}): a new file in \"{}\" takes its place; {} segments are restored as their pages are asked for, \
              as of LSN {as_of}; {behind} pages have later records in the log; the database goes on",
+            if file == 0 { "the data file" } else { "the version store" },
             dir.display(),
             progress.segments - progress.restored
         );
@@ -320,7 +334,11 @@ impl Database {
     fn take_spare(&self, spare: &Path) -> Result<Box<dyn resurgam_vfs::FileLock>> {
         let inner = self.inner();
         let vfs = &inner.vfs;
-        if !LogOwner::read(vfs, &inner.log_dir).ok().flatten().is_some_and(|owner| owner.database_id == inner.boot.database_id) {
+        if !LogOwner::read(vfs, &inner.log_dir)
+            .ok()
+            .flatten()
+            .is_some_and(|owner| owner.database_id == inner.boot.database_id)
+        {
             return Err(Error::new(
                 ErrorKind::NotInPrerequisiteState,
                 "the log is in the data folder, or its folder cannot be read: a restart would not find the spare folder",
@@ -331,7 +349,8 @@ impl Database {
         names.retain(|name| name != "lock" && name != "lost+found" && name != REPLACEMENT);
         vfs.keep_private(spare, names.is_empty())?;
         let lock = vfs.lock(&spare.join("lock"))?;
-        let own = Origin::read(vfs, spare).ok().flatten().is_some_and(|origin| origin.database_id == inner.boot.database_id);
+        let own =
+            Origin::read(vfs, spare).ok().flatten().is_some_and(|origin| origin.database_id == inner.boot.database_id);
         let begun = names.iter().all(|name| name.starts_with("restore"));
         if !names.is_empty() && !own && !begun {
             return Err(Error::new(

@@ -80,8 +80,9 @@ impl Origin {
         bytes.truncate(read);
         Self::decode(&bytes).map(Some).map_err(|error| {
             let what = format!("the file \"{}\" cannot be used: {}", path.display(), error.message());
-            Error::new(error.kind(), what)
-                .with_hint("It says what the restore of this folder is made from. Restore it, or begin anew in an empty folder.")
+            Error::new(error.kind(), what).with_hint(
+                "It says what the restore of this folder is made from. Restore it, or begin anew in an empty folder.",
+            )
         })
     }
 
@@ -121,11 +122,15 @@ impl Origin {
         };
         let id: String = self.database_id.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut text = format!("{FIRST_LINE}{FORMAT_VERSION}\nkind {kind}\ndatabase {id}\n");
-        let named = [("archive", Some(&self.archive)), ("backups", self.backups.as_ref()), ("backup", self.backup.as_ref())];
+        let named =
+            [("archive", Some(&self.archive)), ("backups", self.backups.as_ref()), ("backup", self.backup.as_ref())];
         for (name, value) in named {
             let Some(value) = value else { continue };
             if value.is_empty() || value.contains(['\n', '\r']) {
-                return Err(Error::new(ErrorKind::InvalidParameter, format!("{name} {value:?} is empty or has a line break")));
+                return Err(Error::new(
+                    ErrorKind::InvalidParameter,
+                    format!("{name} {value:?} is empty or has a line break"),
+                ));
             }
             text += &format!("{name} {value}\n");
         }
@@ -181,7 +186,8 @@ impl Origin {
                 "as-of" => as_of = Some(Lsn(number()?)),
                 "data-pages" => data_pages = Some(number()?),
                 "version-pages" => {
-                    let parsed = value.split_once(' ').and_then(|(n, pages)| Some((n.parse().ok()?, pages.parse().ok()?)));
+                    let parsed =
+                        value.split_once(' ').and_then(|(n, pages)| Some((n.parse().ok()?, pages.parse().ok()?)));
                     let known = parsed.filter(|(n, _): &(u32, u64)| *n > 0 && u64::from(*n) < PageId::FILES_MAX);
                     version_pages = Some(known.ok_or_else(|| bad("its version-store file is wrong"))?);
                 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
-use resurgam_buffer::{BufferPool, Restoring, SEGMENT_PAGES, Segment};
+use resurgam_buffer::{BufferPool, Planted, Restoring, SEGMENT_PAGES, Segment};
 use resurgam_log::{Log, LogHold};
 use resurgam_vfs::Vfs;
 
@@ -128,8 +128,9 @@ impl Restore {
             let Some(block) = follower.next(Duration::ZERO)? else { break };
             for record in block.records() {
                 let record = record?;
-                if record.header.kind.is_of_page() && !self.restoring.is_there(record.header.page) {
-                    pool.pending_redo().note(record.header.page, record.lsn, record.lsn);
+                let page = record.header.page;
+                if record.header.kind.is_of_page() && !self.restoring.is_there(page) && !Planted::NoTail.is_planted() {
+                    pool.pending_redo().note(page, record.lsn, record.lsn);
                     pages += 1;
                 }
             }
@@ -158,7 +159,9 @@ impl Restore {
         if segments.is_empty() {
             return Ok(());
         }
-        pool.sync_restored()?;
+        if !Planted::EarlyMark.is_planted() {
+            pool.sync_restored()?;
+        }
         let mut all = self.restoring.marked();
         all.extend(&segments);
         all.sort_unstable();
@@ -263,7 +266,10 @@ impl Database {
         let waiting = restore.restoring.take_unmarked().len() as u64;
         let since = restore.failing.load(Ordering::Relaxed);
         let now = restore.begun.elapsed().as_millis() as u64;
-        if waiting >= UNMARKED_MAX || now.saturating_sub(since) >= MARK_EVERY.as_millis() as u64 || !inner.options.background {
+        if waiting >= UNMARKED_MAX
+            || now.saturating_sub(since) >= MARK_EVERY.as_millis() as u64
+            || !inner.options.background
+        {
             restore.failing.store(now, Ordering::Relaxed);
             restore.write_marks(&inner.vfs, &inner.pool)?;
         }

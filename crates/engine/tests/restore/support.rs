@@ -20,6 +20,8 @@ pub struct Kind {
     pub traditional: bool,
     pub version_file: bool,
     pub spare: bool,
+    /// Damaged pages are not repaired.
+    pub no_repair: bool,
 }
 
 pub fn options(kind: Kind) -> Options {
@@ -32,6 +34,7 @@ pub fn options(kind: Kind) -> Options {
         version_store_path: kind.version_file.then(|| VERSIONS.into()),
         spare_data: kind.spare.then(|| SPARE.into()),
         short_rollback_operations: 0,
+        page_repair: !kind.no_repair,
         background: false,
         ..Options::default()
     }

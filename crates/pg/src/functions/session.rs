@@ -91,9 +91,8 @@ fn backup(cx: &dyn PgContext, from_archive: bool) -> Result<String, SqlError> {
 /// Declares a device dead: what it held is restored elsewhere.
 fn fail_device(cx: &dyn PgContext, device: &str) -> Result<(), SqlError> {
     if !cx.is_superuser() {
-        return Err(
-            SqlError::new("42501", "permission denied for function resurgam_fail_device").with_hint("Must be superuser.")
-        );
+        return Err(SqlError::new("42501", "permission denied for function resurgam_fail_device")
+            .with_hint("Must be superuser."));
     }
     let Some(database) = cx.engine() else {
         return Err(SqlError::internal("resurgam_fail_device() without a database"));

@@ -433,9 +433,17 @@ fn restore(out: &mut Exposition, db: &Database) {
     let Some(status) = status else { return };
     out.gauge("resurgam_restore_segments", "Segments (1 MB) of these files.", status.segments);
     out.gauge("resurgam_restore_segments_restored", "Of these, restored.", status.restored);
-    out.gauge("resurgam_restore_segments_on_demand", "Of these since the start, because a page was asked for.", status.on_demand);
+    out.gauge(
+        "resurgam_restore_segments_on_demand",
+        "Of these since the start, because a page was asked for.",
+        status.on_demand,
+    );
     out.gauge("resurgam_restore_bytes", "Bytes written for it since the start.", status.bytes);
-    out.gauge("resurgam_restore_failing", "1 while segments cannot be restored (resurgam_restore.error).", status.error.is_some());
+    out.gauge(
+        "resurgam_restore_failing",
+        "1 while segments cannot be restored (resurgam_restore.error).",
+        status.error.is_some(),
+    );
 }
 
 /// Nothing without a place for backups.

@@ -1,0 +1,31 @@
+//! Mistakes that tests make on purpose, to see that they would be noticed. None is made otherwise.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A mistake of a restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Planted {
+    None,
+    /// A mark is written before its segment is synced.
+    EarlyMark,
+    /// A page is written into a segment that is not restored.
+    WriteUnrestored,
+    /// A page in memory that has records behind the archive is taken for one that the new file has.
+    ResidentForgotten,
+    /// The pass over the log behind the archive is left out.
+    NoTail,
+}
+
+static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+impl Planted {
+    /// For the whole process, from now on.
+    pub fn plant(self) {
+        PLANTED.store(self as u8, Ordering::SeqCst);
+    }
+    /// Whether it is this one.
+    pub fn is_planted(self) -> bool {
+        PLANTED.load(Ordering::Relaxed) == self as u8
+    }
+}
