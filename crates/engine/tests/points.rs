@@ -590,3 +590,60 @@ fn what_cannot_be_restored_is_said() -> Result<()> {
     assert!(kind == ErrorKind::NotInPrerequisiteState && text.contains("--backups"), "{text}");
     Ok(())
 }
+
+/// With a backup the archive need not reach back to the beginning: points from the backup's end on are made of the two.
+#[test]
+fn from_a_backup_and_the_rest_of_the_archive() -> Result<()> {
+    for seed in [95, 96, 97, 98] {
+        let history = History::make(shape(seed, 300))?;
+        let backups = "/disk5/backups";
+        let options = Options { backups: Some(backups.into()), ..history.options.clone() };
+        let db = open(&history.sim, DIR, options)?;
+        let mut rows = read(&db, &history.tables)?;
+        let mut points = Vec::new();
+        let mut note = |db: &Database, rows: &Rows| points.push((db.log_status().flushed, rows.clone()));
+        db.backup(false, &|| false)?;
+        for from in [2_000_000, 3_000_000, 4_000_000] {
+            write(&db, &mut rows, from)?;
+            note(&db, &rows);
+            db.checkpoint()?;
+            db.clean()?;
+            while db.write_back()? > 0 {}
+        }
+        db.archive_now()?;
+        db.close()?;
+        drop(db);
+        let backup_store: Arc<dyn Store> =
+            Arc::new(FolderStore::open(vfs(&history), Path::new(backups)).map_err(Error::from)?);
+        let database = view(&history.sim)?.manifest().database;
+        let backup = resurgam_archive::Backup::newest(&backup_store, database, Lsn(u64::MAX))?;
+        let backup = backup.ok_or_else(|| Error::internal("no backup"))?;
+        let archive = Archive::open(store(&history.sim)?, database, 99)?;
+        assert!(archive.give_up_before(backup.summary().begin)? > Lsn(1 << 20), "seed {seed}: nothing was given up");
+        archive.delete_replaced()?;
+        let (kind, text) = refused(&history, RestoreRequest::new(ARCHIVE, "/new/without"));
+        assert!(kind == ErrorKind::NotInPrerequisiteState && text.contains("--backups"), "{text}");
+        for (at, (lsn, rows)) in points.iter().enumerate() {
+            for whole in [true, false] {
+                let dir = format!("/new/{at}-{whole}");
+                let to = RestorePoint::Lsn(*lsn);
+                let backups = Some(backups.to_owned());
+                let request = RestoreRequest { to, whole, backups, ..RestoreRequest::new(ARCHIVE, dir.as_str()) };
+                let restored = match restore_point(&vfs(&history), &request, &mut |_| {}) {
+                    Ok(restored) => restored,
+                    // No checkpoint since the archive begins.
+                    Err(error) if at == 0 && error.kind() == ErrorKind::NotInPrerequisiteState => continue,
+                    Err(error) => return Err(error),
+                };
+                assert_eq!(restored.backup.as_deref(), Some(backup.summary().name.as_str()));
+                let db = open(&history.sim, &dir, new_options(&history))?;
+                same(&format!("seed {seed}, {dir}"), &read(&db, &history.tables)?, rows);
+                db.finish_recovery()?;
+                db.finish_restore()?;
+                assert_eq!(db.verify()?, Vec::<String>::new(), "seed {seed}, {dir}");
+                db.close()?;
+            }
+        }
+    }
+    Ok(())
+}

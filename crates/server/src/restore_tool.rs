@@ -203,7 +203,7 @@ fn summary(request: &RestoreRequest, made: &RestoredPoint) -> String {
     if let Some(lease) = &made.lease {
         line(format!("lease \"{lease}\" keeps what it is made of"));
     }
-    line(format!("open it with: resurgam serve --data {}{}", quoted(target), " [--archive URL of its own]"));
+    line(format!("open it with: resurgam serve --data {} [--archive URL of its own]", quoted(target)));
     text
 }
 

@@ -246,7 +246,7 @@ pub fn restore_point(
         cut.lsn = lsn;
     }
     progress(RestoreStep::Found { cut: cut.lsn, checkpoint: cut.checkpoint });
-    let backup = backup_for(vfs, request, database, cut.lsn)?;
+    let backup = backup_for(vfs, request, &views.view, cut.lsn)?;
     let mut id = [0u8; 16];
     id[..8].copy_from_slice(&vfs.random_u64().to_le_bytes());
     id[8..].copy_from_slice(&vfs.random_u64().to_le_bytes());
@@ -289,17 +289,15 @@ pub fn restore_point(
 }
 
 /// The backup whose images pages are made of.
-fn backup_for(
-    vfs: &Arc<dyn Vfs>,
-    request: &RestoreRequest,
-    database: [u8; 16],
-    cut: Lsn,
-) -> Result<Option<Arc<Backup>>> {
+fn backup_for(vfs: &Arc<dyn Vfs>, request: &RestoreRequest, view: &View, cut: Lsn) -> Result<Option<Arc<Backup>>> {
     let Some(url) = &request.backups else { return Ok(None) };
     let store = store_of(vfs, url, request.backup_store.as_ref())?;
     match &request.backup {
         Some(name) => Backup::open(&store, name).map(Some),
-        None => Backup::newest(&store, database, cut),
+        // One that needs log from before the archive is of no use.
+        None => {
+            Ok(Backup::newest(&store, view.manifest().database, cut)?.filter(|b| b.summary().begin >= view.start()))
+        }
     }
 }
 
@@ -387,6 +385,9 @@ fn make(
     let database = views.view.manifest().database;
     let target = request.target.as_path();
     let version_store_path = request.version_store_path.as_deref();
+    let as_of = Lsn(cut.lsn.0 - 1);
+    // Before anything is made.
+    views.with(|view| PageMaker::new(backup.cloned(), Arc::clone(view), as_of).map(drop))?;
     let segment_bytes = analysis.identity.as_ref().map_or(1, |identity| identity.segment_bytes).max(1);
     let segment_bytes = if request.clone { segment_bytes.min(CLONE_SEGMENT_BYTES) } else { segment_bytes };
     let folder = views.with(|view| {
@@ -411,7 +412,6 @@ fn make(
     let of = analysis.high_water + version_pages;
     let mut written = pages::Written::default();
     if request.whole {
-        let as_of = Lsn(cut.lsn.0 - 1);
         let mut done = 0;
         let mut files = vec![(0, analysis.high_water, Arc::clone(&folder.data))];
         files.extend(version.map(|(number, file)| (u64::from(number), version_pages, file)));
@@ -437,7 +437,7 @@ fn make(
             archive: request.archive.clone(),
             backups: request.backups.clone().filter(|_| backup.is_some()),
             backup: backup.map(|backup| backup.summary().name.clone()),
-            as_of: Some(Lsn(cut.lsn.0 - 1)),
+            as_of: Some(as_of),
             data_pages: analysis.high_water,
             version_pages: folder.version.as_ref().map(|(number, _)| (*number, version_pages)),
             background: !request.clone,
