@@ -82,7 +82,7 @@ macro_rules! attempt {
 
 impl Transaction {
     /// An id for a table, an index, a tree or a constraint; `LimitExceeded` when there are no more.
-    fn next_object(&self) -> Result<u32> {
+    pub(crate) fn next_object(&self) -> Result<u32> {
         let inner = self.0.db.inner();
         // Pages tell a restart which ids there are; those of constraints are in definitions alone.
         inner.catalog.committed(&self.0.db)?;
@@ -131,7 +131,7 @@ impl Transaction {
     }
 
     /// Locks a table against everyone else. False: it was changed or dropped meanwhile.
-    fn lock_exclusive(&self, table: &Table) -> Result<Attempt<()>> {
+    pub(crate) fn lock_exclusive(&self, table: &Table) -> Result<Attempt<()>> {
         if let Some(wait) = self.lock_table(ObjectId(table.id), LockMode::Exclusive)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -195,6 +195,7 @@ impl Transaction {
             tree: self.new_tree()?,
             generation: 1,
             value_types: Vec::new(),
+            view: None,
         };
         place(&mut parts);
         for index in &spec.indexes {
@@ -224,6 +225,7 @@ impl Transaction {
     pub fn drop_table(&self, table: &Arc<Table>) -> Result<Attempt<()>> {
         let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
+        self.refuse_if_seen(table)?;
         if let Some(other) = self.referrers(table.id)?.iter().find(|other| other.id != table.id) {
             return Err(Error::new(
                 ErrorKind::DependentObjects,
@@ -467,6 +469,7 @@ impl Transaction {
                         format!("cannot drop column \"{}\" because the primary key uses it", parts.columns[at].name),
                     ));
                 }
+                attempt!(self.column_goes(table, at));
                 parts.columns.remove(at);
                 let mut kept = Vec::new();
                 for mut index in std::mem::take(&mut parts.indexes) {

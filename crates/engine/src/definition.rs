@@ -2,7 +2,7 @@
 //! checker reads definitions with the same code.
 //!
 //! ```text
-//! encoding u8 = 1 to 4 | table id u32 | generation u64
+//! encoding u8 = 1 to 5 | table id u32 | generation u64
 //! schema, name, primary key name            counted text
 //! tree                                      root page u64, object u32
 //! primary key                               count u16, column positions u16 each
@@ -19,6 +19,7 @@
 //!                                           positions u16), referenced table u32, its index u32
 //!                                           (0 = primary key), positions in that key (count u16,
 //!                                           u16 each), ON DELETE u8, ON UPDATE u8, flags u8
+//! parts (encoding 5)                    count u16, each: kind u8, counted: 1 = it is a view (stored_view.rs)
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
 //! check flags                               1 validated
@@ -39,11 +40,15 @@ use resurgam_page::key::{ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
+use crate::stored_view::View;
 use crate::table::Table;
 
 /// Newest version of the definition's encoding. A definition is written in the oldest one that
 /// can say all of it.
-const ENCODING: u8 = 4;
+const ENCODING: u8 = 5;
+
+/// Kinds of parts that definitions of encoding 5 have behind the others, each by itself.
+const PART_VIEW: u8 = 1;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,6 +199,8 @@ pub struct Definition {
     pub tree: Tree,
     pub generation: u64,
     pub value_types: Vec<ColumnType>,
+    /// It is a view, without columns and trees.
+    pub view: Option<Box<View>>,
 }
 
 impl Definition {
@@ -212,12 +219,16 @@ impl Definition {
             tree: table.tree,
             generation: table.generation,
             value_types: table.value_types.clone(),
+            view: table.view.clone(),
         }
     }
 
     /// Their stored form.
     pub fn encode(&self) -> Vec<u8> {
-        let encoding = if self.indexes.iter().any(Index::has_orders) {
+        let parts = self.parts();
+        let encoding = if !parts.is_empty() {
+            5
+        } else if self.indexes.iter().any(Index::has_orders) {
             4
         } else if !self.foreign_keys.is_empty() {
             3
@@ -288,7 +299,25 @@ impl Definition {
                 put_foreign(&mut out, foreign);
             }
         }
+        if encoding > 4 {
+            out.extend_from_slice(&(parts.len() as u16).to_le_bytes());
+            for (kind, bytes) in &parts {
+                out.push(*kind);
+                put_counted(&mut out, bytes);
+            }
+        }
         out
+    }
+
+    /// What is behind the others, each with its kind.
+    fn parts(&self) -> Vec<(u8, Vec<u8>)> {
+        let mut parts = Vec::new();
+        if let Some(view) = &self.view {
+            let mut bytes = Vec::new();
+            view.encode_into(&mut bytes);
+            parts.push((PART_VIEW, bytes));
+        }
+        parts
     }
 
     /// Reads what [`Definition::encode`] wrote, and refuses what contradicts itself.
@@ -358,6 +387,21 @@ impl Definition {
         for _ in 0..if encoding > 2 { r.u16()? } else { 0 } {
             foreign_keys.push(read_foreign(&mut r)?);
         }
+        let mut view = None;
+        for _ in 0..if encoding > 4 { r.u16()? } else { 0 } {
+            let kind = r.u8()?;
+            let mut part = Reader::new(r.counted()?, "table definition");
+            match kind {
+                PART_VIEW => view = Some(Box::new(View::decode(&mut part)?)),
+                other => {
+                    let what = format!("a table definition with a part of unknown kind {other}");
+                    return Err(Error::new(ErrorKind::NewerFormat, what));
+                }
+            }
+            if !part.is_empty() {
+                return Err(r.bad("more than a part of a definition"));
+            }
+        }
         let named = indexes.iter().map(|i| &i.columns).chain(checks.iter().map(|c| &c.columns));
         let named = named.chain(foreign_keys.iter().map(|f| &f.columns)).flatten();
         let fine = primary_key.iter().chain(named).all(|c| *c < columns.len())
@@ -384,6 +428,7 @@ impl Definition {
             tree,
             generation,
             value_types,
+            view,
         })
     }
 
@@ -435,6 +480,7 @@ impl Definition {
             generation: self.generation,
             valid_from,
             value_types: self.value_types,
+            view: self.view,
             key_columns,
             index_keys,
             next_row_id,
@@ -582,6 +628,7 @@ mod tests {
             tree: tree(20),
             generation: 3,
             value_types: vec![ColumnType::Int8],
+            view: None,
         }
     }
 

@@ -85,6 +85,7 @@ mod rows;
 mod shared_map;
 mod statement;
 mod status;
+mod stored_view;
 mod successor;
 mod sync;
 mod table;
@@ -95,6 +96,7 @@ mod undo;
 mod verify;
 mod version_file;
 mod view;
+mod view_ddl;
 
 pub use archiver::ArchiveStatus;
 pub use checkpoint_stats::CheckpointStats;
@@ -136,6 +138,7 @@ pub use statement::Statement;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
 pub use status::{DamagedPage, DefinitionCounts};
 pub use successor::Trail;
+pub use stored_view::{CheckOption, SeenColumn, View, ViewColumn, ViewRelation};
 pub use table::{ColumnSpec, IndexSpec, RawRow, RowBuf, Table, TableSpec};
 pub use transaction::{
     Attempt, Change, CommitTicket, Durability, Interrupt, Isolation, Savepoint, StatementKind, Transaction,

@@ -19,6 +19,7 @@ use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
 use crate::definition::{Check, Column, ForeignKey, Index, Place};
+use crate::stored_view::View;
 
 /// A table as a transaction sees it.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct Table {
     pub checks: Vec<Check>,
     /// Those of its own columns; see [`crate::Transaction::referrers`] for those that refer to it.
     pub foreign_keys: Vec<ForeignKey>,
+    /// It is a view, without columns and trees: whoever asks for a table never gets one.
+    pub view: Option<Box<View>>,
     pub(crate) tree: Tree,
     /// Raised by every change of the definition.
     pub(crate) generation: u64,
@@ -131,6 +134,12 @@ impl TableSpec {
 }
 
 impl Table {
+    /// Ids of the relations that it needs: those of its foreign keys, and those that it reads as a view.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = u32> {
+        let parents = self.foreign_keys.iter().map(|foreign| foreign.parent);
+        parents.chain(self.view.iter().flat_map(|view| &view.relations).map(|relation| relation.id))
+    }
+
     /// The object that owns the pages of its rows; it changes when they are stored anew.
     pub fn rows_object(&self) -> ObjectId {
         self.tree.object

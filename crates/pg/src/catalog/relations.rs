@@ -59,6 +59,18 @@ pub(super) fn fill(
                 ]);
             }
         }
+        "pg_rewrite" => {
+            for view in &model()?.views {
+                rows.add([
+                    ("oid", rule_oid(view.id).into()),
+                    ("rulename", "_RETURN".into()),
+                    ("ev_class", relation_oid(view.id).into()),
+                    ("ev_type", '1'.into()),
+                    ("ev_enabled", 'O'.into()),
+                    ("is_instead", true.into()),
+                ]);
+            }
+        }
         // Beside those of the system: a table's rows have one.
         "pg_type" => {
             for relation in model()?.relations.iter().filter(|relation| has_row_type(relation)) {
@@ -92,6 +104,15 @@ pub(super) fn fill(
             }
         }
         "pg_views" => {
+            let model = model()?;
+            for view in &model.views {
+                rows.add([
+                    ("schemaname", view.schema.as_str().into()),
+                    ("viewname", view.name.as_str().into()),
+                    ("viewowner", cx.user().into()),
+                    ("definition", model.view_definition(view).into()),
+                ]);
+            }
             for system in system_relations().iter().filter(|system| system.kind == 'v') {
                 rows.add([
                     ("schemaname", system.schema_name.into()),
@@ -123,8 +144,35 @@ pub(super) fn fill(
             }
         }
         "pg_depend" => {
+            let model = model()?;
+            // What a view's rule reads, and the view itself, whose part the rule is.
+            for view in &model.views {
+                let mut depends = |on: u32, column: usize, kind: char| {
+                    rows.add([
+                        ("classid", 2618u32.into()),
+                        ("objid", rule_oid(view.id).into()),
+                        ("objsubid", 0.into()),
+                        ("refclassid", 1259u32.into()),
+                        ("refobjid", on.into()),
+                        ("refobjsubid", column.into()),
+                        ("deptype", kind.into()),
+                    ]);
+                };
+                depends(relation_oid(view.id), 0, 'i');
+                depends(relation_oid(view.id), 0, 'n');
+                for relation in view.view.iter().flat_map(|view| &view.relations) {
+                    let used: Vec<usize> =
+                        relation.columns.iter().filter(|column| column.used).map(|column| column.at + 1).collect();
+                    if used.is_empty() {
+                        depends(relation_oid(relation.id), 0, 'n');
+                    }
+                    for column in used {
+                        depends(relation_oid(relation.id), column, 'n');
+                    }
+                }
+            }
             // an index of a constraint belongs to it
-            for constraint in model()?.constraints() {
+            for constraint in model.constraints() {
                 rows.add([
                     ("classid", 1259u32.into()),
                     ("objid", constraint.index.oid.into()),
@@ -140,6 +188,13 @@ pub(super) fn fill(
     }
     Ok(true)
 }
+
+/// Oid of the rule that a view is.
+fn rule_oid(view: u32) -> u32 {
+    relation_oid(view) | RULE
+}
+/// Distance from a view's oid to that of its rule.
+const RULE: u32 = 1 << 29;
 
 /// oid, table oid, column number, text.
 fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
@@ -194,9 +249,9 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
     }
 }
 
-/// Whether `pg_type` has the type of its rows: a user's table.
+/// Whether `pg_type` has the type of its rows: a user's table or view.
 fn has_row_type(relation: &super::Relation) -> bool {
-    is_table(relation) && relation.id.is_some()
+    relation.kind != RelationKind::Index && relation.id.is_some()
 }
 
 fn is_table(relation: &super::Relation) -> bool {
@@ -289,6 +344,22 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     ty: column_oid(&column.ty),
                     typmod: column_typmod(&column.ty),
                     not_null: !column.nullable,
+                    has_default: column.default_sql.is_some(),
+                },
+            );
+        }
+    }
+    for view in &model.views {
+        for (at, column) in view.view.iter().flat_map(|view| &view.columns).enumerate() {
+            attribute(
+                rows,
+                Attribute {
+                    relation: relation_oid(view.id),
+                    number: at + 1,
+                    name: &column.name,
+                    ty: column.oid,
+                    typmod: column.typmod,
+                    not_null: false,
                     has_default: column.default_sql.is_some(),
                 },
             );

@@ -226,9 +226,22 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         })
         .required(1),
     );
-    let mut unknown = add!("pg_get_viewdef", &[P::Any, P::Any], t::TEXT, |_cx, call| call.null()).required(1);
+    out.push(
+        add!("pg_get_viewdef", &[P::Any, P::Any], t::TEXT, |cx, call| {
+            let model = Model::load(cx)?;
+            call.texts(|row| {
+                let oid = match call.oid(0, row) {
+                    Some(oid) => Some(oid),
+                    None => call.text(0, row).and_then(|name| model.find(name)).map(|relation| relation.oid),
+                };
+                let view = oid.and_then(|oid| model.views.iter().find(|view| crate::catalog::relation_oid(view.id) == oid));
+                Ok(view.and_then(|view| model.view_definition(view)))
+            })
+        })
+        .required(1),
+    );
+    let mut unknown = add!("pg_get_functiondef", &[P::Any, P::Any], t::TEXT, |_cx, call| call.null()).required(1);
     for alias in [
-        "pg_get_functiondef",
         "pg_get_function_arguments",
         "pg_get_function_identity_arguments",
         "pg_get_function_sqlbody",

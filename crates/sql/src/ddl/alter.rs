@@ -59,6 +59,17 @@ pub(crate) fn is_constraint(table: &Table, name: &str) -> bool {
             || table.checks.iter().any(|check| check.name == name))
 }
 
+/// `0A000` for another type of a column that a view reads.
+fn refuse_if_read_by_view(txn: &Transaction, table: &Table, at: usize) -> Result<(), SqlError> {
+    let reads = |view: &&Arc<Table>| view.view.as_ref().is_some_and(|view| view.reads(table.id, at));
+    match txn.dependent_views(table.id)?.iter().find(reads) {
+        Some(view) => Err(SqlError::unsupported("cannot alter type of a column used by a view or rule").with_detail(
+            format!("rule _RETURN on view {} depends on column \"{}\"", view.name, table.columns[at].name),
+        )),
+        None => Ok(()),
+    }
+}
+
 fn no_constraint(table: &Table, name: &str) -> SqlError {
     SqlError::new("42704", format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
 }
@@ -66,6 +77,10 @@ fn no_constraint(table: &Table, name: &str) -> SqlError {
 impl Session {
     pub(crate) async fn alter_table(&mut self, alter: &AlterTable) -> Result<Tag, SqlError> {
         let txn = self.ddl_transaction("ALTER TABLE")?;
+        let (schema, name) = table_name(&alter.name)?;
+        if txn.view_named(&schema, &name)?.is_some() {
+            return self.alter_view(alter, true).await;
+        }
         let mut table = match self.locked_table(&txn, &alter.name).await {
             Ok(table) => table,
             Err(error) if alter.if_exists && error.sqlstate == "42P01" => {
@@ -254,6 +269,7 @@ impl Session {
                     }
                     AlterColumnOperation::DropDefault => TableChange::SetDefault(at, None),
                     AlterColumnOperation::SetDataType { data_type, using, .. } => {
+                        refuse_if_read_by_view(txn, table, at)?;
                         let table = self.set_type(txn, table, at, data_type, using.as_ref()).await?;
                         self.recheck_foreign_keys(txn, &table, at).await?;
                         return Ok(table);
@@ -381,7 +397,7 @@ impl Session {
 
     /// Times that are written in an expression of a definition mean what they mean now, in this
     /// session's zone; others read them in their own.
-    async fn fix_times(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
+    pub(super) async fn fix_times(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
         for call in written_times(expr) {
             let value = self.constant(&format!("SELECT {call}")).await?;
             if let ScalarValue::TimestampMicrosecond(Some(us), _) = value

@@ -2,7 +2,9 @@
 
 pub(crate) mod alter;
 pub(crate) mod clauses;
+pub(crate) mod needed;
 pub(crate) mod retype;
+pub(crate) mod view;
 
 use std::sync::Arc;
 
@@ -212,7 +214,7 @@ pub(crate) fn full_name(table: &Table) -> ObjectName {
     ObjectName::from(vec![Ident::with_quote('"', table.schema.as_str()), Ident::with_quote('"', table.name.as_str())])
 }
 
-fn check_schema(schema: &str) -> Result<(), SqlError> {
+pub(super) fn check_schema(schema: &str) -> Result<(), SqlError> {
     match schema {
         "public" => Ok(()),
         "pg_catalog" | "information_schema" | "sys" => {
@@ -338,6 +340,7 @@ impl Session {
         self.ddl_deadline = self.deadline();
         match statement {
             Statement::CreateTable(create) => self.create_table(create, text).await,
+            Statement::CreateView(create) => self.create_view(create).await,
             Statement::CreateIndex(create) => self.create_index(create).await,
             Statement::Drop { object_type, if_exists, names, cascade, restrict: _, purge, temporary, table } => {
                 if *purge || *temporary || table.is_some() {
@@ -463,7 +466,14 @@ impl Session {
             return Err(SqlError::new("25001", "CREATE INDEX CONCURRENTLY cannot run inside a transaction block"));
         }
         let txn = self.ddl_transaction("CREATE INDEX")?;
-        let table = self.locked_table(&txn, &create.table_name).await?;
+        let table = match self.locked_table(&txn, &create.table_name).await {
+            Err(error) if error.sqlstate == "42809" => {
+                let name = table_name(&create.table_name)?.1;
+                return Err(SqlError::new("42809", format!("cannot create index on relation \"{name}\""))
+                    .with_detail("This operation is not supported for views."));
+            }
+            locked => locked?,
+        };
         let idents = create.columns.iter().map(index_column).collect::<Result<Vec<_>, _>>()?;
         let orders = create.columns.iter().map(index_order).collect();
         let columns: Vec<usize> = idents.iter().map(|i| find_column(&table, i)).collect::<Result<_, _>>()?;
@@ -495,10 +505,12 @@ impl Session {
         names: &[ObjectName],
         cascade: bool,
     ) -> Result<Tag, SqlError> {
+        if kind == ObjectType::View {
+            return self.drop_views(if_exists, names, cascade).await;
+        }
         let (tag, word) = match kind {
             ObjectType::Table => ("DROP TABLE", "table"),
             ObjectType::Index => ("DROP INDEX", "index"),
-            ObjectType::View => ("DROP VIEW", "view"),
             other => return Err(unsupported(&format!("DROP {other}"))),
         };
         let txn = self.ddl_transaction(tag)?;
@@ -539,6 +551,10 @@ impl Session {
                         return Err(SqlError::new("42809", format!("\"{wanted}\" is not a table"))
                             .with_hint("Use DROP INDEX to remove an index."));
                     }
+                    None if txn.view_named(&schema, &wanted)?.is_some() => {
+                        return Err(SqlError::new("42809", format!("\"{wanted}\" is not a table"))
+                            .with_hint("Use DROP VIEW to remove a view."));
+                    }
                     None => missing(self)?,
                 },
                 ObjectType::Index => match txn.table_of_index(&schema, &wanted)? {
@@ -563,6 +579,10 @@ impl Session {
                     None if txn.table(&schema, &wanted)?.is_some() => {
                         return Err(SqlError::new("42809", format!("\"{wanted}\" is not an index"))
                             .with_hint("Use DROP TABLE to remove a table."));
+                    }
+                    None if txn.view_named(&schema, &wanted)?.is_some() => {
+                        return Err(SqlError::new("42809", format!("\"{wanted}\" is not an index"))
+                            .with_hint("Use DROP VIEW to remove a view."));
                     }
                     None => missing(self)?,
                 },

@@ -96,7 +96,12 @@ pub(crate) fn find_table(txn: &Transaction, name: &ast::ObjectName) -> Result<Ar
     if matches!(schema.as_str(), "pg_catalog" | "information_schema" | "sys") {
         return Err(SqlError::new("42501", format!("permission denied: \"{table}\" is a system catalog")));
     }
-    txn.table(&schema, &table)?.ok_or_else(|| {
+    if let Some(found) = txn.table(&schema, &table)? {
+        return Ok(found);
+    }
+    Err(if txn.view_named(&schema, &table)?.is_some() {
+        SqlError::new("42809", format!("\"{table}\" is not a table"))
+    } else {
         let shown = if name.0.len() > 1 { format!("{schema}.{table}") } else { table };
         SqlError::new("42P01", format!("relation \"{shown}\" does not exist"))
     })

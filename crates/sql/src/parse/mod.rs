@@ -28,6 +28,7 @@ pub(crate) mod spelling;
 pub(crate) mod symmetric;
 pub(crate) mod typed_literal;
 pub(crate) mod unsupported;
+pub(crate) mod view;
 pub(crate) mod with_recursive;
 pub(crate) mod with_write;
 pub(crate) mod words;
