@@ -18,6 +18,7 @@ use super::needed::Needed;
 use super::{check_schema, full_name, is_relation, name_of};
 use crate::dml::table_name;
 use crate::pg::types::{format_type, oid};
+use crate::pg::view::why_read_only;
 use crate::plan::analyze::{OutputColumn, output_types, query_of_view, view_query};
 use crate::plan::planner::Names;
 use crate::parse::own::Own;
@@ -50,7 +51,7 @@ fn check_option(options: &CreateTableOptions) -> Result<CheckOption, SqlError> {
             ("check_option", "local") => check = CheckOption::Local,
             ("check_option", "cascaded") => check = CheckOption::Cascaded,
             ("check_option", _) => {
-                let error = SqlError::new("22023", "invalid value for enum option \"check_option\"");
+                let error = SqlError::new("22023", format!("invalid value for enum option \"check_option\": {value}"));
                 return Err(error.with_detail("Valid values are \"local\" and \"cascaded\"."));
             }
             ("security_barrier" | "security_invoker", "false" | "off" | "0" | "no") => {}
@@ -291,6 +292,12 @@ impl Session {
         }
         let columns = columns_of(create, &as_kept)?;
         let mut view = View { sql, columns, relations: seen.relations, check };
+        if check != CheckOption::None
+            && let Some(why) = why_read_only(&again)
+        {
+            let text = "WITH CHECK OPTION is supported only on automatically updatable views";
+            return Err(SqlError::unsupported(text).with_hint(why));
+        }
         if let Some(old) = txn.view_named(&schema, &name)? {
             if !create.or_replace {
                 return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));

@@ -5,10 +5,12 @@
 //! at by name, after NOT NULL and before unique keys.
 
 use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
+use datafusion::logical_expr::Expr;
 use resurgam_engine::{DatumRef, ReadView, Table};
 
 use crate::exec::bridge;
 use crate::exec::direct::{Row, Values};
+use crate::plan::analyze::condition_over_row;
 use crate::plan::expression::{Place, TableExpr};
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_expression;
@@ -20,6 +22,8 @@ type DfResult<T> = datafusion::common::Result<T>;
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     list: Vec<(String, TableExpr)>,
+    /// The last ones of the list are conditions of views, WITH CHECK OPTION: so many.
+    views: usize,
 }
 
 /// For each row of a batch, the first constraint that it breaks.
@@ -36,7 +40,27 @@ impl Checks {
             list.push((check.name.clone(), expr));
         }
         list.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(Self { list })
+        Ok(Self { list, views: 0 })
+    }
+
+    /// Adds conditions of views, the innermost first, each with its view's name.
+    pub(crate) fn add_views(
+        &mut self,
+        names: &Names<'_>,
+        table: &Table,
+        views: Vec<(String, Expr)>,
+    ) -> Result<(), SqlError> {
+        for (view, condition) in views {
+            let condition = condition_over_row(table, condition)?;
+            self.list.push((view, TableExpr::over(names, table, condition)?));
+            self.views += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether number `check` is the condition of a view: one that is NULL is not satisfied.
+    fn is_of_view(&self, check: usize) -> bool {
+        check >= self.list.len() - self.views
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -53,7 +77,8 @@ impl Checks {
         let mut rows = Vec::new();
         for (at, (_, expr)) in self.list.iter().enumerate() {
             let holds = expr.holds(batch)?;
-            for row in (0..batch.num_rows()).filter(|row| is_false(&holds, *row)) {
+            let fails = |row: usize| is_false(&holds, row) || self.is_of_view(at) && !holds.is_valid(row);
+            for row in (0..batch.num_rows()).filter(|row| fails(*row)) {
                 rows.resize(batch.num_rows(), None);
                 rows[row].get_or_insert(at);
             }
@@ -82,6 +107,10 @@ impl Checks {
             return Ok(());
         }
         let name = &self.list[check].0;
+        if self.is_of_view(check) {
+            let message = format!("new row violates check option for view \"{name}\"");
+            return Err(SqlError::new("44000", message).with_detail(bridge::failing_row(table, row)));
+        }
         let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
         let mut error = SqlError::new("23514", message).with_detail(bridge::failing_row(table, row));
         error.schema = Some(table.schema.clone());
@@ -93,7 +122,8 @@ impl Checks {
     /// The error of a row that breaks a constraint; its large values are read through `view`.
     pub(crate) fn refuse(&self, table: &Table, row: &[DatumRef<'_>], view: &ReadView) -> Result<(), SqlError> {
         for (check, (_, expr)) in self.list.iter().enumerate() {
-            if expr.truth_of(Row { table, values: Values::Given(row), view })? == Some(false) {
+            let truth = expr.truth_of(Row { table, values: Values::Given(row), view })?;
+            if truth == Some(false) || truth.is_none() && self.is_of_view(check) {
                 return self.violated(check, table, row);
             }
         }

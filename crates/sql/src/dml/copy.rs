@@ -250,6 +250,11 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// The last part of a name.
+fn last_name(name: &datafusion::sql::sqlparser::ast::ObjectName) -> String {
+    name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.clone()).unwrap_or_default()
+}
+
 impl Session {
     pub(crate) async fn copy(
         &mut self,
@@ -285,7 +290,11 @@ impl Session {
         let open = self.transaction();
         open.used = true;
         let txn = open.txn.clone();
-        let table = find_table(&txn, name)?;
+        let table = find_table(&txn, name).map_err(|error| match error.sqlstate.as_str() {
+            "42809" => SqlError::new("42809", format!("cannot copy to view \"{}\"", last_name(name)))
+                .with_hint("To enable copying to a view, provide an INSTEAD OF INSERT trigger."),
+            _ => error,
+        })?;
         // Once data comes it is too late to find out that the definition is another one.
         let stop = Arc::clone(&self.shared.stop);
         let lock_timeout = self.shared.variables.lock().lock_timeout;
@@ -362,7 +371,12 @@ impl Session {
     ) -> Result<Execution, SqlError> {
         let text = match source {
             CopySource::Table { table_name, columns } => {
-                let table = find_table(&self.transaction().txn.clone(), table_name)?;
+                let found = find_table(&self.transaction().txn.clone(), table_name);
+                let table = found.map_err(|error| match error.sqlstate.as_str() {
+                    "42809" => SqlError::new("42809", format!("cannot copy from view \"{}\"", last_name(table_name)))
+                        .with_hint("Try the COPY (SELECT ...) TO variant."),
+                    _ => error,
+                })?;
                 let wanted: Vec<String> = if columns.is_empty() {
                     table.columns.iter().map(|c| quoted(&c.name)).collect()
                 } else {

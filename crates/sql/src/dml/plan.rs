@@ -128,7 +128,7 @@ pub(crate) fn plan(
         Statement::Update(_) => Op::Update,
         _ => Op::Delete,
     };
-    let Write { table, plan, rows, assigned, returning, conflict, locks } =
+    let Write { table, plan, rows, assigned, returning, conflict, locks, checks: of_views } =
         analyze::write(names, statement, text, params)?;
     let returning = returning.map(|list| plan_returning(names, &table, list, params, text)).transpose()?;
     let conflict = conflict.map(|conflict| plan_conflict(names, &table, conflict, params, text)).transpose()?;
@@ -157,7 +157,8 @@ pub(crate) fn plan(
     }
     let is_given = rows.is_some();
     let stream = QueryPlan::new(names.state, plan, params.data_types()).map_err(failed)?;
-    let checks = if op == Op::Delete { Checks::default() } else { Checks::plan(names, &table)? };
+    let mut checks = if op == Op::Delete { Checks::default() } else { Checks::plan(names, &table)? };
+    checks.add_views(names, &table, of_views)?;
     let references = Arc::new(references);
     let mut plan =
         WritePlan { op, table, stream, returning, conflict, tree: None, checks, references, constants, is_given };

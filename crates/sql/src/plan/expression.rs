@@ -66,12 +66,20 @@ impl TableExpr {
     /// # Errors
     /// Those of its analysis: [`over_row`].
     pub(crate) fn plan(names: &Names<'_>, table: &Table, expr: &ast::Expr, place: Place<'_>) -> Result<Self, SqlError> {
+        Self::over(names, table, over_row(names, table, expr, place)?)
+    }
+
+    /// Plans an analysed expression over `table`.
+    ///
+    /// # Errors
+    /// `0A000` for one that needs more than the row.
+    pub(crate) fn over(names: &Names<'_>, table: &Table, expr: OverRow) -> Result<Self, SqlError> {
         let failed = |error| {
             let mut error = errors::from_datafusion(error, "");
             error.position = None; // in the expression, not in the statement
             error
         };
-        let OverRow { expr, schema: full } = over_row(names, table, expr, place)?;
+        let OverRow { expr, schema: full } = expr;
         // Before anything is simplified: what is written counts, and what a constant is made of.
         let mut volatile = false;
         expr.apply(|node| {

@@ -202,7 +202,7 @@ impl Session {
     ) -> Result<Arc<Table>, SqlError> {
         let given = &parts.constraint;
         let found = find_table(txn, &given.foreign_table).map_err(|error| match error.sqlstate.as_str() {
-            "42809" => SqlError::new("42809", format!("referenced relation {} is not a table", quoted_in(&error.message))),
+            "42809" => SqlError::new("42809", format!("referenced relation {}", error.message)),
             _ => error,
         })?;
         let parent =

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::arrow::datatypes::Schema;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column as PlanColumn, DFSchema, TableReference};
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::{self, Visitor};
@@ -80,6 +81,33 @@ pub(crate) fn over_row(
     let schema = DFSchema::try_from_qualified_schema(qualifier, &schema)
         .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
     Ok(OverRow { expr: bound.expr, schema })
+}
+
+/// An analysed condition over the columns of a table, however the statement calls it.
+///
+/// # Errors
+/// `0A000` for one with a subquery.
+pub(crate) fn condition_over_row(table: &Table, condition: Expr) -> std::result::Result<OverRow, SqlError> {
+    if crate::dml::has_subquery(&condition) {
+        return Err(SqlError::unsupported("WITH CHECK OPTION of a view with a subquery in its condition is not supported"));
+    }
+    let schema = Schema::new(
+        table_schema(table).fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
+    );
+    let qualifier = TableReference::bare(table.name.clone());
+    let failed = |error| crate::pg::errors::from_datafusion(error, "");
+    let schema = DFSchema::try_from_qualified_schema(qualifier.clone(), &schema).map_err(failed)?;
+    let expr = condition
+        .transform_up(|expr| {
+            Ok(match expr {
+                Expr::Column(column) => {
+                    Transformed::yes(Expr::Column(PlanColumn::new(Some(qualifier.clone()), column.name)))
+                }
+                other => Transformed::no(other),
+            })
+        })
+        .map_err(failed)?;
+    Ok(OverRow { expr: expr.data, schema })
 }
 
 /// Analyses an argument of EXECUTE, number `at` from 0, for a parameter of that type.

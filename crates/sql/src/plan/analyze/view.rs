@@ -153,6 +153,14 @@ impl Analyzer<'_> {
         }
     }
 
+    /// From here on names of relations are those of a view's query.
+    pub(super) fn enter_view(&mut self, view: &Arc<Table>) {
+        self.views.within.push(Arc::clone(view));
+    }
+    pub(super) fn leave_view(&mut self) {
+        self.views.within.pop();
+    }
+
     /// Whether names of relations are those of a view's query.
     pub(super) fn is_within_view(&self) -> bool {
         !self.views.within.is_empty()

@@ -20,7 +20,9 @@ use super::expr::{Clause, as_subquery};
 use super::lock::Locking;
 use super::scope::{Item, Scope, folded};
 use super::select::{Target as Entry, project};
+use super::through_view::{Place, Through, is_computed};
 use super::{Analyzer, OutputColumn, Result, unknown};
+use crate::dml::Op;
 use crate::exec::table::{EngineTable, KEY_COLUMN};
 use crate::pg::definition::parse_expression;
 use crate::pg::types;
@@ -41,6 +43,8 @@ pub(crate) struct Write {
     pub conflict: Option<OnConflict>,
     /// Queries of it that lock their rows.
     pub locks: Vec<Locking>,
+    /// Conditions over the target's columns that new rows must satisfy (WITH CHECK OPTION), each with its view's name.
+    pub checks: Vec<(String, Expr)>,
 }
 
 /// A RETURNING list, over the target's columns.
@@ -76,6 +80,8 @@ pub(super) struct Target {
     pub key: Option<Expr>,
     /// What qualifies its columns in the plan.
     pub qualifier: TableReference,
+    /// The table's columns, which the item's are unless it is a view.
+    pub base: Vec<Expr>,
 }
 
 /// A value that an assignment gives.
@@ -97,11 +103,6 @@ pub(super) fn column_type(ty: &ColumnType) -> Type {
 }
 
 impl Analyzer<'_> {
-    /// The table of that name, to be written to: never a query of WITH.
-    pub(super) fn written_table(&self, name: &ObjectName) -> Result<Arc<Table>> {
-        self.names.target(name).map_err(|error| self.at(error, name.span()))
-    }
-
     /// The target as a FROM item; `keyed`: with the rows' keys.
     pub(super) fn target(&mut self, table: &Arc<Table>, alias: Option<String>, keyed: bool) -> Result<Target> {
         let schema = alias.is_none().then(|| table.schema.clone());
@@ -122,6 +123,7 @@ impl Analyzer<'_> {
             true => relation.columns.pop().map(|column| column.bound.expr),
             false => None,
         };
+        let base = relation.columns.iter().map(|column| column.bound.expr.clone()).collect();
         let item = Item {
             name: Some(shown),
             schema,
@@ -131,16 +133,31 @@ impl Analyzer<'_> {
             table: Some(Arc::clone(table)),
             oid: table.id,
         };
-        Ok(Target { plan: relation.plan, item, key, qualifier })
+        Ok(Target { plan: relation.plan, item, key, qualifier, base })
     }
 
     /// The column that a name in a list of columns, or left of an assignment, means.
-    pub(super) fn written_column(&self, table: &Table, name: &ObjectName) -> Result<usize> {
+    pub(super) fn written_column(
+        &self,
+        table: &Table,
+        through: Option<&Through>,
+        name: &ObjectName,
+        op: Op,
+    ) -> Result<usize> {
         let parts: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
         let Some(first) = parts.first() else { return unknown("this kind of column name") };
         let column = folded(first);
-        let Some(at) = table.columns.iter().position(|known| known.name == column) else {
-            let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+        let found = match through {
+            None => table.columns.iter().position(|known| known.name == column),
+            Some(through) => match through.place(&column) {
+                Some(Place::Column(at)) => Some(*at),
+                Some(Place::Computed(view, column)) => return Err(is_computed(view, column, op).into()),
+                None => None,
+            },
+        };
+        let Some(at) = found else {
+            let relation = through.map_or(&table.name, |through| &through.name);
+            let message = format!("column \"{column}\" of relation \"{relation}\" does not exist");
             return Err(self.at(SqlError::new("42703", message), first.span));
         };
         if let Some(field) = parts.get(1) {
@@ -242,6 +259,8 @@ impl Analyzer<'_> {
     pub(super) fn set_clause(
         &mut self,
         table: &Table,
+        through: Option<&Through>,
+        op: Op,
         assignments: &[Assignment],
         scope: &Scope<'_>,
     ) -> Result<Vec<(usize, Bound)>> {
@@ -270,7 +289,7 @@ impl Analyzer<'_> {
         }
         let mut set: Vec<(usize, Bound)> = Vec::with_capacity(bound.len());
         for (name, value) in bound {
-            let at = self.written_column(table, name)?;
+            let at = self.written_column(table, through, name, op)?;
             let column = &table.columns[at];
             let value = match value {
                 Some(value) => self.assigned(value, &column.name, &column.ty)?,
@@ -368,7 +387,7 @@ impl Analyzer<'_> {
     }
 
     /// The statement that is analysed, with its locks.
-    pub(super) fn written(&mut self, write: Write) -> Write {
+    pub(super) fn with_locks(&mut self, write: Write) -> Write {
         Write { locks: std::mem::take(&mut self.locks), ..write }
     }
 }
