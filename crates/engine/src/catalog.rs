@@ -408,6 +408,8 @@ fn carrier(tree: Tree) -> Table {
         generation: 0,
         value_types: Vec::new(),
         view: None,
+        generated: Vec::new(),
+        comments: Vec::new(),
     }
     .build(Arc::default(), 0)
 }

@@ -13,7 +13,7 @@ use resurgam_txn::LockMode;
 use resurgam_versions::PendingFree;
 
 use crate::catalog::check_name;
-use crate::definition::{Check, Column, Definition, ForeignKey, Index, Place, encode_missing};
+use crate::definition::{Check, Column, CommentOn, Definition, ForeignKey, Generated, Index, Place, encode_missing};
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
 use crate::rows::VALUE_IN_ROW_MAX;
 use crate::table::{ColumnSpec, IndexSpec, Table, TableSpec};
@@ -35,6 +35,11 @@ pub enum TableChange {
     RenameColumn(usize, String),
     SetDefault(usize, Option<String>),
     SetNotNull(usize, bool),
+    /// A column's values are computed from others from now on, or no longer. That the rows which are there have them is
+    /// the caller's care.
+    SetGenerated(usize, Option<(String, Vec<usize>)>),
+    /// A comment, or none any more. The table may be a view.
+    SetComment(CommentOn, Option<String>),
     /// Rows that exist have NULL in it: they must be none if it is NOT NULL.
     AddColumn(ColumnSpec),
     /// Rows that exist have this value in it, which is kept in the definition: constant time.
@@ -196,6 +201,8 @@ impl Transaction {
             generation: 1,
             value_types: Vec::new(),
             view: None,
+            generated: Vec::new(),
+            comments: Vec::new(),
         };
         place(&mut parts);
         for index in &spec.indexes {
@@ -338,6 +345,20 @@ impl Transaction {
                 column_exists(at)?;
                 parts.columns[at].default_sql = sql;
             }
+            TableChange::SetComment(on, comment) => {
+                parts.comments.retain(|(known, _)| *known != on);
+                parts.comments.extend(comment.map(|text| (on, text)));
+                parts.comments.sort_by_key(|(on, _)| *on);
+            }
+            TableChange::SetGenerated(at, expression) => {
+                column_exists(at)?;
+                parts.generated.retain(|generated| generated.column != at);
+                if let Some((sql, reads)) = expression {
+                    check_positions_exist(&reads, table.columns.len())?;
+                    parts.generated.push(Generated { column: at, sql, reads });
+                    parts.generated.sort_by_key(|generated| generated.column);
+                }
+            }
             TableChange::SetNotNull(at, not_null) => {
                 column_exists(at)?;
                 if !not_null && parts.primary_key.contains(&at) {
@@ -469,6 +490,16 @@ impl Transaction {
                         format!("cannot drop column \"{}\" because the primary key uses it", parts.columns[at].name),
                     ));
                 }
+                if let Some(generated) = parts.generated.iter().find(|g| g.column != at && g.reads.contains(&at)) {
+                    let name = &parts.columns[generated.column].name;
+                    return Err(Error::new(
+                        ErrorKind::DependentObjects,
+                        format!(
+                            "cannot drop column \"{}\" because column \"{name}\" is made of it",
+                            parts.columns[at].name
+                        ),
+                    ));
+                }
                 attempt!(self.column_goes(table, at));
                 parts.columns.remove(at);
                 let mut kept = Vec::new();
@@ -483,6 +514,15 @@ impl Transaction {
                 }
                 parts.indexes = kept;
                 parts.checks.retain(|check| !check.columns.contains(&at));
+                parts.comments.retain(|(on, _)| *on != CommentOn::Column(at));
+                for (on, _) in &mut parts.comments {
+                    if let CommentOn::Column(column) = on {
+                        *column -= usize::from(*column > at);
+                    }
+                }
+                parts.generated.retain(|generated| generated.column != at);
+                let of_generated = parts.generated.iter_mut().flat_map(|g| g.reads.iter_mut().chain([&mut g.column]));
+                of_generated.for_each(|column| *column -= usize::from(*column > at));
                 let of_checks = parts.checks.iter_mut().flat_map(|check| &mut check.columns);
                 for column in of_checks.chain(parts.foreign_keys.iter_mut().flat_map(|foreign| &mut foreign.columns)) {
                     *column -= usize::from(*column > at);

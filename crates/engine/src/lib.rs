@@ -111,7 +111,7 @@ pub mod stored {
 }
 
 pub use ddl::{CheckSpec, TableChange};
-pub use definition::{Check, Column, ForeignKey, Index, ReferentialAction};
+pub use definition::{Check, Column, CommentOn, ForeignKey, Generated, Index, ReferentialAction};
 pub use options::Options;
 #[doc(hidden)]
 pub use options::StoreHandle;
@@ -137,8 +137,8 @@ pub use rows::BulkInserter;
 pub use statement::Statement;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
 pub use status::{DamagedPage, DefinitionCounts};
-pub use successor::Trail;
 pub use stored_view::{CheckOption, SeenColumn, View, ViewColumn, ViewRelation};
+pub use successor::Trail;
 pub use table::{ColumnSpec, IndexSpec, RawRow, RowBuf, Table, TableSpec};
 pub use transaction::{
     Attempt, Change, CommitTicket, Durability, Interrupt, Isolation, Savepoint, StatementKind, Transaction,

@@ -83,6 +83,8 @@ impl Transaction {
             generation: 1,
             value_types: Vec::new(),
             view: Some(Box::new(view)),
+            generated: Vec::new(),
+            comments: Vec::new(),
         };
         self.store_definition(&parts, None).map(Attempt::Done)
     }
@@ -165,7 +167,17 @@ impl Transaction {
         Ok(Attempt::Done(()))
     }
 
-    /// Locks what a view reads against changes of definitions, and makes sure that it is there.
+    /// Locks what a view that is being made reads against changes of definitions: what it is analysed with from here on
+    /// is what it is made with.
+    ///
+    /// # Errors
+    /// `DefinitionChanged` when one of them is another by now.
+    pub fn lock_for_view(&self, view: &View) -> Result<Attempt<()>> {
+        let _operation = self.operation()?;
+        self.lock_relations(view)
+    }
+
+    /// Locks what a view reads against changes of definitions, and makes sure that it is what the view takes it for.
     fn lock_relations(&self, view: &View) -> Result<Attempt<()>> {
         let mut ids: Vec<u32> = view.relations.iter().map(|relation| relation.id).collect();
         ids.sort_unstable();
@@ -179,13 +191,13 @@ impl Transaction {
             if let Some(wait) = self.lock_for_rows(&entry)? {
                 return Ok(Attempt::Wait(wait));
             }
-            // What it was planned with: whatever changed it meanwhile may have dropped a column.
-            let columns = match &entry.view {
-                Some(of) => of.columns.len(),
-                None => entry.columns.len(),
+            // What it was analysed with: whoever changed it meanwhile may have moved its columns.
+            let name_at = |at: usize| match &entry.view {
+                Some(of) => of.columns.get(at).map(|column| column.name.as_str()),
+                None => entry.columns.get(at).map(|column| column.name.as_str()),
             };
-            let seen = view.relations.iter().filter(|seen| seen.id == id).flat_map(|seen| &seen.columns);
-            if seen.into_iter().any(|column| column.at >= columns) {
+            let mut seen = view.relations.iter().filter(|seen| seen.id == id).flat_map(|seen| &seen.columns);
+            if seen.any(|column| name_at(column.at) != Some(&column.name)) {
                 return Err(gone());
             }
         }

@@ -39,6 +39,8 @@ struct Renamed {
     name: String,
     /// As it is now.
     now: (String, String),
+    /// With its schema.
+    qualified: bool,
     /// Names of its columns as the query has them, if one of them is another by now.
     columns: Option<Vec<String>>,
 }
@@ -63,9 +65,11 @@ impl VisitorMut for Reword {
         };
         let found = self.renamed.iter().find(|renamed| renamed.schema == schema && renamed.name == table);
         let Some(found) = found else { return ControlFlow::Continue(()) };
-        let own = TableAlias { explicit: true, name: ident(table), columns: Vec::new(), at: None };
-        let alias = alias.get_or_insert(own);
-        if let Some(columns) = &found.columns {
+        if found.columns.is_some() || found.name != found.now.1 {
+            let own = TableAlias { explicit: true, name: ident(table), columns: Vec::new(), at: None };
+            alias.get_or_insert(own);
+        }
+        if let (Some(columns), Some(alias)) = (&found.columns, alias) {
             // Those that the alias names already keep its names.
             for column in columns.iter().skip(alias.columns.len()) {
                 alias.columns.push(TableAliasColumnDef { name: ident(column), data_type: None });
@@ -73,7 +77,7 @@ impl VisitorMut for Reword {
         }
         let (schema, now) = &found.now;
         let parts = match schema.as_str() {
-            "public" => vec![ident(now)],
+            "public" if !found.qualified => vec![ident(now)],
             _ => vec![ident(schema), ident(now)],
         };
         *name = ast::ObjectName::from(parts);
@@ -98,7 +102,7 @@ fn with_names(query: &Query) -> HashSet<String> {
 }
 
 /// A view's query with the names that its relations have now; `relation` knows them by id.
-fn present(view: &View, query: &mut Query, relation: &dyn Fn(u32) -> Option<std::sync::Arc<Table>>) {
+fn present(view: &View, query: &mut Query, qualified: bool, relation: &dyn Fn(u32) -> Option<std::sync::Arc<Table>>) {
     let mut renamed = Vec::new();
     for seen in &view.relations {
         let Some(now) = relation(seen.id) else { continue };
@@ -107,13 +111,14 @@ fn present(view: &View, query: &mut Query, relation: &dyn Fn(u32) -> Option<std:
             None => now.columns.get(at).map(|column| column.name.as_str()),
         };
         let same_columns = seen.columns.iter().all(|column| name_at(column.at) == Some(&column.name));
-        if same_columns && (&seen.schema, &seen.name) == (&now.schema, &now.name) {
+        if !qualified && same_columns && (&seen.schema, &seen.name) == (&now.schema, &now.name) {
             continue;
         }
         renamed.push(Renamed {
             schema: seen.schema.clone(),
             name: seen.name.clone(),
             now: (now.schema.clone(), now.name.clone()),
+            qualified,
             columns: (!same_columns).then(|| seen.columns.iter().map(|column| column.name.clone()).collect()),
         });
     }
@@ -124,10 +129,10 @@ fn present(view: &View, query: &mut Query, relation: &dyn Fn(u32) -> Option<std:
 }
 
 /// `pg_get_viewdef`: text that makes the view anew.
-pub fn shown(view: &View, relation: &dyn Fn(u32) -> Option<std::sync::Arc<Table>>) -> String {
+pub fn shown(view: &View, qualified: bool, relation: &dyn Fn(u32) -> Option<std::sync::Arc<Table>>) -> String {
     let Some(mut query) = parsed(&view.sql) else { return format!(" {};", view.sql) };
     name_columns(view, &mut query);
-    present(view, &mut query, relation);
+    present(view, &mut query, qualified, relation);
     format!(" {};", laid_out(&query))
 }
 

@@ -250,10 +250,7 @@ pub fn check_all(db: &Database, expected: &State, thorough: bool) -> Checked<()>
     for name in expected.views.keys().chain(tx.views()?.iter().map(|view| &view.name)) {
         let found = tx.view_named("public", name)?.as_deref().and_then(super::views::found);
         if found.as_ref() != expected.views.get(name).map(|view| &**view) {
-            return Err(Trouble::Broken(format!(
-                "view {name} is {found:?}, expected {:?}",
-                expected.views.get(name)
-            )));
+            return Err(Trouble::Broken(format!("view {name} is {found:?}, expected {:?}", expected.views.get(name))));
         }
     }
     for table in &tables {

@@ -8,9 +8,9 @@ use resurgam_engine::*;
 use super::Found;
 use super::alter;
 use super::constrain;
-use super::views;
 use super::model::*;
 use super::schedule::World;
+use super::views;
 use crate::broken;
 
 /// Names that tables have.

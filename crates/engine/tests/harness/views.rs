@@ -42,7 +42,14 @@ pub fn found(view: &Table) -> Option<ViewModel> {
 
 impl World {
     /// Change number `choice` of a view by client `at`, perhaps of one over `table`, which is called `name`.
-    pub fn random_view(&mut self, at: usize, choice: u64, name: &str, table: &Arc<Table>, model: &TableModel) -> Found<()> {
+    pub fn random_view(
+        &mut self,
+        at: usize,
+        choice: u64,
+        name: &str,
+        table: &Arc<Table>,
+        model: &TableModel,
+    ) -> Found<()> {
         let state = self.clients[at].own.over(&self.model.committed);
         let Some(view_name) = self.rng.pick(&NAMES).map(|n| (*n).to_owned()) else { return Ok(()) };
         let tx = self.clients[at].tx.clone();

@@ -328,6 +328,10 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
     for table in &model.tables {
         for (at, column) in table.columns.iter().enumerate() {
             let ty = column_oid(&column.ty);
+            let generated = table.generated(at).map(|generated| {
+                crate::definition::parse_expression(&generated.sql)
+                    .map_or_else(|_| generated.sql.clone(), |expr| crate::definition::shown(&expr))
+            });
             let (precision, radix, scale, time) = precision(&column.ty);
             let characters = match column.ty {
                 ColumnType::Varchar(n) | ColumnType::Char(n) => Some(i64::from(n)),
@@ -343,7 +347,7 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ("table_name", table.name.as_str().into()),
                 ("column_name", column.name.as_str().into()),
                 ("ordinal_position", (at + 1).into()),
-                ("column_default", column.default_sql.as_deref().into()),
+                ("column_default", column.default_sql.as_deref().filter(|_| generated.is_none()).into()),
                 ("is_nullable", yes_no(column.nullable)),
                 ("data_type", format_type(ty, None).into()),
                 ("character_maximum_length", characters.into()),
@@ -359,7 +363,8 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ("is_self_referencing", "NO".into()),
                 ("is_identity", "NO".into()),
                 ("identity_cycle", "NO".into()),
-                ("is_generated", "NEVER".into()),
+                ("is_generated", (if generated.is_some() { "ALWAYS" } else { "NEVER" }).into()),
+                ("generation_expression", generated.as_deref().into()),
                 ("is_updatable", "YES".into()),
             ]);
         }

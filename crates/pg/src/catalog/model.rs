@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resurgam_engine::{ColumnOrder, ForeignKey, ReferentialAction, Table};
+use resurgam_engine::{ColumnOrder, CommentOn, ForeignKey, ReferentialAction, Table};
 
 use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, system_relations};
 use crate::context::PgContext;
@@ -290,6 +290,8 @@ impl Constraint {
 pub struct Model {
     pub tables: Vec<Arc<Table>>,
     pub views: Vec<Arc<Table>>,
+    /// Names of schema `public` are written with it: the search path does not have it.
+    pub qualified: bool,
     pub indexes: Vec<IndexInfo>,
     pub relations: Vec<Relation>,
 }
@@ -372,7 +374,22 @@ impl Model {
                 id: Some(view.id),
             });
         }
-        Ok(Self { tables, views, indexes, relations })
+        let path = cx.setting("search_path");
+        let is_public = |name: &str| name.trim().trim_matches(['"', '\'']).eq_ignore_ascii_case("public");
+        let qualified = path.is_some_and(|path| !path.split(',').any(is_public));
+        Ok(Self { tables, views, qualified, indexes, relations })
+    }
+
+    /// Comments: what they are on (oid of the relation or index, number of the column), and their texts.
+    pub fn comments(&self) -> impl Iterator<Item = (u32, usize, &str)> {
+        self.tables.iter().chain(&self.views).flat_map(|entry| {
+            entry.comments.iter().map(|(on, text)| match on {
+                CommentOn::Relation => (relation_oid(entry.id), 0, text.as_str()),
+                CommentOn::Column(at) => (relation_oid(entry.id), at + 1, text.as_str()),
+                CommentOn::Index(Some(id)) => (relation_oid(*id), 0, text.as_str()),
+                CommentOn::Index(None) => (primary_index_oid(entry.id), 0, text.as_str()),
+            })
+        })
     }
 
     /// The table or view with that engine id.
@@ -382,7 +399,7 @@ impl Model {
 
     /// `pg_get_viewdef` of a view.
     pub fn view_definition(&self, view: &Table) -> Option<String> {
-        view.view.as_ref().map(|view| crate::view::shown(view, &|id| self.entry(id)))
+        view.view.as_ref().map(|view| crate::view::shown(view, self.qualified, &|id| self.entry(id)))
     }
 
     /// Which columns of a view can be written to, and whether rows can be, by way of views that it reads, too.

@@ -59,6 +59,16 @@ pub(super) fn fill(
                 ]);
             }
         }
+        "pg_description" => {
+            for (oid, column, text) in model()?.comments() {
+                rows.add([
+                    ("objoid", oid.into()),
+                    ("classoid", 1259u32.into()),
+                    ("objsubid", column.into()),
+                    ("description", text.into()),
+                ]);
+            }
+        }
         "pg_rewrite" => {
             for view in &model()?.views {
                 rows.add([
@@ -201,8 +211,12 @@ fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
     let mut out = Vec::new();
     for table in &model.tables {
         for (at, column) in table.columns.iter().enumerate() {
-            if let Some(default) = &column.default_sql {
-                let number = out.len() as u32;
+            let number = out.len() as u32;
+            if let Some(generated) = table.generated(at) {
+                let shown = crate::definition::parse_expression(&generated.sql)
+                    .map_or_else(|_| generated.sql.clone(), |expr| crate::definition::shown(&expr));
+                out.push((0x7000_0000 + number, relation_oid(table.id), at + 1, shown));
+            } else if let Some(default) = &column.default_sql {
                 out.push((0x7000_0000 + number, relation_oid(table.id), at + 1, default.clone()));
             }
         }
@@ -293,6 +307,7 @@ struct Attribute<'a> {
     typmod: i32,
     not_null: bool,
     has_default: bool,
+    is_generated: bool,
 }
 
 fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
@@ -310,7 +325,8 @@ fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
         ("attalign", ty.map_or('i', |ty| ty.align).into()),
         ("attstorage", storage(at.ty).into()),
         ("attnotnull", at.not_null.into()),
-        ("atthasdef", at.has_default.into()),
+        ("atthasdef", (at.has_default || at.is_generated).into()),
+        ("attgenerated", (if at.is_generated { "s" } else { "" }).into()),
         ("attislocal", true.into()),
         ("attcollation", collation(at.ty).into()),
     ]);
@@ -329,6 +345,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     typmod: -1,
                     not_null: column.not_null,
                     has_default: false,
+                    is_generated: false,
                 },
             );
         }
@@ -345,6 +362,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     typmod: column_typmod(&column.ty),
                     not_null: !column.nullable,
                     has_default: column.default_sql.is_some(),
+                    is_generated: table.generated(at).is_some(),
                 },
             );
         }
@@ -361,6 +379,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     typmod: column.typmod,
                     not_null: false,
                     has_default: column.default_sql.is_some(),
+                    is_generated: false,
                 },
             );
         }
@@ -378,6 +397,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                         typmod: column_typmod(&column.ty),
                         not_null: false,
                         has_default: false,
+                        is_generated: false,
                     },
                 );
             }

@@ -30,6 +30,7 @@ pub(crate) fn may_run_again(statement: &Statement) -> bool {
         Statement::Copy { .. }
             | Statement::CreateTable(_)
             | Statement::CreateView(_)
+            | Statement::Comment { .. }
             | Statement::CreateIndex(_)
             | Statement::Drop { .. }
             | Statement::Truncate(_)

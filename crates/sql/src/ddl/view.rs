@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    self, AlterColumnOperation, AlterTable, AlterTableOperation, CreateTableOptions, CreateView, Expr, ObjectName, Query,
-    RenameTableNameKind, SelectItem, SqlOption, Visitor, VisitorMut,
+    self, AlterColumnOperation, AlterTable, AlterTableOperation, CreateTableOptions, CreateView, Expr, ObjectName,
+    Query, RenameTableNameKind, SelectItem, SqlOption, Visitor, VisitorMut,
 };
 use resurgam_ast::{AstWalk, AstWalkMut};
 use resurgam_engine::{CheckOption, Isolation, StatementKind, Table, Transaction, View, ViewColumn};
@@ -17,12 +17,12 @@ use resurgam_engine::{CheckOption, Isolation, StatementKind, Table, Transaction,
 use super::needed::Needed;
 use super::{check_schema, full_name, is_relation, name_of};
 use crate::dml::table_name;
+use crate::parse::own::Own;
+use crate::parse::words::Words;
 use crate::pg::types::{format_type, oid};
 use crate::pg::view::why_read_only;
 use crate::plan::analyze::{OutputColumn, output_types, query_of_view, view_query};
 use crate::plan::planner::Names;
-use crate::parse::own::Own;
-use crate::parse::words::Words;
 use crate::plan::statement::{count_params, parse_known};
 use crate::session::Session;
 use crate::wire::{SqlError, Tag};
@@ -54,9 +54,14 @@ fn check_option(options: &CreateTableOptions) -> Result<CheckOption, SqlError> {
                 let error = SqlError::new("22023", format!("invalid value for enum option \"check_option\": {value}"));
                 return Err(error.with_detail("Valid values are \"local\" and \"cascaded\"."));
             }
-            ("security_barrier" | "security_invoker", "false" | "off" | "0" | "no") => {}
+            // There are no functions of users' that could see rows too early, and no privileges that differ.
+            (
+                "security_barrier" | "security_invoker",
+                "true" | "on" | "1" | "yes" | "false" | "off" | "0" | "no" | "t" | "f" | "y" | "n",
+            ) => {}
             ("security_barrier" | "security_invoker", _) => {
-                return Err(SqlError::unsupported(format!("the option {name} of views is not supported")));
+                let message = format!("invalid value for boolean option \"{name}\": {value}");
+                return Err(SqlError::new("22023", message));
             }
             _ => return Err(SqlError::new("22023", format!("unrecognized parameter \"{name}\""))),
         }
@@ -119,7 +124,10 @@ fn refuse_in_query(query: &Query) -> Result<(), SqlError> {
             let written = query.with.iter().flat_map(|with| &with.cte_tables).any(|cte| {
                 matches!(
                     *cte.query.body,
-                    ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_) | ast::SetExpr::Merge(_)
+                    ast::SetExpr::Insert(_)
+                        | ast::SetExpr::Update(_)
+                        | ast::SetExpr::Delete(_)
+                        | ast::SetExpr::Merge(_)
                 )
             });
             if written {
@@ -222,18 +230,12 @@ fn refuse_other_columns(old: &[ViewColumn], new: &[ViewColumn]) -> Result<(), Sq
     for (old, new) in old.iter().zip(new) {
         if old.name != new.name {
             let error = invalid(format!("cannot change name of view column \"{}\" to \"{}\"", old.name, new.name));
-            return Err(
-                error.with_hint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead.")
-            );
+            return Err(error.with_hint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead."));
         }
         if (old.oid, old.typmod) != (new.oid, new.typmod) {
             let ty = |column: &ViewColumn| format_type(column.oid, Some(column.typmod));
-            let message = format!(
-                "cannot change data type of view column \"{}\" from {} to {}",
-                old.name,
-                ty(old),
-                ty(new)
-            );
+            let message =
+                format!("cannot change data type of view column \"{}\" from {} to {}", old.name, ty(old), ty(new));
             return Err(invalid(message));
         }
     }
@@ -281,6 +283,8 @@ impl Session {
         // First as it is written, for errors with their places and for what `*` stands for; then as it is kept.
         let (as_written, seen) = self.analyzed_view(&txn, &query)?;
         expand_stars(&mut query, &seen.stars);
+        let reads = View { relations: seen.relations, ..View::default() };
+        self.settle_ddl(|| txn.lock_for_view(&reads)).await?;
         let sql = query.to_string();
         let again = view_query(&sql)?;
         let (as_kept, seen) = self.analyzed_view(&txn, &again)?;
@@ -484,8 +488,9 @@ impl Session {
                         return Err(SqlError::unsupported(format!("ALTER VIEW {other} is not supported")));
                     };
                     let message = format!("ALTER action {what} cannot be performed on relation \"{}\"", view.name);
-                    return Err(SqlError::new("42809", message)
-                        .with_detail("This operation is not supported for views."));
+                    return Err(
+                        SqlError::new("42809", message).with_detail("This operation is not supported for views.")
+                    );
                 }
             };
         }

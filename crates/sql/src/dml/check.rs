@@ -6,10 +6,12 @@
 
 use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
 use datafusion::logical_expr::Expr;
-use resurgam_engine::{DatumRef, ReadView, Table};
+use resurgam_engine::{Datum, DatumRef, ReadView, Table};
 
+use super::assign::assigned;
 use crate::exec::bridge;
 use crate::exec::direct::{Row, Values};
+use crate::pg::datetime::Zone;
 use crate::plan::analyze::condition_over_row;
 use crate::plan::expression::{Place, TableExpr};
 use crate::plan::planner::Names;
@@ -24,6 +26,8 @@ pub(crate) struct Checks {
     list: Vec<(String, TableExpr)>,
     /// The last ones of the list are conditions of views, WITH CHECK OPTION: so many.
     views: usize,
+    /// Columns whose values are made of others'.
+    generated: Vec<(usize, TableExpr)>,
 }
 
 /// For each row of a batch, the first constraint that it breaks.
@@ -40,7 +44,14 @@ impl Checks {
             list.push((check.name.clone(), expr));
         }
         list.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(Self { list, views: 0 })
+        let mut generated = Vec::with_capacity(table.generated.len());
+        for one in &table.generated {
+            let Some(column) = table.columns.get(one.column) else { continue };
+            let expr = parse_expression(&one.sql)?;
+            generated
+                .push((one.column, TableExpr::plan(names, table, &expr, Place::Generated(&column.name, column.ty))?));
+        }
+        Ok(Self { list, views: 0, generated })
     }
 
     /// Adds conditions of views, the innermost first, each with its view's name.
@@ -70,6 +81,34 @@ impl Checks {
     /// Whether no condition depends on the session that it was planned in.
     pub(crate) fn is_shareable(&self) -> bool {
         self.list.iter().all(|(_, expr)| !expr.of_session)
+    }
+
+    /// The row with the values of its generated columns; `None`: the table has none.
+    ///
+    /// # Errors
+    /// Those of computing them, and of values that do not fit.
+    pub(crate) fn generated(
+        &self,
+        table: &Table,
+        row: &[DatumRef<'_>],
+        view: &ReadView,
+    ) -> Result<Option<Vec<Datum>>, SqlError> {
+        if self.generated.is_empty() {
+            return Ok(None);
+        }
+        let mut made: Vec<Datum> = Vec::with_capacity(row.len());
+        made.extend(row.iter().map(DatumRef::to_owned));
+        for (at, expr) in &self.generated {
+            let value = expr.value_of(Row { table, values: Values::Given(row), view })?;
+            // It has the column's type already: no zone has a say.
+            made[*at] = assigned(&value, &table.columns[*at], &Zone::Utc)?;
+        }
+        Ok(Some(made))
+    }
+
+    /// Whether rows are other ones when they are written than when they are given.
+    pub(crate) fn has_generated(&self) -> bool {
+        !self.generated.is_empty()
     }
 
     /// Evaluates them on rows: a batch that begins with all columns of the table, of their types.

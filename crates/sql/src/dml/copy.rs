@@ -250,6 +250,18 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// A column that COPY names.
+fn copied_column(table: &Table, ident: &Ident) -> Result<usize, SqlError> {
+    let at = find_column(table, ident)?;
+    match table.generated(at) {
+        None => Ok(at),
+        Some(_) => {
+            let message = format!("column \"{}\" is a generated column", table.columns[at].name);
+            Err(SqlError::new("42P10", message).with_detail("Generated columns cannot be used in COPY."))
+        }
+    }
+}
+
 /// The last part of a name.
 fn last_name(name: &datafusion::sql::sqlparser::ast::ObjectName) -> String {
     name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.clone()).unwrap_or_default()
@@ -301,9 +313,9 @@ impl Session {
         let waiting = Waiting { stop: &stop, lock_timeout };
         guarded(&stop, self.deadline(), settle(&waiting, || txn.lock_rows(&table))).await?;
         let columns: Vec<usize> = if idents.is_empty() {
-            (0..table.columns.len()).collect()
+            (0..table.columns.len()).filter(|at| table.generated(*at).is_none()).collect()
         } else {
-            idents.iter().map(|ident| find_column(&table, ident)).collect::<Result<_, _>>()?
+            idents.iter().map(|ident| copied_column(&table, ident)).collect::<Result<_, _>>()?
         };
         let zone = self.shared.variables.lock().zone;
         let (state, cx) = (self.state()?, Arc::clone(&self.cx));
@@ -378,11 +390,12 @@ impl Session {
                     _ => error,
                 })?;
                 let wanted: Vec<String> = if columns.is_empty() {
-                    table.columns.iter().map(|c| quoted(&c.name)).collect()
+                    let stored = table.columns.iter().enumerate().filter(|(at, _)| table.generated(*at).is_none());
+                    stored.map(|(_, c)| quoted(&c.name)).collect()
                 } else {
                     columns
                         .iter()
-                        .map(|ident| find_column(&table, ident).map(|at| quoted(&table.columns[at].name)))
+                        .map(|ident| copied_column(&table, ident).map(|at| quoted(&table.columns[at].name)))
                         .collect::<Result<_, _>>()?
                 };
                 format!("SELECT {} FROM {}.{}", wanted.join(", "), quoted(&table.schema), quoted(&table.name))

@@ -134,9 +134,10 @@ pub(crate) fn plan(
     let conflict = conflict.map(|conflict| plan_conflict(names, &table, conflict, params, text)).transpose()?;
     let updated = conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
     let updated: Vec<usize> = updated.map(ConflictUpdate::columns).unwrap_or_default();
+    let updated = with_generated(&table, &updated);
     let references = match op {
         Op::Insert => References::of_insert(names.txn, &table, &updated)?,
-        Op::Update => References::of_update(names.txn, &table, &assigned)?,
+        Op::Update => References::of_update(names.txn, &table, &with_generated(&table, &assigned))?,
         Op::Delete => References::of_delete(names.txn, &table)?,
     };
     let locks = locks.into_iter().map(|query| LockPlan::new(names, query, params, text)).collect::<Result<_, _>>()?;
@@ -164,6 +165,14 @@ pub(crate) fn plan(
         WritePlan { op, table, stream, returning, conflict, tree: None, checks, references, constants, is_given };
     plan.tree = Tree::new(names.state, &plan, rows);
     Ok((plan, locks))
+}
+
+/// Columns that are assigned, and those that are made of them.
+fn with_generated(table: &Table, assigned: &[usize]) -> Vec<usize> {
+    let mut all = assigned.to_vec();
+    let made = table.generated.iter().filter(|one| one.reads.iter().any(|at| assigned.contains(at)));
+    all.extend(made.map(|one| one.column));
+    all
 }
 
 /// An analysed expression over `schema` as it is evaluated, and whether it depends on the session.

@@ -20,6 +20,7 @@ pub(crate) mod adjacent;
 pub(crate) mod depth;
 pub(crate) mod joins;
 pub(crate) mod lexer;
+pub(crate) mod like;
 pub(crate) mod numbers;
 pub(crate) mod own;
 pub(crate) mod reserved;

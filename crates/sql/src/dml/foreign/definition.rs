@@ -422,7 +422,8 @@ impl Session {
                 .with_detail(lines.join("\n"))
                 .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
-        let notices = counted.iter().map(|one| (one.id, format!("constraint {} on table {}", one.name, one.child.name)));
+        let notices =
+            counted.iter().map(|one| (one.id, format!("constraint {} on table {}", one.name, one.child.name)));
         let mut notices: Vec<(u32, String)> =
             notices.chain(views.iter().map(|one| (one.age, format!("view {}", one.view.name)))).collect();
         notices.sort_by_key(|(age, _)| *age);

@@ -11,7 +11,7 @@ use super::bound::{Bound, Type};
 use super::expr::Clause;
 use super::scope::{Scope, folded};
 use super::through_view::{Place, Through, Written, is_computed};
-use super::write::{OnConflict, OnConflictUpdate, Target, Write, is_default, named_columns};
+use super::write::{OnConflict, OnConflictUpdate, Target, Write, is_default, is_generated, named_columns};
 use super::{Analyzer, Result};
 use crate::dml::Op;
 use crate::pg::types;
@@ -77,7 +77,9 @@ impl Analyzer<'_> {
         };
         let conflict = match &insert.on {
             None => None,
-            Some(OnInsert::OnConflict(on)) => Some(self.on_conflict(&written, &target, through.as_ref(), on, &scope)?),
+            Some(OnInsert::OnConflict(on)) => {
+                Some(self.on_conflict(&written, &target, through.as_ref(), on, &scope)?)
+            }
             Some(_) => return Err(SqlError::syntax("ON DUPLICATE KEY is not supported; use ON CONFLICT").into()),
         };
         let seen = Scope { items: vec![target.item.clone()], ..scope.clone() };
@@ -124,7 +126,13 @@ impl Analyzer<'_> {
     }
 
     /// As many columns as there are values.
-    fn fitting(&self, table: &Table, mut columns: Columns, width: usize, extra: impl FnOnce() -> Span) -> Result<Vec<usize>> {
+    fn fitting(
+        &self,
+        table: &Table,
+        mut columns: Columns,
+        width: usize,
+        extra: impl FnOnce() -> Span,
+    ) -> Result<Vec<usize>> {
         if width > columns.at.len() {
             let error = SqlError::syntax("INSERT has more expressions than target columns");
             return Err(self.at(error, extra()));
@@ -179,6 +187,7 @@ impl Analyzer<'_> {
             let mut values = Vec::with_capacity(columns.len());
             for (value, &at) in row.into_iter().zip(&columns) {
                 let column = &table.columns[at];
+                refuse_generated(table, at, value.is_some())?;
                 values.push(match value {
                     Some(value) => self.assigned(value, &column.name, &column.ty)?,
                     None => self.default_of(table, at)?,
@@ -249,6 +258,7 @@ impl Analyzer<'_> {
         let mut values: Vec<Option<Expr>> = vec![None; table.columns.len()];
         for (column, &at) in relation.columns.into_iter().zip(&columns) {
             let to = &table.columns[at];
+            refuse_generated(table, at, true)?;
             let bound = column.bound.at(source.span());
             values[at] = Some(self.assigned(bound, &to.name, &to.ty)?.expr);
         }
@@ -296,6 +306,16 @@ impl Analyzer<'_> {
         };
         Ok(OnConflict { target: conflict_target, update })
     }
+}
+
+/// `428C9` for a value of a generated column.
+fn refuse_generated(table: &Table, at: usize, is_given: bool) -> Result<()> {
+    if !is_given || table.generated(at).is_none() {
+        return Ok(());
+    }
+    let name = &table.columns[at].name;
+    let error = SqlError::new("428C9", format!("cannot insert a non-DEFAULT value into column \"{name}\""));
+    Err(error.with_detail(is_generated(name)).into())
 }
 
 /// Whether two names of columns are the same.

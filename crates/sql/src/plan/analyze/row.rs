@@ -32,6 +32,8 @@ pub(crate) enum Place<'a> {
     Default(&'a str, ColumnType),
     /// ALTER COLUMN … TYPE … USING: the new value of that column, of the new type.
     Using(&'a str, ColumnType),
+    /// GENERATED ALWAYS AS: the value of the column of that name and type, from others.
+    Generated(&'a str, ColumnType),
 }
 
 impl Place<'_> {
@@ -40,6 +42,7 @@ impl Place<'_> {
             Self::Check => Clause::Check,
             Self::Default(..) => Clause::Default,
             Self::Using(..) => Clause::Transform,
+            Self::Generated(..) => Clause::Generated,
         }
     }
     /// As PostgreSQL's errors call it.
@@ -48,6 +51,7 @@ impl Place<'_> {
             Self::Check => "check constraint",
             Self::Default(..) => "DEFAULT expression",
             Self::Using(..) => "transform expression",
+            Self::Generated(..) => "column generation expression",
         }
     }
 }
@@ -89,7 +93,9 @@ pub(crate) fn over_row(
 /// `0A000` for one with a subquery.
 pub(crate) fn condition_over_row(table: &Table, condition: Expr) -> std::result::Result<OverRow, SqlError> {
     if crate::dml::has_subquery(&condition) {
-        return Err(SqlError::unsupported("WITH CHECK OPTION of a view with a subquery in its condition is not supported"));
+        return Err(SqlError::unsupported(
+            "WITH CHECK OPTION of a view with a subquery in its condition is not supported",
+        ));
     }
     let schema = Schema::new(
         table_schema(table).fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
@@ -161,6 +167,10 @@ impl Analyzer<'_> {
             oid: table.id,
         };
         let scope = Scope { items: vec![item], ..Scope::empty() };
+        if let Place::Generated(column, ty) = place {
+            let bound = self.expr(expr, &scope, Clause::Generated)?;
+            return self.made_of(bound, column, &ty);
+        }
         let Place::Using(column, ty) = place else { return self.condition(expr, &scope, place.clause()) };
         let bound = self.expr(expr, &scope, place.clause())?;
         let (given, to) = (bound.ty, column_type(&ty));

@@ -23,7 +23,7 @@ use crate::pg::view::{base_of, why_read_only};
 use crate::wire::SqlError;
 
 /// Views on the way to a table.
-const LEVELS_MAX: usize = 100;
+const LEVELS_MAX: usize = 32;
 
 /// What a statement writes to.
 pub(super) struct Written {
@@ -105,7 +105,9 @@ impl Analyzer<'_> {
             let named = base_of(&query).map(|(name, ..)| name.clone());
             let base = named.as_ref().and_then(|base| seen_under(definition, base));
             if base.is_none() {
-                why.get_or_insert("Views that do not select from a single table or view are not automatically updatable.");
+                why.get_or_insert(
+                    "Views that do not select from a single table or view are not automatically updatable.",
+                );
             }
             if let Some(why) = why {
                 return Err(read_only(&view.name, op, why).into());
@@ -166,15 +168,8 @@ impl Analyzer<'_> {
         }
         checks.reverse();
         let names = columns.iter().map(|column| column.name.clone()).zip(places).collect();
-        target.item = Item {
-            name: Some(shown),
-            schema,
-            columns,
-            by_name: true,
-            by_column: true,
-            table: None,
-            oid: outermost.id,
-        };
+        target.item =
+            Item { name: Some(shown), schema, columns, by_name: true, by_column: true, table: None, oid: outermost.id };
         target.base = base;
         Ok((target, Some(Through { name: outermost.name.clone(), columns: names, checks })))
     }
@@ -239,9 +234,9 @@ impl Analyzer<'_> {
             return Err(gone().into());
         }
         let place = |column: &Column| {
-            let found = below.iter().position(|known| {
-                matches!(known.bound.expr, Expr::Column(_)) && known.bound.expr == column.bound.expr
-            });
+            let found = below
+                .iter()
+                .position(|known| matches!(known.bound.expr, Expr::Column(_)) && known.bound.expr == column.bound.expr);
             match found {
                 Some(at) => below_places[at].clone(),
                 // Of what the view below computes already, it is that view's.

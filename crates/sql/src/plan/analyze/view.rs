@@ -28,8 +28,8 @@ use crate::plan::planner::Names;
 use crate::plan::statement::{ParamTypes, parse_known};
 use crate::wire::SqlError;
 
-/// Views within each other. (PostgreSQL ends where its stack does.)
-const LEVELS_MAX: usize = 100;
+/// Views within each other, as many as subqueries: plans are as deep. (PostgreSQL ends where its stack does.)
+const LEVELS_MAX: usize = 32;
 /// Views that one statement may stand for, as often as it names them: two of two of two and so on are many.
 const EXPANDED_MAX: usize = 2000;
 
@@ -130,7 +130,8 @@ impl Analyzer<'_> {
         };
         if let Some(within) = self.views.within.last().cloned() {
             let relations = within.view.iter().flat_map(|view| &view.relations);
-            let Some(relation) = relations.into_iter().find(|known| known.schema == schema && known.name == name) else {
+            let Some(relation) = relations.into_iter().find(|known| known.schema == schema && known.name == name)
+            else {
                 return Ok(None);
             };
             if let Some(table) = self.names.txn.table_by_id(relation.id).map_err(SqlError::from)? {
@@ -176,7 +177,11 @@ impl Analyzer<'_> {
     }
 
     /// `*` was met; `columns` are what it stands for.
-    pub(super) fn note_star(&mut self, item: &ast::SelectItem, columns: impl Iterator<Item = (Option<String>, String)>) {
+    pub(super) fn note_star(
+        &mut self,
+        item: &ast::SelectItem,
+        columns: impl Iterator<Item = (Option<String>, String)>,
+    ) {
         if !self.views.within.is_empty() {
             return;
         }
@@ -250,7 +255,9 @@ impl Analyzer<'_> {
             let mut columns = Vec::with_capacity(seen.columns.len());
             for column in &seen.columns {
                 let Some(found) = relation.columns.get(column.at) else {
-                    return Err(SqlError::internal(format!("a view reads a column of {} that is gone", view.name)).into());
+                    return Err(
+                        SqlError::internal(format!("a view reads a column of {} that is gone", view.name)).into()
+                    );
                 };
                 columns.push(super::bound::Column { name: column.name.clone(), bound: found.bound.clone() });
             }

@@ -212,7 +212,8 @@ impl Analyzer<'_> {
     /// What a column has if no value is given for it.
     pub(super) fn default_of(&mut self, table: &Table, at: usize) -> Result<Bound> {
         let column = &table.columns[at];
-        match &column.default_sql {
+        // Of a generated column it is computed when the row is written.
+        match column.default_sql.as_ref().filter(|_| table.generated(at).is_none()) {
             Some(sql) => {
                 let expr = parse_expression(sql)?;
                 self.default_value(&expr, &column.name, &column.ty)
@@ -236,6 +237,11 @@ impl Analyzer<'_> {
             }
             bound => bound?,
         };
+        self.made_of(bound, column, ty)
+    }
+
+    /// The value of an expression of a definition as one of its column.
+    pub(super) fn made_of(&mut self, bound: Bound, column: &str, ty: &ColumnType) -> Result<Bound> {
         let mut bound = bound.at(datafusion::sql::sqlparser::tokenizer::Span::empty());
         let given = bound.ty;
         if given.is_unknown() {
@@ -291,6 +297,10 @@ impl Analyzer<'_> {
         for (name, value) in bound {
             let at = self.written_column(table, through, name, op)?;
             let column = &table.columns[at];
+            if value.is_some() && table.generated(at).is_some() {
+                let text = format!("column \"{}\" can only be updated to DEFAULT", column.name);
+                return Err(SqlError::new("428C9", text).with_detail(is_generated(&column.name)).into());
+            }
             let value = match value {
                 Some(value) => self.assigned(value, &column.name, &column.ty)?,
                 None => self.default_of(table, at)?,
@@ -390,6 +400,11 @@ impl Analyzer<'_> {
     pub(super) fn with_locks(&mut self, write: Write) -> Write {
         Write { locks: std::mem::take(&mut self.locks), ..write }
     }
+}
+
+/// DETAIL of the errors of writing to a generated column.
+pub(super) fn is_generated(column: &str) -> String {
+    format!("Column \"{column}\" is a generated column.")
 }
 
 fn single(expr: &ast::Expr) -> Given<'_> {
