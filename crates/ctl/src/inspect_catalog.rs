@@ -77,6 +77,17 @@ fn print_table(table: &Definition, out: &mut dyn Write) -> Result<()> {
             positions.iter().filter_map(|at| table.columns.get(*at)).map(|c| c.name.as_str()).collect();
         all.join(", ")
     };
+    if let Some(view) = &table.view {
+        say!(out, "view {}  id {}  generation {}", table.full_name(), table.id, table.generation)?;
+        for column in &view.columns {
+            say!(out, "  column {}  type {} ({})", column.name, column.oid, column.typmod)?;
+        }
+        for read in &view.relations {
+            say!(out, "  reads {}.{}  id {}", read.schema, read.name, read.id)?;
+        }
+        say!(out, "  check option {:?}", view.check)?;
+        return say!(out, "  query {}", view.sql);
+    }
     say!(out, "table {}  id {}  generation {}  {}", table.full_name(), table.id, table.generation, place(table.tree))?;
     for column in &table.columns {
         let null = if column.nullable { "" } else { " not null" };

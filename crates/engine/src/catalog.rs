@@ -35,7 +35,7 @@ const CHUNK: usize = 1400;
 pub(crate) struct Definitions {
     pub by_id: SharedMap<u32, Arc<Table>>,
     pub by_name: SharedMap<(String, String), u32>,
-    /// Tables with foreign keys that refer to a table.
+    /// Tables with foreign keys that refer to a table, and views that read a table or view.
     pub referrers: SharedMap<u32, Vec<u32>>,
     /// Tables that are gone, with the version of the catalog that no longer had them.
     dropped: SharedMap<u32, u64>,
@@ -43,11 +43,11 @@ pub(crate) struct Definitions {
 
 impl Definitions {
     fn add(&mut self, table: Arc<Table>) {
-        for foreign in &table.foreign_keys {
-            let mut of_parent = self.referrers.get(&foreign.parent).cloned().unwrap_or_default();
+        for needed in table.needs() {
+            let mut of_parent = self.referrers.get(&needed).cloned().unwrap_or_default();
             if let Err(at) = of_parent.binary_search(&table.id) {
                 of_parent.insert(at, table.id);
-                self.referrers.insert(foreign.parent, of_parent);
+                self.referrers.insert(needed, of_parent);
             }
         }
         self.by_name.insert((table.schema.clone(), table.name.clone()), table.id);
@@ -61,13 +61,13 @@ impl Definitions {
         if self.by_name.get(&name) == Some(&id) {
             self.by_name.remove(&name);
         }
-        for foreign in &table.foreign_keys {
-            let mut of_parent = self.referrers.get(&foreign.parent).cloned().unwrap_or_default();
+        for needed in table.needs() {
+            let mut of_parent = self.referrers.get(&needed).cloned().unwrap_or_default();
             of_parent.retain(|other| *other != id);
             if of_parent.is_empty() {
-                self.referrers.remove(&foreign.parent);
+                self.referrers.remove(&needed);
             } else {
-                self.referrers.insert(foreign.parent, of_parent);
+                self.referrers.insert(needed, of_parent);
             }
         }
         Some(table)
@@ -407,6 +407,9 @@ fn carrier(tree: Tree) -> Table {
         tree,
         generation: 0,
         value_types: Vec::new(),
+        view: None,
+        generated: Vec::new(),
+        comments: Vec::new(),
     }
     .build(Arc::default(), 0)
 }
@@ -456,14 +459,24 @@ impl Transaction {
         Ok(base)
     }
 
-    /// The table of that name.
+    /// The table of that name; never a view.
     pub fn table(&self, schema: &str, name: &str) -> Result<Option<Arc<Table>>> {
+        Ok(self.entry(schema, name)?.filter(|entry| entry.view.is_none()))
+    }
+
+    /// The table or view of that name.
+    pub(crate) fn entry(&self, schema: &str, name: &str) -> Result<Option<Arc<Table>>> {
         let others = self.others()?;
         Ok(self.0.state.lock().catalog.named(&others, schema, name))
     }
 
-    /// The table with that id.
+    /// The table with that id; never a view.
     pub fn table_by_id(&self, id: u32) -> Result<Option<Arc<Table>>> {
+        Ok(self.entry_by_id(id)?.filter(|entry| entry.view.is_none()))
+    }
+
+    /// The table or view with that id.
+    pub(crate) fn entry_by_id(&self, id: u32) -> Result<Option<Arc<Table>>> {
         let others = self.others()?;
         Ok(self.0.state.lock().catalog.table(&others, id))
     }
@@ -474,12 +487,20 @@ impl Transaction {
     pub fn referrers(&self, id: u32) -> Result<Vec<Arc<Table>>> {
         let others = self.others()?;
         let mut all = self.0.state.lock().catalog.referrers(&others, id);
+        all.retain(|entry| entry.view.is_none());
         all.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
         Ok(all)
     }
 
-    /// All tables, by schema and name.
+    /// All tables, by schema and name; no views.
     pub fn tables(&self) -> Result<Vec<Arc<Table>>> {
+        let mut all = self.entries()?;
+        all.retain(|entry| entry.view.is_none());
+        Ok(all)
+    }
+
+    /// All tables and views, by schema and name.
+    pub(crate) fn entries(&self) -> Result<Vec<Arc<Table>>> {
         let others = self.others()?;
         let mut all = self.0.state.lock().catalog.tables(&others);
         all.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
@@ -528,20 +549,22 @@ impl Transaction {
     pub fn compare_definitions(&self) -> Result<Vec<String>> {
         let stored = self.0.db.inner().catalog.load(&self.catalog_view()?, 0)?;
         let mut wrong = Vec::new();
-        let listed = self.tables()?;
+        let listed = self.entries()?;
         if listed.len() != stored.by_id.len() {
             wrong.push(format!("{} tables are listed, {} are stored", listed.len(), stored.by_id.len()));
         }
         for table in stored.by_id.values() {
             let encoded = |found: Option<Arc<Table>>| found.map(|found| Definition::of(&found).encode());
             let expected = Some(Definition::of(table).encode());
-            let by_name = encoded(self.table(&table.schema, &table.name)?);
-            if encoded(self.table_by_id(table.id)?) != expected || by_name != expected {
+            let by_name = encoded(self.entry(&table.schema, &table.name)?);
+            if encoded(self.entry_by_id(table.id)?) != expected || by_name != expected {
                 wrong.push(format!("table {} \"{}\"", table.id, table.name));
             }
             let ids = |found: Vec<Arc<Table>>| found.iter().map(|found| found.id).collect::<Vec<_>>();
             let mut referrers = stored.referrers.get(&table.id).cloned().unwrap_or_default();
-            let mut found = ids(self.referrers(table.id)?);
+            let others = self.others()?;
+            let all = self.0.state.lock().catalog.referrers(&others, table.id);
+            let mut found = ids(all);
             referrers.sort_unstable();
             found.sort_unstable();
             if referrers != found {

@@ -125,19 +125,19 @@ impl Overlay {
             if self.by_name.get(&name) == Some(&id) {
                 self.by_name.remove(&name);
             }
-            for foreign in &old.foreign_keys {
-                if let Some(children) = self.referrers.get_mut(&foreign.parent) {
+            for needed in old.needs() {
+                if let Some(children) = self.referrers.get_mut(&needed) {
                     children.remove(&id);
                     if children.is_empty() {
-                        self.referrers.remove(&foreign.parent);
+                        self.referrers.remove(&needed);
                     }
                 }
             }
         }
         if let Some(Some(new)) = &to {
             self.by_name.insert((new.schema.clone(), new.name.clone()), id);
-            for foreign in &new.foreign_keys {
-                self.referrers.entry(foreign.parent).or_default().insert(id);
+            for needed in new.needs() {
+                self.referrers.entry(needed).or_default().insert(id);
             }
         }
         from
@@ -265,6 +265,9 @@ mod tests {
             tree: Tree { root: PageId(1), object: ObjectId(id) },
             generation,
             value_types: Vec::new(),
+            view: None,
+            generated: Vec::new(),
+            comments: Vec::new(),
         }
     }
 

@@ -13,7 +13,7 @@ use resurgam_txn::LockMode;
 use resurgam_versions::PendingFree;
 
 use crate::catalog::check_name;
-use crate::definition::{Check, Column, Definition, ForeignKey, Index, Place, encode_missing};
+use crate::definition::{Check, Column, CommentOn, Definition, ForeignKey, Generated, Index, Place, encode_missing};
 use crate::rewrite::{Rewrite, contains_nulls, is_stored_alike};
 use crate::rows::VALUE_IN_ROW_MAX;
 use crate::table::{ColumnSpec, IndexSpec, Table, TableSpec};
@@ -35,6 +35,11 @@ pub enum TableChange {
     RenameColumn(usize, String),
     SetDefault(usize, Option<String>),
     SetNotNull(usize, bool),
+    /// A column's values are computed from others from now on, or no longer. That the rows which are there have them is
+    /// the caller's care.
+    SetGenerated(usize, Option<(String, Vec<usize>)>),
+    /// A comment, or none any more. The table may be a view.
+    SetComment(CommentOn, Option<String>),
     /// Rows that exist have NULL in it: they must be none if it is NOT NULL.
     AddColumn(ColumnSpec),
     /// Rows that exist have this value in it, which is kept in the definition: constant time.
@@ -82,7 +87,7 @@ macro_rules! attempt {
 
 impl Transaction {
     /// An id for a table, an index, a tree or a constraint; `LimitExceeded` when there are no more.
-    fn next_object(&self) -> Result<u32> {
+    pub(crate) fn next_object(&self) -> Result<u32> {
         let inner = self.0.db.inner();
         // Pages tell a restart which ids there are; those of constraints are in definitions alone.
         inner.catalog.committed(&self.0.db)?;
@@ -131,7 +136,7 @@ impl Transaction {
     }
 
     /// Locks a table against everyone else. False: it was changed or dropped meanwhile.
-    fn lock_exclusive(&self, table: &Table) -> Result<Attempt<()>> {
+    pub(crate) fn lock_exclusive(&self, table: &Table) -> Result<Attempt<()>> {
         if let Some(wait) = self.lock_table(ObjectId(table.id), LockMode::Exclusive)? {
             return Ok(Attempt::Wait(wait));
         }
@@ -195,6 +200,9 @@ impl Transaction {
             tree: self.new_tree()?,
             generation: 1,
             value_types: Vec::new(),
+            view: None,
+            generated: Vec::new(),
+            comments: Vec::new(),
         };
         place(&mut parts);
         for index in &spec.indexes {
@@ -224,6 +232,7 @@ impl Transaction {
     pub fn drop_table(&self, table: &Arc<Table>) -> Result<Attempt<()>> {
         let _operation = self.operation()?;
         attempt!(self.lock_exclusive(table));
+        self.refuse_if_seen(table)?;
         if let Some(other) = self.referrers(table.id)?.iter().find(|other| other.id != table.id) {
             return Err(Error::new(
                 ErrorKind::DependentObjects,
@@ -335,6 +344,20 @@ impl Transaction {
             TableChange::SetDefault(at, sql) => {
                 column_exists(at)?;
                 parts.columns[at].default_sql = sql;
+            }
+            TableChange::SetComment(on, comment) => {
+                parts.comments.retain(|(known, _)| *known != on);
+                parts.comments.extend(comment.map(|text| (on, text)));
+                parts.comments.sort_by_key(|(on, _)| *on);
+            }
+            TableChange::SetGenerated(at, expression) => {
+                column_exists(at)?;
+                parts.generated.retain(|generated| generated.column != at);
+                if let Some((sql, reads)) = expression {
+                    check_positions_exist(&reads, table.columns.len())?;
+                    parts.generated.push(Generated { column: at, sql, reads });
+                    parts.generated.sort_by_key(|generated| generated.column);
+                }
             }
             TableChange::SetNotNull(at, not_null) => {
                 column_exists(at)?;
@@ -467,6 +490,17 @@ impl Transaction {
                         format!("cannot drop column \"{}\" because the primary key uses it", parts.columns[at].name),
                     ));
                 }
+                if let Some(generated) = parts.generated.iter().find(|g| g.column != at && g.reads.contains(&at)) {
+                    let name = &parts.columns[generated.column].name;
+                    return Err(Error::new(
+                        ErrorKind::DependentObjects,
+                        format!(
+                            "cannot drop column \"{}\" because column \"{name}\" is made of it",
+                            parts.columns[at].name
+                        ),
+                    ));
+                }
+                attempt!(self.column_goes(table, at));
                 parts.columns.remove(at);
                 let mut kept = Vec::new();
                 for mut index in std::mem::take(&mut parts.indexes) {
@@ -480,6 +514,15 @@ impl Transaction {
                 }
                 parts.indexes = kept;
                 parts.checks.retain(|check| !check.columns.contains(&at));
+                parts.comments.retain(|(on, _)| *on != CommentOn::Column(at));
+                for (on, _) in &mut parts.comments {
+                    if let CommentOn::Column(column) = on {
+                        *column -= usize::from(*column > at);
+                    }
+                }
+                parts.generated.retain(|generated| generated.column != at);
+                let of_generated = parts.generated.iter_mut().flat_map(|g| g.reads.iter_mut().chain([&mut g.column]));
+                of_generated.for_each(|column| *column -= usize::from(*column > at));
                 let of_checks = parts.checks.iter_mut().flat_map(|check| &mut check.columns);
                 for column in of_checks.chain(parts.foreign_keys.iter_mut().flat_map(|foreign| &mut foreign.columns)) {
                     *column -= usize::from(*column > at);

@@ -2,7 +2,7 @@
 //! checker reads definitions with the same code.
 //!
 //! ```text
-//! encoding u8 = 1 to 4 | table id u32 | generation u64
+//! encoding u8 = 1 to 5 | table id u32 | generation u64
 //! schema, name, primary key name            counted text
 //! tree                                      root page u64, object u32
 //! primary key                               count u16, column positions u16 each
@@ -19,6 +19,11 @@
 //!                                           positions u16), referenced table u32, its index u32
 //!                                           (0 = primary key), positions in that key (count u16,
 //!                                           u16 each), ON DELETE u8, ON UPDATE u8, flags u8
+//! parts (encoding 5)                    count u16, each: kind u8, counted: 1 = it is a view (stored_view.rs);
+//!                                           2 = generated columns: count u16, each: position u16, SQL text,
+//!                                           columns that it reads (count u16, positions u16);
+//!                                           3 = comments: count u16, each: kind u8 (0 relation, 1 column, 2 index), u32
+//!                                           (position, or id, 0 = primary key), text
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
 //! check flags                               1 validated
@@ -39,11 +44,17 @@ use resurgam_page::key::{ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
+use crate::stored_view::View;
 use crate::table::Table;
 
 /// Newest version of the definition's encoding. A definition is written in the oldest one that
 /// can say all of it.
-const ENCODING: u8 = 4;
+const ENCODING: u8 = 5;
+
+/// Kinds of parts that definitions of encoding 5 have behind the others, each by itself.
+const PART_VIEW: u8 = 1;
+const PART_GENERATED: u8 = 2;
+const PART_COMMENTS: u8 = 3;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,6 +119,29 @@ pub struct Check {
     pub columns: Vec<usize>,
     /// Rows that were there before it are known to satisfy it.
     pub validated: bool,
+}
+
+/// A column whose values are computed from others when a row is written. Its meaning is the SQL layer's: row operations
+/// store what they are given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Generated {
+    /// Position in [`Table::columns`].
+    pub column: usize,
+    /// The expression as SQL text.
+    pub sql: String,
+    /// Positions of the columns that it reads.
+    pub reads: Vec<usize>,
+}
+
+/// What a comment is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CommentOn {
+    /// The table or view itself.
+    Relation,
+    /// A column, by position.
+    Column(usize),
+    /// An index, by id; `None`: the primary key's.
+    Index(Option<u32>),
 }
 
 /// What a foreign key does to the rows that refer to a key that goes.
@@ -194,6 +228,12 @@ pub struct Definition {
     pub tree: Tree,
     pub generation: u64,
     pub value_types: Vec<ColumnType>,
+    /// It is a view, without columns and trees.
+    pub view: Option<Box<View>>,
+    /// By column.
+    pub generated: Vec<Generated>,
+    /// Comments on it and its parts, in the order of these.
+    pub comments: Vec<(CommentOn, String)>,
 }
 
 impl Definition {
@@ -212,12 +252,18 @@ impl Definition {
             tree: table.tree,
             generation: table.generation,
             value_types: table.value_types.clone(),
+            view: table.view.clone(),
+            generated: table.generated.clone(),
+            comments: table.comments.clone(),
         }
     }
 
     /// Their stored form.
     pub fn encode(&self) -> Vec<u8> {
-        let encoding = if self.indexes.iter().any(Index::has_orders) {
+        let parts = self.parts();
+        let encoding = if !parts.is_empty() {
+            5
+        } else if self.indexes.iter().any(Index::has_orders) {
             4
         } else if !self.foreign_keys.is_empty() {
             3
@@ -288,7 +334,56 @@ impl Definition {
                 put_foreign(&mut out, foreign);
             }
         }
+        if encoding > 4 {
+            out.extend_from_slice(&(parts.len() as u16).to_le_bytes());
+            for (kind, bytes) in &parts {
+                out.push(*kind);
+                put_counted(&mut out, bytes);
+            }
+        }
         out
+    }
+
+    /// What is behind the others, each with its kind.
+    fn parts(&self) -> Vec<(u8, Vec<u8>)> {
+        let mut parts = Vec::new();
+        if let Some(view) = &self.view {
+            let mut bytes = Vec::new();
+            view.encode_into(&mut bytes);
+            parts.push((PART_VIEW, bytes));
+        }
+        if !self.generated.is_empty() {
+            let mut bytes = (self.generated.len() as u16).to_le_bytes().to_vec();
+            for generated in &self.generated {
+                bytes.extend_from_slice(&(generated.column as u16).to_le_bytes());
+                put_counted(&mut bytes, generated.sql.as_bytes());
+                put_positions(&mut bytes, &generated.reads);
+            }
+            parts.push((PART_GENERATED, bytes));
+        }
+        // Those of indexes that are gone are gone.
+        let is_there = |on: &CommentOn| match on {
+            CommentOn::Index(Some(id)) => self.indexes.iter().any(|index| index.id == *id),
+            CommentOn::Index(None) => !self.primary_key.is_empty(),
+            _ => true,
+        };
+        let comments: Vec<_> = self.comments.iter().filter(|(on, _)| is_there(on)).collect();
+        if !comments.is_empty() {
+            let mut bytes = (comments.len() as u16).to_le_bytes().to_vec();
+            for (on, text) in comments {
+                let (kind, at) = match on {
+                    CommentOn::Relation => (0u8, 0),
+                    CommentOn::Column(at) => (1, *at as u32),
+                    // Ids of objects begin above 0.
+                    CommentOn::Index(id) => (2, id.unwrap_or(0)),
+                };
+                bytes.push(kind);
+                bytes.extend_from_slice(&at.to_le_bytes());
+                put_counted(&mut bytes, text.as_bytes());
+            }
+            parts.push((PART_COMMENTS, bytes));
+        }
+        parts
     }
 
     /// Reads what [`Definition::encode`] wrote, and refuses what contradicts itself.
@@ -358,8 +453,42 @@ impl Definition {
         for _ in 0..if encoding > 2 { r.u16()? } else { 0 } {
             foreign_keys.push(read_foreign(&mut r)?);
         }
+        let (mut view, mut generated, mut comments) = (None, Vec::new(), Vec::new());
+        for _ in 0..if encoding > 4 { r.u16()? } else { 0 } {
+            let kind = r.u8()?;
+            let mut part = Reader::new(r.counted()?, "table definition");
+            match kind {
+                PART_VIEW => view = Some(Box::new(View::decode(&mut part)?)),
+                PART_GENERATED => {
+                    for _ in 0..part.u16()? {
+                        let (column, sql) = (usize::from(part.u16()?), text(&mut part)?);
+                        generated.push(Generated { column, sql, reads: positions(&mut part)? });
+                    }
+                }
+                PART_COMMENTS => {
+                    for _ in 0..part.u16()? {
+                        let (kind, at) = (part.u8()?, part.u32()?);
+                        let on = match kind {
+                            0 => CommentOn::Relation,
+                            1 => CommentOn::Column(at as usize),
+                            2 => CommentOn::Index((at != 0).then_some(at)),
+                            _ => return Err(r.bad("a comment on nothing that is known")),
+                        };
+                        comments.push((on, text(&mut part)?));
+                    }
+                }
+                other => {
+                    let what = format!("a table definition with a part of unknown kind {other}");
+                    return Err(Error::new(ErrorKind::NewerFormat, what));
+                }
+            }
+            if !part.is_empty() {
+                return Err(r.bad("more than a part of a definition"));
+            }
+        }
         let named = indexes.iter().map(|i| &i.columns).chain(checks.iter().map(|c| &c.columns));
         let named = named.chain(foreign_keys.iter().map(|f| &f.columns)).flatten();
+        let named = named.chain(generated.iter().flat_map(|g| g.reads.iter().chain([&g.column])));
         let fine = primary_key.iter().chain(named).all(|c| *c < columns.len())
             && columns.iter().all(|c| match c.place {
                 Place::Key(at) => (at as usize) < primary_key.len(),
@@ -384,6 +513,9 @@ impl Definition {
             tree,
             generation,
             value_types,
+            view,
+            generated,
+            comments,
         })
     }
 
@@ -435,6 +567,9 @@ impl Definition {
             generation: self.generation,
             valid_from,
             value_types: self.value_types,
+            view: self.view,
+            generated: self.generated,
+            comments: self.comments,
             key_columns,
             index_keys,
             next_row_id,
@@ -582,6 +717,9 @@ mod tests {
             tree: tree(20),
             generation: 3,
             value_types: vec![ColumnType::Int8],
+            view: None,
+            generated: vec![Generated { column: 1, sql: "a * 2".into(), reads: vec![0] }],
+            comments: vec![(CommentOn::Column(1), "b".into()), (CommentOn::Index(Some(21)), "i".into())],
         }
     }
 
@@ -603,6 +741,9 @@ mod tests {
     fn a_definition_is_written_in_the_oldest_encoding_that_says_it() {
         let mut definition = full();
         let mut encodings = vec![definition.encode()[0]];
+        definition.generated.clear();
+        definition.comments.clear();
+        encodings.push(definition.encode()[0]);
         let ordered = definition.encode().len();
         definition.indexes[0].orders.fill(ColumnOrder::ASCENDING);
         assert_eq!(definition.encode().len(), ordered - 2);
@@ -612,7 +753,7 @@ mod tests {
         definition.checks.clear();
         definition.columns[1].missing = None;
         encodings.push(definition.encode()[0]);
-        assert_eq!(encodings, [4, 3, 2, 1]);
+        assert_eq!(encodings, [5, 4, 3, 2, 1]);
         let again = Definition::decode(&definition.encode()).expect("definition");
         assert_eq!(format!("{again:?}"), format!("{definition:?}"));
     }
@@ -631,6 +772,8 @@ mod tests {
         refused("a place outside the key", |d| d.columns[0].place = Place::Key(1));
         refused("a place outside the value", |d| d.columns[1].place = Place::Value(1));
         refused("another type in the value", |d| d.value_types = vec![ColumnType::Int4]);
+        refused("a generated column that is none", |d| d.generated[0].column = 2);
+        refused("a generated column of no column", |d| d.generated[0].reads = vec![2]);
         refused("a foreign key of other columns", |d| d.foreign_keys[0].key = vec![0]);
         refused("a foreign key to one column twice", |d| d.foreign_keys[0].key = vec![0, 0]);
         refused("a foreign key of no columns", |d| {

@@ -91,6 +91,7 @@ mod rows;
 mod shared_map;
 mod statement;
 mod status;
+mod stored_view;
 mod successor;
 mod sync;
 mod table;
@@ -101,6 +102,7 @@ mod undo;
 mod verify;
 mod version_file;
 mod view;
+mod view_ddl;
 
 pub use archiver::ArchiveStatus;
 #[doc(hidden)]
@@ -118,7 +120,7 @@ pub mod stored {
 }
 
 pub use ddl::{CheckSpec, TableChange};
-pub use definition::{Check, Column, ForeignKey, Index, ReferentialAction};
+pub use definition::{Check, Column, CommentOn, ForeignKey, Generated, Index, ReferentialAction};
 #[doc(hidden)]
 pub use options::StoreHandle;
 pub use options::{DoubleWrites, Options};
@@ -152,6 +154,7 @@ pub use rows::BulkInserter;
 pub use statement::Statement;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
 pub use status::{DamagedPage, DefinitionCounts};
+pub use stored_view::{CheckOption, SeenColumn, View, ViewColumn, ViewRelation};
 pub use successor::Trail;
 pub use table::{ColumnSpec, IndexSpec, RawRow, RowBuf, Table, TableSpec};
 pub use transaction::{

@@ -18,7 +18,8 @@ use resurgam_page::key::{self, ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
-use crate::definition::{Check, Column, ForeignKey, Index, Place};
+use crate::definition::{Check, Column, CommentOn, ForeignKey, Generated, Index, Place};
+use crate::stored_view::View;
 
 /// A table as a transaction sees it.
 #[derive(Debug)]
@@ -34,6 +35,12 @@ pub struct Table {
     pub checks: Vec<Check>,
     /// Those of its own columns; see [`crate::Transaction::referrers`] for those that refer to it.
     pub foreign_keys: Vec<ForeignKey>,
+    /// It is a view, without columns and trees: whoever asks for a table never gets one.
+    pub view: Option<Box<View>>,
+    /// Columns whose values are computed from others, by column.
+    pub generated: Vec<Generated>,
+    /// Comments on it and its parts.
+    pub comments: Vec<(CommentOn, String)>,
     pub(crate) tree: Tree,
     /// Raised by every change of the definition.
     pub(crate) generation: u64,
@@ -131,6 +138,22 @@ impl TableSpec {
 }
 
 impl Table {
+    /// Ids of the relations that it needs: those of its foreign keys, and those that it reads as a view.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = u32> {
+        let parents = self.foreign_keys.iter().map(|foreign| foreign.parent);
+        parents.chain(self.view.iter().flat_map(|view| &view.relations).map(|relation| relation.id))
+    }
+
+    /// How the values of a column are computed from others, if they are.
+    pub fn generated(&self, column: usize) -> Option<&Generated> {
+        self.generated.iter().find(|generated| generated.column == column)
+    }
+
+    /// The comment on a column.
+    pub fn comment_on_column(&self, column: usize) -> Option<&str> {
+        self.comments.iter().find(|(on, _)| *on == CommentOn::Column(column)).map(|(_, text)| text.as_str())
+    }
+
     /// The object that owns the pages of its rows; it changes when they are stored anew.
     pub fn rows_object(&self) -> ObjectId {
         self.tree.object

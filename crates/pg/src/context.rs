@@ -109,6 +109,10 @@ pub trait PgContext: Debug + Send + Sync {
     fn backend_pid(&self) -> i32;
     /// Every table that the session's transaction sees.
     fn tables(&self) -> Result<Vec<Arc<Table>>, SqlError>;
+    /// Every view that the session's transaction sees.
+    fn views(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        Ok(Vec::new())
+    }
     /// Present value of a run-time parameter, lower-case name; `None` if there is none.
     fn setting(&self, name: &str) -> Option<String>;
     /// Changes a parameter (`set_config`); returns the new value as shown.

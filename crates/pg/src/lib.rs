@@ -44,6 +44,7 @@ pub mod memory;
 pub mod naming;
 pub mod running;
 pub mod types;
+pub mod view;
 pub mod wire;
 pub mod zone;
 

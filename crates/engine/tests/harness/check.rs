@@ -247,6 +247,12 @@ pub fn check_all(db: &Database, expected: &State, thorough: bool) -> Checked<()>
     if names != wanted {
         return Err(Trouble::Broken(format!("tables are {names:?}, expected {wanted:?}")));
     }
+    for name in expected.views.keys().chain(tx.views()?.iter().map(|view| &view.name)) {
+        let found = tx.view_named("public", name)?.as_deref().and_then(super::views::found);
+        if found.as_ref() != expected.views.get(name).map(|view| &**view) {
+            return Err(Trouble::Broken(format!("view {name} is {found:?}, expected {:?}", expected.views.get(name))));
+        }
+    }
     for table in &tables {
         check_table(&view, table, &expected.tables[&table.name], thorough)?;
     }

@@ -10,6 +10,7 @@ use super::alter;
 use super::constrain;
 use super::model::*;
 use super::schedule::World;
+use super::views;
 use crate::broken;
 
 /// Names that tables have.
@@ -97,11 +98,14 @@ impl World {
         };
         let mut model = TableModel::clone(&state.tables[&name]);
         let tx = self.clients[at].tx.clone();
-        let choice = self.rng.below(16 + alter::CHOICES + constrain::CHOICES);
+        let choice = self.rng.below(16 + alter::CHOICES + constrain::CHOICES + views::CHOICES);
         self.log(|| format!("client {at}: ddl {choice} on {name}"));
         match choice {
             0 | 1 => {
                 let result = tx.drop_table(&table);
+                if self.is_viewed(at, table.id) {
+                    return self.depended_on(at, &name, result);
+                }
                 self.ddl_done(at, &name, result, |_| Ok(None))
             }
             2..=4 => {
@@ -177,6 +181,9 @@ impl World {
                 }
                 let column = self.rng.range(FIXED_COLUMNS as u64, model.columns.len() as u64) as usize;
                 let result = tx.alter_table(&table, TableChange::DropColumn(column));
+                if matches!(result, Ok(Attempt::Done(_))) {
+                    self.column_dropped(at, table.id, column);
+                }
                 let (dropped, _) = model.columns.remove(column);
                 model.not_null.remove(&dropped);
                 model.defaults.remove(&dropped);
@@ -226,7 +233,10 @@ impl World {
             }
             15 => self.create_table(at),
             _ if choice < 16 + alter::CHOICES => self.random_alter(at, choice - 16, &name, &table, model),
-            _ => self.random_constraint(at, choice - 16 - alter::CHOICES, &name, &table, model),
+            _ if choice < 16 + alter::CHOICES + constrain::CHOICES => {
+                self.random_constraint(at, choice - 16 - alter::CHOICES, &name, &table, model)
+            }
+            _ => self.random_view(at, choice - 16 - alter::CHOICES - constrain::CHOICES, &name, &table, &model),
         }
     }
 

@@ -12,6 +12,7 @@
 //! | `ddl.rs` | changes of definitions: run, predict, compare |
 //! | `alter.rs` | those that write rows anew or are cut off |
 //! | `constrain.rs` | names, defaults and constraints of columns |
+//! | `views.rs` | views |
 //! | `check.rs` | a whole database against a state of the model |
 //! | `archived.rs` | the archive against the log |
 //! | `schedule.rs` | lives of a database: workload, faults, crash, recovery |
@@ -35,6 +36,7 @@ pub mod rng;
 pub mod rows;
 pub mod schedule;
 pub mod two_phase;
+pub mod views;
 
 /// What the harness found: a broken promise, in words.
 pub type Found<T> = Result<T, String>;

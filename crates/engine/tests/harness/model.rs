@@ -110,10 +110,21 @@ pub fn number_of(key: &Datum) -> Option<i64> {
     }
 }
 
+/// A view over the first column of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ViewModel {
+    /// Id of the table.
+    pub base: u32,
+    pub sql: String,
+    /// The table's columns as the view knows them: their names when it was made, and where they are.
+    pub columns: Vec<(String, usize)>,
+}
+
 /// All tables at one moment, and the transactions that are in doubt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     pub tables: BTreeMap<String, Arc<TableModel>>,
+    pub views: BTreeMap<String, Arc<ViewModel>>,
     /// By identifier.
     pub prepared: BTreeMap<String, Arc<InDoubt>>,
 }
@@ -138,11 +149,13 @@ pub struct Overlay {
     pub tables: BTreeMap<String, Option<Arc<TableModel>>>,
     /// Rows of other tables.
     pub rows: BTreeMap<(String, i64), Option<Arc<Row>>>,
+    /// Views that it changed, dropped or made.
+    pub views: BTreeMap<String, Option<Arc<ViewModel>>>,
 }
 
 impl Overlay {
     pub fn is_empty(&self) -> bool {
-        self.tables.is_empty() && self.rows.is_empty()
+        self.tables.is_empty() && self.rows.is_empty() && self.views.is_empty()
     }
     /// `base` with these changes.
     pub fn over(&self, base: &State) -> State {
@@ -160,6 +173,12 @@ impl Overlay {
             match table {
                 Some(table) => state.tables.insert(name.clone(), Arc::clone(table)),
                 None => state.tables.remove(name),
+            };
+        }
+        for (name, view) in &self.views {
+            match view {
+                Some(view) => state.views.insert(name.clone(), Arc::clone(view)),
+                None => state.views.remove(name),
             };
         }
         state

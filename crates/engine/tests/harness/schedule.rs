@@ -117,6 +117,8 @@ pub struct Met {
     pub pages_redone: u64,
     pub pages_restored: u64,
     pub definitions: u64,
+    /// Views made, changed and dropped.
+    pub views: u64,
     pub held_views_read: u64,
     pub version_pages: u64,
     pub undone: u64,
@@ -169,6 +171,7 @@ impl Met {
             ("pages redone", self.pages_redone, 32.0),
             ("pages restored", self.pages_restored, 4.2),
             ("definitions changed", self.definitions, 1.5),
+            ("views changed", self.views, 0.21),
             ("old views read", self.held_views_read, 0.45),
             ("version pages", self.version_pages, 0.8),
             ("undone", self.undone, 2.5),
@@ -206,6 +209,7 @@ impl Met {
         self.pages_redone += o.pages_redone;
         self.pages_restored += o.pages_restored;
         self.definitions += o.definitions;
+        self.views += o.views;
         self.held_views_read += o.held_views_read;
         self.version_pages += o.version_pages;
         self.undone += o.undone;

@@ -1,6 +1,6 @@
 //! `information_schema`.
 
-use resurgam_engine::ColumnType;
+use resurgam_engine::{CheckOption, ColumnType};
 
 use super::defs::system_relations;
 use super::model::{Model, RelationKind};
@@ -29,9 +29,14 @@ pub(super) fn fill(
             }
         }
         "tables" => {
-            for relation in model()?.relations.iter().filter(|r| r.kind != RelationKind::Index) {
+            let model = model()?;
+            for relation in model.relations.iter().filter(|r| r.kind != RelationKind::Index) {
                 let view = relation.kind == RelationKind::View;
-                let insertable = relation.id.is_some();
+                let own = model.views.iter().find(|view| Some(view.id) == relation.id);
+                let insertable = match own.filter(|_| view) {
+                    Some(own) => model.view_updatable(own).1,
+                    None => relation.id.is_some(),
+                };
                 rows.add([
                     ("table_catalog", database.as_str().into()),
                     ("table_schema", relation.schema.as_str().into()),
@@ -43,6 +48,28 @@ pub(super) fn fill(
             }
         }
         "views" => {
+            let model = model()?;
+            for view in &model.views {
+                let Some(definition) = &view.view else { continue };
+                let check = match definition.check {
+                    CheckOption::None => "NONE",
+                    CheckOption::Local => "LOCAL",
+                    CheckOption::Cascaded => "CASCADED",
+                };
+                let updatable = model.view_updatable(view).1;
+                rows.add([
+                    ("table_catalog", database.as_str().into()),
+                    ("table_schema", view.schema.as_str().into()),
+                    ("table_name", view.name.as_str().into()),
+                    ("view_definition", model.view_definition(view).into()),
+                    ("check_option", check.into()),
+                    ("is_updatable", yes_no(updatable)),
+                    ("is_insertable_into", yes_no(updatable)),
+                    ("is_trigger_updatable", "NO".into()),
+                    ("is_trigger_deletable", "NO".into()),
+                    ("is_trigger_insertable_into", "NO".into()),
+                ]);
+            }
             for system in system_relations().iter().filter(|system| system.kind == 'v') {
                 rows.add([
                     ("table_catalog", database.as_str().into()),
@@ -253,9 +280,58 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
             ]);
         }
     }
+    for view in &model.views {
+        let (updatable, _) = model.view_updatable(view);
+        for (at, column) in view.view.iter().flat_map(|view| &view.columns).enumerate() {
+            let ty = type_by_oid(column.oid);
+            let data_type = match ty {
+                Some(ty) if ty.category == 'A' && ty.name.starts_with('_') => "ARRAY".to_owned(),
+                _ => format_type(column.oid, None),
+            };
+            let stored = crate::types::column_type_of_oid(column.oid, column.typmod);
+            let (precision, radix, scale, time) = stored.as_ref().map_or((None, None, None, None), precision);
+            let characters = match stored {
+                Some(ColumnType::Varchar(n) | ColumnType::Char(n)) => Some(i64::from(n)),
+                _ => None,
+            };
+            let octets = match stored {
+                Some(ColumnType::Text) => Some(1_073_741_824),
+                _ => characters.map(|n| n * 4),
+            };
+            rows.add([
+                ("table_catalog", database.into()),
+                ("table_schema", view.schema.as_str().into()),
+                ("table_name", view.name.as_str().into()),
+                ("column_name", column.name.as_str().into()),
+                ("ordinal_position", (at + 1).into()),
+                ("column_default", column.default_sql.as_deref().into()),
+                ("is_nullable", "YES".into()),
+                ("data_type", data_type.into()),
+                ("character_maximum_length", characters.into()),
+                ("character_octet_length", octets.into()),
+                ("numeric_precision", precision.into()),
+                ("numeric_precision_radix", radix.into()),
+                ("numeric_scale", scale.into()),
+                ("datetime_precision", time.into()),
+                ("udt_catalog", database.into()),
+                ("udt_schema", "pg_catalog".into()),
+                ("udt_name", ty.map_or("text", |ty| ty.name).into()),
+                ("dtd_identifier", (at + 1).to_string().into()),
+                ("is_self_referencing", "NO".into()),
+                ("is_identity", "NO".into()),
+                ("identity_cycle", "NO".into()),
+                ("is_generated", "NEVER".into()),
+                ("is_updatable", yes_no(updatable.get(at).copied().unwrap_or(false))),
+            ]);
+        }
+    }
     for table in &model.tables {
         for (at, column) in table.columns.iter().enumerate() {
             let ty = column_oid(&column.ty);
+            let generated = table.generated(at).map(|generated| {
+                crate::definition::parse_expression(&generated.sql)
+                    .map_or_else(|_| generated.sql.clone(), |expr| crate::definition::shown(&expr))
+            });
             let (precision, radix, scale, time) = precision(&column.ty);
             let characters = match column.ty {
                 ColumnType::Varchar(n) | ColumnType::Char(n) => Some(i64::from(n)),
@@ -271,7 +347,7 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ("table_name", table.name.as_str().into()),
                 ("column_name", column.name.as_str().into()),
                 ("ordinal_position", (at + 1).into()),
-                ("column_default", column.default_sql.as_deref().into()),
+                ("column_default", column.default_sql.as_deref().filter(|_| generated.is_none()).into()),
                 ("is_nullable", yes_no(column.nullable)),
                 ("data_type", format_type(ty, None).into()),
                 ("character_maximum_length", characters.into()),
@@ -287,7 +363,8 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ("is_self_referencing", "NO".into()),
                 ("is_identity", "NO".into()),
                 ("identity_cycle", "NO".into()),
-                ("is_generated", "NEVER".into()),
+                ("is_generated", (if generated.is_some() { "ALWAYS" } else { "NEVER" }).into()),
+                ("generation_expression", generated.as_deref().into()),
                 ("is_updatable", "YES".into()),
             ]);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use resurgam_engine::{ColumnOrder, ForeignKey, ReferentialAction, Table};
+use resurgam_engine::{ColumnOrder, CommentOn, ForeignKey, ReferentialAction, Table};
 
 use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, system_relations};
 use crate::context::PgContext;
@@ -289,6 +289,9 @@ impl Constraint {
 #[derive(Debug)]
 pub struct Model {
     pub tables: Vec<Arc<Table>>,
+    pub views: Vec<Arc<Table>>,
+    /// Names of schema `public` are written with it: the search path does not have it.
+    pub qualified: bool,
     pub indexes: Vec<IndexInfo>,
     pub relations: Vec<Relation>,
 }
@@ -359,7 +362,61 @@ impl Model {
                 });
             }
         }
-        Ok(Self { tables, indexes, relations })
+        let views = cx.views()?;
+        for view in &views {
+            relations.push(Relation {
+                oid: relation_oid(view.id),
+                name: view.name.clone(),
+                schema: view.schema.clone(),
+                kind: RelationKind::View,
+                columns: view.view.as_ref().map_or(0, |view| view.columns.len()),
+                has_index: false,
+                id: Some(view.id),
+            });
+        }
+        let path = cx.setting("search_path");
+        let is_public = |name: &str| name.trim().trim_matches(['"', '\'']).eq_ignore_ascii_case("public");
+        let qualified = path.is_some_and(|path| !path.split(',').any(is_public));
+        Ok(Self { tables, views, qualified, indexes, relations })
+    }
+
+    /// Comments: what they are on (oid of the relation or index, number of the column), and their texts.
+    pub fn comments(&self) -> impl Iterator<Item = (u32, usize, &str)> {
+        self.tables.iter().chain(&self.views).flat_map(|entry| {
+            entry.comments.iter().map(|(on, text)| match on {
+                CommentOn::Relation => (relation_oid(entry.id), 0, text.as_str()),
+                CommentOn::Column(at) => (relation_oid(entry.id), at + 1, text.as_str()),
+                CommentOn::Index(Some(id)) => (relation_oid(*id), 0, text.as_str()),
+                CommentOn::Index(None) => (primary_index_oid(entry.id), 0, text.as_str()),
+            })
+        })
+    }
+
+    /// The table or view with that engine id.
+    fn entry(&self, id: u32) -> Option<Arc<Table>> {
+        self.tables.iter().chain(&self.views).find(|entry| entry.id == id).cloned()
+    }
+
+    /// `pg_get_viewdef` of a view.
+    pub fn view_definition(&self, view: &Table) -> Option<String> {
+        view.view.as_ref().map(|view| crate::view::shown(view, self.qualified, &|id| self.entry(id)))
+    }
+
+    /// Which columns of a view can be written to, and whether rows can be, by way of views that it reads, too.
+    pub fn view_updatable(&self, view: &Table) -> (Vec<bool>, bool) {
+        let Some(definition) = &view.view else { return (Vec::new(), false) };
+        let (mut columns, mut rows) = crate::view::updatable(definition);
+        let mut base = definition.relations.first().and_then(|relation| self.entry(relation.id));
+        // As deep as views may be within each other.
+        for _ in 0..100 {
+            let Some(of) = base.as_ref().and_then(|base| base.view.as_ref()) else { break };
+            rows &= crate::view::updatable(of).1;
+            base = of.relations.first().and_then(|relation| self.entry(relation.id));
+        }
+        rows &= base.is_some_and(|base| base.view.is_none());
+        columns.iter_mut().for_each(|column| *column &= rows);
+        rows &= columns.contains(&true);
+        (columns, rows)
     }
 
     /// Primary keys and unique constraints.
@@ -425,7 +482,7 @@ impl Model {
     /// Every schema that exists: oid and name.
     pub fn namespaces(&self) -> Vec<(u32, String)> {
         let mut names = vec!["pg_catalog", "public", "information_schema", "pg_toast"];
-        for table in &self.tables {
+        for table in self.tables.iter().chain(&self.views) {
             if !names.contains(&table.schema.as_str()) {
                 names.push(&table.schema);
             }

@@ -59,6 +59,28 @@ pub(super) fn fill(
                 ]);
             }
         }
+        "pg_description" => {
+            for (oid, column, text) in model()?.comments() {
+                rows.add([
+                    ("objoid", oid.into()),
+                    ("classoid", 1259u32.into()),
+                    ("objsubid", column.into()),
+                    ("description", text.into()),
+                ]);
+            }
+        }
+        "pg_rewrite" => {
+            for view in &model()?.views {
+                rows.add([
+                    ("oid", rule_oid(view.id).into()),
+                    ("rulename", "_RETURN".into()),
+                    ("ev_class", relation_oid(view.id).into()),
+                    ("ev_type", '1'.into()),
+                    ("ev_enabled", 'O'.into()),
+                    ("is_instead", true.into()),
+                ]);
+            }
+        }
         // Beside those of the system: a table's rows have one.
         "pg_type" => {
             for relation in model()?.relations.iter().filter(|relation| has_row_type(relation)) {
@@ -92,6 +114,15 @@ pub(super) fn fill(
             }
         }
         "pg_views" => {
+            let model = model()?;
+            for view in &model.views {
+                rows.add([
+                    ("schemaname", view.schema.as_str().into()),
+                    ("viewname", view.name.as_str().into()),
+                    ("viewowner", cx.user().into()),
+                    ("definition", model.view_definition(view).into()),
+                ]);
+            }
             for system in system_relations().iter().filter(|system| system.kind == 'v') {
                 rows.add([
                     ("schemaname", system.schema_name.into()),
@@ -123,8 +154,35 @@ pub(super) fn fill(
             }
         }
         "pg_depend" => {
+            let model = model()?;
+            // What a view's rule reads, and the view itself, whose part the rule is.
+            for view in &model.views {
+                let mut depends = |on: u32, column: usize, kind: char| {
+                    rows.add([
+                        ("classid", 2618u32.into()),
+                        ("objid", rule_oid(view.id).into()),
+                        ("objsubid", 0.into()),
+                        ("refclassid", 1259u32.into()),
+                        ("refobjid", on.into()),
+                        ("refobjsubid", column.into()),
+                        ("deptype", kind.into()),
+                    ]);
+                };
+                depends(relation_oid(view.id), 0, 'i');
+                depends(relation_oid(view.id), 0, 'n');
+                for relation in view.view.iter().flat_map(|view| &view.relations) {
+                    let used: Vec<usize> =
+                        relation.columns.iter().filter(|column| column.used).map(|column| column.at + 1).collect();
+                    if used.is_empty() {
+                        depends(relation_oid(relation.id), 0, 'n');
+                    }
+                    for column in used {
+                        depends(relation_oid(relation.id), column, 'n');
+                    }
+                }
+            }
             // an index of a constraint belongs to it
-            for constraint in model()?.constraints() {
+            for constraint in model.constraints() {
                 rows.add([
                     ("classid", 1259u32.into()),
                     ("objid", constraint.index.oid.into()),
@@ -141,13 +199,24 @@ pub(super) fn fill(
     Ok(true)
 }
 
+/// Oid of the rule that a view is.
+fn rule_oid(view: u32) -> u32 {
+    relation_oid(view) | RULE
+}
+/// Distance from a view's oid to that of its rule.
+const RULE: u32 = 1 << 29;
+
 /// oid, table oid, column number, text.
 fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
     let mut out = Vec::new();
     for table in &model.tables {
         for (at, column) in table.columns.iter().enumerate() {
-            if let Some(default) = &column.default_sql {
-                let number = out.len() as u32;
+            let number = out.len() as u32;
+            if let Some(generated) = table.generated(at) {
+                let shown = crate::definition::parse_expression(&generated.sql)
+                    .map_or_else(|_| generated.sql.clone(), |expr| crate::definition::shown(&expr));
+                out.push((0x7000_0000 + number, relation_oid(table.id), at + 1, shown));
+            } else if let Some(default) = &column.default_sql {
                 out.push((0x7000_0000 + number, relation_oid(table.id), at + 1, default.clone()));
             }
         }
@@ -194,9 +263,9 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
     }
 }
 
-/// Whether `pg_type` has the type of its rows: a user's table.
+/// Whether `pg_type` has the type of its rows: a user's table or view.
 fn has_row_type(relation: &super::Relation) -> bool {
-    is_table(relation) && relation.id.is_some()
+    relation.kind != RelationKind::Index && relation.id.is_some()
 }
 
 fn is_table(relation: &super::Relation) -> bool {
@@ -238,6 +307,7 @@ struct Attribute<'a> {
     typmod: i32,
     not_null: bool,
     has_default: bool,
+    is_generated: bool,
 }
 
 fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
@@ -255,7 +325,8 @@ fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
         ("attalign", ty.map_or('i', |ty| ty.align).into()),
         ("attstorage", storage(at.ty).into()),
         ("attnotnull", at.not_null.into()),
-        ("atthasdef", at.has_default.into()),
+        ("atthasdef", (at.has_default || at.is_generated).into()),
+        ("attgenerated", (if at.is_generated { "s" } else { "" }).into()),
         ("attislocal", true.into()),
         ("attcollation", collation(at.ty).into()),
     ]);
@@ -274,6 +345,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     typmod: -1,
                     not_null: column.not_null,
                     has_default: false,
+                    is_generated: false,
                 },
             );
         }
@@ -290,6 +362,24 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     typmod: column_typmod(&column.ty),
                     not_null: !column.nullable,
                     has_default: column.default_sql.is_some(),
+                    is_generated: table.generated(at).is_some(),
+                },
+            );
+        }
+    }
+    for view in &model.views {
+        for (at, column) in view.view.iter().flat_map(|view| &view.columns).enumerate() {
+            attribute(
+                rows,
+                Attribute {
+                    relation: relation_oid(view.id),
+                    number: at + 1,
+                    name: &column.name,
+                    ty: column.oid,
+                    typmod: column.typmod,
+                    not_null: false,
+                    has_default: column.default_sql.is_some(),
+                    is_generated: false,
                 },
             );
         }
@@ -307,6 +397,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                         typmod: column_typmod(&column.ty),
                         not_null: false,
                         has_default: false,
+                        is_generated: false,
                     },
                 );
             }

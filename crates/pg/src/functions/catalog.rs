@@ -226,9 +226,23 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
         })
         .required(1),
     );
-    let mut unknown = add!("pg_get_viewdef", &[P::Any, P::Any], t::TEXT, |_cx, call| call.null()).required(1);
+    out.push(
+        add!("pg_get_viewdef", &[P::Any, P::Any], t::TEXT, |cx, call| {
+            let model = Model::load(cx)?;
+            call.texts(|row| {
+                let oid = match call.oid(0, row) {
+                    Some(oid) => Some(oid),
+                    None => call.text(0, row).and_then(|name| model.find(name)).map(|relation| relation.oid),
+                };
+                let view =
+                    oid.and_then(|oid| model.views.iter().find(|view| crate::catalog::relation_oid(view.id) == oid));
+                Ok(view.and_then(|view| model.view_definition(view)))
+            })
+        })
+        .required(1),
+    );
+    let mut unknown = add!("pg_get_functiondef", &[P::Any, P::Any], t::TEXT, |_cx, call| call.null()).required(1);
     for alias in [
-        "pg_get_functiondef",
         "pg_get_function_arguments",
         "pg_get_function_identity_arguments",
         "pg_get_function_sqlbody",
@@ -247,8 +261,29 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     out.push(add!("pg_partition_ancestors", &[P::Any], t::REGCLASS, |_cx, call| call.null()));
     out.push(add!("pg_get_partkeydef", &[P::Any], t::TEXT, |_cx, call| call.null()));
     out.push(add!("pg_get_serial_sequence", &[P::Text, P::Text], t::TEXT, |_cx, call| call.null()));
-    out.push(add!("obj_description", &[P::Any, P::Text], t::TEXT, |_cx, call| call.null()).required(1));
-    out.push(add!("col_description", &[P::Any, P::Any], t::TEXT, |_cx, call| call.null()));
+    out.push(
+        add!("obj_description", &[P::Oid, P::Text], t::TEXT, |cx, call| {
+            let model = Model::load(cx)?;
+            let all: std::collections::HashMap<u32, &str> =
+                model.comments().filter(|(_, column, _)| *column == 0).map(|(oid, _, text)| (oid, text)).collect();
+            call.texts(|row| {
+                if call.given(1) && call.text(1, row) != Some("pg_class") {
+                    return Ok(None);
+                }
+                Ok(call.oid(0, row).and_then(|oid| all.get(&oid)).map(|text| (*text).to_owned()))
+            })
+        })
+        .required(1),
+    );
+    out.push(add!("col_description", &[P::Oid, P::Int], t::TEXT, |cx, call| {
+        let model = Model::load(cx)?;
+        let all: std::collections::HashMap<(u32, i64), &str> =
+            model.comments().map(|(oid, column, text)| ((oid, column as i64), text)).collect();
+        call.texts(|row| {
+            let found = call.oid(0, row).zip(call.int(1, row)).and_then(|on| all.get(&on));
+            Ok(found.map(|text| (*text).to_owned()))
+        })
+    }));
     out.push(add!("shobj_description", &[P::Any, P::Text], t::TEXT, |_cx, call| call.null()));
     out.push(
         add!("pg_size_pretty", &[P::Int], t::TEXT, |_cx, call| call.texts(|row| Ok(call.int(0, row).map(size_pretty))))

@@ -55,6 +55,10 @@ impl Session {
             Own::PrepareTransaction { gid } => self.prepare_transaction(gid).await,
             Own::CommitPrepared { gid } => self.finish_prepared(gid, true).await,
             Own::RollbackPrepared { gid } => self.finish_prepared(gid, false).await,
+            Own::AlterView(alter) => {
+                self.ddl_deadline = self.deadline();
+                Ok(Execution::Command { tag: self.alter_view(alter, false).await? })
+            }
             Own::SetConstraints(wanted) => self.set_constraints(wanted).await,
             Own::Show(name) => self.show(name),
         }

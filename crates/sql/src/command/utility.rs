@@ -29,6 +29,8 @@ pub(crate) fn may_run_again(statement: &Statement) -> bool {
         statement,
         Statement::Copy { .. }
             | Statement::CreateTable(_)
+            | Statement::CreateView(_)
+            | Statement::Comment { .. }
             | Statement::CreateIndex(_)
             | Statement::Drop { .. }
             | Statement::Truncate(_)

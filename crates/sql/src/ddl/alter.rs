@@ -17,6 +17,7 @@ use resurgam_engine::{
     Transaction,
 };
 
+use crate::ddl::generated::{is_drop_expression, refuse_default, refuse_type};
 use crate::ddl::{
     column_parts, default_text, free_name, full_name, is_relation, made_name, name_of, simple_columns, unsupported,
 };
@@ -59,6 +60,17 @@ pub(crate) fn is_constraint(table: &Table, name: &str) -> bool {
             || table.checks.iter().any(|check| check.name == name))
 }
 
+/// `0A000` for another type of a column that a view reads.
+fn refuse_if_read_by_view(txn: &Transaction, table: &Table, at: usize) -> Result<(), SqlError> {
+    let reads = |view: &&Arc<Table>| view.view.as_ref().is_some_and(|view| view.reads(table.id, at));
+    match txn.dependent_views(table.id)?.iter().find(reads) {
+        Some(view) => Err(SqlError::unsupported("cannot alter type of a column used by a view or rule").with_detail(
+            format!("rule _RETURN on view {} depends on column \"{}\"", view.name, table.columns[at].name),
+        )),
+        None => Ok(()),
+    }
+}
+
 fn no_constraint(table: &Table, name: &str) -> SqlError {
     SqlError::new("42704", format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name))
 }
@@ -66,6 +78,10 @@ fn no_constraint(table: &Table, name: &str) -> SqlError {
 impl Session {
     pub(crate) async fn alter_table(&mut self, alter: &AlterTable) -> Result<Tag, SqlError> {
         let txn = self.ddl_transaction("ALTER TABLE")?;
+        let (schema, name) = table_name(&alter.name)?;
+        if txn.view_named(&schema, &name)?.is_some() {
+            return self.alter_view(alter, true).await;
+        }
         let mut table = match self.locked_table(&txn, &alter.name).await {
             Ok(table) => table,
             Err(error) if alter.if_exists && error.sqlstate == "42P01" => {
@@ -196,6 +212,8 @@ impl Session {
                 for ident in column_names {
                     match find_column(&table, ident) {
                         Ok(at) => {
+                            table = self.drop_made_of(txn, &table, at, cascade).await?;
+                            let at = find_column(&table, ident)?;
                             // So do its own foreign keys; those of others that need it do not.
                             table = self.drop_foreign_keys_of(txn, &table, at).await?;
                             table = self.drop_dependents(txn, &table, &Depends::Column(at), cascade, &[]).await?;
@@ -229,7 +247,7 @@ impl Session {
                         table = self.change(txn, &table, change).await?;
                     }
                 }
-                Ok(table)
+                self.reword_generated(txn, table, at, (&from, &to)).await
             }
             AlterTableOperation::RenameTable { table_name: to } => {
                 let (RenameTableNameKind::As(name) | RenameTableNameKind::To(name)) = to;
@@ -245,6 +263,10 @@ impl Session {
                     }
                     AlterColumnOperation::DropNotNull => TableChange::SetNotNull(at, false),
                     AlterColumnOperation::SetDefault { value } => {
+                        if let Some(if_exists) = is_drop_expression(value) {
+                            return self.drop_expression(txn, table, at, if_exists).await;
+                        }
+                        refuse_default(table, at, false)?;
                         let text = default_text(value);
                         if let Some(text) = &text {
                             let column = &table.columns[at];
@@ -252,8 +274,13 @@ impl Session {
                         }
                         TableChange::SetDefault(at, text)
                     }
-                    AlterColumnOperation::DropDefault => TableChange::SetDefault(at, None),
+                    AlterColumnOperation::DropDefault => {
+                        refuse_default(table, at, true)?;
+                        TableChange::SetDefault(at, None)
+                    }
                     AlterColumnOperation::SetDataType { data_type, using, .. } => {
+                        refuse_if_read_by_view(txn, table, at)?;
+                        refuse_type(table, at)?;
                         let table = self.set_type(txn, table, at, data_type, using.as_ref()).await?;
                         self.recheck_foreign_keys(txn, &table, at).await?;
                         return Ok(table);
@@ -264,6 +291,44 @@ impl Session {
             }
             other => Err(unsupported(&format!("ALTER TABLE {other}"))),
         }
+    }
+
+    /// Makes way for a column to be dropped: with `cascade` the generated columns that are made of it go.
+    async fn drop_made_of(
+        &mut self,
+        txn: &Transaction,
+        table: &Arc<Table>,
+        at: usize,
+        cascade: bool,
+    ) -> Result<Arc<Table>, SqlError> {
+        let mut table = Arc::clone(table);
+        let wanted = table.columns[at].name.clone();
+        let made: Vec<String> = table
+            .generated
+            .iter()
+            .filter(|generated| generated.column != at && generated.reads.contains(&at))
+            .map(|generated| table.columns[generated.column].name.clone())
+            .collect();
+        if !made.is_empty() && !cascade {
+            let name = &table.name;
+            let lines: Vec<String> = made
+                .iter()
+                .map(|made| format!("column {made} of table {name} depends on column {wanted} of table {name}"))
+                .collect();
+            let message = format!("cannot drop column {wanted} of table {name} because other objects depend on it");
+            return Err(SqlError::new("2BP01", message)
+                .with_detail(lines.join("\n"))
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+        }
+        let told: Vec<String> = made.iter().map(|made| format!("column {made} of table {}", table.name)).collect();
+        self.tell_of_cascade(&told);
+        for name in made {
+            let Some(at) = table.columns.iter().position(|column| column.name == name) else { continue };
+            table = self.drop_foreign_keys_of(txn, &table, at).await?;
+            table = self.drop_dependents(txn, &table, &Depends::Column(at), true, &[]).await?;
+            table = self.change(txn, &table, TableChange::DropColumn(at)).await?;
+        }
+        Ok(table)
     }
 
     async fn add_constraint(
@@ -381,7 +446,7 @@ impl Session {
 
     /// Times that are written in an expression of a definition mean what they mean now, in this
     /// session's zone; others read them in their own.
-    async fn fix_times(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
+    pub(super) async fn fix_times(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
         for call in written_times(expr) {
             let value = self.constant(&format!("SELECT {call}")).await?;
             if let ScalarValue::TimestampMicrosecond(Some(us), _) = value
@@ -465,6 +530,15 @@ impl Session {
         }
         let at = table.columns.len();
         let mut new = None;
+        if let Some(expr) = &parts.generated {
+            let (planned, sql) = self.generation(txn, table, (&spec.name, spec.ty), expr)?;
+            let reads = planned.columns.clone();
+            let added = match txn.has_rows(table)? {
+                true => self.rewrite(txn, table, &[], &[(spec.clone(), planned)]).await?,
+                false => self.change(txn, table, TableChange::AddColumn(spec.clone())).await?,
+            };
+            new = Some(self.change(txn, &added, TableChange::SetGenerated(at, Some((sql, reads)))).await?);
+        }
         if let Some(text) = &spec.default_sql {
             let expr = parse_expression(text)?;
             let planned = self.plan_over(txn, table, &expr, Place::Default(&spec.name, spec.ty))?;

@@ -2,7 +2,12 @@
 
 pub(crate) mod alter;
 pub(crate) mod clauses;
+mod comment;
+pub(crate) mod generated;
+pub(crate) mod like;
+pub(crate) mod needed;
 pub(crate) mod retype;
+pub(crate) mod view;
 
 use std::sync::Arc;
 
@@ -10,12 +15,14 @@ use datafusion::sql::sqlparser::ast::{
     self, ColumnDef, ColumnOption, CreateIndex, CreateTable, Expr, Ident, IndexColumn, ObjectName, ObjectType,
     Statement, TableConstraint, Truncate,
 };
-use resurgam_engine::{Attempt, ColumnOrder, ColumnSpec, ColumnType, IndexSpec, Table, TableSpec, Transaction};
+use resurgam_engine::{
+    Attempt, ColumnOrder, ColumnSpec, ColumnType, CommentOn, IndexSpec, Table, TableSpec, Transaction,
+};
 use tokio::time::Instant;
 
 use crate::ddl::alter::CheckParts;
 use crate::dml::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
-use crate::dml::{find_column, table_name};
+use crate::dml::{find_column, find_table, table_name};
 use crate::exec::context::StopFlag;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::wait::{guarded, out_of_time};
@@ -47,6 +54,8 @@ pub(crate) struct ColumnParts {
     pub unique: Option<Option<String>>,
     pub checks: Vec<CheckParts>,
     pub foreign: Vec<ForeignParts>,
+    /// What its values are made of.
+    pub generated: Option<Expr>,
 }
 
 pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
@@ -58,6 +67,7 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
         unique: None,
         checks: Vec::new(),
         foreign: Vec::new(),
+        generated: None,
     };
     let (mut says_null, mut has_default) = (None, false);
     for option in &def.options {
@@ -100,6 +110,14 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
                 let name = check.name.as_ref().map(name_of).or(given);
                 parts.checks.push(CheckParts { name, expr: Expr::clone(&check.expr) });
             }
+            ColumnOption::Generated { generated_as, generation_expr: Some(expr), generation_expr_mode, .. } => {
+                if parts.generated.is_some() {
+                    let text = format!("multiple generation clauses specified for column \"{name}\"");
+                    return Err(SqlError::syntax(text));
+                }
+                parts.generated =
+                    Some(generated::expression(&name, *generated_as, expr, generation_expr_mode.as_ref())?);
+            }
             ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
                 return Err(unsupported("a generated column"));
             }
@@ -117,6 +135,11 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
             }
             other => return Err(unsupported(&format!("column option {other}"))),
         }
+    }
+    if parts.generated.is_some() && has_default {
+        return Err(SqlError::syntax(format!(
+            "both default and generation expression specified for column \"{name}\""
+        )));
     }
     Ok(parts)
 }
@@ -212,7 +235,7 @@ pub(crate) fn full_name(table: &Table) -> ObjectName {
     ObjectName::from(vec![Ident::with_quote('"', table.schema.as_str()), Ident::with_quote('"', table.name.as_str())])
 }
 
-fn check_schema(schema: &str) -> Result<(), SqlError> {
+pub(super) fn check_schema(schema: &str) -> Result<(), SqlError> {
     match schema {
         "public" => Ok(()),
         "pg_catalog" | "information_schema" | "sys" => {
@@ -222,11 +245,12 @@ fn check_schema(schema: &str) -> Result<(), SqlError> {
     }
 }
 
-/// The engine's form of CREATE TABLE without AS, and its CHECK and FOREIGN KEY constraints.
+/// The engine's form of CREATE TABLE without AS, its CHECK and FOREIGN KEY constraints, and its generated columns.
+#[allow(clippy::type_complexity)]
 fn table_spec(
     create: &CreateTable,
     taken: &dyn Fn(&str) -> Result<bool, SqlError>,
-) -> Result<(TableSpec, Vec<CheckParts>, Vec<ForeignParts>), SqlError> {
+) -> Result<(TableSpec, Vec<CheckParts>, Vec<ForeignParts>, Vec<(String, Expr)>), SqlError> {
     let (schema, name) = table_name(&create.name)?;
     check_schema(&schema)?;
     let mut spec = TableSpec::new(&schema, &name);
@@ -244,6 +268,7 @@ fn table_spec(
     };
     let mut checks = Vec::new();
     let mut foreign = Vec::new();
+    let mut generated = Vec::new();
     let mut columns = Vec::new();
     for (at, def) in create.columns.iter().enumerate() {
         let parts = column_parts(def)?;
@@ -253,6 +278,7 @@ fn table_spec(
         if let Some(name) = parts.unique {
             uniques.push((name, vec![at]));
         }
+        generated.extend(parts.generated.map(|expr| (parts.spec.name.clone(), expr)));
         checks.extend(parts.checks);
         foreign.extend(parts.foreign);
         columns.push(parts.spec);
@@ -299,7 +325,7 @@ fn table_spec(
     }
     // Those that have a name first, so that a made name is not one of theirs.
     checks.sort_by_key(|check| check.name.is_none());
-    Ok((spec, checks, foreign))
+    Ok((spec, checks, foreign, generated))
 }
 
 /// Whether a statement that changes definitions has to stop: cancelled, or out of time.
@@ -338,6 +364,7 @@ impl Session {
         self.ddl_deadline = self.deadline();
         match statement {
             Statement::CreateTable(create) => self.create_table(create, text).await,
+            Statement::CreateView(create) => self.create_view(create).await,
             Statement::CreateIndex(create) => self.create_index(create).await,
             Statement::Drop { object_type, if_exists, names, cascade, restrict: _, purge, temporary, table } => {
                 if *purge || *temporary || table.is_some() {
@@ -347,6 +374,9 @@ impl Session {
             }
             Statement::Truncate(truncate) => self.truncate(truncate).await,
             Statement::AlterTable(alter) => self.alter_table(alter).await,
+            Statement::Comment { object_type, object_name, comment, if_exists: false } => {
+                self.comment_on(*object_type, object_name, comment.as_deref()).await
+            }
             Statement::AlterIndex { name, operation } => self.alter_index(name, operation).await,
             other => {
                 let words: Vec<String> =
@@ -386,20 +416,40 @@ impl Session {
             return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
         }
         if let Some(query) = &create.query {
+            if create.columns.iter().any(|column| column.name.value == like::LIKE) {
+                return Err(SqlError::syntax("syntax error at or near \"LIKE\""));
+            }
             return self.create_table_as(&txn, create, query, text).await;
         }
-        let (spec, checks, foreign) = table_spec(create, &taken)?;
+        let mut create = create.clone();
+        let like = like::expand(&txn, &mut create)?;
+        let create = &create;
+        let (spec, checks, foreign, generated) = table_spec(create, &taken)?;
         let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
         for column in &spec.columns {
             if let Some(default) = &column.default_sql {
                 self.check_default(&txn, &table, default, &column.name, column.ty)?;
             }
         }
+        table = self.add_generated(&txn, &table, &generated).await?;
         for check in &checks {
             table = self.add_check(&txn, &table, check, true).await?;
         }
         for foreign in &foreign {
             table = self.add_foreign_key(&txn, &table, foreign, true).await?;
+        }
+        for (names, orders, unique) in like.indexes {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let columns = names.iter().filter_map(|name| table.columns.iter().position(|c| c.name == *name)).collect();
+            let name =
+                free_name(made_name(&table.name, &names, "idx"), &|name| is_relation(&txn, &table.schema, name))?;
+            let spec = IndexSpec { name, columns, orders, unique, constraint: false };
+            table = self.settle_ddl(|| txn.create_index(&table, spec.clone())).await?;
+        }
+        for (name, comment) in like.comments {
+            if let Some(at) = table.columns.iter().position(|column| column.name == name) {
+                table = self.set_comment(&txn, &table, CommentOn::Column(at), Some(&comment)).await?;
+            }
         }
         Ok(Tag::Fixed("CREATE TABLE"))
     }
@@ -463,7 +513,14 @@ impl Session {
             return Err(SqlError::new("25001", "CREATE INDEX CONCURRENTLY cannot run inside a transaction block"));
         }
         let txn = self.ddl_transaction("CREATE INDEX")?;
-        let table = self.locked_table(&txn, &create.table_name).await?;
+        let table = match self.locked_table(&txn, &create.table_name).await {
+            Err(error) if error.sqlstate == "42809" => {
+                let name = table_name(&create.table_name)?.1;
+                return Err(SqlError::new("42809", format!("cannot create index on relation \"{name}\""))
+                    .with_detail("This operation is not supported for views."));
+            }
+            locked => locked?,
+        };
         let idents = create.columns.iter().map(index_column).collect::<Result<Vec<_>, _>>()?;
         let orders = create.columns.iter().map(index_order).collect();
         let columns: Vec<usize> = idents.iter().map(|i| find_column(&table, i)).collect::<Result<_, _>>()?;
@@ -495,10 +552,12 @@ impl Session {
         names: &[ObjectName],
         cascade: bool,
     ) -> Result<Tag, SqlError> {
+        if kind == ObjectType::View {
+            return self.drop_views(if_exists, names, cascade).await;
+        }
         let (tag, word) = match kind {
             ObjectType::Table => ("DROP TABLE", "table"),
             ObjectType::Index => ("DROP INDEX", "index"),
-            ObjectType::View => ("DROP VIEW", "view"),
             other => return Err(unsupported(&format!("DROP {other}"))),
         };
         let txn = self.ddl_transaction(tag)?;
@@ -539,6 +598,10 @@ impl Session {
                         return Err(SqlError::new("42809", format!("\"{wanted}\" is not a table"))
                             .with_hint("Use DROP INDEX to remove an index."));
                     }
+                    None if txn.view_named(&schema, &wanted)?.is_some() => {
+                        return Err(SqlError::new("42809", format!("\"{wanted}\" is not a table"))
+                            .with_hint("Use DROP VIEW to remove a view."));
+                    }
                     None => missing(self)?,
                 },
                 ObjectType::Index => match txn.table_of_index(&schema, &wanted)? {
@@ -563,6 +626,10 @@ impl Session {
                     None if txn.table(&schema, &wanted)?.is_some() => {
                         return Err(SqlError::new("42809", format!("\"{wanted}\" is not an index"))
                             .with_hint("Use DROP TABLE to remove a table."));
+                    }
+                    None if txn.view_named(&schema, &wanted)?.is_some() => {
+                        return Err(SqlError::new("42809", format!("\"{wanted}\" is not an index"))
+                            .with_hint("Use DROP VIEW to remove a view."));
                     }
                     None => missing(self)?,
                 },

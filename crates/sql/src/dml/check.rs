@@ -5,10 +5,14 @@
 //! at by name, after NOT NULL and before unique keys.
 
 use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
-use resurgam_engine::{DatumRef, ReadView, Table};
+use datafusion::logical_expr::Expr;
+use resurgam_engine::{Datum, DatumRef, ReadView, Table};
 
+use super::assign::assigned;
 use crate::exec::bridge;
 use crate::exec::direct::{Row, Values};
+use crate::pg::datetime::Zone;
+use crate::plan::analyze::condition_over_row;
 use crate::plan::expression::{Place, TableExpr};
 use crate::plan::planner::Names;
 use crate::plan::statement::parse_expression;
@@ -20,6 +24,10 @@ type DfResult<T> = datafusion::common::Result<T>;
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     list: Vec<(String, TableExpr)>,
+    /// The last ones of the list are conditions of views, WITH CHECK OPTION: so many.
+    views: usize,
+    /// Columns whose values are made of others'.
+    generated: Vec<(usize, TableExpr)>,
 }
 
 /// For each row of a batch, the first constraint that it breaks.
@@ -36,7 +44,34 @@ impl Checks {
             list.push((check.name.clone(), expr));
         }
         list.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Ok(Self { list })
+        let mut generated = Vec::with_capacity(table.generated.len());
+        for one in &table.generated {
+            let Some(column) = table.columns.get(one.column) else { continue };
+            let expr = parse_expression(&one.sql)?;
+            generated
+                .push((one.column, TableExpr::plan(names, table, &expr, Place::Generated(&column.name, column.ty))?));
+        }
+        Ok(Self { list, views: 0, generated })
+    }
+
+    /// Adds conditions of views, the innermost first, each with its view's name.
+    pub(crate) fn add_views(
+        &mut self,
+        names: &Names<'_>,
+        table: &Table,
+        views: Vec<(String, Expr)>,
+    ) -> Result<(), SqlError> {
+        for (view, condition) in views {
+            let condition = condition_over_row(table, condition)?;
+            self.list.push((view, TableExpr::over(names, table, condition)?));
+            self.views += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether number `check` is the condition of a view: one that is NULL is not satisfied.
+    fn is_of_view(&self, check: usize) -> bool {
+        check >= self.list.len() - self.views
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -48,12 +83,41 @@ impl Checks {
         self.list.iter().all(|(_, expr)| !expr.of_session)
     }
 
+    /// The row with the values of its generated columns; `None`: the table has none.
+    ///
+    /// # Errors
+    /// Those of computing them, and of values that do not fit.
+    pub(crate) fn generated(
+        &self,
+        table: &Table,
+        row: &[DatumRef<'_>],
+        view: &ReadView,
+    ) -> Result<Option<Vec<Datum>>, SqlError> {
+        if self.generated.is_empty() {
+            return Ok(None);
+        }
+        let mut made: Vec<Datum> = Vec::with_capacity(row.len());
+        made.extend(row.iter().map(DatumRef::to_owned));
+        for (at, expr) in &self.generated {
+            let value = expr.value_of(Row { table, values: Values::Given(row), view })?;
+            // It has the column's type already: no zone has a say.
+            made[*at] = assigned(&value, &table.columns[*at], &Zone::Utc)?;
+        }
+        Ok(Some(made))
+    }
+
+    /// Whether rows are other ones when they are written than when they are given.
+    pub(crate) fn has_generated(&self) -> bool {
+        !self.generated.is_empty()
+    }
+
     /// Evaluates them on rows: a batch that begins with all columns of the table, of their types.
     pub(crate) fn broken(&self, batch: &RecordBatch) -> DfResult<Broken> {
         let mut rows = Vec::new();
         for (at, (_, expr)) in self.list.iter().enumerate() {
             let holds = expr.holds(batch)?;
-            for row in (0..batch.num_rows()).filter(|row| is_false(&holds, *row)) {
+            let fails = |row: usize| is_false(&holds, row) || self.is_of_view(at) && !holds.is_valid(row);
+            for row in (0..batch.num_rows()).filter(|row| fails(*row)) {
                 rows.resize(batch.num_rows(), None);
                 rows[row].get_or_insert(at);
             }
@@ -82,6 +146,10 @@ impl Checks {
             return Ok(());
         }
         let name = &self.list[check].0;
+        if self.is_of_view(check) {
+            let message = format!("new row violates check option for view \"{name}\"");
+            return Err(SqlError::new("44000", message).with_detail(bridge::failing_row(table, row)));
+        }
         let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
         let mut error = SqlError::new("23514", message).with_detail(bridge::failing_row(table, row));
         error.schema = Some(table.schema.clone());
@@ -93,7 +161,8 @@ impl Checks {
     /// The error of a row that breaks a constraint; its large values are read through `view`.
     pub(crate) fn refuse(&self, table: &Table, row: &[DatumRef<'_>], view: &ReadView) -> Result<(), SqlError> {
         for (check, (_, expr)) in self.list.iter().enumerate() {
-            if expr.truth_of(Row { table, values: Values::Given(row), view })? == Some(false) {
+            let truth = expr.truth_of(Row { table, values: Values::Given(row), view })?;
+            if truth == Some(false) || truth.is_none() && self.is_of_view(check) {
                 return self.violated(check, table, row);
             }
         }

@@ -188,7 +188,11 @@ impl Conflict {
                         Change::SelfModified => return Ok(Resolved::Nothing),
                     }
                 };
-                let refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
+                let mut refs: Vec<DatumRef<'_>> = new.iter().map(New::datum).collect();
+                let made = writer.checks.generated(table, &refs, writer.view())?;
+                if let Some(made) = &made {
+                    refs = made.iter().map(Datum::as_ref).collect();
+                }
                 writer.refuse(&refs)?;
                 match writer.update(key, seen, &refs, None).await? {
                     Change::Done => {

@@ -250,6 +250,23 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// A column that COPY names.
+fn copied_column(table: &Table, ident: &Ident) -> Result<usize, SqlError> {
+    let at = find_column(table, ident)?;
+    match table.generated(at) {
+        None => Ok(at),
+        Some(_) => {
+            let message = format!("column \"{}\" is a generated column", table.columns[at].name);
+            Err(SqlError::new("42P10", message).with_detail("Generated columns cannot be used in COPY."))
+        }
+    }
+}
+
+/// The last part of a name.
+fn last_name(name: &datafusion::sql::sqlparser::ast::ObjectName) -> String {
+    name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.clone()).unwrap_or_default()
+}
+
 impl Session {
     pub(crate) async fn copy(
         &mut self,
@@ -285,16 +302,20 @@ impl Session {
         let open = self.transaction();
         open.used = true;
         let txn = open.txn.clone();
-        let table = find_table(&txn, name)?;
+        let table = find_table(&txn, name).map_err(|error| match error.sqlstate.as_str() {
+            "42809" => SqlError::new("42809", format!("cannot copy to view \"{}\"", last_name(name)))
+                .with_hint("To enable copying to a view, provide an INSTEAD OF INSERT trigger."),
+            _ => error,
+        })?;
         // Once data comes it is too late to find out that the definition is another one.
         let stop = Arc::clone(&self.shared.stop);
         let lock_timeout = self.shared.variables.lock().lock_timeout;
         let waiting = Waiting { stop: &stop, lock_timeout };
         guarded(&stop, self.deadline(), settle(&waiting, || txn.lock_rows(&table))).await?;
         let columns: Vec<usize> = if idents.is_empty() {
-            (0..table.columns.len()).collect()
+            (0..table.columns.len()).filter(|at| table.generated(*at).is_none()).collect()
         } else {
-            idents.iter().map(|ident| find_column(&table, ident)).collect::<Result<_, _>>()?
+            idents.iter().map(|ident| copied_column(&table, ident)).collect::<Result<_, _>>()?
         };
         let zone = self.shared.variables.lock().zone;
         let (state, cx) = (self.state()?, Arc::clone(&self.cx));
@@ -362,13 +383,19 @@ impl Session {
     ) -> Result<Execution, SqlError> {
         let text = match source {
             CopySource::Table { table_name, columns } => {
-                let table = find_table(&self.transaction().txn.clone(), table_name)?;
+                let found = find_table(&self.transaction().txn.clone(), table_name);
+                let table = found.map_err(|error| match error.sqlstate.as_str() {
+                    "42809" => SqlError::new("42809", format!("cannot copy from view \"{}\"", last_name(table_name)))
+                        .with_hint("Try the COPY (SELECT ...) TO variant."),
+                    _ => error,
+                })?;
                 let wanted: Vec<String> = if columns.is_empty() {
-                    table.columns.iter().map(|c| quoted(&c.name)).collect()
+                    let stored = table.columns.iter().enumerate().filter(|(at, _)| table.generated(*at).is_none());
+                    stored.map(|(_, c)| quoted(&c.name)).collect()
                 } else {
                     columns
                         .iter()
-                        .map(|ident| find_column(&table, ident).map(|at| quoted(&table.columns[at].name)))
+                        .map(|ident| copied_column(&table, ident).map(|at| quoted(&table.columns[at].name)))
                         .collect::<Result<_, _>>()?
                 };
                 format!("SELECT {} FROM {}.{}", wanted.join(", "), quoted(&table.schema), quoted(&table.name))

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::ScalarValue;
-use resurgam_engine::{BulkInserter, Change, DatumRef, ReadView, RowBuf, Seen, StatementKind, Table, Transaction};
+use resurgam_engine::{
+    BulkInserter, Change, Datum, DatumRef, ReadView, RowBuf, Seen, StatementKind, Table, Transaction,
+};
 
 use super::conflict::{Conflict, Resolved};
 use super::plan::WritePlan;
@@ -143,6 +145,16 @@ impl<'a> Modify<'a> {
     /// # Errors
     /// `23502`, `23514`, `23505`, `23503`; those of waiting.
     pub(super) async fn insert(&mut self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
+        match self.checks().generated(self.table(), row, self.view())? {
+            None => self.insert_made(row, known).await,
+            Some(made) => {
+                let made: Vec<DatumRef<'_>> = made.iter().map(Datum::as_ref).collect();
+                self.insert_made(&made, Known::Not).await
+            }
+        }
+    }
+
+    async fn insert_made(&mut self, row: &[DatumRef<'_>], known: Known<'_>) -> Result<(), SqlError> {
         self.refuse(row, known)?;
         let Some(conflict) = self.conflict else {
             self.writer.insert(self.bulk.as_mut(), row).await?;
@@ -182,6 +194,22 @@ impl<'a> Modify<'a> {
     /// # Errors
     /// As [`Modify::insert`]; `40001` in REPEATABLE READ.
     pub(super) async fn update(
+        &mut self,
+        key: &[u8],
+        seen: Seen,
+        row: &[DatumRef<'_>],
+        known: Known<'_>,
+    ) -> Result<Change, SqlError> {
+        match self.checks().generated(self.table(), row, self.view())? {
+            None => self.update_made(key, seen, row, known).await,
+            Some(made) => {
+                let made: Vec<DatumRef<'_>> = made.iter().map(Datum::as_ref).collect();
+                self.update_made(key, seen, &made, Known::Not).await
+            }
+        }
+    }
+
+    async fn update_made(
         &mut self,
         key: &[u8],
         seen: Seen,

@@ -96,7 +96,12 @@ pub(crate) fn find_table(txn: &Transaction, name: &ast::ObjectName) -> Result<Ar
     if matches!(schema.as_str(), "pg_catalog" | "information_schema" | "sys") {
         return Err(SqlError::new("42501", format!("permission denied: \"{table}\" is a system catalog")));
     }
-    txn.table(&schema, &table)?.ok_or_else(|| {
+    if let Some(found) = txn.table(&schema, &table)? {
+        return Ok(found);
+    }
+    Err(if txn.view_named(&schema, &table)?.is_some() {
+        SqlError::new("42809", format!("\"{table}\" is not a table"))
+    } else {
         let shown = if name.0.len() > 1 { format!("{schema}.{table}") } else { table };
         SqlError::new("42P01", format!("relation \"{shown}\" does not exist"))
     })
@@ -123,15 +128,16 @@ pub(crate) fn plan(
         Statement::Update(_) => Op::Update,
         _ => Op::Delete,
     };
-    let Write { table, plan, rows, assigned, returning, conflict, locks } =
+    let Write { table, plan, rows, assigned, returning, conflict, locks, checks: of_views } =
         analyze::write(names, statement, text, params)?;
     let returning = returning.map(|list| plan_returning(names, &table, list, params, text)).transpose()?;
     let conflict = conflict.map(|conflict| plan_conflict(names, &table, conflict, params, text)).transpose()?;
     let updated = conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
     let updated: Vec<usize> = updated.map(ConflictUpdate::columns).unwrap_or_default();
+    let updated = with_generated(&table, &updated);
     let references = match op {
         Op::Insert => References::of_insert(names.txn, &table, &updated)?,
-        Op::Update => References::of_update(names.txn, &table, &assigned)?,
+        Op::Update => References::of_update(names.txn, &table, &with_generated(&table, &assigned))?,
         Op::Delete => References::of_delete(names.txn, &table)?,
     };
     let locks = locks.into_iter().map(|query| LockPlan::new(names, query, params, text)).collect::<Result<_, _>>()?;
@@ -152,12 +158,21 @@ pub(crate) fn plan(
     }
     let is_given = rows.is_some();
     let stream = QueryPlan::new(names.state, plan, params.data_types()).map_err(failed)?;
-    let checks = if op == Op::Delete { Checks::default() } else { Checks::plan(names, &table)? };
+    let mut checks = if op == Op::Delete { Checks::default() } else { Checks::plan(names, &table)? };
+    checks.add_views(names, &table, of_views)?;
     let references = Arc::new(references);
     let mut plan =
         WritePlan { op, table, stream, returning, conflict, tree: None, checks, references, constants, is_given };
     plan.tree = Tree::new(names.state, &plan, rows);
     Ok((plan, locks))
+}
+
+/// Columns that are assigned, and those that are made of them.
+fn with_generated(table: &Table, assigned: &[usize]) -> Vec<usize> {
+    let mut all = assigned.to_vec();
+    let made = table.generated.iter().filter(|one| one.reads.iter().any(|at| assigned.contains(at)));
+    all.extend(made.map(|one| one.column));
+    all
 }
 
 /// An analysed expression over `schema` as it is evaluated, and whether it depends on the session.

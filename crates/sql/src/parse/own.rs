@@ -5,9 +5,10 @@
 
 use std::fmt;
 
-use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
+use datafusion::sql::sqlparser::ast::{AlterTable, ObjectName, Statement};
 
 use crate::command::{alter_database, cleaning, two_phase};
+use crate::ddl::view;
 use crate::dml::foreign;
 use crate::parse::words::{Words, first_word};
 use crate::plan::statement::parse_known;
@@ -71,6 +72,8 @@ pub(crate) enum Own {
         gid: String,
     },
     SetConstraints(foreign::Wanted),
+    /// ALTER VIEW, in the words of ALTER TABLE.
+    AlterView(Box<AlterTable>),
     /// RESET ROLE, RESET SESSION AUTHORIZATION: the user is always the one who logged in.
     ResetUser,
     /// RESET TIME ZONE
@@ -139,6 +142,7 @@ fn parse_own(text: &str) -> Option<Result<Own, SqlError>> {
         "analyze" => Some(cleaning::parse_analyze(words)),
         "checkpoint" => Some(words.expect_end().map(|()| Own::Checkpoint)),
         "alter" if words.take_word("database") => Some(alter_database::parse(words)),
+        "alter" if words.take_word("view") => Some(view::parse_alter(words)),
         "prepare" | "commit" | "rollback" => two_phase::parse(&first, words),
         "exec" | "execute" | "call" => cleaning::parse_call(&first, words),
         "reset" => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, TableReference};
+use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::logical_expr::execution_props::ExecutionProps;
 use datafusion::logical_expr::{Expr, Volatility};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
@@ -56,6 +56,8 @@ pub(crate) struct TableExpr {
     pub columns: Vec<usize>,
     /// Gives another value for each row, whatever is in it.
     pub volatile: bool,
+    /// Its value depends on nothing but the row.
+    pub immutable: bool,
     /// Its value depends on the session.
     pub of_session: bool,
 }
@@ -66,16 +68,25 @@ impl TableExpr {
     /// # Errors
     /// Those of its analysis: [`over_row`].
     pub(crate) fn plan(names: &Names<'_>, table: &Table, expr: &ast::Expr, place: Place<'_>) -> Result<Self, SqlError> {
+        Self::over(names, table, over_row(names, table, expr, place)?)
+    }
+
+    /// Plans an analysed expression over `table`.
+    ///
+    /// # Errors
+    /// `0A000` for one that needs more than the row.
+    pub(crate) fn over(names: &Names<'_>, table: &Table, expr: OverRow) -> Result<Self, SqlError> {
         let failed = |error| {
             let mut error = errors::from_datafusion(error, "");
             error.position = None; // in the expression, not in the statement
             error
         };
-        let OverRow { expr, schema: full } = over_row(names, table, expr, place)?;
+        let OverRow { expr, schema: full } = expr;
         // Before anything is simplified: what is written counts, and what a constant is made of.
-        let mut volatile = false;
+        let (mut volatile, mut immutable) = (false, true);
         expr.apply(|node| {
             if let Expr::ScalarFunction(call) = node {
+                immutable &= call.func.signature().volatility != Volatility::Volatile;
                 volatile |= call.func.signature().volatility == Volatility::Volatile && !STABLE.contains(&call.name());
             }
             Ok(TreeNodeRecursion::Continue)
@@ -106,7 +117,8 @@ impl TableExpr {
         let physical =
             create_physical_expr(&expr, &some, &ExecutionProps::new(), &Default::default()).map_err(failed)?;
         let row = RowExpr::new(&expr, Some(table), &full);
-        Ok(Self { physical, row, input, columns, volatile, of_session })
+        let immutable = immutable && !of_session;
+        Ok(Self { physical, row, input, columns, volatile, immutable, of_session })
     }
 
     /// The table's columns that it mentions.
@@ -135,6 +147,22 @@ impl TableExpr {
     ) -> DfResult<BooleanArray> {
         let count = rows.len();
         self.truth(self.arrays(table, view, rows)?, count)
+    }
+
+    /// Its value for one row.
+    ///
+    /// # Errors
+    /// Those of evaluating it.
+    pub(crate) fn value_of(&self, row: Row<'_>) -> Result<ScalarValue, SqlError> {
+        match &self.row {
+            Some(expr) => expr.evaluate(Input { params: &[], row: Some(row) }),
+            None => Err(SqlError::internal("an expression that needs more than its row")),
+        }
+    }
+
+    /// Whether it can be evaluated for one row.
+    pub(crate) fn is_of_row(&self) -> bool {
+        self.row.is_some()
     }
 
     /// The truth of a condition for one row; `None` is NULL.

@@ -647,7 +647,7 @@ impl Session {
 
     /// Parses or plans, which may take long: others go on meanwhile, and a cancel and `statement_timeout` end it. A bug in
     /// it is an error of the statement.
-    fn planning<T>(&self, work: impl FnOnce() -> Result<T, SqlError>) -> Result<T, SqlError> {
+    pub(crate) fn planning<T>(&self, work: impl FnOnce() -> Result<T, SqlError>) -> Result<T, SqlError> {
         let stop = &self.shared.stop;
         // Within a statement that runs (EXECUTE, another run) it is a part of that.
         let alone = !stop.is_running();

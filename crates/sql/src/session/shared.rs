@@ -79,6 +79,13 @@ impl PgContext for SessionShared {
             None => Ok(Vec::new()),
         }
     }
+    fn views(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        let txn = self.txn.lock().clone();
+        match txn {
+            Some(txn) => Ok(txn.views()?),
+            None => Ok(Vec::new()),
+        }
+    }
     fn setting(&self, name: &str) -> Option<String> {
         self.show(name).ok()
     }

@@ -144,6 +144,10 @@ impl Enforcer {
         for (column, value) in reference.foreign.columns.iter().zip(values) {
             new[*column] = value.as_ref();
         }
+        let made = work.checks.generated(child, &new, writer.view())?;
+        if let Some(made) = &made {
+            new = made.iter().map(Datum::as_ref).collect();
+        }
         writer.refuse(&new)?;
         let change = writer.update(key, seen, &new, Some(&mut old)).await?;
         if change == Change::Done {

@@ -13,6 +13,7 @@ use resurgam_engine::{
 use super::value::{Comparable, comparable};
 use super::{Reference, Side, Target, columns_of};
 use crate::ddl::alter::{constraint_exists, is_constraint};
+use crate::ddl::needed::{Needed, needed, needing_views};
 use crate::ddl::{free_name, full_name, made_name, name_of, unsupported};
 use crate::dml::find_table;
 use crate::pg::types::column_type_name;
@@ -158,14 +159,15 @@ pub(crate) fn refuse_needed_elsewhere(txn: &Transaction, tables: &[Arc<Table>]) 
             }
         }
     }
+    let roots: Vec<Needed> = tables.iter().map(|table| Needed::table(table)).collect();
+    for one in needing_views(txn, &roots, &[])? {
+        lines.push((one.age, format!("view {} depends on {}", one.view.name, one.needs)));
+    }
     if lines.is_empty() {
         return Ok(());
     }
-    lines.sort();
-    let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
-    Err(SqlError::new("2BP01", "cannot drop desired object(s) because other objects depend on them")
-        .with_detail(lines.join("\n"))
-        .with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
+    lines.sort_by_key(|(age, _)| *age);
+    Err(needed(&roots, lines.into_iter().map(|(_, line)| line).collect()))
 }
 
 /// Constraints of other tables and of its own that need a part of `table`, oldest first.
@@ -199,7 +201,10 @@ impl Session {
         validate: bool,
     ) -> Result<Arc<Table>, SqlError> {
         let given = &parts.constraint;
-        let found = find_table(txn, &given.foreign_table)?;
+        let found = find_table(txn, &given.foreign_table).map_err(|error| match error.sqlstate.as_str() {
+            "42809" => SqlError::new("42809", format!("referenced relation {}", error.message)),
+            _ => error,
+        })?;
         let parent =
             if found.id == table.id { Arc::clone(table) } else { self.locked_table(txn, &given.foreign_table).await? };
         let columns = parts.columns.iter().map(|ident| column_named(table, ident)).collect::<Result<Vec<_>, _>>()?;
@@ -380,7 +385,14 @@ impl Session {
     ) -> Result<Arc<Table>, SqlError> {
         let found = dependents(txn, table, what)?;
         let counted: Vec<&Dependent> = found.iter().filter(|found| !spared.contains(&found.child.id)).collect();
-        if !cascade && !counted.is_empty() {
+        let roots = match what {
+            // Several tables have been looked at together.
+            Depends::Table => vec![Needed::table(table)],
+            Depends::Column(at) => vec![Needed::column(table, *at)],
+            Depends::Index(_) => Vec::new(),
+        };
+        let views = needing_views(txn, &roots, &[])?;
+        if !cascade && !(counted.is_empty() && views.is_empty()) {
             let (dropped, needed) = match what {
                 Depends::Table => (format!("table {}", table.name), format!("table {}", table.name)),
                 Depends::Column(at) => {
@@ -398,33 +410,34 @@ impl Session {
                     (dropped, format!("index {name}"))
                 }
             };
-            let lines: Vec<String> = counted
-                .iter()
-                .map(|one| format!("constraint {} on table {} depends on {needed}", one.name, one.child.name))
-                .collect();
+            let lines = counted.iter().map(|one| {
+                (one.id, format!("constraint {} on table {} depends on {needed}", one.name, one.child.name))
+            });
+            let of_views =
+                views.iter().map(|one| (one.age, format!("view {} depends on {}", one.view.name, one.needs)));
+            let mut lines: Vec<(u32, String)> = lines.chain(of_views).collect();
+            lines.sort_by_key(|(age, _)| *age);
+            let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
             return Err(SqlError::new("2BP01", format!("cannot drop {dropped} because other objects depend on it"))
                 .with_detail(lines.join("\n"))
                 .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
-        let notices: Vec<String> =
-            counted.iter().map(|one| format!("constraint {} on table {}", one.name, one.child.name)).collect();
-        match notices.as_slice() {
-            [] => {}
-            [one] => self.skip(format!("drop cascades to {one}")),
-            many => {
-                let lines: Vec<String> = many.iter().map(|one| format!("drop cascades to {one}")).collect();
-                let mut notice = SqlError::new("00000", format!("drop cascades to {} other objects", lines.len()));
-                notice.severity = "NOTICE";
-                self.notice(notice.with_detail(lines.join("\n")));
-            }
-        }
+        let notices =
+            counted.iter().map(|one| (one.id, format!("constraint {} on table {}", one.name, one.child.name)));
+        let mut notices: Vec<(u32, String)> =
+            notices.chain(views.iter().map(|one| (one.age, format!("view {}", one.view.name)))).collect();
+        notices.sort_by_key(|(age, _)| *age);
+        let notices: Vec<String> = notices.into_iter().map(|(_, line)| line).collect();
+        self.tell_of_cascade(&notices);
+        let changed = !found.is_empty() || !views.is_empty();
+        self.drop_all_views(txn, views.into_iter().map(|one| one.view).collect()).await?;
         for one in &found {
             let child = self.locked_table(txn, &full_name(&one.child)).await?;
             if child.foreign_keys.iter().any(|foreign| foreign.name == one.name) {
                 self.settle_ddl(|| txn.drop_foreign_key(&child, &one.name)).await?;
             }
         }
-        if found.is_empty() { Ok(Arc::clone(table)) } else { self.locked_table(txn, &full_name(table)).await }
+        if !changed { Ok(Arc::clone(table)) } else { self.locked_table(txn, &full_name(table)).await }
     }
 
     /// The tables to be emptied with `tables`, which are locked: with `cascade` all that refer

@@ -42,6 +42,8 @@ pub(crate) enum Clause {
     /// A CHECK condition.
     Check,
     Default,
+    /// The expression of a generated column.
+    Generated,
     /// USING of ALTER COLUMN TYPE.
     Transform,
     /// An argument of EXECUTE.
@@ -64,6 +66,7 @@ impl Clause {
             Self::Returning => "aggregate functions are not allowed in RETURNING",
             Self::Check => "aggregate functions are not allowed in check constraints",
             Self::Default => "aggregate functions are not allowed in DEFAULT expressions",
+            Self::Generated => "aggregate functions are not allowed in column generation expressions",
             Self::Transform => "aggregate functions are not allowed in transform expressions",
             Self::Execute => "aggregate functions are not allowed in EXECUTE parameters",
         })
@@ -85,6 +88,7 @@ impl Clause {
             Self::Returning => "window functions are not allowed in RETURNING",
             Self::Check => "window functions are not allowed in check constraints",
             Self::Default => "window functions are not allowed in DEFAULT expressions",
+            Self::Generated => "window functions are not allowed in column generation expressions",
             Self::Transform => "window functions are not allowed in transform expressions",
             Self::Execute => "window functions are not allowed in EXECUTE parameters",
         })

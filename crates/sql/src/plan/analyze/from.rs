@@ -373,14 +373,25 @@ impl Analyzer<'_> {
                 return Err(self.at(error, name.span()));
             }
         };
+        if self.is_within_view()
+            && let Some(found) = self.user_relation(&parts, alias)?
+        {
+            return Ok(found);
+        }
         let source = match self.names.get_table_source(reference.clone()) {
             Ok(source) => source,
             Err(error) => {
+                if let Some(found) = self.user_relation(&parts, alias)? {
+                    return Ok(found);
+                }
                 let error = crate::pg::errors::from_datafusion(error, "");
                 return Err(self.at(error, name.span()));
             }
         };
         let table = engine_table(&source).map(|(table, _)| table);
+        if self.is_within_view() && table.is_some() {
+            return Err(SqlError::internal(format!("a view reads relation \"{name}\", which it does not know")).into());
+        }
         let schema = match (&table, parts.as_slice()) {
             (Some(table), _) => Some(table.schema.clone()),
             (None, [.., schema, _]) => Some(schema.clone()),
@@ -394,6 +405,9 @@ impl Analyzer<'_> {
             None => (own.clone(), schema),
         };
         let qualifier = self.qualifier(&shown);
+        if let Some(table) = &table {
+            self.note_relation(table, &qualifier);
+        }
         let oid = match &table {
             Some(table) => table.id,
             None => crate::pg::catalog::system_relation("pg_catalog", &own).map_or(0, |system| system.oid),
@@ -448,7 +462,7 @@ impl Analyzer<'_> {
     }
 
     /// New names for columns, as `t (a, b)` gives them.
-    fn rename(&self, columns: &mut [Column], alias: &TableAlias) -> Result<()> {
+    pub(super) fn rename(&self, columns: &mut [Column], alias: &TableAlias) -> Result<()> {
         if alias.columns.len() > columns.len() {
             let error = SqlError::new(
                 "42P10",

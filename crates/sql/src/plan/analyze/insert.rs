@@ -10,8 +10,10 @@ use resurgam_engine::Table;
 use super::bound::{Bound, Type};
 use super::expr::Clause;
 use super::scope::{Scope, folded};
-use super::write::{OnConflict, OnConflictUpdate, Target, Write, is_default, named_columns};
+use super::through_view::{Place, Through, Written, is_computed};
+use super::write::{OnConflict, OnConflictUpdate, Target, Write, is_default, is_generated, named_columns};
 use super::{Analyzer, Result};
+use crate::dml::Op;
 use crate::pg::types;
 use crate::wire::SqlError;
 
@@ -21,6 +23,8 @@ struct Columns {
     /// They are not listed: the first ones may be all.
     implicit: bool,
     span: Span,
+    /// Those (by number) of a view that cannot be written to, and the errors of doing so.
+    refused: Vec<(usize, SqlError)>,
 }
 
 impl Analyzer<'_> {
@@ -49,8 +53,16 @@ impl Analyzer<'_> {
         if let (Some(_), Some(with)) = (rows, source.and_then(|source| source.with.as_ref())) {
             self.with_clause(with, &mut scope)?;
         }
-        let table = self.written_table(name)?;
-        let columns = self.listed_columns(&table, insert)?;
+        let written = self.written(name, Op::Insert)?;
+        let alias = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
+        // What the columns of a view are is known by its target.
+        let mut known = match written.views.is_empty() {
+            true => None,
+            false => Some(self.target_of(&written, alias.clone(), false, Op::Insert)?),
+        };
+        let through = known.as_mut().and_then(|(_, through)| through.take());
+        let table = Arc::clone(&written.table);
+        let columns = self.listed_columns(&table, through.as_ref(), insert)?;
         let (plan, rows) = match (source, rows) {
             (None, _) => self.given_rows(&table, &[], vec![Vec::new()])?,
             (Some(_), Some(values)) => {
@@ -59,38 +71,68 @@ impl Analyzer<'_> {
             }
             (Some(source), None) => (self.selected_rows(&table, columns, source, &scope)?, None),
         };
-        let alias = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
-        let target = self.target(&table, alias, false)?;
+        let target = match known {
+            Some((target, _)) => target,
+            None => self.target(&table, alias, false)?,
+        };
         let conflict = match &insert.on {
             None => None,
-            Some(OnInsert::OnConflict(on)) => Some(self.on_conflict(&table, &target, on, &scope)?),
+            Some(OnInsert::OnConflict(on)) => {
+                Some(self.on_conflict(&written, &target, through.as_ref(), on, &scope)?)
+            }
             Some(_) => return Err(SqlError::syntax("ON DUPLICATE KEY is not supported; use ON CONFLICT").into()),
         };
         let seen = Scope { items: vec![target.item.clone()], ..scope.clone() };
         let returning = self.returning(insert.returning.as_ref(), &target, &seen, &target.plan)?;
-        let assigned = Vec::new();
-        Ok(self.written(Write { table, plan, rows, assigned, returning, conflict, locks: Vec::new() }))
+        let (assigned, locks) = (Vec::new(), Vec::new());
+        let checks = through.map(|through| through.checks).unwrap_or_default();
+        Ok(self.with_locks(Write { table, plan, rows, assigned, returning, conflict, locks, checks }))
     }
 
-    fn listed_columns(&self, table: &Table, insert: &Insert) -> Result<Columns> {
+    fn listed_columns(&self, table: &Table, through: Option<&Through>, insert: &Insert) -> Result<Columns> {
         let span = insert.columns.first().map_or_else(Span::empty, Spanned::span);
         if insert.columns.is_empty() {
-            return Ok(Columns { at: (0..table.columns.len()).collect(), implicit: true, span });
+            let Some(through) = through else {
+                let at = (0..table.columns.len()).collect();
+                return Ok(Columns { at, implicit: true, span, refused: Vec::new() });
+            };
+            let (mut at, mut refused) = (Vec::new(), Vec::new());
+            for (number, (_, place)) in through.columns.iter().enumerate() {
+                match place {
+                    Place::Column(place) => at.push(*place),
+                    Place::Computed(view, column) => {
+                        refused.push((number, is_computed(view, column, Op::Insert)));
+                        at.push(0);
+                    }
+                }
+            }
+            return Ok(Columns { at, implicit: true, span, refused });
         }
         let mut at: Vec<usize> = Vec::with_capacity(insert.columns.len());
         for name in &insert.columns {
-            let column = self.written_column(table, name)?;
+            let column = self.written_column(table, through, name, Op::Insert)?;
             if at.contains(&column) {
+                // Two columns of a view that are one of the table.
+                if through.is_some() && !insert.columns[..at.len()].iter().any(|before| same_name(before, name)) {
+                    let name = &table.columns[column].name;
+                    return Err(SqlError::syntax(format!("multiple assignments to same column \"{name}\"")).into());
+                }
                 let message = format!("column \"{}\" specified more than once", table.columns[column].name);
                 return Err(self.at(SqlError::new("42701", message), name.span()));
             }
             at.push(column);
         }
-        Ok(Columns { at, implicit: false, span })
+        Ok(Columns { at, implicit: false, span, refused: Vec::new() })
     }
 
     /// As many columns as there are values.
-    fn fitting(&self, mut columns: Columns, width: usize, extra: impl FnOnce() -> Span) -> Result<Vec<usize>> {
+    fn fitting(
+        &self,
+        table: &Table,
+        mut columns: Columns,
+        width: usize,
+        extra: impl FnOnce() -> Span,
+    ) -> Result<Vec<usize>> {
         if width > columns.at.len() {
             let error = SqlError::syntax("INSERT has more expressions than target columns");
             return Err(self.at(error, extra()));
@@ -100,6 +142,16 @@ impl Analyzer<'_> {
             return Err(self.at(error, columns.span));
         }
         columns.at.truncate(width);
+        if let Some((_, error)) = columns.refused.into_iter().find(|(number, _)| *number < width) {
+            return Err(error.into());
+        }
+        for (nth, at) in columns.at.iter().enumerate() {
+            // Two columns of a view that are one of the table.
+            if columns.implicit && columns.at[..nth].contains(at) {
+                let name = &table.columns[*at].name;
+                return Err(SqlError::syntax(format!("multiple assignments to same column \"{name}\"")).into());
+            }
+        }
         Ok(columns.at)
     }
 
@@ -129,12 +181,13 @@ impl Analyzer<'_> {
         let known = columns.at.len();
         let extra =
             || values.rows.first().and_then(|row| row.content.get(known)).map_or_else(Span::empty, Spanned::span);
-        let columns = self.fitting(columns, width, extra)?;
+        let columns = self.fitting(table, columns, width, extra)?;
         let mut assigned = Vec::with_capacity(rows.len());
         for row in rows {
             let mut values = Vec::with_capacity(columns.len());
             for (value, &at) in row.into_iter().zip(&columns) {
                 let column = &table.columns[at];
+                refuse_generated(table, at, value.is_some())?;
                 values.push(match value {
                     Some(value) => self.assigned(value, &column.name, &column.ty)?,
                     None => self.default_of(table, at)?,
@@ -201,10 +254,11 @@ impl Analyzer<'_> {
         let relation = self.bind_query(source, scope, Some(&wanted));
         self.stored = around;
         let relation = relation?;
-        let columns = self.fitting(columns, relation.columns.len(), || source.span())?;
+        let columns = self.fitting(table, columns, relation.columns.len(), || source.span())?;
         let mut values: Vec<Option<Expr>> = vec![None; table.columns.len()];
         for (column, &at) in relation.columns.into_iter().zip(&columns) {
             let to = &table.columns[at];
+            refuse_generated(table, at, true)?;
             let bound = column.bound.at(source.span());
             values[at] = Some(self.assigned(bound, &to.name, &to.ty)?.expr);
         }
@@ -219,11 +273,14 @@ impl Analyzer<'_> {
 
     fn on_conflict(
         &mut self,
-        table: &Arc<Table>,
+        written: &Written,
         target: &Target,
+        through: Option<&Through>,
         on: &ast::OnConflict,
         scope: &Scope<'_>,
     ) -> Result<OnConflict> {
+        let table = &written.table;
+        let conflict_target = columns_of_table(table, through, on.conflict_target.as_ref())?;
         let update = match &on.action {
             OnConflictAction::DoNothing => None,
             OnConflictAction::DoUpdate(action) => {
@@ -231,12 +288,13 @@ impl Analyzer<'_> {
                     let text = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
                     return Err(SqlError::syntax(text).with_hint("For example, ON CONFLICT (column_name).").into());
                 }
-                crate::dml::arbiters(table, on.conflict_target.as_ref())?;
-                let proposed = self.target(table, Some("excluded".to_owned()), false)?;
+                crate::dml::arbiters(table, conflict_target.as_ref())?;
+                let excluded = Some("excluded".to_owned());
+                let (proposed, _) = self.target_of(written, excluded, false, Op::Insert)?;
                 // A plain name is a column of both.
                 let items = vec![proposed.item.clone(), target.item.clone()];
                 let scope = Scope { items, ..scope.clone() };
-                let set = self.set_clause(table, &action.assignments, &scope)?;
+                let set = self.set_clause(table, through, Op::Insert, &action.assignments, &scope)?;
                 let condition = match &action.selection {
                     Some(condition) => Some(self.condition(condition, &scope, Clause::Where)?.expr),
                     None => None,
@@ -246,8 +304,48 @@ impl Analyzer<'_> {
                 Some(OnConflictUpdate { set, condition, joined })
             }
         };
-        Ok(OnConflict { target: on.conflict_target.clone(), update })
+        Ok(OnConflict { target: conflict_target, update })
     }
+}
+
+/// `428C9` for a value of a generated column.
+fn refuse_generated(table: &Table, at: usize, is_given: bool) -> Result<()> {
+    if !is_given || table.generated(at).is_none() {
+        return Ok(());
+    }
+    let name = &table.columns[at].name;
+    let error = SqlError::new("428C9", format!("cannot insert a non-DEFAULT value into column \"{name}\""));
+    Err(error.with_detail(is_generated(name)).into())
+}
+
+/// Whether two names of columns are the same.
+fn same_name(a: &ast::ObjectName, b: &ast::ObjectName) -> bool {
+    let first = |name: &ast::ObjectName| name.0.first().and_then(|part| part.as_ident()).map(folded);
+    first(a) == first(b)
+}
+
+/// The target of ON CONFLICT with the table's names for a view's columns.
+fn columns_of_table(
+    table: &Table,
+    through: Option<&Through>,
+    target: Option<&ast::ConflictTarget>,
+) -> Result<Option<ast::ConflictTarget>> {
+    let (Some(through), Some(ast::ConflictTarget::Columns(columns))) = (through, target) else {
+        return Ok(target.cloned());
+    };
+    let mut named = Vec::with_capacity(columns.len());
+    for ident in columns {
+        let name = folded(ident);
+        match through.place(&name) {
+            Some(Place::Column(at)) => named.push(ast::Ident::with_quote('"', table.columns[*at].name.as_str())),
+            Some(Place::Computed(..)) => {
+                let text = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+                return Err(SqlError::new("42P10", text).into());
+            }
+            None => return Err(SqlError::new("42703", format!("column \"{name}\" does not exist")).into()),
+        }
+    }
+    Ok(Some(ast::ConflictTarget::Columns(named)))
 }
 
 /// The VALUES list that a source is, if it is no more than that.

@@ -256,6 +256,10 @@ impl From<'_> {
         if system {
             return Ok(Some((shown, "a system catalog", true)));
         }
+        let (schema, wanted) = crate::dml::table_name(name)?;
+        if self.names.txn.view_named(&schema, &wanted)?.is_some() {
+            return Ok(Some((shown, "a view", true)));
+        }
         let table = self.names.target(name)?;
         if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
             return Err(SqlError::unsupported(format!(

@@ -18,6 +18,8 @@
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
 //! | `json` | functions and aggregates that make JSON | json.c |
 //! | `write`, `insert`, `update` | INSERT, UPDATE, DELETE: targets, assignments, ON CONFLICT, RETURNING | analyze.c, parse_target.c |
+//! | `through_view` | writing through views | rewriteHandler.c |
+//! | `view` | views, and what the names of their queries mean | rewriteHandler.c |
 //! | `lock` | queries with FOR UPDATE and its kin | analyze.c |
 //! | `record` | rows as values | parse_expr.c |
 //! | `row` | expressions of definitions, arguments of EXECUTE | heap.c, tablecmds.c, prepare.c |
@@ -54,8 +56,10 @@ mod scope;
 mod select;
 mod sets;
 mod sort;
+mod through_view;
 mod ties;
 mod update;
+mod view;
 mod window;
 mod write;
 
@@ -74,8 +78,9 @@ use crate::wire::SqlError;
 
 pub(crate) use bound::Type;
 pub(crate) use lock::Locking;
-pub(crate) use row::{OverRow, Place, argument, is_assignable, over_row};
+pub(crate) use row::{OverRow, Place, argument, condition_over_row, is_assignable, over_row};
 use scope::Scope;
+pub(crate) use view::{Seen, output_types, query_of_view, view_query};
 pub(crate) use write::{List, OnConflict, Write};
 
 /// Why there is no plan.
@@ -170,6 +175,7 @@ pub(crate) struct Analyzer<'a> {
     stored: bool,
     /// A function is being computed as a cast or an operator.
     elsewhere: bool,
+    views: view::Views,
     depth: usize,
 }
 
@@ -190,6 +196,7 @@ impl<'a> Analyzer<'a> {
             listed: false,
             stored: false,
             elsewhere: false,
+            views: Default::default(),
             depth: 0,
         }
     }

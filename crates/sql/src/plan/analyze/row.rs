@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::arrow::datatypes::Schema;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column as PlanColumn, DFSchema, TableReference};
 use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::{self, Visitor};
@@ -31,6 +32,8 @@ pub(crate) enum Place<'a> {
     Default(&'a str, ColumnType),
     /// ALTER COLUMN … TYPE … USING: the new value of that column, of the new type.
     Using(&'a str, ColumnType),
+    /// GENERATED ALWAYS AS: the value of the column of that name and type, from others.
+    Generated(&'a str, ColumnType),
 }
 
 impl Place<'_> {
@@ -39,6 +42,7 @@ impl Place<'_> {
             Self::Check => Clause::Check,
             Self::Default(..) => Clause::Default,
             Self::Using(..) => Clause::Transform,
+            Self::Generated(..) => Clause::Generated,
         }
     }
     /// As PostgreSQL's errors call it.
@@ -47,6 +51,7 @@ impl Place<'_> {
             Self::Check => "check constraint",
             Self::Default(..) => "DEFAULT expression",
             Self::Using(..) => "transform expression",
+            Self::Generated(..) => "column generation expression",
         }
     }
 }
@@ -80,6 +85,35 @@ pub(crate) fn over_row(
     let schema = DFSchema::try_from_qualified_schema(qualifier, &schema)
         .map_err(|error| crate::pg::errors::from_datafusion(error, ""))?;
     Ok(OverRow { expr: bound.expr, schema })
+}
+
+/// An analysed condition over the columns of a table, however the statement calls it.
+///
+/// # Errors
+/// `0A000` for one with a subquery.
+pub(crate) fn condition_over_row(table: &Table, condition: Expr) -> std::result::Result<OverRow, SqlError> {
+    if crate::dml::has_subquery(&condition) {
+        return Err(SqlError::unsupported(
+            "WITH CHECK OPTION of a view with a subquery in its condition is not supported",
+        ));
+    }
+    let schema = Schema::new(
+        table_schema(table).fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
+    );
+    let qualifier = TableReference::bare(table.name.clone());
+    let failed = |error| crate::pg::errors::from_datafusion(error, "");
+    let schema = DFSchema::try_from_qualified_schema(qualifier.clone(), &schema).map_err(failed)?;
+    let expr = condition
+        .transform_up(|expr| {
+            Ok(match expr {
+                Expr::Column(column) => {
+                    Transformed::yes(Expr::Column(PlanColumn::new(Some(qualifier.clone()), column.name)))
+                }
+                other => Transformed::no(other),
+            })
+        })
+        .map_err(failed)?;
+    Ok(OverRow { expr: expr.data, schema })
 }
 
 /// Analyses an argument of EXECUTE, number `at` from 0, for a parameter of that type.
@@ -133,6 +167,10 @@ impl Analyzer<'_> {
             oid: table.id,
         };
         let scope = Scope { items: vec![item], ..Scope::empty() };
+        if let Place::Generated(column, ty) = place {
+            let bound = self.expr(expr, &scope, Clause::Generated)?;
+            return self.made_of(bound, column, &ty);
+        }
         let Place::Using(column, ty) = place else { return self.condition(expr, &scope, place.clause()) };
         let bound = self.expr(expr, &scope, place.clause())?;
         let (given, to) = (bound.ty, column_type(&ty));

@@ -326,12 +326,23 @@ impl Analyzer<'_> {
                     let error = SqlError::syntax("SELECT * with no tables specified is not valid");
                     return Err(self.at(error, item.span()));
                 }
+                let seen = scope.items.iter().filter(|item| item.by_column);
+                self.note_star(
+                    item,
+                    seen.flat_map(|item| {
+                        let name = item.name.as_ref().filter(|_| item.by_name);
+                        item.columns.iter().map(move |column| (name.cloned(), column.name.clone()))
+                    }),
+                );
                 for column in scope.items.iter().filter(|item| item.by_column).flat_map(|item| &item.columns) {
                     push(column.name.clone(), column.bound.clone());
                 }
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-                for column in self.item_of(name, scope)?.columns {
+                let found = self.item_of(name, scope)?;
+                let columns = found.columns.iter();
+                self.note_star(item, columns.map(|column| (found.name.clone(), column.name.clone())));
+                for column in found.columns {
                     push(column.name, column.bound);
                 }
             }

@@ -9,6 +9,7 @@ use super::expr::Clause;
 use super::scope::{Scope, folded};
 use super::write::{Target, Write, named_columns, named_key, named_others};
 use super::{Analyzer, Result};
+use crate::dml::Op;
 use crate::wire::SqlError;
 
 fn single_relation(table: &TableWithJoins) -> Result<(&ObjectName, Option<String>)> {
@@ -31,27 +32,30 @@ impl Analyzer<'_> {
         }
         let outer = Scope::empty();
         let (name, alias) = single_relation(&update.table)?;
-        let table = self.written_table(name)?;
-        let target = self.target(&table, alias, true)?;
+        let written = self.written(name, Op::Update)?;
+        let (target, through) = self.target_of(&written, alias, true, Op::Update)?;
+        let table = written.table;
         let from = match &update.from {
             Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) => from.as_slice(),
             None => &[],
         };
         let (plan, scope) = self.written_rows(&target, from, update.selection.as_ref(), &outer)?;
         let returning = self.returning(update.returning.as_ref(), &target, &scope, &plan)?;
-        let mut set = self.set_clause(&table, &update.assignments, &scope)?;
+        let mut set = self.set_clause(&table, through.as_ref(), Op::Update, &update.assignments, &scope)?;
         let assigned: Vec<usize> = set.iter().map(|(at, _)| *at).collect();
-        let values = target.item.columns.iter().enumerate().map(|(at, column)| {
+        let values = target.base.iter().enumerate().map(|(at, column)| {
             match set.iter().position(|(changed, _)| *changed == at) {
                 Some(nth) => set.swap_remove(nth).1.expr,
-                None => column.bound.expr.clone(),
+                None => column.clone(),
             }
         });
         let mut exprs = named_columns(&table, values);
         exprs.extend(named_others(returning.as_ref()));
         exprs.extend(target.key.map(named_key));
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
-        Ok(self.written(Write { table, plan, rows: None, assigned, returning, conflict: None, locks: Vec::new() }))
+        let checks = through.map(|through| through.checks).unwrap_or_default();
+        let locks = Vec::new();
+        Ok(self.with_locks(Write { table, plan, rows: None, assigned, returning, conflict: None, locks, checks }))
     }
 
     /// Analyses a DELETE.
@@ -69,8 +73,9 @@ impl Analyzer<'_> {
         };
         let outer = Scope::empty();
         let (name, alias) = single_relation(relation)?;
-        let table = self.written_table(name)?;
-        let target = self.target(&table, alias, true)?;
+        let written = self.written(name, Op::Delete)?;
+        let (target, _) = self.target_of(&written, alias, true, Op::Delete)?;
+        let table = written.table;
         let using = delete.using.as_deref().unwrap_or_default();
         let (plan, scope) = self.written_rows(&target, using, delete.selection.as_ref(), &outer)?;
         let returning = self.returning(delete.returning.as_ref(), &target, &scope, &plan)?;
@@ -78,8 +83,9 @@ impl Analyzer<'_> {
         let mut exprs = named_others(returning.as_ref());
         exprs.extend(target.key.map(named_key));
         let plan = LogicalPlanBuilder::from(plan).project(exprs)?.build()?;
-        let assigned = Vec::new();
-        Ok(self.written(Write { table, plan, rows: None, assigned, returning, conflict: None, locks: Vec::new() }))
+        let (assigned, checks) = (Vec::new(), Vec::new());
+        let locks = Vec::new();
+        Ok(self.with_locks(Write { table, plan, rows: None, assigned, returning, conflict: None, locks, checks }))
     }
 
     /// The rows of the target, joined with what FROM or USING has, that satisfy the condition.

@@ -20,7 +20,9 @@ use super::expr::{Clause, as_subquery};
 use super::lock::Locking;
 use super::scope::{Item, Scope, folded};
 use super::select::{Target as Entry, project};
+use super::through_view::{Place, Through, is_computed};
 use super::{Analyzer, OutputColumn, Result, unknown};
+use crate::dml::Op;
 use crate::exec::table::{EngineTable, KEY_COLUMN};
 use crate::pg::definition::parse_expression;
 use crate::pg::types;
@@ -41,6 +43,8 @@ pub(crate) struct Write {
     pub conflict: Option<OnConflict>,
     /// Queries of it that lock their rows.
     pub locks: Vec<Locking>,
+    /// Conditions over the target's columns that new rows must satisfy (WITH CHECK OPTION), each with its view's name.
+    pub checks: Vec<(String, Expr)>,
 }
 
 /// A RETURNING list, over the target's columns.
@@ -76,6 +80,8 @@ pub(super) struct Target {
     pub key: Option<Expr>,
     /// What qualifies its columns in the plan.
     pub qualifier: TableReference,
+    /// The table's columns, which the item's are unless it is a view.
+    pub base: Vec<Expr>,
 }
 
 /// A value that an assignment gives.
@@ -97,11 +103,6 @@ pub(super) fn column_type(ty: &ColumnType) -> Type {
 }
 
 impl Analyzer<'_> {
-    /// The table of that name, to be written to: never a query of WITH.
-    pub(super) fn written_table(&self, name: &ObjectName) -> Result<Arc<Table>> {
-        self.names.target(name).map_err(|error| self.at(error, name.span()))
-    }
-
     /// The target as a FROM item; `keyed`: with the rows' keys.
     pub(super) fn target(&mut self, table: &Arc<Table>, alias: Option<String>, keyed: bool) -> Result<Target> {
         let schema = alias.is_none().then(|| table.schema.clone());
@@ -122,6 +123,7 @@ impl Analyzer<'_> {
             true => relation.columns.pop().map(|column| column.bound.expr),
             false => None,
         };
+        let base = relation.columns.iter().map(|column| column.bound.expr.clone()).collect();
         let item = Item {
             name: Some(shown),
             schema,
@@ -131,16 +133,31 @@ impl Analyzer<'_> {
             table: Some(Arc::clone(table)),
             oid: table.id,
         };
-        Ok(Target { plan: relation.plan, item, key, qualifier })
+        Ok(Target { plan: relation.plan, item, key, qualifier, base })
     }
 
     /// The column that a name in a list of columns, or left of an assignment, means.
-    pub(super) fn written_column(&self, table: &Table, name: &ObjectName) -> Result<usize> {
+    pub(super) fn written_column(
+        &self,
+        table: &Table,
+        through: Option<&Through>,
+        name: &ObjectName,
+        op: Op,
+    ) -> Result<usize> {
         let parts: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
         let Some(first) = parts.first() else { return unknown("this kind of column name") };
         let column = folded(first);
-        let Some(at) = table.columns.iter().position(|known| known.name == column) else {
-            let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+        let found = match through {
+            None => table.columns.iter().position(|known| known.name == column),
+            Some(through) => match through.place(&column) {
+                Some(Place::Column(at)) => Some(*at),
+                Some(Place::Computed(view, column)) => return Err(is_computed(view, column, op).into()),
+                None => None,
+            },
+        };
+        let Some(at) = found else {
+            let relation = through.map_or(&table.name, |through| &through.name);
+            let message = format!("column \"{column}\" of relation \"{relation}\" does not exist");
             return Err(self.at(SqlError::new("42703", message), first.span));
         };
         if let Some(field) = parts.get(1) {
@@ -195,7 +212,8 @@ impl Analyzer<'_> {
     /// What a column has if no value is given for it.
     pub(super) fn default_of(&mut self, table: &Table, at: usize) -> Result<Bound> {
         let column = &table.columns[at];
-        match &column.default_sql {
+        // Of a generated column it is computed when the row is written.
+        match column.default_sql.as_ref().filter(|_| table.generated(at).is_none()) {
             Some(sql) => {
                 let expr = parse_expression(sql)?;
                 self.default_value(&expr, &column.name, &column.ty)
@@ -219,6 +237,11 @@ impl Analyzer<'_> {
             }
             bound => bound?,
         };
+        self.made_of(bound, column, ty)
+    }
+
+    /// The value of an expression of a definition as one of its column.
+    pub(super) fn made_of(&mut self, bound: Bound, column: &str, ty: &ColumnType) -> Result<Bound> {
         let mut bound = bound.at(datafusion::sql::sqlparser::tokenizer::Span::empty());
         let given = bound.ty;
         if given.is_unknown() {
@@ -242,6 +265,8 @@ impl Analyzer<'_> {
     pub(super) fn set_clause(
         &mut self,
         table: &Table,
+        through: Option<&Through>,
+        op: Op,
         assignments: &[Assignment],
         scope: &Scope<'_>,
     ) -> Result<Vec<(usize, Bound)>> {
@@ -270,8 +295,12 @@ impl Analyzer<'_> {
         }
         let mut set: Vec<(usize, Bound)> = Vec::with_capacity(bound.len());
         for (name, value) in bound {
-            let at = self.written_column(table, name)?;
+            let at = self.written_column(table, through, name, op)?;
             let column = &table.columns[at];
+            if value.is_some() && table.generated(at).is_some() {
+                let text = format!("column \"{}\" can only be updated to DEFAULT", column.name);
+                return Err(SqlError::new("428C9", text).with_detail(is_generated(&column.name)).into());
+            }
             let value = match value {
                 Some(value) => self.assigned(value, &column.name, &column.ty)?,
                 None => self.default_of(table, at)?,
@@ -368,9 +397,14 @@ impl Analyzer<'_> {
     }
 
     /// The statement that is analysed, with its locks.
-    pub(super) fn written(&mut self, write: Write) -> Write {
+    pub(super) fn with_locks(&mut self, write: Write) -> Write {
         Write { locks: std::mem::take(&mut self.locks), ..write }
     }
+}
+
+/// DETAIL of the errors of writing to a generated column.
+pub(super) fn is_generated(column: &str) -> String {
+    format!("Column \"{column}\" is a generated column.")
 }
 
 fn single(expr: &ast::Expr) -> Given<'_> {

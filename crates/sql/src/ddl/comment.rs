@@ -1,0 +1,88 @@
+//! COMMENT ON a table, a view, a column or an index. A comment is part of its relation's definition: it goes with it.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{CommentObject, ObjectName};
+use resurgam_engine::{CommentOn, Table, TableChange, Transaction};
+
+use super::{find_table, full_name, unsupported};
+use crate::dml::table_name;
+use crate::session::Session;
+use crate::wire::{SqlError, Tag};
+
+/// Bytes of a comment.
+const COMMENT_BYTES_MAX: usize = 1 << 16;
+
+impl Session {
+    pub(super) async fn comment_on(
+        &mut self,
+        kind: CommentObject,
+        name: &ObjectName,
+        comment: Option<&str>,
+    ) -> Result<Tag, SqlError> {
+        const TAG: Tag = Tag::Fixed("COMMENT");
+        // An empty one is none.
+        let comment = comment.filter(|text| !text.is_empty());
+        if comment.is_some_and(|text| text.len() > COMMENT_BYTES_MAX) {
+            return Err(SqlError::new("54000", format!("comments can have at most {COMMENT_BYTES_MAX} bytes")));
+        }
+        let txn = self.ddl_transaction("COMMENT")?;
+        let (entry, on) = match kind {
+            CommentObject::Table => (self.locked_table(&txn, name).await?, CommentOn::Relation),
+            CommentObject::View => (self.locked_view(&txn, name, "relation").await?, CommentOn::Relation),
+            CommentObject::Index => {
+                let (schema, wanted) = table_name(name)?;
+                let Some(owner) = txn.table_of_index(&schema, &wanted)? else {
+                    return Err(match txn.table(&schema, &wanted)? {
+                        Some(_) => SqlError::new("42809", format!("\"{wanted}\" is not an index")),
+                        None => SqlError::new("42P01", format!("relation \"{wanted}\" does not exist")),
+                    });
+                };
+                let table = self.locked_table(&txn, &full_name(&owner)).await?;
+                let index = table.indexes.iter().find(|index| index.name == wanted).map(|index| index.id);
+                (table, CommentOn::Index(index))
+            }
+            CommentObject::Column => {
+                let mut parts = name.0.clone();
+                let Some(column) = parts.pop().and_then(|part| part.as_ident().cloned()).filter(|_| !parts.is_empty())
+                else {
+                    return Err(SqlError::syntax("column name must be qualified"));
+                };
+                let relation = ObjectName(parts);
+                let entry = self.locked_relation(&txn, &relation).await?;
+                let wanted = super::name_of(&column);
+                let at = match &entry.view {
+                    Some(view) => view.columns.iter().position(|column| column.name == wanted),
+                    None => entry.columns.iter().position(|column| column.name == wanted),
+                };
+                let Some(at) = at else {
+                    let message = format!("column \"{wanted}\" of relation \"{}\" does not exist", entry.name);
+                    return Err(SqlError::new("42703", message));
+                };
+                (entry, CommentOn::Column(at))
+            }
+            other => return Err(unsupported(&format!("COMMENT ON {other}"))),
+        };
+        self.set_comment(&txn, &entry, on, comment).await?;
+        Ok(TAG)
+    }
+
+    /// Gives a part of a relation a comment.
+    pub(super) async fn set_comment(
+        &mut self,
+        txn: &Transaction,
+        entry: &Arc<Table>,
+        on: CommentOn,
+        comment: Option<&str>,
+    ) -> Result<Arc<Table>, SqlError> {
+        self.change(txn, entry, TableChange::SetComment(on, comment.map(str::to_owned))).await
+    }
+
+    /// A table or a view, locked against everyone else.
+    async fn locked_relation(&mut self, txn: &Transaction, name: &ObjectName) -> Result<Arc<Table>, SqlError> {
+        match find_table(txn, name) {
+            Err(error) if error.sqlstate == "42809" => self.locked_view(txn, name, "relation").await,
+            _ => self.locked_table(txn, name).await,
+        }
+    }
+}

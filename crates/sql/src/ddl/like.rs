@@ -1,0 +1,183 @@
+//! CREATE TABLE (LIKE t …): what is taken from the other table, as elements of the statement.
+//!
+//! As in PostgreSQL the columns come with their types and NOT NULL, and what INCLUDING names with them; nothing ties the
+//! tables to each other afterwards. Names of indexes and of keys are made anew, those of CHECK constraints are kept.
+
+use datafusion::sql::sqlparser::ast::{
+    ColumnOption, CreateTable, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value,
+};
+use resurgam_engine::{ColumnOrder, Table, Transaction};
+
+use super::{find_table, name_of};
+use crate::dml::table_name;
+use crate::pg::functions::quote_ident;
+use crate::pg::types::{column_oid, column_typmod, format_type};
+use crate::plan::statement::parse_known;
+use crate::wire::SqlError;
+
+/// Name of the column, and of the function, in which the clause is read: see [`crate::parse::like`].
+pub(crate) const LIKE: &str = "resurgam$like";
+
+/// What INCLUDING and EXCLUDING ask for.
+#[derive(Default)]
+struct Including {
+    comments: bool,
+    constraints: bool,
+    defaults: bool,
+    generated: bool,
+    indexes: bool,
+}
+
+impl Including {
+    fn read(options: &str) -> Result<Self, SqlError> {
+        let mut including = Self::default();
+        let mut words = options.split_whitespace();
+        while let (Some(how), Some(what)) = (words.next(), words.next()) {
+            let on = how == "including";
+            match what {
+                "comments" => including.comments = on,
+                "constraints" => including.constraints = on,
+                "defaults" => including.defaults = on,
+                "generated" => including.generated = on,
+                "indexes" => including.indexes = on,
+                // There is nothing of the kind that could be taken.
+                "compression" | "identity" | "statistics" | "storage" => {}
+                "all" => {
+                    let all = Self { comments: on, constraints: on, defaults: on, generated: on, indexes: on };
+                    including = all;
+                }
+                other => return Err(SqlError::syntax(format!("syntax error at or near \"{other}\""))),
+            }
+        }
+        Ok(including)
+    }
+}
+
+/// What is made of a table beside its columns and constraints.
+#[derive(Default)]
+pub(super) struct Taken {
+    /// Columns of plain indexes, by name, with their orders, and whether they are unique.
+    pub indexes: Vec<(Vec<String>, Vec<ColumnOrder>, bool)>,
+    /// Comments of columns, by name.
+    pub comments: Vec<(String, String)>,
+}
+
+/// The arguments of the call that stands for LIKE, if the column is one.
+fn arguments(column: &super::ColumnDef) -> Option<(String, String)> {
+    if column.name.value != LIKE {
+        return None;
+    }
+    let ColumnOption::Default(Expr::Function(call)) = &column.options.first()?.option else { return None };
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let text = |at: usize| match list.args.get(at)? {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    Some((text(0)?, text(1)?))
+}
+
+/// The elements of a definition that are the other table's.
+fn elements(table: &Table, including: &Including, taken: &mut Taken) -> Vec<String> {
+    let quoted = |at: &usize| quote_ident(&table.columns[*at].name);
+    let list = |columns: &[usize]| columns.iter().map(quoted).collect::<Vec<_>>().join(", ");
+    let mut out = Vec::new();
+    for (at, column) in table.columns.iter().enumerate() {
+        let ty = format_type(column_oid(&column.ty), Some(column_typmod(&column.ty)));
+        let mut text = format!("{} {ty}", quote_ident(&column.name));
+        if !column.nullable {
+            text.push_str(" NOT NULL");
+        }
+        match (table.generated(at), &column.default_sql) {
+            (Some(generated), _) if including.generated => {
+                text.push_str(&format!(" GENERATED ALWAYS AS ({}) STORED", generated.sql));
+            }
+            (None, Some(default)) if including.defaults => text.push_str(&format!(" DEFAULT {default}")),
+            _ => {}
+        }
+        out.push(text);
+    }
+    if including.constraints {
+        for check in &table.checks {
+            out.push(format!("CONSTRAINT {} CHECK ({})", quote_ident(&check.name), check.sql));
+        }
+    }
+    if including.indexes {
+        if !table.primary_key.is_empty() {
+            out.push(format!("PRIMARY KEY ({})", list(&table.primary_key)));
+        }
+        for index in &table.indexes {
+            match index.constraint {
+                true => out.push(format!("UNIQUE ({})", list(&index.columns))),
+                false => {
+                    let columns = index.columns.iter().map(|at| table.columns[*at].name.clone()).collect();
+                    taken.indexes.push((columns, index.orders.clone(), index.unique));
+                }
+            }
+        }
+    }
+    if including.comments {
+        for (at, column) in table.columns.iter().enumerate() {
+            taken.comments.extend(table.comment_on_column(at).map(|text| (column.name.clone(), text.to_owned())));
+        }
+    }
+    out
+}
+
+/// Puts what they stand for in the place of LIKE clauses.
+///
+/// # Errors
+/// `42P01`, `42809`, `42601`
+pub(super) fn expand(txn: &Transaction, create: &mut CreateTable) -> Result<Taken, SqlError> {
+    let mut taken = Taken::default();
+    if !create.columns.iter().any(|column| column.name.value == LIKE) {
+        return Ok(taken);
+    }
+    let mut columns = Vec::new();
+    for column in std::mem::take(&mut create.columns) {
+        let Some((name, options)) = arguments(&column) else {
+            columns.push(column);
+            continue;
+        };
+        let including = Including::read(&options)?;
+        let Some(Statement::CreateTable(named)) = parse_known(&format!("CREATE TABLE {name} (a int)"))?.pop() else {
+            return Err(SqlError::syntax(format!("syntax error at or near \"{name}\"")));
+        };
+        let (schema, wanted) = table_name(&named.name)?;
+        let elements = match txn.view_named(&schema, &wanted)? {
+            Some(view) => {
+                let columns = view.view.iter().flat_map(|view| &view.columns);
+                let text = |column: &resurgam_engine::ViewColumn| {
+                    format!("{} {}", quote_ident(&column.name), format_type(column.oid, Some(column.typmod)))
+                };
+                columns.map(text).collect()
+            }
+            None => {
+                let table = find_table(txn, &named.name)?;
+                elements(&table, &including, &mut taken)
+            }
+        };
+        if elements.is_empty() {
+            continue;
+        }
+        let text = format!("CREATE TABLE x ({})", elements.join(", "));
+        match parse_known(&text)?.pop() {
+            Some(Statement::CreateTable(like)) => {
+                columns.extend(like.columns);
+                create.constraints.extend(like.constraints);
+            }
+            _ => return Err(SqlError::internal("a table that cannot be written as a statement")),
+        }
+    }
+    // Columns of one name are told of with both their names.
+    for (at, column) in columns.iter().enumerate() {
+        if columns[..at].iter().any(|before| name_of(&before.name) == name_of(&column.name)) {
+            let name = name_of(&column.name);
+            return Err(SqlError::new("42701", format!("column \"{name}\" specified more than once")));
+        }
+    }
+    create.columns = columns;
+    Ok(taken)
+}

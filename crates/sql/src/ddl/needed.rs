@@ -1,0 +1,125 @@
+//! What needs what: the views that go with a relation or a column, and what `DROP` says of them.
+//!
+//! As in PostgreSQL the dependents of a thing are told in the order of their age, each followed by its own.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use resurgam_engine::{Table, Transaction};
+
+use crate::session::Session;
+use crate::wire::SqlError;
+
+/// Something that is to go.
+pub(crate) struct Needed {
+    /// The relation.
+    pub id: u32,
+    /// A column of it alone, by position.
+    pub column: Option<usize>,
+    /// As errors call it.
+    pub name: String,
+}
+
+impl Needed {
+    pub(crate) fn view(view: &Table) -> Self {
+        Self { id: view.id, column: None, name: format!("view {}", view.name) }
+    }
+    pub(crate) fn table(table: &Table) -> Self {
+        Self { id: table.id, column: None, name: format!("table {}", table.name) }
+    }
+    pub(crate) fn column(table: &Table, at: usize) -> Self {
+        let name = format!("column {} of table {}", table.columns[at].name, table.name);
+        Self { id: table.id, column: Some(at), name }
+    }
+}
+
+/// A view that needs something.
+pub(crate) struct NeedingView {
+    pub view: Arc<Table>,
+    /// What it needs, as errors call it.
+    pub needs: String,
+    /// The oldest of those by which it was found that need the thing itself: where it stands among the others.
+    pub age: u32,
+}
+
+/// The views that need one of `roots`, directly or by way of others; each once, and behind the one by which it was
+/// found. Not those of `spared`, which go in any case.
+pub(crate) fn needing_views(txn: &Transaction, roots: &[Needed], spared: &[u32]) -> Result<Vec<NeedingView>, SqlError> {
+    let mut found: Vec<NeedingView> = Vec::new();
+    let mut known: HashSet<u32> = roots.iter().filter(|root| root.column.is_none()).map(|root| root.id).collect();
+    known.extend(spared);
+    for root in roots {
+        let direct = |id: u32, column: Option<usize>| -> Result<Vec<Arc<Table>>, SqlError> {
+            let mut views = txn.dependent_views(id)?;
+            if let Some(at) = column {
+                views.retain(|view| view.view.as_ref().is_some_and(|view| view.reads(id, at)));
+            }
+            Ok(views)
+        };
+        // Newest first on the stack, so that the oldest comes off it first.
+        let mut left: Vec<(Arc<Table>, String, u32)> = Vec::new();
+        for view in direct(root.id, root.column)?.into_iter().rev() {
+            let age = view.id;
+            left.push((view, root.name.clone(), age));
+        }
+        while let Some((view, needs, age)) = left.pop() {
+            if !known.insert(view.id) {
+                continue;
+            }
+            let name = format!("view {}", view.name);
+            for other in direct(view.id, None)?.into_iter().rev() {
+                left.push((other, name.clone(), age));
+            }
+            found.push(NeedingView { view, needs, age });
+        }
+    }
+    Ok(found)
+}
+
+impl Session {
+    /// Makes way for `roots`: with `cascade` the views that need them go, and are told of.
+    ///
+    /// # Errors
+    /// `2BP01` without `cascade`.
+    pub(crate) async fn drop_needing_views(
+        &mut self,
+        txn: &Transaction,
+        roots: &[Needed],
+        cascade: bool,
+        spared: &[u32],
+    ) -> Result<(), SqlError> {
+        let found = needing_views(txn, roots, spared)?;
+        if !cascade && !found.is_empty() {
+            let lines = found.iter().map(|one| format!("view {} depends on {}", one.view.name, one.needs)).collect();
+            return Err(needed(roots, lines));
+        }
+        let names: Vec<String> = found.iter().map(|one| format!("view {}", one.view.name)).collect();
+        self.tell_of_cascade(&names);
+        self.drop_all_views(txn, found.into_iter().map(|one| one.view).collect()).await
+    }
+
+    /// What goes with something that is dropped.
+    pub(crate) fn tell_of_cascade(&mut self, names: &[String]) {
+        match names {
+            [] => {}
+            [one] => self.skip(format!("drop cascades to {one}")),
+            many => {
+                let lines: Vec<String> = many.iter().map(|one| format!("drop cascades to {one}")).collect();
+                let mut notice = SqlError::new("00000", format!("drop cascades to {} other objects", lines.len()));
+                notice.severity = "NOTICE";
+                self.notice(notice.with_detail(lines.join("\n")));
+            }
+        }
+    }
+}
+
+/// `2BP01`: what needs `roots`, line by line.
+pub(crate) fn needed(roots: &[Needed], lines: Vec<String>) -> SqlError {
+    let message = match roots {
+        [one] => format!("cannot drop {} because other objects depend on it", one.name),
+        _ => "cannot drop desired object(s) because other objects depend on them".to_owned(),
+    };
+    SqlError::new("2BP01", message)
+        .with_detail(lines.join("\n"))
+        .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}

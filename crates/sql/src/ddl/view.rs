@@ -1,0 +1,547 @@
+//! CREATE, ALTER and DROP VIEW.
+//!
+//! A view is analysed when it is made; what is kept is its query as text, the names and types of its columns, and what
+//! the names of relations in the query mean ([`resurgam_engine::View`]). The text that is kept has been read and analysed again
+//! before: what it says is what was asked for.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    self, AlterColumnOperation, AlterTable, AlterTableOperation, CreateTableOptions, CreateView, Expr, ObjectName,
+    Query, RenameTableNameKind, SelectItem, SqlOption, Visitor, VisitorMut,
+};
+use resurgam_ast::{AstWalk, AstWalkMut};
+use resurgam_engine::{CheckOption, Isolation, StatementKind, Table, Transaction, View, ViewColumn};
+
+use super::needed::Needed;
+use super::{check_schema, full_name, is_relation, name_of};
+use crate::dml::table_name;
+use crate::parse::own::Own;
+use crate::parse::words::Words;
+use crate::pg::types::{format_type, oid};
+use crate::pg::view::why_read_only;
+use crate::plan::analyze::{OutputColumn, output_types, query_of_view, view_query};
+use crate::plan::planner::Names;
+use crate::plan::statement::{count_params, parse_known};
+use crate::session::Session;
+use crate::wire::{SqlError, Tag};
+
+/// How often a view is looked up again that others keep changing.
+const LOOKUPS_MAX: usize = 20;
+/// Columns of a view, as in PostgreSQL.
+const COLUMNS_MAX: usize = 1600;
+
+fn invalid(message: impl Into<String>) -> SqlError {
+    SqlError::new("42P16", message)
+}
+
+/// The options of WITH (…).
+fn check_option(options: &CreateTableOptions) -> Result<CheckOption, SqlError> {
+    let CreateTableOptions::With(options) = options else { return Ok(CheckOption::None) };
+    let mut check = CheckOption::None;
+    for option in options {
+        let (name, value) = match option {
+            SqlOption::KeyValue { key, value } => (name_of(key), value.to_string()),
+            SqlOption::Ident(key) => (name_of(key), "true".to_owned()),
+            _ => return Err(SqlError::syntax("this form of an option is not PostgreSQL's")),
+        };
+        let value = value.trim_matches('\'').to_ascii_lowercase();
+        match (name.as_str(), value.as_str()) {
+            ("check_option", "local") => check = CheckOption::Local,
+            ("check_option", "cascaded") => check = CheckOption::Cascaded,
+            ("check_option", _) => {
+                let error = SqlError::new("22023", format!("invalid value for enum option \"check_option\": {value}"));
+                return Err(error.with_detail("Valid values are \"local\" and \"cascaded\"."));
+            }
+            // There are no functions of users' that could see rows too early, and no privileges that differ.
+            (
+                "security_barrier" | "security_invoker",
+                "true" | "on" | "1" | "yes" | "false" | "off" | "0" | "no" | "t" | "f" | "y" | "n",
+            ) => {}
+            ("security_barrier" | "security_invoker", _) => {
+                let message = format!("invalid value for boolean option \"{name}\": {value}");
+                return Err(SqlError::new("22023", message));
+            }
+            _ => return Err(SqlError::new("22023", format!("unrecognized parameter \"{name}\""))),
+        }
+    }
+    Ok(check)
+}
+
+/// Refuses what no view may have.
+fn refuse_clauses(create: &CreateView) -> Result<(), SqlError> {
+    let CreateView {
+        or_alter,
+        or_replace: _,
+        materialized,
+        secure,
+        name: _,
+        name_before_not_exists: _,
+        columns,
+        query: _,
+        options: _,
+        cluster_by,
+        comment,
+        with_no_schema_binding,
+        if_not_exists,
+        temporary,
+        copy_grants,
+        to,
+        params,
+    } = create;
+    if *materialized {
+        return Err(SqlError::unsupported("materialized views are not supported"));
+    }
+    if *temporary {
+        return Err(SqlError::unsupported("temporary views are not supported"));
+    }
+    let foreign = *or_alter
+        || *secure
+        || !cluster_by.is_empty()
+        || comment.is_some()
+        || *with_no_schema_binding
+        || *if_not_exists
+        || *copy_grants
+        || to.is_some()
+        || params.is_some()
+        || columns.iter().any(|column| column.data_type.is_some() || column.options.is_some());
+    match foreign {
+        true => Err(SqlError::syntax("this form of CREATE VIEW is not PostgreSQL's")),
+        false => Ok(()),
+    }
+}
+
+/// Refuses what the query of a view may not have.
+fn refuse_in_query(query: &Query) -> Result<(), SqlError> {
+    struct Find;
+    impl Visitor for Find {
+        type Break = SqlError;
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
+            if !query.locks.is_empty() {
+                return ControlFlow::Break(SqlError::unsupported("FOR UPDATE/SHARE in a view is not supported"));
+            }
+            let written = query.with.iter().flat_map(|with| &with.cte_tables).any(|cte| {
+                matches!(
+                    *cte.query.body,
+                    ast::SetExpr::Insert(_)
+                        | ast::SetExpr::Update(_)
+                        | ast::SetExpr::Delete(_)
+                        | ast::SetExpr::Merge(_)
+                )
+            });
+            if written {
+                let text = "views must not contain data-modifying statements in WITH";
+                return ControlFlow::Break(SqlError::unsupported(text));
+            }
+            match &*query.body {
+                ast::SetExpr::Select(select) if select.into.is_some() => {
+                    ControlFlow::Break(SqlError::syntax("views must not contain SELECT INTO"))
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    let written = match query.body.as_ref() {
+        ast::SetExpr::Insert(_) => Some("INSERT"),
+        ast::SetExpr::Update(_) => Some("UPDATE"),
+        ast::SetExpr::Delete(_) => Some("DELETE"),
+        _ => None,
+    };
+    if let Some(word) = written {
+        return Err(SqlError::syntax(format!("syntax error at or near \"{word}\"")));
+    }
+    match query.walk(&mut Find) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Puts what it stands for in the place of each `*`.
+fn expand_stars(query: &mut Query, stars: &std::collections::HashMap<usize, Vec<Expr>>) {
+    struct Expand<'a>(&'a std::collections::HashMap<usize, Vec<Expr>>);
+    impl VisitorMut for Expand<'_> {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            self.body(&mut query.body);
+            ControlFlow::Continue(())
+        }
+    }
+    impl Expand<'_> {
+        fn body(&self, body: &mut ast::SetExpr) {
+            // Terms of set operations, in a list: there may be many.
+            let mut left = vec![body];
+            while let Some(body) = left.pop() {
+                match body {
+                    ast::SetExpr::Select(select) => self.list(&mut select.projection),
+                    ast::SetExpr::SetOperation { left: l, right: r, .. } => left.extend([l.as_mut(), r.as_mut()]),
+                    _ => {}
+                }
+            }
+        }
+        fn list(&self, list: &mut Vec<SelectItem>) {
+            if !list.iter().any(|item| self.0.contains_key(&(std::ptr::from_ref(item) as usize))) {
+                return;
+            }
+            let mut out = Vec::new();
+            for item in list.iter() {
+                match self.0.get(&(std::ptr::from_ref(item) as usize)) {
+                    Some(columns) => out.extend(columns.iter().cloned().map(SelectItem::UnnamedExpr)),
+                    None => out.push(item.clone()),
+                }
+            }
+            *list = out;
+        }
+    }
+    let _ = query.walk_mut(&mut Expand(stars));
+}
+
+/// The columns of a view, with the names that CREATE VIEW gives to the first of them.
+fn columns_of(create: &CreateView, found: &[OutputColumn]) -> Result<Vec<ViewColumn>, SqlError> {
+    if create.columns.len() > found.len() {
+        return Err(SqlError::syntax("CREATE VIEW specifies more column names than columns"));
+    }
+    if found.len() > COLUMNS_MAX {
+        return Err(SqlError::new("54011", format!("tables can have at most {COLUMNS_MAX} columns")));
+    }
+    let mut columns: Vec<ViewColumn> = Vec::with_capacity(found.len());
+    let mut names = std::collections::HashSet::new();
+    for (at, (name, oid, typmod)) in output_types(found).enumerate() {
+        let name = create.columns.get(at).map_or_else(|| name.to_owned(), |given| name_of(&given.name));
+        if !names.insert(name.clone()) {
+            return Err(SqlError::new("42701", format!("column \"{name}\" specified more than once")));
+        }
+        columns.push(ViewColumn { name, oid, typmod, default_sql: None });
+    }
+    for column in &columns {
+        if matches!(column.oid, oid::RECORD | oid::RECORD_ARRAY) {
+            let ty = format_type(column.oid, None);
+            return Err(invalid(format!("column \"{}\" has pseudo-type {ty}", column.name)));
+        }
+    }
+    Ok(columns)
+}
+
+/// Refuses columns that cannot take the place of a view's, as CREATE OR REPLACE gives them.
+fn refuse_other_columns(old: &[ViewColumn], new: &[ViewColumn]) -> Result<(), SqlError> {
+    if new.len() < old.len() {
+        return Err(invalid("cannot drop columns from view"));
+    }
+    for (old, new) in old.iter().zip(new) {
+        if old.name != new.name {
+            let error = invalid(format!("cannot change name of view column \"{}\" to \"{}\"", old.name, new.name));
+            return Err(error.with_hint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead."));
+        }
+        if (old.oid, old.typmod) != (new.oid, new.typmod) {
+            let ty = |column: &ViewColumn| format_type(column.oid, Some(column.typmod));
+            let message =
+                format!("cannot change data type of view column \"{}\" from {} to {}", old.name, ty(old), ty(new));
+            return Err(invalid(message));
+        }
+    }
+    Ok(())
+}
+
+/// `42809` for what is no view, `42P01` for what is not there.
+pub(crate) fn find_view(txn: &Transaction, name: &ObjectName, word: &str) -> Result<Arc<Table>, SqlError> {
+    let (schema, wanted) = table_name(name)?;
+    if let Some(view) = txn.view_named(&schema, &wanted)? {
+        return Ok(view);
+    }
+    match is_relation(txn, &schema, &wanted)? {
+        true => Err(SqlError::new("42809", format!("\"{wanted}\" is not a view"))),
+        false => {
+            let shown = if name.0.len() > 1 { format!("{schema}.{wanted}") } else { wanted };
+            Err(SqlError::new("42P01", format!("{word} \"{shown}\" does not exist")))
+        }
+    }
+}
+
+impl Session {
+    pub(super) async fn create_view(&mut self, create: &CreateView) -> Result<Tag, SqlError> {
+        const TAG: Tag = Tag::Fixed("CREATE VIEW");
+        refuse_clauses(create)?;
+        let check = check_option(&create.options)?;
+        refuse_in_query(&create.query)?;
+        if count_params(&create.query)? > 0 {
+            return Err(SqlError::new("42P02", "there is no parameter $1"));
+        }
+        let txn = self.ddl_transaction("CREATE VIEW")?;
+        let (schema, name) = table_name(&create.name)?;
+        check_schema(&schema)?;
+        let mut query = create.query.clone();
+        self.fix_times_of(&mut query).await?;
+        let is_aggregate = {
+            let state = self.state()?;
+            move |name: &str| state.aggregate_functions().contains_key(name)
+        };
+        let statement = ast::Statement::Query(query);
+        crate::parse::with_recursive::check(&statement, &is_aggregate)?;
+        let ast::Statement::Query(mut query) = statement else {
+            return Err(SqlError::internal("a view without a query"));
+        };
+        // First as it is written, for errors with their places and for what `*` stands for; then as it is kept.
+        let (as_written, seen) = self.analyzed_view(&txn, &query)?;
+        expand_stars(&mut query, &seen.stars);
+        let reads = View { relations: seen.relations, ..View::default() };
+        self.settle_ddl(|| txn.lock_for_view(&reads)).await?;
+        let sql = query.to_string();
+        let again = view_query(&sql)?;
+        let (as_kept, seen) = self.analyzed_view(&txn, &again)?;
+        let same = as_written.len() == as_kept.len()
+            && output_types(&as_written).zip(output_types(&as_kept)).all(|(a, b)| a == b)
+            && again.to_string() == sql;
+        if !same {
+            return Err(SqlError::unsupported("a view of this form of query is not supported"));
+        }
+        let columns = columns_of(create, &as_kept)?;
+        let mut view = View { sql, columns, relations: seen.relations, check };
+        if check != CheckOption::None
+            && let Some(why) = why_read_only(&again)
+        {
+            let text = "WITH CHECK OPTION is supported only on automatically updatable views";
+            return Err(SqlError::unsupported(text).with_hint(why));
+        }
+        if let Some(old) = txn.view_named(&schema, &name)? {
+            if !create.or_replace {
+                return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
+            }
+            let old = self.locked_view(&txn, &full_name(&old), "relation").await?;
+            let was = old.view.as_ref().map(|view| view.columns.as_slice()).unwrap_or_default();
+            refuse_other_columns(was, &view.columns)?;
+            for (column, was) in view.columns.iter_mut().zip(was) {
+                column.default_sql.clone_from(&was.default_sql);
+            }
+            refuse_circle(&txn, &old, &view)?;
+            self.settle_ddl(|| txn.replace_view(&old, view.clone())).await?;
+            return Ok(TAG);
+        }
+        if is_relation(&txn, &schema, &name)? {
+            return Err(match create.or_replace {
+                true => SqlError::new("42809", format!("\"{name}\" is not a view")),
+                false => SqlError::new("42P07", format!("relation \"{name}\" already exists")),
+            });
+        }
+        self.settle_ddl(|| txn.create_view(&schema, &name, view.clone())).await?;
+        Ok(TAG)
+    }
+
+    /// The columns of a query, and what its names mean.
+    fn analyzed_view(
+        &mut self,
+        txn: &Transaction,
+        query: &Query,
+    ) -> Result<(Vec<OutputColumn>, crate::plan::analyze::Seen), SqlError> {
+        let state = self.state()?;
+        let cx = Arc::clone(&self.cx);
+        self.planning(|| {
+            let (analyzed, seen) = query_of_view(&Names { state: &state, txn, cx: &cx }, query, "")?;
+            Ok((analyzed.columns, seen))
+        })
+    }
+
+    /// Times that are written with their zone's name missing mean what they mean now, in this session's zone.
+    async fn fix_times_of(&mut self, query: &mut Box<Query>) -> Result<(), SqlError> {
+        let mut expr = Expr::Subquery(query.clone());
+        self.fix_times(&mut expr).await?;
+        if let Expr::Subquery(fixed) = expr {
+            *query = fixed;
+        }
+        Ok(())
+    }
+
+    /// The newest definition of a view, locked against everyone else.
+    pub(crate) async fn locked_view(
+        &mut self,
+        txn: &Transaction,
+        name: &ObjectName,
+        word: &str,
+    ) -> Result<Arc<Table>, SqlError> {
+        let mut lookups = 0;
+        loop {
+            let view = find_view(txn, name, word)?;
+            lookups += 1;
+            match self.settle_ddl(|| txn.lock_for_change(&view)).await {
+                Ok(()) => return Ok(view),
+                // Changed by the one who was waited for.
+                Err(error)
+                    if error.definition_changed
+                        && txn.isolation() == Isolation::ReadCommitted
+                        && lookups < LOOKUPS_MAX =>
+                {
+                    txn.statement(StatementKind::PointWrite)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// DROP VIEW.
+    pub(super) async fn drop_views(
+        &mut self,
+        if_exists: bool,
+        names: &[ObjectName],
+        cascade: bool,
+    ) -> Result<Tag, SqlError> {
+        let txn = self.ddl_transaction("DROP VIEW")?;
+        let mut views: Vec<Arc<Table>> = Vec::new();
+        for name in names {
+            match self.locked_view(&txn, name, "view").await {
+                Ok(view) if views.iter().any(|known| known.id == view.id) => {}
+                Ok(view) => views.push(view),
+                Err(error) if error.sqlstate == "42P01" && if_exists => {
+                    let wanted = table_name(name)?.1;
+                    self.skip(format!("view \"{wanted}\" does not exist, skipping"));
+                }
+                Err(error) if error.sqlstate == "42809" => {
+                    let (schema, wanted) = table_name(name)?;
+                    let hint = match txn.table(&schema, &wanted)? {
+                        Some(_) => "Use DROP TABLE to remove a table.",
+                        None => "Use DROP INDEX to remove an index.",
+                    };
+                    return Err(error.with_hint(hint));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let roots: Vec<Needed> = views.iter().map(|view| Needed::view(view)).collect();
+        self.drop_needing_views(&txn, &roots, cascade, &[]).await?;
+        self.drop_all_views(&txn, views).await?;
+        Ok(Tag::Fixed("DROP VIEW"))
+    }
+
+    /// Drops views that nothing else needs, those that need others of them first.
+    pub(crate) async fn drop_all_views(&mut self, txn: &Transaction, views: Vec<Arc<Table>>) -> Result<(), SqlError> {
+        let mut left = views;
+        // The newest first: most of them need older ones only.
+        left.sort_by_key(|view| std::cmp::Reverse(view.id));
+        while !left.is_empty() {
+            let before = left.len();
+            let mut later = Vec::new();
+            for view in left {
+                if txn.dependent_views(view.id)?.is_empty() {
+                    let view = self.locked_view(txn, &full_name(&view), "view").await?;
+                    self.settle_ddl(|| txn.drop_view(&view)).await?;
+                } else {
+                    later.push(view);
+                }
+            }
+            if later.len() == before {
+                return Err(SqlError::internal("views that need each other"));
+            }
+            left = later;
+        }
+        Ok(())
+    }
+
+    /// ALTER VIEW, and ALTER TABLE of a view.
+    pub(crate) async fn alter_view(&mut self, alter: &AlterTable, of_table: bool) -> Result<Tag, SqlError> {
+        let (tag, word) = if of_table { ("ALTER TABLE", "relation") } else { ("ALTER VIEW", "relation") };
+        let txn = self.ddl_transaction(tag)?;
+        let mut view = match self.locked_view(&txn, &alter.name, word).await {
+            Ok(view) => view,
+            Err(error) if alter.if_exists && error.sqlstate == "42P01" => {
+                self.skip(format!("relation \"{}\" does not exist, skipping", alter.name));
+                return Ok(Tag::Fixed(tag));
+            }
+            Err(error) => return Err(error),
+        };
+        for operation in &alter.operations {
+            let changed = |definition: View| txn.replace_view(&view, definition);
+            let Some(definition) = view.view.as_deref() else { return Err(SqlError::internal("not a view")) };
+            let mut definition = definition.clone();
+            let at = |name: &ast::Ident| {
+                let wanted = name_of(name);
+                definition.columns.iter().position(|column| column.name == wanted).ok_or_else(|| {
+                    let message = format!("column \"{wanted}\" of relation \"{}\" does not exist", view.name);
+                    SqlError::new("42703", message)
+                })
+            };
+            view = match operation {
+                AlterTableOperation::RenameTable { table_name: to } => {
+                    let (RenameTableNameKind::As(to) | RenameTableNameKind::To(to)) = to;
+                    let to = table_name(to)?.1;
+                    self.settle_ddl(|| txn.rename_view(&view, &to)).await?
+                }
+                AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
+                    let wanted = name_of(old_column_name);
+                    let Some(at) = definition.columns.iter().position(|column| column.name == wanted) else {
+                        return Err(SqlError::new("42703", format!("column \"{wanted}\" does not exist")));
+                    };
+                    let to = name_of(new_column_name);
+                    if definition.columns.iter().any(|column| column.name == to) {
+                        let message = format!("column \"{to}\" of relation \"{}\" already exists", view.name);
+                        return Err(SqlError::new("42701", message));
+                    }
+                    definition.columns[at].name = to;
+                    self.settle_ddl(|| changed(definition.clone())).await?
+                }
+                AlterTableOperation::AlterColumn {
+                    column_name,
+                    op: AlterColumnOperation::SetDefault { .. } | AlterColumnOperation::DropDefault,
+                } => {
+                    at(column_name)?;
+                    return Err(SqlError::unsupported("defaults of a view's columns are not supported"));
+                }
+                other => {
+                    let Some(what) = operation_name(other) else {
+                        return Err(SqlError::unsupported(format!("ALTER VIEW {other} is not supported")));
+                    };
+                    let message = format!("ALTER action {what} cannot be performed on relation \"{}\"", view.name);
+                    return Err(
+                        SqlError::new("42809", message).with_detail("This operation is not supported for views.")
+                    );
+                }
+            };
+        }
+        Ok(Tag::Fixed(tag))
+    }
+}
+
+/// What an operation is called in errors.
+fn operation_name(operation: &AlterTableOperation) -> Option<&'static str> {
+    use AlterTableOperation as O;
+    Some(match operation {
+        O::AddColumn { .. } => "ADD COLUMN",
+        O::DropColumn { .. } => "DROP COLUMN",
+        O::AddConstraint { .. } => "ADD CONSTRAINT",
+        O::DropConstraint { .. } => "DROP CONSTRAINT",
+        O::ValidateConstraint { .. } => "VALIDATE CONSTRAINT",
+        O::AlterColumn { op: AlterColumnOperation::SetNotNull, .. } => "ALTER COLUMN ... SET NOT NULL",
+        O::AlterColumn { op: AlterColumnOperation::DropNotNull, .. } => "ALTER COLUMN ... DROP NOT NULL",
+        O::AlterColumn { op: AlterColumnOperation::SetDataType { .. }, .. } => "ALTER COLUMN ... SET DATA TYPE",
+        _ => return None,
+    })
+}
+
+/// `42P17` when a view would read itself, by way of others perhaps.
+fn refuse_circle(txn: &Transaction, old: &Table, new: &View) -> Result<(), SqlError> {
+    let mut known = std::collections::HashSet::new();
+    let mut left: Vec<u32> = new.relations.iter().map(|relation| relation.id).collect();
+    while let Some(id) = left.pop() {
+        if id == old.id {
+            let message = format!("infinite recursion detected in rules for relation \"{}\"", old.name);
+            return Err(SqlError::new("42P17", message));
+        }
+        if known.insert(id)
+            && let Some(view) = txn.view_by_id(id)?
+        {
+            left.extend(view.view.iter().flat_map(|view| &view.relations).map(|relation| relation.id));
+        }
+    }
+    Ok(())
+}
+
+/// Reads ALTER VIEW, whose first two words are taken already: it is ALTER TABLE in all but its first words.
+pub(crate) fn parse_alter(words: Words<'_>) -> Result<Own, SqlError> {
+    let rest: Vec<String> = words.rest().map(ToString::to_string).collect();
+    let mut statements = parse_known(&format!("ALTER TABLE {}", rest.join(" "))).map_err(|mut error| {
+        // In other words than the client's.
+        error.position = None;
+        error
+    })?;
+    match (statements.pop(), statements.is_empty()) {
+        (Some(ast::Statement::AlterTable(alter)), true) => Ok(Own::AlterView(Box::new(alter))),
+        _ => Err(SqlError::unsupported("this form of ALTER VIEW is not supported")),
+    }
+}
