@@ -135,13 +135,21 @@ fn encode_columns(values: &[DatumRef<'_>], types: &[KeyColumn], out: &mut Vec<u8
         let start = out.len();
         match value {
             DatumRef::Null => out.push(column.order.null()),
-            value => encode_column(value, column.ty, out)?,
+            value => encode_column(value, column.ty, KEY_BYTES_MAX, out)?,
         }
         if column.order.descending {
             out[start..].iter_mut().for_each(|b| *b = !*b);
         }
     }
     Ok(())
+}
+
+/// Appends the ascending key of a value that is not NULL, however long: to compare by, not to be kept.
+///
+/// # Errors
+/// `Internal` if the value is not of the type, `Corrupt` if it cannot be read. `out` then has a part of it.
+pub fn encode_unbounded(value: DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Result<()> {
+    encode_column(&value, ty, usize::MAX, out)
 }
 
 /// The key of one ascending `int4` column.
@@ -174,7 +182,7 @@ fn ordered_f64(value: f64) -> u64 {
 
 /// A value that is not NULL.
 #[inline]
-fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Result<()> {
+fn encode_column(value: &DatumRef<'_>, ty: ColumnType, max: usize, out: &mut Vec<u8>) -> Result<()> {
     use ColumnType as T;
     match (ty, *value) {
         (T::Int4, DatumRef::Int4(v)) | (T::Date, DatumRef::Date(v)) => {
@@ -205,8 +213,8 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Res
             out.push(NOT_NULL);
             out.extend_from_slice(&v);
         }
-        (ty, DatumRef::Text(v)) if ty.is_text() => put_escaped(v.as_bytes(), out)?,
-        (T::Bytes, DatumRef::Bytes(v)) => put_escaped(v, out)?,
+        (ty, DatumRef::Text(v)) if ty.is_text() => put_escaped(v.as_bytes(), max, out)?,
+        (T::Bytes, DatumRef::Bytes(v)) => put_escaped(v, max, out)?,
         (T::Interval(_), DatumRef::Interval(v)) => {
             out.push(NOT_NULL);
             out.extend_from_slice(&((v.span() as u128) ^ (1 << 127)).to_be_bytes());
@@ -214,7 +222,7 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Res
         (T::Jsonb, DatumRef::Bytes(v)) => {
             let mut order = Vec::new();
             document::order_key(v, &mut order)?;
-            put_escaped(&order, out)?;
+            put_escaped(&order, max, out)?;
         }
         (T::Array(element), DatumRef::Bytes(v)) => {
             let ty = element.column_type();
@@ -223,16 +231,16 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Res
             for element in ArrayView::new(v, ty)?.iter() {
                 match element? {
                     DatumRef::Null => out.push(NULL),
-                    element => encode_column(&element, ty, out)?,
+                    element => encode_column(&element, ty, max, out)?,
                 }
-                if out.len() - start > KEY_BYTES_MAX {
+                if out.len() - start > max {
                     return Err(too_long(out.len() - start));
                 }
             }
             out.push(ARRAY_END);
         }
         (T::VarNumeric(_), DatumRef::Bytes(v)) => match v.len().checked_sub(DISPLAY_SCALE_BYTES) {
-            Some(len) => put_escaped(&v[..len], out)?,
+            Some(len) => put_escaped(&v[..len], max, out)?,
             None => return Err(Error::internal("a numeric without a display scale")),
         },
         (_, DatumRef::External(e)) => {
@@ -245,8 +253,8 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Res
     Ok(())
 }
 
-fn put_escaped(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    if bytes.len() > KEY_BYTES_MAX {
+fn put_escaped(bytes: &[u8], max: usize, out: &mut Vec<u8>) -> Result<()> {
+    if bytes.len() > max {
         return Err(too_long(bytes.len()));
     }
     out.reserve(bytes.len() + 3);

@@ -51,10 +51,12 @@ mod format_time;
 mod growing;
 mod interval_aggregate;
 mod json;
+mod jsonb;
 mod math;
 mod moments;
 mod nullable;
 pub mod numeric;
+pub(crate) mod order_key;
 mod parse_time;
 mod percentile;
 mod privileges;
@@ -152,6 +154,11 @@ pub fn interval_key() -> ScalarUDF {
     moments::interval_key_function().into_udf()
 }
 
+/// The function whose values documents and arrays compare by.
+pub fn order_key() -> ScalarUDF {
+    order_key::function().into_udf()
+}
+
 /// What `greatest` and `least` of intervals are.
 pub(crate) fn interval_extreme(greatest: bool) -> ScalarUDF {
     moments::extreme(greatest).into_udf()
@@ -190,6 +197,8 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(encodings::all());
     out.extend(nullable::all());
     out.extend(json::all(cx));
+    out.extend(jsonb::all());
+    out.push(order_key::function());
     out
 }
 

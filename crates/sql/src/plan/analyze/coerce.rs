@@ -189,7 +189,7 @@ impl Analyzer<'_> {
             let args = vec![Bound { ty: Type::TEXT, ..bound }, Bound::new(lit(-1i32), Type::INT4)];
             return Ok(self.numeric_call("numeric_in", args, to)?.at(span));
         }
-        if matches!(to.oid, oid::NAME | oid::CHAR | oid::JSON | oid::JSONB) || to.typmod >= 0 {
+        if matches!(to.oid, oid::NAME | oid::CHAR | oid::JSON) || to.typmod >= 0 {
             return self.call_cast(Bound { ty: Type::TEXT, ..bound }, to);
         }
         match decode_param(to.oid, Format::Text, Some(text.as_bytes()), &self.names.cx.zone()) {
