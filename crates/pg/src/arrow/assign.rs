@@ -196,6 +196,10 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         // Each element by the same rules.
         (DataType::List(_), DataType::List(item)) => {
             let lists = array.as_list::<i32>();
+            if lists.values().data_type().is_list() && !item.data_type().is_list() {
+                let message = "columns do not hold multidimensional arrays yet";
+                return Err(SqlError::unsupported(message));
+            }
             let element = type_by_oid(oid).map_or(0, |ty| ty.elem);
             let values = cast_array(lists.values(), item.data_type(), element, zone)?;
             let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());

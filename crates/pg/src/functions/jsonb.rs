@@ -5,9 +5,11 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
+use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
+use datafusion::arrow::datatypes::{DataType, Field};
 use resurgam_engine::document::{Node, read};
 
-use super::define::{Call, P, PgFunction, f, oid};
+use super::define::{Call, P, PgFunction, Returns, f, oid};
 use crate::jsonb::{self, Change, Value};
 use crate::memory;
 use crate::types::oid as t;
@@ -60,6 +62,33 @@ impl Call<'_> {
             }
         }
         Ok(Arc::new(out.finish()))
+    }
+    /// How many parts each row has; `None` of a row that is null.
+    fn collected(
+        &self,
+        mut parts: impl FnMut(usize) -> Result<Option<usize>, SqlError>,
+    ) -> Result<(Vec<usize>, Vec<bool>), SqlError> {
+        let (mut lengths, mut valid) = (Vec::with_capacity(self.rows), Vec::with_capacity(self.rows));
+        for row in 0..self.rows {
+            crate::running::check()?;
+            let count = parts(row)?;
+            lengths.push(count.unwrap_or(0));
+            valid.push(count.is_some());
+        }
+        Ok((lengths, valid))
+    }
+    /// Lists as the call returns them.
+    fn list_of(&self, lengths: Vec<usize>, valid: Vec<bool>, values: ArrayRef) -> Result<ArrayRef, SqlError> {
+        let DataType::List(item) = self.returns.data_type() else {
+            return Err(SqlError::internal("a function of lists that gives none"));
+        };
+        let list = ListArray::try_new(
+            Arc::clone(item),
+            OffsetBuffer::from_lengths(lengths),
+            values,
+            Some(NullBuffer::from(valid)),
+        );
+        Ok(Arc::new(list.map_err(|error| crate::errors::from_arrow(&error))?))
     }
     /// A document made of another.
     fn changed(
@@ -271,8 +300,64 @@ fn changes() -> Vec<PgFunction> {
     out
 }
 
+/// A list of each row's parts, for functions that return sets of them.
+fn lists() -> Vec<PgFunction> {
+    let returns = |ty: u32| {
+        let item = crate::types::element_field(ty).unwrap_or_else(|| Field::new("item", DataType::Utf8View, true));
+        Returns::Fixed(Arc::new(Field::new("", DataType::List(Arc::new(item)), true)))
+    };
+    let mut out = Vec::new();
+    for (name, text) in [("pg_jsonb_array_elements", false), ("pg_jsonb_array_elements_text", true)] {
+        out.push(f(name, &[P::Any], returns(if text { t::TEXT } else { t::JSONB }), move |c| {
+            let (mut documents, mut texts) = (BinaryBuilder::new(), StringViewBuilder::new());
+            c.collected(|row| {
+                let list = match c.node(0, row)? {
+                    None => return Ok(None),
+                    Some(Node::List(list)) => list,
+                    Some(Node::Map(_)) => {
+                        return Err(SqlError::new("22023", "cannot extract elements from an object"));
+                    }
+                    Some(_) => return Err(SqlError::new("22023", "cannot extract elements from a scalar")),
+                };
+                for item in list.iter() {
+                    let item = item?;
+                    match text {
+                        true => texts.append_option(jsonb::plain_text(&item)?),
+                        false => documents.append_value(item.to_document()),
+                    }
+                }
+                Ok(Some(list.len()))
+            })
+            .and_then(|(lengths, nulls)| {
+                let values: ArrayRef = if text { Arc::new(texts.finish()) } else { Arc::new(documents.finish()) };
+                c.list_of(lengths, nulls, values)
+            })
+        }));
+    }
+    out.push(f("pg_jsonb_object_keys", &[P::Any], returns(t::TEXT), |c| {
+        let mut texts = StringViewBuilder::new();
+        let (lengths, nulls) = c.collected(|row| {
+            let map = match c.node(0, row)? {
+                None => return Ok(None),
+                Some(Node::Map(map)) => map,
+                Some(Node::List(_)) => {
+                    return Err(SqlError::new("22023", "cannot call jsonb_object_keys on an array"));
+                }
+                Some(_) => return Err(SqlError::new("22023", "cannot call jsonb_object_keys on a scalar")),
+            };
+            for at in 0..map.len() {
+                texts.append_value(map.key(at)?);
+            }
+            Ok(Some(map.len()))
+        })?;
+        c.list_of(lengths, nulls, Arc::new(texts.finish()))
+    }));
+    out
+}
+
 pub(super) fn all() -> Vec<PgFunction> {
     let mut out = parts();
+    out.extend(lists());
     out.extend(questions());
     out.extend(changes());
     out

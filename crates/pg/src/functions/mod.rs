@@ -35,6 +35,7 @@
 mod advisory;
 mod aggregate;
 mod are;
+mod array_slice;
 mod arrays;
 mod call_name;
 pub(crate) mod cast;
@@ -199,6 +200,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(json::all(cx));
     out.extend(jsonb::all());
     out.push(order_key::function());
+    out.push(array_slice::function());
     out
 }
 

@@ -32,7 +32,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Time
 use resurgam_engine::{ColumnType, ElementType, NumericLimit};
 use resurgam_numeric::Typmod;
 
-pub use names::{PgType, TYPES, format_type, type_by_name, type_by_oid};
+pub use names::{PgType, TYPES, format_type, interval_fields, type_by_name, type_by_oid};
 pub use sql::{arrow_field_from_sql, column_type_from_sql, interval_type};
 
 /// Field metadata key: PostgreSQL type oid, decimal.
@@ -138,6 +138,8 @@ fn array_type(oid: u32, typmod: i32) -> Option<ColumnType> {
         oid::NUMERIC => ColumnType::VarNumeric(
             Typmod::from_pg(typmod).map(|limits| NumericLimit { precision: limits.precision(), scale: limits.scale() }),
         ),
+        // What the fields say of a text is not known when it is read as an element.
+        oid::INTERVAL if typmod >= 0 && typmod >> 16 != crate::decode::range::FULL => return None,
         elem => column_type_of_oid(elem, typmod)?,
     };
     ElementType::of(element).map(ColumnType::Array)
@@ -343,6 +345,8 @@ pub fn arrow_oid(ty: &DataType) -> u32 {
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _) => match type_by_oid(field_oid(item)) {
             Some(ty) if ty.array != 0 => ty.array,
+            // Arrays of several dimensions are of the same type.
+            Some(ty) if ty.elem != 0 => ty.oid,
             _ => oid::TEXT_ARRAY,
         },
         DataType::Struct(_) => oid::RECORD,
