@@ -130,7 +130,8 @@ impl<'a> ArrayView<'a> {
         if let Some(width) = self.ty.fixed_width() {
             return get_fixed(self.ty, self.body.get(i * width..(i + 1) * width).ok_or_else(|| bad("cut off"))?);
         }
-        let end = |i: usize| self.body.get(i * 4..).and_then(|e| e.first_chunk()).map(|e| u32::from_le_bytes(*e) as usize);
+        let end =
+            |i: usize| self.body.get(i * 4..).and_then(|e| e.first_chunk()).map(|e| u32::from_le_bytes(*e) as usize);
         let start = if i == 0 { Some(0) } else { end(i - 1) };
         let area = self.body.get(self.count * 4..).unwrap_or(&[]);
         let bytes = match (start, end(i)) {

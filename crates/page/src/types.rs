@@ -622,7 +622,9 @@ pub(crate) mod strategies {
             Interval(_) => (prop_oneof![-2..3i32, any::<i32>()], prop_oneof![-60..61i32, any::<i32>()], i64s())
                 .prop_map(|(months, days, micros)| Datum::Interval(super::Interval { months, days, micros }))
                 .boxed(),
-            Jsonb => Just(Datum::Bytes(crate::document::read(&[1, 0]).map(|n| n.to_document()).unwrap_or_default())).boxed(),
+            Jsonb => {
+                Just(Datum::Bytes(crate::document::read(&[1, 0]).map(|n| n.to_document()).unwrap_or_default())).boxed()
+            }
             Array(element) => {
                 let ty = element.column_type();
                 proptest::collection::vec(datum(ty), 0..4)
@@ -665,9 +667,20 @@ mod tests {
 
     #[test]
     fn impossible_types_are_errors() {
-        for bytes in
-            [&[0][..], &[27], &[25, 1], &[26], &[26, 26, 3], &[19, 50, 0, 3], &[20], &[21, 7], &[7, 0, 0], &[7, 39, 0], &[7, 5, 6], &[9, 1, 0, 0]]
-        {
+        for bytes in [
+            &[0][..],
+            &[27],
+            &[25, 1],
+            &[26],
+            &[26, 26, 3],
+            &[19, 50, 0, 3],
+            &[20],
+            &[21, 7],
+            &[7, 0, 0],
+            &[7, 39, 0],
+            &[7, 5, 6],
+            &[9, 1, 0, 0],
+        ] {
             assert!(ColumnType::decode(&mut Reader::new(bytes, "type")).is_err());
         }
     }

@@ -271,7 +271,8 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
             };
             let interval_fields = match column.ty {
                 ColumnType::Interval(Some(limit)) => {
-                    Some(crate::types::interval_fields(limit as i32).trim_start().to_ascii_uppercase()).filter(|f| !f.is_empty())
+                    Some(crate::types::interval_fields(limit as i32).trim_start().to_ascii_uppercase())
+                        .filter(|f| !f.is_empty())
                 }
                 _ => None,
             };

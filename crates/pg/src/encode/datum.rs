@@ -4,7 +4,9 @@ use bytes::{BufMut, BytesMut};
 use resurgam_engine::{ColumnType, DatumRef};
 
 use super::binary::put_numeric_binary;
-use super::cell::{Cell, Look, TextKind, put_interval_binary, put_dynamic, put_dynamic_binary, put_str, put_str_binary};
+use super::cell::{
+    Cell, Look, TextKind, put_dynamic, put_dynamic_binary, put_interval_binary, put_str, put_str_binary,
+};
 use super::text::*;
 use crate::datetime::{Zone, days_from_engine, us_from_engine};
 use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, column_oid};

@@ -28,7 +28,7 @@ impl Call<'_> {
         self.node(at, row)?.map(|node| Value::of(&node)).transpose()
     }
     /// The texts of a row's list, NULLs among them; `None` if it is null.
-    fn words(&self, at: usize, row: usize) -> Result<Option<Vec<Option<String>>>, SqlError> {
+    pub(super) fn words(&self, at: usize, row: usize) -> Result<Option<Vec<Option<String>>>, SqlError> {
         let Some(list) = self.arrays.get(at).and_then(|array| array.as_list_opt::<i32>()) else { return Ok(None) };
         if list.is_null(row) {
             return Ok(None);
@@ -91,10 +91,7 @@ impl Call<'_> {
         Ok(Arc::new(list.map_err(|error| crate::errors::from_arrow(&error))?))
     }
     /// A document made of another.
-    fn changed(
-        &self,
-        change: impl Fn(Value, usize) -> Result<Option<Value>, SqlError>,
-    ) -> Result<ArrayRef, SqlError> {
+    fn changed(&self, change: impl Fn(Value, usize) -> Result<Option<Value>, SqlError>) -> Result<ArrayRef, SqlError> {
         self.documents(|row| match self.value(0, row)? {
             Some(value) => change(value, row)?.map(|value| value.to_document()).transpose(),
             None => Ok(None),
@@ -153,11 +150,7 @@ fn type_name(node: &Node<'_>) -> &'static str {
     }
 }
 
-fn part<'a>(
-    call: &'a Call<'_>,
-    row: usize,
-    by_number: bool,
-) -> Result<Option<Node<'a>>, SqlError> {
+fn part<'a>(call: &'a Call<'_>, row: usize, by_number: bool) -> Result<Option<Node<'a>>, SqlError> {
     let Some(node) = call.node(0, row)? else { return Ok(None) };
     if by_number {
         match call.int(1, row) {
@@ -174,10 +167,9 @@ fn part<'a>(
 
 fn parts() -> Vec<PgFunction> {
     let mut out = Vec::new();
-    for (name, parameters, by_number) in [
-        ("jsonb_object_field", &[P::Any, P::Text][..], false),
-        ("jsonb_array_element", &[P::Any, P::Int][..], true),
-    ] {
+    for (name, parameters, by_number) in
+        [("jsonb_object_field", &[P::Any, P::Text][..], false), ("jsonb_array_element", &[P::Any, P::Int][..], true)]
+    {
         out.push(f(name, parameters, oid(t::JSONB), move |c| {
             c.documents(|row| Ok(part(c, row, by_number)?.map(|node| node.to_document())))
         }));
@@ -274,9 +266,7 @@ fn changes() -> Vec<PgFunction> {
                 jsonb::delete_path(value, &refuse_nulls(&path, true)?).map(Some)
             })
         }),
-        f("jsonb_strip_nulls", &[P::Any], oid(t::JSONB), |c| {
-            c.changed(|value, _| Ok(Some(jsonb::strip_nulls(value))))
-        }),
+        f("jsonb_strip_nulls", &[P::Any], oid(t::JSONB), |c| c.changed(|value, _| Ok(Some(jsonb::strip_nulls(value))))),
     ];
     for (name, insert) in [("jsonb_set", false), ("jsonb_insert", true)] {
         out.push(

@@ -52,6 +52,7 @@ mod format_time;
 mod growing;
 mod interval_aggregate;
 mod json;
+mod json_parts;
 mod jsonb;
 mod math;
 mod moments;
@@ -165,6 +166,11 @@ pub(crate) fn interval_extreme(greatest: bool) -> ScalarUDF {
     moments::extreme(greatest).into_udf()
 }
 
+/// What `greatest` and `least` of documents and arrays are.
+pub(crate) fn order_extreme(greatest: bool) -> ScalarUDF {
+    order_key::extreme(greatest).into_udf()
+}
+
 /// Whether a function is bound to the session it was registered for, so that a plan with it
 /// must not be given to another.
 pub fn is_session_function(name: &str) -> bool {
@@ -199,6 +205,7 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(nullable::all());
     out.extend(json::all(cx));
     out.extend(jsonb::all());
+    out.extend(json_parts::all());
     out.push(order_key::function());
     out.push(array_slice::function());
     out

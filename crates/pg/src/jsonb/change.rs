@@ -71,9 +71,13 @@ pub fn delete_index(value: Value, at: i64) -> Result<Value, SqlError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// `jsonb_set`: replaced, and made if it is not there and `create`.
-    Set { create: bool },
+    Set {
+        create: bool,
+    },
     /// `jsonb_insert`: beside an element, or as a new key.
-    Insert { after: bool },
+    Insert {
+        after: bool,
+    },
     Delete,
 }
 
@@ -84,24 +88,30 @@ fn index(step: &str, position: usize) -> Result<i64, SqlError> {
     })
 }
 
-fn at_path(value: &mut Value, steps: &[&str], level: usize, change: Change, new: Option<&Value>) -> Result<(), SqlError> {
+fn at_path(
+    value: &mut Value,
+    steps: &[&str],
+    level: usize,
+    change: Change,
+    new: Option<&Value>,
+) -> Result<(), SqlError> {
     let Some(step) = steps.get(level) else { return Ok(()) };
     let last = level + 1 == steps.len();
-    let new = || new.cloned().unwrap_or(Value::Null);
+    let made = || new.cloned().unwrap_or(Value::Null);
     match value {
         Value::Map(map) => {
             let found = map.iter().position(|(key, _)| key == step);
             match (found, last, change) {
-                (Some(at), false, _) => at_path(&mut map[at].1, steps, level + 1, change, Some(&new()))?,
+                (Some(at), false, _) => at_path(&mut map[at].1, steps, level + 1, change, new)?,
                 (Some(at), true, Change::Delete) => drop(map.remove(at)),
-                (Some(at), true, Change::Set { .. }) => map[at].1 = new(),
+                (Some(at), true, Change::Set { .. }) => map[at].1 = made(),
                 (Some(_), true, Change::Insert { .. }) => {
                     return Err(invalid("cannot replace existing key")
                         .with_hint("Try using the function jsonb_set to replace key value."));
                 }
                 (None, true, Change::Set { create: true } | Change::Insert { .. }) => {
                     let mut entries = std::mem::take(map);
-                    entries.push(((*step).to_owned(), new()));
+                    entries.push(((*step).to_owned(), made()));
                     *value = Value::map(entries);
                 }
                 (None, ..) => {}
@@ -113,13 +123,13 @@ fn at_path(value: &mut Value, steps: &[&str], level: usize, change: Change, new:
             let place = if at < 0 { at + count } else { at };
             let found = usize::try_from(place).ok().filter(|place| *place < list.len());
             match (found, last, change) {
-                (Some(at), false, _) => at_path(&mut list[at], steps, level + 1, change, Some(&new()))?,
+                (Some(at), false, _) => at_path(&mut list[at], steps, level + 1, change, new)?,
                 (Some(at), true, Change::Delete) => drop(list.remove(at)),
-                (Some(at), true, Change::Set { .. }) => list[at] = new(),
-                (Some(at), true, Change::Insert { after }) => list.insert(at + usize::from(after), new()),
+                (Some(at), true, Change::Set { .. }) => list[at] = made(),
+                (Some(at), true, Change::Insert { after }) => list.insert(at + usize::from(after), made()),
                 (None, true, Change::Set { create: true } | Change::Insert { .. }) => match place < 0 {
-                    true => list.insert(0, new()),
-                    false => list.push(new()),
+                    true => list.insert(0, made()),
+                    false => list.push(made()),
                 },
                 (None, ..) => {}
             }

@@ -13,6 +13,7 @@ use resurgam_numeric::Numeric;
 
 pub use change::{Change, concat, delete_index, delete_keys, delete_path, set_path, strip_nulls};
 pub use parse::parse;
+pub(crate) use search::index_of;
 pub use search::{contains, element, exists, path};
 
 use crate::functions::numeric::column::numeric_error;
@@ -65,7 +66,9 @@ impl Value {
                 Node::Bool(v) => Value::Bool(*v),
                 Node::Number(v) => Value::Number(v.to_vec()),
                 Node::Text(v) => Value::Text((*v).to_owned()),
-                Node::List(list) => Value::List(list.iter().map(|item| go(&item?, depth + 1)).collect::<Result<_, _>>()?),
+                Node::List(list) => {
+                    Value::List(list.iter().map(|item| go(&item?, depth + 1)).collect::<Result<_, _>>()?)
+                }
                 Node::Map(map) => {
                     let entries = map.iter().map(|entry| {
                         let (key, value) = entry?;
@@ -287,11 +290,12 @@ mod tests {
             let document = from_text(text).expect(text);
             document::check(&document).expect(text);
             assert_eq!(to_text(&document).expect(text), shown);
-            assert_eq!(Value::of(&document::read(&document).expect(text)).expect(text).to_document().expect(text), document);
+            assert_eq!(
+                Value::of(&document::read(&document).expect(text)).expect(text).to_document().expect(text),
+                document
+            );
         }
-        for (text, state) in
-            [("\"\\u0000\"", "22P05"), ("tru", "22P02"), ("\"\\ud800\"", "22P02"), ("[1,]", "22P02")]
-        {
+        for (text, state) in [("\"\\u0000\"", "22P05"), ("tru", "22P02"), ("\"\\ud800\"", "22P02"), ("[1,]", "22P02")] {
             assert_eq!(from_text(text).unwrap_err().sqlstate, state, "{text}");
         }
     }
@@ -300,18 +304,23 @@ mod tests {
     #[test]
     fn order_is_postgresqls() {
         let sorted = [
-            "[]", "null", "\"\"", "\"a\"", "\"ab\"", "\"b\"", "-1", "0", "1", "1.5", "10", "false", "true", "[[]]", "[null]",
+            "[]", "null", "\"\"", "\"a\"", "\"ab\"", "\"b\"", "-1", "0", "1", "1.5", "10", "false", "true", "[[]]",
+            "[null]",
         ];
         let key = |text: &str| {
             let mut out = Vec::new();
             document::order_key(&from_text(text).expect(text), &mut out).expect(text);
             out
         };
-        for pair in ["[]", "null", "\"\"", "\"a\"", "\"ab\"", "\"b\"", "-1", "0", "1", "1.5", "10", "false", "true"].windows(2) {
+        for pair in
+            ["[]", "null", "\"\"", "\"a\"", "\"ab\"", "\"b\"", "-1", "0", "1", "1.5", "10", "false", "true"].windows(2)
+        {
             assert!(key(pair[0]) < key(pair[1]), "{pair:?}");
         }
         assert_eq!(sorted.len(), 15);
-        for pair in ["[null]", "[\"a\"]", "[1]", "[[]]", "[{}]", "[1, 2]", "{}", "{\"z\": 1}", "{\"a\": 1, \"bb\": 2}"].windows(2) {
+        for pair in ["[null]", "[\"a\"]", "[1]", "[[]]", "[{}]", "[1, 2]", "{}", "{\"z\": 1}", "{\"a\": 1, \"bb\": 2}"]
+            .windows(2)
+        {
             assert!(key(pair[0]) < key(pair[1]), "{pair:?}");
         }
         assert_eq!(key("1.0"), key("1"));

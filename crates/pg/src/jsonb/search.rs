@@ -38,7 +38,7 @@ pub fn path<'a>(root: Node<'a>, steps: &[&str]) -> Result<Option<Node<'a>>, SqlE
 }
 
 /// A step of a path as the number of an element, as C's `strtol` reads it.
-pub(super) fn index_of(step: &str) -> Option<i64> {
+pub(crate) fn index_of(step: &str) -> Option<i64> {
     let digits = step.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     digits.parse::<i32>().ok().map(i64::from)
 }

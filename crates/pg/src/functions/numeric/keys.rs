@@ -51,7 +51,11 @@ pub struct NumericKeys {
 impl NumericKeys {
     /// The rule; `None` if its function is missing, which it is not.
     pub fn new() -> Option<Self> {
-        Some(Self { key: by_proc_name(KEY)?, interval_key: Arc::new(crate::functions::interval_key()), order_key: Arc::new(crate::functions::order_key()) })
+        Some(Self {
+            key: by_proc_name(KEY)?,
+            interval_key: Arc::new(crate::functions::interval_key()),
+            order_key: Arc::new(crate::functions::order_key()),
+        })
     }
 
     /// The key of an expression that has a dynamic numeric; any other as it is.
@@ -142,6 +146,13 @@ impl NumericKeys {
                 if matches!(func.name(), "greatest" | "least") && args.iter().any(|arg| is_interval(arg, schema)) =>
             {
                 let own = crate::functions::interval_extreme(func.name() == "greatest");
+                Transformed::yes(own.call(args))
+            }
+            Expr::ScalarFunction(ScalarFunction { func, args })
+                if matches!(func.name(), "greatest" | "least")
+                    && args.iter().any(|arg| is_by_order_key(arg, schema)) =>
+            {
+                let own = crate::functions::order_extreme(func.name() == "greatest");
                 Transformed::yes(own.call(args))
             }
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
@@ -422,9 +433,14 @@ impl NumericKeys {
                     let plan = LogicalPlan::Distinct(Distinct::On(on));
                     if changed { Transformed::yes(plan) } else { Transformed::no(plan) }
                 }
-                LogicalPlan::RecursiveQuery(query) if query.is_distinct && has_dynamic(query.static_term.schema()) => {
+                LogicalPlan::RecursiveQuery(query)
+                    if query.is_distinct
+                        && query.static_term.schema().fields().iter().any(|field| {
+                            differs_in_bytes(field.data_type()) || within(field.data_type())
+                        }) =>
+                {
                     return Err(to_datafusion(SqlError::unsupported(
-                        "a recursive UNION of numerics with digits of their own is not supported",
+                        "a recursive UNION of numerics with digits of their own, intervals or documents is not supported",
                     )));
                 }
                 LogicalPlan::Aggregate(aggregate) => return self.aggregate(aggregate),

@@ -373,8 +373,7 @@ impl Analyzer<'_> {
                     Some(found) => found,
                     None => (self.expr(root, scope, clause)?, access_chain.as_slice()),
                 };
-                let is_slice =
-                    |access: &AccessExpr| matches!(access, AccessExpr::Subscript(Subscript::Slice { .. }));
+                let is_slice = |access: &AccessExpr| matches!(access, AccessExpr::Subscript(Subscript::Slice { .. }));
                 if rest.len() > 1 && rest.iter().any(is_slice) {
                     return unknown("a slice beside other subscripts");
                 }

@@ -113,8 +113,9 @@ impl Analyzer<'_> {
             };
             return Ok((bring(self, left)?, bring(self, right)?));
         }
-        if l.oid == oid::NUMERIC && r.oid == oid::NUMERIC && left.data != right.data {
-            let mut both = self.one_form(vec![left, right], Type::of(oid::NUMERIC))?.into_iter();
+        let of = l.oid;
+        if l.oid == r.oid && matches!(of, oid::NUMERIC | oid::NUMERIC_ARRAY) && left.data != right.data {
+            let mut both = self.one_form(vec![left, right], Type::of(of))?.into_iter();
             if let (Some(left), Some(right)) = (both.next(), both.next()) {
                 return Ok((left, right));
             }
@@ -186,7 +187,7 @@ impl Analyzer<'_> {
         span: Span,
     ) -> Result<Bound> {
         let (l, r) = (left.ty, right.ty);
-        if code.starts_with("jsonb_") {
+        if code.starts_with("jsonb_") || code.starts_with("json_") {
             return self.call_named(code, vec![left, right], result);
         }
         let arithmetic = match name {
