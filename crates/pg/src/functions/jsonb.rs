@@ -99,17 +99,12 @@ impl Call<'_> {
     }
 }
 
-/// A path without NULLs.
+/// The words that are not NULL; in a path (`position`) none may be.
 fn refuse_nulls(words: &[Option<String>], position: bool) -> Result<Vec<&str>, SqlError> {
-    let word = |(at, word): (usize, &'_ Option<String>)| -> Result<(), SqlError> {
-        match word {
-            Some(_) => Ok(()),
-            None if position => Err(SqlError::new("22004", format!("path element at position {} is null", at + 1))),
-            None => Ok(()),
-        }
-    };
-    words.iter().enumerate().try_for_each(word)?;
-    Ok(words.iter().flatten().map(String::as_str).collect())
+    match words.iter().position(Option::is_none) {
+        Some(at) if position => Err(SqlError::new("22004", format!("path element at position {} is null", at + 1))),
+        _ => Ok(words.iter().flatten().map(String::as_str).collect()),
+    }
 }
 
 /// A part of a document, for `->` and `->>`.

@@ -303,10 +303,6 @@ mod tests {
     /// As a PostgreSQL 15 sorts them.
     #[test]
     fn order_is_postgresqls() {
-        let sorted = [
-            "[]", "null", "\"\"", "\"a\"", "\"ab\"", "\"b\"", "-1", "0", "1", "1.5", "10", "false", "true", "[[]]",
-            "[null]",
-        ];
         let key = |text: &str| {
             let mut out = Vec::new();
             document::order_key(&from_text(text).expect(text), &mut out).expect(text);
@@ -317,7 +313,6 @@ mod tests {
         {
             assert!(key(pair[0]) < key(pair[1]), "{pair:?}");
         }
-        assert_eq!(sorted.len(), 15);
         for pair in ["[null]", "[\"a\"]", "[1]", "[[]]", "[{}]", "[1, 2]", "{}", "{\"z\": 1}", "{\"a\": 1, \"bb\": 2}"]
             .windows(2)
         {

@@ -83,11 +83,6 @@ pub fn contains(whole: &Node<'_>, part: &Node<'_>) -> Result<bool, SqlError> {
     match (whole, part) {
         (Node::List(list), scalar) if is_scalar(scalar) => holds(list, scalar),
         (a, b) if is_scalar(a) && is_scalar(b) => Ok(same_scalar(a, b)),
-        // A scalar contains a list of nothing, or of what is the scalar: on the outside it counts as a list of one.
-        (scalar, Node::List(list)) if is_scalar(scalar) => {
-            let _ = list;
-            Ok(false)
-        }
         (a, b) => deep(a, b, 0),
     }
 }
