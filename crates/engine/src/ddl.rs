@@ -809,10 +809,8 @@ fn place(parts: &mut Definition) {
         column.missing = None;
         column.place = match key_at {
             // The key form of bytea may need unescaping, and that of a var numeric lacks its display scale;
-            // they are kept in the value as well.
-            Some(key_at) if !matches!(column.ty, ColumnType::Bytes | ColumnType::VarNumeric(_)) => {
-                Place::Key(key_at as u16)
-            }
+            // they and their kin are kept in the value as well.
+            Some(key_at) if !column.ty.is_kept_beside_key() => Place::Key(key_at as u16),
             _ => {
                 parts.value_types.push(column.ty);
                 Place::Value(parts.value_types.len() as u16 - 1)

@@ -141,8 +141,10 @@ pub use resurgam_buffer::Repair;
 pub use resurgam_log::{LogBlock, LogFollower, LogHold, LogHolder, LogStats};
 pub use resurgam_page::key::ColumnOrder;
 pub use resurgam_page::types::{
-    ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ExternalRef, NumericLimit, SECOND_DIGITS_MAX,
+    ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ElementType, ExternalRef, Interval, NumericLimit,
+    SECOND_DIGITS_MAX,
 };
+pub use resurgam_page::{array, document, key};
 pub use resurgam_txn::{AbortedList, AbortedTx, LockWait};
 pub use resurgam_versions::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use resurgam_base::{Error, Result, SlotId, TxId};
 use resurgam_btree::{LeafWalk, Tree};
 use resurgam_buffer::{Access, BufferPool};
-use resurgam_page::key::prefix_end;
+use resurgam_page::key::{self as keys, prefix_end};
 use resurgam_page::types::{ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, ExternalRef};
 use resurgam_page::{LeafRecord, leaf};
 use resurgam_txn::{LockWait, Status};
@@ -390,6 +390,18 @@ fn is_same(a: &DatumRef<'_>, b: &DatumRef<'_>, ty: ColumnType) -> bool {
     }
     match (a, b) {
         (DatumRef::Bytes(a), DatumRef::Bytes(b)) if matches!(ty, ColumnType::VarNumeric(_)) => key(a) == key(b),
+        (DatumRef::Null, _) | (_, DatumRef::Null) => a == b,
+        // What cannot be a key, since it is too long, is equal if its bytes are.
+        _ if ty.is_equal_by_key() => {
+            let key = |value: &DatumRef<'_>| {
+                let mut out = Vec::new();
+                keys::encode(&[*value], &[ty.into()], &mut out).map(|()| out)
+            };
+            match (key(a), key(b)) {
+                (Ok(a), Ok(b)) => a == b,
+                _ => a == b,
+            }
+        }
         (DatumRef::Float4(a), DatumRef::Float4(b)) => a == b || (a.is_nan() && b.is_nan()),
         (DatumRef::Float8(a), DatumRef::Float8(b)) => a == b || (a.is_nan() && b.is_nan()),
         _ => a == b,

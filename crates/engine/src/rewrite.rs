@@ -52,7 +52,7 @@ pub fn is_stored_alike(from: ColumnType, to: ColumnType) -> bool {
         (T::Numeric { precision: p, scale: s }, T::Numeric { precision: q, scale: t }) => {
             p <= q && s == t && from.fixed_width() == to.fixed_width()
         }
-        (T::VarNumeric(_), T::VarNumeric(None)) => true,
+        (T::VarNumeric(_), T::VarNumeric(None)) | (T::Interval(_), T::Interval(None)) => true,
         (T::VarNumeric(Some(a)), T::VarNumeric(Some(b))) => a.precision <= b.precision && a.scale == b.scale,
         (T::Time(p), T::Time(q)) | (T::Timestamp(p), T::Timestamp(q)) | (T::TimestampTz(p), T::TimestampTz(q)) => {
             let digits = |digits: Option<u8>| digits.unwrap_or(SECOND_DIGITS_MAX);

@@ -748,6 +748,7 @@ fn display(datum: &DatumRef<'_>, ty: resurgam_page::types::ColumnType) -> String
             let hex: String = u.iter().map(|b| format!("{b:02x}")).collect();
             format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
         }
+        DatumRef::Interval(v) => format!("{} months {} days {} microseconds", v.months, v.days, v.micros),
         DatumRef::External(_) => "(large value)".into(),
     }
 }

@@ -13,6 +13,9 @@
 //! text, bytes      0x00 -> 0x00 0xFF; terminator 0x00 0x00
 //! var numeric      as bytes, without the display scale at its end: values that are equal have one key
 //! uuid             16 bytes
+//! interval         i128 big-endian, sign bit flipped: its length, of which a month has 30 days
+//! array            each element as a column of its own, marker included (NULL is above all), then 0x00
+//! jsonb            as bytes, its order key
 //! ```
 //! A descending column has all its bytes, marker included, inverted (so a NULL of marker 2 comes first).
 //!
@@ -21,9 +24,12 @@
 //! 2. The encoding of the first columns is a prefix of the encoding of them all, and of
 //!    no other key's: a column's bytes tell where it ends.
 //! 3. A key is decoded from its bytes and types alone (except that -0 comes back as 0, and a var numeric
-//!    with a display scale of 0, whatever its digits are).
+//!    with a display scale of 0, whatever its digits are; an interval as another of the same length; a jsonb as the
+//!    bytes of its order key).
 
-use crate::types::{ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef};
+use crate::array::{self, ArrayView};
+use crate::document;
+use crate::types::{ColumnType, DISPLAY_SCALE_BYTES, Datum, DatumRef, Interval};
 use resurgam_base::limits::KEY_BYTES_MAX;
 use resurgam_base::{Error, ErrorKind, Result};
 
@@ -32,6 +38,8 @@ const NOT_NULL: u8 = 1;
 const NULL: u8 = 2;
 const TERMINATOR: u8 = 0;
 const ESCAPED: u8 = 0xff;
+/// Below the markers of elements: of two arrays the one that ends first comes first.
+const ARRAY_END: u8 = 0;
 
 /// In which order a key column has its values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -86,7 +94,7 @@ impl From<ColumnType> for KeyColumn {
 /// Bytes of a value in a key without its marker; `None` = until the terminator.
 const fn width(ty: ColumnType) -> Option<usize> {
     match ty {
-        ColumnType::Numeric { .. } => Some(16),
+        ColumnType::Numeric { .. } | ColumnType::Interval(_) => Some(16),
         ty => ty.fixed_width(),
     }
 }
@@ -127,13 +135,21 @@ fn encode_columns(values: &[DatumRef<'_>], types: &[KeyColumn], out: &mut Vec<u8
         let start = out.len();
         match value {
             DatumRef::Null => out.push(column.order.null()),
-            value => encode_column(value, column.ty, out)?,
+            value => encode_column(value, column.ty, KEY_BYTES_MAX, out)?,
         }
         if column.order.descending {
             out[start..].iter_mut().for_each(|b| *b = !*b);
         }
     }
     Ok(())
+}
+
+/// Appends the ascending key of a value that is not NULL, however long: to compare by, not to be kept.
+///
+/// # Errors
+/// `Internal` if the value is not of the type, `Corrupt` if it cannot be read. `out` then has a part of it.
+pub fn encode_unbounded(value: DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Result<()> {
+    encode_column(&value, ty, usize::MAX, out)
 }
 
 /// The key of one ascending `int4` column.
@@ -166,7 +182,7 @@ fn ordered_f64(value: f64) -> u64 {
 
 /// A value that is not NULL.
 #[inline]
-fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Result<()> {
+fn encode_column(value: &DatumRef<'_>, ty: ColumnType, max: usize, out: &mut Vec<u8>) -> Result<()> {
     use ColumnType as T;
     match (ty, *value) {
         (T::Int4, DatumRef::Int4(v)) | (T::Date, DatumRef::Date(v)) => {
@@ -197,10 +213,34 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Res
             out.push(NOT_NULL);
             out.extend_from_slice(&v);
         }
-        (ty, DatumRef::Text(v)) if ty.is_text() => put_escaped(v.as_bytes(), out)?,
-        (T::Bytes, DatumRef::Bytes(v)) => put_escaped(v, out)?,
+        (ty, DatumRef::Text(v)) if ty.is_text() => put_escaped(v.as_bytes(), max, out)?,
+        (T::Bytes, DatumRef::Bytes(v)) => put_escaped(v, max, out)?,
+        (T::Interval(_), DatumRef::Interval(v)) => {
+            out.push(NOT_NULL);
+            out.extend_from_slice(&((v.span() as u128) ^ (1 << 127)).to_be_bytes());
+        }
+        (T::Jsonb, DatumRef::Bytes(v)) => {
+            let mut order = Vec::new();
+            document::order_key(v, &mut order)?;
+            put_escaped(&order, max, out)?;
+        }
+        (T::Array(element), DatumRef::Bytes(v)) => {
+            let ty = element.column_type();
+            let start = out.len();
+            out.push(NOT_NULL);
+            for element in ArrayView::new(v, ty)?.iter() {
+                match element? {
+                    DatumRef::Null => out.push(NULL),
+                    element => encode_column(&element, ty, max, out)?,
+                }
+                if out.len() - start > max {
+                    return Err(too_long(out.len() - start));
+                }
+            }
+            out.push(ARRAY_END);
+        }
         (T::VarNumeric(_), DatumRef::Bytes(v)) => match v.len().checked_sub(DISPLAY_SCALE_BYTES) {
-            Some(len) => put_escaped(&v[..len], out)?,
+            Some(len) => put_escaped(&v[..len], max, out)?,
             None => return Err(Error::internal("a numeric without a display scale")),
         },
         (_, DatumRef::External(e)) => {
@@ -213,8 +253,8 @@ fn encode_column(value: &DatumRef<'_>, ty: ColumnType, out: &mut Vec<u8>) -> Res
     Ok(())
 }
 
-fn put_escaped(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    if bytes.len() > KEY_BYTES_MAX {
+fn put_escaped(bytes: &[u8], max: usize, out: &mut Vec<u8>) -> Result<()> {
+    if bytes.len() > max {
         return Err(too_long(bytes.len()));
     }
     out.reserve(bytes.len() + 3);
@@ -271,6 +311,21 @@ fn column_end(key: &[u8], column: KeyColumn, at: usize) -> Result<usize> {
         None => return Err(bad("column missing", at)),
     }
     let body = at + 1;
+    if let ColumnType::Array(element) = column.ty {
+        // Elements stand as columns whose NULLs are last, inverted with the array.
+        let nulls_first = column.order.descending;
+        let order = ColumnOrder { descending: column.order.descending, nulls_first };
+        let element = KeyColumn { ty: element.column_type(), order };
+        let mut pos = body;
+        loop {
+            match key.get(pos).map(|b| b ^ flip) {
+                Some(ARRAY_END) => return Ok(pos + 1),
+                // No type of elements is an array, so this goes no deeper.
+                Some(_) => pos = column_end(key, element, pos)?,
+                None => return Err(bad("array without an end", at)),
+            }
+        }
+    }
     if let Some(width) = width(column.ty) {
         return if body + width <= key.len() { Ok(body + width) } else { Err(bad("column cut off", at)) };
     }
@@ -339,7 +394,27 @@ fn decode_one<'a>(bytes: &'a [u8], column: KeyColumn, at: usize) -> Result<KeyDa
             DatumRef::Float8(f64::from_bits(bits))
         }
         T::Uuid => DatumRef::Uuid(inverted(body, flip)),
-        T::Bytes | T::VarNumeric(_) | T::Text | T::Varchar(_) | T::Char(_) | T::Json => {
+        T::Interval(_) => {
+            let span = (u128::from_be_bytes(inverted(body, flip)) ^ (1 << 127)) as i128;
+            DatumRef::Interval(Interval::of_span(span))
+        }
+        T::Array(element) => {
+            let ty = element.column_type();
+            let order = ColumnOrder { descending: column.order.descending, nulls_first: column.order.descending };
+            let element = KeyColumn { ty, order };
+            let mut elements = Vec::new();
+            let mut pos = 1;
+            while bytes.get(pos).is_some_and(|b| b ^ flip != ARRAY_END) {
+                let end = column_end(bytes, element, pos)?;
+                elements.push(decode_one(&bytes[pos..end], element, at + pos)?.into_owned());
+                pos = end;
+            }
+            let refs: Vec<_> = elements.iter().map(Datum::as_ref).collect();
+            let mut out = Vec::new();
+            array::encode(&refs, ty, &mut out)?;
+            return Ok(KeyDatum::Owned(Datum::Bytes(out)));
+        }
+        T::Bytes | T::Jsonb | T::VarNumeric(_) | T::Text | T::Varchar(_) | T::Char(_) | T::Json => {
             let Some(body) = body.len().checked_sub(2).and_then(|len| body.get(..len)) else {
                 return Err(bad("text cut off", at));
             };
@@ -422,11 +497,26 @@ mod tests {
         row.iter().map(Datum::as_ref).collect()
     }
 
+    fn compare_values(a: &Datum, b: &Datum, ty: ColumnType) -> Ordering {
+        let (ColumnType::Array(element), Datum::Bytes(a), Datum::Bytes(b)) = (ty, a, b) else {
+            return a.as_ref().key_cmp(&b.as_ref()).unwrap();
+        };
+        let ty = element.column_type();
+        let (a, b) = (ArrayView::new(a, ty).unwrap(), ArrayView::new(b, ty).unwrap());
+        for (a, b) in a.iter().zip(b.iter()) {
+            let order = compare_values(&a.unwrap().to_owned(), &b.unwrap().to_owned(), ty);
+            if order.is_ne() {
+                return order;
+            }
+        }
+        a.len().cmp(&b.len())
+    }
+
     fn compare(a: &[Datum], b: &[Datum], types: &[KeyColumn]) -> Ordering {
         for ((a, b), ty) in a.iter().zip(b).zip(types) {
             let order = match (a.as_ref().is_null(), b.as_ref().is_null()) {
                 (false, false) => {
-                    let order = a.as_ref().key_cmp(&b.as_ref()).unwrap();
+                    let order = compare_values(a, b, ty.ty);
                     if ty.order.descending { order.reverse() } else { order }
                 }
                 (a, b) if ty.order.nulls_first => b.cmp(&a),
@@ -457,7 +547,7 @@ mod tests {
                 prop_assert_eq!(compare(&back, row, &types), Ordering::Equal);
                 for (i, datum) in back.iter().enumerate() {
                     let column = decode_column(&key, &types, i).unwrap().into_owned();
-                    prop_assert_eq!(column.as_ref().key_cmp(&datum.as_ref()), Some(Ordering::Equal));
+                    prop_assert_eq!(compare(&[column], std::slice::from_ref(datum), &types[i..]), Ordering::Equal);
                 }
                 prop_assert_eq!(column_offset(&key, &types, types.len()).unwrap(), key.len());
                 let cut = cut.min(types.len());

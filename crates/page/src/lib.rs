@@ -20,11 +20,13 @@
 //! `Corrupt` error that says where; the fast accessors that return no `Result`
 //! answer an empty slice for a nonsense slot. Nothing panics on any bytes.
 
+pub mod array;
 pub mod boot;
 pub mod buf;
 pub mod clean;
 pub mod codec;
 pub mod diff;
+pub mod document;
 pub mod inner;
 pub mod key;
 pub mod leaf;

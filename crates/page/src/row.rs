@@ -18,7 +18,7 @@
 //!    others read as NULL, and [`RowView::stored_columns`] tells the caller to use defaults.
 //! 3. Offsets are u16 whenever the variable area is under 32 KiB: one value, one encoding.
 
-use crate::types::{ColumnType, DatumRef, ExternalRef, NUMERIC_PRECISION_MAX};
+use crate::types::{ColumnType, DatumRef, ExternalRef, Interval, NUMERIC_PRECISION_MAX};
 use resurgam_base::limits::COLUMNS_MAX;
 use resurgam_base::{Error, ErrorKind, Result};
 
@@ -300,7 +300,7 @@ fn put_var(i: usize, ty: ColumnType, value: &DatumRef<'_>, out: &mut Vec<u8>) ->
     match value {
         DatumRef::Null => {}
         DatumRef::Text(text) if ty.is_text() => out.extend_from_slice(text.as_bytes()),
-        DatumRef::Bytes(bytes) if matches!(ty, ColumnType::Bytes | ColumnType::VarNumeric(_)) => {
+        DatumRef::Bytes(bytes) if ty.fixed_width().is_none() && !ty.is_text() => {
             out.extend_from_slice(bytes);
         }
         DatumRef::External(external) => {
@@ -313,7 +313,7 @@ fn put_var(i: usize, ty: ColumnType, value: &DatumRef<'_>, out: &mut Vec<u8>) ->
 }
 
 #[inline]
-fn put_fixed(i: usize, ty: ColumnType, value: &DatumRef<'_>, to: &mut [u8]) -> Result<()> {
+pub(crate) fn put_fixed(i: usize, ty: ColumnType, value: &DatumRef<'_>, to: &mut [u8]) -> Result<()> {
     use ColumnType as T;
     match (ty, *value) {
         (_, DatumRef::Null) => {}
@@ -329,6 +329,7 @@ fn put_fixed(i: usize, ty: ColumnType, value: &DatumRef<'_>, to: &mut [u8]) -> R
         (T::Float4, DatumRef::Float4(v)) => to.copy_from_slice(&v.to_le_bytes()),
         (T::Float8, DatumRef::Float8(v)) => to.copy_from_slice(&v.to_le_bytes()),
         (T::Uuid, DatumRef::Uuid(v)) => to.copy_from_slice(&v),
+        (T::Interval(_), DatumRef::Interval(v)) => to.copy_from_slice(&v.to_bytes()),
         (T::Numeric { precision, .. }, DatumRef::Numeric(v)) => {
             let limit = 10u128.pow(u32::from(precision.min(NUMERIC_PRECISION_MAX)));
             if v.unsigned_abs() >= limit {
@@ -353,7 +354,7 @@ fn array<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
 }
 
 #[inline]
-fn get_fixed<'a>(ty: ColumnType, bytes: &[u8]) -> Result<DatumRef<'a>> {
+pub(crate) fn get_fixed<'a>(ty: ColumnType, bytes: &[u8]) -> Result<DatumRef<'a>> {
     use ColumnType as T;
     Ok(match ty {
         T::Bool => match bytes {
@@ -371,9 +372,10 @@ fn get_fixed<'a>(ty: ColumnType, bytes: &[u8]) -> Result<DatumRef<'a>> {
         T::Float4 => DatumRef::Float4(f32::from_le_bytes(array(bytes)?)),
         T::Float8 => DatumRef::Float8(f64::from_le_bytes(array(bytes)?)),
         T::Uuid => DatumRef::Uuid(array(bytes)?),
+        T::Interval(_) => DatumRef::Interval(Interval::from_bytes(array(bytes)?)),
         T::Numeric { .. } if bytes.len() == 8 => DatumRef::Numeric(i128::from(i64::from_le_bytes(array(bytes)?))),
         T::Numeric { .. } => DatumRef::Numeric(i128::from_le_bytes(array(bytes)?)),
-        T::VarNumeric(_) | T::Text | T::Varchar(_) | T::Char(_) | T::Bytes | T::Json => {
+        T::VarNumeric(_) | T::Text | T::Varchar(_) | T::Char(_) | T::Bytes | T::Json | T::Jsonb | T::Array(_) => {
             return Err(Error::internal("variable-width type in the fixed area"));
         }
     })

@@ -7,6 +7,7 @@
 //! 7 Numeric: precision u8, scale u8     9 Varchar: length u32     10 Char: length u32
 //! 18 VarNumeric     19 VarNumeric with a limit: precision u16, scale i16
 //! 20 Time, 21 Timestamp, 22 TimestampTz with a number of digits: u8
+//! 23 Jsonb     24 Interval     25 Interval with a limit: u32     26 Array: the elements' type, which is no array
 //! ```
 
 use crate::codec::Reader;
@@ -68,6 +69,88 @@ pub enum ColumnType {
     Uuid,
     /// JSON kept as its text.
     Json,
+    /// A document that is read in place: see [`crate::document`].
+    Jsonb,
+    /// Months, days and microseconds; the SQL layer's limit of fields and digits of seconds, if there is one.
+    Interval(Option<u32>),
+    /// Elements of one type: see [`crate::array`].
+    Array(ElementType),
+}
+
+/// Type of an array's elements: any column type but an array, in the form that the catalog has of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ElementType {
+    encoded: [u8; 5],
+    len: u8,
+}
+
+impl ElementType {
+    /// The type of elements; `None` if these would be arrays.
+    pub fn of(ty: ColumnType) -> Option<Self> {
+        if matches!(ty, ColumnType::Array(_)) {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(5);
+        ty.encode_into(&mut bytes);
+        let mut encoded = [0; 5];
+        encoded.get_mut(..bytes.len())?.copy_from_slice(&bytes);
+        Some(Self { encoded, len: bytes.len() as u8 })
+    }
+
+    /// The elements' type.
+    pub fn column_type(self) -> ColumnType {
+        // It was made of one, so that reading it back cannot fail.
+        let bytes = &self.encoded[..usize::from(self.len).min(5)];
+        ColumnType::decode(&mut Reader::new(bytes, "element type")).unwrap_or(ColumnType::Bytes)
+    }
+}
+
+/// A span of time, each part of which is counted by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Interval {
+    pub months: i32,
+    pub days: i32,
+    pub micros: i64,
+}
+
+/// Microseconds of a day.
+const DAY_MICROS: i128 = 86_400_000_000;
+
+impl Interval {
+    /// Bytes of a stored one: months, days, microseconds.
+    pub const SIZE: usize = 16;
+
+    /// The length that orders intervals, as PostgreSQL's `interval_cmp_value`: a month has 30 days, a day 24 hours.
+    pub fn span(self) -> i128 {
+        (i128::from(self.months) * 30 + i128::from(self.days)) * DAY_MICROS + i128::from(self.micros)
+    }
+
+    /// An interval of that length.
+    pub fn of_span(span: i128) -> Self {
+        let (months, rest) = (span / (30 * DAY_MICROS), span % (30 * DAY_MICROS));
+        let months = months.clamp(i32::MIN.into(), i32::MAX.into());
+        let rest = if span / (30 * DAY_MICROS) == months { rest } else { span - months * 30 * DAY_MICROS };
+        let days = (rest / DAY_MICROS).clamp(i32::MIN.into(), i32::MAX.into());
+        let micros = (rest - days * DAY_MICROS).clamp(i64::MIN.into(), i64::MAX.into());
+        Self { months: months as i32, days: days as i32, micros: micros as i64 }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::SIZE] {
+        let mut out = [0; Self::SIZE];
+        out[..4].copy_from_slice(&self.months.to_le_bytes());
+        out[4..8].copy_from_slice(&self.days.to_le_bytes());
+        out[8..].copy_from_slice(&self.micros.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
+        let [a, b, c, d, e, f, g, h, micros @ ..] = bytes;
+        Self {
+            months: i32::from_le_bytes([a, b, c, d]),
+            days: i32::from_le_bytes([e, f, g, h]),
+            micros: i64::from_le_bytes(micros),
+        }
+    }
 }
 
 impl ColumnType {
@@ -80,8 +163,8 @@ impl ColumnType {
             Int4 | Float4 | Date => 4,
             Int8 | Float8 | Time(_) | Timestamp(_) | TimestampTz(_) => 8,
             Numeric { precision, .. } if precision <= NUMERIC_PRECISION_I64 => 8,
-            Numeric { .. } | Uuid => 16,
-            VarNumeric(_) | Text | Varchar(_) | Char(_) | Bytes | Json => return None,
+            Numeric { .. } | Uuid | Interval(_) => 16,
+            VarNumeric(_) | Text | Varchar(_) | Char(_) | Bytes | Json | Jsonb | Array(_) => return None,
         })
     }
 
@@ -89,6 +172,19 @@ impl ColumnType {
     pub const fn is_text(self) -> bool {
         use ColumnType::*;
         matches!(self, Text | Varchar(_) | Char(_) | Json)
+    }
+
+    /// Whether a key tells less than the value, or tells it in another form, so that a row has to keep the value as
+    /// well: digits of numerics are not in keys, nor is of how many days an interval is.
+    pub const fn is_kept_beside_key(self) -> bool {
+        use ColumnType::*;
+        matches!(self, Bytes | VarNumeric(_) | Jsonb | Interval(_) | Array(_))
+    }
+
+    /// Whether values that are equal may be of other bytes, or of other fields: they are compared by their keys.
+    pub const fn is_equal_by_key(self) -> bool {
+        use ColumnType::*;
+        matches!(self, VarNumeric(_) | Jsonb | Interval(_) | Array(_))
     }
 
     /// Appends the type as kept in the catalog.
@@ -117,6 +213,10 @@ impl ColumnType {
             Time(Some(_)) => 20,
             Timestamp(Some(_)) => 21,
             TimestampTz(Some(_)) => 22,
+            Jsonb => 23,
+            Interval(None) => 24,
+            Interval(Some(_)) => 25,
+            Array(_) => 26,
         };
         out.push(tag);
         match self {
@@ -127,6 +227,8 @@ impl ColumnType {
                 out.extend_from_slice(&limit.scale.to_le_bytes());
             }
             Time(Some(digits)) | Timestamp(Some(digits)) | TimestampTz(Some(digits)) => out.push(digits),
+            Interval(Some(limit)) => out.extend_from_slice(&limit.to_le_bytes()),
+            Array(element) => element.column_type().encode_into(out),
             _ => {}
         }
     }
@@ -171,6 +273,20 @@ impl ColumnType {
                     _ => TimestampTz(Some(digits)),
                 }
             }
+            23 => Jsonb,
+            24 => Interval(None),
+            25 => Interval(Some(r.u32()?)),
+            26 => {
+                // Looked at first: a chain of these would be a recursion.
+                let mut ahead = *r;
+                if ahead.u8()? == 26 {
+                    return Err(r.bad("array of arrays"));
+                }
+                match ElementType::of(Self::decode(r)?) {
+                    Some(element) => Array(element),
+                    None => return Err(r.bad("impossible element type")),
+                }
+            }
             _ => return Err(r.bad("unknown column type")),
         })
     }
@@ -202,6 +318,9 @@ impl fmt::Display for ColumnType {
             TimestampTz(Some(digits)) => return write!(f, "timestamp({digits}) with time zone"),
             Uuid => "uuid",
             Json => "json",
+            Jsonb => "jsonb",
+            Interval(_) => "interval",
+            Array(element) => return write!(f, "{}[]", element.column_type()),
         })
     }
 }
@@ -253,7 +372,7 @@ pub enum Datum {
     Numeric(i128),
     /// Text, varchar, char, json.
     Text(String),
-    /// Bytes, and numerics of [`ColumnType::VarNumeric`].
+    /// Bytes, numerics of [`ColumnType::VarNumeric`], documents, arrays.
     Bytes(Vec<u8>),
     /// Days since 2000-01-01.
     Date(i32),
@@ -264,6 +383,7 @@ pub enum Datum {
     /// Microseconds since 2000-01-01 UTC.
     TimestampTz(i64),
     Uuid([u8; 16]),
+    Interval(Interval),
     /// Kept on overflow pages; the engine fetches it.
     External(ExternalRef),
 }
@@ -286,6 +406,7 @@ pub enum DatumRef<'a> {
     Timestamp(i64),
     TimestampTz(i64),
     Uuid([u8; 16]),
+    Interval(Interval),
     External(ExternalRef),
 }
 
@@ -309,6 +430,7 @@ impl Datum {
             Self::Timestamp(v) => DatumRef::Timestamp(*v),
             Self::TimestampTz(v) => DatumRef::TimestampTz(*v),
             Self::Uuid(v) => DatumRef::Uuid(*v),
+            Self::Interval(v) => DatumRef::Interval(*v),
             Self::External(v) => DatumRef::External(*v),
         }
     }
@@ -351,6 +473,7 @@ impl DatumRef<'_> {
             Self::Timestamp(v) => Datum::Timestamp(v),
             Self::TimestampTz(v) => Datum::TimestampTz(v),
             Self::Uuid(v) => Datum::Uuid(v),
+            Self::Interval(v) => Datum::Interval(v),
             Self::External(v) => Datum::External(v),
         }
     }
@@ -378,12 +501,13 @@ impl DatumRef<'_> {
             Self::Timestamp(_) => "timestamp",
             Self::TimestampTz(_) => "timestamptz",
             Self::Uuid(_) => "uuid",
+            Self::Interval(_) => "interval",
             Self::External(_) => "external",
         }
     }
 
     /// The order that ascending keys have: NULL last, NaN above all numbers, -0 = 0, text by
-    /// its bytes. `None` for values of different types, or external ones.
+    /// its bytes. (Documents, arrays and numerics are bytes here: their order is that of their keys.) `None` for values of different types, or external ones.
     pub fn key_cmp(&self, other: &Self) -> Option<Ordering> {
         use DatumRef::*;
         fn float(a: f64, b: f64) -> Ordering {
@@ -409,6 +533,7 @@ impl DatumRef<'_> {
             (Text(a), Text(b)) => a.as_bytes().cmp(b.as_bytes()),
             (Bytes(a), Bytes(b)) => a.cmp(b),
             (Uuid(a), Uuid(b)) => a.cmp(b),
+            (Interval(a), Interval(b)) => a.span().cmp(&b.span()),
             _ => return None,
         })
     }
@@ -421,8 +546,16 @@ pub(crate) mod strategies {
     use proptest::prelude::*;
 
     pub fn column_type() -> impl Strategy<Value = ColumnType> {
+        let array = |ty| ElementType::of(ty).map_or(ty, ColumnType::Array);
+        prop_oneof![4 => element_type(), 1 => element_type().prop_map(array)]
+    }
+
+    /// A type that is no array. (Of documents the keys do not tell the values: they have tests of their own.)
+    pub fn element_type() -> impl Strategy<Value = ColumnType> {
         use ColumnType::*;
         prop_oneof![
+            Just(Interval(None)),
+            Just(Interval(Some(0x1c08_ffff))),
             Just(Bool),
             Just(Int2),
             Just(Int4),
@@ -486,6 +619,23 @@ pub(crate) mod strategies {
             Timestamp(_) => i64s().prop_map(Datum::Timestamp).boxed(),
             TimestampTz(_) => i64s().prop_map(Datum::TimestampTz).boxed(),
             Uuid => any::<[u8; 16]>().prop_map(Datum::Uuid).boxed(),
+            Interval(_) => (prop_oneof![-2..3i32, any::<i32>()], prop_oneof![-60..61i32, any::<i32>()], i64s())
+                .prop_map(|(months, days, micros)| Datum::Interval(super::Interval { months, days, micros }))
+                .boxed(),
+            Jsonb => {
+                Just(Datum::Bytes(crate::document::read(&[1, 0]).map(|n| n.to_document()).unwrap_or_default())).boxed()
+            }
+            Array(element) => {
+                let ty = element.column_type();
+                proptest::collection::vec(datum(ty), 0..4)
+                    .prop_map(move |values| {
+                        let values: Vec<_> = values.iter().map(Datum::as_ref).collect();
+                        let mut out = Vec::new();
+                        crate::array::encode(&values, ty, &mut out).unwrap();
+                        Datum::Bytes(out)
+                    })
+                    .boxed()
+            }
         };
         prop_oneof![1 => Just(Datum::Null), 6 => value].boxed()
     }
@@ -517,9 +667,20 @@ mod tests {
 
     #[test]
     fn impossible_types_are_errors() {
-        for bytes in
-            [&[0][..], &[23], &[19, 50, 0, 3], &[20], &[21, 7], &[7, 0, 0], &[7, 39, 0], &[7, 5, 6], &[9, 1, 0, 0]]
-        {
+        for bytes in [
+            &[0][..],
+            &[27],
+            &[25, 1],
+            &[26],
+            &[26, 26, 3],
+            &[19, 50, 0, 3],
+            &[20],
+            &[21, 7],
+            &[7, 0, 0],
+            &[7, 39, 0],
+            &[7, 5, 6],
+            &[9, 1, 0, 0],
+        ] {
             assert!(ColumnType::decode(&mut Reader::new(bytes, "type")).is_err());
         }
     }

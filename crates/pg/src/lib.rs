@@ -19,6 +19,7 @@
 //! | [`catalog`] | `pg_catalog` and `information_schema` |
 //! | [`computed`] | rows that are computed when a plan over them runs to DataFusion's tables |
 //! | [`grammar`] | what the parser reads otherwise than PostgreSQL |
+//! | [`jsonb`] | documents: from and to text, searched, changed |
 //! | [`naming`] | expressions to the names of result columns |
 //! | [`collation`] | the one order of texts |
 //! | [`definition`] | expressions that definitions hold, to text and back |
@@ -40,6 +41,7 @@ pub mod encode;
 pub mod errors;
 pub mod functions;
 pub mod grammar;
+pub mod jsonb;
 pub mod memory;
 pub mod naming;
 pub mod running;

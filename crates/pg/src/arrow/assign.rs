@@ -41,6 +41,16 @@ pub fn assignment_cast(array: &ArrayRef, ty: &ColumnType, zone: &Zone) -> Result
     match ty {
         ColumnType::Varchar(_) | ColumnType::Char(_) => fit_array(&cast, ty, false),
         ColumnType::VarNumeric(Some(_)) => limited(&cast, ty),
+        ColumnType::Interval(Some(limit)) => Ok(at_precision(&cast, *limit as i32)),
+        // Each element by the rules of its own type.
+        ColumnType::Array(element) if column_typmod(ty) != -1 => {
+            let lists = cast.as_list::<i32>();
+            let DataType::List(item) = &target else { return Ok(cast) };
+            let values = assignment_cast(lists.values(), &element.column_type(), zone)?;
+            let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
+            let out = ListArray::try_new(Arc::clone(item), offsets, values, nulls);
+            Ok(Arc::new(out.map_err(|error| from_arrow(&error))?))
+        }
         ColumnType::Time(Some(digits))
         | ColumnType::Timestamp(Some(digits))
         | ColumnType::TimestampTz(Some(digits))
@@ -186,6 +196,10 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         // Each element by the same rules.
         (DataType::List(_), DataType::List(item)) => {
             let lists = array.as_list::<i32>();
+            if lists.values().data_type().is_list() && !item.data_type().is_list() {
+                let message = "columns do not hold multidimensional arrays yet";
+                return Err(SqlError::unsupported(message));
+            }
             let element = type_by_oid(oid).map_or(0, |ty| ty.elem);
             let values = cast_array(lists.values(), item.data_type(), element, zone)?;
             let (offsets, nulls) = (lists.offsets().clone(), lists.nulls().cloned());
@@ -279,6 +293,9 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
             let local = cast_array(array, &DataType::Timestamp(TimeUnit::Microsecond, None), oid::TIMESTAMP, zone)?;
             cast_array(&local, target, oid, zone)
         }
+        (DataType::Binary, to) if matches!(to, DataType::Boolean) || to.is_numeric() || to == &numeric::DYNAMIC => {
+            from_document(array.as_binary::<i32>(), to, oid, zone)
+        }
         (_, DataType::Utf8View | DataType::Utf8) => to_text(array, target, zone),
         (from, to) if !castable(from, to) => Err(SqlError::new(
             "42846",
@@ -286,6 +303,38 @@ pub fn cast_array(array: &ArrayRef, target: &DataType, oid: u32, zone: &Zone) ->
         )),
         _ => plain_cast(array, target),
     }
+}
+
+/// What documents that are a number or a boolean are as such.
+fn from_document(documents: &BinaryArray, target: &DataType, oid: u32, zone: &Zone) -> Result<ArrayRef, SqlError> {
+    use resurgam_engine::document::{Node, read};
+    let cannot = |node: &Node<'_>| {
+        let what = match node {
+            Node::Null => "null",
+            Node::Bool(_) => "boolean",
+            Node::Number(_) => "numeric",
+            Node::Text(_) => "string",
+            Node::List(_) => "array",
+            Node::Map(_) => "object",
+        };
+        let to = format_type(oid, None);
+        SqlError::new("22023", format!("cannot cast jsonb {what} to type {to}"))
+    };
+    if target == &DataType::Boolean {
+        let values = documents.iter().map(|document| match document.map(read).transpose()? {
+            None => Ok(None),
+            Some(Node::Bool(value)) => Ok(Some(value)),
+            Some(other) => Err(cannot(&other)),
+        });
+        return Ok(Arc::new(values.collect::<Result<BooleanArray, SqlError>>()?));
+    }
+    let numbers = documents.iter().map(|document| match document.map(read).transpose()? {
+        None => Ok(None),
+        Some(Node::Number(value)) => Ok(Some(value)),
+        Some(other) => Err(cannot(&other)),
+    });
+    let numbers: ArrayRef = Arc::new(numbers.collect::<Result<LargeBinaryArray, SqlError>>()?);
+    cast_array(&numbers, target, oid, zone)
 }
 
 /// Casts from and to numerics of the dynamic form; `None` for others, and to text.
@@ -313,7 +362,7 @@ fn castable(from: &DataType, to: &DataType) -> bool {
     let number = |t: &DataType| t.is_numeric();
     match (from, to) {
         (D::Boolean, D::Int32 | D::Int64) | (D::Int32 | D::Int64, D::Boolean) => true,
-        (D::Boolean, _) | (_, D::Boolean) => false,
+        (D::Boolean, _) | (_, D::Boolean) | (D::Binary, _) | (_, D::Binary) => false,
         (a, b) if number(a) && number(b) => true,
         (a, b) if number(a) != number(b) => false,
         (D::Date32, D::Time64(_)) | (D::Time64(_), D::Date32 | D::Timestamp(..)) => false,
@@ -384,7 +433,6 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
             oid::UUID => {
                 parse_each!(texts, StringViewArray, |text: &str| decode::parse_uuid(text).map(|u| uuid_text(&u)))
             }
-            oid::JSONB => parse_each!(texts, StringViewArray, decode::canonical_jsonb),
             oid::JSON => {
                 for text in texts.iter().flatten() {
                     decode::check_json(text)?;
@@ -443,6 +491,7 @@ fn from_text(array: &ArrayRef, target: &DataType, ty: u32, zone: &Zone) -> Resul
                 decode::interval_value(decode::parse_interval(text)?)
             })
         }
+        DataType::Binary => parse_each!(texts, BinaryArray, crate::jsonb::from_text),
         DataType::BinaryView => parse_each!(texts, BinaryViewArray, |text: &str| {
             let mut bytes = Vec::new();
             decode::parse_bytea(text, &mut bytes).map(|()| bytes)

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::*;
+use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use resurgam_engine::array::ArrayView;
 use resurgam_engine::{ColumnType, DatumRef};
 
 use crate::datetime::{days_from_engine, us_from_engine};
@@ -31,6 +34,19 @@ enum Inner {
     Date(Date32Builder),
     Time(Time64MicrosecondBuilder),
     Timestamp(TimestampMicrosecondBuilder),
+    Jsonb(BinaryBuilder),
+    Interval(IntervalMonthDayNanoBuilder),
+    Array(Box<ListParts>),
+}
+
+/// Lists: their elements, and how many each has.
+struct ListParts {
+    /// Type of the stored elements.
+    ty: ColumnType,
+    item: FieldRef,
+    elements: ColumnBuilder,
+    lengths: Vec<usize>,
+    nulls: NullBufferBuilder,
 }
 
 impl ColumnBuilder {
@@ -56,6 +72,22 @@ impl ColumnBuilder {
             ColumnType::Date => Inner::Date(Date32Builder::with_capacity(capacity)),
             ColumnType::Time(_) => Inner::Time(Time64MicrosecondBuilder::with_capacity(capacity)),
             ColumnType::Timestamp(_) => Inner::Timestamp(TimestampMicrosecondBuilder::with_capacity(capacity)),
+            ColumnType::Jsonb => Inner::Jsonb(BinaryBuilder::with_capacity(capacity, capacity * 32)),
+            ColumnType::Interval(_) => Inner::Interval(IntervalMonthDayNanoBuilder::with_capacity(capacity)),
+            ColumnType::Array(element) => {
+                let element = element.column_type();
+                let item = match crate::types::arrow_type(ty) {
+                    DataType::List(item) => item,
+                    other => Arc::new(Field::new("item", other, true)),
+                };
+                Inner::Array(Box::new(ListParts {
+                    ty: element,
+                    item,
+                    elements: ColumnBuilder::new(&element, capacity),
+                    lengths: Vec::with_capacity(capacity),
+                    nulls: NullBufferBuilder::new(capacity),
+                }))
+            }
             ColumnType::TimestampTz(_) => {
                 Inner::Timestamp(TimestampMicrosecondBuilder::with_capacity(capacity).with_timezone(UTC))
             }
@@ -91,6 +123,19 @@ impl ColumnBuilder {
             (Inner::Timestamp(b), DatumRef::Timestamp(v) | DatumRef::TimestampTz(v)) => {
                 b.append_value(us_from_engine(v));
             }
+            (Inner::Jsonb(b), DatumRef::Bytes(v)) => b.append_value(v),
+            (Inner::Interval(b), DatumRef::Interval(v)) => {
+                let value = crate::decode::Interval { months: v.months, days: v.days, us: v.micros };
+                b.append_value(crate::decode::interval_value(value)?);
+            }
+            (Inner::Array(parts), DatumRef::Bytes(v)) => {
+                let array = ArrayView::new(v, parts.ty)?;
+                for element in array.iter() {
+                    parts.elements.append(element?)?;
+                }
+                parts.lengths.push(array.len());
+                parts.nulls.append_non_null();
+            }
             (_, DatumRef::Null) => self.append_null(),
             (_, other) => {
                 return Err(SqlError::internal(format!("a column does not hold values such as {other:?}")));
@@ -115,6 +160,12 @@ impl ColumnBuilder {
             Inner::Date(b) => b.append_null(),
             Inner::Time(b) => b.append_null(),
             Inner::Timestamp(b) => b.append_null(),
+            Inner::Jsonb(b) => b.append_null(),
+            Inner::Interval(b) => b.append_null(),
+            Inner::Array(parts) => {
+                parts.lengths.push(0);
+                parts.nulls.append_null();
+            }
         }
     }
 
@@ -134,6 +185,13 @@ impl ColumnBuilder {
             Inner::Date(b) => Arc::new(b.finish()),
             Inner::Time(b) => Arc::new(b.finish()),
             Inner::Timestamp(b) => Arc::new(b.finish()),
+            Inner::Jsonb(b) => Arc::new(b.finish()),
+            Inner::Interval(b) => Arc::new(b.finish()),
+            Inner::Array(parts) => {
+                let offsets = OffsetBuffer::from_lengths(std::mem::take(&mut parts.lengths));
+                let (elements, nulls) = (parts.elements.finish(), parts.nulls.finish());
+                Arc::new(ListArray::new(Arc::clone(&parts.item), offsets, elements, nulls))
+            }
         }
     }
 }

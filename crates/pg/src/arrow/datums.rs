@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::*;
 use datafusion::arrow::datatypes::*;
 use datafusion::common::ScalarValue;
-use resurgam_engine::{ColumnType, Datum, DatumRef};
+use resurgam_engine::{ColumnType, Datum, DatumRef, Interval, array};
 
 use super::assign::{assignment_cast, fit_text, local_us};
 use crate::datetime::{Zone, days_from_engine, days_to_engine, us_from_engine, us_to_engine};
@@ -36,6 +36,10 @@ enum Kind<'a> {
     Time(&'a [i64]),
     Timestamp(&'a [i64]),
     TimestampTz(&'a [i64]),
+    Jsonb(&'a BinaryArray),
+    Interval(&'a [IntervalMonthDayNano]),
+    /// Made when the column is looked at.
+    Array(Vec<Vec<u8>>),
 }
 
 impl<'a> DatumColumn<'a> {
@@ -68,6 +72,9 @@ impl<'a> DatumColumn<'a> {
             ColumnType::Time(_) => Kind::Time(array.as_primitive::<Time64MicrosecondType>().values()),
             ColumnType::Timestamp(_) => Kind::Timestamp(array.as_primitive::<TimestampMicrosecondType>().values()),
             ColumnType::TimestampTz(_) => Kind::TimestampTz(array.as_primitive::<TimestampMicrosecondType>().values()),
+            ColumnType::Jsonb => Kind::Jsonb(array.as_binary::<i32>()),
+            ColumnType::Interval(_) => Kind::Interval(array.as_primitive::<IntervalMonthDayNanoType>().values()),
+            ColumnType::Array(element) => Kind::Array(stored_arrays(array.as_list::<i32>(), &element.column_type())?),
         };
         Ok(Self { array, kind })
     }
@@ -76,7 +83,7 @@ impl<'a> DatumColumn<'a> {
     ///
     /// # Errors
     /// `22P02` for a uuid column with text that is none.
-    pub fn get(&self, row: usize) -> Result<DatumRef<'a>, SqlError> {
+    pub fn get(&self, row: usize) -> Result<DatumRef<'_>, SqlError> {
         if self.array.is_null(row) {
             return Ok(DatumRef::Null);
         }
@@ -96,8 +103,36 @@ impl<'a> DatumColumn<'a> {
             Kind::Time(values) => DatumRef::Time(values[row]),
             Kind::Timestamp(values) => DatumRef::Timestamp(us_to_engine(values[row])),
             Kind::TimestampTz(values) => DatumRef::TimestampTz(us_to_engine(values[row])),
+            Kind::Jsonb(array) => DatumRef::Bytes(array.value(row)),
+            Kind::Interval(values) => DatumRef::Interval(interval_to_engine(values[row])),
+            Kind::Array(arrays) => DatumRef::Bytes(&arrays[row]),
         })
     }
+}
+
+/// An interval as rows keep it. In plans it has microseconds too, in nanoseconds.
+pub(crate) fn interval_to_engine(value: IntervalMonthDayNano) -> Interval {
+    Interval { months: value.months, days: value.days, micros: value.nanoseconds / 1000 }
+}
+
+/// Lists of one dimension as rows keep them.
+fn stored_arrays(lists: &ListArray, element: &ColumnType) -> Result<Vec<Vec<u8>>, SqlError> {
+    let elements = DatumColumn::new(lists.values().as_ref(), element)?;
+    let offsets = lists.value_offsets();
+    let mut out = Vec::with_capacity(lists.len());
+    let mut values = Vec::new();
+    for row in 0..lists.len() {
+        let mut stored = Vec::new();
+        if lists.is_valid(row) {
+            values.clear();
+            for at in offsets[row] as usize..offsets[row + 1] as usize {
+                values.push(elements.get(at)?);
+            }
+            array::encode(&values, *element, &mut stored)?;
+        }
+        out.push(stored);
+    }
+    Ok(out)
 }
 
 /// A scalar as a datum of a column, by the rules of [`assignment_cast`].
@@ -159,6 +194,7 @@ pub fn datum_of_scalar(value: &ScalarValue, ty: &ColumnType, zone: &Zone) -> Res
         DatumRef::Timestamp(v) => Datum::Timestamp(v),
         DatumRef::TimestampTz(v) => Datum::TimestampTz(v),
         DatumRef::Uuid(v) => Datum::Uuid(v),
+        DatumRef::Interval(v) => Datum::Interval(v),
         DatumRef::External(v) => Datum::External(v),
     })
 }
@@ -186,6 +222,14 @@ pub fn scalar_of_datum(datum: DatumRef<'_>, ty: &ColumnType) -> Result<ScalarVal
             if matches!(ty, ColumnType::Char(_)) { v.trim_end_matches(' ') } else { v }.to_owned(),
         )),
         DatumRef::Bytes(v) if matches!(ty, ColumnType::VarNumeric(_)) => ScalarValue::LargeBinary(Some(v.to_vec())),
+        DatumRef::Bytes(v) if matches!(ty, ColumnType::Jsonb) => ScalarValue::Binary(Some(v.to_vec())),
+        DatumRef::Bytes(_) | DatumRef::Interval(_) if matches!(ty, ColumnType::Array(_) | ColumnType::Interval(_)) => {
+            let mut builder = super::ColumnBuilder::new(ty, 1);
+            builder.append(datum)?;
+            let array = builder.finish();
+            ScalarValue::try_from_array(&array, 0).map_err(|error| crate::errors::from_datafusion(error, ""))?
+        }
+        DatumRef::Interval(_) => return Err(SqlError::internal("an interval in a column of another type")),
         DatumRef::Bytes(v) => ScalarValue::BinaryView(Some(v.to_vec())),
         DatumRef::Date(v) => ScalarValue::Date32(Some(days_from_engine(v))),
         DatumRef::Time(v) => ScalarValue::Time64Microsecond(Some(v)),

@@ -248,6 +248,10 @@ fn precision(ty: &ColumnType) -> (Option<i64>, Option<i64>, Option<i64>, Option<
         ColumnType::Time(digits) | ColumnType::Timestamp(digits) | ColumnType::TimestampTz(digits) => {
             (None, None, None, Some(digits.unwrap_or(6).into()))
         }
+        ColumnType::Interval(limit) => {
+            let digits = limit.map_or(6, |limit| limit & 0xffff);
+            (None, None, None, Some(if digits > 6 { 6 } else { digits.into() }))
+        }
         _ => (None, None, None, None),
     }
 }
@@ -337,6 +341,17 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ColumnType::Varchar(n) | ColumnType::Char(n) => Some(i64::from(n)),
                 _ => None,
             };
+            let data_type = match column.ty {
+                ColumnType::Array(_) => "ARRAY".to_owned(),
+                _ => format_type(ty, None),
+            };
+            let interval_fields = match column.ty {
+                ColumnType::Interval(Some(limit)) => {
+                    Some(crate::types::interval_fields(limit as i32).trim_start().to_ascii_uppercase())
+                        .filter(|f| !f.is_empty())
+                }
+                _ => None,
+            };
             let octets = match column.ty {
                 ColumnType::Text => Some(1_073_741_824),
                 _ => characters.map(|n| n * 4),
@@ -349,7 +364,8 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ("ordinal_position", (at + 1).into()),
                 ("column_default", column.default_sql.as_deref().filter(|_| generated.is_none()).into()),
                 ("is_nullable", yes_no(column.nullable)),
-                ("data_type", format_type(ty, None).into()),
+                ("data_type", data_type.into()),
+                ("interval_type", interval_fields.into()),
                 ("character_maximum_length", characters.into()),
                 ("character_octet_length", octets.into()),
                 ("numeric_precision", precision.into()),

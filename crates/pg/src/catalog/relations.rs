@@ -319,6 +319,7 @@ fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
         ("attstattarget", (-1).into()),
         ("attlen", ty.map_or(-1, |ty| ty.len).into()),
         ("attnum", at.number.into()),
+        ("attndims", i64::from(ty.is_some_and(|ty| ty.elem != 0 && ty.category == 'A')).into()),
         ("attcacheoff", (-1).into()),
         ("atttypmod", at.typmod.into()),
         ("attbyval", ty.is_some_and(|ty| ty.by_value).into()),

@@ -21,6 +21,10 @@ fn malformed(text: &str) -> SqlError {
 pub fn parse_array(text: &str) -> Result<Vec<Option<String>>, SqlError> {
     let body = text.trim_ascii();
     let mut chars = body.chars().peekable();
+    // Its dimensions are written: `[2:3]={…}`.
+    if body.starts_with('[') && body.contains('{') {
+        return Err(SqlError::unsupported("arrays with written dimensions are not supported"));
+    }
     if chars.next() != Some('{') {
         return Err(malformed(text).with_detail("Array value must start with \"{\" or dimension information."));
     }

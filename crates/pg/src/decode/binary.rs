@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::IntervalMonthDayNano;
 use datafusion::common::ScalarValue;
 use resurgam_numeric::Numeric;
 
-use super::{canonical_jsonb, check_json, parse_array, utf8};
+use super::{check_json, parse_array, utf8};
 use crate::datetime::{DAY_US, days_from_engine, us_from_engine};
 use crate::encode::uuid_text;
 use crate::functions::numeric::column::numeric_error;
@@ -59,7 +59,7 @@ pub fn decode_binary(ty: u32, bytes: &[u8]) -> Result<ScalarValue, SqlError> {
             ScalarValue::Utf8View(Some(text.to_owned()))
         }
         oid::JSONB => match bytes {
-            [1, rest @ ..] => ScalarValue::Utf8View(Some(canonical_jsonb(utf8(rest)?)?)),
+            [1, rest @ ..] => ScalarValue::Binary(Some(crate::jsonb::from_text(utf8(rest)?)?)),
             _ => return Err(SqlError::new("22P03", "unsupported jsonb version number")),
         },
         oid::UUID => ScalarValue::Utf8View(Some(uuid_text(&fixed(bytes, ty)?))),

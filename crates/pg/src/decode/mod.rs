@@ -9,7 +9,6 @@ mod array;
 mod binary;
 mod datetime;
 mod interval;
-mod jsonb;
 mod numbers;
 mod param;
 
@@ -18,7 +17,6 @@ pub use binary::decode_binary;
 pub(crate) use datetime::{displacement, words::token};
 pub use datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
 pub use interval::{Interval, cut as cut_interval, interval_value, parse_interval, parse_interval_of, range};
-pub use jsonb::canonical_jsonb;
 pub use numbers::{parse_bool, parse_float4, parse_float8, parse_int, parse_numeric, parse_oid, rescale};
 pub use param::{decode_datum, decode_param, infer_param, parse_datum, scalar_text};
 

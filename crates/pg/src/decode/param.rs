@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
-use resurgam_engine::{ColumnType, Datum, DatumRef};
+use resurgam_engine::{ColumnType, Datum, DatumRef, Interval};
 use resurgam_numeric::Numeric;
 
 use super::datetime::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
 use super::interval::{interval_value, parse_interval};
 use super::numbers::{parse_bool, parse_float4, parse_float8, parse_int, parse_numeric, parse_oid};
-use super::{bad_text, binary, canonical_jsonb, check_json, parse_bytea, parse_uuid, utf8};
+use super::{bad_text, binary, check_json, parse_bytea, parse_uuid, utf8};
 use crate::arrow::{datum_of_scalar, fit_text};
 use crate::datetime::{Zone, days_to_engine, round_seconds, us_to_engine};
 use crate::encode::{TextStyle, uuid_text};
 use crate::functions::numeric::column::numeric_error;
-use crate::types::{UTC, numeric_limits, oid, type_by_name};
+use crate::types::{UTC, column_oid, numeric_limits, oid, type_by_name};
 use crate::wire::{Format, SqlError};
 
 /// A parameter as the scalar in which its type is computed (see
@@ -57,7 +57,7 @@ pub(super) fn decode_text(ty: u32, text: &str, zone: &Zone) -> Result<ScalarValu
         oid::FLOAT8 => ScalarValue::Float64(Some(parse_float8(text)?)),
         oid::NUMERIC => ScalarValue::LargeBinary(Some(Numeric::parse(text, None).map_err(numeric_error)?.encoded())),
         oid::BPCHAR => ScalarValue::Utf8View(Some(text.trim_end_matches(' ').to_owned())),
-        oid::JSONB => ScalarValue::Utf8View(Some(canonical_jsonb(text)?)),
+        oid::JSONB => ScalarValue::Binary(Some(crate::jsonb::from_text(text)?)),
         oid::JSON => {
             check_json(text)?;
             ScalarValue::Utf8View(Some(text.to_owned()))
@@ -149,6 +149,7 @@ fn owned(datum: DatumRef<'_>) -> Datum {
         DatumRef::Timestamp(v) => Datum::Timestamp(v),
         DatumRef::TimestampTz(v) => Datum::TimestampTz(v),
         DatumRef::Uuid(v) => Datum::Uuid(v),
+        DatumRef::Interval(v) => Datum::Interval(v),
         DatumRef::External(v) => Datum::External(v),
     }
 }
@@ -196,6 +197,25 @@ pub fn parse_datum<'a>(
             DatumRef::TimestampTz(round_seconds(us_to_engine(parse_timestamptz(text, zone)?), digits))
         }
         ColumnType::Uuid => DatumRef::Uuid(parse_uuid(text)?),
+        ColumnType::Jsonb => {
+            *scratch = crate::jsonb::from_text(text)?;
+            DatumRef::Bytes(scratch)
+        }
+        ColumnType::Interval(limit) => {
+            let typmod = limit.map_or(-1, |limit| limit as i32);
+            let value = super::parse_interval_of(text, typmod)?;
+            // What plans cannot hold is not stored.
+            interval_value(super::Interval { months: value.months, days: value.days, us: value.us })?;
+            DatumRef::Interval(Interval { months: value.months, days: value.days, micros: value.us })
+        }
+        ColumnType::Array(_) => {
+            let list = binary::text_array(column_oid(ty), text, zone)?;
+            *scratch = match datum_of_scalar(&list, ty, zone)? {
+                Datum::Bytes(bytes) => bytes,
+                _ => return Err(SqlError::internal("an array that is none")),
+            };
+            DatumRef::Bytes(scratch)
+        }
     })
 }
 

@@ -43,6 +43,7 @@ impl<'a> ListCells<'a> {
         };
         let element_oid = match type_by_oid(look.oid) {
             Some(ty) if ty.elem != 0 && arrow_oid(values.data_type()) == ty.elem => ty.elem,
+            Some(ty) if ty.elem == oid::VARCHAR && field_oid(field) == oid::TEXT => ty.elem,
             _ => field_oid(field),
         };
         let inner = Look { oid: element_oid, typmod: -1, zone: look.zone, names: look.names.clone() };

@@ -56,7 +56,7 @@ pub(super) enum Data<'a> {
     Text(&'a StringArray, TextKind),
     LargeText(&'a LargeStringArray, TextKind),
     TextView(&'a StringViewArray, TextKind),
-    Bytes(&'a BinaryArray),
+    Document(&'a BinaryArray),
     /// Dynamic numerics.
     Numeric(&'a LargeBinaryArray),
     BytesView(&'a BinaryViewArray),
@@ -88,8 +88,6 @@ pub(super) enum TextKind {
     Padded(usize),
     /// Canonical text in Arrow, 16 bytes in binary.
     Uuid,
-    /// A version byte precedes the text in binary.
-    Jsonb,
 }
 
 /// A time unit as a factor to microseconds.
@@ -132,7 +130,6 @@ impl<'a> Cell<'a> {
         let text = match look.oid {
             oid::BPCHAR if look.typmod > 4 => TextKind::Padded((look.typmod - 4) as usize),
             oid::UUID => TextKind::Uuid,
-            oid::JSONB => TextKind::Jsonb,
             _ => TextKind::Plain,
         };
         let data = match array.data_type() {
@@ -156,7 +153,7 @@ impl<'a> Cell<'a> {
             DataType::Utf8 => Data::Text(down(array)?, text),
             DataType::LargeUtf8 => Data::LargeText(down(array)?, text),
             DataType::Utf8View => Data::TextView(down(array)?, text),
-            DataType::Binary => Data::Bytes(down(array)?),
+            DataType::Binary => Data::Document(down(array)?),
             DataType::LargeBinary => Data::Numeric(down(array)?),
             DataType::BinaryView => Data::BytesView(down(array)?),
             DataType::FixedSizeBinary(_) => Data::FixedBytes(down(array)?),
@@ -276,7 +273,7 @@ impl<'a> Cell<'a> {
             Data::Text(array, kind) => put_str(out, array.value(row), *kind),
             Data::LargeText(array, kind) => put_str(out, array.value(row), *kind),
             Data::TextView(array, kind) => put_str(out, array.value(row), *kind),
-            Data::Bytes(array) => put_bytea(out, array.value(row)),
+            Data::Document(array) => out.put_slice(crate::jsonb::to_text(array.value(row))?.as_bytes()),
             Data::Numeric(array) => put_dynamic(out, array.value(row))?,
             Data::BytesView(array) => put_bytea(out, array.value(row)),
             Data::FixedBytes(array) => put_bytea(out, array.value(row)),
@@ -333,7 +330,10 @@ impl<'a> Cell<'a> {
             Data::Text(array, kind) => put_str_binary(out, array.value(row), *kind)?,
             Data::LargeText(array, kind) => put_str_binary(out, array.value(row), *kind)?,
             Data::TextView(array, kind) => put_str_binary(out, array.value(row), *kind)?,
-            Data::Bytes(array) => out.put_slice(array.value(row)),
+            Data::Document(array) => {
+                out.put_u8(1);
+                out.put_slice(crate::jsonb::to_text(array.value(row))?.as_bytes());
+            }
             Data::Numeric(array) => put_dynamic_binary(out, array.value(row))?,
             Data::BytesView(array) => out.put_slice(array.value(row)),
             Data::FixedBytes(array) => out.put_slice(array.value(row)),
@@ -405,7 +405,7 @@ fn put_duration(out: &mut BytesMut, us: i64) {
     put_interval(out, 0, days, us);
 }
 
-fn put_interval_binary(out: &mut BytesMut, months: i32, days: i32, us: i64) {
+pub(super) fn put_interval_binary(out: &mut BytesMut, months: i32, days: i32, us: i64) {
     out.put_i64(us);
     out.put_i32(days);
     out.put_i32(months);
@@ -423,10 +423,6 @@ pub(super) fn put_str_binary(out: &mut BytesMut, value: &str, kind: TextKind) ->
     match kind {
         TextKind::Plain | TextKind::Padded(_) => put_str(out, value, kind),
         TextKind::Uuid => out.put_slice(&crate::decode::parse_uuid(value)?),
-        TextKind::Jsonb => {
-            out.put_u8(1);
-            out.put_slice(value.as_bytes());
-        }
     }
     Ok(())
 }

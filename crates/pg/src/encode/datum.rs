@@ -4,10 +4,12 @@ use bytes::{BufMut, BytesMut};
 use resurgam_engine::{ColumnType, DatumRef};
 
 use super::binary::put_numeric_binary;
-use super::cell::{TextKind, put_dynamic, put_dynamic_binary, put_str, put_str_binary};
+use super::cell::{
+    Cell, Look, TextKind, put_dynamic, put_dynamic_binary, put_interval_binary, put_str, put_str_binary,
+};
 use super::text::*;
 use crate::datetime::{Zone, days_from_engine, us_from_engine};
-use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE};
+use crate::types::{NUMERIC_PRECISION, NUMERIC_SCALE, column_oid};
 use crate::wire::{Format, SqlError};
 
 /// Appends a field: length (-1 for null) and bytes.
@@ -71,6 +73,11 @@ pub fn put_datum_text(datum: DatumRef<'_>, ty: &ColumnType, zone: &Zone, out: &m
         DatumRef::Bytes(value) if matches!(ty, ColumnType::VarNumeric(_)) => {
             put_dynamic(out, value)?;
         }
+        DatumRef::Bytes(value) if matches!(ty, ColumnType::Jsonb) => {
+            out.put_slice(crate::jsonb::to_text(value)?.as_bytes());
+        }
+        DatumRef::Bytes(_) if matches!(ty, ColumnType::Array(_)) => put_array(datum, ty, Format::Text, zone, out)?,
+        DatumRef::Interval(value) => put_interval(out, value.months, value.days, value.micros),
         DatumRef::Bytes(value) => put_bytea(out, value),
         DatumRef::Date(value) => put_date(out, days_from_engine(value)),
         DatumRef::Time(value) => put_time(out, value),
@@ -99,6 +106,14 @@ fn put_datum_binary(datum: DatumRef<'_>, ty: &ColumnType, out: &mut BytesMut) ->
         DatumRef::Bytes(value) if matches!(ty, ColumnType::VarNumeric(_)) => {
             put_dynamic_binary(out, value)?;
         }
+        DatumRef::Bytes(value) if matches!(ty, ColumnType::Jsonb) => {
+            out.put_u8(1);
+            out.put_slice(crate::jsonb::to_text(value)?.as_bytes());
+        }
+        DatumRef::Bytes(_) if matches!(ty, ColumnType::Array(_)) => {
+            put_array(datum, ty, Format::Binary, &Zone::Utc, out)?;
+        }
+        DatumRef::Interval(value) => put_interval_binary(out, value.months, value.days, value.micros),
         DatumRef::Bytes(value) => out.put_slice(value),
         DatumRef::Date(value) => out.put_i32(value),
         DatumRef::Time(value) | DatumRef::Timestamp(value) | DatumRef::TimestampTz(value) => out.put_i64(value),
@@ -106,6 +121,25 @@ fn put_datum_binary(datum: DatumRef<'_>, ty: &ColumnType, out: &mut BytesMut) ->
         DatumRef::External(_) => return Err(external()),
     }
     Ok(())
+}
+
+/// An array, by way of a column of one row.
+fn put_array(
+    datum: DatumRef<'_>,
+    ty: &ColumnType,
+    format: Format,
+    zone: &Zone,
+    out: &mut BytesMut,
+) -> Result<(), SqlError> {
+    let mut builder = crate::arrow::ColumnBuilder::new(ty, 1);
+    builder.append(datum)?;
+    let array = builder.finish();
+    let look = Look { oid: column_oid(ty), typmod: -1, zone: *zone, names: None };
+    let cell = Cell::new(array.as_ref(), &look)?;
+    match format {
+        Format::Text => cell.put_text(0, out),
+        Format::Binary => cell.put_binary(0, out),
+    }
 }
 
 fn external() -> SqlError {

@@ -43,6 +43,9 @@ fn classify(text: &str, sql: &str, position: Option<u32>) -> SqlError {
             return SqlError::syntax("syntax error at end of input");
         }
         let token = near();
+        if found == "[" && position.is_some_and(|at| assigns_element(sql, at)) {
+            return SqlError::unsupported("assigning to elements of arrays and documents is not supported");
+        }
         let token = if token.is_empty() { found.to_owned() } else { token };
         return SqlError::syntax(format!("syntax error at or near \"{token}\""));
     }
@@ -52,6 +55,14 @@ fn classify(text: &str, sql: &str, position: Option<u32>) -> SqlError {
     } else {
         SqlError::syntax(format!("syntax error at or near \"{token}\""))
     }
+}
+
+/// Whether the bracket at a place follows the name of a column that is assigned to, which the parser does not know.
+fn assigns_element(sql: &str, position: u32) -> bool {
+    let before: String = sql.chars().take((position as usize).saturating_sub(1)).collect();
+    let word = sql.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    matches!(word.to_ascii_lowercase().as_str(), "update" | "insert")
+        && before.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '"'))
 }
 
 /// Takes ` at Line: 1, Column: 8` off the end of a message.

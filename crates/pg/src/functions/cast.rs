@@ -111,7 +111,7 @@ impl PgCast {
             return match self.oid {
                 // not a change of type, only of name: but a uuid must be one
                 oid::TEXT | oid::VARCHAR | oid::UNKNOWN => !is_reg(from_oid),
-                oid::NAME | oid::CHAR | oid::BPCHAR | oid::UUID | oid::JSON | oid::JSONB => from_oid == self.oid,
+                oid::NAME | oid::CHAR | oid::BPCHAR | oid::UUID | oid::JSON => from_oid == self.oid,
                 ty => !is_reg(ty) || from_oid == ty,
             };
         }

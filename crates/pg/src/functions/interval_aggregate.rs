@@ -118,15 +118,16 @@ impl State {
             (Some(before), Kind::Sum | Kind::Avg) => {
                 plus(before, value).ok_or_else(|| to_datafusion(out_of_range()))?
             }
+            // Of equal ones the last, as in PostgreSQL.
             (Some(before), Kind::Min) => {
-                if span(value) < span(before) {
+                if span(value) <= span(before) {
                     value
                 } else {
                     before
                 }
             }
             (Some(before), Kind::Max) => {
-                if span(value) > span(before) {
+                if span(value) >= span(before) {
                     value
                 } else {
                     before

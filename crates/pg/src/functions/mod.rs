@@ -35,6 +35,7 @@
 mod advisory;
 mod aggregate;
 mod are;
+mod array_slice;
 mod arrays;
 mod call_name;
 pub(crate) mod cast;
@@ -51,10 +52,13 @@ mod format_time;
 mod growing;
 mod interval_aggregate;
 mod json;
+mod json_parts;
+mod jsonb;
 mod math;
 mod moments;
 mod nullable;
 pub mod numeric;
+pub(crate) mod order_key;
 mod parse_time;
 mod percentile;
 mod privileges;
@@ -152,9 +156,19 @@ pub fn interval_key() -> ScalarUDF {
     moments::interval_key_function().into_udf()
 }
 
+/// The function whose values documents and arrays compare by.
+pub fn order_key() -> ScalarUDF {
+    order_key::function().into_udf()
+}
+
 /// What `greatest` and `least` of intervals are.
 pub(crate) fn interval_extreme(greatest: bool) -> ScalarUDF {
     moments::extreme(greatest).into_udf()
+}
+
+/// What `greatest` and `least` of documents and arrays are.
+pub(crate) fn order_extreme(greatest: bool) -> ScalarUDF {
+    order_key::extreme(greatest).into_udf()
 }
 
 /// Whether a function is bound to the session it was registered for, so that a plan with it
@@ -190,6 +204,10 @@ fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     out.extend(encodings::all());
     out.extend(nullable::all());
     out.extend(json::all(cx));
+    out.extend(jsonb::all());
+    out.extend(json_parts::all());
+    out.push(order_key::function());
+    out.push(array_slice::function());
     out
 }
 

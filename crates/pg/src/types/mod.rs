@@ -29,10 +29,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
-use resurgam_engine::{ColumnType, NumericLimit};
+use resurgam_engine::{ColumnType, ElementType, NumericLimit};
 use resurgam_numeric::Typmod;
 
-pub use names::{PgType, TYPES, format_type, type_by_name, type_by_oid};
+pub use names::{PgType, TYPES, format_type, interval_fields, type_by_name, type_by_oid};
 pub use sql::{arrow_field_from_sql, column_type_from_sql, interval_type};
 
 /// Field metadata key: PostgreSQL type oid, decimal.
@@ -53,6 +53,9 @@ pub const UTC: &str = "UTC";
 
 /// Arrow type of text.
 pub const TEXT: DataType = DataType::Utf8View;
+
+/// Arrow type of `jsonb`: the stored form, see [`crate::jsonb`]. Nothing else that a plan shows is of this type.
+pub const JSONB: DataType = DataType::Binary;
 
 /// Arrow type of `timestamptz`.
 pub fn timestamptz() -> DataType {
@@ -79,6 +82,11 @@ pub fn column_oid(ty: &ColumnType) -> u32 {
         ColumnType::TimestampTz(_) => oid::TIMESTAMPTZ,
         ColumnType::Uuid => oid::UUID,
         ColumnType::Json => oid::JSON,
+        ColumnType::Jsonb => oid::JSONB,
+        ColumnType::Interval(_) => oid::INTERVAL,
+        ColumnType::Array(element) => {
+            type_by_oid(column_oid(&element.column_type())).map_or(oid::TEXT_ARRAY, |ty| ty.array)
+        }
     }
 }
 
@@ -111,8 +119,30 @@ pub fn column_type_of_oid(oid: u32, typmod: i32) -> Option<ColumnType> {
         oid::TIMESTAMPTZ => ColumnType::TimestampTz(second_digits(typmod)),
         oid::UUID => ColumnType::Uuid,
         oid::JSON => ColumnType::Json,
-        _ => return None,
+        oid::JSONB => ColumnType::Jsonb,
+        oid::INTERVAL => ColumnType::Interval(u32::try_from(typmod).ok()),
+        _ => return array_type(oid, typmod),
     })
+}
+
+/// The column type of arrays of that oid.
+fn array_type(oid: u32, typmod: i32) -> Option<ColumnType> {
+    let row = type_by_oid(oid)?;
+    if row.elem == 0 || matches!(oid, oid::INT2VECTOR | oid::OIDVECTOR) {
+        return None;
+    }
+    let element = match row.elem {
+        // Elements are held without the blanks that these would show, and others have no place in a row.
+        oid::BPCHAR | oid::NAME | oid::OID | oid::UNKNOWN => return None,
+        // Numbers of an array have one form, whatever their limit.
+        oid::NUMERIC => ColumnType::VarNumeric(
+            Typmod::from_pg(typmod).map(|limits| NumericLimit { precision: limits.precision(), scale: limits.scale() }),
+        ),
+        // What the fields say of a text is not known when it is read as an element.
+        oid::INTERVAL if typmod >= 0 && typmod >> 16 != crate::decode::range::FULL => return None,
+        elem => column_type_of_oid(elem, typmod)?,
+    };
+    ElementType::of(element).map(ColumnType::Array)
 }
 
 /// Digits of seconds that a modifier says; `None` for as many as there are.
@@ -138,6 +168,8 @@ pub fn column_typmod(ty: &ColumnType) -> i32 {
         ColumnType::Time(Some(digits))
         | ColumnType::Timestamp(Some(digits))
         | ColumnType::TimestampTz(Some(digits)) => digits.into(),
+        ColumnType::Interval(Some(limit)) => limit as i32,
+        ColumnType::Array(element) => column_typmod(&element.column_type()),
         _ => -1,
     }
 }
@@ -168,6 +200,12 @@ pub fn arrow_type(ty: &ColumnType) -> DataType {
         ColumnType::Time(_) => DataType::Time64(TimeUnit::Microsecond),
         ColumnType::Timestamp(_) => DataType::Timestamp(TimeUnit::Microsecond, None),
         ColumnType::TimestampTz(_) => timestamptz(),
+        ColumnType::Jsonb => JSONB,
+        ColumnType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
+        ColumnType::Array(element) => {
+            let field = element_field(column_oid(&element.column_type()));
+            DataType::List(Arc::new(field.unwrap_or_else(|| Field::new("item", TEXT, true))))
+        }
     }
 }
 
@@ -175,7 +213,7 @@ pub fn arrow_type(ty: &ColumnType) -> DataType {
 pub fn arrow_field(name: &str, ty: &ColumnType, nullable: bool) -> Field {
     let field = Field::new(name, arrow_type(ty), nullable);
     match ty {
-        ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Uuid | ColumnType::Json => {
+        ColumnType::Varchar(_) | ColumnType::Char(_) | ColumnType::Uuid | ColumnType::Json | ColumnType::Array(_) => {
             with_pg_type(field, column_oid(ty), column_typmod(ty))
         }
         _ if column_typmod(ty) != -1 => with_pg_type(field, column_oid(ty), column_typmod(ty)),
@@ -224,7 +262,6 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         | oid::CHAR
         | oid::UUID
         | oid::JSON
-        | oid::JSONB
         | oid::UNKNOWN
         | oid::CSTRING
         | oid::REGPROC
@@ -233,6 +270,7 @@ pub fn arrow_type_of_oid(oid: u32, typmod: i32) -> Option<DataType> {
         | oid::ACLITEM
         | oid::INET => TEXT,
         oid::BYTEA => DataType::BinaryView,
+        oid::JSONB => JSONB,
         oid::DATE => DataType::Date32,
         oid::TIME => DataType::Time64(TimeUnit::Microsecond),
         oid::TIMESTAMP => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -265,6 +303,8 @@ pub fn numeric_of_typmod(typmod: i32) -> (u8, i8) {
 
 /// Field of a list's elements of that type.
 pub fn element_field(elem: u32) -> Option<Field> {
+    // One form with those of texts, so that what mixes both is of one type; the array's own type says which it is.
+    let elem = if elem == oid::VARCHAR { oid::TEXT } else { elem };
     field_of_oid("item", elem, -1)
 }
 
@@ -294,7 +334,8 @@ pub fn arrow_oid(ty: &DataType) -> u32 {
         }
         // Nothing else is kept so; see `functions::numeric`.
         DataType::LargeBinary => oid::NUMERIC,
-        DataType::Binary | DataType::BinaryView | DataType::FixedSizeBinary(_) => oid::BYTEA,
+        DataType::Binary => oid::JSONB,
+        DataType::BinaryView | DataType::FixedSizeBinary(_) => oid::BYTEA,
         DataType::Date32 | DataType::Date64 => oid::DATE,
         DataType::Time32(_) | DataType::Time64(_) => oid::TIME,
         DataType::Timestamp(_, None) => oid::TIMESTAMP,
@@ -306,6 +347,8 @@ pub fn arrow_oid(ty: &DataType) -> u32 {
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _) => match type_by_oid(field_oid(item)) {
             Some(ty) if ty.array != 0 => ty.array,
+            // Arrays of several dimensions are of the same type.
+            Some(ty) if ty.elem != 0 => ty.oid,
             _ => oid::TEXT_ARRAY,
         },
         DataType::Struct(_) => oid::RECORD,
@@ -347,7 +390,6 @@ fn compatible(marked: u32, implied: u32) -> bool {
                     | oid::CHAR
                     | oid::UUID
                     | oid::JSON
-                    | oid::JSONB
                     | oid::UNKNOWN
                     | oid::CSTRING
                     | oid::REGPROC
@@ -359,6 +401,7 @@ fn compatible(marked: u32, implied: u32) -> bool {
             oid::OID => {
                 matches!(marked, oid::REGCLASS | oid::REGTYPE | oid::REGNAMESPACE | oid::REGROLE | oid::XID | oid::CID)
             }
+            oid::TEXT_ARRAY => marked == oid::VARCHAR_ARRAY,
             oid::INT2_ARRAY => marked == oid::INT2VECTOR,
             oid::OID_ARRAY => marked == oid::OIDVECTOR,
             _ => false,

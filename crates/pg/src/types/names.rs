@@ -186,8 +186,35 @@ pub fn format_type(oid: u32, typmod: Option<i32>) -> String {
         oid::TIME => format!("time({typmod}) without time zone"),
         oid::TIMESTAMP => format!("timestamp({typmod}) without time zone"),
         oid::TIMESTAMPTZ => format!("timestamp({typmod}) with time zone"),
+        oid::INTERVAL => match typmod & 0xffff {
+            digits @ 0..=6 => format!("interval{}({digits})", interval_fields(typmod)),
+            _ => format!("interval{}", interval_fields(typmod)),
+        },
+        // Elements have the array's modifier. (Those of vectors have none.)
+        _ if ty.elem != 0 && ty.category == 'A' => format!("{}[]", format_type(ty.elem, Some(typmod))),
         _ => ty.sql_name.to_owned(),
     }
+}
+
+/// The fields that an interval type keeps, as SQL writes them behind its name; nothing for all.
+pub fn interval_fields(typmod: i32) -> &'static str {
+    use crate::decode::range::{DAY, HOUR, MINUTE, MONTH, SECOND, YEAR};
+    const TO: [(i32, &str); 13] = [
+        (YEAR, " year"),
+        (MONTH, " month"),
+        (DAY, " day"),
+        (HOUR, " hour"),
+        (MINUTE, " minute"),
+        (SECOND, " second"),
+        (YEAR | MONTH, " year to month"),
+        (DAY | HOUR, " day to hour"),
+        (DAY | HOUR | MINUTE, " day to minute"),
+        (DAY | HOUR | MINUTE | SECOND, " day to second"),
+        (HOUR | MINUTE, " hour to minute"),
+        (HOUR | MINUTE | SECOND, " hour to second"),
+        (MINUTE | SECOND, " minute to second"),
+    ];
+    TO.iter().find(|(fields, _)| *fields == typmod >> 16).map_or("", |(_, text)| text)
 }
 
 #[cfg(test)]

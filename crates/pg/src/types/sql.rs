@@ -33,7 +33,10 @@ impl Resolved {
 /// `42704` for an unknown type, `0A000` for one that columns cannot have,
 /// `22023` for a length or precision out of range.
 pub fn column_type_from_sql(ty: &SqlType) -> Result<ColumnType, SqlError> {
-    let resolved = resolve(ty)?;
+    let mut resolved = resolve(ty)?;
+    if let SqlType::Array(element) = ty {
+        resolved.typmod = element_typmod(element)?;
+    }
     match resolved.oid {
         oid::OID => None,
         oid => super::column_type_of_oid(oid, resolved.typmod),
@@ -49,6 +52,22 @@ pub fn arrow_field_from_sql(ty: &SqlType) -> Result<Field, SqlError> {
     let resolved = resolve(ty)?;
     field_of_oid("", resolved.oid, resolved.typmod)
         .ok_or_else(|| SqlError::unsupported(format!("type {ty} is not supported")))
+}
+
+/// The modifier of an array's elements, through all its dimensions: to PostgreSQL these are one type.
+fn element_typmod(element: &ArrayElemTypeDef) -> Result<i32, SqlError> {
+    let mut element = element;
+    loop {
+        element = match element {
+            ArrayElemTypeDef::AngleBracket(inner)
+            | ArrayElemTypeDef::SquareBracket(inner, _)
+            | ArrayElemTypeDef::Parenthesis(inner) => match inner.as_ref() {
+                SqlType::Array(within) => within,
+                inner => return Ok(resolve(inner)?.typmod),
+            },
+            ArrayElemTypeDef::None => return Ok(-1),
+        };
+    }
 }
 
 fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
@@ -93,6 +112,9 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
                 | ArrayElemTypeDef::Parenthesis(inner) => inner,
                 ArrayElemTypeDef::None => return Err(unknown(ty)),
             };
+            if matches!(inner.as_ref(), T::Array(_)) {
+                return resolve(inner);
+            }
             let inner = resolve(inner)?;
             match super::type_by_oid(inner.oid) {
                 Some(row) if row.array != 0 => Resolved::plain(row.array),
@@ -265,6 +287,10 @@ mod tests {
         parser.parse_data_type().expect(text)
     }
 
+    fn array(ty: ColumnType) -> ColumnType {
+        ColumnType::Array(resurgam_engine::ElementType::of(ty).expect("an element"))
+    }
+
     #[test]
     fn column_types() {
         for (text, ty) in [
@@ -289,6 +315,11 @@ mod tests {
             ("uuid", ColumnType::Uuid),
             ("bytea", ColumnType::Bytes),
             ("json", ColumnType::Json),
+            ("jsonb", ColumnType::Jsonb),
+            ("interval", ColumnType::Interval(None)),
+            ("int[]", array(ColumnType::Int4)),
+            ("varchar(5)[][]", array(ColumnType::Varchar(5))),
+            ("numeric(5,2)[3]", array(ColumnType::VarNumeric(Some(NumericLimit { precision: 5, scale: 2 })))),
         ] {
             assert_eq!(column_type_from_sql(&parse(text)).expect(text), ty, "{text}");
         }
@@ -301,7 +332,7 @@ mod tests {
             ("varchar(0)", "22023"),
             ("numeric(1001,2)", "22023"),
             ("serial", "0A000"),
-            ("int[]", "0A000"),
+            ("char(3)[]", "0A000"),
         ] {
             assert_eq!(column_type_from_sql(&parse(text)).unwrap_err().sqlstate, state, "{text}");
         }

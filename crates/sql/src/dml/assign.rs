@@ -48,7 +48,7 @@ impl<'b> Assigned<'b> {
         columns.map(|(column, array)| DatumColumn::new(array.as_ref(), &column.ty)).collect::<Result<_, _>>().map(Self)
     }
 
-    pub(super) fn row(&self, at: usize) -> Result<Vec<DatumRef<'b>>, SqlError> {
+    pub(super) fn row(&self, at: usize) -> Result<Vec<DatumRef<'_>>, SqlError> {
         self.0.iter().map(|column| column.get(at)).collect()
     }
 }

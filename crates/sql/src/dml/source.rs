@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, BinaryArray, RecordBatch};
+use datafusion::arrow::array::{Array, BinaryViewArray, RecordBatch};
 use datafusion::common::{DFSchema, DataFusionError, ScalarValue};
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
@@ -351,8 +351,8 @@ struct Given {
 }
 
 impl Given {
-    fn keys(&self) -> Result<&BinaryArray, SqlError> {
-        let keys = self.keys.as_ref().and_then(|keys| keys.as_any().downcast_ref::<BinaryArray>());
+    fn keys(&self) -> Result<&BinaryViewArray, SqlError> {
+        let keys = self.keys.as_ref().and_then(|keys| keys.as_any().downcast_ref::<BinaryViewArray>());
         keys.ok_or_else(|| SqlError::internal("a write without keys"))
     }
 }
@@ -401,7 +401,8 @@ impl RowWork for StreamWork<'_, '_, '_> {
             (None, _) => self.modify.delete(key, seen).await,
             (Some(row), None) => self.modify.update(key, seen, row, self.known).await,
             (Some(_), Some(newest)) => {
-                let row = Assigned::new(self.modify.table(), newest)?.row(0)?;
+                let assigned = Assigned::new(self.modify.table(), newest)?;
+                let row = assigned.row(0)?;
                 self.modify.update(key, seen, &row, Known::Not).await
             }
         };

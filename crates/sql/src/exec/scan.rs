@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use datafusion::arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::{ArrayRef, BinaryViewBuilder, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
@@ -236,7 +236,7 @@ pub(crate) fn numeric_key(
     Ok(Arc::new(ScalarFunctionExpr::try_new(function, vec![value], schema, Arc::clone(config))?))
 }
 
-/// Whether equal values of a column may show different digits.
+/// Whether equal values of a column may be of different bytes.
 fn shows_digits(table: &Table, column: usize) -> bool {
     table.columns.get(column).is_some_and(|column| matches!(column.ty, ColumnType::VarNumeric(_)))
 }
@@ -431,7 +431,7 @@ impl Reader {
         let mut columns = RowColumns::new(table, &self.view);
         for &column in &self.scan.columns {
             if column == table.columns.len() {
-                let mut keys = BinaryBuilder::with_capacity(count, count * 16);
+                let mut keys = BinaryViewBuilder::with_capacity(count);
                 rows.clone().for_each(|row| keys.append_value(row.key));
                 arrays.push(Arc::new(keys.finish()));
             } else {

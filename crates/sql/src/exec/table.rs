@@ -42,7 +42,7 @@ impl EngineTable {
         let mut fields: Vec<Field> =
             table.columns.iter().map(|c| types::arrow_field(&c.name, &c.ty, c.nullable)).collect();
         if target {
-            fields.push(Field::new(KEY_COLUMN, DataType::Binary, false));
+            fields.push(Field::new(KEY_COLUMN, DataType::BinaryView, false));
         }
         Self { table, target, schema: Arc::new(Schema::new(fields)) }
     }

@@ -9,7 +9,7 @@
 //!   PostgreSQL shows it;
 //! - `count(DISTINCT x)`; `min` and `max` become `numeric_min` and `numeric_max`.
 //!
-//! Intervals likewise go by `interval_key(…)`: '1 month' equals '30 days'.
+//! Intervals likewise go by `interval_key(…)`: '1 month' equals '30 days'; documents and arrays by `order_key(…)`.
 //!
 //! Invariant: what it has put right it leaves alone when it comes again.
 //!
@@ -45,12 +45,17 @@ use crate::wire::SqlError;
 pub struct NumericKeys {
     key: Arc<ScalarUDF>,
     interval_key: Arc<ScalarUDF>,
+    order_key: Arc<ScalarUDF>,
 }
 
 impl NumericKeys {
     /// The rule; `None` if its function is missing, which it is not.
     pub fn new() -> Option<Self> {
-        Some(Self { key: by_proc_name(KEY)?, interval_key: Arc::new(crate::functions::interval_key()) })
+        Some(Self {
+            key: by_proc_name(KEY)?,
+            interval_key: Arc::new(crate::functions::interval_key()),
+            order_key: Arc::new(crate::functions::order_key()),
+        })
     }
 
     /// The key of an expression that has a dynamic numeric; any other as it is.
@@ -63,16 +68,27 @@ impl NumericKeys {
         if !exprs.iter().any(|expr| is_dynamic(expr, schema)) {
             return false;
         }
-        let interval = exprs.iter().any(|expr| is_interval(expr, schema));
+        let function = if exprs.iter().any(|expr| is_interval(expr, schema)) {
+            &self.interval_key
+        } else if exprs.iter().any(|expr| is_by_order_key(expr, schema)) {
+            &self.order_key
+        } else {
+            &self.key
+        };
         for expr in exprs {
-            let value = std::mem::take(expr);
-            *expr = if interval { self.interval_key.call(vec![value]) } else { self.key.call(vec![value]) };
+            *expr = function.call(vec![std::mem::take(expr)]);
         }
         true
     }
 
     fn key_of(&self, expr: Expr, schema: &dyn ExprSchema) -> Expr {
-        if is_interval(&expr, schema) { self.interval_key.call(vec![expr]) } else { self.key.call(vec![expr]) }
+        if is_interval(&expr, schema) {
+            self.interval_key.call(vec![expr])
+        } else if is_by_order_key(&expr, schema) {
+            self.order_key.call(vec![expr])
+        } else {
+            self.key.call(vec![expr])
+        }
     }
 
     /// The comparison of keys of two values.
@@ -132,6 +148,13 @@ impl NumericKeys {
                 let own = crate::functions::interval_extreme(func.name() == "greatest");
                 Transformed::yes(own.call(args))
             }
+            Expr::ScalarFunction(ScalarFunction { func, args })
+                if matches!(func.name(), "greatest" | "least")
+                    && args.iter().any(|arg| is_by_order_key(arg, schema)) =>
+            {
+                let own = crate::functions::order_extreme(func.name() == "greatest");
+                Transformed::yes(own.call(args))
+            }
             Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
                 let rows = subquery.subquery.schema().fields();
                 let dynamic = rows.len() == 1 && (needs_key(rows[0].data_type()) || is_dynamic(&expr, schema));
@@ -153,15 +176,17 @@ impl NumericKeys {
                 let dynamic = params.args.first().is_some_and(|arg| is_dynamic(arg, schema));
                 let mut changed = self.sorts(&mut params.order_by, schema);
                 let mut func = func;
-                if dynamic && params.args.first().is_some_and(|arg| is_interval(arg, schema)) {
+                let own_key = |arg: &Expr| is_interval(arg, schema) || is_by_order_key(arg, schema);
+                if dynamic && params.args.first().is_some_and(own_key) {
+                    let list = params.args.first().is_some_and(|arg| is_list(arg, schema));
                     if matches!(func.name(), "min" | "max") {
                         let arg = params.args[0].clone();
                         params.order_by = vec![Sort::new(self.key_of(arg, schema), func.name() == "min", false)];
                         params.distinct = false;
                         func = first_value_udaf();
                         changed = true;
-                    } else if params.distinct {
-                        changed |= self.distinct_intervals(func.name(), &mut params)?;
+                    } else if params.distinct && (!list || func.name() == "count") {
+                        changed |= self.distinct_by_key(func.name(), &mut params, schema)?;
                     }
                 } else if dynamic {
                     if let Some(own) = extreme(func.name()) {
@@ -222,13 +247,18 @@ impl NumericKeys {
         }
     }
 
-    fn distinct_intervals(&self, function: &str, params: &mut AggregateFunctionParams) -> Result<bool> {
+    fn distinct_by_key(
+        &self,
+        function: &str,
+        params: &mut AggregateFunctionParams,
+        schema: &dyn ExprSchema,
+    ) -> Result<bool> {
         if function != "count" {
-            let message = format!("{function}(DISTINCT …) of intervals is not supported");
+            let message = format!("{function}(DISTINCT …) of intervals, documents and arrays is not supported");
             return Err(to_datafusion(SqlError::unsupported(message)));
         }
         for arg in &mut params.args {
-            *arg = self.interval_key.call(vec![std::mem::take(arg)]);
+            *arg = self.key_of(std::mem::take(arg), schema);
         }
         Ok(true)
     }
@@ -252,8 +282,8 @@ impl NumericKeys {
         if params.args.first().is_some_and(|arg| is_dynamic(arg, schema))
             && let Some(own) = extreme(window.fun.name())
         {
-            if is_interval(&params.args[0], schema) {
-                let message = "min and max of intervals over a window are not supported";
+            if is_interval(&params.args[0], schema) || is_by_order_key(&params.args[0], schema) {
+                let message = "min and max of intervals and arrays over a window are not supported";
                 return Err(to_datafusion(SqlError::unsupported(message)));
             }
             window.fun = WindowFunctionDefinition::AggregateUDF(own);
@@ -287,9 +317,9 @@ impl NumericKeys {
             [Expr::GroupingSet(set)] => set.distinct_expr().into_iter().cloned().collect(),
             plain => plain.to_vec(),
         };
-        if shown.iter().any(|expr| expr.get_type(schema).is_ok_and(|ty| within(&ty))) {
+        if shown.iter().any(|expr| expr.get_type(schema).is_ok_and(|ty| in_record(&ty))) {
             return Err(to_datafusion(SqlError::unsupported(
-                "groups of arrays of numerics with digits of their own are not supported",
+                "groups of records with numerics, intervals, documents or arrays are not supported",
             )));
         }
         if !shown.iter().any(|expr| is_dynamic(expr, schema)) {
@@ -403,9 +433,14 @@ impl NumericKeys {
                     let plan = LogicalPlan::Distinct(Distinct::On(on));
                     if changed { Transformed::yes(plan) } else { Transformed::no(plan) }
                 }
-                LogicalPlan::RecursiveQuery(query) if query.is_distinct && has_dynamic(query.static_term.schema()) => {
+                LogicalPlan::RecursiveQuery(query)
+                    if query.is_distinct
+                        && query.static_term.schema().fields().iter().any(|field| {
+                            differs_in_bytes(field.data_type()) || within(field.data_type())
+                        }) =>
+                {
                     return Err(to_datafusion(SqlError::unsupported(
-                        "a recursive UNION of numerics with digits of their own is not supported",
+                        "a recursive UNION of numerics with digits of their own, intervals or documents is not supported",
                     )));
                 }
                 LogicalPlan::Aggregate(aggregate) => return self.aggregate(aggregate),
@@ -439,7 +474,7 @@ fn cast_call(from: &DataType, to: &DataType, value: &Expr) -> Option<Expr> {
 
 /// Whether there are dynamic numerics within values of that type: there is no key of such a value.
 fn within(ty: &DataType) -> bool {
-    let has = |ty: &DataType| needs_key(ty) || within(ty);
+    let has = |ty: &DataType| differs_in_bytes(ty) || within(ty);
     match ty {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => has(item.data_type()),
         DataType::Struct(fields) => fields.iter().any(|field| has(field.data_type())),
@@ -468,14 +503,12 @@ fn refuse_lists(expr: &Expr, schema: &dyn ExprSchema) -> Result<()> {
     ];
     let nested = |expr: &Expr| expr.get_type(schema).is_ok_and(|ty| within(&ty));
     let refused = match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => is_comparison(*op) && (nested(left) || nested(right)),
-        Expr::InList(list) => nested(&list.expr),
         Expr::ScalarFunction(call) => SEARCHES.contains(&call.name()) && call.args.iter().any(nested),
         _ => false,
     };
     match refused {
         true => Err(to_datafusion(SqlError::unsupported(
-            "comparisons of arrays of numerics with digits of their own are not supported",
+            "searching in arrays of numerics with digits of their own, intervals and documents is not supported",
         ))),
         false => Ok(()),
     }
@@ -501,7 +534,31 @@ fn is_dynamic(expr: &Expr, schema: &dyn ExprSchema) -> bool {
 
 /// Whether equal values of a type may differ in their bytes.
 fn needs_key(ty: &DataType) -> bool {
-    ty == &DYNAMIC || matches!(ty, DataType::Interval(_))
+    differs_in_bytes(ty) || matches!(ty, DataType::List(_))
+}
+
+/// The same of values that are no arrays.
+fn differs_in_bytes(ty: &DataType) -> bool {
+    ty == &DYNAMIC || ty == &crate::types::JSONB || matches!(ty, DataType::Interval(_))
+}
+
+/// Whether there are values within records that would need keys.
+fn in_record(ty: &DataType) -> bool {
+    match ty {
+        DataType::Struct(fields) => {
+            fields.iter().any(|field| needs_key(field.data_type()) || in_record(field.data_type()))
+        }
+        DataType::List(item) => in_record(item.data_type()),
+        _ => false,
+    }
+}
+
+fn is_by_order_key(expr: &Expr, schema: &dyn ExprSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|ty| ty == crate::types::JSONB || matches!(ty, DataType::List(_)))
+}
+
+fn is_list(expr: &Expr, schema: &dyn ExprSchema) -> bool {
+    matches!(expr.get_type(schema), Ok(DataType::List(_)))
 }
 
 fn is_interval(expr: &Expr, schema: &dyn ExprSchema) -> bool {

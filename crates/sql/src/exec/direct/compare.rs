@@ -23,7 +23,16 @@ pub(super) enum Comparable<'a> {
 
 /// Whether values of that type are compared here.
 pub(super) fn is_comparable(ty: &ColumnType) -> bool {
-    !matches!(ty, ColumnType::Float4 | ColumnType::Float8 | ColumnType::Json)
+    // Of documents, arrays and intervals the keys are compared, which a plan makes.
+    !matches!(
+        ty,
+        ColumnType::Float4
+            | ColumnType::Float8
+            | ColumnType::Json
+            | ColumnType::Jsonb
+            | ColumnType::Interval(_)
+            | ColumnType::Array(_)
+    )
 }
 
 /// The value, as it is compared; `None` of what is not.
@@ -42,10 +51,11 @@ fn comparable<'a>(datum: DatumRef<'a>, ty: &ColumnType) -> Option<Comparable<'a>
         DatumRef::Text(v) => Comparable::Bytes(v.as_bytes()),
         // Whatever digits they show.
         DatumRef::Bytes(v) if matches!(ty, ColumnType::VarNumeric(_)) => Comparable::Bytes(key_of(v)),
+        DatumRef::Bytes(_) if ty.is_equal_by_key() => return None,
         DatumRef::Bytes(v) => Comparable::Bytes(v),
         // Without its sign the order of its bytes.
         DatumRef::Uuid(v) => Comparable::Number(i128::from_be_bytes(v) ^ i128::MIN),
-        DatumRef::Float4(_) | DatumRef::Float8(_) | DatumRef::External(_) => return None,
+        DatumRef::Float4(_) | DatumRef::Float8(_) | DatumRef::Interval(_) | DatumRef::External(_) => return None,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, BinaryArray, RecordBatch, UInt32Array};
+use datafusion::arrow::array::{Array, BinaryViewArray, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take_record_batch;
 use datafusion::common::ScalarValue;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -175,11 +175,11 @@ impl LockRun<'_> {
     }
 
     /// The key columns of a batch.
-    fn keys<'b>(&self, batch: &'b RecordBatch) -> DfResult<Vec<&'b BinaryArray>> {
+    fn keys<'b>(&self, batch: &'b RecordBatch) -> DfResult<Vec<&'b BinaryViewArray>> {
         let from = self.plan.schema.fields().len();
         let columns = batch.columns().get(from..).unwrap_or_default();
-        let keys: Vec<&BinaryArray> =
-            columns.iter().filter_map(|array| array.as_any().downcast_ref::<BinaryArray>()).collect();
+        let keys: Vec<&BinaryViewArray> =
+            columns.iter().filter_map(|array| array.as_any().downcast_ref::<BinaryViewArray>()).collect();
         if keys.len() != self.plan.tables.len() {
             return Err(bridge::failure(SqlError::internal("rows to be locked without their keys")));
         }

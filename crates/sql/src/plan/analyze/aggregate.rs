@@ -328,7 +328,7 @@ impl Analyzer<'_> {
             "every" => "bool_and",
             "variance" => "var_samp",
             "stddev" => "stddev_samp",
-            "any_value" | "jsonb_agg" | "jsonb_object_agg" => {
+            "any_value" => {
                 return unknown(format!("the aggregate {name}"));
             }
             other => other,

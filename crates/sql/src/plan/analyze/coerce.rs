@@ -161,6 +161,10 @@ impl Analyzer<'_> {
     pub(super) fn read(&mut self, bound: Bound, to: Type) -> Result<Bound> {
         let span = bound.span;
         if let Expr::Placeholder(placeholder) = &bound.expr {
+            // What its text means hangs on the fields: a constant has to be seen, and a parameter is no constant.
+            if to.oid == oid::INTERVAL && to.typmod >= 0 && to.typmod >> 16 != crate::pg::decode::range::FULL {
+                return unknown(format!("a parameter as {}", types::format_type(to.oid, Some(to.typmod))));
+            }
             let id = placeholder.id.clone();
             return Ok(self.typed_parameter(&id, to)?.at(span));
         }
@@ -202,7 +206,7 @@ impl Analyzer<'_> {
             let args = vec![Bound { ty: Type::TEXT, ..bound }, Bound::new(lit(-1i32), Type::INT4)];
             return Ok(self.numeric_call("numeric_in", args, to)?.at(span));
         }
-        if matches!(to.oid, oid::NAME | oid::CHAR | oid::JSON | oid::JSONB) || to.typmod >= 0 {
+        if matches!(to.oid, oid::NAME | oid::CHAR | oid::JSON) || to.typmod >= 0 {
             return self.call_cast(Bound { ty: Type::TEXT, ..bound }, to);
         }
         match decode_param(to.oid, Format::Text, Some(text.as_bytes()), &self.names.cx.zone()) {
@@ -359,6 +363,15 @@ impl Analyzer<'_> {
 
     /// Values of one type in one Arrow form: numerics get the scale that holds them all.
     pub(super) fn one_form(&mut self, values: Vec<Bound>, ty: Type) -> Result<Vec<Bound>> {
+        // Elements of one type may be of several forms, or say their type otherwise.
+        let form = ty.data();
+        if matches!(form, DataType::List(_)) {
+            let uneven = values.iter().any(|bound| values.iter().any(|other| other.data != bound.data));
+            return match uneven {
+                true => values.into_iter().map(|bound| self.in_form(bound, &form)).collect(),
+                false => Ok(values),
+            };
+        }
         if ty.oid != oid::NUMERIC {
             return Ok(values);
         }
@@ -374,6 +387,12 @@ impl Analyzer<'_> {
         if bound.ty.oid == oid::NUMERIC && form == &numeric::DYNAMIC {
             let span = bound.span;
             return Ok(self.numeric_call("numeric_dynamic", vec![bound], Type::of(oid::NUMERIC))?.at(span));
+        }
+        if let (DataType::List(_), DataType::List(item)) = (form, &bound.data)
+            && !item.data_type().is_list()
+        {
+            let ty = bound.ty;
+            return self.call_cast(bound, ty);
         }
         let expr = self.folded(cast(bound.expr, form.clone()));
         Ok(Bound::with_data(expr, bound.ty, form.clone()).at(bound.span))

@@ -377,6 +377,10 @@ impl Analyzer<'_> {
                     Some(found) => found,
                     None => (self.expr(root, scope, clause)?, access_chain.as_slice()),
                 };
+                let is_slice = |access: &AccessExpr| matches!(access, AccessExpr::Subscript(Subscript::Slice { .. }));
+                if rest.len() > 1 && rest.iter().any(is_slice) {
+                    return unknown("a slice beside other subscripts");
+                }
                 for access in rest {
                     bound = match access {
                         AccessExpr::Subscript(subscript) => self.subscript(bound, subscript, scope, clause)?,
@@ -759,10 +763,19 @@ impl Analyzer<'_> {
     }
 
     fn subscript(&mut self, bound: Bound, subscript: &Subscript, scope: &Scope<'_>, clause: Clause) -> Result<Bound> {
-        let Subscript::Index { index } = subscript else { return unknown("a slice of an array") };
+        if bound.ty.oid == oid::JSONB {
+            return self.document_subscript(bound, subscript, scope, clause);
+        }
         let Some(element) = catalog().element_type(bound.ty.id()) else {
             let message = format!("cannot subscript type {} because it does not support subscripting", bound.ty.name());
             return Err(self.at(SqlError::new("42804", message), bound.span));
+        };
+        let index = match subscript {
+            Subscript::Index { index } => index,
+            Subscript::Slice { lower_bound, upper_bound, stride: None } => {
+                return self.slice(bound, lower_bound.as_ref(), upper_bound.as_ref(), scope, clause);
+            }
+            Subscript::Slice { .. } => return Err(SqlError::syntax("syntax error at or near \":\"").into()),
         };
         if matches!(&bound.data, DataType::List(item) if item.data_type().is_nested()) {
             return unknown("an element of an array of arrays");
@@ -780,6 +793,57 @@ impl Analyzer<'_> {
         let index = Bound::new(index, Type::INT8);
         let (expr, data) = self.call_udf(&function, vec![bound, index])?;
         Ok(Bound::with_data(expr, Type::of(element.0), data).at(span))
+    }
+
+    /// `array[from:to]`
+    fn slice(
+        &mut self,
+        bound: Bound,
+        from: Option<&ast::Expr>,
+        to: Option<&ast::Expr>,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        if super::function::is_vector(bound.ty) {
+            return unknown("a slice of a vector");
+        }
+        let (ty, span) = (bound.ty, bound.span);
+        let mut args = vec![bound];
+        for (given, otherwise) in [(from, 1i64), (to, i64::from(i32::MAX))] {
+            args.push(match given {
+                Some(expr) => {
+                    let index = self.expr(expr, scope, clause)?;
+                    let index = self.assigned_to(index, Type::INT4, "array subscript must have type integer")?;
+                    Bound::new(cast(index.expr, DataType::Int64), Type::INT8)
+                }
+                None => Bound::new(lit(otherwise), Type::INT8),
+            });
+        }
+        Ok(self.call_named("pg_array_slice", args, ty)?.at(span))
+    }
+
+    /// `document[key]`, `document[number]`: as a path of one step.
+    fn document_subscript(
+        &mut self,
+        bound: Bound,
+        subscript: &Subscript,
+        scope: &Scope<'_>,
+        clause: Clause,
+    ) -> Result<Bound> {
+        let span = bound.span;
+        let Subscript::Index { index } = subscript else {
+            return Err(self.at(SqlError::new("42804", "jsonb subscript does not support slices"), span));
+        };
+        let index = self.expr(index, scope, clause)?;
+        let index = self.settled(index)?;
+        let step = match index.ty.oid {
+            oid::INT2 | oid::INT4 | oid::TEXT | oid::VARCHAR => {
+                self.cast_as(index, Type::TEXT, resurgam_dialect::CastContext::Explicit)?
+            }
+            _ => return unknown("a jsonb subscript of this type"),
+        };
+        let path = self.call_named("make_array", vec![step], Type::of(oid::TEXT_ARRAY))?;
+        Ok(self.call_named("jsonb_extract_path", vec![bound, path], Type::of(oid::JSONB))?.at(span))
     }
 
     /// `ARRAY(SELECT …)`

@@ -472,7 +472,11 @@ impl Analyzer<'_> {
                     let expr = Expr::Unnest(Unnest { expr: Box::new(Expr::Literal(none, None)), outer: false });
                     Ok(Bound::with_data(expr, result, data))
                 }
-                "regexp_split_to_table" | "regexp_matches" => {
+                "regexp_split_to_table"
+                | "regexp_matches"
+                | "jsonb_array_elements"
+                | "jsonb_array_elements_text"
+                | "jsonb_object_keys" => {
                     let function = format!("pg_{name}");
                     let Some(function) = self.names.state.scalar_functions().get(function.as_str()).cloned() else {
                         return unknown(format!("the set-returning function {name}"));

@@ -11,7 +11,9 @@ use super::bound::{Bound, Type};
 use super::expr::Clause;
 use super::scope::{Scope, folded};
 use super::through_view::{Place, Through, Written, is_computed};
-use super::write::{OnConflict, OnConflictUpdate, Target, Write, is_default, is_generated, named_columns};
+use super::write::{
+    OnConflict, OnConflictUpdate, Target, Write, constant_type, is_default, is_generated, named_columns,
+};
 use super::{Analyzer, Result};
 use crate::dml::Op;
 use crate::pg::types;
@@ -229,7 +231,7 @@ impl Analyzer<'_> {
                 one.project(named_columns(table, row.iter().cloned()))?.build()?
             }
             _ => {
-                let types: Vec<Type> = table.columns.iter().map(|c| Type::of(types::column_oid(&c.ty))).collect();
+                let types: Vec<Type> = table.columns.iter().map(|c| constant_type(&c.ty)).collect();
                 let relation = self.values_relation(whole, &types)?;
                 let columns: Vec<Expr> = relation.columns.into_iter().map(|column| column.bound.expr).collect();
                 LogicalPlanBuilder::from(relation.plan).project(named_columns(table, columns))?.build()?
@@ -248,7 +250,7 @@ impl Analyzer<'_> {
     ) -> Result<LogicalPlan> {
         // What has no type in its select list takes that of the column.
         let wanted: Vec<Option<Type>> =
-            columns.at.iter().map(|&at| Some(Type::of(types::column_oid(&table.columns[at].ty)))).collect();
+            columns.at.iter().map(|&at| Some(constant_type(&table.columns[at].ty))).collect();
         // Columns have their own blanks.
         let around = std::mem::replace(&mut self.stored, true);
         let relation = self.bind_query(source, scope, Some(&wanted));

@@ -10,9 +10,9 @@ use crate::pg::types::{field_oid, oid};
 /// The function of [`crate::pg::functions`] that makes a record of the arguments into JSON.
 fn computed_by(name: &str) -> Option<&'static str> {
     Some(match name {
-        "to_json" | "row_to_json" | "array_to_json" => "pg_json_value",
-        "json_build_object" => "pg_json_object",
-        "json_build_array" => "pg_json_array",
+        "to_json" | "row_to_json" | "array_to_json" | "to_jsonb" => "pg_json_value",
+        "json_build_object" | "jsonb_build_object" => "pg_json_object",
+        "json_build_array" | "jsonb_build_array" => "pg_json_array",
         _ => return None,
     })
 }
@@ -24,7 +24,7 @@ pub(super) fn is_json_builder(name: &str) -> bool {
 
 /// Whether an aggregate gathers values as JSON.
 pub(super) fn is_json_aggregate(name: &str) -> bool {
-    matches!(name, "json_agg" | "json_object_agg")
+    matches!(name, "json_agg" | "json_object_agg" | "jsonb_agg" | "jsonb_object_agg")
 }
 
 /// Whether values have times in the session's zone.
@@ -45,7 +45,14 @@ impl Analyzer<'_> {
         if function == "pg_json_value" && args.len() != 1 {
             return unknown(format!("the second argument of {name}"));
         }
-        self.json_of(function, args, span).map(Some)
+        let made = self.json_of(function, args, span)?;
+        match name {
+            // It is what that text is as a document.
+            "to_jsonb" | "jsonb_build_object" | "jsonb_build_array" => {
+                self.converted(made, Type::of(oid::JSONB)).map(|made| Some(made.at(span)))
+            }
+            _ => Ok(Some(made)),
+        }
     }
 
     fn json_of(&mut self, function: &str, args: Vec<Bound>, span: Span) -> Result<Bound> {
@@ -65,7 +72,7 @@ impl Analyzer<'_> {
         let text = |bound: Bound| Bound { ty: Type::TEXT, ..bound };
         let is_record = args.first().is_some_and(|arg| arg.ty.oid == oid::RECORD);
         let (element, separator) = match name {
-            "json_agg" => {
+            "json_agg" | "jsonb_agg" => {
                 let element = text(self.json_of("pg_json_value", args, span)?);
                 let null = text(self.text_constant("null"));
                 (self.of_one_type("coalesce", vec![element, null], Type::TEXT)?, if is_record { ", \n " } else { ", " })
@@ -77,11 +84,15 @@ impl Analyzer<'_> {
 
     /// The joined elements as a whole; NULL if there are none.
     pub(super) fn json_whole(&mut self, name: &str, joined: Bound, span: Span) -> Result<Bound> {
-        let (open, close) = if name == "json_agg" { ("[", "]") } else { ("{ ", " }") };
+        let (open, close) = if matches!(name, "json_agg" | "jsonb_agg") { ("[", "]") } else { ("{ ", " }") };
         let open = self.text_constant(open);
         let close = self.text_constant(close);
         let whole = self.binary("||", open, joined, span)?;
         let whole = self.binary("||", whole, close, span)?;
-        Ok(Bound { ty: Type::of(oid::JSON), ..whole }.at(span))
+        let whole = Bound { ty: Type::of(oid::JSON), ..whole }.at(span);
+        match name.starts_with("jsonb") {
+            true => self.converted(whole, Type::of(oid::JSONB)),
+            false => Ok(whole),
+        }
     }
 }

@@ -54,6 +54,7 @@ fn is_plain(ty: Type) -> bool {
                 | oid::TIMESTAMP
                 | oid::TIMESTAMPTZ
                 | oid::UUID
+                | oid::JSONB
                 | oid::OID
                 | oid::XID
                 | oid::CID
@@ -112,8 +113,9 @@ impl Analyzer<'_> {
             };
             return Ok((bring(self, left)?, bring(self, right)?));
         }
-        if l.oid == oid::NUMERIC && r.oid == oid::NUMERIC && left.data != right.data {
-            let mut both = self.one_form(vec![left, right], Type::of(oid::NUMERIC))?.into_iter();
+        let of = l.oid;
+        if l.oid == r.oid && matches!(of, oid::NUMERIC | oid::NUMERIC_ARRAY) && left.data != right.data {
+            let mut both = self.one_form(vec![left, right], Type::of(of))?.into_iter();
             if let (Some(left), Some(right)) = (both.next(), both.next()) {
                 return Ok((left, right));
             }
@@ -163,10 +165,6 @@ impl Analyzer<'_> {
             if !(is_plain(left.ty) || arrays || left.ty.oid == oid::INTERVAL) {
                 return unknown(format!("comparing values of type {}", left.ty.name()));
             }
-            if arrays && !matches!(op, Operator::Eq | Operator::NotEq) {
-                let order = self.call_named("btarraycmp", vec![left, right], Type::INT4)?;
-                return Ok(self.compare(op, order, Bound::new(lit(0i32), Type::INT4))?.at(span));
-            }
             let (left, right) = self.one_form_pair(left, right)?;
             return Ok(self.compare(op, left, right)?.at(span));
         }
@@ -189,6 +187,9 @@ impl Analyzer<'_> {
         span: Span,
     ) -> Result<Bound> {
         let (l, r) = (left.ty, right.ty);
+        if code.starts_with("jsonb_") || code.starts_with("json_") {
+            return self.call_named(code, vec![left, right], result);
+        }
         let arithmetic = match name {
             "+" => Some(Operator::Plus),
             "-" => Some(Operator::Minus),
@@ -368,6 +369,9 @@ impl Analyzer<'_> {
         let array_type = Type::of(resolved.array.0);
         let left = self.operand(left, to_left)?;
         let array = self.operand(array, array_type)?;
+        if matches!(element_type.oid, oid::JSONB | oid::INTERVAL) {
+            return unknown(format!("ANY and ALL of arrays of {}", element_type.name()));
+        }
         let Some(op) = comparison(name) else {
             return match name {
                 "~~" | "!~~" | "~~*" | "!~~*" | "~" | "!~" | "~*" | "!~*" => {

@@ -102,6 +102,14 @@ pub(super) fn column_type(ty: &ColumnType) -> Type {
     Type { oid: types::column_oid(ty), typmod: types::column_typmod(ty) }
 }
 
+/// The type that an untyped constant for a column is read as: what fields an interval has changes what its text means.
+pub(super) fn constant_type(ty: &ColumnType) -> Type {
+    match ty {
+        ColumnType::Interval(_) => column_type(ty),
+        _ => Type::of(types::column_oid(ty)),
+    }
+}
+
 impl Analyzer<'_> {
     /// The target as a FROM item; `keyed`: with the rows' keys.
     pub(super) fn target(&mut self, table: &Arc<Table>, alias: Option<String>, keyed: bool) -> Result<Target> {
@@ -182,7 +190,7 @@ impl Analyzer<'_> {
         }
         if bound.ty.is_unknown() {
             self.refuse_other_type(&bound, to)?;
-            return Ok(self.read(bound, Type::of(to.oid))?.at(span));
+            return Ok(self.read(bound, constant_type(ty))?.at(span));
         }
         if let Err(error) = catalog().assign(column, bound.ty.id(), bound.ty.typmod, to.id(), to.typmod) {
             return Err(self.at(sql_error(error), span));
@@ -245,7 +253,7 @@ impl Analyzer<'_> {
         let mut bound = bound.at(datafusion::sql::sqlparser::tokenizer::Span::empty());
         let given = bound.ty;
         if given.is_unknown() {
-            bound = self.read(bound, Type::of(types::column_oid(ty)))?;
+            bound = self.read(bound, constant_type(ty))?;
             return Ok(bound);
         }
         let to = column_type(ty);
