@@ -126,9 +126,7 @@ pub use options::StoreHandle;
 pub use options::{DoubleWrites, Options};
 #[doc(hidden)]
 pub use points::{PlantedInRestore, analyse_archive};
-pub use points::{
-    RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point,
-};
+pub use points::{RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point};
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
 pub use reference::{Found, Presence, Referencing, Search};
