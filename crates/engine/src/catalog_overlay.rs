@@ -266,6 +266,8 @@ mod tests {
             generation,
             value_types: Vec::new(),
             view: None,
+            sequence: None,
+            owned: Vec::new(),
         }
     }
 

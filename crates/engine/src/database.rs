@@ -41,6 +41,7 @@ use crate::options::Options;
 use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::repair::Repairs;
+use crate::sequence::Sequences;
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
 use crate::throttle::Throttle;
@@ -84,6 +85,8 @@ pub(crate) struct Inner {
     pub prepared: Prepared,
     /// Rows that got other primary keys.
     pub moves: Moves,
+    /// Values of sequences.
+    pub sequences: Sequences,
     pub throttle: Throttle,
     pub archiver: Option<Arc<Archiver>>,
     pub stopping: AtomicBool,
@@ -335,6 +338,7 @@ impl Database {
             mode,
             prepared,
             moves: Moves::default(),
+            sequences: Sequences::default(),
             throttle: Throttle::default(),
             archiver,
             stopping: AtomicBool::new(false),

@@ -196,6 +196,8 @@ impl Transaction {
             generation: 1,
             value_types: Vec::new(),
             view: None,
+            sequence: None,
+            owned: Vec::new(),
         };
         place(&mut parts);
         for index in &spec.indexes {
@@ -471,6 +473,8 @@ impl Transaction {
                 }
                 attempt!(self.column_goes(table, at));
                 parts.columns.remove(at);
+                parts.owned.retain(|owned| owned.column != at);
+                parts.owned.iter_mut().for_each(|owned| owned.column -= usize::from(owned.column > at));
                 let mut kept = Vec::new();
                 for mut index in std::mem::take(&mut parts.indexes) {
                     if index.columns.contains(&at) {

@@ -19,7 +19,12 @@
 //!                                           positions u16), referenced table u32, its index u32
 //!                                           (0 = primary key), positions in that key (count u16,
 //!                                           u16 each), ON DELETE u8, ON UPDATE u8, flags u8
-//! parts (encoding 5)                    count u16, each: kind u8, counted: 1 = it is a view (stored_view.rs)
+//! parts (encoding 5)                    count u16, each: kind u8, counted: 1 = it is a view (stored_view.rs);
+//!                                           4 = it is a sequence: type's bytes u8, flags u8 (1 CYCLE, 2 the first
+//!                                           value is given out), START, INCREMENT, MINVALUE, MAXVALUE, CACHE, first
+//!                                           value i64 each, row of its values u32, owning table u32 (0 = none);
+//!                                           5 = sequences that go with columns: each position u16, sequence u32,
+//!                                           identity u8 (0 no, 1 ALWAYS, 2 BY DEFAULT)
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
 //! check flags                               1 validated
@@ -40,6 +45,7 @@ use resurgam_page::key::{ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
+use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
 use crate::table::Table;
 
@@ -49,6 +55,8 @@ const ENCODING: u8 = 5;
 
 /// Kinds of parts that definitions of encoding 5 have behind the others, each by itself.
 const PART_VIEW: u8 = 1;
+const PART_SEQUENCE: u8 = 4;
+const PART_OWNED: u8 = 5;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -201,6 +209,10 @@ pub struct Definition {
     pub value_types: Vec<ColumnType>,
     /// It is a view, without columns and trees.
     pub view: Option<Box<View>>,
+    /// It is a sequence, without columns and trees.
+    pub sequence: Option<Box<Sequence>>,
+    /// Sequences that go with columns.
+    pub owned: Vec<OwnedSequence>,
 }
 
 impl Definition {
@@ -220,6 +232,29 @@ impl Definition {
             generation: table.generation,
             value_types: table.value_types.clone(),
             view: table.view.clone(),
+            sequence: table.sequence.clone(),
+            owned: table.owned.clone(),
+        }
+    }
+
+    /// A definition of the first generation that has no rows.
+    pub(crate) fn without_rows() -> Self {
+        Self {
+            id: 0,
+            schema: String::new(),
+            name: String::new(),
+            columns: Vec::new(),
+            primary_key: Vec::new(),
+            primary_key_name: String::new(),
+            indexes: Vec::new(),
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+            tree: Tree { root: PageId(0), object: ObjectId(0) },
+            generation: 1,
+            value_types: Vec::new(),
+            view: None,
+            sequence: None,
+            owned: Vec::new(),
         }
     }
 
@@ -317,6 +352,18 @@ impl Definition {
             view.encode_into(&mut bytes);
             parts.push((PART_VIEW, bytes));
         }
+        if let Some(sequence) = &self.sequence {
+            parts.push((PART_SEQUENCE, sequence.encode()));
+        }
+        if !self.owned.is_empty() {
+            let mut bytes = Vec::new();
+            for owned in &self.owned {
+                bytes.extend_from_slice(&(owned.column as u16).to_le_bytes());
+                bytes.extend_from_slice(&owned.sequence.to_le_bytes());
+                bytes.push(owned.identity as u8);
+            }
+            parts.push((PART_OWNED, bytes));
+        }
         parts
     }
 
@@ -387,12 +434,25 @@ impl Definition {
         for _ in 0..if encoding > 2 { r.u16()? } else { 0 } {
             foreign_keys.push(read_foreign(&mut r)?);
         }
-        let mut view = None;
+        let (mut view, mut sequence, mut owned) = (None, None, Vec::new());
         for _ in 0..if encoding > 4 { r.u16()? } else { 0 } {
             let kind = r.u8()?;
             let mut part = Reader::new(r.counted()?, "table definition");
             match kind {
                 PART_VIEW => view = Some(Box::new(View::decode(&mut part)?)),
+                PART_SEQUENCE => sequence = Some(Box::new(Sequence::decode(&mut part)?)),
+                PART_OWNED => {
+                    while !part.is_empty() {
+                        let (column, sequence) = (usize::from(part.u16()?), part.u32()?);
+                        let identity = match part.u8()? {
+                            0 => Identity::No,
+                            1 => Identity::Always,
+                            2 => Identity::ByDefault,
+                            _ => return Err(r.bad("an unknown identity of a column")),
+                        };
+                        owned.push(OwnedSequence { column, sequence, identity });
+                    }
+                }
                 other => {
                     let what = format!("a table definition with a part of unknown kind {other}");
                     return Err(Error::new(ErrorKind::NewerFormat, what));
@@ -404,7 +464,8 @@ impl Definition {
         }
         let named = indexes.iter().map(|i| &i.columns).chain(checks.iter().map(|c| &c.columns));
         let named = named.chain(foreign_keys.iter().map(|f| &f.columns)).flatten();
-        let fine = primary_key.iter().chain(named).all(|c| *c < columns.len())
+        let owning: Vec<usize> = owned.iter().map(|owned: &OwnedSequence| owned.column).collect();
+        let fine = primary_key.iter().chain(named).chain(&owning).all(|c| *c < columns.len())
             && columns.iter().all(|c| match c.place {
                 Place::Key(at) => (at as usize) < primary_key.len(),
                 Place::Value(at) => value_types.get(at as usize) == Some(&c.ty),
@@ -429,6 +490,8 @@ impl Definition {
             generation,
             value_types,
             view,
+            sequence,
+            owned,
         })
     }
 
@@ -481,6 +544,8 @@ impl Definition {
             valid_from,
             value_types: self.value_types,
             view: self.view,
+            sequence: self.sequence,
+            owned: self.owned,
             key_columns,
             index_keys,
             next_row_id,
@@ -629,6 +694,8 @@ mod tests {
             generation: 3,
             value_types: vec![ColumnType::Int8],
             view: None,
+            sequence: None,
+            owned: Vec::new(),
         }
     }
 

@@ -39,6 +39,7 @@
 //! | `statement.rs` | one statement: what it sees, how it writes |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
+//! | `sequence.rs` | sequences and their values |
 //! | `ddl.rs` | changes of definitions |
 //! | `build.rs` | filling a new index |
 //! | `rewrite.rs` | copying a table's rows into new trees |
@@ -82,6 +83,7 @@ mod reference;
 mod repair;
 mod rewrite;
 mod rows;
+mod sequence;
 mod shared_map;
 mod statement;
 mod status;
@@ -138,6 +140,7 @@ pub use statement::Statement;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
 pub use status::{DamagedPage, DefinitionCounts};
 pub use successor::Trail;
+pub use sequence::{Identity, OwnedSequence, Sequence, SequenceState};
 pub use stored_view::{CheckOption, SeenColumn, View, ViewColumn, ViewRelation};
 pub use table::{ColumnSpec, IndexSpec, RawRow, RowBuf, Table, TableSpec};
 pub use transaction::{

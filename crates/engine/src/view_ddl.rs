@@ -83,6 +83,8 @@ impl Transaction {
             generation: 1,
             value_types: Vec::new(),
             view: Some(Box::new(view)),
+            sequence: None,
+            owned: Vec::new(),
         };
         self.store_definition(&parts, None).map(Attempt::Done)
     }

@@ -60,6 +60,7 @@ pub enum RelationKind {
     Table,
     Index,
     View,
+    Sequence,
 }
 
 impl RelationKind {
@@ -69,6 +70,7 @@ impl RelationKind {
             Self::Table => 'r',
             Self::Index => 'i',
             Self::View => 'v',
+            Self::Sequence => 'S',
         }
     }
 }
@@ -290,6 +292,8 @@ impl Constraint {
 pub struct Model {
     pub tables: Vec<Arc<Table>>,
     pub views: Vec<Arc<Table>>,
+    /// By schema and name.
+    pub sequences: Vec<Arc<Table>>,
     pub indexes: Vec<IndexInfo>,
     pub relations: Vec<Relation>,
 }
@@ -372,7 +376,19 @@ impl Model {
                 id: Some(view.id),
             });
         }
-        Ok(Self { tables, views, indexes, relations })
+        let sequences = cx.sequences()?;
+        for sequence in &sequences {
+            relations.push(Relation {
+                oid: relation_oid(sequence.id),
+                name: sequence.name.clone(),
+                schema: sequence.schema.clone(),
+                kind: RelationKind::Sequence,
+                columns: 3,
+                has_index: false,
+                id: Some(sequence.id),
+            });
+        }
+        Ok(Self { tables, views, sequences, indexes, relations })
     }
 
     /// The table or view with that engine id.

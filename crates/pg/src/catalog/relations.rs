@@ -1,5 +1,7 @@
 //! `pg_class`, `pg_attribute`, `pg_index` and what else describes relations.
 
+use resurgam_engine::Identity;
+
 use super::defs::system_relations;
 use super::model::{Model, RelationKind, relation_oid, row_type_oid, schema_oid};
 use super::rows::{Rows, V};
@@ -201,7 +203,9 @@ fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
     let mut out = Vec::new();
     for table in &model.tables {
         for (at, column) in table.columns.iter().enumerate() {
-            if let Some(default) = &column.default_sql {
+            if let Some(default) = &column.default_sql
+                && table.identity(at) == Identity::No
+            {
                 let number = out.len() as u32;
                 out.push((0x7000_0000 + number, relation_oid(table.id), at + 1, default.clone()));
             }
@@ -216,7 +220,7 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
         let am = match relation.kind {
             RelationKind::Table => HEAP_AM_OID,
             RelationKind::Index => BTREE_AM_OID,
-            RelationKind::View => 0,
+            RelationKind::View | RelationKind::Sequence => 0,
         };
         let tuples = model
             .tables
@@ -251,7 +255,7 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
 
 /// Whether `pg_type` has the type of its rows: a user's table or view.
 fn has_row_type(relation: &super::Relation) -> bool {
-    relation.kind != RelationKind::Index && relation.id.is_some()
+    matches!(relation.kind, RelationKind::Table | RelationKind::View) && relation.id.is_some()
 }
 
 fn is_table(relation: &super::Relation) -> bool {
@@ -293,6 +297,8 @@ struct Attribute<'a> {
     typmod: i32,
     not_null: bool,
     has_default: bool,
+    /// `a` or `d`; nothing for a column that is none.
+    identity: &'a str,
 }
 
 fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
@@ -311,6 +317,7 @@ fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
         ("attstorage", storage(at.ty).into()),
         ("attnotnull", at.not_null.into()),
         ("atthasdef", at.has_default.into()),
+        ("attidentity", at.identity.into()),
         ("attislocal", true.into()),
         ("attcollation", collation(at.ty).into()),
     ]);
@@ -329,6 +336,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     typmod: -1,
                     not_null: column.not_null,
                     has_default: false,
+                    identity: "",
                 },
             );
         }
@@ -344,7 +352,12 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     ty: column_oid(&column.ty),
                     typmod: column_typmod(&column.ty),
                     not_null: !column.nullable,
-                    has_default: column.default_sql.is_some(),
+                    has_default: column.default_sql.is_some() && table.identity(at) == Identity::No,
+                    identity: match table.identity(at) {
+                        Identity::No => "",
+                        Identity::Always => "a",
+                        Identity::ByDefault => "d",
+                    },
                 },
             );
         }
@@ -361,6 +374,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     typmod: column.typmod,
                     not_null: false,
                     has_default: column.default_sql.is_some(),
+                    identity: "",
                 },
             );
         }
@@ -378,6 +392,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                         typmod: column_typmod(&column.ty),
                         not_null: false,
                         has_default: false,
+                        identity: "",
                     },
                 );
             }

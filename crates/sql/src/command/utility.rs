@@ -31,6 +31,7 @@ pub(crate) fn may_run_again(statement: &Statement) -> bool {
             | Statement::CreateTable(_)
             | Statement::CreateView(_)
             | Statement::CreateIndex(_)
+            | Statement::CreateSequence { .. }
             | Statement::Drop { .. }
             | Statement::Truncate(_)
             | Statement::AlterTable(_)
