@@ -390,7 +390,10 @@ impl Catalog {
             return Err(Error::corrupt(format!("the definition of table {id} names table {}", parts.id)));
         }
         let ids = parts.indexes.iter().map(|i| i.id).chain(parts.checks.iter().map(|c| c.id));
-        let highest = ids.chain(parts.sequence.iter().map(|sequence| sequence.values)).chain(parts.foreign_keys.iter().map(|f| f.id)).fold(id, u32::max);
+        let highest = ids
+            .chain(parts.sequence.iter().map(|sequence| sequence.values))
+            .chain(parts.foreign_keys.iter().map(|f| f.id))
+            .fold(id, u32::max);
         self.highest.fetch_max(highest, Ordering::SeqCst);
         each(self.build(parts, valid_from));
         Ok(())

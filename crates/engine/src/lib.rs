@@ -135,13 +135,13 @@ pub use resurgam_versions::{
 };
 pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
+pub use sequence::{Identity, OwnedSequence, Sequence, SequenceState};
 #[doc(hidden)]
 pub use statement::Statement;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};
 pub use status::{DamagedPage, DefinitionCounts};
-pub use successor::Trail;
-pub use sequence::{Identity, OwnedSequence, Sequence, SequenceState};
 pub use stored_view::{CheckOption, SeenColumn, View, ViewColumn, ViewRelation};
+pub use successor::Trail;
 pub use table::{ColumnSpec, IndexSpec, RawRow, RowBuf, Table, TableSpec};
 pub use transaction::{
     Attempt, Change, CommitTicket, Durability, Interrupt, Isolation, Savepoint, StatementKind, Transaction,

@@ -170,7 +170,9 @@ impl Database {
         }
         let (mut bytes, tree) = (Vec::new(), self.inner().catalog.tree);
         let stored = match self.plain_view().read_value(tree, &values_key(sequence.values), &mut bytes)? {
-            true => SequenceState::decode(&bytes).ok_or_else(|| Error::corrupt("a sequence's values cannot be read"))?,
+            true => {
+                SequenceState::decode(&bytes).ok_or_else(|| Error::corrupt("a sequence's values cannot be read"))?
+            }
             false => (sequence.begin, sequence.begin_called),
         };
         let state = SequenceState { last: stored.0, called: stored.1, ahead: 0 };

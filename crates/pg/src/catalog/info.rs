@@ -30,7 +30,9 @@ pub(super) fn fill(
         }
         "tables" => {
             let model = model()?;
-            for relation in model.relations.iter().filter(|r| !matches!(r.kind, RelationKind::Index | RelationKind::Sequence)) {
+            for relation in
+                model.relations.iter().filter(|r| !matches!(r.kind, RelationKind::Index | RelationKind::Sequence))
+            {
                 let view = relation.kind == RelationKind::View;
                 let own = model.views.iter().find(|view| Some(view.id) == relation.id);
                 let insertable = match own.filter(|_| view) {

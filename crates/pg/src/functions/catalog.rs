@@ -235,7 +235,8 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                     Some(oid) => Some(oid),
                     None => call.text(0, row).and_then(|name| model.find(name)).map(|relation| relation.oid),
                 };
-                let view = oid.and_then(|oid| model.views.iter().find(|view| crate::catalog::relation_oid(view.id) == oid));
+                let view =
+                    oid.and_then(|oid| model.views.iter().find(|view| crate::catalog::relation_oid(view.id) == oid));
                 Ok(view.and_then(|view| model.view_definition(view)))
             })
         })

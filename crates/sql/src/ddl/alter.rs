@@ -496,11 +496,8 @@ impl Session {
             spec.default_sql = Some(super::sequence::default_of(&table.schema, &name));
             let options = resurgam_engine::Sequence { owner: Some(table.id), ..serial.options };
             let sequence = self.settle_ddl(|| txn.create_sequence(&table.schema, &name, options.clone())).await?;
-            made = Some(resurgam_engine::OwnedSequence {
-                column: at,
-                sequence: sequence.id,
-                identity: serial.identity,
-            });
+            made =
+                Some(resurgam_engine::OwnedSequence { column: at, sequence: sequence.id, identity: serial.identity });
         }
         if let Some(text) = &spec.default_sql {
             let expr = parse_expression(text)?;

@@ -50,9 +50,7 @@ impl SessionShared {
 
     fn refuse_read_only(&self, what: &str) -> Result<(), SqlError> {
         match self.variables.lock().get("transaction_read_only").as_deref() {
-            Some("on") => {
-                Err(SqlError::new("25006", format!("cannot execute {what} in a read-only transaction")))
-            }
+            Some("on") => Err(SqlError::new("25006", format!("cannot execute {what} in a read-only transaction"))),
             _ => Ok(()),
         }
     }
