@@ -32,6 +32,8 @@ pub enum ErrorKind {
     InvalidText,
     NumericOutOfRange,
     StringTooLong,
+    /// A sequence is at its end.
+    SequenceLimit,
     LimitExceeded,
     NotSupported,
     DiskFull,
@@ -83,6 +85,7 @@ impl ErrorKind {
             InvalidText => "22P02",
             NumericOutOfRange => "22003",
             StringTooLong => "22001",
+            SequenceLimit => "2200H",
             LimitExceeded => "54000",
             NotSupported => "0A000",
             DiskFull => "53100",

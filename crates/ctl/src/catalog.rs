@@ -129,6 +129,10 @@ impl Catalog {
                     Some(NameOf { table, is_index }) => self.names.push(Name { schema, name, id: table, is_index }),
                     None => self.bad(format!("the name with key {key:02x?} cannot be read")),
                 },
+                Some(CatalogKey::Values { number }) if value.len() != 9 => {
+                    self.bad(format!("the values of sequence number {number} cannot be read"));
+                }
+                Some(CatalogKey::Values { .. }) => {}
                 None => self.bad(format!("a row with unknown key {key:02x?}")),
             }
         }

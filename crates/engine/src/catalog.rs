@@ -166,6 +166,11 @@ impl Catalog {
         }
     }
 
+    /// A table in name only, to look at rows of the catalog's tree.
+    pub fn carrier(&self) -> Table {
+        carrier(self.tree)
+    }
+
     /// Raised when a commit changed definitions.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
@@ -385,7 +390,10 @@ impl Catalog {
             return Err(Error::corrupt(format!("the definition of table {id} names table {}", parts.id)));
         }
         let ids = parts.indexes.iter().map(|i| i.id).chain(parts.checks.iter().map(|c| c.id));
-        let highest = ids.chain(parts.foreign_keys.iter().map(|f| f.id)).fold(id, u32::max);
+        let highest = ids
+            .chain(parts.sequence.iter().map(|sequence| sequence.values))
+            .chain(parts.foreign_keys.iter().map(|f| f.id))
+            .fold(id, u32::max);
         self.highest.fetch_max(highest, Ordering::SeqCst);
         each(self.build(parts, valid_from));
         Ok(())
@@ -410,6 +418,8 @@ fn carrier(tree: Tree) -> Table {
         view: None,
         generated: Vec::new(),
         comments: Vec::new(),
+        sequence: None,
+        owned: Vec::new(),
     }
     .build(Arc::default(), 0)
 }
@@ -461,7 +471,7 @@ impl Transaction {
 
     /// The table of that name; never a view.
     pub fn table(&self, schema: &str, name: &str) -> Result<Option<Arc<Table>>> {
-        Ok(self.entry(schema, name)?.filter(|entry| entry.view.is_none()))
+        Ok(self.entry(schema, name)?.filter(|entry| entry.is_table()))
     }
 
     /// The table or view of that name.
@@ -472,7 +482,7 @@ impl Transaction {
 
     /// The table with that id; never a view.
     pub fn table_by_id(&self, id: u32) -> Result<Option<Arc<Table>>> {
-        Ok(self.entry_by_id(id)?.filter(|entry| entry.view.is_none()))
+        Ok(self.entry_by_id(id)?.filter(|entry| entry.is_table()))
     }
 
     /// The table or view with that id.
@@ -487,7 +497,7 @@ impl Transaction {
     pub fn referrers(&self, id: u32) -> Result<Vec<Arc<Table>>> {
         let others = self.others()?;
         let mut all = self.0.state.lock().catalog.referrers(&others, id);
-        all.retain(|entry| entry.view.is_none());
+        all.retain(|entry| entry.is_table());
         all.sort_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
         Ok(all)
     }
@@ -495,7 +505,7 @@ impl Transaction {
     /// All tables, by schema and name; no views.
     pub fn tables(&self) -> Result<Vec<Arc<Table>>> {
         let mut all = self.entries()?;
-        all.retain(|entry| entry.view.is_none());
+        all.retain(|entry| entry.is_table());
         Ok(all)
     }
 
@@ -578,6 +588,13 @@ impl Transaction {
     }
 
     fn with_catalog_writer<R>(&self, f: impl FnOnce(&RowWriter<'_>, Tree) -> Result<R>) -> Result<R> {
+        let result = self.with_catalog_writer_aside(f)?;
+        self.0.state.lock().catalog.changed = true;
+        Ok(result)
+    }
+
+    /// The same for what is no definition.
+    pub(crate) fn with_catalog_writer_aside<R>(&self, f: impl FnOnce(&RowWriter<'_>, Tree) -> Result<R>) -> Result<R> {
         let inner = self.0.db.inner();
         let context = self.write_context()?;
         let writer = RowWriter {
@@ -598,9 +615,7 @@ impl Transaction {
             prior: std::cell::RefCell::default(),
             over_deleted: std::cell::Cell::default(),
         };
-        let result = f(&writer, inner.catalog.tree)?;
-        self.0.state.lock().catalog.changed = true;
-        Ok(result)
+        f(&writer, inner.catalog.tree)
     }
 
     /// Takes a name for a table or index.

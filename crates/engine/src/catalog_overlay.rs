@@ -268,6 +268,8 @@ mod tests {
             view: None,
             generated: Vec::new(),
             comments: Vec::new(),
+            sequence: None,
+            owned: Vec::new(),
         }
     }
 

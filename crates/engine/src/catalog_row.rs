@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! 't' table id u32 BE, chunk u16 BE   ->  a chunk of the encoded definition
+//! 's' number u32 BE                   ->  values of a sequence: last i64 LE, 1 = it has been given out
 //! 'n' schema 0 name 0                 ->  table id u32 LE, 1 = the name is an index's
 //! ```
 
@@ -18,6 +19,8 @@ pub enum CatalogKey {
     Definition { id: u32, chunk: u16 },
     /// Of a name that is taken.
     Name { schema: String, name: String },
+    /// Of the values of a sequence.
+    Values { number: u32 },
 }
 
 impl CatalogKey {
@@ -28,6 +31,7 @@ impl CatalogKey {
                 let (id, chunk) = (u32::from_be_bytes([*a, *b, *c, *d]), u16::from_be_bytes([*e, *f]));
                 Some(Self::Definition { id, chunk })
             }
+            [b's', a, b, c, d] => Some(Self::Values { number: u32::from_be_bytes([*a, *b, *c, *d]) }),
             [b'n', name @ ..] => {
                 let mut parts = name.strip_suffix(&[0])?.split(|byte| *byte == 0);
                 let mut text = || String::from_utf8(parts.next()?.to_vec()).ok();
@@ -44,6 +48,13 @@ pub(crate) fn definition_key(id: u32, chunk: usize) -> Vec<u8> {
     let mut key = vec![b't'];
     key.extend_from_slice(&id.to_be_bytes());
     key.extend_from_slice(&(chunk as u16).to_be_bytes());
+    key
+}
+
+/// The key of the values of a sequence.
+pub(crate) fn values_key(number: u32) -> Vec<u8> {
+    let mut key = vec![b's'];
+    key.extend_from_slice(&number.to_be_bytes());
     key
 }
 

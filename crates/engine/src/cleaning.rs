@@ -131,7 +131,7 @@ impl Database {
         let inner = self.inner();
         let definitions = inner.catalog.committed(self)?;
         let mut trees: HashMap<ObjectId, Tree> = inner.known_trees();
-        for table in definitions.by_id.values().filter(|entry| entry.view.is_none()) {
+        for table in definitions.by_id.values().filter(|entry| entry.is_table()) {
             trees.insert(table.tree.object, table.tree);
             for index in &table.indexes {
                 trees.insert(index.tree.object, index.tree);

@@ -45,6 +45,7 @@ use crate::prepared::Prepared;
 use crate::progress::Builds;
 use crate::repair::Repairs;
 use crate::restore::{Attach, Origin, OriginKind, Restore, attach, begin, device};
+use crate::sequence::Sequences;
 use crate::status::RecoveryReport;
 use crate::successor::Moves;
 use crate::throttle::Throttle;
@@ -93,6 +94,8 @@ pub(crate) struct Inner {
     pub prepared: Prepared,
     /// Rows that got other primary keys.
     pub moves: Moves,
+    /// Values of sequences.
+    pub sequences: Sequences,
     pub throttle: Throttle,
     pub archiver: Option<Arc<Archiver>>,
     pub backups: Option<Arc<Backups>>,
@@ -417,6 +420,7 @@ impl Database {
             mode,
             prepared,
             moves: Moves::default(),
+            sequences: Sequences::default(),
             throttle: Throttle::default(),
             archiver,
             backups,

@@ -203,6 +203,8 @@ impl Transaction {
             view: None,
             generated: Vec::new(),
             comments: Vec::new(),
+            sequence: None,
+            owned: Vec::new(),
         };
         place(&mut parts);
         for index in &spec.indexes {
@@ -502,6 +504,8 @@ impl Transaction {
                 }
                 attempt!(self.column_goes(table, at));
                 parts.columns.remove(at);
+                parts.owned.retain(|owned| owned.column != at);
+                parts.owned.iter_mut().for_each(|owned| owned.column -= usize::from(owned.column > at));
                 let mut kept = Vec::new();
                 for mut index in std::mem::take(&mut parts.indexes) {
                     if index.columns.contains(&at) {

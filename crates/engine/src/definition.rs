@@ -24,6 +24,11 @@
 //!                                           columns that it reads (count u16, positions u16);
 //!                                           3 = comments: count u16, each: kind u8 (0 relation, 1 column, 2 index), u32
 //!                                           (position, or id, 0 = primary key), text
+//!                                           4 = it is a sequence: type's bytes u8, flags u8 (1 CYCLE, 2 the first
+//!                                           value is given out), START, INCREMENT, MINVALUE, MAXVALUE, CACHE, first
+//!                                           value i64 each, row of its values u32, owning table u32 (0 = none);
+//!                                           5 = sequences that go with columns: each position u16, sequence u32,
+//!                                           identity u8 (0 no, 1 ALWAYS, 2 BY DEFAULT)
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
 //! check flags                               1 validated
@@ -44,6 +49,7 @@ use resurgam_page::key::{ColumnOrder, KeyColumn};
 use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
+use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
 use crate::table::Table;
 
@@ -55,6 +61,8 @@ const ENCODING: u8 = 5;
 const PART_VIEW: u8 = 1;
 const PART_GENERATED: u8 = 2;
 const PART_COMMENTS: u8 = 3;
+const PART_SEQUENCE: u8 = 4;
+const PART_OWNED: u8 = 5;
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -234,6 +242,10 @@ pub struct Definition {
     pub generated: Vec<Generated>,
     /// Comments on it and its parts, in the order of these.
     pub comments: Vec<(CommentOn, String)>,
+    /// It is a sequence, without columns and trees.
+    pub sequence: Option<Box<Sequence>>,
+    /// Sequences that go with columns.
+    pub owned: Vec<OwnedSequence>,
 }
 
 impl Definition {
@@ -255,6 +267,31 @@ impl Definition {
             view: table.view.clone(),
             generated: table.generated.clone(),
             comments: table.comments.clone(),
+            sequence: table.sequence.clone(),
+            owned: table.owned.clone(),
+        }
+    }
+
+    /// A definition of the first generation that has no rows.
+    pub(crate) fn without_rows() -> Self {
+        Self {
+            id: 0,
+            schema: String::new(),
+            name: String::new(),
+            columns: Vec::new(),
+            primary_key: Vec::new(),
+            primary_key_name: String::new(),
+            indexes: Vec::new(),
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+            tree: Tree { root: PageId(0), object: ObjectId(0) },
+            generation: 1,
+            value_types: Vec::new(),
+            view: None,
+            generated: Vec::new(),
+            comments: Vec::new(),
+            sequence: None,
+            owned: Vec::new(),
         }
     }
 
@@ -383,6 +420,18 @@ impl Definition {
             }
             parts.push((PART_COMMENTS, bytes));
         }
+        if let Some(sequence) = &self.sequence {
+            parts.push((PART_SEQUENCE, sequence.encode()));
+        }
+        if !self.owned.is_empty() {
+            let mut bytes = Vec::new();
+            for owned in &self.owned {
+                bytes.extend_from_slice(&(owned.column as u16).to_le_bytes());
+                bytes.extend_from_slice(&owned.sequence.to_le_bytes());
+                bytes.push(owned.identity as u8);
+            }
+            parts.push((PART_OWNED, bytes));
+        }
         parts
     }
 
@@ -454,6 +503,7 @@ impl Definition {
             foreign_keys.push(read_foreign(&mut r)?);
         }
         let (mut view, mut generated, mut comments) = (None, Vec::new(), Vec::new());
+        let (mut sequence, mut owned) = (None, Vec::new());
         for _ in 0..if encoding > 4 { r.u16()? } else { 0 } {
             let kind = r.u8()?;
             let mut part = Reader::new(r.counted()?, "table definition");
@@ -477,6 +527,19 @@ impl Definition {
                         comments.push((on, text(&mut part)?));
                     }
                 }
+                PART_SEQUENCE => sequence = Some(Box::new(Sequence::decode(&mut part)?)),
+                PART_OWNED => {
+                    while !part.is_empty() {
+                        let (column, sequence) = (usize::from(part.u16()?), part.u32()?);
+                        let identity = match part.u8()? {
+                            0 => Identity::No,
+                            1 => Identity::Always,
+                            2 => Identity::ByDefault,
+                            _ => return Err(r.bad("an unknown identity of a column")),
+                        };
+                        owned.push(OwnedSequence { column, sequence, identity });
+                    }
+                }
                 other => {
                     let what = format!("a table definition with a part of unknown kind {other}");
                     return Err(Error::new(ErrorKind::NewerFormat, what));
@@ -489,7 +552,8 @@ impl Definition {
         let named = indexes.iter().map(|i| &i.columns).chain(checks.iter().map(|c| &c.columns));
         let named = named.chain(foreign_keys.iter().map(|f| &f.columns)).flatten();
         let named = named.chain(generated.iter().flat_map(|g| g.reads.iter().chain([&g.column])));
-        let fine = primary_key.iter().chain(named).all(|c| *c < columns.len())
+        let owning: Vec<usize> = owned.iter().map(|owned: &OwnedSequence| owned.column).collect();
+        let fine = primary_key.iter().chain(named).chain(&owning).all(|c| *c < columns.len())
             && columns.iter().all(|c| match c.place {
                 Place::Key(at) => (at as usize) < primary_key.len(),
                 Place::Value(at) => value_types.get(at as usize) == Some(&c.ty),
@@ -516,6 +580,8 @@ impl Definition {
             view,
             generated,
             comments,
+            sequence,
+            owned,
         })
     }
 
@@ -570,6 +636,8 @@ impl Definition {
             view: self.view,
             generated: self.generated,
             comments: self.comments,
+            sequence: self.sequence,
+            owned: self.owned,
             key_columns,
             index_keys,
             next_row_id,
@@ -720,6 +788,8 @@ mod tests {
             view: None,
             generated: vec![Generated { column: 1, sql: "a * 2".into(), reads: vec![0] }],
             comments: vec![(CommentOn::Column(1), "b".into()), (CommentOn::Index(Some(21)), "i".into())],
+            sequence: None,
+            owned: Vec::new(),
         }
     }
 

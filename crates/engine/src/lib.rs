@@ -41,6 +41,7 @@
 //! | `statement.rs` | one statement: what it sees, how it writes |
 //! | `prepared.rs` | transactions in doubt: two-phase commit |
 //! | `rows.rs` | insert, update, delete with index maintenance |
+//! | `sequence.rs` | sequences and their values |
 //! | `ddl.rs` | changes of definitions |
 //! | `build.rs` | filling a new index |
 //! | `rewrite.rs` | copying a table's rows into new trees |
@@ -88,6 +89,7 @@ mod repair;
 mod restore;
 mod rewrite;
 mod rows;
+mod sequence;
 mod shared_map;
 mod statement;
 mod status;
@@ -150,6 +152,7 @@ pub use resurgam_versions::{
 };
 pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
+pub use sequence::{Identity, OwnedSequence, Sequence, SequenceState};
 #[doc(hidden)]
 pub use statement::Statement;
 pub use status::{ActiveTransaction, LogStatus, RecoveryReport, Stats};

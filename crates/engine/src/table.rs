@@ -19,6 +19,7 @@ use resurgam_page::row::RowLayout;
 use resurgam_page::types::{ColumnType, Datum, DatumRef};
 
 use crate::definition::{Check, Column, CommentOn, ForeignKey, Generated, Index, Place};
+use crate::sequence::{Identity, OwnedSequence, Sequence};
 use crate::stored_view::View;
 
 /// A table as a transaction sees it.
@@ -41,6 +42,10 @@ pub struct Table {
     pub generated: Vec<Generated>,
     /// Comments on it and its parts.
     pub comments: Vec<(CommentOn, String)>,
+    /// It is a sequence, without columns and trees.
+    pub sequence: Option<Box<Sequence>>,
+    /// Sequences that go with columns, by serial types and identity.
+    pub owned: Vec<OwnedSequence>,
     pub(crate) tree: Tree,
     /// Raised by every change of the definition.
     pub(crate) generation: u64,
@@ -138,6 +143,21 @@ impl TableSpec {
 }
 
 impl Table {
+    /// Whether it has rows: it is neither a view nor a sequence.
+    pub fn is_table(&self) -> bool {
+        self.view.is_none() && self.sequence.is_none()
+    }
+
+    /// Whether a column is GENERATED … AS IDENTITY.
+    pub fn identity(&self, column: usize) -> Identity {
+        self.owned.iter().find(|owned| owned.column == column).map_or(Identity::No, |owned| owned.identity)
+    }
+
+    /// Whether it has a column that is.
+    pub fn has_identity(&self) -> bool {
+        self.owned.iter().any(|owned| owned.identity != Identity::No)
+    }
+
     /// Ids of the relations that it needs: those of its foreign keys, and those that it reads as a view.
     pub(crate) fn needs(&self) -> impl Iterator<Item = u32> {
         let parents = self.foreign_keys.iter().map(|foreign| foreign.parent);

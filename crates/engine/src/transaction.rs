@@ -140,6 +140,8 @@ pub(crate) struct TxState {
     /// Rows (tree and key) that the current statement changed and took back.
     pub taken_back: Vec<(ObjectId, Vec<u8>)>,
     pub catalog: CatalogOverlay,
+    /// The log that must be durable before it is told that it has committed: of values of sequences.
+    pub needs: Lsn,
     /// Asked now and then by work on many rows.
     pub interrupt: Option<Interrupt>,
 }
@@ -224,6 +226,7 @@ impl Transaction {
                 requested: Vec::new(),
                 taken_back: Vec::new(),
                 catalog: CatalogOverlay::default(),
+                needs: Lsn::NONE,
                 interrupt: None,
             }),
             db: db.clone(),
@@ -523,12 +526,12 @@ impl Transaction {
         state.snapshot = None;
         let Some(active) = state.active.take() else {
             state.leave(&inner.mode);
-            return Ok(CommitTicket { flush: None });
+            return self.0.taken_values(&state, durability);
         };
         if active.first_lsn.load(Ordering::Relaxed) == 0 {
             inner.txs.end_unwritten(&active);
             self.0.release(&mut state, active.id);
-            return Ok(CommitTicket { flush: None });
+            return self.0.taken_values(&state, durability);
         }
         let ddl = state.catalog.changed;
         let tables = ddl.then(|| state.catalog.changed_tables());
@@ -726,6 +729,20 @@ impl Database {
 }
 
 impl TxInner {
+    /// It took values of sequences, which are durable with the log up to `end`.
+    pub(crate) fn needs_durable(&self, end: Lsn) {
+        let mut state = self.state.lock();
+        state.needs = state.needs.max(end);
+    }
+
+    /// What a commit waits for that wrote nothing: values that it took.
+    fn taken_values(&self, state: &TxState, durability: Durability) -> Result<CommitTicket> {
+        match durability {
+            Durability::Sync if state.needs > self.db.inner().log.flushed_lsn() => self.db.durable(state.needs),
+            _ => Ok(CommitTicket { flush: None }),
+        }
+    }
+
     /// Gives up the locks of an ended transaction, then wakes those who wait for it: in this
     /// order, or they would find the locks still taken and ask again at once.
     fn release(&self, state: &mut TxState, id: TxId) {
@@ -810,6 +827,7 @@ impl Drop for TxInner {
             requested: Vec::new(),
             taken_back: Vec::new(),
             catalog: CatalogOverlay::default(),
+            needs: Lsn::NONE,
             interrupt: None,
         };
         std::mem::swap(&mut taken, self.state.get_mut());

@@ -102,7 +102,7 @@ impl Database {
         for (tree, name) in [(inner.catalog.tree, "the catalog"), (inner.pending_frees.tree(), "the pending frees")] {
             trees.insert(tree.object, (tree, name.into()));
         }
-        for table in definitions.by_id.values().filter(|entry| entry.view.is_none()) {
+        for table in definitions.by_id.values().filter(|entry| entry.is_table()) {
             trees.insert(table.tree.object, (table.tree, format!("table \"{}\"", table.name)));
             for index in &table.indexes {
                 trees.insert(index.tree.object, (index.tree, format!("index \"{}\"", index.name)));
@@ -169,7 +169,7 @@ impl Database {
                 census.problem(format!("{name}: {problem}"));
             }
         }
-        let mut tables: Vec<&Arc<Table>> = definitions.by_id.values().filter(|entry| entry.view.is_none()).collect();
+        let mut tables: Vec<&Arc<Table>> = definitions.by_id.values().filter(|entry| entry.is_table()).collect();
         tables.sort_by_key(|t| t.id);
         for table in &tables {
             self.verify_rows(table, &mut census)?;
@@ -180,7 +180,7 @@ impl Database {
         let in_doubt = self.definitions_in_doubt()?;
         let defined = definitions.by_id.values().chain(in_doubt.iter().flat_map(|d| d.by_id.values()));
         let left = left_in_doubt.iter().map(|(tree, layout)| (*tree, layout));
-        let defined = defined.filter(|entry| entry.view.is_none());
+        let defined = defined.filter(|entry| entry.is_table());
         for (tree, layout) in defined.map(|table| (table.tree, &table.layout)).chain(left) {
             let known = newest.entry(tree.object).or_insert((tree, layout));
             if layout.len() > known.1.len() {

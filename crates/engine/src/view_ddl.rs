@@ -85,6 +85,8 @@ impl Transaction {
             view: Some(Box::new(view)),
             generated: Vec::new(),
             comments: Vec::new(),
+            sequence: None,
+            owned: Vec::new(),
         };
         self.store_definition(&parts, None).map(Attempt::Done)
     }

@@ -95,6 +95,19 @@ pub struct Sizes {
     pub database: u64,
 }
 
+/// A function of sequences.
+#[derive(Clone, Copy, Debug)]
+pub enum SequenceCall {
+    /// `nextval`
+    Next,
+    /// `currval`
+    Current,
+    /// `setval`, and whether the value has been given out.
+    Set(i64, bool),
+    /// `lastval`; of any sequence
+    Last,
+}
+
 /// What is known about the session and the database; every method is cheap.
 pub trait PgContext: Debug + Send + Sync {
     /// Name of the database that the session is connected to.
@@ -112,6 +125,17 @@ pub trait PgContext: Debug + Send + Sync {
     /// Every view that the session's transaction sees.
     fn views(&self) -> Result<Vec<Arc<Table>>, SqlError> {
         Ok(Vec::new())
+    }
+    /// Every sequence.
+    fn sequences(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        Ok(Vec::new())
+    }
+    /// What a function of sequences gives, for the sequence with that oid.
+    ///
+    /// # Errors
+    /// `55000`, `2200H`, `42809`; `0A000` where there are none.
+    fn sequence_value(&self, _sequence: u32, _what: SequenceCall) -> Result<i64, SqlError> {
+        Err(SqlError::unsupported("sequences are not supported here"))
     }
     /// Present value of a run-time parameter, lower-case name; `None` if there is none.
     fn setting(&self, name: &str) -> Option<String>;

@@ -1,6 +1,6 @@
 //! `information_schema`.
 
-use resurgam_engine::{CheckOption, ColumnType};
+use resurgam_engine::{CheckOption, ColumnType, Identity};
 
 use super::defs::system_relations;
 use super::model::{Model, RelationKind};
@@ -30,7 +30,9 @@ pub(super) fn fill(
         }
         "tables" => {
             let model = model()?;
-            for relation in model.relations.iter().filter(|r| r.kind != RelationKind::Index) {
+            for relation in
+                model.relations.iter().filter(|r| !matches!(r.kind, RelationKind::Index | RelationKind::Sequence))
+            {
                 let view = relation.kind == RelationKind::View;
                 let own = model.views.iter().find(|view| Some(view.id) == relation.id);
                 let insertable = match own.filter(|_| view) {
@@ -336,6 +338,7 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 crate::definition::parse_expression(&generated.sql)
                     .map_or_else(|_| generated.sql.clone(), |expr| crate::definition::shown(&expr))
             });
+            let identity = table.identity(at);
             let (precision, radix, scale, time) = precision(&column.ty);
             let characters = match column.ty {
                 ColumnType::Varchar(n) | ColumnType::Char(n) => Some(i64::from(n)),
@@ -362,7 +365,10 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ("table_name", table.name.as_str().into()),
                 ("column_name", column.name.as_str().into()),
                 ("ordinal_position", (at + 1).into()),
-                ("column_default", column.default_sql.as_deref().filter(|_| generated.is_none()).into()),
+                (
+                    "column_default",
+                    column.default_sql.as_deref().filter(|_| generated.is_none() && identity == Identity::No).into(),
+                ),
                 ("is_nullable", yes_no(column.nullable)),
                 ("data_type", data_type.into()),
                 ("interval_type", interval_fields.into()),
@@ -377,7 +383,16 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
                 ("udt_name", type_by_oid(ty).map_or("text", |ty| ty.name).into()),
                 ("dtd_identifier", (at + 1).to_string().into()),
                 ("is_self_referencing", "NO".into()),
-                ("is_identity", "NO".into()),
+                ("is_identity", yes_no(identity != Identity::No)),
+                (
+                    "identity_generation",
+                    match identity {
+                        Identity::No => None,
+                        Identity::Always => Some("ALWAYS"),
+                        Identity::ByDefault => Some("BY DEFAULT"),
+                    }
+                    .into(),
+                ),
                 ("identity_cycle", "NO".into()),
                 ("is_generated", (if generated.is_some() { "ALWAYS" } else { "NEVER" }).into()),
                 ("generation_expression", generated.as_deref().into()),

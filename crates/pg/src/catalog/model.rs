@@ -60,6 +60,7 @@ pub enum RelationKind {
     Table,
     Index,
     View,
+    Sequence,
 }
 
 impl RelationKind {
@@ -69,6 +70,7 @@ impl RelationKind {
             Self::Table => 'r',
             Self::Index => 'i',
             Self::View => 'v',
+            Self::Sequence => 'S',
         }
     }
 }
@@ -292,6 +294,8 @@ pub struct Model {
     pub views: Vec<Arc<Table>>,
     /// Names of schema `public` are written with it: the search path does not have it.
     pub qualified: bool,
+    /// By schema and name.
+    pub sequences: Vec<Arc<Table>>,
     pub indexes: Vec<IndexInfo>,
     pub relations: Vec<Relation>,
 }
@@ -390,6 +394,19 @@ impl Model {
                 CommentOn::Index(None) => (primary_index_oid(entry.id), 0, text.as_str()),
             })
         })
+        let sequences = cx.sequences()?;
+        for sequence in &sequences {
+            relations.push(Relation {
+                oid: relation_oid(sequence.id),
+                name: sequence.name.clone(),
+                schema: sequence.schema.clone(),
+                kind: RelationKind::Sequence,
+                columns: 3,
+                has_index: false,
+                id: Some(sequence.id),
+            });
+        }
+        Ok(Self { tables, views, sequences, indexes, relations })
     }
 
     /// The table or view with that engine id.

@@ -1,5 +1,7 @@
 //! `pg_class`, `pg_attribute`, `pg_index` and what else describes relations.
 
+use resurgam_engine::Identity;
+
 use super::defs::system_relations;
 use super::model::{Model, RelationKind, relation_oid, row_type_oid, schema_oid};
 use super::rows::{Rows, V};
@@ -216,7 +218,9 @@ fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
                 let shown = crate::definition::parse_expression(&generated.sql)
                     .map_or_else(|_| generated.sql.clone(), |expr| crate::definition::shown(&expr));
                 out.push((0x7000_0000 + number, relation_oid(table.id), at + 1, shown));
-            } else if let Some(default) = &column.default_sql {
+            } else if let Some(default) = &column.default_sql
+                && table.identity(at) == Identity::No
+            {
                 out.push((0x7000_0000 + number, relation_oid(table.id), at + 1, default.clone()));
             }
         }
@@ -230,7 +234,7 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
         let am = match relation.kind {
             RelationKind::Table => HEAP_AM_OID,
             RelationKind::Index => BTREE_AM_OID,
-            RelationKind::View => 0,
+            RelationKind::View | RelationKind::Sequence => 0,
         };
         let tuples = model
             .tables
@@ -265,7 +269,7 @@ fn pg_class(rows: &mut Rows<'_>, cx: &dyn PgContext, model: &Model) {
 
 /// Whether `pg_type` has the type of its rows: a user's table or view.
 fn has_row_type(relation: &super::Relation) -> bool {
-    relation.kind != RelationKind::Index && relation.id.is_some()
+    matches!(relation.kind, RelationKind::Table | RelationKind::View) && relation.id.is_some()
 }
 
 fn is_table(relation: &super::Relation) -> bool {
@@ -308,6 +312,8 @@ struct Attribute<'a> {
     not_null: bool,
     has_default: bool,
     is_generated: bool,
+    /// `a` or `d`; nothing for a column that is none.
+    identity: &'a str,
 }
 
 fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
@@ -328,6 +334,7 @@ fn attribute(rows: &mut Rows<'_>, at: Attribute<'_>) {
         ("attnotnull", at.not_null.into()),
         ("atthasdef", (at.has_default || at.is_generated).into()),
         ("attgenerated", (if at.is_generated { "s" } else { "" }).into()),
+        ("attidentity", at.identity.into()),
         ("attislocal", true.into()),
         ("attcollation", collation(at.ty).into()),
     ]);
@@ -347,6 +354,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     not_null: column.not_null,
                     has_default: false,
                     is_generated: false,
+                    identity: "",
                 },
             );
         }
@@ -362,8 +370,13 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     ty: column_oid(&column.ty),
                     typmod: column_typmod(&column.ty),
                     not_null: !column.nullable,
-                    has_default: column.default_sql.is_some(),
+                    has_default: column.default_sql.is_some() && table.identity(at) == Identity::No,
                     is_generated: table.generated(at).is_some(),
+                    identity: match table.identity(at) {
+                        Identity::No => "",
+                        Identity::Always => "a",
+                        Identity::ByDefault => "d",
+                    },
                 },
             );
         }
@@ -381,6 +394,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                     not_null: false,
                     has_default: column.default_sql.is_some(),
                     is_generated: false,
+                    identity: "",
                 },
             );
         }
@@ -399,6 +413,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
                         not_null: false,
                         has_default: false,
                         is_generated: false,
+                        identity: "",
                     },
                 );
             }

@@ -6,6 +6,7 @@ use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
 
 use super::define::{Call, P, PgFunction, f, oid};
+use super::quote_ident;
 use crate::catalog::{Model, SUPERUSER_OID};
 use crate::context::{PgContext, Sizes};
 use crate::types::{self, oid as t};
@@ -260,7 +261,22 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
     // No rows there for what is no partition; psql asks for them beside the table itself.
     out.push(add!("pg_partition_ancestors", &[P::Any], t::REGCLASS, |_cx, call| call.null()));
     out.push(add!("pg_get_partkeydef", &[P::Any], t::TEXT, |_cx, call| call.null()));
-    out.push(add!("pg_get_serial_sequence", &[P::Text, P::Text], t::TEXT, |_cx, call| call.null()));
+    out.push(add!("pg_get_serial_sequence", &[P::Text, P::Text], t::TEXT, |cx, call| {
+        let model = Model::load(cx)?;
+        call.texts(|row| {
+            let (Some(name), Some(column)) = (call.text(0, row), call.text(1, row)) else { return Ok(None) };
+            let unknown = || SqlError::new("42P01", format!("relation \"{name}\" does not exist"));
+            let id = model.find(name).ok_or_else(unknown)?.id;
+            let table = model.tables.iter().find(|table| Some(table.id) == id).ok_or_else(unknown)?;
+            let Some(at) = table.columns.iter().position(|known| known.name == column) else {
+                let text = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+                return Err(SqlError::new("42703", text));
+            };
+            let owned = table.owned.iter().filter(|owned| owned.column == at);
+            let mut sequences = owned.filter_map(|owned| model.sequences.iter().find(|s| s.id == owned.sequence));
+            Ok(sequences.next().map(|s| format!("{}.{}", quote_ident(&s.schema), quote_ident(&s.name))))
+        })
+    }));
     out.push(
         add!("obj_description", &[P::Oid, P::Text], t::TEXT, |cx, call| {
             let model = Model::load(cx)?;

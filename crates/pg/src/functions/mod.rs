@@ -25,6 +25,7 @@
 //! - `interval_aggregate`: `sum`, `avg`, `min`, `max` of intervals
 //! - `float_extremes`: `min` and `max` of floats by groups
 //! - `json`: values as JSON
+//! - `sequence`: `nextval` and its kin
 //! - `series`: `generate_series`
 //! - `growing`: bounds of what makes long texts
 //!
@@ -62,6 +63,7 @@ pub(crate) mod order_key;
 mod parse_time;
 mod percentile;
 mod privileges;
+mod sequence;
 mod series;
 mod session;
 mod strings;
@@ -176,6 +178,7 @@ pub(crate) fn order_extreme(greatest: bool) -> ScalarUDF {
 pub fn is_session_function(name: &str) -> bool {
     session::NAMES.contains(&name)
         || advisory::NAMES.contains(&name)
+        || sequence::NAMES.contains(&name)
         || catalog::NAMES.contains(&name)
         || privileges::NAMES.contains(&name)
         || time::SESSION_NAMES.contains(&name)
@@ -190,6 +193,7 @@ pub fn is_session_function(name: &str) -> bool {
 fn all(cx: &Arc<dyn PgContext>) -> Vec<define::PgFunction> {
     let mut out = session::all(cx);
     out.extend(advisory::all(cx));
+    out.extend(sequence::all(cx));
     out.extend(catalog::all(cx));
     out.extend(privileges::all(cx));
     out.extend(text::all());

@@ -143,7 +143,7 @@ fn resolve(ty: &SqlType) -> Result<Resolved, SqlError> {
             custom(base, quoted, modifiers).ok_or_else(|| match base {
                 "serial" | "bigserial" | "smallserial" | "serial4" | "serial8" | "serial2" => {
                     SqlError::unsupported(format!("type {base} is not supported"))
-                        .with_hint("Sequences do not exist yet; use an integer type.")
+                        .with_hint("Serial types are for columns of CREATE TABLE and ADD COLUMN.")
                 }
                 _ => unknown(ty),
             })?

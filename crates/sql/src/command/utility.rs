@@ -32,6 +32,7 @@ pub(crate) fn may_run_again(statement: &Statement) -> bool {
             | Statement::CreateView(_)
             | Statement::Comment { .. }
             | Statement::CreateIndex(_)
+            | Statement::CreateSequence { .. }
             | Statement::Drop { .. }
             | Statement::Truncate(_)
             | Statement::AlterTable(_)

@@ -221,7 +221,9 @@ impl Session {
                             if table.primary_key.contains(&at) {
                                 table = self.change(txn, &table, TableChange::DropPrimaryKey).await?;
                             }
+                            let gone: Vec<_> = table.owned.iter().filter(|owned| owned.column == at).copied().collect();
                             table = self.change(txn, &table, TableChange::DropColumn(at)).await?;
+                            self.drop_owned(txn, &gone).await?;
                         }
                         Err(_) if *if_exists => {
                             self.skip(format!(
@@ -257,6 +259,13 @@ impl Session {
                 let at = find_column(table, column_name)?;
                 let change = match op {
                     AlterColumnOperation::SetNotNull => TableChange::SetNotNull(at, true),
+                    AlterColumnOperation::SetDefault { .. }
+                    | AlterColumnOperation::DropDefault
+                    | AlterColumnOperation::DropNotNull
+                        if table.identity(at) != resurgam_engine::Identity::No =>
+                    {
+                        return Err(super::sequence::is_identity(table, at));
+                    }
                     AlterColumnOperation::DropNotNull if table.primary_key.contains(&at) => {
                         let name = &table.columns[at].name;
                         return Err(SqlError::new("42P16", format!("column \"{name}\" is in a primary key")));
@@ -519,7 +528,7 @@ impl Session {
         if_not_exists: bool,
     ) -> Result<Arc<Table>, SqlError> {
         let parts = column_parts(def)?;
-        let spec = parts.spec;
+        let mut spec = parts.spec;
         if table.columns.iter().any(|c| c.name == spec.name) {
             let exists = format!("column \"{}\" of relation \"{}\" already exists", spec.name, table.name);
             if if_not_exists {
@@ -530,6 +539,7 @@ impl Session {
         }
         let at = table.columns.len();
         let mut new = None;
+        let mut made = None;
         if let Some(expr) = &parts.generated {
             let (planned, sql) = self.generation(txn, table, (&spec.name, spec.ty), expr)?;
             let reads = planned.columns.clone();
@@ -538,6 +548,14 @@ impl Session {
                 false => self.change(txn, table, TableChange::AddColumn(spec.clone())).await?,
             };
             new = Some(self.change(txn, &added, TableChange::SetGenerated(at, Some((sql, reads)))).await?);
+        }
+        if let Some(serial) = parts.serial {
+            let name = super::sequence::name_for(txn, &table.schema, &table.name, &spec.name)?;
+            spec.default_sql = Some(super::sequence::default_of(&table.schema, &name));
+            let options = resurgam_engine::Sequence { owner: Some(table.id), ..serial.options };
+            let sequence = self.settle_ddl(|| txn.create_sequence(&table.schema, &name, options.clone())).await?;
+            made =
+                Some(resurgam_engine::OwnedSequence { column: at, sequence: sequence.id, identity: serial.identity });
         }
         if let Some(text) = &spec.default_sql {
             let expr = parse_expression(text)?;
@@ -567,6 +585,11 @@ impl Session {
             Some(new) => new,
             None => self.change(txn, table, TableChange::AddColumn(spec)).await?,
         };
+        if let Some(made) = made {
+            let mut owned = table.owned.clone();
+            owned.push(made);
+            table = self.settle_ddl(|| txn.set_owned(&table, owned.clone())).await?;
+        }
         if let Some(name) = parts.primary {
             table = self.add_primary_key(txn, &table, name, vec![at]).await?;
         }

@@ -292,7 +292,7 @@ pub(crate) fn primary_key(key: &PrimaryKeyConstraint) -> Result<(), SqlError> {
     characteristics(given.as_ref())
 }
 
-/// TRUNCATE. There are no sequences that RESTART IDENTITY could restart, and no tables that inherit.
+/// TRUNCATE. There are no tables that inherit.
 ///
 /// # Errors
 /// `42601`

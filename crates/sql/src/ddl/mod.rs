@@ -7,6 +7,7 @@ pub(crate) mod generated;
 pub(crate) mod like;
 pub(crate) mod needed;
 pub(crate) mod retype;
+pub(crate) mod sequence;
 pub(crate) mod view;
 
 use std::sync::Arc;
@@ -56,11 +57,14 @@ pub(crate) struct ColumnParts {
     pub foreign: Vec<ForeignParts>,
     /// What its values are made of.
     pub generated: Option<Expr>,
+    /// Its values come from a sequence of its own, by default.
+    pub serial: Option<sequence::Serial>,
 }
 
 pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
     let name = name_of(&def.name);
-    let ty: ColumnType = column_type_from_sql(&def.data_type)?;
+    let serial = sequence::serial(def)?;
+    let ty: ColumnType = column_type_from_sql(serial.as_ref().map_or(&def.data_type, |(_, ty)| ty))?;
     let mut parts = ColumnParts {
         spec: ColumnSpec { name: name.clone(), ty, nullable: true, default_sql: None },
         primary: None,
@@ -68,8 +72,12 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
         checks: Vec::new(),
         foreign: Vec::new(),
         generated: None,
+        serial: serial.map(|(serial, _)| serial),
     };
-    let (mut says_null, mut has_default) = (None, false);
+    let (mut says_null, mut has_default) = (None, parts.serial.is_some());
+    if has_default {
+        (says_null, parts.spec.nullable) = (Some(false), false);
+    }
     for option in &def.options {
         let given = option.name.as_ref().map(name_of);
         match &option.option {
@@ -83,7 +91,13 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
             }
             ColumnOption::Default(expr) => {
                 if has_default {
-                    let text = format!("multiple default values specified for column \"{name}\"");
+                    let of = format!("for column \"{name}\"");
+                    let text = match &parts.serial {
+                        Some(serial) if serial.identity != resurgam_engine::Identity::No => {
+                            format!("both default and identity specified {of}")
+                        }
+                        _ => format!("multiple default values specified {of}"),
+                    };
                     return Err(SqlError::syntax(text));
                 }
                 has_default = true;
@@ -117,6 +131,22 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
                 }
                 parts.generated =
                     Some(generated::expression(&name, *generated_as, expr, generation_expr_mode.as_ref())?);
+            }
+            ColumnOption::Generated { generated_as, sequence_options, generation_expr: None, .. } => {
+                if parts.serial.is_some() {
+                    let text = format!("multiple identity specifications for column \"{name}\"");
+                    return Err(SqlError::syntax(text));
+                }
+                if has_default {
+                    let text = format!("both default and identity specified for column \"{name}\"");
+                    return Err(SqlError::syntax(text));
+                }
+                if says_null == Some(true) {
+                    let text = format!("conflicting NULL/NOT NULL declarations for column \"{name}\"");
+                    return Err(SqlError::syntax(text));
+                }
+                parts.serial = Some(sequence::identity(generated_as, sequence_options.as_deref(), def)?);
+                (has_default, says_null, parts.spec.nullable) = (true, Some(false), false);
             }
             ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
                 return Err(unsupported("a generated column"));
@@ -250,7 +280,7 @@ pub(super) fn check_schema(schema: &str) -> Result<(), SqlError> {
 fn table_spec(
     create: &CreateTable,
     taken: &dyn Fn(&str) -> Result<bool, SqlError>,
-) -> Result<(TableSpec, Vec<CheckParts>, Vec<ForeignParts>, Vec<(String, Expr)>), SqlError> {
+) -> Result<(TableSpec, Vec<CheckParts>, Vec<ForeignParts>, Vec<(String, Expr)>, Vec<(usize, sequence::Serial)>), SqlError> {
     let (schema, name) = table_name(&create.name)?;
     check_schema(&schema)?;
     let mut spec = TableSpec::new(&schema, &name);
@@ -270,6 +300,7 @@ fn table_spec(
     let mut foreign = Vec::new();
     let mut generated = Vec::new();
     let mut columns = Vec::new();
+    let mut serials = Vec::new();
     for (at, def) in create.columns.iter().enumerate() {
         let parts = column_parts(def)?;
         if let Some(name) = parts.primary {
@@ -281,6 +312,7 @@ fn table_spec(
         generated.extend(parts.generated.map(|expr| (parts.spec.name.clone(), expr)));
         checks.extend(parts.checks);
         foreign.extend(parts.foreign);
+        serials.extend(parts.serial.map(|serial| (at, serial)));
         columns.push(parts.spec);
     }
     for constraint in &create.constraints {
@@ -325,7 +357,7 @@ fn table_spec(
     }
     // Those that have a name first, so that a made name is not one of theirs.
     checks.sort_by_key(|check| check.name.is_none());
-    Ok((spec, checks, foreign, generated))
+    Ok((spec, checks, foreign, generated, serials))
 }
 
 /// Whether a statement that changes definitions has to stop: cancelled, or out of time.
@@ -366,6 +398,7 @@ impl Session {
             Statement::CreateTable(create) => self.create_table(create, text).await,
             Statement::CreateView(create) => self.create_view(create).await,
             Statement::CreateIndex(create) => self.create_index(create).await,
+            Statement::CreateSequence { .. } => self.create_sequence(statement).await,
             Statement::Drop { object_type, if_exists, names, cascade, restrict: _, purge, temporary, table } => {
                 if *purge || *temporary || table.is_some() {
                     return Err(SqlError::syntax("this form of DROP is not PostgreSQL's"));
@@ -424,8 +457,18 @@ impl Session {
         let mut create = create.clone();
         let like = like::expand(&txn, &mut create)?;
         let create = &create;
-        let (spec, checks, foreign, generated) = table_spec(create, &taken)?;
+        let (mut spec, checks, foreign, generated, found) = table_spec(create, &taken)?;
+        let mut serials: Vec<(String, String, sequence::Serial)> = Vec::new();
+        for (at, serial) in found {
+            let column = &mut spec.columns[at];
+            let used: Vec<&str> = serials.iter().map(|(_, name, _)| name.as_str()).collect();
+            let is_taken = |wanted: &str| Ok(wanted == name || used.contains(&wanted) || taken(wanted)?);
+            let made = free_name(made_name(&name, &[&column.name], "seq"), &is_taken)?;
+            column.default_sql = Some(sequence::default_of(&schema, &made));
+            serials.push((column.name.clone(), made, serial));
+        }
         let mut table = self.settle_ddl(|| txn.create_table(spec.clone())).await?;
+        table = self.add_serials(&txn, table, &serials).await?;
         for column in &spec.columns {
             if let Some(default) = &column.default_sql {
                 self.check_default(&txn, &table, default, &column.name, column.ty)?;
@@ -555,6 +598,9 @@ impl Session {
         if kind == ObjectType::View {
             return self.drop_views(if_exists, names, cascade).await;
         }
+        if kind == ObjectType::Sequence {
+            return self.drop_sequences(if_exists, names, cascade).await;
+        }
         let (tag, word) = match kind {
             ObjectType::Table => ("DROP TABLE", "table"),
             ObjectType::Index => ("DROP INDEX", "index"),
@@ -589,6 +635,7 @@ impl Session {
                             self.refuse_if_pending(&table, "DROP TABLE")?;
                             let table = self.drop_dependents(&txn, &table, &Depends::Table, cascade, &together).await?;
                             self.settle_ddl(|| txn.drop_table(&table)).await?;
+                            self.drop_owned(&txn, &table.owned).await?;
                         }
                         // Dropped by the one who was waited for.
                         Err(error) if error.sqlstate == "42P01" => missing(self)?,
@@ -656,6 +703,9 @@ impl Session {
         }
         for table in &tables {
             self.settle_ddl(|| txn.truncate(table)).await?;
+            if matches!(truncate.identity, Some(ast::TruncateIdentityOption::Restart)) {
+                self.restart_owned(&txn, table).await?;
+            }
         }
         Ok(Tag::Fixed("TRUNCATE TABLE"))
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `trim(LEADING FROM a)` | `trim(LEADING ' ' FROM a)` |
-//! | `OVERRIDING SYSTEM VALUE`, `OVERRIDING USER VALUE` | nothing: there are no identity columns |
+//! | `OVERRIDING SYSTEM VALUE`, `OVERRIDING USER VALUE` | nothing: no column is GENERATED ALWAYS (`analyze/insert.rs` refuses the second where it means something) |
 //! | `EXCLUDE NO OTHERS` | nothing: it is the default |
 //! | `FROM ONLY t`, `UPDATE ONLY t` | without ONLY: no table inherits |
 //! | `ORDER BY a USING <` | `ORDER BY a ASC` |

@@ -17,6 +17,7 @@ pub(crate) mod embedded;
 pub(crate) mod execution;
 pub(crate) mod kept;
 pub(crate) mod panics;
+mod sequences;
 pub(crate) mod settings;
 pub(crate) mod shared;
 pub(crate) mod stream;
@@ -281,6 +282,7 @@ impl Session {
             query: Mutex::new(Arc::from("")),
             notices: Mutex::default(),
             has_notices: AtomicBool::new(false),
+            sequence_values: Mutex::default(),
             has_advisory: AtomicBool::new(false),
         });
         let cx: Arc<dyn PgContext> = Arc::clone(&shared) as _;

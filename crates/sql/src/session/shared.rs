@@ -1,5 +1,6 @@
 //! The part of a session that functions, catalog tables and other sessions see.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,7 +12,7 @@ use resurgam_engine::{Table, Transaction};
 use crate::command::alter_database;
 use crate::exec::context::StopFlag;
 use crate::pg::advisory::Advisory;
-use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, Setting, Sizes};
+use crate::pg::context::{Activity, HostRule, PgContext, PlanRow, SequenceCall, Setting, Sizes};
 use crate::pg::datetime::Zone;
 use crate::session::database::SqlDatabase;
 use crate::session::settings::{Signals, Variables};
@@ -43,6 +44,8 @@ pub(crate) struct SessionShared {
     pub notices: Mutex<Vec<SqlError>>,
     /// There may be some.
     pub has_notices: AtomicBool,
+    /// The last value that this session got of each sequence, and of which sequence it was the last time.
+    pub sequence_values: Mutex<(HashMap<u32, i64>, Option<u32>)>,
     /// It may have advisory locks.
     pub has_advisory: AtomicBool,
 }
@@ -85,6 +88,15 @@ impl PgContext for SessionShared {
             Some(txn) => Ok(txn.views()?),
             None => Ok(Vec::new()),
         }
+    }
+    fn sequences(&self) -> Result<Vec<Arc<Table>>, SqlError> {
+        match self.txn.lock().clone() {
+            Some(txn) => Ok(txn.sequences()?),
+            None => Ok(Vec::new()),
+        }
+    }
+    fn sequence_value(&self, sequence: u32, what: SequenceCall) -> Result<i64, SqlError> {
+        self.sequence_call(sequence, what)
     }
     fn setting(&self, name: &str) -> Option<String> {
         self.show(name).ok()

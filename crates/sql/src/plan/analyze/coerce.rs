@@ -178,6 +178,11 @@ impl Analyzer<'_> {
                 _ => self.converted(Bound { ty: Type::TEXT, ..bound }, to),
             };
         };
+        if to.oid == oid::REGCLASS
+            && let Some(sequence) = self.sequence_constant(&bound)
+        {
+            return Ok(sequence.at(span));
+        }
         let by_session = match to.oid {
             oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ if is_of_the_day(&text) => true,
             oid::TIMESTAMPTZ => {

@@ -54,6 +54,7 @@ mod row;
 mod sample;
 mod scope;
 mod select;
+mod sequence;
 mod sets;
 mod sort;
 mod through_view;

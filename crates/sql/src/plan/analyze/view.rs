@@ -150,6 +150,9 @@ impl Analyzer<'_> {
         }
         match self.names.txn.view_named(schema, name).map_err(SqlError::from)? {
             Some(view) => self.view_item(&view, name, None, alias).map(Some),
+            None if self.names.txn.sequence_named(schema, name).map_err(SqlError::from)?.is_some() => {
+                Err(SqlError::unsupported("a sequence in FROM is not supported").into())
+            }
             None => Ok(None),
         }
     }

@@ -1,0 +1,386 @@
+//! Sequences: what a definition says of one, and its values, which no transaction rolls back.
+//!
+//! The definition is an entry of the catalog like a table's, versioned and transactional. Its values are a row of the
+//! catalog's tree under a number of their own (`'s' number`): a definition that begins anew (RESTART) names another
+//! number, so that this commits and rolls back with the definition.
+//!
+//! # Invariants
+//! 1. *No value is given out before a commit that says so is in the log.* The row says how far values may have been given
+//!    out, [`LOGGED_AHEAD`] ahead: a small transaction of its own that commits without waiting for the disk. Whoever
+//!    commits a value has his COMMIT behind it in the log, so the one is never durable without the other; a
+//!    transaction that wrote nothing waits for that place of the log when it ends
+//!    ([`Transaction::commit`](crate::Transaction::commit)).
+//! 2. *One at a time.* Values are given out under the sequence's own mutex, which also orders the writes of its row.
+//! 3. A restart goes on behind what the row says: it may lose values of a stride, never repeat one.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+use resurgam_base::{Error, ErrorKind, Lsn, Result};
+use resurgam_page::codec::Reader;
+use resurgam_versions::Outcome;
+
+use crate::catalog_row::values_key;
+use crate::database::Database;
+use crate::table::{RowBuf, Table};
+use crate::transaction::{Attempt, Durability, Isolation, StatementKind, Transaction};
+
+/// Values that are logged ahead: PostgreSQL's SEQ_LOG_VALS. A crash loses up to so many, and 33 values cost one record.
+pub const LOGGED_AHEAD: i64 = 32;
+
+/// The definition of a sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    /// Bytes of its type: 2, 4 or 8.
+    pub width: u8,
+    pub start: i64,
+    pub increment: i64,
+    pub min: i64,
+    pub max: i64,
+    pub cache: i64,
+    pub cycle: bool,
+    /// The row of its values; set by the engine.
+    #[doc(hidden)]
+    pub values: u32,
+    /// Where these begin: the last value, and whether it has been given out.
+    pub begin: i64,
+    pub begin_called: bool,
+    /// The table that it goes with, which says of which of its columns.
+    pub owner: Option<u32>,
+}
+
+/// Where a sequence is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceState {
+    pub last: i64,
+    /// `last` has been given out.
+    pub called: bool,
+    /// Values that may be given out before the log is written to.
+    pub ahead: i64,
+}
+
+/// How a column makes use of the sequence that goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnedSequence {
+    /// Position of the column.
+    pub column: usize,
+    /// Id of the sequence.
+    pub sequence: u32,
+    pub identity: Identity,
+}
+
+/// GENERATED … AS IDENTITY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// A sequence that goes with the column, no more.
+    No,
+    Always,
+    ByDefault,
+}
+
+impl Sequence {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![self.width, u8::from(self.cycle) | u8::from(self.begin_called) << 1];
+        for value in [self.start, self.increment, self.min, self.max, self.cache, self.begin] {
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+        out.extend_from_slice(&self.values.to_le_bytes());
+        // Ids of objects begin above 0.
+        out.extend_from_slice(&self.owner.unwrap_or(0).to_le_bytes());
+        out
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self> {
+        let (width, flags) = (r.u8()?, r.u8()?);
+        let mut next = || r.u64().map(u64::cast_signed);
+        let (start, increment, min, max, cache, begin) = (next()?, next()?, next()?, next()?, next()?, next()?);
+        let (values, owner) = (r.u32()?, r.u32()?);
+        if increment == 0 || min >= max || !(min..=max).contains(&begin) {
+            return Err(r.bad("a sequence that contradicts itself"));
+        }
+        Ok(Self {
+            width,
+            start,
+            increment,
+            min,
+            max,
+            cache,
+            cycle: flags & 1 != 0,
+            values,
+            begin,
+            begin_called: flags & 2 != 0,
+            owner: (owner != 0).then_some(owner),
+        })
+    }
+
+    /// The value after `last`; `None` at the end of one that does not cycle.
+    fn after(&self, last: i64) -> Option<i64> {
+        let next = last.checked_add(self.increment).filter(|next| (self.min..=self.max).contains(next));
+        match next {
+            Some(next) => Some(next),
+            None if self.cycle => Some(if self.increment > 0 { self.min } else { self.max }),
+            None => None,
+        }
+    }
+}
+
+impl SequenceState {
+    /// The stored form: what a restart goes on from.
+    pub(crate) fn encode(last: i64, called: bool) -> Vec<u8> {
+        let mut out = last.to_le_bytes().to_vec();
+        out.push(u8::from(called));
+        out
+    }
+    /// Reads it; `None` if it is none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(i64, bool)> {
+        match bytes.split_first_chunk::<8>()? {
+            (last, [called]) => Some((i64::from_le_bytes(*last), *called != 0)),
+            _ => None,
+        }
+    }
+}
+
+/// A sequence in memory.
+#[derive(Debug, Default)]
+struct Live {
+    state: Option<SequenceState>,
+    /// The log that whoever commits a value needs durable.
+    end: Lsn,
+}
+
+/// The sequences whose values were asked for since the open.
+#[derive(Default)]
+pub(crate) struct Sequences(RwLock<HashMap<u32, Arc<Mutex<Live>>>>);
+
+impl Sequences {
+    fn of(&self, values: u32) -> Arc<Mutex<Live>> {
+        if let Some(live) = self.0.read().get(&values) {
+            return Arc::clone(live);
+        }
+        Arc::clone(self.0.write().entry(values).or_default())
+    }
+}
+
+impl Database {
+    /// Where a sequence is, read at its first use.
+    fn sequence_state(&self, sequence: &Sequence, live: &mut Live) -> Result<SequenceState> {
+        if let Some(state) = live.state {
+            return Ok(state);
+        }
+        let (mut bytes, tree) = (Vec::new(), self.inner().catalog.tree);
+        let stored = match self.plain_view().read_value(tree, &values_key(sequence.values), &mut bytes)? {
+            true => {
+                SequenceState::decode(&bytes).ok_or_else(|| Error::corrupt("a sequence's values cannot be read"))?
+            }
+            false => (sequence.begin, sequence.begin_called),
+        };
+        let state = SequenceState { last: stored.0, called: stored.1, ahead: 0 };
+        live.state = Some(state);
+        Ok(state)
+    }
+
+    /// Logs how far values are given out; see the invariants.
+    fn log_sequence(&self, values: u32, last: i64, called: bool) -> Result<Lsn> {
+        let inner = self.inner();
+        let (key, value) = (values_key(values), SequenceState::encode(last, called));
+        let txn = self.begin(Isolation::ReadCommitted);
+        if txn.enter()?.is_some() {
+            // Whoever changes the recovery mode waits for this one's transaction.
+            let error = Error::new(ErrorKind::SerializationFailure, "the recovery mode is being changed");
+            return Err(error.with_hint("Retry the transaction."));
+        }
+        txn.statement(StatementKind::PointWrite)?;
+        let carrier = Arc::new(inner.catalog.carrier());
+        let mut row = RowBuf::default();
+        loop {
+            let seen = txn.latest(&carrier, &key, &mut row)?;
+            let outcome = txn.with_catalog_writer_aside(|writer, tree| match seen {
+                Some(seen) => writer.update(tree, &key, &value, seen),
+                None => writer.insert(tree, &key, &value, &mut None),
+            })?;
+            match outcome {
+                Outcome::Done => break,
+                // An undo after a crash has not come to it yet.
+                Outcome::Wait(holder) => {
+                    let own = txn.write_context()?.active.id;
+                    inner.txs.wait_for(own, holder)?.wait()?;
+                }
+                other => return Err(Error::internal(format!("the values of a sequence: {other:?}"))),
+            }
+        }
+        let _ = txn.commit(Durability::Async)?;
+        Ok(inner.log.end_lsn())
+    }
+}
+
+impl Transaction {
+    /// The next value of a sequence. It is given to nobody else, whatever becomes of this transaction.
+    ///
+    /// # Errors
+    /// `SequenceLimit` at its end; those of writing the log.
+    pub fn next_value(&self, sequence: &Table) -> Result<i64> {
+        let definition = definition(sequence)?;
+        let db = &self.0.db;
+        let live = db.inner().sequences.of(definition.values);
+        let mut live = live.lock();
+        let state = db.sequence_state(definition, &mut live)?;
+        let next = match state.called {
+            false => state.last,
+            true => definition.after(state.last).ok_or_else(|| at_end(sequence, definition))?,
+        };
+        let mut ahead = state.ahead;
+        if ahead == 0 || !state.called {
+            let mut furthest = next;
+            ahead = 0;
+            while ahead < LOGGED_AHEAD
+                && let Some(further) = definition.after(furthest)
+            {
+                furthest = further;
+                ahead += 1;
+            }
+            live.end = db.log_sequence(definition.values, furthest, true)?;
+        } else {
+            ahead -= 1;
+        }
+        live.state = Some(SequenceState { last: next, called: true, ahead });
+        self.0.needs_durable(live.end);
+        Ok(next)
+    }
+
+    /// Sets a sequence to go on behind `last` (or with it, if it is not `called`), whatever becomes of this transaction.
+    ///
+    /// # Errors
+    /// `NumericOutOfRange`; those of writing the log.
+    pub fn set_value(&self, sequence: &Table, last: i64, called: bool) -> Result<()> {
+        let definition = definition(sequence)?;
+        if !(definition.min..=definition.max).contains(&last) {
+            return Err(Error::new(
+                ErrorKind::NumericOutOfRange,
+                format!(
+                    "setval: value {last} is out of bounds for sequence \"{}\" ({}..{})",
+                    sequence.name, definition.min, definition.max
+                ),
+            ));
+        }
+        let db = &self.0.db;
+        let live = db.inner().sequences.of(definition.values);
+        let mut live = live.lock();
+        live.end = db.log_sequence(definition.values, last, called)?;
+        live.state = Some(SequenceState { last, called, ahead: 0 });
+        self.0.needs_durable(live.end);
+        Ok(())
+    }
+
+    /// Where a sequence is.
+    pub fn sequence_state(&self, sequence: &Table) -> Result<SequenceState> {
+        let definition = definition(sequence)?;
+        let live = self.0.db.inner().sequences.of(definition.values);
+        let mut live = live.lock();
+        self.0.db.sequence_state(definition, &mut live)
+    }
+
+    /// The sequence of that name.
+    pub fn sequence_named(&self, schema: &str, name: &str) -> Result<Option<Arc<Table>>> {
+        Ok(self.entry(schema, name)?.filter(|entry| entry.sequence.is_some()))
+    }
+
+    /// The sequence with that id.
+    pub fn sequence_by_id(&self, id: u32) -> Result<Option<Arc<Table>>> {
+        Ok(self.entry_by_id(id)?.filter(|entry| entry.sequence.is_some()))
+    }
+
+    /// All sequences, by schema and name.
+    pub fn sequences(&self) -> Result<Vec<Arc<Table>>> {
+        let mut all = self.entries()?;
+        all.retain(|entry| entry.sequence.is_some());
+        Ok(all)
+    }
+}
+
+fn definition(sequence: &Table) -> Result<&Sequence> {
+    sequence.sequence.as_deref().ok_or_else(|| Error::internal(format!("\"{}\" is not a sequence", sequence.name)))
+}
+
+fn at_end(sequence: &Table, definition: &Sequence) -> Error {
+    let (word, bound) =
+        if definition.increment > 0 { ("maximum", definition.max) } else { ("minimum", definition.min) };
+    let text = format!("nextval: reached {word} value of sequence \"{}\" ({bound})", sequence.name);
+    Error::new(ErrorKind::SequenceLimit, text)
+}
+
+/// Making, changing and dropping them.
+impl Transaction {
+    /// Makes a sequence. `values` of the definition is filled in.
+    ///
+    /// # Errors
+    /// `DuplicateTable`, `LimitExceeded`.
+    pub fn create_sequence(&self, schema: &str, name: &str, sequence: Sequence) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
+        if let Some(wait) = self.enter()? {
+            return Ok(Attempt::Wait(wait));
+        }
+        let id = self.next_object()?;
+        if let Attempt::Wait(wait) = self.claim_name(schema, name, id, false)? {
+            return Ok(Attempt::Wait(wait));
+        }
+        let parts = crate::definition::Definition {
+            id,
+            schema: schema.to_owned(),
+            name: name.to_owned(),
+            sequence: Some(Box::new(Sequence { values: self.unused_values()?, ..sequence })),
+            ..crate::definition::Definition::without_rows()
+        };
+        self.store_definition(&parts, None).map(Attempt::Done)
+    }
+
+    /// Gives a sequence another definition; `anew`: its values begin as that says, not where they are.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::lock_for_change`].
+    pub fn replace_sequence(&self, old: &Arc<Table>, to: Sequence, anew: bool) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
+        if let Attempt::Wait(wait) = self.lock_exclusive(old)? {
+            return Ok(Attempt::Wait(wait));
+        }
+        let mut parts = crate::definition::Definition::of(old);
+        let values = if anew { self.unused_values()? } else { definition(old)?.values };
+        parts.sequence = Some(Box::new(Sequence { values, ..to }));
+        parts.generation += 1;
+        self.store_definition(&parts, Some(old)).map(Attempt::Done)
+    }
+
+    /// A number for values that has none. (Those of a definition that was never committed stay behind, and a crash forgets
+    /// which numbers were given.)
+    fn unused_values(&self) -> Result<u32> {
+        let db = &self.0.db;
+        loop {
+            let number = self.next_object()?;
+            if !db.plain_view().read_value(db.inner().catalog.tree, &values_key(number), &mut Vec::new())? {
+                return Ok(number);
+            }
+        }
+    }
+
+    /// Gives a sequence another name.
+    pub fn rename_sequence(&self, sequence: &Arc<Table>, name: &str) -> Result<Attempt<Arc<Table>>> {
+        self.rename_view(sequence, name)
+    }
+
+    /// Drops a sequence. That no column needs it is the caller's care.
+    pub fn drop_sequence(&self, sequence: &Arc<Table>) -> Result<Attempt<()>> {
+        self.drop_view(sequence)
+    }
+
+    /// Says which sequences go with the columns of a table.
+    pub fn set_owned(&self, table: &Arc<Table>, owned: Vec<OwnedSequence>) -> Result<Attempt<Arc<Table>>> {
+        let _operation = self.operation()?;
+        if let Attempt::Wait(wait) = self.lock_exclusive(table)? {
+            return Ok(Attempt::Wait(wait));
+        }
+        let mut parts = crate::definition::Definition::of(table);
+        parts.owned = owned;
+        parts.generation += 1;
+        self.store_definition(&parts, Some(table)).map(Attempt::Done)
+    }
+}

@@ -1,0 +1,132 @@
+//! Values of sequences: never given out twice, whatever is rolled back or lost in a crash.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use resurgam_engine::*;
+use resurgam_vfs::{SimVfs, Vfs};
+
+fn open(vfs: &SimVfs, traditional: bool, background: bool) -> Result<Database> {
+    let shared: Arc<dyn Vfs> = Arc::new(vfs.clone());
+    let options = Options {
+        buffer_bytes: 1 << 20,
+        accelerated_database_recovery: !traditional,
+        background,
+        ..Options::default()
+    };
+    Database::open_with(shared, Path::new("/db"), options, |_| {})
+}
+
+fn ascending() -> Sequence {
+    Sequence {
+        width: 8,
+        start: 1,
+        increment: 1,
+        min: 1,
+        max: i64::MAX,
+        cache: 1,
+        cycle: false,
+        values: 0,
+        begin: 1,
+        begin_called: false,
+        owner: None,
+    }
+}
+
+fn make(db: &Database, name: &str) -> Result<()> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    tx.create_sequence("public", name, ascending())?.done()?;
+    tx.commit(Durability::Sync)?.wait()
+}
+
+/// A value, in a transaction that commits it and writes nothing.
+fn committed(db: &Database) -> Result<i64> {
+    let tx = db.begin(Isolation::ReadCommitted);
+    let s = tx.sequence_named("public", "s")?.expect("made");
+    let value = tx.next_value(&s)?;
+    tx.commit(Durability::Sync)?.wait()?;
+    Ok(value)
+}
+
+/// After a crash at any moment no committed value comes again; what a stride is lost is no more than a stride.
+#[test]
+fn no_value_comes_again_after_a_crash() -> Result<()> {
+    for traditional in [false, true] {
+        let mut vfs = SimVfs::new(7);
+        make(&open(&vfs, traditional, false)?, "s")?;
+        let mut highest = 0;
+        for round in 1..=20u64 {
+            let db = open(&vfs, traditional, false)?;
+            for _ in 0..round * 4 {
+                let value = committed(&db)?;
+                assert!(value > highest, "{value} after {highest}, round {round}, traditional {traditional}");
+                assert!(value <= highest + 34, "{value} after {highest}: more than a stride is lost");
+                highest = value;
+            }
+            // Rolled back with its transaction, and still not given out again.
+            let tx = db.begin(Isolation::ReadCommitted);
+            let s = tx.sequence_named("public", "s")?.expect("made");
+            let value = tx.next_value(&s)?;
+            assert!(value > highest);
+            tx.rollback()?;
+            assert_eq!(committed(&db)?, value + 1);
+            highest = value + 1;
+            vfs = vfs.crash_clone(round);
+        }
+    }
+    Ok(())
+}
+
+/// The definition goes with its transaction, and another of that name begins anew.
+#[test]
+fn a_definition_is_rolled_back() -> Result<()> {
+    let vfs = SimVfs::new(3);
+    let db = open(&vfs, false, false)?;
+    for _ in 0..3 {
+        let tx = db.begin(Isolation::ReadCommitted);
+        let s = tx.create_sequence("public", "s", ascending())?.done()?;
+        assert_eq!((tx.next_value(&s)?, tx.next_value(&s)?), (1, 2));
+        tx.rollback()?;
+        assert!(db.begin(Isolation::ReadCommitted).sequence_named("public", "s")?.is_none());
+    }
+    let db = open(&vfs.crash_clone(1), false, false)?;
+    make(&db, "s")?;
+    assert_eq!(committed(&db)?, 1);
+    // RESTART, rolled back and not.
+    for (commits, next) in [(false, 2), (true, 1)] {
+        let tx = db.begin(Isolation::ReadCommitted);
+        let s = tx.sequence_named("public", "s")?.expect("made");
+        let s = tx.replace_sequence(&s, ascending(), true)?.done()?;
+        if commits {
+            tx.commit(Durability::Sync)?.wait()?;
+        } else {
+            assert_eq!(tx.next_value(&s)?, 1);
+            tx.rollback()?;
+        }
+        assert_eq!(committed(&db)?, next);
+    }
+    let problems = db.verify()?;
+    assert!(problems.is_empty(), "{problems:?}");
+    Ok(())
+}
+
+#[test]
+fn threads_never_get_the_same_value() -> Result<()> {
+    let vfs = SimVfs::new(5);
+    let db = open(&vfs, false, true)?;
+    make(&db, "s")?;
+    let seen = Mutex::new(HashSet::new());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    let value = committed(&db).expect("a value");
+                    assert!(seen.lock().expect("unpoisoned").insert(value), "{value} twice");
+                }
+            });
+        }
+    });
+    assert_eq!(seen.lock().expect("unpoisoned").len(), 2000);
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! `nextval`, `currval`, `setval`, `lastval`.
+
+use std::sync::Arc;
+
+use super::define::{Call, P, PgFunction, f, oid};
+use crate::context::{PgContext, SequenceCall};
+use crate::types::oid as t;
+
+/// Every function here.
+pub(super) const NAMES: &[&str] = &["nextval", "currval", "setval", "lastval"];
+
+pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
+    let mut out = Vec::with_capacity(NAMES.len());
+    for (name, what) in [("nextval", SequenceCall::Next), ("currval", SequenceCall::Current)] {
+        let cx = Arc::clone(cx);
+        let body = move |call: &Call<'_>| {
+            call.ints(|row| call.oid(0, row).map(|sequence| cx.sequence_value(sequence, what)).transpose())
+        };
+        out.push(f(name, &[P::Any], oid(t::INT8), body).each_row());
+    }
+    let captured = Arc::clone(cx);
+    let body = move |call: &Call<'_>| {
+        call.ints(|row| {
+            let called = if call.given(2) { call.bool(2, row) } else { Some(true) };
+            let (Some(sequence), Some(to), Some(called)) = (call.oid(0, row), call.int(1, row), called) else {
+                return Ok(None);
+            };
+            captured.sequence_value(sequence, SequenceCall::Set(to, called)).map(Some)
+        })
+    };
+    out.push(f("setval", &[P::Any, P::Int, P::Bool], oid(t::INT8), body).required(2).each_row());
+    let cx = Arc::clone(cx);
+    let body = move |call: &Call<'_>| call.ints(|_| cx.sequence_value(0, SequenceCall::Last).map(Some));
+    out.push(f("lastval", &[], oid(t::INT8), body).each_row());
+    out
+}

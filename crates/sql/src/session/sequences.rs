@@ -1,0 +1,72 @@
+//! `nextval`, `currval`, `setval` and `lastval` of a session.
+
+use resurgam_engine::{Table, Transaction};
+
+use crate::pg::catalog::relation_oid;
+use crate::pg::context::SequenceCall;
+use crate::session::shared::SessionShared;
+use crate::wire::SqlError;
+
+fn lastval_undefined() -> SqlError {
+    SqlError::new("55000", "lastval is not yet defined in this session")
+}
+
+impl SessionShared {
+    /// See [`PgContext::sequence_value`](crate::pg::context::PgContext::sequence_value).
+    pub(super) fn sequence_call(&self, oid: u32, what: SequenceCall) -> Result<i64, SqlError> {
+        let txn = self.txn.lock().clone().ok_or_else(|| SqlError::internal("a sequence without a transaction"))?;
+        if let SequenceCall::Last = what {
+            let known = self.sequence_values.lock();
+            let id = known.1.ok_or_else(lastval_undefined)?;
+            // It may have been dropped.
+            txn.sequence_by_id(id)?.ok_or_else(lastval_undefined)?;
+            return known.0.get(&id).copied().ok_or_else(lastval_undefined);
+        }
+        let sequence = find(&txn, oid)?;
+        match what {
+            SequenceCall::Next => {
+                self.refuse_read_only("nextval()")?;
+                let value = txn.next_value(&sequence)?;
+                let mut known = self.sequence_values.lock();
+                known.0.insert(sequence.id, value);
+                known.1 = Some(sequence.id);
+                Ok(value)
+            }
+            SequenceCall::Current => self.sequence_values.lock().0.get(&sequence.id).copied().ok_or_else(|| {
+                let name = &sequence.name;
+                SqlError::new("55000", format!("currval of sequence \"{name}\" is not yet defined in this session"))
+            }),
+            SequenceCall::Set(to, called) => {
+                self.refuse_read_only("setval()")?;
+                txn.set_value(&sequence, to, called)?;
+                if called {
+                    self.sequence_values.lock().0.insert(sequence.id, to);
+                }
+                Ok(to)
+            }
+            SequenceCall::Last => Err(lastval_undefined()),
+        }
+    }
+
+    fn refuse_read_only(&self, what: &str) -> Result<(), SqlError> {
+        match self.variables.lock().get("transaction_read_only").as_deref() {
+            Some("on") => Err(SqlError::new("25006", format!("cannot execute {what} in a read-only transaction"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn find(txn: &Transaction, oid: u32) -> Result<std::sync::Arc<Table>, SqlError> {
+    let id = oid.wrapping_sub(relation_oid(0));
+    if let Some(sequence) = txn.sequence_by_id(id)? {
+        return Ok(sequence);
+    }
+    let entry = match txn.table_by_id(id)? {
+        Some(table) => Some(table),
+        None => txn.view_by_id(id)?,
+    };
+    Err(match entry {
+        Some(entry) => SqlError::new("42809", format!("\"{}\" is not a sequence", entry.name)),
+        None => SqlError::new("XX000", format!("could not open relation with OID {oid}")),
+    })
+}
