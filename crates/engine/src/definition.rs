@@ -549,10 +549,10 @@ impl Definition {
                 return Err(r.bad("more than a part of a definition"));
             }
         }
+        let owning: Vec<usize> = owned.iter().map(|owned: &OwnedSequence| owned.column).collect();
         let named = indexes.iter().map(|i| &i.columns).chain(checks.iter().map(|c| &c.columns));
         let named = named.chain(foreign_keys.iter().map(|f| &f.columns)).flatten();
         let named = named.chain(generated.iter().flat_map(|g| g.reads.iter().chain([&g.column])));
-        let owning: Vec<usize> = owned.iter().map(|owned: &OwnedSequence| owned.column).collect();
         let fine = primary_key.iter().chain(named).chain(&owning).all(|c| *c < columns.len())
             && columns.iter().all(|c| match c.place {
                 Place::Key(at) => (at as usize) < primary_key.len(),

@@ -187,6 +187,8 @@ impl Default for Options {
 impl Options {
     /// The same with paths that are not relative to the data folder, which is `dir`.
     pub(crate) fn relative_to(mut self, dir: &std::path::Path) -> Self {
+        // It may itself be relative, and another folder may take its place.
+        let dir = &std::path::absolute(dir).unwrap_or_else(|_| dir.to_path_buf());
         for path in [&mut self.log_dir, &mut self.version_store_path, &mut self.spare_data].into_iter().flatten() {
             *path = dir.join(&*path);
         }

@@ -6,7 +6,7 @@
 //! ```
 
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -128,13 +128,27 @@ fn say_recovery(report: &RecoveryReport) {
     ));
 }
 
+/// A folder that was named; relative to the current one, as the data folder is.
+fn folder(path: &Path) -> Option<PathBuf> {
+    let absolute = || std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    (!path.as_os_str().is_empty()).then(absolute)
+}
+
+/// The same of a URL; a plain path is one.
+fn place(url: &str) -> Option<String> {
+    match url.contains("://") {
+        true => Some(url.to_owned()),
+        false => folder(Path::new(url)).map(|path| path.to_str().map_or_else(|| url.to_owned(), str::to_owned)),
+    }
+}
+
 fn engine_options(settings: &Settings) -> Options {
     Options {
         buffer_bytes: usize::try_from(settings.buffer_bytes.0).unwrap_or(usize::MAX),
-        log_dir: Some(settings.log_dir.clone()).filter(|path| !path.as_os_str().is_empty()),
-        archive: Some(settings.archive.clone()).filter(|url| !url.is_empty()),
-        spare_data: Some(settings.spare_data.clone()).filter(|path| !path.as_os_str().is_empty()),
-        backups: Some(settings.backups.clone()).filter(|url| !url.is_empty()),
+        log_dir: folder(&settings.log_dir),
+        archive: place(&settings.archive),
+        spare_data: folder(&settings.spare_data),
+        backups: place(&settings.backups),
         backup_bytes_per_second: settings.backup_bytes_per_second.0,
         log_segment_bytes: settings.log_segment_bytes.0,
         checkpoint_log_bytes: settings.checkpoint_log_bytes.0,

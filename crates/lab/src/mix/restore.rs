@@ -149,7 +149,7 @@ fn one(options: &Options, mix: &TpcC, part: f64, restart: bool, setup: &mut Setu
     server.set_buffer_mb(buffer_mb);
     server.start()?;
     let mut terminals = mix.terminals(options.clients, options.seed);
-    let (phases, tally) = drive(server.port, mix, &mut terminals, |run| course(options, &server, run))?;
+    let (phases, tally) = drive(server.port, mix, &mut terminals, |run| course(options, &server, &places.spare, run))?;
     check(mix, &server, &terminals)?;
     let took = phases[1].end.saturating_sub(phases[1].start).as_secs_f64();
     eprintln!("buffer pool of {buffer_mb} MB ({part} of the data): restored in {took:.2} s");
@@ -159,7 +159,7 @@ fn one(options: &Options, mix: &TpcC, part: f64, restart: bool, setup: &mut Setu
 }
 
 /// What happens beside the clients: when each phase was.
-fn course(options: &Options, server: &Server, run: &Running) -> Result<[Range<Duration>; 3]> {
+fn course(options: &Options, server: &Server, spare: &Path, run: &Running) -> Result<[Range<Duration>; 3]> {
     let seconds = Duration::from_secs_f64(options.seconds.max(0.1));
     let mut client = server.client()?;
     run.pause(Duration::from_secs_f64(options.warm_up.max(0.0)));
@@ -167,6 +167,11 @@ fn course(options: &Options, server: &Server, run: &Running) -> Result<[Range<Du
     run.pause(seconds);
     let failed = run.elapsed();
     client.query("select resurgam_fail_device('data')")?;
+    while !spare.join("restored-segments").exists() && !spare.join("data").exists() {
+        if !run.pause(LOOK / 10) || run.elapsed() > failed + RESTORE_MAX {
+            return Err("the dead device was not replaced".into());
+        }
+    }
     wait_until_restored(&mut client, || run.pause(LOOK))?;
     let restored = run.elapsed();
     run.pause(seconds);
@@ -177,7 +182,7 @@ fn course(options: &Options, server: &Server, run: &Running) -> Result<[Range<Du
 fn wait_until_restored(client: &mut crate::wire::Client, mut pause: impl FnMut() -> bool) -> Result<()> {
     let begun = Instant::now();
     loop {
-        let left = client.query("select count(*) from resurgam_restore where state = 'restoring'")?;
+        let left = client.query("select count(*) from resurgam_restore")?;
         if left.as_deref() == Some("0") {
             return Ok(());
         }

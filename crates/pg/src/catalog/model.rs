@@ -378,22 +378,6 @@ impl Model {
                 id: Some(view.id),
             });
         }
-        let path = cx.setting("search_path");
-        let is_public = |name: &str| name.trim().trim_matches(['"', '\'']).eq_ignore_ascii_case("public");
-        let qualified = path.is_some_and(|path| !path.split(',').any(is_public));
-        Ok(Self { tables, views, qualified, indexes, relations })
-    }
-
-    /// Comments: what they are on (oid of the relation or index, number of the column), and their texts.
-    pub fn comments(&self) -> impl Iterator<Item = (u32, usize, &str)> {
-        self.tables.iter().chain(&self.views).flat_map(|entry| {
-            entry.comments.iter().map(|(on, text)| match on {
-                CommentOn::Relation => (relation_oid(entry.id), 0, text.as_str()),
-                CommentOn::Column(at) => (relation_oid(entry.id), at + 1, text.as_str()),
-                CommentOn::Index(Some(id)) => (relation_oid(*id), 0, text.as_str()),
-                CommentOn::Index(None) => (primary_index_oid(entry.id), 0, text.as_str()),
-            })
-        })
         let sequences = cx.sequences()?;
         for sequence in &sequences {
             relations.push(Relation {
@@ -406,7 +390,22 @@ impl Model {
                 id: Some(sequence.id),
             });
         }
-        Ok(Self { tables, views, sequences, indexes, relations })
+        let path = cx.setting("search_path");
+        let is_public = |name: &str| name.trim().trim_matches(['"', '\'']).eq_ignore_ascii_case("public");
+        let qualified = path.is_some_and(|path| !path.split(',').any(is_public));
+        Ok(Self { tables, views, qualified, sequences, indexes, relations })
+    }
+
+    /// Comments: what they are on (oid of the relation or index, number of the column), and their texts.
+    pub fn comments(&self) -> impl Iterator<Item = (u32, usize, &str)> {
+        self.tables.iter().chain(&self.views).flat_map(|entry| {
+            entry.comments.iter().map(|(on, text)| match on {
+                CommentOn::Relation => (relation_oid(entry.id), 0, text.as_str()),
+                CommentOn::Column(at) => (relation_oid(entry.id), at + 1, text.as_str()),
+                CommentOn::Index(Some(id)) => (relation_oid(*id), 0, text.as_str()),
+                CommentOn::Index(None) => (primary_index_oid(entry.id), 0, text.as_str()),
+            })
+        })
     }
 
     /// The table or view with that engine id.

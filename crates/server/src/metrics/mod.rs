@@ -430,20 +430,17 @@ fn archive(out: &mut Exposition, db: &Database) {
 fn restore(out: &mut Exposition, db: &Database) {
     let status = db.restore_status();
     out.gauge("resurgam_restore_running", "1 while files are being restored (resurgam_restore).", status.is_some());
-    let Some(status) = status else { return };
-    out.gauge("resurgam_restore_segments", "Segments (1 MB) of these files.", status.segments);
-    out.gauge("resurgam_restore_segments_restored", "Of these, restored.", status.restored);
+    let (segments, restored, on_demand, bytes, failing) =
+        status.map_or((0, 0, 0, 0, false), |s| (s.segments, s.restored, s.on_demand, s.bytes, s.error.is_some()));
+    out.gauge("resurgam_restore_segments", "Segments (1 MB) of these files.", segments);
+    out.gauge("resurgam_restore_segments_restored", "Of these, restored.", restored);
     out.gauge(
         "resurgam_restore_segments_on_demand",
         "Of these since the start, because a page was asked for.",
-        status.on_demand,
+        on_demand,
     );
-    out.gauge("resurgam_restore_bytes", "Bytes written for it since the start.", status.bytes);
-    out.gauge(
-        "resurgam_restore_failing",
-        "1 while segments cannot be restored (resurgam_restore.error).",
-        status.error.is_some(),
-    );
+    out.gauge("resurgam_restore_bytes", "Bytes written for it since the start.", bytes);
+    out.gauge("resurgam_restore_failing", "1 while segments cannot be restored (resurgam_restore.error).", failing);
 }
 
 /// Nothing without a place for backups.

@@ -6,7 +6,7 @@
 use datafusion::sql::sqlparser::ast::{
     ColumnOption, CreateTable, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Statement, Value,
 };
-use resurgam_engine::{Identity, ColumnOrder, Table, Transaction};
+use resurgam_engine::{ColumnOrder, Identity, Table, Transaction};
 
 use super::{find_table, name_of};
 use crate::dml::table_name;
@@ -95,7 +95,9 @@ fn elements(table: &Table, including: &Including, taken: &mut Taken) -> Vec<Stri
                 text.push_str(&format!(" GENERATED ALWAYS AS ({}) STORED", generated.sql));
             }
             // The values of an identity column are of its own sequence.
-            (None, Some(default)) if including.defaults && table.identity(at) == Identity::No => text.push_str(&format!(" DEFAULT {default}")),
+            (None, Some(default)) if including.defaults && table.identity(at) == Identity::No => {
+                text.push_str(&format!(" DEFAULT {default}"))
+            }
             _ => {}
         }
         out.push(text);

@@ -148,7 +148,7 @@ pub(crate) fn column_parts(def: &ColumnDef) -> Result<ColumnParts, SqlError> {
                 parts.serial = Some(sequence::identity(generated_as, sequence_options.as_deref(), def)?);
                 (has_default, says_null, parts.spec.nullable) = (true, Some(false), false);
             }
-            ColumnOption::Generated { .. } | ColumnOption::Identity(_) => {
+            ColumnOption::Identity(_) => {
                 return Err(unsupported("a generated column"));
             }
             ColumnOption::Collation(collation) => {
@@ -280,7 +280,10 @@ pub(super) fn check_schema(schema: &str) -> Result<(), SqlError> {
 fn table_spec(
     create: &CreateTable,
     taken: &dyn Fn(&str) -> Result<bool, SqlError>,
-) -> Result<(TableSpec, Vec<CheckParts>, Vec<ForeignParts>, Vec<(String, Expr)>, Vec<(usize, sequence::Serial)>), SqlError> {
+) -> Result<
+    (TableSpec, Vec<CheckParts>, Vec<ForeignParts>, Vec<(String, Expr)>, Vec<(usize, sequence::Serial)>),
+    SqlError,
+> {
     let (schema, name) = table_name(&create.name)?;
     check_schema(&schema)?;
     let mut spec = TableSpec::new(&schema, &name);

@@ -16,7 +16,6 @@ use super::write::{
 };
 use super::{Analyzer, Result};
 use crate::dml::Op;
-use crate::pg::types;
 use crate::wire::SqlError;
 
 /// The columns that are given, in the order of the values.
