@@ -61,6 +61,7 @@ impl BufferPool {
     pub fn set_replaceable(&self, replaceable: bool, patience: Duration) {
         self.devices.patience_ms.store(patience.as_millis() as u64, Ordering::SeqCst);
         self.devices.replaceable.store(replaceable, Ordering::SeqCst);
+        self.sources.replaceable.store(replaceable, Ordering::SeqCst);
     }
     /// See [`BufferPool::set_replaceable`].
     pub fn is_replaceable(&self) -> bool {
@@ -77,9 +78,7 @@ impl BufferPool {
         let patience = Duration::from_millis(self.devices.patience_ms.load(Ordering::SeqCst));
         let is_dead = || self.dead_devices().iter().any(|(of, _)| *of == page.file());
         if !is_dead() {
-            let Ok((file, _)) = self.sources.files.locate(PageId::of_file(page.file(), 1)) else { return false };
-            // One page that cannot be read is repaired; a device on which nothing can be read is dead.
-            if file.read_at(&mut [0; 512], 0).is_ok() {
+            if !self.sources.is_whole_file_unread(page) {
                 return false;
             }
             if since.elapsed() >= LASTING.min(patience) {

@@ -172,11 +172,15 @@ impl Database {
         let mut plan = self.plan(false);
         // What the archive does not have, and what it will not get: the log behind its end is kept for it.
         plan.log_from = self.archive_start()?;
-        let data_pages = inner.pool.file().len()?.div_ceil(PAGE_SIZE as u64);
+        // A file that is being restored is shorter than what belongs into it.
+        let space = inner.pool.space();
+        let data_pages = inner.pool.file().len()?.div_ceil(PAGE_SIZE as u64).max(space.high_water());
         plan.data_pages = data_pages;
         plan.version_pages = inner.pool.version_file().map(|version| {
             let number = u32::try_from(version.number()).unwrap_or(u32::MAX);
-            (number, version.bytes().div_ceil(PAGE_SIZE as u64))
+            let given = space.version_high_water();
+            let given = if given.file() == version.number() { given.in_file() } else { 0 };
+            (number, version.bytes().div_ceil(PAGE_SIZE as u64).max(given))
         });
         let mut writer = self.sized(BackupWriter::begin(store, &plan)?);
         let files = [Some((0, data_pages)), plan.version_pages.map(|(number, pages)| (u64::from(number), pages))];
@@ -318,6 +322,13 @@ impl Database {
                 FilePage::Bad if id == PageId(0) => {
                     *page = boot::page(&inner.boot, Lsn(1))?;
                     PageKind::Image
+                }
+                // Each page would wait for the device's replacement.
+                FilePage::Bad if !inner.pool.dead_devices().is_empty() => {
+                    return Err(Error::new(
+                        ErrorKind::Io,
+                        "a device is dead: the backup can go on when its file is restored",
+                    ));
                 }
                 FilePage::Bad => match inner.pool.copy_of(id, page) {
                     Ok(()) => PageKind::Image,

@@ -141,6 +141,9 @@ pub struct Options {
     /// sweeps would use one thread.
     #[doc(hidden)]
     pub cleaner_unit_pages: u64,
+    /// How long a statement waits for the replacement of a dead device. For tests.
+    #[doc(hidden)]
+    pub replacement_patience: Duration,
 }
 
 impl Default for Options {
@@ -180,6 +183,7 @@ impl Default for Options {
             max_prepared_transactions: 1000,
             background: true,
             cleaner_unit_pages: resurgam_versions::UNIT_PAGES,
+            replacement_patience: Duration::from_secs(30),
         }
     }
 }

@@ -109,6 +109,8 @@ pub(crate) struct Sources {
     last_written: LastWritten,
     pub unsaved: Unsaved,
     history: OnceLock<Arc<dyn PageHistory>>,
+    /// A device that is dead can be replaced.
+    pub replaceable: AtomicBool,
     is_restoring: AtomicBool,
     restoring: RwLock<Option<Arc<Restoring>>>,
     /// Held shared while a segment is written: which restore counts, and which file is in use, stay.
@@ -126,6 +128,7 @@ impl Sources {
             last_written: LastWritten::of(memory_bytes),
             unsaved: Unsaved::default(),
             history: OnceLock::new(),
+            replaceable: AtomicBool::new(false),
             is_restoring: AtomicBool::new(false),
             restoring: RwLock::default(),
             restores: RwLock::default(),
@@ -135,6 +138,13 @@ impl Sources {
     /// Pages are rebuilt from there from now on; the first one given stays.
     pub fn set_history(&self, history: Arc<dyn PageHistory>) {
         let _ = self.history.set(history);
+    }
+
+    /// Whether the file of a page that cannot be read cannot be read elsewhere either.
+    pub fn is_whole_file_unread(&self, page: PageId) -> bool {
+        let elsewhere = PageId::of_file(page.file(), if page.in_file() <= 1 { 2 } else { 1 });
+        let Ok((file, offset)) = self.files.locate(elsewhere) else { return false };
+        file.read_at(&mut [0; 512], 0).is_err() && file.read_at(&mut [0; 512], offset).is_err()
     }
 
     pub fn set_restoring(&self, restoring: Option<Arc<Restoring>>) {
@@ -174,7 +184,12 @@ impl Sources {
         let file = &*file;
         let mut fault = match read_base(file, offset, page, buf) {
             Ok(fault) => fault.map(Fault::Page),
-            Err(error) if error.kind() == ErrorKind::Io && self.history.get().is_some() => {
+            // One page that cannot be read is repaired. A device on which nothing can be read is dead, and replaced.
+            Err(error)
+                if error.kind() == ErrorKind::Io
+                    && self.history.get().is_some()
+                    && !(self.replaceable.load(Ordering::SeqCst) && self.is_whole_file_unread(page)) =>
+            {
                 buf.as_bytes_mut().fill(0);
                 Some(Fault::Unread(error))
             }

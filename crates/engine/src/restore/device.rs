@@ -38,8 +38,6 @@ use crate::version_file::REPLACEMENT;
 pub(crate) const DATA_PLACE: &str = "data-place";
 const FIRST_LINE: &str = "Resurgam data place, format 1\n";
 const BYTES_MAX: u64 = 64 << 10;
-/// Statements wait for so long for a replacement.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where the data folder of the log in `log` is, if it was replaced.
 ///
@@ -176,7 +174,7 @@ impl Database {
     pub(crate) fn look_at_replaceable(&self) {
         let inner = self.inner();
         let replaceable = inner.archiver.is_some() && self.restore_material().is_ok();
-        let patience = if inner.options.background { PATIENCE } else { Duration::ZERO };
+        let patience = if inner.options.background { inner.options.replacement_patience } else { Duration::ZERO };
         inner.pool.set_replaceable(replaceable, patience);
     }
 

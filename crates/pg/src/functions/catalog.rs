@@ -23,6 +23,7 @@ pub(super) const NAMES: &[&str] = &[
     "pg_get_indexdef",
     "pg_get_constraintdef",
     "pg_get_viewdef",
+    "pg_get_functiondef",
     "pg_get_function_result",
     "pg_get_statisticsobjdef_columns",
     "pg_get_serial_sequence",
