@@ -579,7 +579,7 @@ mod tests {
         // As after an error that may not pass.
         *archiver.work.lock() = None;
         std::thread::scope(|scope| -> Result<()> {
-            let opening = scope.spawn(&write);
+            let opening = scope.spawn(write);
             std::thread::sleep(Duration::from_millis(300));
             gate.open.store(true, Ordering::SeqCst);
             merging.join().expect("the merge")?;

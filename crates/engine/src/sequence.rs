@@ -209,7 +209,7 @@ impl Database {
                 other => return Err(Error::internal(format!("the values of a sequence: {other:?}"))),
             }
         }
-        let _ = txn.commit(Durability::Async)?;
+        drop(txn.commit(Durability::Async)?);
         Ok(inner.log.end_lsn())
     }
 }

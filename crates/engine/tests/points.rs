@@ -108,7 +108,7 @@ fn remove(history: &History, dir: &str) -> Result<()> {
 }
 
 fn shape(seed: u64, events: usize) -> Shape {
-    Shape { seed, traditional: seed % 2 == 0, version_file: seed % 4 < 2, events, keep_log: false }
+    Shape { seed, traditional: seed.is_multiple_of(2), version_file: seed % 4 < 2, events, keep_log: false }
 }
 
 fn store(sim: &SimVfs) -> Result<Arc<dyn Store>> {

@@ -240,7 +240,7 @@ fn trouble_while_restoring() -> Result<()> {
     let failing = resurgam_vfs::Failing { path: ARCHIVE.into(), reads: true, ..Default::default() };
     sim.set_faults(resurgam_vfs::FaultPlan { failing: vec![failing], ..Default::default() });
     let tx = db.begin(Isolation::ReadCommitted);
-    let error = tx.table("public", "t").err().expect("it cannot be read");
+    let error = tx.table("public", "t").expect_err("it cannot be read");
     assert!(error.kind() == ErrorKind::Io && error.to_string().contains("could not be restored"), "{error}");
     drop(tx);
     assert_eq!(db.restore_status().map(|status| status.state), Some("failing"));

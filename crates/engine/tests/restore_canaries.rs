@@ -11,7 +11,7 @@ use support::*;
 
 /// A device dies under work, power is lost while its file is restored, again and again; every row is looked at.
 fn schedule(seed: u64) -> Result<()> {
-    let kind = Kind { spare: seed % 2 == 0, no_repair: true, ..Kind::default() };
+    let kind = Kind { spare: seed.is_multiple_of(2), no_repair: true, ..Kind::default() };
     let mut sim = machine(seed)?;
     let mut model = Model::new(seed);
     let db = open(&sim, kind)?;
@@ -24,7 +24,7 @@ fn schedule(seed: u64) -> Result<()> {
         model.work(&db)?;
         db.write_back()?;
     }
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         while db.write_back()? > 0 {}
         db.checkpoint()?;
     }

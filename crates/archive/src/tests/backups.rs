@@ -176,7 +176,7 @@ fn crashes(at: u64) -> Result<bool, String> {
             return Err(format!("call {at}, round {round}: {error}"));
         }
         // Killed at first, now and then: what the next one builds on must not go with the power.
-        sim = if round == 0 && at % 2 == 0 { sim.kill() } else { sim.crash() };
+        sim = if round == 0 && at.is_multiple_of(2) { sim.kill() } else { sim.crash() };
         let store = store_on(&sim);
         let entries = list_backups(&store).map_err(|e| e.to_string())?;
         for entry in entries.iter().filter(|entry| entry.complete) {

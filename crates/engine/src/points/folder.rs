@@ -149,7 +149,7 @@ fn take_folder(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Box<dyn FileLock>> {
     let found = names()?;
     let again = found.iter().any(|name| name == RESTORING);
     let own = |name: &String| name == RESTORING || name == LOG || OWN.contains(&name.as_str());
-    if !found.is_empty() && !(again && found.iter().all(own)) {
+    if !(found.is_empty() || again && found.iter().all(own)) {
         return Err(not_empty());
     }
     vfs.keep_private(dir, found.is_empty())?;

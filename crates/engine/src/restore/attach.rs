@@ -71,7 +71,7 @@ pub(crate) fn attach(at: &Attach<'_>, origin: Origin) -> Result<Arc<Restore>> {
     for (page, entry) in at.pending.snapshot() {
         let in_use = page.file() == 0 || Some(page.file()) == version_file;
         // What a page that is made again lacks, the pass below says.
-        if in_use && !(media && !restore.restoring.is_there(page)) {
+        if in_use && (!media || restore.restoring.is_there(page)) {
             at.pool.pending_redo().add(page, entry);
         }
     }

@@ -55,7 +55,7 @@ pub(crate) fn read_data_place(vfs: &Arc<dyn Vfs>, log: &Path) -> Result<Option<P
     let parse = || {
         let text = std::str::from_utf8(&bytes).ok()?;
         let at = text.rfind("checksum ")?;
-        let right = text.get(at..) == Some(&format!("checksum {:08x}\n", checksum(text[..at].as_bytes())));
+        let right = text.get(at..) == Some(&format!("checksum {:08x}\n", checksum(&text.as_bytes()[..at])));
         let place = text[..at].strip_prefix(FIRST_LINE)?.strip_prefix("path ")?.strip_suffix('\n')?;
         right.then(|| PathBuf::from(place))
     };
@@ -332,10 +332,10 @@ impl Database {
     fn take_spare(&self, spare: &Path) -> Result<Box<dyn resurgam_vfs::FileLock>> {
         let inner = self.inner();
         let vfs = &inner.vfs;
-        if !LogOwner::read(vfs, &inner.log_dir)
+        if LogOwner::read(vfs, &inner.log_dir)
             .ok()
             .flatten()
-            .is_some_and(|owner| owner.database_id == inner.boot.database_id)
+            .is_none_or(|owner| owner.database_id != inner.boot.database_id)
         {
             return Err(Error::new(
                 ErrorKind::NotInPrerequisiteState,

@@ -334,7 +334,7 @@ impl Database {
             "the restore is finished: {} segments ({} MB) in {:.1?}, {} of them on demand; every page is in its file again, \
              the archive and the log",
             progress.segments,
-            progress.segments * SEGMENT_PAGES * resurgam_base::limits::PAGE_SIZE as u64 >> 20,
+            (progress.segments * SEGMENT_PAGES * resurgam_base::limits::PAGE_SIZE as u64) >> 20,
             restore.begun.elapsed(),
             progress.on_demand
         );

@@ -69,7 +69,7 @@ pub fn options(shape: Shape) -> Options {
         archive: Some(ARCHIVE.into()),
         accelerated_database_recovery: !shape.traditional,
         version_store_path: shape.version_file.then(|| "/disk2/versions".into()),
-        versions: VersionCaps { in_row: shape.seed % 3 != 0, ..VersionCaps::default() },
+        versions: VersionCaps { in_row: !shape.seed.is_multiple_of(3), ..VersionCaps::default() },
         version_pages_ready: 4,
         background: false,
         ..Options::default()

@@ -392,7 +392,7 @@ impl Session {
             Depends::Index(_) => Vec::new(),
         };
         let views = needing_views(txn, &roots, &[])?;
-        if !cascade && !(counted.is_empty() && views.is_empty()) {
+        if !(cascade || counted.is_empty() && views.is_empty()) {
             let (dropped, needed) = match what {
                 Depends::Table => (format!("table {}", table.name), format!("table {}", table.name)),
                 Depends::Column(at) => {
