@@ -1,6 +1,6 @@
 //! An HTTP client that can send any bytes.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -19,14 +19,22 @@ impl Answer {
     }
 }
 
-/// Sends bytes and reads until the server closes; `None` when it closes without an answer.
+/// Sends bytes and reads until the server closes; `None` when it closes without an answer. One that had to make room for
+/// others (there is a bound for each address) tries again.
 pub fn exchange(address: SocketAddr, bytes: &[u8]) -> Option<Answer> {
-    let mut stream = TcpStream::connect(address).expect("connect");
-    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
-    stream.write_all(bytes).expect("send");
-    let mut text = Vec::new();
-    stream.read_to_end(&mut text).expect("read");
-    answer(&text)
+    let mut tries = 0;
+    loop {
+        let mut stream = TcpStream::connect(address).expect("connect");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+        let mut text = Vec::new();
+        match stream.write_all(bytes).and_then(|()| stream.read_to_end(&mut text)) {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset && tries < 5 => tries += 1,
+            done => {
+                done.expect("read");
+                return answer(&text);
+            }
+        }
+    }
 }
 
 /// Sends bytes and nothing more, ever: the server sees the end of the input.
