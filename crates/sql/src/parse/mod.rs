@@ -25,6 +25,7 @@ pub(crate) mod numbers;
 pub(crate) mod own;
 pub(crate) mod reserved;
 pub(crate) mod script;
+pub(crate) mod sequence;
 pub(crate) mod spelling;
 pub(crate) mod symmetric;
 pub(crate) mod typed_literal;
