@@ -21,7 +21,7 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{LogicalPlan, SubqueryAlias};
+use datafusion::logical_expr::{Distinct, LogicalPlan, SubqueryAlias};
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -71,11 +71,16 @@ pub(crate) fn is_comparable(plan: &LogicalPlan) -> Option<bool> {
                 comparable &= engine_table(&scan.source).is_some();
                 limited |= scan.fetch.is_some();
             }
-            LogicalPlan::Limit(_) | LogicalPlan::Distinct(datafusion::logical_expr::Distinct::On(_)) => limited = true,
+            LogicalPlan::Limit(_) | LogicalPlan::Distinct(Distinct::On(_)) => limited = true,
+            LogicalPlan::Distinct(Distinct::All(input)) => {
+                limited |= input.schema().fields().iter().any(|field| has_forms(field.data_type()));
+            }
             LogicalPlan::Sort(sort) => limited |= sort.fetch.is_some(),
             // What these gather comes in the order of the rows.
             LogicalPlan::Window(_) => limited = true,
             LogicalPlan::Aggregate(aggregate) => {
+                let groups = aggregate.schema.fields().iter().take(aggregate.group_expr.len());
+                limited |= groups.into_iter().any(|field| has_forms(field.data_type()));
                 limited |= aggregate.aggr_expr.iter().any(|expr| {
                     let name = expr.schema_name().to_string();
                     ["array_agg", "string_agg", "first_value", "last_value", "json"].iter().any(|n| name.contains(n))
@@ -89,6 +94,19 @@ pub(crate) fn is_comparable(plan: &LogicalPlan) -> Option<bool> {
         Ok(TreeNodeRecursion::Continue)
     });
     comparable.then_some(limited)
+}
+
+/// Whether equal values of a type are shown in several ways (1.0 and 1.00, a month and 30 days): which of them stands
+/// for a group depends on the order in which its rows come.
+fn has_forms(ty: &DataType) -> bool {
+    match ty {
+        // Bare numerics, documents, intervals.
+        DataType::LargeBinary | DataType::Binary | DataType::Interval(_) => true,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            has_forms(item.data_type())
+        }
+        _ => false,
+    }
 }
 
 /// Other values of the same types: those of the other parameters of a type, and near ones.
