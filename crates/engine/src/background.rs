@@ -1,5 +1,5 @@
 //! Background threads: write-back, checkpoints, what recovery left to do, cleaning. They
-//! hold weak references, so a database that nobody uses any more goes away.
+//! hold the database for a step at a time and do not count as its users: one that nobody uses any more goes away.
 //!
 //! A failure that stops the database shows itself to every user of it; the threads just end. Any
 //! other is tried again, and said: see `troubles.rs`.
@@ -60,7 +60,7 @@ impl Background {
 /// The database, while it is wanted.
 fn alive(weak: &Weak<Inner>) -> Option<Database> {
     let inner = weak.upgrade()?;
-    (!inner.stopping.load(Ordering::SeqCst)).then_some(Database(inner))
+    (!inner.stopping.load(Ordering::SeqCst)).then(|| Database::of_thread(inner))
 }
 
 /// What became of a step in the background.

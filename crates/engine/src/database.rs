@@ -13,8 +13,8 @@
 //! ```
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -144,7 +144,23 @@ impl Inner {
 /// An open database. Clones share it; it closes when the last clone and the last
 /// transaction are gone, or by [`Database::close`].
 #[derive(Clone)]
-pub struct Database(pub(crate) Arc<Inner>);
+pub struct Database(
+    pub(crate) Arc<Inner>,
+    #[expect(dead_code, reason = "it counts, and acts when the last one is dropped")] Option<Arc<Handles>>,
+);
+
+/// What all handles of users share, and background threads do not have: references to [`Inner`] never come to an end while
+/// some thread or other is just looking for work.
+struct Handles(Weak<Inner>);
+
+impl Drop for Handles {
+    fn drop(&mut self) {
+        if let Some(inner) = self.0.upgrade() {
+            // Not a clean close. The threads see it and end; the last of them drops the rest.
+            inner.stop();
+        }
+    }
+}
 
 struct Paths {
     lock: PathBuf,
@@ -388,7 +404,7 @@ impl Database {
         if options.page_repair {
             pool.set_history(Arc::clone(&repairs) as Arc<dyn PageHistory>);
         }
-        let inner = Arc::new(Inner {
+        let inner = Inner {
             repairs,
             pending_frees: PendingFrees::new(
                 Tree { root: boot.pending_frees_root, object: boot.pending_frees_object },
@@ -431,9 +447,9 @@ impl Database {
             closed: AtomicBool::new(false),
             builds: Builds::default(),
             locks_held: Mutex::new(locks_held),
-        });
+        };
         log.set_durable_hook(Box::new(move |lsn| txs.note_durable(lsn)));
-        let db = Self(inner);
+        let db = Self::of_user(inner);
         db.look_at_replaceable();
         db.decide_double_writes();
         db.queue_losers(losers);
@@ -447,6 +463,18 @@ impl Database {
             *db.0.background.lock() = Some(Background::start(&db.0)?);
         }
         Ok(db)
+    }
+
+    /// A user's first handle.
+    fn of_user(inner: Inner) -> Self {
+        let inner = Arc::new(inner);
+        let handles = Arc::new(Handles(Arc::downgrade(&inner)));
+        Self(inner, Some(handles))
+    }
+
+    /// For a step of a background thread: it does not keep the database open.
+    pub(crate) fn of_thread(inner: Arc<Inner>) -> Self {
+        Self(inner, None)
     }
 
     pub(crate) fn inner(&self) -> &Inner {
@@ -683,10 +711,7 @@ impl Database {
 
     pub(crate) fn stop_background(&self) {
         let inner = self.inner();
-        inner.stopping.store(true, Ordering::SeqCst);
-        if let Some(archiver) = &inner.archiver {
-            archiver.stop_merging();
-        }
+        inner.stop();
         let background = inner.background.lock().take();
         if let Some(background) = background {
             background.join();
@@ -694,9 +719,19 @@ impl Database {
     }
 }
 
+impl Inner {
+    /// Tells background threads to end.
+    fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        if let Some(archiver) = &self.archiver {
+            archiver.stop_merging();
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Not a clean close: the next open recovers. Threads hold weak references and end.
+        // Not a clean close: the next open recovers. No thread is left that works on it.
         self.stopping.store(true, Ordering::SeqCst);
         let _ = self.log.close();
     }

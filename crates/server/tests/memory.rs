@@ -1,14 +1,14 @@
 //! The memory matrix in short: each bomb against a server with little memory for queries. It ends with an answer or with
 //! the error of its limit, the process stays within that limit and a slack, and the next statement is answered.
 //!
-//! `RLIMIT_AS` is no bound for it: the process maps far more than it touches. So its resident memory is sampled.
+//! `RLIMIT_AS` is no bound for it: the process maps far more than it touches. So its resident memory is sampled; and
+//! where control groups can be made, the kernel ends a process that takes more.
 
 mod common;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use common::memory::{self, ControlGroup, peak, resident};
 use common::process::Process;
 use common::{message, query};
 
@@ -17,32 +17,6 @@ const LIMIT_MB: u64 = 64;
 /// What the process may have beyond that and what it had before: what plans may allocate unreserved, freed memory that was not given
 /// back yet, buffers of pages.
 const SLACK_MB: u64 = 448;
-
-/// Resident memory of a process in bytes.
-fn resident(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("status");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
-    let kb: u64 = line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("a number");
-    kb << 10
-}
-
-/// The most that a process has while `work` runs.
-fn peak(process: u32, work: impl FnOnce()) -> u64 {
-    let (most, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-    let sampler = {
-        let (most, done) = (Arc::clone(&most), Arc::clone(&done));
-        std::thread::spawn(move || {
-            while !done.load(Ordering::Relaxed) {
-                most.fetch_max(resident(process), Ordering::Relaxed);
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        })
-    };
-    work();
-    done.store(true, Ordering::Relaxed);
-    sampler.join().expect("sampler");
-    most.load(Ordering::Relaxed)
-}
 
 fn server() -> (tempfile::TempDir, Process) {
     let dir = tempfile::tempdir().expect("folder");
@@ -57,27 +31,9 @@ fn bombs_stay_within_the_limit() {
     let (_dir, process) = server();
     let mut client = process.client();
     client.query("CREATE TABLE s (id int PRIMARY KEY, t text)");
-    let literal = format!("SELECT length('{}')", "x".repeat(100 << 20));
-    let list = format!("SELECT 1 WHERE 5 IN ({}0)", "1,".repeat(1 << 20));
-    let bombs = [
-        "SELECT length(repeat(repeat('x', 1000000), 1000))",
-        "SELECT max(length(x)) FROM (SELECT repeat('x', 1000000) || i AS x FROM generate_series(1, 2000) AS s(i) OFFSET 0) AS q",
-        "SELECT count(*) FROM generate_series(1, 2000) AS s(i) WHERE length(repeat('x', 1000000) || i) > 5",
-        "SELECT array_length(array_agg(repeat('x', 100000) || i), 1) FROM generate_series(1, 20000) AS s(i)",
-        "SELECT length(string_agg(repeat('x', 100000) || i, ',')) FROM generate_series(1, 20000) AS s(i)",
-        "SELECT max(length(t)) FROM (SELECT i % 5, string_agg(repeat('x', 100000) || i, ',') AS t FROM generate_series(1, 20000) AS s(i) GROUP BY 1) AS q",
-        "SELECT count(DISTINCT repeat('x', 10000) || i) FROM generate_series(1, 100000) AS s(i)",
-        "SELECT count(*) FROM (SELECT i FROM generate_series(1, 5000000) AS s(i) ORDER BY -i OFFSET 0) AS q",
-        "SELECT count(*) FROM generate_series(1, 3000000) AS a(i) JOIN generate_series(1, 3000000) AS b(i) ON a.i = b.i",
-        "INSERT INTO s SELECT i, repeat('x', 100000) FROM generate_series(1, 3000) AS s(i) RETURNING t",
-        "SELECT array_length(string_to_array(repeat('x,', 10000000), ','), 1)",
-        "WITH RECURSIVE r(t) AS (SELECT 'x' UNION ALL SELECT t || t FROM r WHERE length(t) < 1000000000) SELECT count(*) FROM r",
-        literal.as_str(),
-        list.as_str(),
-    ];
     let base = resident(process.id());
     let most = base + ((LIMIT_MB + SLACK_MB) << 20);
-    for sql in bombs {
+    for sql in &memory::bombs() {
         let shown: String = sql.chars().take(100).collect();
         let mut codes = Vec::new();
         let had = peak(process.id(), || {
@@ -92,6 +48,39 @@ fn bombs_stay_within_the_limit() {
         );
         println!("{:6} MB {codes:?} {shown}", had >> 20);
         assert_eq!(client.rows("SELECT 1"), ["1"], "{shown}");
+    }
+}
+
+/// The same by several limits, each in a control group that has no more than the limit and the slack: the kernel kills what
+/// takes more, page cache and all.
+#[test]
+fn bombs_do_not_leave_a_control_group() {
+    for limit in [32, 256, 1024] {
+        let dir = tempfile::tempdir().expect("folder");
+        let bytes = format!("{limit}MB");
+        let flags = ["--query-memory-bytes", &bytes, "--statement-timeout", "20s"];
+        let process = Process::start(&dir.path().join("data"), &flags);
+        let group = match ControlGroup::around(process.id(), (limit + SLACK_MB) << 20) {
+            Ok(group) => group,
+            Err(error) => return println!("skipped: no control group can be made ({error})"),
+        };
+        let (mut client, mut beside) = (process.client(), process.client());
+        client.query("CREATE TABLE s (id int PRIMARY KEY, t text)");
+        for sql in &memory::bombs() {
+            let shown: String = sql.chars().take(100).collect();
+            let (status, messages) = client.query(sql);
+            assert_eq!(status, b'I', "{shown}");
+            let codes: Vec<String> =
+                messages.iter().filter(|message| message.tag == b'E').map(common::Message::sqlstate).collect();
+            assert!(
+                codes.iter().all(|code| ["53200", "53400", "54000", "57014"].contains(&code.as_str())),
+                "{shown}: {codes:?}"
+            );
+            assert_eq!(client.rows("SELECT 1"), ["1"], "{limit} MB: {shown}");
+            assert_eq!(beside.rows("SELECT 1"), ["1"], "{limit} MB: {shown}");
+        }
+        println!("{limit} MB for queries: {} MB at most", group.most().expect("a number") >> 20);
+        drop(process);
     }
 }
 

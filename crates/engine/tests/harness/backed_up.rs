@@ -83,8 +83,10 @@ pub fn compare(vfs: &Arc<dyn Vfs>, places: &Places<'_>, name: &str) -> Result<u6
                     page.lsn()
                 });
                 return Err(format!(
-                    "backup {name}: page {i} of {} is made as of LSN {}, in the file it is as of {was:?}",
+                    "backup {name}: page {i} of {} ({:?} of {:?}) is made as of LSN {}, in the file of {count} pages it is as of {was:?}",
                     path.display(),
+                    page.page_type(),
+                    page.object(),
                     page.lsn()
                 ));
             }

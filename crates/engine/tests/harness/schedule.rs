@@ -631,7 +631,7 @@ impl World {
                     let freed = (0..4).try_fold(0, |sum, _| self.db.free_versions().map(|freed| sum + freed));
                     ("sweep of version pages only", freed.map(|freed| self.met.freed_apart += freed))
                 }
-                _ => ("finishing recovery", self.db.finish_recovery()),
+                _ => ("finishing recovery", self.db.finish_recovery().and_then(|()| self.db.restore_step().map(drop))),
             };
             if let Err(error) = result {
                 return self.judge_any(error, name);
@@ -1127,6 +1127,8 @@ fn finish(world: &mut World) -> Found<()> {
         tx.commit(Durability::Sync).map_err(|e| failed("commit", e))?.wait().map_err(|e| failed("commit", e))?;
     }
     world.verify("after cleaning")?;
+    // A device that could not be read has been replaced: what is left of it is made now.
+    world.db.finish_restore().map_err(|e| failed("restoring files", e))?;
     world.adopt(true)?;
     let stats = world.db.stats();
     if stats.versions.pages != 0 {

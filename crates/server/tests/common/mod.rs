@@ -5,6 +5,7 @@
 pub mod certificate;
 pub mod exposition;
 pub mod http;
+pub mod memory;
 pub mod process;
 
 use std::io::{Read, Write};
