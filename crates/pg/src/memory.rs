@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use datafusion::common::DataFusionError;
 
 use crate::errors::to_datafusion;
+use crate::running;
 use crate::wire::SqlError;
 
 /// Longest value in bytes (`MaxAllocSize` in PostgreSQL), less its header of four.
@@ -153,9 +154,11 @@ pub fn column(rows: usize, bytes: usize) -> Result<(), SqlError> {
     }
     let room = room();
     if bytes <= room {
-        return Ok(());
+        // Beside what the statement has already: the values that it is computed from, and others of the row.
+        return running::may_allocate(bytes);
     }
-    Err(exhausted(format!("A function's result of {bytes} bytes is more than the {room} bytes that it may have.")))
+    Err(exhausted(format!("A function's result of {bytes} bytes is more than the {room} bytes that it may have."))
+        .with_hint("The setting query_memory_bytes of the server says what all statements may have; a value may have an eighth of it."))
 }
 
 /// Does `work`, which evaluates expressions over rows that may be fewer.

@@ -25,6 +25,13 @@ pub trait Stop: Send + Sync {
     fn check_memory(&self, _bytes: isize) -> Result<(), SqlError> {
         Ok(())
     }
+    /// Whether a value of so many bytes may be made now, when it has allocated `had` more than it was told of.
+    ///
+    /// # Errors
+    /// `53200`
+    fn check_value(&self, had: isize, bytes: usize) -> Result<(), SqlError> {
+        self.check_memory(had.saturating_add(isize::try_from(bytes).unwrap_or(isize::MAX)))
+    }
 }
 
 thread_local! {
@@ -64,6 +71,20 @@ pub fn check() -> Result<(), SqlError> {
         Some(stop) => {
             stop.check()?;
             stop.check_memory(memory::net().wrapping_sub(FROM.get()))
+        }
+        None => Ok(()),
+    })
+}
+
+/// Whether the statement that this thread runs may allocate `bytes` more now: asked before what makes a long value.
+///
+/// # Errors
+/// As [`check`].
+pub fn may_allocate(bytes: usize) -> Result<(), SqlError> {
+    CURRENT.with_borrow(|current| match current {
+        Some(stop) => {
+            stop.check()?;
+            stop.check_value(memory::net().wrapping_sub(FROM.get()), bytes)
         }
         None => Ok(()),
     })

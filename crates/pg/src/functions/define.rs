@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 use super::call_name::call_name;
 use crate::errors::{from_datafusion, to_datafusion};
 use crate::memory;
+use crate::running;
 use crate::types::{field_of_oid, format_type, timestamptz};
 use crate::wire::SqlError;
 
@@ -231,6 +232,11 @@ impl ScalarUDFImpl for PgFunction {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         let constant = !self.each_row && args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
+        // Constants become columns: long ones are copied.
+        let long = args.args.iter().map(long_constant).sum::<usize>();
+        if long > 0 {
+            running::may_allocate(long).map_err(to_datafusion)?;
+        }
         let arrays = args.args.iter().map(|arg| arg.to_array(rows)).collect::<DfResult<Vec<_>>>()?;
         let call = Call { arrays, fields: &args.arg_fields, rows, returns: &args.return_field };
         let result = (self.body)(&call).map_err(to_datafusion)?;
@@ -245,6 +251,18 @@ impl ScalarUDFImpl for PgFunction {
         } else {
             Ok(ColumnarValue::Array(result))
         }
+    }
+}
+
+/// Bytes of a constant whose copy has to be asked for.
+const LONG: usize = 1 << 20;
+
+/// Bytes of an argument that is a long constant.
+fn long_constant(arg: &ColumnarValue) -> usize {
+    match arg {
+        ColumnarValue::Scalar(ScalarValue::Utf8View(Some(text))) if text.len() > LONG => text.len(),
+        ColumnarValue::Scalar(ScalarValue::BinaryView(Some(bytes))) if bytes.len() > LONG => bytes.len(),
+        _ => 0,
     }
 }
 

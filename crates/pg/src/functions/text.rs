@@ -6,8 +6,13 @@ use datafusion::arrow::datatypes::DataType;
 use super::define::{Call, P, PgFunction, f, oid};
 use crate::arrow::cast_array;
 use crate::datetime::Zone;
+use crate::memory;
+use crate::running;
 use crate::types::{field_oid, format_type, oid as t};
 use crate::wire::SqlError;
+
+/// Bytes of a text before whose copying it is asked whether there is memory for it.
+const LONG: usize = 1 << 20;
 
 /// Words that PostgreSQL reserves, so that identifiers spelled like them need quotes.
 const RESERVED: &[&str] = &[
@@ -279,6 +284,11 @@ fn format(
                     .with_hint("For a single \"%\" use \"%%\"."));
             }
         };
+        if text.len() > LONG {
+            memory::value(out.len() + text.len())?;
+            // The result may double where it grows.
+            running::may_allocate(out.len() + 2 * text.len())?;
+        }
         let pad = width.unwrap_or(0).min(10_000_000).saturating_sub(text.chars().count());
         if left {
             out.push_str(&text);

@@ -48,6 +48,12 @@ pub fn bombs() -> Vec<String> {
         "SELECT count(*) FROM generate_series(1, 3000000) AS a(i) JOIN generate_series(1, 3000000) AS b(i) ON a.i = b.i",
         "INSERT INTO s SELECT i, repeat('x', 100000) FROM generate_series(1, 3000) AS s(i) RETURNING t",
         "SELECT array_length(string_to_array(repeat('x,', 10000000), ','), 1)",
+        "SELECT length(format('%s%s%s%s', repeat('x', 100000000), repeat('y', 100000000), repeat('z', 100000000), repeat('x', 100000000)))",
+        "SELECT length(repeat('x', 60000000)) + length(repeat('x', 60000000) || repeat('y', 60000000))",
+        "SELECT length(repeat('x', 100000000)::bytea), length(encode(repeat('x', 60000000)::bytea, 'hex'))",
+        "SELECT length(to_jsonb(repeat('x', 100000000))::text), md5(reverse(repeat('x', 100000000)))",
+        "SELECT length(regexp_replace(repeat('x', 5000000), 'x', 'yy', 'g'))",
+        "SELECT regexp_count(repeat('x', 5000000), 'x'), cardinality(regexp_split_to_array(repeat('x ', 5000000), ' '))",
         "WITH RECURSIVE r(t) AS (SELECT 'x' UNION ALL SELECT t || t FROM r WHERE length(t) < 1000000000) SELECT count(*) FROM r",
     ];
     texts.into_iter().map(String::from).chain([literal, list]).collect()

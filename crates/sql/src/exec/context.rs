@@ -16,7 +16,8 @@ use resurgam_engine::{ReadView, RowBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::exec::memory::Limits;
+use crate::exec::memory::{Limits, Measured};
+use crate::pg::memory;
 use crate::pg::running::Stop;
 use crate::wire::SqlError;
 
@@ -141,6 +142,14 @@ impl StopFlag {
 impl Stop for StopFlag {
     fn check(&self) -> Result<(), SqlError> {
         self.check_time()
+    }
+    fn check_memory(&self, bytes: isize) -> Result<(), SqlError> {
+        Measured::default().check(bytes)
+    }
+    /// This one is of parsing and planning. What is long is no constant of a plan, which is copied many times: an expression
+    /// that cannot be computed now is left for when the plan runs.
+    fn check_value(&self, _: isize, bytes: usize) -> Result<(), SqlError> {
+        Err(memory::exhausted(format!("A constant of {bytes} bytes is too long for a plan.")))
     }
 }
 

@@ -31,6 +31,8 @@ use crate::wire::SqlError;
 const LEAST_BYTES: usize = 16 << 20;
 /// What a statement may have allocated beyond what may be reserved.
 pub(crate) const SLACK_BYTES: usize = 64 << 20;
+/// The share of a statement's memory that the longest value, or the column of one function, may have.
+const VALUE_SHARE: usize = 4;
 /// What a sort or aggregate has in any case: two batches of spilled rows at a time, and a batch that comes, each twice.
 const WORK_MEM_MIN: usize = 8 * BATCH_BYTES;
 /// What one has to have had for its memory to be given back to the system at once.
@@ -50,7 +52,8 @@ pub(crate) struct ServerPool {
 pub(crate) fn server(query_memory_bytes: u64, temp_directory: &Path) -> Arc<RuntimeEnv> {
     let bytes = usize::try_from(query_memory_bytes).unwrap_or(usize::MAX).max(LEAST_BYTES);
     let statement_bytes = (bytes / 2).max(LEAST_BYTES);
-    memory::set_room(statement_bytes);
+    // It is copied where it becomes an argument, or a row.
+    memory::set_room(statement_bytes / VALUE_SHARE);
     MEASURED_MAX.store(bytes.saturating_add(SLACK_BYTES), Ordering::Relaxed);
     let pool = TrackConsumersPool::new(FairSpillPool::new(bytes), NAMED);
     let folder = Arc::new(TempFolder::new(temp_directory));

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, ListBuilder, StringViewBuilder};
 use datafusion::arrow::datatypes::{DataType, Field};
 
-use super::{Groups, Options, compiled};
+use super::{ASK_EVERY, Groups, Options, compiled};
 use crate::functions::define::{Call, P, PgFunction, Returns, f, oid};
+use crate::memory;
+use crate::running;
 use crate::types::oid as t;
 use crate::wire::SqlError;
 
@@ -139,18 +141,19 @@ fn replaced(of: &Arguments<'_>, with: &str, start: i64, n: i64) -> Result<String
     let Some(from) = byte_of(of.text, start) else { return Ok(of.text.to_owned()) };
     let are = compiled(of.pattern, of.options)?;
     let limit = if n == 0 { usize::MAX } else { usize::try_from(n).unwrap_or(usize::MAX) };
-    let matches = are.find_all(of.text, from, limit)?;
     let mut out = String::with_capacity(of.text.len());
-    let mut at = 0;
-    for (number, found) in matches.iter().enumerate() {
+    let (mut at, mut number) = (0, 0i64);
+    are.each_match(of.text, from, limit, |found| {
         let (begin, end) = found[0].unwrap_or_default();
-        if n > 0 && number as i64 + 1 != n {
-            continue;
+        number += 1;
+        if n > 0 && number != n {
+            return Ok(());
         }
         out.push_str(&of.text[at..begin]);
-        replacement(&mut out, with, of.text, found);
+        replacement(&mut out, with, of.text, &found);
         at = end;
-    }
+        memory::value(out.len())
+    })?;
     out.push_str(&of.text[at..]);
     Ok(out)
 }
@@ -162,6 +165,9 @@ fn split(of: &Arguments<'_>) -> Result<Vec<String>, SqlError> {
     let mut at = 0;
     let mut search = 0;
     while search <= of.text.len() {
+        if out.len().is_multiple_of(ASK_EVERY) {
+            running::check()?;
+        }
         let Some(found) = are.find_at(of.text, search)? else { break };
         let (begin, end) = found[0].unwrap_or_default();
         search = match begin == end {
@@ -271,8 +277,12 @@ pub(in crate::functions) fn all() -> Vec<PgFunction> {
                     return Err(no_global("regexp_count"));
                 }
                 let Some(from) = byte_of(of.text, start) else { return Ok(Some(0)) };
-                let are = compiled(of.pattern, of.options)?;
-                Ok(Some(are.find_all(of.text, from, usize::MAX)?.len() as i32))
+                let (are, mut count) = (compiled(of.pattern, of.options)?, 0);
+                are.each_match(of.text, from, usize::MAX, |_| {
+                    count += 1;
+                    Ok(())
+                })?;
+                Ok(Some(count))
             })
         })
         .required(2),

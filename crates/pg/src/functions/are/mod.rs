@@ -22,6 +22,7 @@ use regex_automata::{Anchored, Input, MatchKind, meta};
 pub use functions::OPERATORS;
 pub(super) use functions::all;
 
+use crate::running;
 use crate::wire::SqlError;
 use translate::{Syntax, translate};
 
@@ -155,20 +156,42 @@ impl Are {
         }
     }
 
-    /// All matches that do not overlap, from a byte on; at most `limit`.
-    pub(super) fn find_all(&self, text: &str, from: usize, limit: usize) -> Result<Vec<Groups>, SqlError> {
-        let mut out = Vec::new();
-        let mut at = from;
-        while at <= text.len() && out.len() < limit {
+    /// Calls `with` for the matches that do not overlap, from a byte on; at most `limit`.
+    ///
+    /// # Errors
+    /// Those of `with`; `57014` and `53200` when the statement has to end.
+    pub(super) fn each_match(
+        &self,
+        text: &str,
+        from: usize,
+        limit: usize,
+        mut with: impl FnMut(Groups) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let (mut at, mut count) = (from, 0usize);
+        while at <= text.len() && count < limit {
+            if count.is_multiple_of(ASK_EVERY) {
+                running::check()?;
+            }
             let Some(found) = self.find_at(text, at)? else { break };
             let (begin, end) = found[0].unwrap_or((at, at));
-            out.push(found);
+            with(found)?;
+            count += 1;
             // Behind an empty match the search goes on at the next character.
             at = match begin == end {
                 true => end + text[end..].chars().next().map_or(1, char::len_utf8),
                 false => end,
             };
         }
+        Ok(())
+    }
+
+    /// As [`Are::each_match`], all of them together.
+    pub(super) fn find_all(&self, text: &str, from: usize, limit: usize) -> Result<Vec<Groups>, SqlError> {
+        let mut out = Vec::new();
+        self.each_match(text, from, limit, |found| {
+            out.push(found);
+            Ok(())
+        })?;
         Ok(out)
     }
 }
@@ -176,6 +199,9 @@ impl Are {
 fn groups(captures: &Captures) -> Option<Groups> {
     captures.is_match().then(|| captures.iter().map(|span| span.map(|span| (span.start, span.end))).collect())
 }
+
+/// Matches between two questions whether to stop.
+pub(super) const ASK_EVERY: usize = 256;
 
 /// Compiled expressions that a thread keeps.
 const KEPT: usize = 32;
