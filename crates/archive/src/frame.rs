@@ -97,8 +97,9 @@ pub(crate) fn encode(
     let Ok(content_len) = u32::try_from(content.len()) else {
         return Err(Error::internal("a frame of the archive is too long"));
     };
-    buf.clear();
+    // What is in it from the frame before is overwritten.
     buf.resize(FRAME_HEADER_BYTES + content.len(), 0);
+    buf[..FRAME_HEADER_BYTES].fill(0);
     // Into a buffer of the content's length: what does not get shorter does not fit, and is stored as it is.
     let stored = compressor.compress_to_buffer(content, &mut buf[FRAME_HEADER_BYTES..]);
     let (codec, stored) = match stored {

@@ -216,6 +216,16 @@ fn what_runs_beside_a_backup() -> Result<()> {
             outcome
         })?;
         assert!(commits.load(Ordering::Relaxed) > 10);
+        // A close waits for the archive some seconds only, and is right to.
+        let begun = Instant::now();
+        while db.archive_status().is_some_and(|status| status.lag_bytes > 1 << 20) {
+            assert!(
+                begun.elapsed() < Duration::from_secs(120),
+                "the archive does not catch up: {:?}",
+                db.archive_status()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
         db.close()?;
         drop(db);
         assert!(compare_all(&sim, 6) > 1000);

@@ -158,7 +158,7 @@ pub fn column(rows: usize, bytes: usize) -> Result<(), SqlError> {
         return running::may_allocate(bytes);
     }
     Err(exhausted(format!("A function's result of {bytes} bytes is more than the {room} bytes that it may have."))
-        .with_hint("The setting query_memory_bytes of the server says what all statements may have; a value may have an eighth of it."))
+        .with_hint("The setting query_memory_bytes of the server says what all statements may have; a value may have an eighth of it, and 32 MB in any case."))
 }
 
 /// Does `work`, which evaluates expressions over rows that may be fewer.

@@ -83,11 +83,13 @@ pub fn compare(vfs: &Arc<dyn Vfs>, places: &Places<'_>, name: &str) -> Result<u6
                     page.lsn()
                 });
                 return Err(format!(
-                    "backup {name}: page {i} of {} ({:?} of {:?}) is made as of LSN {}, in the file of {count} pages it is as of {was:?}",
+                    "backup {name}: page {i} of {} ({:?} of {:?}) is made as of LSN {}, in the file of {count} pages it is as of {was:?}; \
+                     the archive ends at {}",
                     path.display(),
                     page.page_type(),
                     page.object(),
-                    page.lsn()
+                    page.lsn(),
+                    view.end()
                 ));
             }
             compared += u64::from(!page.is_all_zero());

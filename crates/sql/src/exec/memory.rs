@@ -33,6 +33,8 @@ const LEAST_BYTES: usize = 16 << 20;
 pub(crate) const SLACK_BYTES: usize = 64 << 20;
 /// The share of a statement's memory that the longest value, or the column of one function, may have.
 const VALUE_SHARE: usize = 4;
+/// What it may have in any case.
+const VALUE_LEAST: usize = 32 << 20;
 /// What a sort or aggregate has in any case: two batches of spilled rows at a time, and a batch that comes, each twice.
 const WORK_MEM_MIN: usize = 8 * BATCH_BYTES;
 /// What one has to have had for its memory to be given back to the system at once.
@@ -53,7 +55,7 @@ pub(crate) fn server(query_memory_bytes: u64, temp_directory: &Path) -> Arc<Runt
     let bytes = usize::try_from(query_memory_bytes).unwrap_or(usize::MAX).max(LEAST_BYTES);
     let statement_bytes = (bytes / 2).max(LEAST_BYTES);
     // It is copied where it becomes an argument, or a row.
-    memory::set_room(statement_bytes / VALUE_SHARE);
+    memory::set_room((statement_bytes / VALUE_SHARE).max(VALUE_LEAST));
     MEASURED_MAX.store(bytes.saturating_add(SLACK_BYTES), Ordering::Relaxed);
     let pool = TrackConsumersPool::new(FairSpillPool::new(bytes), NAMED);
     let folder = Arc::new(TempFolder::new(temp_directory));
