@@ -57,6 +57,7 @@ mod select;
 mod sequence;
 mod sets;
 mod sort;
+mod spliced;
 mod through_view;
 mod ties;
 mod update;
