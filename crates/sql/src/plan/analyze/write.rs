@@ -375,11 +375,9 @@ impl Analyzer<'_> {
     ) -> Result<Option<List>> {
         let Some(items) = items else { return Ok(None) };
         let mut entries: Vec<Entry> = Vec::with_capacity(items.len());
-        self.blanks = true;
         for item in items {
             self.select_item(item, scope, Clause::Returning, &mut entries)?;
         }
-        self.blanks = false;
         let mut columns = Vec::with_capacity(entries.len());
         for entry in entries {
             let bound = self.settled(entry.bound)?;
