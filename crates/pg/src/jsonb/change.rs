@@ -151,6 +151,75 @@ pub fn set_path(mut value: Value, steps: &[&str], new: &Value, change: Change) -
     Ok(value)
 }
 
+/// A document with `new` at the end of a path, which is made as far as it is not there: what `d['k'][2] = …` assigns.
+/// Between the elements of a list and a new one behind them there are nulls. (`setPath` with `JB_PATH_FILL_GAPS`.)
+///
+/// # Errors
+/// 22023: a scalar on the way, or a number before the first element; 22P02: a step that is no number.
+pub fn assign(mut value: Value, steps: &[&str], new: Value) -> Result<Value, SqlError> {
+    assign_at(&mut value, steps, 0, new)?;
+    Ok(value)
+}
+
+fn assign_at(value: &mut Value, steps: &[&str], level: usize, new: Value) -> Result<(), SqlError> {
+    let Some(step) = steps.get(level) else {
+        *value = new;
+        return Ok(());
+    };
+    match value {
+        Value::Map(map) => match map.iter().position(|(key, _)| key == step) {
+            Some(at) => assign_at(&mut map[at].1, steps, level + 1, new),
+            None => {
+                let mut entries = std::mem::take(map);
+                entries.push(((*step).to_owned(), made_of(&steps[level + 1..], new)?));
+                *value = Value::map(entries);
+                Ok(())
+            }
+        },
+        Value::List(list) => {
+            let index = index(step, level + 1)?;
+            let place = if index < 0 { index + list.len() as i64 } else { index };
+            let Ok(place) = usize::try_from(place) else {
+                return Err(invalid(format!("path element at position {} is out of range: {index}", level + 1)));
+            };
+            match list.get_mut(place) {
+                Some(item) => assign_at(item, steps, level + 1, new),
+                None => {
+                    fill(list, place)?;
+                    list.push(made_of(&steps[level + 1..], new)?);
+                    Ok(())
+                }
+            }
+        }
+        _ => Err(invalid("cannot replace existing key")
+            .with_detail("The path assumes key is a composite object, but it is a scalar value.")),
+    }
+}
+
+/// Brings a list to that length with nulls.
+fn fill(list: &mut Vec<Value>, length: usize) -> Result<(), SqlError> {
+    crate::memory::value(length.saturating_mul(size_of::<Value>()))?;
+    list.resize(length, Value::Null);
+    Ok(())
+}
+
+/// What a path is when there is nothing of it: lists for numbers, maps for other steps.
+fn made_of(steps: &[&str], new: Value) -> Result<Value, SqlError> {
+    let mut value = new;
+    for step in steps.iter().rev() {
+        value = match index_of(step) {
+            Some(index) => {
+                let mut list = Vec::new();
+                fill(&mut list, usize::try_from(index).unwrap_or(0))?;
+                list.push(value);
+                Value::List(list)
+            }
+            None => Value::map(vec![((*step).to_owned(), value)]),
+        };
+    }
+    Ok(value)
+}
+
 /// A document without what a path leads to.
 ///
 /// # Errors

@@ -159,7 +159,10 @@ impl Analyzer<'_> {
         for (arg, to) in args.into_iter().zip(&resolved.args) {
             let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
             let mut arg = self.settled(arg)?;
-            if !matches!(name, "count" | "min" | "max" | "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg") {
+            if !matches!(
+                name,
+                "count" | "min" | "max" | "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg"
+            ) {
                 arg = self.without_blanks(arg)?;
             }
             if !matches!(name, "count" | "json_agg" | "json_object_agg") || list.duplicate_treatment.is_some() {

@@ -130,6 +130,12 @@ impl Analyzer<'_> {
         {
             return self.variadic_call(&name, list, last, scope, clause, span);
         }
+        if let Some(all) = self.percentiles(function, &name, list, scope, clause)? {
+            return Ok(all.at(span));
+        }
+        if let Some(rank) = self.hypothetical(function, &name, list, scope, clause)? {
+            return Ok(rank.at(span));
+        }
         if self.is_aggregate(&name) {
             return self.aggregate_call(function, &name, list, scope, clause);
         }
