@@ -172,7 +172,9 @@ fn searches() -> Vec<PgFunction> {
         // An array with another element at a subscript: what `SET a[2] = x` makes of `a`.
         f("pg_array_assign", &[P::Any, P::Int, P::Any], Returns::By(array_of), |call| {
             one_dimension(&call.fields[0])?;
+            let mut bytes = 0usize;
             let row = |row| {
+                crate::running::check()?;
                 let mut values = elements(&call.arrays[0], row)?.unwrap_or_default();
                 let Some(index) = call.int(1, row) else {
                     return Err(SqlError::new("22004", "array subscript in assignment must not be null"));
@@ -188,7 +190,11 @@ fn searches() -> Vec<PgFunction> {
                     return Err(SqlError::new("54000", text));
                 }
                 if at >= values.len() {
-                    crate::memory::value((at + 1).saturating_mul(size_of::<ScalarValue>()))?;
+                    // A subscript says how many elements there will be, whatever was there.
+                    let all = (at + 1).saturating_mul(size_of::<ScalarValue>());
+                    crate::memory::value(all)?;
+                    bytes = bytes.saturating_add(all);
+                    crate::memory::column(call.rows, bytes)?;
                     let null = ScalarValue::try_from(&new.data_type()).map_err(|error| from_datafusion(error, ""))?;
                     values.resize(at + 1, null);
                 }

@@ -55,7 +55,7 @@ pub(super) fn refers_to(plan: &LogicalPlan, items: &[Item]) -> Result<bool> {
 }
 
 /// Whether a plan is run for each row of the items before it.
-fn is_lateral(plan: &LogicalPlan) -> bool {
+pub(super) fn is_lateral(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Subquery(_) => true,
         LogicalPlan::SubqueryAlias(alias) => is_lateral(&alias.input),

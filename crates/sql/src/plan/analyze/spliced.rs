@@ -14,7 +14,7 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, JoinType, LogicalPlan};
 
 use super::Result;
-use super::from::{builder, lateral, refers_to};
+use super::from::{builder, is_lateral, lateral, refers_to};
 use super::scope::Item;
 
 /// A join of the left spine of a plan, without its left side.
@@ -48,12 +48,13 @@ pub(super) fn spliced(before: LogicalPlan, next: LogicalPlan, items: &[Item]) ->
             reads_own |= reads_columns(&join.right, plan)?;
         }
         if join.kind == JoinType::Inner && refers_to(&join.right, items)? && !reads_own {
-            rows = builder(rows).cross_join(join.right.clone())?.build()?;
+            rows = builder(rows).cross_join(for_each(join.right.clone(), items)?)?.build()?;
             *early = true;
         }
     }
-    let mut rows = builder(rows).cross_join(first)?.build()?;
-    for (join, early) in joins.into_iter().zip(early).rev() {
+    let mut rows = builder(rows).cross_join(for_each(first, items)?)?.build()?;
+    for (mut join, early) in joins.into_iter().zip(early).rev() {
+        join.right = for_each(join.right, items)?;
         rows = match (early, join.condition) {
             (true, None) => rows,
             (true, Some(condition)) => builder(rows).filter(condition)?.build()?,
@@ -62,6 +63,12 @@ pub(super) fn spliced(before: LogicalPlan, next: LogicalPlan, items: &[Item]) ->
         };
     }
     Ok(rows)
+}
+
+/// A side of a join, which is run for each row if it reads these items (a join in parentheses may, within).
+fn for_each(plan: LogicalPlan, items: &[Item]) -> Result<LogicalPlan> {
+    let wraps = !is_lateral(&plan) && refers_to(&plan, items)?;
+    Ok(if wraps { lateral(plan) } else { plan })
 }
 
 /// Whether a plan reads columns of another as outer ones, also within its subqueries.
