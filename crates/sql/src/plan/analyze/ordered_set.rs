@@ -60,20 +60,25 @@ impl Analyzer<'_> {
         if !matches!(name, "rank" | "dense_rank" | "percent_rank" | "cume_dist") || function.within_group.is_empty() {
             return Ok(None);
         }
-        let refused = || unknown(format!("the aggregate {name} WITHIN GROUP of this form"));
         let plain = function.over.is_none()
             && function.null_treatment.is_none()
             && list.duplicate_treatment.is_none()
             && list.clauses.is_empty();
-        let Some(values) = super::expr::plain_args(list).filter(|_| plain) else { return refused() };
-        if values.len() != function.within_group.len() || name == "dense_rank" && values.len() > 1 {
-            return refused();
+        // Of what is not said so here, the call itself is refused.
+        let Some(values) = super::expr::plain_args(list).filter(|_| plain) else { return Ok(None) };
+        if values.len() != function.within_group.len() {
+            return Ok(None);
         }
-        for value in &values {
+        if name == "dense_rank" && values.len() > 1 {
+            return unknown("dense_rank of several values WITHIN GROUP");
+        }
+        for (value, by) in values.iter().zip(&function.within_group) {
             let bound = self.expr(value, scope, clause)?;
             if !crate::plan::access::is_constant(&bound.expr) {
-                return refused();
+                return Ok(None);
             }
+            let column = self.expr(&by.expr, scope, Clause::Aggregate)?;
+            self.common_type(&[&column, &bound], "WITHIN GROUP")?;
         }
         let columns: Vec<(&ast::OrderByExpr, &ast::Expr)> = function.within_group.iter().zip(values).collect();
         let order = Order::of(&columns);
