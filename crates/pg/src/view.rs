@@ -133,7 +133,9 @@ pub fn shown(view: &View, qualified: bool, relation: &dyn Fn(u32) -> Option<std:
     let Some(mut query) = parsed(&view.sql) else { return format!(" {};", view.sql) };
     name_columns(view, &mut query);
     present(view, &mut query, qualified, relation);
-    format!(" {};", laid_out(&query))
+    // What the parser has other words for.
+    let text = laid_out(&query).replace("resurgam$rows(", "ROWS FROM(").replace("resurgam$variadic(", "VARIADIC (");
+    format!(" {text};")
 }
 
 /// Gives the view's names to the columns of its query.

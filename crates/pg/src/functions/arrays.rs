@@ -18,6 +18,9 @@ use crate::errors::{from_arrow, from_datafusion, to_datafusion};
 use crate::types::oid as t;
 use crate::wire::SqlError;
 
+/// PostgreSQL's `MaxArraySize`.
+const ELEMENTS_MAX: usize = 134_217_727;
+
 /// The elements of a row's list; `None` if it is null.
 fn elements(array: &ArrayRef, row: usize) -> Result<Option<Vec<ScalarValue>>, SqlError> {
     if array.data_type().is_null() || array.is_null(row) {
@@ -162,6 +165,40 @@ fn searches() -> Vec<PgFunction> {
                 for value in values.iter_mut().filter(|value| same(value, &old)) {
                     *value = new.clone();
                 }
+                Ok(Some(values))
+            };
+            lists(call, (0..call.rows).map(row).collect::<Result<_, SqlError>>()?)
+        }),
+        // An array with another element at a subscript: what `SET a[2] = x` makes of `a`.
+        f("pg_array_assign", &[P::Any, P::Int, P::Any], Returns::By(array_of), |call| {
+            one_dimension(&call.fields[0])?;
+            let mut bytes = 0usize;
+            let row = |row| {
+                crate::running::check()?;
+                let mut values = elements(&call.arrays[0], row)?.unwrap_or_default();
+                let Some(index) = call.int(1, row) else {
+                    return Err(SqlError::new("22004", "array subscript in assignment must not be null"));
+                };
+                let new = element(call, 2, row, 0)?;
+                let at = match usize::try_from(index) {
+                    Ok(at @ 1..) if at == 1 || !values.is_empty() => at - 1,
+                    // PostgreSQL's begins at that subscript then.
+                    _ => return Err(SqlError::unsupported("an array that does not begin at 1 is not supported")),
+                };
+                if at >= ELEMENTS_MAX {
+                    let text = format!("array size exceeds the maximum allowed ({ELEMENTS_MAX})");
+                    return Err(SqlError::new("54000", text));
+                }
+                if at >= values.len() {
+                    // A subscript says how many elements there will be, whatever was there.
+                    let all = (at + 1).saturating_mul(size_of::<ScalarValue>());
+                    crate::memory::value(all)?;
+                    bytes = bytes.saturating_add(all);
+                    crate::memory::column(call.rows, bytes)?;
+                    let null = ScalarValue::try_from(&new.data_type()).map_err(|error| from_datafusion(error, ""))?;
+                    values.resize(at + 1, null);
+                }
+                values[at] = new;
                 Ok(Some(values))
             };
             lists(call, (0..call.rows).map(row).collect::<Result<_, SqlError>>()?)

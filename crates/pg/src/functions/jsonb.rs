@@ -261,6 +261,21 @@ fn changes() -> Vec<PgFunction> {
                 jsonb::delete_path(value, &refuse_nulls(&path, true)?).map(Some)
             })
         }),
+        // A document with another part at the end of a path: what `SET d['k'] = x` makes of `d`. The last argument says
+        // whether the first step is a number, so what there is nothing of becomes a list.
+        f("pg_jsonb_assign", &[P::Any, P::Any, P::Any, P::Bool], oid(t::JSONB), |c| {
+            c.documents(|row| {
+                let path = c.words(1, row)?.unwrap_or_default();
+                if path.iter().any(Option::is_none) {
+                    return Err(SqlError::new("22004", "jsonb subscript in assignment must not be null"));
+                }
+                let empty = if c.bool(3, row) == Some(true) { Value::List(vec![]) } else { Value::Map(vec![]) };
+                let document = c.value(0, row)?.unwrap_or(empty);
+                let new = c.value(2, row)?.unwrap_or(Value::Null);
+                let steps: Vec<&str> = path.iter().flatten().map(String::as_str).collect();
+                jsonb::assign(document, &steps, new)?.to_document().map(Some)
+            })
+        }),
         f("jsonb_strip_nulls", &[P::Any], oid(t::JSONB), |c| c.changed(|value, _| Ok(Some(jsonb::strip_nulls(value))))),
     ];
     for (name, insert) in [("jsonb_set", false), ("jsonb_insert", true)] {

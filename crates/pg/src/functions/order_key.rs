@@ -1,7 +1,8 @@
-//! `order_key(value)`: bytes that compare as PostgreSQL compares documents and arrays.
+//! `order_key(value)`: bytes that compare as PostgreSQL compares documents, arrays, and `character`.
 //!
 //! Documents have one by [`resurgam_engine::document::order_key`]; arrays by their elements (NULL above all), the shorter
-//! first (PostgreSQL's `array_cmp`); elements as keys of indexes have them.
+//! first (PostgreSQL's `array_cmp`); elements as keys of indexes have them. Of a `character` it is the text without the
+//! blanks at its end.
 
 use std::sync::Arc;
 
@@ -136,6 +137,9 @@ impl<'a> Elements<'a> {
 
 /// Keys of a column; `None` of NULLs.
 fn keys(array: &ArrayRef) -> Result<BinaryViewArray, SqlError> {
+    if array.data_type().is_string() {
+        return trimmed(array);
+    }
     let array = &viewed(array)?;
     let mut out = BinaryViewBuilder::with_capacity(array.len());
     let mut bytes = Vec::new();
@@ -158,6 +162,13 @@ fn keys(array: &ArrayRef) -> Result<BinaryViewArray, SqlError> {
         out.append_value(&bytes);
     }
     Ok(out.finish())
+}
+
+/// Keys of `character`: what is before the blanks at the end.
+fn trimmed(array: &ArrayRef) -> Result<BinaryViewArray, SqlError> {
+    let texts = cast(array, &DataType::Utf8View).map_err(|error| from_arrow(&error))?;
+    let keys = texts.as_string_view().iter().map(|text| text.map(|text| text.trim_end_matches(' ').as_bytes()));
+    Ok(keys.collect())
 }
 
 /// Lists of texts in the form that texts have.

@@ -151,6 +151,84 @@ pub fn set_path(mut value: Value, steps: &[&str], new: &Value, change: Change) -
     Ok(value)
 }
 
+/// A document with `new` at the end of a path, which is made as far as it is not there: what `d['k'][2] = …` assigns.
+/// Between the elements of a list and a new one behind them there are nulls. (`setPath` with `JB_PATH_FILL_GAPS`.)
+///
+/// # Errors
+/// 22023: a scalar on the way, or a number before the first element; 22P02: a step that is no number; 54000: more nulls
+/// than a value may hold; 54001: more steps than a document may have levels.
+pub fn assign(mut value: Value, steps: &[&str], new: Value) -> Result<Value, SqlError> {
+    if steps.len() > STEPS_MAX {
+        return Err(SqlError::new("54001", "stack depth limit exceeded"));
+    }
+    let mut nulls = 0;
+    assign_at(&mut value, steps, 0, new, &mut nulls)?;
+    Ok(value)
+}
+
+/// Levels of a document.
+const STEPS_MAX: usize = 512;
+
+fn assign_at(value: &mut Value, steps: &[&str], level: usize, new: Value, nulls: &mut usize) -> Result<(), SqlError> {
+    let Some(step) = steps.get(level) else {
+        *value = new;
+        return Ok(());
+    };
+    match value {
+        Value::Map(map) => match map.iter().position(|(key, _)| key == step) {
+            Some(at) => assign_at(&mut map[at].1, steps, level + 1, new, nulls),
+            None => {
+                let mut entries = std::mem::take(map);
+                entries.push(((*step).to_owned(), made_of(&steps[level + 1..], new, nulls)?));
+                *value = Value::map(entries);
+                Ok(())
+            }
+        },
+        Value::List(list) => {
+            let index = index(step, level + 1)?;
+            let place = if index < 0 { index + list.len() as i64 } else { index };
+            let Ok(place) = usize::try_from(place) else {
+                return Err(invalid(format!("path element at position {} is out of range: {index}", level + 1)));
+            };
+            match list.get_mut(place) {
+                Some(item) => assign_at(item, steps, level + 1, new, nulls),
+                None => {
+                    fill(list, place, nulls)?;
+                    list.push(made_of(&steps[level + 1..], new, nulls)?);
+                    Ok(())
+                }
+            }
+        }
+        _ => Err(invalid("cannot replace existing key")
+            .with_detail("The path assumes key is a composite object, but it is a scalar value.")),
+    }
+}
+
+/// Brings a list to that length with nulls, which are counted.
+fn fill(list: &mut Vec<Value>, length: usize, nulls: &mut usize) -> Result<(), SqlError> {
+    *nulls = nulls.saturating_add(length.saturating_sub(list.len()));
+    crate::memory::value(nulls.saturating_mul(size_of::<Value>()))?;
+    list.resize(length, Value::Null);
+    Ok(())
+}
+
+/// What a path is when there is nothing of it: lists for numbers, maps for other steps.
+fn made_of(steps: &[&str], new: Value, nulls: &mut usize) -> Result<Value, SqlError> {
+    let mut value = new;
+    for step in steps.iter().rev() {
+        value = match index_of(step) {
+            Some(index) => {
+                let mut list = Vec::new();
+                fill(&mut list, usize::try_from(index).unwrap_or(0), nulls)?;
+                list.push(value);
+                Value::List(list)
+            }
+            None => Value::map(vec![((*step).to_owned(), value)]),
+        };
+    }
+    Ok(value)
+}
+
 /// A document without what a path leads to.
 ///
 /// # Errors

@@ -11,7 +11,7 @@ mod search;
 use resurgam_engine::document::{self, Node};
 use resurgam_numeric::Numeric;
 
-pub use change::{Change, concat, delete_index, delete_keys, delete_path, set_path, strip_nulls};
+pub use change::{Change, assign, concat, delete_index, delete_keys, delete_path, set_path, strip_nulls};
 pub use parse::parse;
 pub(crate) use search::index_of;
 pub use search::{contains, element, exists, path};

@@ -8,6 +8,7 @@
 //! - `bytea` is `BinaryView`.
 //! - `char(n)` is held without its padding, so that comparison and every text
 //!   function see what PostgreSQL's see; the padding comes back at the edge.
+//!   What mixes several lengths has them: [`PADDED`].
 //! - `oid` and the `reg…` types are `UInt32`, which nothing else is, so an oid stays
 //!   an oid through expressions. `regproc` is the function's name.
 //! - `int2vector` and `oidvector` are lists that print without braces.
@@ -56,6 +57,10 @@ pub const TEXT: DataType = DataType::Utf8View;
 
 /// Arrow type of `jsonb`: the stored form, see [`crate::jsonb`]. Nothing else that a plan shows is of this type.
 pub const JSONB: DataType = DataType::Binary;
+
+/// Arrow type of `character` without a length whose values carry their blanks: mixtures of several lengths. Nothing else
+/// that a plan shows is of this type.
+pub const PADDED: DataType = DataType::LargeUtf8;
 
 /// Arrow type of `timestamptz`.
 pub fn timestamptz() -> DataType {

@@ -526,7 +526,10 @@ impl Session {
         let mut spec = TableSpec::new(&schema, &name);
         for (at, field) in fields.iter().enumerate() {
             let given = create.columns.get(at).map(|c| name_of(&c.name));
-            let ty = crate::pg::types::column_type_of_oid(field.type_oid, field.typmod).ok_or_else(|| {
+            let kept = crate::pg::types::column_type_of_oid(field.type_oid, field.typmod);
+            // There is no column of it that would keep blanks.
+            let has_blanks = field.type_oid == crate::pg::types::oid::BPCHAR && field.typmod < 0;
+            let ty = kept.filter(|_| !has_blanks).ok_or_else(|| {
                 unsupported(&format!("a column of type {}", crate::pg::types::format_type(field.type_oid, None)))
             })?;
             spec.columns.push(ColumnSpec {

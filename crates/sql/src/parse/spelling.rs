@@ -12,6 +12,7 @@
 //! | `BEGIN … [NOT] DEFERRABLE` | without it: it concerns serializable transactions only |
 //! | `SET SCHEMA 'a'` | `SET search_path = 'a'` |
 //! | `ABORT` | `ROLLBACK` |
+//! | `ROWS FROM (f(a), g(b))` | `resurgam$rows(f(a), g(b))` |
 //! | `CREATE TABLE … AS … WITH DATA` | without it: it is the default |
 //!
 //! What is put in has the place of what it is for, so positions in errors stay those of the text.
@@ -24,6 +25,34 @@ use crate::wire::SqlError;
 
 /// The function that stands for VARIADIC before the last argument of a call.
 pub(crate) const VARIADIC: &str = "resurgam$variadic";
+
+/// The function that stands for ROWS FROM.
+pub(crate) const ROWS: &str = "resurgam$rows";
+
+/// The tokens with `resurgam$rows(f(), g())` in place of `ROWS FROM (f(), g())`; `None`: there is nothing of the kind. For
+/// texts that are not parsed otherwise: `rows` is a name, too, as in `SELECT a, rows FROM (…) t`.
+pub(crate) fn rows_from(tokens: &[TokenWithSpan]) -> Option<Vec<TokenWithSpan>> {
+    let solid: Vec<&TokenWithSpan> =
+        tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).collect();
+    let begins = |rest: &[&TokenWithSpan]| match rest {
+        [rows, from, open, ..] => {
+            is_word(&rows.token, "rows") && is_word(&from.token, "from") && open.token == Token::LParen
+        }
+        _ => false,
+    };
+    let mut out = Vec::with_capacity(solid.len());
+    let (mut at, mut found) = (0, false);
+    while let Some(token) = solid.get(at) {
+        if begins(&solid[at..]) {
+            out.push(word(ROWS, token.span));
+            (at, found) = (at + 2, true);
+        } else {
+            out.push((*token).clone());
+            at += 1;
+        }
+    }
+    found.then_some(out)
+}
 
 /// Whether there may be anything to do: most texts have none of these words.
 fn concerns(token: &Token) -> bool {

@@ -100,8 +100,8 @@ pub(crate) fn is_comparable(plan: &LogicalPlan) -> Option<bool> {
 /// for a group depends on the order in which its rows come.
 fn has_forms(ty: &DataType) -> bool {
     match ty {
-        // Bare numerics, documents, intervals.
-        DataType::LargeBinary | DataType::Binary | DataType::Interval(_) => true,
+        // Bare numerics, documents, intervals, `character` with its blanks.
+        DataType::LargeBinary | DataType::Binary | DataType::Interval(_) | DataType::LargeUtf8 => true,
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             has_forms(item.data_type())
         }

@@ -162,13 +162,20 @@ pub(crate) fn parse_known(text: &str) -> Result<Vec<Statement>, SqlError> {
     crate::parse::numbers::refuse_junk(&tokens, text)?;
     let tokens = crate::parse::spelling::known(crate::parse::typed_literal::as_casts(tokens))?;
     let tokens = crate::parse::view::known(crate::parse::like::known(tokens));
-    let tokens = crate::parse::sequence::known(tokens);
+    let tokens = crate::parse::element::known(crate::parse::sequence::known(tokens))?;
     let parsed = |tokens: Vec<TokenWithSpan>| {
         let nested = crate::parse::joins::in_parentheses(&tokens);
+        let rows = crate::parse::spelling::rows_from(&tokens);
         let dialect = Bounded::new(&tokens);
         let parser = || Parser::new(&dialect).with_recursion_limit(PARSER_LEVELS_MAX);
         read(parser().with_tokens_with_locations(tokens))
             .or_else(|error| match nested {
+                Some(tokens) if dialect.refused().is_none() => {
+                    read(parser().with_tokens_with_locations(tokens)).map_err(|_| error)
+                }
+                _ => Err(error),
+            })
+            .or_else(|error| match rows {
                 Some(tokens) if dialect.refused().is_none() => {
                     read(parser().with_tokens_with_locations(tokens)).map_err(|_| error)
                 }

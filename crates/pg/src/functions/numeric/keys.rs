@@ -9,7 +9,8 @@
 //!   PostgreSQL shows it;
 //! - `count(DISTINCT x)`; `min` and `max` become `numeric_min` and `numeric_max`.
 //!
-//! Intervals likewise go by `interval_key(…)`: '1 month' equals '30 days'; documents and arrays by `order_key(…)`.
+//! Intervals likewise go by `interval_key(…)`: '1 month' equals '30 days'; documents, arrays, and `character` with its
+//! blanks by `order_key(…)`.
 //!
 //! Invariant: what it has put right it leaves alone when it comes again.
 //!
@@ -539,7 +540,7 @@ fn needs_key(ty: &DataType) -> bool {
 
 /// The same of values that are no arrays.
 fn differs_in_bytes(ty: &DataType) -> bool {
-    ty == &DYNAMIC || ty == &crate::types::JSONB || matches!(ty, DataType::Interval(_))
+    ty == &DYNAMIC || ty == &crate::types::JSONB || ty == &crate::types::PADDED || matches!(ty, DataType::Interval(_))
 }
 
 /// Whether there are values within records that would need keys.
@@ -554,7 +555,8 @@ fn in_record(ty: &DataType) -> bool {
 }
 
 fn is_by_order_key(expr: &Expr, schema: &dyn ExprSchema) -> bool {
-    expr.get_type(schema).is_ok_and(|ty| ty == crate::types::JSONB || matches!(ty, DataType::List(_)))
+    let keyed = |ty: &DataType| ty == &crate::types::JSONB || ty == &crate::types::PADDED;
+    expr.get_type(schema).is_ok_and(|ty| keyed(&ty) || matches!(ty, DataType::List(_)))
 }
 
 fn is_list(expr: &Expr, schema: &dyn ExprSchema) -> bool {

@@ -4,13 +4,17 @@
 //! LEFT JOIN the join's condition is part of the item's plan; in an inner one it is a filter above.
 //! The call among its expressions is never evaluated: it carries the plan, and its arguments are
 //! the outer values.
+//!
+//! Items without a table of their own need no plan for each row: functions that return sets become a
+//! [`ProjectSet`] of the rows ([`of_sets`]), one row of values columns beside them ([`of_one_row`]).
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, ExprSchema, JoinType, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::builder::build_join_schema;
 use datafusion::logical_expr::utils::conjunction;
@@ -18,11 +22,9 @@ use datafusion::logical_expr::{
     Expr, Extension, Filter, Join, LogicalPlan, Projection, Subquery, SubqueryAlias, UserDefinedLogicalNodeCore,
 };
 
-use super::function::{Kind, called};
+use super::function::{DEPTH, Kind, called};
 use super::{extract, joins};
-use crate::exec::bridge;
 use crate::exec::sets::ProjectSet;
-use crate::wire::SqlError;
 
 /// See the module's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,11 @@ impl UserDefinedLogicalNodeCore for Lateral {
     }
     fn expressions(&self) -> Vec<Expr> {
         vec![self.call.clone()]
+    }
+    /// What is said of a column of the input is said of each row that it gets.
+    fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
+        let own = self.schema.fields().iter().skip(self.input.schema().fields().len());
+        own.map(|field| field.name().clone()).collect()
     }
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let kind = if self.left { "Left" } else { "Inner" };
@@ -105,16 +112,19 @@ pub(super) fn join(join: Join, depth: usize) -> Result<Transformed<LogicalPlan>>
     let left = match join.join_type {
         JoinType::Inner => false,
         JoinType::Left => true,
-        _ => {
-            let text = "the combining JOIN type must be INNER or LEFT for a LATERAL reference";
-            return Err(bridge::failure(SqlError::new("42P10", text)));
-        }
+        // It reads no column of the left side (42P10 before), but of what is around the join: it is run with that.
+        _ => return Ok(Transformed::yes(LogicalPlan::Join(Join { right: Arc::new(plan), ..join }))),
     };
     // Within another subquery its columns would be taken for those of the query around that.
     if depth == 0 && joins::is_simple(&plan, join.left.schema()) && join.filter.iter().all(joins::is_plain) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
     let join = match of_sets(join, &plan, left)? {
+        done if done.transformed => return Ok(done),
+        Transformed { data: LogicalPlan::Join(join), .. } => join,
+        _ => return internal_err!("a join that is none"),
+    };
+    let join = match of_one_row(join, &plan, left)? {
         done if done.transformed => return Ok(done),
         Transformed { data: LogicalPlan::Join(join), .. } => join,
         _ => return internal_err!("a join that is none"),
@@ -188,6 +198,85 @@ fn of_sets(join: Join, item: &LogicalPlan, left: bool) -> Result<Transformed<Log
         Some(condition) => LogicalPlan::Filter(Filter::try_new(condition, Arc::new(node))?),
         None => node,
     }))
+}
+
+/// A join with one row of values, as `LATERAL (VALUES (a.x + 1)) v` is: columns beside those of the other side.
+fn of_one_row(join: Join, item: &LogicalPlan, left: bool) -> Result<Transformed<LogicalPlan>> {
+    let no = |join| Ok(Transformed::no(LogicalPlan::Join(join)));
+    let mut alias = None;
+    // From the outermost projection inwards: all but the innermost only choose columns, so nothing is computed twice.
+    let mut layers: Vec<&Projection> = Vec::new();
+    let mut plan = item;
+    let row = loop {
+        plan = match plan {
+            LogicalPlan::SubqueryAlias(named) => {
+                if layers.is_empty() {
+                    alias.get_or_insert_with(|| named.alias.clone());
+                }
+                &named.input
+            }
+            LogicalPlan::Projection(layer) => {
+                layers.push(layer);
+                &layer.input
+            }
+            LogicalPlan::EmptyRelation(empty) if empty.produce_one_row => break layers.pop(),
+            _ => return no(join),
+        };
+    };
+    let (Some(alias), Some(row)) = (alias, row) else { return no(join) };
+    let is_true = |expr: &Expr| matches!(expr, Expr::Literal(ScalarValue::Boolean(Some(true)), _));
+    // A row that LEFT JOIN keeps without a partner would have what is computed of it.
+    let fits = !left || join.on.is_empty() && join.filter.iter().all(is_true);
+    let schema = Arc::clone(join.left.schema());
+    if !fits || !row.expr.iter().all(|expr| is_of_row(expr, &schema)) {
+        return no(join);
+    }
+    let of_row = |expr: Expr| {
+        expr.transform_up(|expr| match expr {
+            Expr::OuterReferenceColumn(_, column) if schema.has_column(&column) => {
+                Ok(Transformed::yes(Expr::Column(column)))
+            }
+            other => Ok(Transformed::no(other)),
+        })
+        .data()
+    };
+    let mut values = row.expr.iter().map(|expr| of_row(expr.clone().unalias())).collect::<Result<Vec<_>>>()?;
+    for layer in layers.into_iter().rev() {
+        let mut chosen = Vec::with_capacity(layer.expr.len());
+        for expr in &layer.expr {
+            let Expr::Column(column) = expr.clone().unalias() else { return no(join) };
+            let Some(value) = layer.input.schema().maybe_index_of_column(&column).and_then(|at| values.get(at)) else {
+                return no(join);
+            };
+            chosen.push(value.clone());
+        }
+        values = chosen;
+    }
+    let mut shown: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
+    for (value, field) in values.into_iter().zip(item.schema().fields()) {
+        shown.push(value.alias_qualified(Some(alias.clone()), field.name()));
+    }
+    let node = LogicalPlan::Projection(Projection::try_new(shown, join.left)?);
+    let pairs = join.on.into_iter().map(|(left, right)| left.eq(right));
+    let condition = if left { None } else { conjunction(pairs.chain(join.filter)) };
+    Ok(Transformed::yes(match condition {
+        Some(condition) => LogicalPlan::Filter(Filter::try_new(condition, Arc::new(node))?),
+        None => node,
+    }))
+}
+
+/// Whether a value is one of a row of `schema`, whenever it is computed.
+fn is_of_row(expr: &Expr, schema: &DFSchema) -> bool {
+    let mut near = !joins::has_subquery(expr) && !expr.is_volatile();
+    let walked = expr.apply(|expr| {
+        if let Expr::OuterReferenceColumn(field, column) = expr
+            && schema.has_column(column)
+        {
+            near &= field.metadata().get(DEPTH).is_none_or(|depth| depth == "1");
+        }
+        Ok(if near { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    });
+    near && walked.is_ok()
 }
 
 fn is_column(expr: &Expr) -> bool {

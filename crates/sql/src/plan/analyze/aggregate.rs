@@ -158,7 +158,13 @@ impl Analyzer<'_> {
         let mut typed = Vec::with_capacity(args.len());
         for (arg, to) in args.into_iter().zip(&resolved.args) {
             let arg = if arg.ty.oid == to.0 { arg } else { self.implicit(arg, Type::of(to.0))? };
-            let arg = self.settled(arg)?;
+            let mut arg = self.settled(arg)?;
+            if !matches!(
+                name,
+                "count" | "min" | "max" | "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg"
+            ) {
+                arg = self.without_blanks(arg)?;
+            }
             if !matches!(name, "count" | "json_agg" | "json_object_agg") || list.duplicate_treatment.is_some() {
                 super::record::refuse_record(&arg, "an aggregate")?;
             }
@@ -292,7 +298,7 @@ impl Analyzer<'_> {
         }
         if typed.iter().any(|arg| catalog().element_type(arg.ty.id()).is_some())
             || sorted.iter().any(|arg| arg.ty.oid == oid::INTERVAL && name == "percentile_cont")
-            || sorted.iter().any(|arg| arg.data == numeric::DYNAMIC && name == "mode")
+            || sorted.iter().any(|arg| arg.data == numeric::DYNAMIC && name == "mode" || arg.is_padded())
         {
             return unknown(format!("{name} of these types"));
         }

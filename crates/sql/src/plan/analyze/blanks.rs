@@ -3,69 +3,100 @@
 //! Values are kept without them, as they are compared; the type's length says how many a value is shown with.
 //! PostgreSQL keeps them, so they are seen where a value is shown as a text (`concat`), is matched with a pattern, or
 //! comes out of something that has values of several lengths, as `coalesce(a, b)` of a `character(3)` and a
-//! `character(5)`. Such a mixture has no length, and its values carry their blanks where nothing but the result can
-//! see that: in the select list of a query that neither groups nor compares its rows ([`Analyzer::blanks`]). What
-//! compares them there, or makes texts of them, takes the blanks off again. Elsewhere a mixture is refused.
+//! `character(5)`. Such a mixture has no length, so its values carry their blanks: they are of the Arrow type
+//! [`PADDED`], which no other value is. Nothing compares them as they are: operators take the blanks off
+//! ([`Analyzer::without_blanks`]), and what sorts, groups, or makes rows distinct goes by keys, as it does for all types
+//! of which equal values may be shown in several ways (`NumericKeys`).
 
-use datafusion::logical_expr::{Expr, lit};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::{Expr, cast, lit};
 
 use super::bound::{Bound, Type};
 use super::{Analyzer, Result};
-use crate::pg::types::oid;
+use crate::pg::types::{PADDED, TEXT, oid};
 
 /// What a length's modifier is more than the length.
 const HEADER: i32 = 4;
 
-const BPCHAR: Type = Type::of(oid::BPCHAR);
+/// `character` without a length.
+pub(super) const BPCHAR: Type = Type::of(oid::BPCHAR);
+
+impl Bound {
+    /// It is a `character` that carries its blanks.
+    pub(super) fn is_padded(&self) -> bool {
+        self.data == PADDED
+    }
+}
+
+/// A `character` of a length.
+pub(super) fn has_length(ty: Type) -> bool {
+    ty.oid == oid::BPCHAR && ty.typmod > HEADER
+}
 
 impl Analyzer<'_> {
-    /// A value as it is shown: a text, with its blanks if it is a `character(n)`.
+    /// A value as it is shown: a text, with its blanks if it is a `character`.
     pub(super) fn shown(&mut self, bound: Bound) -> Result<Bound> {
-        match bound.ty {
-            Type { oid: oid::BPCHAR, typmod } if typmod > HEADER && !bound.is_null() => self.padded(bound, Type::TEXT),
-            _ => Ok(bound),
+        if bound.is_padded() {
+            let expr = self.folded(cast(bound.expr, TEXT));
+            return Ok(Bound::new(expr, Type::TEXT).at(bound.span));
+        }
+        match has_length(bound.ty) && !bound.is_null() {
+            true => self.with_blanks(bound),
+            false => Ok(bound),
         }
     }
 
-    /// A value of `character(n)` beside others of other lengths.
+    /// A `character` as one without a length, beside others of other lengths.
     pub(super) fn mixed(&mut self, bound: Bound) -> Result<Bound> {
-        match self.blanks && !bound.is_null() {
-            true => self.padded(bound, BPCHAR),
-            false => Ok(Bound { ty: BPCHAR, ..bound }),
+        if !has_length(bound.ty) {
+            return Ok(Bound { ty: BPCHAR, ..bound });
         }
+        if bound.is_null() {
+            return Ok(Bound::literal(ScalarValue::LargeUtf8(None), BPCHAR).at(bound.span));
+        }
+        let text = self.with_blanks(bound)?;
+        let expr = self.folded(cast(text.expr, PADDED));
+        Ok(Bound::with_data(expr, BPCHAR, PADDED).at(text.span))
     }
 
-    /// Refuses a `character` of several lengths where its blanks would be seen and are not there.
-    pub(super) fn refuse_mixture(&self, values: &[&Bound], common: Type, context: &str) -> Result<()> {
-        let shown = match context {
-            _ if self.stored => false,
-            "CASE" | "COALESCE" | "GREATEST" | "LEAST" => self.listed,
-            "UNION" | "INTERSECT" | "EXCEPT" | "VALUES" | "UNION/INTERSECT/EXCEPT" => true,
-            _ => false,
-        };
-        let has_length = |bound: &&Bound| bound.ty.oid == oid::BPCHAR && bound.ty.typmod > HEADER && !bound.is_null();
-        if shown && common == BPCHAR && values.iter().any(has_length) {
-            let message = "character(n) of different lengths where rows are grouped or compared, or in a subquery";
-            return super::unknown(message);
+    /// A text as a `character` without a length: it keeps the blanks that it has.
+    pub(super) fn kept_blanks(&self, bound: &Bound, to: Type) -> Option<Bound> {
+        if to != BPCHAR {
+            return None;
         }
-        Ok(())
+        let padded = |expr: Expr| Bound::with_data(expr, BPCHAR, PADDED).at(bound.span);
+        if let Some(text) = bound.untyped_text() {
+            let literal = || Expr::Literal(ScalarValue::LargeUtf8(Some(text.to_owned())), None);
+            return text.ends_with(' ').then(|| padded(literal()));
+        }
+        let is_text = matches!(bound.ty.oid, oid::TEXT | oid::VARCHAR) && bound.data == TEXT;
+        (is_text && !bound.is_null()).then(|| padded(self.folded(cast(bound.expr.clone(), PADDED))))
     }
 
-    fn padded(&mut self, bound: Bound, to: Type) -> Result<Bound> {
+    fn with_blanks(&mut self, bound: Bound) -> Result<Bound> {
         let (span, length) = (bound.span, bound.ty.typmod - HEADER);
         let args = vec![Bound { ty: Type::TEXT, ..bound }, Bound::new(lit(i64::from(length)), Type::INT8)];
-        Ok(self.call_named("rpad", args, to)?.at(span))
+        Ok(self.call_named("rpad", args, Type::TEXT)?.at(span))
     }
 
     /// A value that may carry blanks, without them.
     pub(super) fn without_blanks(&mut self, bound: Bound) -> Result<Bound> {
-        let carries =
-            self.blanks && bound.ty == BPCHAR && !matches!(bound.expr, Expr::Literal(..) | Expr::Placeholder(_));
-        if !carries {
+        if !bound.is_padded() {
             return Ok(bound);
         }
         let span = bound.span;
-        let args = vec![Bound { ty: Type::TEXT, ..bound }, Bound::new(lit(" "), Type::TEXT)];
+        if let Expr::Literal(ScalarValue::LargeUtf8(text), _) = &bound.expr {
+            let text = text.as_ref().map(|text| text.trim_end_matches(' ').to_owned());
+            return Ok(Bound::literal(ScalarValue::Utf8View(text), BPCHAR).at(span));
+        }
+        let text = match bound.expr {
+            // What has been a text before.
+            Expr::Cast(Cast { expr, field }) if field.data_type() == &PADDED => *expr,
+            other => cast(other, TEXT),
+        };
+        let text = Bound::new(text, Type::TEXT);
+        let args = vec![text, Bound::new(lit(" "), Type::TEXT)];
         Ok(self.call_named("rtrim", args, BPCHAR)?.at(span))
     }
 }

@@ -12,13 +12,14 @@ use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, cast, lit};
 use resurgam_dialect::{CastContext, CastPlan, CastStep, Catalog, NewFunction, ResolveError, TypeId, Volatility};
 
+use super::blanks::BPCHAR;
 use super::bound::{Bound, Relation, Type};
 use super::select::{Target, project};
 use super::{Analyzer, Result, unknown};
 use crate::pg::datetime::Zone;
 use crate::pg::decode::decode_param;
 use crate::pg::functions::numeric;
-use crate::pg::types::{self, TEXT, oid};
+use crate::pg::types::{self, PADDED, TEXT, oid};
 use crate::plan::params::placeholder_index;
 use crate::wire::{Format, SqlError};
 
@@ -79,6 +80,9 @@ impl Analyzer<'_> {
         if bound.ty.oid == oid::BPCHAR_ARRAY && !matches!(bound.expr, Expr::Literal(..)) && to.oid == oid::TEXT {
             return super::unknown("a cast of character(n)[] to text");
         }
+        if let Some(kept) = self.kept_blanks(&bound, to) {
+            return Ok(kept);
+        }
         let plan = catalog().cast(bound.ty.id(), bound.ty.typmod, to.id(), to.typmod, context);
         match plan {
             Ok(plan) => self.steps(bound, plan),
@@ -92,8 +96,11 @@ impl Analyzer<'_> {
             return Ok(bound);
         }
         super::record::refuse_record(&bound, "a conversion")?;
-        if bound.ty.oid == oid::BPCHAR && to == Type::of(oid::BPCHAR) {
+        if bound.ty.oid == oid::BPCHAR && to == BPCHAR {
             return self.mixed(bound);
+        }
+        if let Some(kept) = self.kept_blanks(&bound, to) {
+            return Ok(kept);
         }
         let span = bound.span;
         match catalog().coerce(bound.ty.id(), bound.ty.typmod, to.id(), -1, CastContext::Implicit) {
@@ -124,8 +131,11 @@ impl Analyzer<'_> {
     }
 
     fn steps(&mut self, bound: Bound, plan: CastPlan) -> Result<Bound> {
-        let bound = self.without_blanks(bound)?;
         let to = Type { oid: plan.ty.0, typmod: plan.typmod };
+        if bound.ty.oid == oid::BPCHAR && to == BPCHAR {
+            return self.mixed(bound);
+        }
+        let bound = self.without_blanks(bound)?;
         let span = bound.span;
         let out = match plan.steps.as_slice() {
             [] => bound,
@@ -341,9 +351,7 @@ impl Analyzer<'_> {
                 let mut all = values.iter().map(|bound| bound.ty);
                 let first = all.next().map_or(-1, |ty| ty.typmod);
                 let same = values.iter().all(|bound| bound.ty.oid == ty.0 && bound.ty.typmod == first);
-                let common = Type { oid: ty.0, typmod: if same { first } else { -1 } };
-                self.refuse_mixture(values, common, context)?;
-                Ok(common)
+                Ok(Type { oid: ty.0, typmod: if same { first } else { -1 } })
             }
             Err(error) => {
                 // The place is that of the first one which does not fit.
@@ -376,6 +384,9 @@ impl Analyzer<'_> {
                 true => values.into_iter().map(|bound| self.in_form(bound, &form)).collect(),
                 false => Ok(values),
             };
+        }
+        if ty.oid == oid::BPCHAR && values.iter().any(Bound::is_padded) {
+            return values.into_iter().map(|bound| self.in_form(bound, &PADDED)).collect();
         }
         if ty.oid != oid::NUMERIC {
             return Ok(values);
@@ -412,6 +423,7 @@ impl Analyzer<'_> {
                 false if x.bound.ty.oid == oid::NUMERIC => {
                     Some(numeric_form([&x.bound.data, &y.bound.data].into_iter()))
                 }
+                false if x.bound.ty.oid == oid::BPCHAR => Some(PADDED),
                 false => Some(x.bound.ty.data()),
             });
         }

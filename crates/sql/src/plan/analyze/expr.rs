@@ -754,6 +754,7 @@ impl Analyzer<'_> {
         let Some(row) = types::type_by_oid(element.oid).filter(|row| row.array != 0) else {
             return unknown(format!("an array of {}", element.name()));
         };
+        let elements = elements.into_iter().map(|e| self.without_blanks(e)).collect::<Result<Vec<_>>>()?;
         let bound = self.one_form(elements, element)?;
         let Some(make) = self.names.state.scalar_functions().get("make_array").cloned() else {
             return unknown("make_array");
@@ -859,6 +860,9 @@ impl Analyzer<'_> {
         let Some(row) = types::type_by_oid(column.ty.oid).filter(|row| row.array != 0) else {
             return unknown(format!("an array of {}", column.ty.name()));
         };
+        if column.is_padded() {
+            return unknown("an array of character(n) of different lengths");
+        }
         let state = self.names.state;
         let (Some(array_agg), Some(or_empty)) = (
             state.aggregate_functions().get("array_agg").cloned(),

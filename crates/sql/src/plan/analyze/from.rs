@@ -16,7 +16,7 @@ use super::bound::{Bound, Column, Relation, Type};
 use super::expr::Clause;
 use super::scope::{Item, Scope, folded};
 use super::select::barrier;
-use super::{Analyzer, Result, unknown};
+use super::{Analyzer, Result, spliced, unknown};
 use crate::exec::table::KEY_COLUMN;
 use crate::parse::depth::too_deep;
 use crate::pg::types;
@@ -29,12 +29,12 @@ pub(super) struct From {
     pub items: Vec<Item>,
 }
 
-fn builder(plan: LogicalPlan) -> LogicalPlanBuilder {
+pub(super) fn builder(plan: LogicalPlan) -> LogicalPlanBuilder {
     LogicalPlanBuilder::from(plan)
 }
 
 /// Whether a plan reads columns of these items, also within its subqueries.
-fn refers_to(plan: &LogicalPlan, items: &[Item]) -> Result<bool> {
+pub(super) fn refers_to(plan: &LogicalPlan, items: &[Item]) -> Result<bool> {
     if items.is_empty() {
         return Ok(false);
     }
@@ -55,7 +55,7 @@ fn refers_to(plan: &LogicalPlan, items: &[Item]) -> Result<bool> {
 }
 
 /// Whether a plan is run for each row of the items before it.
-fn is_lateral(plan: &LogicalPlan) -> bool {
+pub(super) fn is_lateral(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Subquery(_) => true,
         LogicalPlan::SubqueryAlias(alias) => is_lateral(&alias.input),
@@ -64,7 +64,7 @@ fn is_lateral(plan: &LogicalPlan) -> bool {
 }
 
 /// A plan that is run for each row of the items before it.
-fn lateral(plan: LogicalPlan) -> LogicalPlan {
+pub(super) fn lateral(plan: LogicalPlan) -> LogicalPlan {
     let outer_ref_columns = plan.all_out_ref_exprs();
     LogicalPlan::Subquery(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans: Spans::new() })
 }
@@ -81,16 +81,16 @@ impl Analyzer<'_> {
             if left.len() >= ITEMS_MAX {
                 return Err(too_deep().into());
             }
-            let mut next = self.table_with_joins(table, scope, left)?;
-            // A join within which something refers to the items before it.
-            if !table.joins.is_empty() && refers_to(&next.plan, left)? {
-                next.plan = lateral(next.plan);
-            }
+            let next = self.table_with_joins(table, scope, left)?;
             all = Some(match all {
                 None => next,
                 Some(mut before) => {
                     self.check_names(&before.items, &next.items)?;
-                    let plan = builder(before.plan).cross_join(next.plan)?.build()?;
+                    // A join within which something refers to the items before it.
+                    let plan = match !is_lateral(&next.plan) && refers_to(&next.plan, &before.items)? {
+                        true => spliced::spliced(before.plan, next.plan, &before.items)?,
+                        false => builder(before.plan).cross_join(next.plan)?.build()?,
+                    };
                     before.items.extend(next.items);
                     From { plan, items: before.items }
                 }
@@ -127,7 +127,11 @@ impl Analyzer<'_> {
             }
             let mut visible = before.to_vec();
             visible.extend(left.items.iter().cloned());
-            let right = self.factor(&join.relation, scope, &visible)?;
+            let mut right = self.factor(&join.relation, scope, &visible)?;
+            // A join in parentheses, within which something refers to the left side.
+            if matches!(right.plan, LogicalPlan::Join(_)) && refers_to(&right.plan, &left.items)? {
+                right.plan = lateral(right.plan);
+            }
             let is_outer = matches!(
                 join.join_operator,
                 JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_)

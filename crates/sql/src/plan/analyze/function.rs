@@ -58,10 +58,7 @@ impl Analyzer<'_> {
             return self.array_of_rows(query, scope, clause, span);
         }
         if function.over.is_some() {
-            let around = std::mem::take(&mut self.blanks);
-            let called = self.window_call(function, &name, scope, clause);
-            self.blanks = around;
-            return called;
+            return self.window_call(function, &name, scope, clause);
         }
         let no_list = ast::FunctionArgumentList { duplicate_treatment: None, args: vec![], clauses: vec![] };
         let list = match &function.args {
@@ -133,11 +130,14 @@ impl Analyzer<'_> {
         {
             return self.variadic_call(&name, list, last, scope, clause, span);
         }
+        if let Some(all) = self.percentiles(function, &name, list, scope, clause)? {
+            return Ok(all.at(span));
+        }
+        if let Some(rank) = self.hypothetical(function, &name, list, scope, clause)? {
+            return Ok(rank.at(span));
+        }
         if self.is_aggregate(&name) {
-            let around = std::mem::take(&mut self.blanks);
-            let called = self.aggregate_call(function, &name, list, scope, clause);
-            self.blanks = around;
-            return called;
+            return self.aggregate_call(function, &name, list, scope, clause);
         }
         if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) && self.is_function(&name) {
             let message = format!("DISTINCT specified, but {name} is not an aggregate function");
@@ -495,6 +495,10 @@ impl Analyzer<'_> {
         let mut args = args;
         if matches!(name, "concat" | "concat_ws" | "format") || source == "bpcharoctetlen" {
             args = args.into_iter().map(|arg| self.shown(arg)).collect::<Result<_>>()?;
+        } else if name == "pg_typeof" && args.first().is_some_and(Bound::is_padded) {
+            return Ok(Bound::literal(ScalarValue::UInt32(Some(oid::BPCHAR)), Type::of(oid::REGTYPE)));
+        } else {
+            args = args.into_iter().map(|arg| self.without_blanks(arg)).collect::<Result<_>>()?;
         }
         let known = match name {
             "position" => "strpos",

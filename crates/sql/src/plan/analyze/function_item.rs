@@ -10,17 +10,26 @@ use resurgam_dialect::Call;
 
 use super::bound::{Bound, Relation, Type};
 use super::coerce::{catalog, sql_error};
-use super::expr::{Clause, function_name};
+use super::expr::{Clause, arguments, function_name};
 use super::from::From;
 use super::scope::{Item, Scope, folded};
 use super::select::{Target, project};
 use super::{Analyzer, Result, unknown};
+use crate::parse::spelling::ROWS;
 use crate::pg::types;
 use crate::wire::SqlError;
 
 /// An alias that is not written.
 fn alias_of(name: &str) -> TableAlias {
     TableAlias { explicit: false, name: Ident::with_quote('"', name), columns: vec![], at: None }
+}
+
+/// The arguments of each call that one is: `unnest(a, b)` is `unnest(a)` beside `unnest(b)`.
+fn each_array(function: &str, args: Vec<Bound>) -> Vec<Vec<Bound>> {
+    match function == "unnest" && args.len() > 1 {
+        true => args.into_iter().map(|arg| vec![arg]).collect(),
+        false => vec![args],
+    }
 }
 
 impl Analyzer<'_> {
@@ -35,6 +44,9 @@ impl Analyzer<'_> {
         before: &[Item],
     ) -> Result<From> {
         let Some((schema, function)) = function_name(name) else { return unknown("this kind of function name") };
+        if schema.is_none() && function == ROWS {
+            return self.rows_from(args, ordinality, alias, scope, before);
+        }
         let mut around = scope.inner();
         around.outer = scope.outer;
         around.items = before.to_vec();
@@ -53,21 +65,77 @@ impl Analyzer<'_> {
             }
             return self.table_function(&function, bound, alias.unwrap_or(&own));
         }
-        // unnest(a, b) is unnest(a) beside unnest(b).
-        let calls = match function == "unnest" && bound.len() > 1 {
-            true => bound.into_iter().map(|arg| vec![arg]).collect(),
-            false => vec![bound],
-        };
-        let several = calls.len() > 1;
-        let mut targets = Vec::with_capacity(calls.len() + 1);
-        for args in calls {
+        let mut targets = Vec::with_capacity(2);
+        for args in each_array(&function, bound) {
             let called = self.call_function(schema.as_deref(), &function, args, &form, name.span())?;
-            let name = match (called.out_name, alias) {
+            targets.push((called.out_name, function.clone(), called.bound));
+        }
+        self.sets_item(targets, ordinality, alias, before)
+    }
+
+    /// `ROWS FROM (f(), g())`: the rows of each side by side, with NULLs where one has no more.
+    fn rows_from(
+        &mut self,
+        calls: &[ast::FunctionArg],
+        ordinality: bool,
+        alias: Option<&TableAlias>,
+        scope: &Scope<'_>,
+        before: &[Item],
+    ) -> Result<From> {
+        let mut around = scope.inner();
+        around.outer = scope.outer;
+        around.items = before.to_vec();
+        let lateral = around.inner();
+        let mut targets = Vec::with_capacity(calls.len() + 1);
+        for call in calls {
+            let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Function(call))) = call else {
+                return unknown("this form of ROWS FROM");
+            };
+            let plain = call.over.is_none()
+                && call.filter.is_none()
+                && call.within_group.is_empty()
+                && call.null_treatment.is_none()
+                && matches!(call.parameters, ast::FunctionArguments::None);
+            let (Some((schema, function)), Some(list), true) = (function_name(&call.name), arguments(call), plain)
+            else {
+                return unknown("this form of ROWS FROM");
+            };
+            if list.duplicate_treatment.is_some() || !list.clauses.is_empty() {
+                return unknown("this form of ROWS FROM");
+            }
+            if function != "generate_series" && self.names.state.table_functions().contains_key(function.as_str()) {
+                return unknown(format!("{function} in ROWS FROM"));
+            }
+            let (bound, form) = self.arguments(&list.args, &function, &lateral, Clause::From)?;
+            for args in each_array(&function, bound) {
+                let called = self.call_function(schema.as_deref(), &function, args, &form, call.name.span())?;
+                if !called.returns_set {
+                    return unknown("a function that returns no set in ROWS FROM");
+                }
+                targets.push((called.out_name, function.clone(), called.bound));
+            }
+        }
+        self.sets_item(targets, ordinality, alias, before)
+    }
+
+    /// Sets side by side, each with its column's name if it has one and its function's.
+    fn sets_item(
+        &mut self,
+        sets: Vec<(Option<&str>, String, Bound)>,
+        ordinality: bool,
+        alias: Option<&TableAlias>,
+        before: &[Item],
+    ) -> Result<From> {
+        let several = sets.len() > 1;
+        let own = alias_of(sets.first().map_or("", |(_, function, _)| function.as_str()));
+        let mut targets = Vec::with_capacity(sets.len() + 1);
+        for (out_name, function, bound) in sets {
+            let name = match (out_name, alias) {
                 (Some(name), _) => name.to_owned(),
                 (None, Some(alias)) if !several => folded(&alias.name),
-                _ => function.clone(),
+                _ => function,
             };
-            targets.push(Target { name, bound: called.bound, is_hidden: false });
+            targets.push(Target { name, bound, is_hidden: false });
         }
         let one = LogicalPlanBuilder::empty(true).build()?;
         let mut exprs: Vec<&mut Expr> = targets.iter_mut().map(|target| &mut target.bound.expr).collect();

@@ -255,11 +255,7 @@ impl Analyzer<'_> {
         // What has no type in its select list takes that of the column.
         let wanted: Vec<Option<Type>> =
             columns.at.iter().map(|&at| Some(constant_type(&table.columns[at].ty))).collect();
-        // Columns have their own blanks.
-        let around = std::mem::replace(&mut self.stored, true);
-        let relation = self.bind_query(source, scope, Some(&wanted));
-        self.stored = around;
-        let relation = relation?;
+        let relation = self.bind_query(source, scope, Some(&wanted))?;
         let columns = self.fitting(table, columns, relation.columns.len(), || source.span())?;
         let mut values: Vec<Option<Expr>> = vec![None; table.columns.len()];
         for (column, &at) in relation.columns.into_iter().zip(&columns) {

@@ -36,6 +36,7 @@ mod bound;
 mod chain;
 mod coerce;
 mod condition;
+mod element;
 mod elsewhere;
 mod expr;
 mod frame;
@@ -48,6 +49,7 @@ mod json;
 mod literal;
 mod lock;
 mod operator;
+mod ordered_set;
 mod query;
 mod record;
 mod row;
@@ -57,6 +59,7 @@ mod select;
 mod sequence;
 mod sets;
 mod sort;
+mod spliced;
 mod through_view;
 mod ties;
 mod update;
@@ -165,15 +168,6 @@ pub(crate) struct Analyzer<'a> {
     sets: sets::SetsSeen,
     /// Names of the columns of subqueries that are values, by the place of their syntax in memory.
     subqueries: HashMap<usize, String>,
-    /// The place in memory of the SELECT that is the whole statement.
-    outermost: Option<usize>,
-    /// Whether values of `bpchar` without a length have their blanks; see [`blanks`].
-    blanks: bool,
-    /// Values are shown, or handed on, by a query whose rows are compared or read by another one: see
-    /// [`Analyzer::refuse_mixture`].
-    listed: bool,
-    /// The rows of the query are stored.
-    stored: bool,
     /// A function is being computed as a cast or an operator.
     elsewhere: bool,
     views: view::Views,
@@ -192,10 +186,6 @@ impl<'a> Analyzer<'a> {
             within: Vec::new(),
             sets: Default::default(),
             subqueries: HashMap::new(),
-            outermost: None,
-            blanks: false,
-            listed: false,
-            stored: false,
             elsewhere: false,
             views: Default::default(),
             depth: 0,
@@ -204,9 +194,6 @@ impl<'a> Analyzer<'a> {
 
     /// Analyses a whole query; untyped columns become texts.
     pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Analyzed> {
-        if let ast::SetExpr::Select(select) = query.body.as_ref() {
-            self.outermost = Some(std::ptr::from_ref(select.as_ref()) as usize);
-        }
         let relation = self.bind_query(query, &Scope::empty(), None)?;
         Ok(Analyzed { locks: std::mem::take(&mut self.locks), ..relation.into_analyzed() })
     }

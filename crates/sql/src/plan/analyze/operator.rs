@@ -84,7 +84,8 @@ impl Analyzer<'_> {
     }
 
     pub(super) fn operand(&mut self, bound: Bound, to: Type) -> Result<Bound> {
-        if bound.ty.oid == to.oid { self.without_blanks(bound) } else { self.implicit(bound, to) }
+        let bound = if bound.ty.oid == to.oid { bound } else { self.implicit(bound, to)? };
+        self.without_blanks(bound)
     }
 
     /// Values that an operator of mixed types compares or computes with, in one form.
@@ -147,7 +148,10 @@ impl Analyzer<'_> {
         let code = catalog().function(resolved.function).map_or("", |function| function.source);
         let to_left = Type::of(resolved.left.map_or(left.ty.oid, |ty| ty.0));
         let to_right = Type::of(resolved.right.0);
-        let (left, right) = (self.operand(left, to_left)?, self.operand(right, to_right)?);
+        // A pattern is matched with the blanks too.
+        let is_matched = left.is_padded() && name.trim_start_matches('!').starts_with('~');
+        let left = if is_matched { self.shown(left)? } else { self.operand(left, to_left)? };
+        let right = self.operand(right, to_right)?;
         if let Some(op) = comparison(name) {
             let dynamic = [&left.data, &right.data].contains(&&numeric::DYNAMIC);
             if dynamic && left.ty.oid == oid::NUMERIC && right.ty.oid == oid::NUMERIC {

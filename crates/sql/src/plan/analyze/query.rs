@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
+use super::blanks::{BPCHAR, has_length};
 use super::bound::{Bound, Column, Relation, Type};
 use super::expr::Clause;
 use super::scope::{Cte, Scope, folded};
@@ -692,7 +693,9 @@ impl Analyzer<'_> {
 
     /// A relation with its columns brought to types, each of which it can be brought to implicitly.
     pub(super) fn coerce_columns(&mut self, relation: Relation, types: &[Type]) -> Result<Relation> {
-        let same = |column: &Column, ty: &Type| column.bound.ty.oid == ty.oid;
+        let same = |column: &Column, ty: &Type| {
+            column.bound.ty.oid == ty.oid && (*ty != BPCHAR || !has_length(column.bound.ty))
+        };
         if relation.columns.iter().zip(types).all(|(column, ty)| same(column, ty)) {
             return Ok(relation);
         }

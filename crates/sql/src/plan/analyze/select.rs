@@ -117,10 +117,6 @@ fn filtered(plan: LogicalPlan, condition: Expr, having: bool) -> Result<LogicalP
     }
 }
 
-fn is_ungrouped(by: &ast::GroupByExpr) -> bool {
-    matches!(by, ast::GroupByExpr::Expressions(list, modifiers) if list.is_empty() && modifiers.is_empty())
-}
-
 fn refuse_foreign_syntax(select: &Select) -> Result<()> {
     if select.into.is_some() {
         return Err(SqlError::unsupported("SELECT ... INTO is not supported").with_hint("Use CREATE TABLE AS.").into());
@@ -171,13 +167,11 @@ impl Analyzer<'_> {
                 return Err(self.at(error, window.0.span));
             }
         }
-        let around = (std::mem::take(&mut self.blanks), std::mem::take(&mut self.listed));
         let from = self.bind_from(&select.from, scope)?;
         let here = Scope { items: from.items, outer: scope.outer, ctes: scope.ctes.clone() };
         self.windows.push(select.named_window.clone());
         let bound = self.select_over(select, order, from.plan, &here);
         self.windows.pop();
-        (self.blanks, self.listed) = around;
         bound
     }
 
@@ -189,14 +183,10 @@ impl Analyzer<'_> {
         scope: &Scope<'_>,
     ) -> Result<Relation> {
         let mut targets = Vec::with_capacity(select.projection.len());
-        let compares = select.distinct.is_some() || !is_ungrouped(&select.group_by);
-        self.blanks = self.outermost == Some(std::ptr::from_ref(select) as usize) && !compares;
-        self.listed = !self.blanks;
         for item in &select.projection {
             self.select_item(item, scope, Clause::SelectList, &mut targets)?;
             not_too_wide(&targets)?;
         }
-        (self.blanks, self.listed) = (false, false);
         if let Some(condition) = &select.selection {
             let condition = self.condition(condition, scope, Clause::Where)?;
             plan = filtered(plan, condition.expr, false)?;

@@ -16,6 +16,7 @@ use resurgam_engine::{ColumnType, Table};
 use super::bound::{Bound, Relation, Type};
 use super::coerce::{catalog, sql_error};
 use super::condition::bare;
+use super::element::of_element;
 use super::expr::{Clause, as_subquery};
 use super::lock::Locking;
 use super::scope::{Item, Scope, folded};
@@ -88,6 +89,8 @@ pub(super) struct Target {
 enum Given<'a> {
     Default,
     Expr(&'a ast::Expr),
+    /// Of an element: subscripts and the value.
+    Element(Vec<&'a ast::Expr>, &'a ast::Expr),
     /// It was analysed with others.
     Bound(Bound),
 }
@@ -281,7 +284,10 @@ impl Analyzer<'_> {
         let mut given: Vec<(&ObjectName, Given<'_>)> = Vec::with_capacity(assignments.len());
         for assignment in assignments {
             match &assignment.target {
-                AssignmentTarget::ColumnName(name) => given.push((name, single(&assignment.value))),
+                AssignmentTarget::ColumnName(name) => match of_element(&assignment.value) {
+                    Some((subscripts, value)) => given.push((name, Given::Element(subscripts, value))),
+                    None => given.push((name, single(&assignment.value))),
+                },
                 AssignmentTarget::Tuple(names) => {
                     let values = self.row_source(&assignment.value, scope)?;
                     if values.len() != names.len() {
@@ -292,22 +298,54 @@ impl Analyzer<'_> {
                 }
             }
         }
-        let mut bound: Vec<(&ObjectName, Option<Bound>)> = Vec::with_capacity(given.len());
+        let mut bound: Vec<(&ObjectName, Vec<Bound>, Option<Bound>)> = Vec::with_capacity(given.len());
         for (name, value) in given {
+            let mut within = Vec::new();
             let value = match value {
+                Given::Element(_, value) if is_default(value) => {
+                    let error = SqlError::unsupported("cannot set an array element to DEFAULT");
+                    return Err(self.at(error, value.span()));
+                }
+                Given::Element(subscripts, value) => {
+                    let value = self.expr(value, scope, Clause::Set)?;
+                    for subscript in subscripts {
+                        within.push(self.expr(subscript, scope, Clause::Set)?);
+                    }
+                    Some(value)
+                }
                 Given::Default => None,
                 Given::Expr(expr) => Some(self.expr(expr, scope, Clause::Set)?),
                 Given::Bound(bound) => Some(bound),
             };
-            bound.push((name, value));
+            bound.push((name, within, value));
         }
+        // Of UPDATE the target is the first item, of ON CONFLICT behind the proposed row.
+        let target = if op == Op::Insert { scope.items.last() } else { scope.items.first() };
         let mut set: Vec<(usize, Bound)> = Vec::with_capacity(bound.len());
-        for (name, value) in bound {
+        let mut changed: Vec<usize> = Vec::new();
+        for (name, subscripts, value) in bound {
             let at = self.written_column(table, through, name, op)?;
             let column = &table.columns[at];
             if value.is_some() && table.generated(at).is_some() {
                 let text = format!("column \"{}\" can only be updated to DEFAULT", column.name);
                 return Err(SqlError::new("428C9", text).with_detail(is_generated(&column.name)).into());
+            }
+            if let Some(value) = value.clone().filter(|_| !subscripts.is_empty()) {
+                let before = set.iter().position(|(other, _)| *other == at && changed.contains(&at));
+                let base = match before {
+                    Some(nth) => Some(set.swap_remove(nth).1),
+                    None => {
+                        let seen = name.0.first().and_then(|part| part.as_ident()).map(folded);
+                        let columns = target.map_or(&[][..], |item| item.columns.as_slice());
+                        let found = columns.iter().find(|column| Some(&column.name) == seen.as_ref());
+                        found.map(|column| column.bound.clone())
+                    }
+                };
+                let Some(base) = base else { return unknown("an assignment to an element of this column") };
+                let value = self.with_element(base, subscripts, value, &column.name)?;
+                changed.push(at);
+                set.push((at, value));
+                continue;
             }
             let value = match value {
                 Some(value) => self.assigned(value, &column.name, &column.ty)?,
@@ -375,11 +413,9 @@ impl Analyzer<'_> {
     ) -> Result<Option<List>> {
         let Some(items) = items else { return Ok(None) };
         let mut entries: Vec<Entry> = Vec::with_capacity(items.len());
-        self.blanks = true;
         for item in items {
             self.select_item(item, scope, Clause::Returning, &mut entries)?;
         }
-        self.blanks = false;
         let mut columns = Vec::with_capacity(entries.len());
         for entry in entries {
             let bound = self.settled(entry.bound)?;

@@ -1,0 +1,123 @@
+//! Inputs of a union, one after another, below aggregates whose result hangs on the order of their rows.
+//!
+//! DataFusion reads the inputs of a union side by side and takes the rows as they come. Most of what is above does not
+//! see a difference. What shows the first of equal values that look different (1.0 and 1.00, a month and 30 days) or
+//! gathers values in their order gives another answer at each run then; PostgreSQL, which appends the inputs, does not.
+//! [`InOrderExec`] stands in the place of `CoalescePartitionsExec` below such aggregates only: others keep what is won
+//! by reading side by side.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
+use datafusion::config::ConfigOptions;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::ChildrenPropertiesMode;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::{StreamExt, TryStreamExt};
+
+/// Puts [`InOrderExec`] where it belongs; behind the rule that brings partitions together.
+#[derive(Debug)]
+pub(crate) struct InOrder;
+
+/// Aggregates whose result hangs on the order of the rows.
+const OF_ORDER: [&str; 4] = ["first_value", "last_value", "array_agg", "string_agg"];
+
+impl PhysicalOptimizerRule for InOrder {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_down(|plan| {
+            let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(plan)) };
+            let by_order = aggregate.aggr_expr().iter().any(|call| OF_ORDER.contains(&call.fun().name()));
+            let together = aggregate.input().downcast_ref::<CoalescePartitionsExec>();
+            let Some(together) = together.filter(|together| by_order && together.fetch().is_none()) else {
+                return Ok(Transformed::no(plan));
+            };
+            let input = Arc::new(InOrderExec::new(Arc::clone(together.input())));
+            let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+            Ok(Transformed::yes(Arc::clone(&plan).replace_children(vec![input], anew)?))
+        })
+        .data()
+    }
+    fn name(&self) -> &str {
+        "in_order"
+    }
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The partitions of its input as one: all rows of the first, then those of the second.
+#[derive(Debug)]
+struct InOrderExec {
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl InOrderExec {
+    fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        let known = input.properties();
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(input.schema()),
+            Partitioning::UnknownPartitioning(1),
+            known.emission_type,
+            known.boundedness,
+        );
+        Self { input, properties: Arc::new(properties) }
+    }
+}
+
+impl DisplayAs for InOrderExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("InOrderExec")
+    }
+}
+
+impl ExecutionPlan for InOrderExec {
+    fn name(&self) -> &str {
+        "InOrderExec"
+    }
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self::new(input))),
+            _ => internal_err!("partitions in their order are those of one input"),
+        }
+    }
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+    fn execute(&self, partition: usize, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("there is one partition");
+        }
+        let input = Arc::clone(&self.input);
+        let count = input.output_partitioning().partition_count();
+        // Each is started when those before it have ended.
+        let parts = futures::stream::iter(0..count).map(move |at| input.execute(at, Arc::clone(&task))).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), parts)))
+    }
+}
