@@ -79,6 +79,36 @@ pub struct Column {
     pub missing: Option<Datum>,
 }
 
+/// First character of the names of columns that only indexes read: the values of their expressions, and whether their
+/// predicates hold. No identifier can hold it, so no statement names such a column.
+const HIDDEN: char = '\0';
+
+/// The name of a hidden column that holds the values of an index's expression, by a number of its own.
+pub fn expression_column(number: usize) -> String {
+    format!("{HIDDEN}k{number}")
+}
+
+/// The name of a hidden column that is true in rows that fulfil an index's predicate, else NULL.
+pub fn predicate_column(number: usize) -> String {
+    format!("{HIDDEN}p{number}")
+}
+
+/// Whether a column of that name is one that only an index reads: nothing shows it.
+pub fn is_hidden(name: &str) -> bool {
+    name.starts_with(HIDDEN)
+}
+
+impl Column {
+    /// See [`is_hidden`].
+    pub fn is_hidden(&self) -> bool {
+        is_hidden(&self.name)
+    }
+    /// Whether it is of a partial index: true in the rows that fulfil the predicate, else NULL.
+    pub fn is_predicate(&self) -> bool {
+        self.name.strip_prefix(HIDDEN).is_some_and(|rest| rest.starts_with('p'))
+    }
+}
+
 /// Where a column is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {

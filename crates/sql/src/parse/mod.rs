@@ -2,6 +2,7 @@
 //!
 //! | module | concept |
 //! |---|---|
+//! | `conflict` | What ON CONFLICT infers an index from |
 //! | `depth` | How deep a statement may be |
 //! | `joins` | Joins whose right side is a join without parentheses |
 //! | `lexer` | Literals lifted out of statement texts ("forced parameterisation") |
@@ -17,6 +18,7 @@
 //! | `words` | The tokens of statements that are read by hand, without white space and comments |
 
 pub(crate) mod adjacent;
+pub(crate) mod conflict;
 pub(crate) mod depth;
 pub(crate) mod joins;
 pub(crate) mod lexer;
