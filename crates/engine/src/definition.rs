@@ -29,6 +29,7 @@
 //!                                           value i64 each, row of its values u32, owning table u32 (0 = none);
 //!                                           5 = sequences that go with columns: each position u16, sequence u32,
 //!                                           identity u8 (0 no, 1 ALWAYS, 2 BY DEFAULT)
+//! A column whose name begins with a zero byte is hidden: it belongs to one index, which reads it ([`is_hidden`]).
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
 //! check flags                               1 validated

@@ -159,22 +159,14 @@ impl IndexInfo {
             .collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
-    /// The name of its column, as an attribute, that is the table's at a position.
-    pub fn attribute_name(&self, at: usize) -> Option<String> {
-        let column = self.table.columns.get(at)?;
-        if !column.is_hidden() {
-            return Some(column.name.clone());
-        }
-        let own = expression_name(&expression_of(&self.table, at)?);
-        let before = self.keys().map(|(at, _)| at).take_while(|before| *before != at);
-        let same = before.filter(|before| {
-            let expr = expression_of(&self.table, *before).filter(|_| self.table.columns[*before].is_hidden());
-            expr.is_some_and(|expr| expression_name(&expr) == own)
-        });
-        Some(match same.count() {
-            0 => own,
-            more => format!("{own}{more}"),
-        })
+    /// Its key columns' names as attributes, each once.
+    pub fn attribute_names(&self) -> Vec<String> {
+        distinct_names(self.keys().map(|(at, _)| match &self.table.columns[at] {
+            column if column.is_hidden() => {
+                expression_of(&self.table, at).map_or_else(String::new, |e| expression_name(&e))
+            }
+            column => column.name.clone(),
+        }))
     }
     /// The columns' names, with what is not the default of their order.
     fn ordered_column_list(&self, pretty: bool) -> String {
@@ -222,6 +214,21 @@ pub fn predicate_of(table: &Table, at: usize) -> Option<Expr> {
         Expr::Case { conditions, .. } => conditions.into_iter().next().map(|when| when.condition),
         _ => None,
     }
+}
+
+/// Names of an index's columns as PostgreSQL makes them: what was there before gets a number.
+pub fn distinct_names(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for name in names {
+        let mut one = name.clone();
+        let mut number = 1;
+        while out.contains(&one) {
+            one = format!("{name}{number}");
+            number += 1;
+        }
+        out.push(one);
+    }
+    out
 }
 
 /// What PostgreSQL names a column of an index after that is an expression.

@@ -400,14 +400,15 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
         }
     }
     for index in &model.indexes {
-        for (at, (position, _)) in index.keys().enumerate() {
-            if let (Some(column), Some(name)) = (index.table.columns.get(position), index.attribute_name(position)) {
+        let names = index.attribute_names();
+        for (at, ((position, _), name)) in index.keys().zip(&names).enumerate() {
+            if let Some(column) = index.table.columns.get(position) {
                 attribute(
                     rows,
                     Attribute {
                         relation: index.oid,
                         number: at + 1,
-                        name: &name,
+                        name,
                         ty: column_oid(&column.ty),
                         typmod: column_typmod(&column.ty),
                         not_null: false,
@@ -452,10 +453,8 @@ fn numbers(table: &Table, keys: &[usize]) -> Vec<usize> {
 fn pg_index(rows: &mut Rows<'_>, model: &Model) {
     for index in &model.indexes {
         let keys: Vec<usize> = index.keys().map(|(at, _)| at).collect();
-        let types: Vec<u32> = keys
-            .iter()
-            .map(|&at| index.table.columns.get(at).map_or(0, |column| column_oid(&column.ty)))
-            .collect();
+        let types: Vec<u32> =
+            keys.iter().map(|&at| index.table.columns.get(at).map_or(0, |column| column_oid(&column.ty))).collect();
         rows.add([
             ("indexrelid", index.oid.into()),
             ("indrelid", relation_oid(index.table.id).into()),

@@ -217,10 +217,7 @@ pub(super) fn create_index(create: &CreateIndex) -> Result<Vec<String>, SqlError
         index_options,
         alter_options,
     } = create;
-    let postgresql = [
-        (!include.is_empty(), "INCLUDE"),
-        (*nulls_distinct == Some(false), "NULLS NOT DISTINCT"),
-    ];
+    let postgresql = [(!include.is_empty(), "INCLUDE"), (*nulls_distinct == Some(false), "NULLS NOT DISTINCT")];
     refuse(&postgresql, unsupported)?;
     let others = [(!index_options.is_empty(), "COMMENT"), (!alter_options.is_empty(), "ALGORITHM")];
     refuse(&others, syntax)?;

@@ -16,7 +16,7 @@ use resurgam_engine::{
 
 use super::{index_order, unsupported};
 use crate::dml::find_column;
-use crate::pg::catalog::expression_name;
+use crate::pg::catalog::{distinct_names, expression_name};
 use crate::plan::expression::{Place, TableExpr, cast_times, kept_text, unqualify};
 use crate::plan::statement::parse_expression;
 use crate::session::Session;
@@ -47,12 +47,11 @@ pub(super) struct Keys {
 
 impl Keys {
     /// The names that the index's own is made of.
-    pub(super) fn names<'t>(&'t self, table: &'t Table) -> Vec<&'t str> {
-        let name = |key: &'t Key| match key {
-            Key::Column(at) => table.columns[*at].name.as_str(),
-            Key::Made(made) => made.shown.as_str(),
-        };
-        self.keys.iter().map(name).collect()
+    pub(super) fn names(&self, table: &Table) -> Vec<String> {
+        distinct_names(self.keys.iter().map(|key| match key {
+            Key::Column(at) => table.columns[*at].name.clone(),
+            Key::Made(made) => made.shown.clone(),
+        }))
     }
 }
 
@@ -153,11 +152,14 @@ impl Session {
         let Some(field) = field else { return Err(SqlError::internal("an expression without a type")) };
         crate::pg::types::column_type_of_oid(field.type_oid, field.typmod).ok_or_else(|| {
             let name = crate::pg::types::format_type(field.type_oid, None);
-            SqlError::new("42704", format!("data type {name} has no default operator class for access method \"btree\""))
-                .with_hint(
-                    "You must specify an operator class for the index or define a default operator class for the data \
+            SqlError::new(
+                "42704",
+                format!("data type {name} has no default operator class for access method \"btree\""),
+            )
+            .with_hint(
+                "You must specify an operator class for the index or define a default operator class for the data \
                      type.",
-                )
+            )
         })
     }
 
@@ -301,7 +303,9 @@ pub(super) fn reworded(mut error: SqlError, table: &Table, columns: &[usize]) ->
     for at in columns.iter().filter(|at| table.columns[**at].is_hidden()) {
         let name = &table.columns[*at].name;
         detail = match table.columns[*at].is_predicate() {
-            true => detail.replacen(&format!(", {name})="), ")=", 1).replacen(", t) is duplicated", ") is duplicated", 1),
+            true => {
+                detail.replacen(&format!(", {name})="), ")=", 1).replacen(", t) is duplicated", ") is duplicated", 1)
+            }
             false => detail.replacen(name.as_str(), &crate::exec::bridge::key_name(table, *at), 1),
         };
     }

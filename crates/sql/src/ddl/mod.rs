@@ -583,7 +583,11 @@ impl Session {
         let keys = self.index_keys(&txn, &table, create).await?;
         let name = match &create.name {
             Some(_) => name,
-            None => free_name(made_name(&table.name, &keys.names(&table), "idx"), &is_taken)?,
+            None => {
+                let names = keys.names(&table);
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                free_name(made_name(&table.name, &names, "idx"), &is_taken)?
+            }
         };
         let orders = keys.orders.clone();
         let (table, columns) = self.add_hidden(&txn, &table, keys).await?;

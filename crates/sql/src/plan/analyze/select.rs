@@ -201,6 +201,7 @@ impl Analyzer<'_> {
         (self.blanks, self.listed) = (false, false);
         if let Some(condition) = &select.selection {
             let condition = self.condition(condition, scope, Clause::Where)?;
+            let condition = self.by_stored(condition, scope)?;
             plan = filtered(plan, condition.expr, false)?;
         }
         let mut having = match &select.having {

@@ -41,7 +41,7 @@ pub(super) struct Views {
     /// How many were.
     expanded: usize,
     /// The query is that of a view to be made.
-    seen: Option<Seen>,
+    pub(super) seen: Option<Seen>,
 }
 
 /// What the names of a view's query mean.
