@@ -704,7 +704,7 @@ fn column_of(spec: &ColumnSpec) -> Column {
 }
 
 fn check_new_column(parts: &Definition, spec: &ColumnSpec) -> Result<()> {
-    check_name("column", &spec.name)?;
+    check_name("column", spec.name.strip_prefix('\0').unwrap_or(&spec.name))?;
     if parts.columns.iter().any(|c| c.name == spec.name) {
         return Err(Error::new(
             ErrorKind::DuplicateColumn,

@@ -29,6 +29,7 @@
 //!                                           value i64 each, row of its values u32, owning table u32 (0 = none);
 //!                                           5 = sequences that go with columns: each position u16, sequence u32,
 //!                                           identity u8 (0 no, 1 ALWAYS, 2 BY DEFAULT)
+//! A column whose name begins with a zero byte is hidden: it belongs to one index, which reads it ([`is_hidden`]).
 //! column flags                              1 in the value (else in the key), 2 nullable, 4 DEFAULT,
 //!                                           8 rows stored before it have a value (missing)
 //! check flags                               1 validated
@@ -77,6 +78,36 @@ pub struct Column {
     /// What rows have in it that were stored before it was added; NULL if none.
     #[doc(hidden)]
     pub missing: Option<Datum>,
+}
+
+/// First character of the names of columns that only indexes read: the values of their expressions, and whether their
+/// predicates hold. No identifier can hold it, so no statement names such a column.
+const HIDDEN: char = '\0';
+
+/// The name of a hidden column that holds the values of an index's expression, by a number of its own.
+pub fn expression_column(number: usize) -> String {
+    format!("{HIDDEN}k{number}")
+}
+
+/// The name of a hidden column that is true in rows that fulfil an index's predicate, else NULL.
+pub fn predicate_column(number: usize) -> String {
+    format!("{HIDDEN}p{number}")
+}
+
+/// Whether a column of that name is one that only an index reads: nothing shows it.
+pub fn is_hidden(name: &str) -> bool {
+    name.starts_with(HIDDEN)
+}
+
+impl Column {
+    /// See [`is_hidden`].
+    pub fn is_hidden(&self) -> bool {
+        is_hidden(&self.name)
+    }
+    /// Whether it is of a partial index: true in the rows that fulfil the predicate, else NULL.
+    pub fn is_predicate(&self) -> bool {
+        self.name.strip_prefix(HIDDEN).is_some_and(|rest| rest.starts_with('p'))
+    }
 }
 
 /// Where a column is stored.

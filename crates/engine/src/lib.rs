@@ -122,7 +122,10 @@ pub mod stored {
 }
 
 pub use ddl::{CheckSpec, TableChange};
-pub use definition::{Check, Column, CommentOn, ForeignKey, Generated, Index, ReferentialAction};
+pub use definition::{
+    Check, Column, CommentOn, ForeignKey, Generated, Index, ReferentialAction, expression_column, is_hidden,
+    predicate_column,
+};
 #[doc(hidden)]
 pub use options::StoreHandle;
 pub use options::{DoubleWrites, Options};

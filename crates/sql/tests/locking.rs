@@ -265,3 +265,82 @@ async fn a_lock_survives_nothing() {
     let mut session = db.session();
     assert_eq!(ok(&mut session, "SELECT length(b) FROM t ORDER BY a FOR UPDATE NOWAIT").await, ["25000", "1"]);
 }
+
+/// Unique indexes on an expression and with a predicate between two sessions: whoever comes second waits, and gets an
+/// error or goes on as the first one ends. In both recovery modes, and again after the database was opened anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn unique_expressions_and_predicates_hold_between_sessions() {
+    async fn end(
+        running: tokio::task::JoinHandle<(Session, Result<Vec<String>, String>)>,
+    ) -> (Session, Result<Vec<String>, String>) {
+        let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
+        ended.expect("the statement that waited ends within a minute").expect("it does not panic")
+    }
+    for mode in [true, false] {
+        let dir = tempfile::tempdir().expect("folder");
+        let options = Options { accelerated_database_recovery: mode, ..Options::default() };
+        let engine = Database::open(dir.path().join("db"), options.clone()).expect("open");
+        let sql = SqlDatabase::new(engine.clone(), SqlSettings::default());
+        let db = Db { engine, sql };
+        let mut one = db.session();
+        ok(&mut one, "CREATE TABLE u (id int PRIMARY KEY, email text, gone boolean DEFAULT false)").await;
+        ok(&mut one, "INSERT INTO u VALUES (1, 'First')").await;
+        ok(&mut one, "CREATE UNIQUE INDEX u_email ON u (lower(email)) WHERE NOT gone").await;
+
+        // The first one commits.
+        ok(&mut one, "BEGIN").await;
+        ok(&mut one, "INSERT INTO u VALUES (2, 'Two')").await;
+        let running = waiting(&db, db.session(), "INSERT INTO u VALUES (3, 'tWO')").await;
+        ok(&mut one, "COMMIT").await;
+        let (two, answer) = end(running).await;
+        assert_eq!(answer, Err("23505".to_owned()));
+
+        // It rolls back, and back to a savepoint.
+        ok(&mut one, "BEGIN").await;
+        ok(&mut one, "SAVEPOINT s").await;
+        ok(&mut one, "INSERT INTO u VALUES (4, 'Four')").await;
+        ok(&mut one, "ROLLBACK TO s").await;
+        ok(&mut one, "INSERT INTO u VALUES (5, 'Five')").await;
+        let running = waiting(&db, two, "INSERT INTO u VALUES (6, 'FOUR'), (7, 'FIVE')").await;
+        ok(&mut one, "ROLLBACK").await;
+        let (two, answer) = end(running).await;
+        assert_eq!(answer, Ok(Vec::new()));
+
+        // A row leaves the predicate: its place is free for who waited for that.
+        ok(&mut one, "BEGIN").await;
+        ok(&mut one, "UPDATE u SET gone = true WHERE id = 1").await;
+        let running = waiting(&db, two, "INSERT INTO u VALUES (8, 'fIRST')").await;
+        ok(&mut one, "COMMIT").await;
+        let (two, answer) = end(running).await;
+        assert_eq!(answer, Ok(Vec::new()));
+        // And cannot come back.
+        let error = one.query("UPDATE u SET gone = false WHERE id = 1").await.err().map(|e| e.into_fields().sqlstate);
+        assert_eq!(error.as_deref(), Some("23505"));
+
+        // ON CONFLICT meets the row of a transaction that it waited for.
+        ok(&mut one, "BEGIN").await;
+        ok(&mut one, "INSERT INTO u VALUES (9, 'Nine')").await;
+        let upsert = "INSERT INTO u VALUES (10, 'NINE') ON CONFLICT (lower(email)) WHERE NOT gone
+                      DO UPDATE SET email = excluded.email || '!' RETURNING id, email";
+        let running = waiting(&db, two, upsert).await;
+        ok(&mut one, "COMMIT").await;
+        let (two, answer) = end(running).await;
+        assert_eq!(answer, Ok(vec!["9|NINE!".to_owned()]));
+
+        let all = "SELECT id, email, gone FROM u ORDER BY id";
+        let before = ok(&mut one, all).await;
+        assert_eq!(before, ["1|First|t", "2|Two|f", "6|FOUR|f", "7|FIVE|f", "8|fIRST|f", "9|NINE!|f"]);
+        drop((one, two));
+        db.engine.close().expect("close");
+        drop(db);
+        let engine = Database::open(dir.path().join("db"), options).expect("open again");
+        let sql = SqlDatabase::new(engine.clone(), SqlSettings::default());
+        let db = Db { engine, sql };
+        let mut one = db.session();
+        assert_eq!(ok(&mut one, all).await, before);
+        assert_eq!(ok(&mut one, "SELECT id FROM u WHERE lower(email) = 'five'").await, ["7"]);
+        let error = one.query("INSERT INTO u VALUES (11, 'Five')").await.err().map(|e| e.into_fields().sqlstate);
+        assert_eq!(error.as_deref(), Some("23505"));
+        ok(&mut one, "INSERT INTO u VALUES (11, 'Five', true)").await;
+    }
+}

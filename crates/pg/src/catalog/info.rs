@@ -332,7 +332,7 @@ fn columns(rows: &mut Rows<'_>, database: &str, model: &Model) {
         }
     }
     for table in &model.tables {
-        for (at, column) in table.columns.iter().enumerate() {
+        for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden()) {
             let ty = column_oid(&column.ty);
             let generated = table.generated(at).map(|generated| {
                 crate::definition::parse_expression(&generated.sql)

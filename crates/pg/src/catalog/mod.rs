@@ -30,8 +30,8 @@ use datafusion::catalog::TableProvider;
 
 pub use defs::{SystemRelation, system_relation, system_relations};
 pub use model::{
-    Constraint, IndexInfo, Model, Relation, RelationKind, namespaces, primary_index_oid, relation_oid, relations,
-    schema_oid,
+    Constraint, IndexInfo, Model, Relation, RelationKind, distinct_names, expression_name, index_expression,
+    namespaces, predicate_of, primary_index_oid, relation_oid, relations, schema_oid,
 };
 
 use crate::context::PgContext;

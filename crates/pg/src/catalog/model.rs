@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::sql::sqlparser::ast::Expr;
 use resurgam_engine::{ColumnOrder, CommentOn, ForeignKey, ReferentialAction, Table};
 
 use super::{INFORMATION_SCHEMA_OID, PG_CATALOG_OID, PUBLIC_OID, system_relations};
@@ -121,42 +122,133 @@ pub struct IndexInfo {
 
 impl IndexInfo {
     /// `pg_get_indexdef`.
-    pub fn definition(&self) -> String {
-        format!(
+    pub fn definition(&self, pretty: bool) -> String {
+        let mut out = format!(
             "CREATE {}INDEX {} ON {}.{} USING btree ({})",
             if self.unique { "UNIQUE " } else { "" },
             quote_ident(&self.name),
             quote_ident(&self.table.schema),
             quote_ident(&self.table.name),
-            self.ordered_column_list()
-        )
+            self.ordered_column_list(pretty)
+        );
+        if let Some(predicate) = self.predicate(pretty) {
+            out.push_str(&format!(" WHERE {predicate}"));
+        }
+        out
+    }
+    /// Positions of its key columns in the table's, each with its order; expressions are hidden columns.
+    pub fn keys(&self) -> impl Iterator<Item = (usize, &ColumnOrder)> {
+        let columns = self.columns.iter().copied().zip(&self.orders);
+        columns.filter(|(at, _)| self.table.columns.get(*at).is_some_and(|column| !column.is_predicate()))
+    }
+    /// The condition that the rows of a partial index fulfil.
+    pub fn predicate(&self, pretty: bool) -> Option<String> {
+        let at = self.columns.iter().find(|at| self.table.columns.get(**at).is_some_and(|c| c.is_predicate()))?;
+        let condition = predicate_of(&self.table, *at)?;
+        Some(if pretty { crate::definition::shown_pretty(&condition) } else { crate::definition::shown(&condition) })
+    }
+    /// `pg_index.indexprs`.
+    pub fn expressions(&self) -> Option<String> {
+        let hidden = |at: &usize| self.table.columns[*at].is_hidden();
+        let all: Vec<String> = self
+            .keys()
+            .map(|(at, _)| at)
+            .filter(hidden)
+            .filter_map(|at| expression_of(&self.table, at))
+            .map(|expr| crate::definition::shown(&expr))
+            .collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    }
+    /// Its key columns' names as attributes, each once.
+    pub fn attribute_names(&self) -> Vec<String> {
+        distinct_names(self.keys().map(|(at, _)| match &self.table.columns[at] {
+            column if column.is_hidden() => {
+                expression_of(&self.table, at).map_or_else(String::new, |e| expression_name(&e))
+            }
+            column => column.name.clone(),
+        }))
     }
     /// The columns' names, with what is not the default of their order.
-    fn ordered_column_list(&self) -> String {
-        let columns = self.columns.iter().zip(&self.orders).filter_map(|(&at, order)| {
+    fn ordered_column_list(&self, pretty: bool) -> String {
+        let columns = self.keys().filter_map(|(at, order)| {
             let options = match (order.descending, order.nulls_first) {
                 (false, false) => "",
                 (false, true) => " NULLS FIRST",
                 (true, true) => " DESC",
                 (true, false) => " DESC NULLS LAST",
             };
-            Some(format!("{}{options}", self.column_name(at)?))
+            Some(format!("{}{options}", self.key_text(at, pretty)?))
         });
         columns.collect::<Vec<_>>().join(", ")
     }
     /// `pg_index.indoption`: 1 descending, 2 NULLs first.
     pub fn options(&self) -> Vec<i64> {
-        self.orders.iter().map(|order| i64::from(order.descending) | i64::from(order.nulls_first) << 1).collect()
+        self.keys().map(|(_, order)| i64::from(order.descending) | i64::from(order.nulls_first) << 1).collect()
     }
     /// The columns' names with commas.
     pub fn column_list(&self) -> String {
         let names: Vec<String> = self.columns.iter().filter_map(|&at| self.column_name(at)).collect();
         names.join(", ")
     }
+    /// The table's column at a position as the definition writes it: its name, or its expression.
+    pub fn key_text(&self, at: usize, pretty: bool) -> Option<String> {
+        match self.table.columns.get(at)?.is_hidden() {
+            true => Some(index_expression(&self.table, at, pretty)),
+            false => self.column_name(at),
+        }
+    }
     /// Quoted name of the table's column at a position.
     pub fn column_name(&self, at: usize) -> Option<String> {
         self.table.columns.get(at).map(|column| quote_ident(&column.name))
     }
+}
+
+/// The expression of a hidden column.
+fn expression_of(table: &Table, at: usize) -> Option<Expr> {
+    crate::definition::parse_expression(&table.generated(at)?.sql).ok()
+}
+
+/// The condition of which a hidden column says whether it holds.
+pub fn predicate_of(table: &Table, at: usize) -> Option<Expr> {
+    match expression_of(table, at)? {
+        Expr::Case { conditions, .. } => conditions.into_iter().next().map(|when| when.condition),
+        _ => None,
+    }
+}
+
+/// Names of an index's columns as PostgreSQL makes them: what was there before gets a number.
+pub fn distinct_names(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for name in names {
+        let mut one = name.clone();
+        let mut number = 1;
+        while out.contains(&one) {
+            one = format!("{name}{number}");
+            number += 1;
+        }
+        out.push(one);
+    }
+    out
+}
+
+/// What PostgreSQL names a column of an index after that is an expression.
+pub fn expression_name(expr: &Expr) -> String {
+    let mut expr = expr;
+    while let Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    crate::naming::column_name(expr).unwrap_or_else(|| "expr".to_owned())
+}
+
+/// An index's expression, the hidden column at that position, as definitions write it: in parentheses unless it is a call.
+pub fn index_expression(table: &Table, at: usize, pretty: bool) -> String {
+    let Some(expr) = expression_of(table, at) else { return String::new() };
+    let mut bare = &expr;
+    while let Expr::Nested(inner) = bare {
+        bare = inner;
+    }
+    let text = if pretty { crate::definition::shown_pretty(bare) } else { crate::definition::shown(bare) };
+    if matches!(bare, Expr::Function(_)) { text } else { format!("({text})") }
 }
 
 /// A primary key or unique constraint.

@@ -1,6 +1,6 @@
 //! `pg_class`, `pg_attribute`, `pg_index` and what else describes relations.
 
-use resurgam_engine::Identity;
+use resurgam_engine::{Identity, Table};
 
 use super::defs::system_relations;
 use super::model::{Model, RelationKind, relation_oid, row_type_oid, schema_oid};
@@ -57,7 +57,7 @@ pub(super) fn fill(
                     ("schemaname", index.table.schema.as_str().into()),
                     ("tablename", index.table.name.as_str().into()),
                     ("indexname", index.name.as_str().into()),
-                    ("indexdef", index.definition().into()),
+                    ("indexdef", index.definition(false).into()),
                 ]);
             }
         }
@@ -212,7 +212,7 @@ const RULE: u32 = 1 << 29;
 fn defaults(model: &Model) -> Vec<(u32, u32, usize, String)> {
     let mut out = Vec::new();
     for table in &model.tables {
-        for (at, column) in table.columns.iter().enumerate() {
+        for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden()) {
             let number = out.len() as u32;
             if let Some(generated) = table.generated(at) {
                 let shown = crate::definition::parse_expression(&generated.sql)
@@ -360,7 +360,7 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
         }
     }
     for table in &model.tables {
-        for (at, column) in table.columns.iter().enumerate() {
+        for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden()) {
             attribute(
                 rows,
                 Attribute {
@@ -400,14 +400,15 @@ fn pg_attribute(rows: &mut Rows<'_>, model: &Model) {
         }
     }
     for index in &model.indexes {
-        for (at, &position) in index.columns.iter().enumerate() {
+        let names = index.attribute_names();
+        for (at, ((position, _), name)) in index.keys().zip(&names).enumerate() {
             if let Some(column) = index.table.columns.get(position) {
                 attribute(
                     rows,
                     Attribute {
                         relation: index.oid,
                         number: at + 1,
-                        name: &column.name,
+                        name,
                         ty: column_oid(&column.ty),
                         typmod: column_typmod(&column.ty),
                         not_null: false,
@@ -443,28 +444,34 @@ fn operator_class(ty: u32) -> u32 {
     }
 }
 
+/// Numbers of columns as `indkey` has them: 0 for expressions.
+fn numbers(table: &Table, keys: &[usize]) -> Vec<usize> {
+    let number = |at: &usize| if table.columns.get(*at).is_some_and(|column| column.is_hidden()) { 0 } else { at + 1 };
+    keys.iter().map(number).collect()
+}
+
 fn pg_index(rows: &mut Rows<'_>, model: &Model) {
     for index in &model.indexes {
-        let types: Vec<u32> = index
-            .columns
-            .iter()
-            .map(|&at| index.table.columns.get(at).map_or(0, |column| column_oid(&column.ty)))
-            .collect();
+        let keys: Vec<usize> = index.keys().map(|(at, _)| at).collect();
+        let types: Vec<u32> =
+            keys.iter().map(|&at| index.table.columns.get(at).map_or(0, |column| column_oid(&column.ty))).collect();
         rows.add([
             ("indexrelid", index.oid.into()),
             ("indrelid", relation_oid(index.table.id).into()),
-            ("indnatts", index.columns.len().into()),
-            ("indnkeyatts", index.columns.len().into()),
+            ("indnatts", keys.len().into()),
+            ("indnkeyatts", keys.len().into()),
             ("indisunique", index.unique.into()),
             ("indisprimary", index.primary.into()),
             ("indimmediate", true.into()),
             ("indisvalid", true.into()),
             ("indisready", true.into()),
             ("indislive", true.into()),
-            ("indkey", index.columns.iter().map(|at| at + 1).collect::<Vec<_>>().into()),
+            ("indkey", numbers(&index.table, &keys).into()),
             ("indcollation", types.iter().map(|&ty| collation(ty)).collect::<Vec<_>>().into()),
             ("indclass", types.iter().map(|&ty| operator_class(ty)).collect::<Vec<_>>().into()),
             ("indoption", index.options().into()),
+            ("indexprs", index.expressions().into()),
+            ("indpred", index.predicate(false).into()),
         ]);
     }
 }

@@ -194,16 +194,17 @@ pub(super) fn all(cx: &Arc<dyn PgContext>) -> Vec<PgFunction> {
                 let Some(index) = call.oid(0, row).and_then(|oid| model.indexes.iter().find(|i| i.oid == oid)) else {
                     return Ok(None);
                 };
+                let pretty = call.given(2) && call.bool(2, row).unwrap_or(false);
                 match call.int(1, row).unwrap_or(0) {
                     0 if call.given(1) && index.table.schema == "public" => {
                         // pretty: a visible table is not qualified
-                        Ok(Some(index.definition().replacen(" ON public.", " ON ", 1)))
+                        Ok(Some(index.definition(pretty).replacen(" ON public.", " ON ", 1)))
                     }
-                    0 => Ok(Some(index.definition())),
+                    0 => Ok(Some(index.definition(pretty))),
                     column => Ok(usize::try_from(column - 1)
                         .ok()
-                        .and_then(|at| index.columns.get(at))
-                        .and_then(|&at| index.column_name(at))),
+                        .and_then(|at| index.keys().nth(at))
+                        .and_then(|(at, _)| index.key_text(at, pretty))),
                 }
             })
         })

@@ -212,6 +212,8 @@ impl Session {
                 for ident in column_names {
                     match find_column(&table, ident) {
                         Ok(at) => {
+                            table = self.drop_indexes_made_of(txn, &table, at).await?;
+                            let at = find_column(&table, ident)?;
                             table = self.drop_made_of(txn, &table, at, cascade).await?;
                             let at = find_column(&table, ident)?;
                             // So do its own foreign keys; those of others that need it do not.

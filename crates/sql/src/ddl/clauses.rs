@@ -213,15 +213,11 @@ pub(super) fn create_index(create: &CreateIndex) -> Result<Vec<String>, SqlError
         include,
         nulls_distinct,
         with,
-        predicate,
+        predicate: _,
         index_options,
         alter_options,
     } = create;
-    let postgresql = [
-        (predicate.is_some(), "an index with a predicate"),
-        (!include.is_empty(), "INCLUDE"),
-        (*nulls_distinct == Some(false), "NULLS NOT DISTINCT"),
-    ];
+    let postgresql = [(!include.is_empty(), "INCLUDE"), (*nulls_distinct == Some(false), "NULLS NOT DISTINCT")];
     refuse(&postgresql, unsupported)?;
     let others = [(!index_options.is_empty(), "COMMENT"), (!alter_options.is_empty(), "ALGORITHM")];
     refuse(&others, syntax)?;

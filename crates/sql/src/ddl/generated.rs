@@ -167,6 +167,10 @@ pub(super) fn refuse_default(table: &Table, at: usize, drops: bool) -> Result<()
 /// Refuses another type of a column that a generated one is made of.
 pub(super) fn refuse_type(table: &Table, at: usize) -> Result<(), SqlError> {
     match table.generated.iter().find(|generated| generated.reads.contains(&at)) {
+        Some(generated) if table.columns[generated.column].is_hidden() => Err(SqlError::unsupported(format!(
+            "another type of column \"{}\" is not supported: an expression or predicate of an index reads it",
+            table.columns[at].name
+        ))),
         Some(generated) => {
             let (base, made) = (&table.columns[at].name, &table.columns[generated.column].name);
             Err(SqlError::unsupported("cannot alter type of a column used by a generated column")

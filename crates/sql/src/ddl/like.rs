@@ -80,11 +80,14 @@ fn arguments(column: &super::ColumnDef) -> Option<(String, String)> {
 }
 
 /// The elements of a definition that are the other table's.
-fn elements(table: &Table, including: &Including, taken: &mut Taken) -> Vec<String> {
+///
+/// # Errors
+/// `0A000` for an index on an expression or with a predicate.
+fn elements(table: &Table, including: &Including, taken: &mut Taken) -> Result<Vec<String>, SqlError> {
     let quoted = |at: &usize| quote_ident(&table.columns[*at].name);
     let list = |columns: &[usize]| columns.iter().map(quoted).collect::<Vec<_>>().join(", ");
     let mut out = Vec::new();
-    for (at, column) in table.columns.iter().enumerate() {
+    for (at, column) in table.columns.iter().enumerate().filter(|(_, column)| !column.is_hidden()) {
         let ty = format_type(column_oid(&column.ty), Some(column_typmod(&column.ty)));
         let mut text = format!("{} {ty}", quote_ident(&column.name));
         if !column.nullable {
@@ -112,6 +115,10 @@ fn elements(table: &Table, including: &Including, taken: &mut Taken) -> Vec<Stri
             out.push(format!("PRIMARY KEY ({})", list(&table.primary_key)));
         }
         for index in &table.indexes {
+            if index.columns.iter().any(|at| table.columns[*at].is_hidden()) {
+                let text = "LIKE INCLUDING INDEXES of an index on an expression or with a predicate is not supported";
+                return Err(SqlError::unsupported(text));
+            }
             match index.constraint {
                 true => out.push(format!("UNIQUE ({})", list(&index.columns))),
                 false => {
@@ -126,7 +133,7 @@ fn elements(table: &Table, including: &Including, taken: &mut Taken) -> Vec<Stri
             taken.comments.extend(table.comment_on_column(at).map(|text| (column.name.clone(), text.to_owned())));
         }
     }
-    out
+    Ok(out)
 }
 
 /// Puts what they stand for in the place of LIKE clauses.
@@ -159,7 +166,7 @@ pub(super) fn expand(txn: &Transaction, create: &mut CreateTable) -> Result<Take
             }
             None => {
                 let table = find_table(txn, &named.name)?;
-                elements(&table, &including, &mut taken)
+                elements(&table, &including, &mut taken)?
             }
         };
         if elements.is_empty() {

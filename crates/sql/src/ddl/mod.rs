@@ -4,6 +4,7 @@ pub(crate) mod alter;
 pub(crate) mod clauses;
 mod comment;
 pub(crate) mod generated;
+mod key_expr;
 pub(crate) mod like;
 pub(crate) mod needed;
 pub(crate) mod retype;
@@ -23,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::ddl::alter::CheckParts;
 use crate::dml::foreign::{Depends, ForeignParts, refuse_needed_elsewhere};
-use crate::dml::{find_column, find_table, table_name};
+use crate::dml::{find_table, table_name};
 use crate::exec::context::StopFlag;
 use crate::exec::wait::{Waiting, settle};
 use crate::exec::wait::{guarded, out_of_time};
@@ -570,27 +571,32 @@ impl Session {
             }
             locked => locked?,
         };
-        let idents = create.columns.iter().map(index_column).collect::<Result<Vec<_>, _>>()?;
-        let orders = create.columns.iter().map(index_order).collect();
-        let columns: Vec<usize> = idents.iter().map(|i| find_column(&table, i)).collect::<Result<_, _>>()?;
         let is_taken = |name: &str| is_relation(&txn, &table.schema, name);
         let name = match &create.name {
             Some(name) => table_name(name)?.1,
-            None => {
-                let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
-                free_name(made_name(&table.name, &names, "idx"), &is_taken)?
-            }
+            None => String::new(),
         };
-        if is_taken(&name)? {
+        if create.name.is_some() && is_taken(&name)? {
             if create.if_not_exists {
                 self.skip(format!("relation \"{name}\" already exists, skipping"));
                 return Ok(Tag::Fixed("CREATE INDEX"));
             }
             return Err(SqlError::new("42P07", format!("relation \"{name}\" already exists")));
         }
+        let keys = self.index_keys(&txn, &table, create).await?;
+        let name = match &create.name {
+            Some(_) => name,
+            None => {
+                let names = keys.names(&table);
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                free_name(made_name(&table.name, &names, "idx"), &is_taken)?
+            }
+        };
+        let orders = keys.orders.clone();
+        let (table, columns) = self.add_hidden(&txn, &table, keys).await?;
         let spec = IndexSpec { name, columns, orders, unique: create.unique, constraint: false };
         let fill = || tokio::task::block_in_place(|| txn.create_index(&table, spec.clone()));
-        self.settle_ddl(fill).await?;
+        self.settle_ddl(fill).await.map_err(|error| key_expr::reworded(error, &table, &spec.columns))?;
         Ok(Tag::Fixed("CREATE INDEX"))
     }
 
@@ -674,7 +680,7 @@ impl Session {
                         let owner = full_name(&table);
                         let table = self.locked_table(&txn, &owner).await?;
                         let table = self.drop_dependents(&txn, &table, &Depends::Index(&wanted), cascade, &[]).await?;
-                        self.settle_ddl(|| txn.drop_index(&table, &wanted)).await?;
+                        self.drop_index_whole(&txn, &table, &wanted).await?;
                     }
                     None if txn.table(&schema, &wanted)?.is_some() => {
                         return Err(SqlError::new("42809", format!("\"{wanted}\" is not an index"))

@@ -20,6 +20,7 @@ pub(crate) mod foreign;
 mod assign;
 mod conflict;
 mod constants;
+mod infer;
 mod modify;
 mod plan;
 mod planned;
@@ -28,8 +29,9 @@ mod returning;
 mod row;
 mod source;
 
+pub(crate) use infer::arbiters;
 pub(crate) use modify::{Constraints, Modify, Paused};
-pub(crate) use plan::{Op, WritePlan, arbiters, find_column, find_table, plan, table_name};
+pub(crate) use plan::{Op, WritePlan, find_column, find_table, plan, table_name};
 pub(crate) use planned::has_subquery;
 pub(crate) use recheck::{Fate, RowWork, settle_row};
 pub(crate) use row::Writer;

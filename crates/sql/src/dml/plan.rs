@@ -10,11 +10,12 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{Expr, ExprSchemable};
-use datafusion::sql::sqlparser::ast::{self, ConflictTarget, Ident, Statement};
+use datafusion::sql::sqlparser::ast::{self, Ident, Statement};
 use resurgam_engine::{Table, Transaction};
 
 use super::conflict::{Conflict, ConflictUpdate};
 use super::constants::Constants;
+use super::infer::arbiters;
 use super::planned::{RowsPlan, has_subquery, without_key};
 use super::returning::{By, Returning};
 use super::source::Tree;
@@ -70,7 +71,7 @@ pub(crate) struct WritePlan {
     pub is_given: bool,
 }
 
-fn ident_text(ident: &Ident) -> String {
+pub(super) fn ident_text(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_ascii_lowercase() }
 }
 
@@ -225,7 +226,7 @@ fn plan_conflict(
     text: &str,
 ) -> Result<Conflict, SqlError> {
     let failed = |error| errors::from_datafusion(error, text);
-    let keys = arbiters(table, on.target.as_ref())?;
+    let keys = arbiters(names, table, on.target.as_ref())?;
     let Some(update) = on.update else {
         return Ok(Conflict { keys, update: None, assigned: Vec::new(), of_session: false });
     };
@@ -252,55 +253,4 @@ fn plan_conflict(
     let update = ConflictUpdate::new(&set, condition.as_ref(), &update.joined)
         .ok_or_else(|| SqlError::unsupported("this expression in ON CONFLICT DO UPDATE is not supported"))?;
     Ok(Conflict { keys, update: Some(update), assigned: set, of_session })
-}
-
-/// The unique keys that ON CONFLICT means: `None` is the primary key.
-///
-/// # Errors
-/// `42P10`, `42703`, `42704`: there is none like that.
-pub(crate) fn arbiters(table: &Table, target: Option<&ConflictTarget>) -> Result<Vec<Option<usize>>, SqlError> {
-    let all = (!table.primary_key.is_empty())
-        .then_some(None)
-        .into_iter()
-        .chain(table.indexes.iter().enumerate().filter(|(_, index)| index.unique).map(|(i, _)| Some(i)));
-    match target {
-        None => Ok(all.collect()),
-        Some(ConflictTarget::Columns(columns)) => {
-            let mut wanted: Vec<usize> =
-                columns.iter().map(|ident| named_column(table, ident)).collect::<Result<_, _>>()?;
-            wanted.sort_unstable();
-            wanted.dedup();
-            let is_wanted = |key: &Option<usize>| {
-                let mut columns = key.map_or_else(|| table.primary_key.clone(), |i| table.indexes[i].columns.clone());
-                columns.sort_unstable();
-                columns == wanted
-            };
-            let found: Vec<Option<usize>> = all.filter(is_wanted).collect();
-            if found.is_empty() {
-                let text = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
-                return Err(SqlError::new("42P10", text));
-            }
-            Ok(found)
-        }
-        Some(ConflictTarget::OnConstraint(name)) => {
-            let (_, name) = table_name(name)?;
-            let is_named = |key: &Option<usize>| match key {
-                None => table.primary_key_name == name,
-                Some(i) => table.indexes[*i].name == name,
-            };
-            let found: Vec<Option<usize>> = all.filter(is_named).collect();
-            if found.is_empty() {
-                let text = format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
-                return Err(SqlError::new("42704", text));
-            }
-            Ok(found)
-        }
-    }
-}
-
-fn named_column(table: &Table, ident: &Ident) -> Result<usize, SqlError> {
-    find_column(table, ident).map_err(|error| match error.sqlstate.as_str() {
-        "42703" => SqlError::new("42703", format!("column \"{}\" does not exist", ident_text(ident))),
-        _ => error,
-    })
 }

@@ -263,8 +263,9 @@ pub(crate) fn named(mut error: SqlError, table: &Table, row: &[DatumRef<'_>]) ->
             if let Some(columns) = name.as_deref().and_then(|name| constraint_columns(table, name))
                 && row.len() == table.columns.len()
             {
-                let names: Vec<&str> = columns.iter().map(|c| table.columns[*c].name.as_str()).collect();
-                let values: Vec<String> = columns.iter().map(|c| shown(&row[*c], &table.columns[*c].ty)).collect();
+                let columns = columns.iter().filter(|at| !table.columns[**at].is_predicate());
+                let names: Vec<String> = columns.clone().map(|c| key_name(table, *c)).collect();
+                let values: Vec<String> = columns.map(|c| shown(&row[*c], &table.columns[*c].ty)).collect();
                 error.detail = Some(format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")));
             }
             error.constraint = name;
@@ -278,10 +279,17 @@ pub(crate) fn named(mut error: SqlError, table: &Table, row: &[DatumRef<'_>]) ->
     error
 }
 
+/// A column of a key as errors name it.
+pub(crate) fn key_name(table: &Table, at: usize) -> String {
+    let column = &table.columns[at];
+    if column.is_hidden() { crate::pg::catalog::index_expression(table, at, true) } else { column.name.clone() }
+}
+
 /// The DETAIL that shows a row.
 #[cold]
 pub(crate) fn failing_row(table: &Table, row: &[DatumRef<'_>]) -> String {
-    let values: Vec<String> = row.iter().zip(&table.columns).map(|(datum, c)| shown(datum, &c.ty)).collect();
+    let columns = row.iter().zip(&table.columns).filter(|(_, column)| !column.is_hidden());
+    let values: Vec<String> = columns.map(|(datum, c)| shown(datum, &c.ty)).collect();
     format!("Failing row contains ({}).", values.join(", "))
 }
 

@@ -392,7 +392,7 @@ impl DisplayAs for LookupJoinExec {
         for (i, (column, part)) in self.lookup.key().enumerate() {
             let comma = if i > 0 { ", " } else { "" };
             let (Part::Outer(value) | Part::Constant(value)) = part;
-            write!(f, "{comma}{} {} {value}", table.columns[column].name, Operator::Eq)?;
+            write!(f, "{comma}{} {} {value}", bridge::key_name(table, column), Operator::Eq)?;
         }
         write!(f, "), up to {} rows, or else:", self.planning.lookup_rows)
     }

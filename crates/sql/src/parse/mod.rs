@@ -2,6 +2,7 @@
 //!
 //! | module | concept |
 //! |---|---|
+//! | `conflict` | What ON CONFLICT infers an index from |
 //! | `depth` | How deep a statement may be |
 //! | `element` | Assignments to elements of arrays and documents, which the parser does not know |
 //! | `joins` | Joins whose right side is a join without parentheses |
@@ -18,6 +19,7 @@
 //! | `words` | The tokens of statements that are read by hand, without white space and comments |
 
 pub(crate) mod adjacent;
+pub(crate) mod conflict;
 pub(crate) mod depth;
 pub(crate) mod element;
 pub(crate) mod joins;

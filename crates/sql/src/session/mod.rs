@@ -1370,6 +1370,8 @@ impl Session {
             Kind::Explain { analyze, verbose, inner } => {
                 self.note_undo(*analyze)?;
                 let lines = Box::pin(self.explain(inner, values, *analyze, *verbose)).await?;
+                // Names of hidden columns begin with a zero byte, which is no text.
+                let lines: Vec<String> = lines.into_iter().map(|line| line.replace('\0', "$")).collect();
                 let chunk = text_rows(&lines);
                 self.statement_done(autocommit).await?;
                 let fields = prepared.fields.clone().unwrap_or_else(|| Arc::new([]));

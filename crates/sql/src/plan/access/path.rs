@@ -488,7 +488,7 @@ impl<V: fmt::Display> AccessPath<V> {
             f.write_str(" backward")?;
         }
         let key = self.key_columns(table);
-        let name = |i: usize| key.get(i).map_or("?", |&c| table.columns[c].name.as_str());
+        let name = |i: usize| key.get(i).map_or_else(|| "?".to_owned(), |&c| bridge::key_name(table, c));
         let mut conditions: Vec<String> = Vec::new();
         for (i, values) in self.equal.iter().enumerate() {
             match (values.single(), values) {

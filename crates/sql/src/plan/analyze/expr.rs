@@ -44,6 +44,10 @@ pub(crate) enum Clause {
     Default,
     /// The expression of a generated column.
     Generated,
+    /// The expression of an index's column.
+    Index,
+    /// WHERE of CREATE INDEX.
+    Predicate,
     /// USING of ALTER COLUMN TYPE.
     Transform,
     /// An argument of EXECUTE.
@@ -67,6 +71,8 @@ impl Clause {
             Self::Check => "aggregate functions are not allowed in check constraints",
             Self::Default => "aggregate functions are not allowed in DEFAULT expressions",
             Self::Generated => "aggregate functions are not allowed in column generation expressions",
+            Self::Index => "aggregate functions are not allowed in index expressions",
+            Self::Predicate => "aggregate functions are not allowed in index predicates",
             Self::Transform => "aggregate functions are not allowed in transform expressions",
             Self::Execute => "aggregate functions are not allowed in EXECUTE parameters",
         })
@@ -89,6 +95,8 @@ impl Clause {
             Self::Check => "window functions are not allowed in check constraints",
             Self::Default => "window functions are not allowed in DEFAULT expressions",
             Self::Generated => "window functions are not allowed in column generation expressions",
+            Self::Index => "window functions are not allowed in index expressions",
+            Self::Predicate => "window functions are not allowed in index predicates",
             Self::Transform => "window functions are not allowed in transform expressions",
             Self::Execute => "window functions are not allowed in EXECUTE parameters",
         })

@@ -11,6 +11,7 @@ use datafusion::logical_expr::{Expr, JoinType, LogicalPlan, LogicalPlanBuilder, 
 use datafusion::sql::sqlparser::ast::{
     self, Ident, JoinConstraint, JoinOperator, Spanned, TableAlias, TableFactor, TableSampleKind, TableWithJoins,
 };
+use resurgam_engine::is_hidden;
 
 use super::bound::{Bound, Column, Relation, Type};
 use super::expr::Clause;
@@ -193,7 +194,9 @@ impl Analyzer<'_> {
             JoinConstraint::Natural => {
                 let names = |items: &[Item]| -> Vec<String> {
                     let seen = items.iter().filter(|item| item.by_column);
-                    seen.flat_map(|item| item.columns.iter().map(|c| c.name.clone())).collect()
+                    seen.flat_map(|item| item.columns.iter().map(|c| c.name.clone()))
+                        .filter(|name| !is_hidden(name))
+                        .collect()
                 };
                 let right_names = names(&right.items);
                 let common: Vec<Ident> = names(&left.items)
@@ -467,19 +470,20 @@ impl Analyzer<'_> {
 
     /// New names for columns, as `t (a, b)` gives them.
     pub(super) fn rename(&self, columns: &mut [Column], alias: &TableAlias) -> Result<()> {
-        if alias.columns.len() > columns.len() {
+        let visible = columns.iter().filter(|column| !is_hidden(&column.name)).count();
+        if alias.columns.len() > visible {
             let error = SqlError::new(
                 "42P10",
                 format!(
                     "table \"{}\" has {} columns available but {} columns specified",
                     folded(&alias.name),
-                    columns.len(),
+                    visible,
                     alias.columns.len()
                 ),
             );
             return Err(self.at(error, alias.name.span));
         }
-        for (column, new) in columns.iter_mut().zip(&alias.columns) {
+        for (column, new) in columns.iter_mut().filter(|column| !is_hidden(&column.name)).zip(&alias.columns) {
             column.name = folded(&new.name);
         }
         Ok(())

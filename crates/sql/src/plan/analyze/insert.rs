@@ -99,7 +99,7 @@ impl Analyzer<'_> {
         let span = insert.columns.first().map_or_else(Span::empty, Spanned::span);
         if insert.columns.is_empty() {
             let Some(through) = through else {
-                let at = (0..table.columns.len()).collect();
+                let at = (0..table.columns.len()).filter(|at| !table.columns[*at].is_hidden()).collect();
                 return Ok(Columns { at, implicit: true, span, refused: Vec::new() });
             };
             let (mut at, mut refused) = (Vec::new(), Vec::new());
@@ -290,7 +290,7 @@ impl Analyzer<'_> {
                     let text = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
                     return Err(SqlError::syntax(text).with_hint("For example, ON CONFLICT (column_name).").into());
                 }
-                crate::dml::arbiters(table, conflict_target.as_ref())?;
+                crate::dml::arbiters(self.names, table, conflict_target.as_ref())?;
                 let excluded = Some("excluded".to_owned());
                 let (proposed, _) = self.target_of(written, excluded, false, Op::Insert)?;
                 // A plain name is a column of both.
@@ -337,6 +337,10 @@ fn columns_of_table(
     };
     let mut named = Vec::with_capacity(columns.len());
     for ident in columns {
+        if !matches!(crate::parse::conflict::element(ident)?, crate::parse::conflict::Element::Column) {
+            let text = "ON CONFLICT with an expression or a predicate is not supported of a view";
+            return Err(SqlError::unsupported(text).into());
+        }
         let name = folded(ident);
         match through.place(&name) {
             Some(Place::Column(at)) => named.push(ast::Ident::with_quote('"', table.columns[*at].name.as_str())),

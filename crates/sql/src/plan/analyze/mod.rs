@@ -18,6 +18,7 @@
 //! | `operator`, `function`, `aggregate`, `window`, `frame` | what a resolved operator or function is computed by | pg_operator, pg_proc |
 //! | `json` | functions and aggregates that make JSON | json.c |
 //! | `write`, `insert`, `update` | INSERT, UPDATE, DELETE: targets, assignments, ON CONFLICT, RETURNING | analyze.c, parse_target.c |
+//! | `stored` | expressions of indexes in conditions | indxpath.c |
 //! | `through_view` | writing through views | rewriteHandler.c |
 //! | `view` | views, and what the names of their queries mean | rewriteHandler.c |
 //! | `lock` | queries with FOR UPDATE and its kin | analyze.c |
@@ -60,6 +61,7 @@ mod sequence;
 mod sets;
 mod sort;
 mod spliced;
+mod stored;
 mod through_view;
 mod ties;
 mod update;

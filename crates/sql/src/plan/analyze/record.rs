@@ -15,6 +15,8 @@ use super::condition::{bare, row};
 use super::expr::Clause;
 use super::scope::{Item, Scope, folded, from_outside};
 use super::{Analyzer, Result, unknown};
+use resurgam_engine::is_hidden;
+
 use crate::pg::types::{self, oid};
 use crate::wire::SqlError;
 
@@ -119,7 +121,7 @@ impl Analyzer<'_> {
         }
         let Some((item, level, _)) = self.named_item(scope, &folded(&ident)) else { return Ok(None) };
         let mut columns = Vec::with_capacity(item.columns.len());
-        for column in &item.columns {
+        for column in item.columns.iter().filter(|column| !is_hidden(&column.name)) {
             columns.push(Column { name: column.name.clone(), bound: from_outside(&column.bound, level)? });
         }
         Ok(Some(columns))
@@ -135,7 +137,7 @@ impl Analyzer<'_> {
             None => return unknown(format!("a whole row of a join as a value (\"{}\")", folded(ident))),
         };
         let mut fields = Vec::with_capacity(item.columns.len());
-        for (at, column) in item.columns.iter().enumerate() {
+        for (at, column) in item.columns.iter().enumerate().filter(|(_, column)| !is_hidden(&column.name)) {
             // Of a table its type's names, whatever names FROM gives to them.
             let named = item.table.as_ref().filter(|table| table.columns.len() == item.columns.len());
             let named = named.and_then(|table| table.columns.get(at));

@@ -34,6 +34,10 @@ pub(crate) enum Place<'a> {
     Using(&'a str, ColumnType),
     /// GENERATED ALWAYS AS: the value of the column of that name and type, from others.
     Generated(&'a str, ColumnType),
+    /// The value of a column of an index.
+    Index,
+    /// WHERE of CREATE INDEX.
+    Predicate,
 }
 
 impl Place<'_> {
@@ -43,6 +47,8 @@ impl Place<'_> {
             Self::Default(..) => Clause::Default,
             Self::Using(..) => Clause::Transform,
             Self::Generated(..) => Clause::Generated,
+            Self::Index => Clause::Index,
+            Self::Predicate => Clause::Predicate,
         }
     }
     /// As PostgreSQL's errors call it.
@@ -52,6 +58,8 @@ impl Place<'_> {
             Self::Default(..) => "DEFAULT expression",
             Self::Using(..) => "transform expression",
             Self::Generated(..) => "column generation expression",
+            Self::Index => "index expression",
+            Self::Predicate => "index predicate",
         }
     }
 }
@@ -170,6 +178,10 @@ impl Analyzer<'_> {
         if let Place::Generated(column, ty) = place {
             let bound = self.expr(expr, &scope, Clause::Generated)?;
             return self.made_of(bound, column, &ty);
+        }
+        if let Place::Index = place {
+            let bound = self.expr(expr, &scope, Clause::Index)?;
+            return if bound.ty.is_unknown() { self.read(bound, Type::of(types::oid::TEXT)) } else { Ok(bound) };
         }
         let Place::Using(column, ty) = place else { return self.condition(expr, &scope, place.clause()) };
         let bound = self.expr(expr, &scope, place.clause())?;

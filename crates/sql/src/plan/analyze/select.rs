@@ -14,6 +14,8 @@ use super::group::Rebase;
 use super::scope::{Item, Scope, folded};
 use super::sets::has_set;
 use super::{Analyzer, Refusal, Result, unknown};
+use resurgam_engine::is_hidden;
+
 use crate::naming;
 use crate::wire::SqlError;
 
@@ -189,6 +191,7 @@ impl Analyzer<'_> {
         }
         if let Some(condition) = &select.selection {
             let condition = self.condition(condition, scope, Clause::Where)?;
+            let condition = self.by_stored(condition, scope)?;
             plan = filtered(plan, condition.expr, false)?;
         }
         let mut having = match &select.having {
@@ -321,18 +324,22 @@ impl Analyzer<'_> {
                     item,
                     seen.flat_map(|item| {
                         let name = item.name.as_ref().filter(|_| item.by_name);
-                        item.columns.iter().map(move |column| (name.cloned(), column.name.clone()))
+                        let shown = item.columns.iter().filter(|column| !is_hidden(&column.name));
+                        shown.map(move |column| (name.cloned(), column.name.clone()))
                     }),
                 );
                 for column in scope.items.iter().filter(|item| item.by_column).flat_map(|item| &item.columns) {
+                    if is_hidden(&column.name) {
+                        continue;
+                    }
                     push(column.name.clone(), column.bound.clone());
                 }
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
                 let found = self.item_of(name, scope)?;
-                let columns = found.columns.iter();
+                let columns = found.columns.iter().filter(|column| !is_hidden(&column.name));
                 self.note_star(item, columns.map(|column| (found.name.clone(), column.name.clone())));
-                for column in found.columns {
+                for column in found.columns.into_iter().filter(|column| !is_hidden(&column.name)) {
                     push(column.name, column.bound);
                 }
             }

@@ -107,6 +107,7 @@ impl Analyzer<'_> {
         let scope = Scope { items, outer: None, ctes: outer.ctes.clone() };
         if let Some(condition) = condition {
             let condition = self.condition(condition, &scope, Clause::Where)?;
+            let condition = self.by_stored(condition, &scope)?;
             plan = LogicalPlanBuilder::from(plan).filter(condition.expr)?.build()?;
         }
         Ok((plan, scope))

@@ -14,7 +14,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{self, Ident, Statement, TableAlias};
-use resurgam_engine::{SeenColumn, Table, ViewRelation};
+use resurgam_engine::{SeenColumn, Table, ViewRelation, is_hidden};
 
 use super::bound::{Relation, Type};
 use super::expr::Clause;
@@ -41,7 +41,7 @@ pub(super) struct Views {
     /// How many were.
     expanded: usize,
     /// The query is that of a view to be made.
-    seen: Option<Seen>,
+    pub(super) seen: Option<Seen>,
 }
 
 /// What the names of a view's query mean.
@@ -92,7 +92,8 @@ impl Seen {
                 Some(view) => view.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>(),
                 None => entry.columns.iter().map(|column| column.name.clone()).collect(),
             };
-            let columns = columns.into_iter().enumerate().map(|(at, name)| SeenColumn { name, at, used: false });
+            let columns = columns.into_iter().enumerate().filter(|(_, name)| !is_hidden(name));
+            let columns = columns.map(|(at, name)| SeenColumn { name, at, used: false });
             let (schema, name) = (schema.to_owned(), name.to_owned());
             self.relations.push(ViewRelation { id: entry.id, schema, name, columns: columns.collect() });
             self.relations.len() - 1

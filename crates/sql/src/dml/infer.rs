@@ -1,0 +1,138 @@
+//! Which unique keys ON CONFLICT means.
+
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::utils::split_conjunction_owned;
+use datafusion::sql::sqlparser::ast::{self, ConflictTarget, Ident};
+use resurgam_engine::Table;
+
+use super::plan::{find_column, ident_text, table_name};
+use crate::parse::conflict::{self, Element};
+use crate::pg::catalog::predicate_of;
+use crate::plan::analyze::{Place, over_row};
+use crate::plan::expression::{cast_times, unqualify};
+use crate::plan::planner::Names;
+use crate::plan::statement::parse_expression;
+use crate::wire::SqlError;
+
+/// The unique keys that ON CONFLICT means: `None` is the primary key.
+///
+/// # Errors
+/// `42P10`, `42703`, `42704`: there is none like that.
+pub(crate) fn arbiters(
+    names: &Names<'_>,
+    table: &Table,
+    target: Option<&ConflictTarget>,
+) -> Result<Vec<Option<usize>>, SqlError> {
+    let all = (!table.primary_key.is_empty())
+        .then_some(None)
+        .into_iter()
+        .chain(table.indexes.iter().enumerate().filter(|(_, index)| index.unique).map(|(i, _)| Some(i)));
+    match target {
+        None => Ok(all.collect()),
+        Some(ConflictTarget::Columns(columns)) => {
+            let target = Target::read(names, table, columns)?;
+            let mut found: Vec<Option<usize>> = Vec::new();
+            for key in all {
+                if target.infers(names, table, key)? {
+                    found.push(key);
+                }
+            }
+            if found.is_empty() {
+                let text = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+                return Err(SqlError::new("42P10", text));
+            }
+            Ok(found)
+        }
+        Some(ConflictTarget::OnConstraint(name)) => {
+            let (_, name) = table_name(name)?;
+            let is_named = |key: &Option<usize>| match key {
+                None => table.primary_key_name == name,
+                Some(i) => table.indexes[*i].name == name,
+            };
+            let found: Vec<Option<usize>> = all.filter(is_named).collect();
+            if found.is_empty() {
+                let text = format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
+                return Err(SqlError::new("42704", text));
+            }
+            Ok(found)
+        }
+    }
+}
+
+/// What ON CONFLICT infers its index from.
+struct Target {
+    columns: Vec<usize>,
+    /// Analysed, as they are compared.
+    exprs: Vec<Expr>,
+    /// What is known of the rows: terms that are all true.
+    known: Vec<Expr>,
+}
+
+impl Target {
+    fn read(names: &Names<'_>, table: &Table, idents: &[Ident]) -> Result<Self, SqlError> {
+        let mut target = Self { columns: Vec::new(), exprs: Vec::new(), known: Vec::new() };
+        for ident in idents {
+            match conflict::element(ident)? {
+                Element::Column => target.columns.push(named_column(table, ident)?),
+                Element::Key(expr) => match bare(&expr) {
+                    ast::Expr::Identifier(ident) => target.columns.push(named_column(table, ident)?),
+                    expr => target.exprs.push(over_row(names, table, &unqualified(table, expr), Place::Index)?.expr),
+                },
+                Element::Predicate(expr) => {
+                    let expr = over_row(names, table, &unqualified(table, &expr), Place::Predicate)?.expr;
+                    target.known.extend(split_conjunction_owned(expr));
+                }
+            }
+        }
+        target.columns.sort_unstable();
+        target.columns.dedup();
+        Ok(target)
+    }
+
+    /// Whether it means that key: it has the same columns and expressions, and its condition implies the key's predicate.
+    fn infers(&self, names: &Names<'_>, table: &Table, key: Option<usize>) -> Result<bool, SqlError> {
+        let of_key = key.map_or(&table.primary_key, |i| &table.indexes[i].columns);
+        let mut columns: Vec<usize> = of_key.iter().copied().filter(|at| !table.columns[*at].is_hidden()).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        if columns != self.columns {
+            return Ok(false);
+        }
+        let mut exprs = Vec::new();
+        for at in of_key.iter().filter(|at| table.columns[**at].is_hidden()) {
+            if table.columns[*at].is_predicate() {
+                let Some(predicate) = predicate_of(table, *at) else { return Ok(false) };
+                let needed = over_row(names, table, &predicate, Place::Predicate)?.expr;
+                if !split_conjunction_owned(needed).iter().all(|term| self.known.contains(term)) {
+                    return Ok(false);
+                }
+            } else if let Some(generated) = table.generated(*at) {
+                exprs.push(over_row(names, table, &parse_expression(&generated.sql)?, Place::Index)?.expr);
+            }
+        }
+        Ok(exprs.iter().all(|expr| self.exprs.contains(expr)) && self.exprs.iter().all(|expr| exprs.contains(expr)))
+    }
+}
+
+fn bare(expr: &ast::Expr) -> &ast::Expr {
+    let mut expr = expr;
+    while let ast::Expr::Nested(inner) = expr {
+        expr = inner;
+    }
+    expr
+}
+
+/// As indexes keep their expressions.
+fn unqualified(table: &Table, expr: &ast::Expr) -> ast::Expr {
+    let mut expr = bare(expr).clone();
+    unqualify(&mut expr, &table.name);
+    cast_times(&mut expr, table);
+    expr
+}
+
+fn named_column(table: &Table, ident: &Ident) -> Result<usize, SqlError> {
+    find_column(table, ident).map_err(|error| match error.sqlstate.as_str() {
+        "42703" => SqlError::new("42703", format!("column \"{}\" does not exist", ident_text(ident))),
+        _ => error,
+    })
+}
