@@ -60,6 +60,12 @@ impl RunId {
         format!("runs/{:016X}-{:016X}-L{:02}-{:016X}.run", self.start.0, self.end.0, self.level, self.generation)
     }
 
+    /// The end in an object's name.
+    pub(crate) fn end_in_name(name: &str) -> Option<Lsn> {
+        let end = name.strip_prefix("runs/")?.split('-').nth(1)?;
+        u64::from_str_radix(end, 16).ok().map(Lsn)
+    }
+
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[0..8].copy_from_slice(&HEADER_MAGIC);

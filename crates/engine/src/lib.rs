@@ -87,6 +87,7 @@ mod progress;
 mod reference;
 mod repair;
 mod restore;
+mod retention;
 mod rewrite;
 mod rows;
 mod sequence;
@@ -128,6 +129,7 @@ pub use options::StoreHandle;
 pub use options::{DoubleWrites, Options};
 #[doc(hidden)]
 pub use points::{PlantedInRestore, analyse_archive};
+pub use retention::{ExpireRequest, Expired, RecoverablePoints, expire_archive};
 pub use points::{RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point};
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
