@@ -94,7 +94,15 @@ impl Archive {
         let Some(view) = Self::open_view(Arc::clone(&store), None)? else { return Ok(None) };
         let (database, owner) = (view.manifest.database, view.manifest.owner);
         let (view, state) = (Mutex::new(view), Mutex::default());
-        Ok(Some(Arc::new(Self { store, database, owner, view, state, merges_stop: AtomicBool::new(false), beside: true })))
+        Ok(Some(Arc::new(Self {
+            store,
+            database,
+            owner,
+            view,
+            state,
+            merges_stop: AtomicBool::new(false),
+            beside: true,
+        })))
     }
 
     /// A view of the archive of `database` for reading, by who is not its writer; none if there is no archive. Files may be

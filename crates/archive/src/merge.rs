@@ -254,7 +254,8 @@ impl Merge<'_, '_> {
             writer,
         };
         let begins_anew = entries.first().is_some_and(|(_, entry)| entry.anew == entry.first);
-        let mut since_anew = if max > 0 && count > max / 8 && !begins_anew { self.records_before(page, max) } else { 0 };
+        let mut since_anew =
+            if max > 0 && count > max / 8 && !begins_anew { self.records_before(page, max) } else { 0 };
         let mut images = if max > 0 && count + since_anew > max { Images::Wanted } else { Images::No };
         let mut items = 0;
         let mut body = Vec::new();

@@ -164,7 +164,8 @@ impl Retention<'_> {
         for summary in self.usable().into_iter().rev().filter(|summary| summary.end <= point) {
             let name = &summary.name;
             if summary.damaged > 0 {
-                plan.held_by.push(format!("backup {name} lacks {} damaged pages: an older one is kept", summary.damaged));
+                plan.held_by
+                    .push(format!("backup {name} lacks {} damaged pages: an older one is kept", summary.damaged));
                 continue;
             }
             match (self.is_whole)(name) {
@@ -362,7 +363,7 @@ impl Lease {
             _ => start,
         };
         let complete_from = view.manifest().runs.iter().map(|run| run.complete_from).max().unwrap_or_default();
-        if log > from || view.start() > from || states > state || complete_from > state {
+        if log > from || view.start() > from || states > state || complete_from >= state {
             return gone(format!("what leads to LSN {} in the archive is being given up", self.cut));
         }
         Ok(())

@@ -129,7 +129,6 @@ pub use options::StoreHandle;
 pub use options::{DoubleWrites, Options};
 #[doc(hidden)]
 pub use points::{PlantedInRestore, analyse_archive};
-pub use retention::{ExpireRequest, Expired, RecoverablePoints, expire_archive};
 pub use points::{RestorePoint, RestoreRequest, RestoreStep, RestoredPoint, forget_lease, restore_point};
 pub use prepared::PreparedTransaction;
 pub use progress::BuildStatus;
@@ -152,6 +151,7 @@ pub use resurgam_versions::{
     CleanerTotals, FinishedSweep, Pace, PaceReason, Seen, Skipped, SkippedPages, SweepPhase, SweepProgress,
     SweepReport, VersionCaps,
 };
+pub use retention::{ExpireRequest, Expired, RecoverablePoints, expire_archive};
 pub use rewrite::{Rewrite, is_stored_alike};
 pub use rows::BulkInserter;
 pub use sequence::{Identity, OwnedSequence, Sequence, SequenceState};

@@ -283,7 +283,8 @@ impl Database {
             }
             let mut mark = None;
             if leave_out_below.is_some() {
-                mark = Some(Mark::announce(archive.store(), MarkKind::States, leave_out_below, inner.vfs.random_u64())?);
+                mark =
+                    Some(Mark::announce(archive.store(), MarkKind::States, leave_out_below, inner.vfs.random_u64())?);
                 let leases = Lease::list(&**archive.store());
                 let bound = leases.map(|leases| leases.iter().map(|lease| lease.cut.min(lease.undo_from)).min());
                 match bound {

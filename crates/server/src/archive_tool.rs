@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use resurgam_base::{Lsn, PageId};
+use resurgam_base::{Error, ErrorKind, Lsn, PageId};
 use resurgam_ctl::{ArchiveFolder, ArchiveOptions};
 use resurgam_engine::{ExpireRequest, Expired, expire_archive};
 use resurgam_vfs::{RealVfs, Vfs};
@@ -99,7 +99,8 @@ fn expire(archive: &str, matches: &ArgMatches) -> Result<ExitCode, String> {
         None => error.to_string(),
     })?;
     let text = told(&request, &done);
-    with_output(|out| out.write_all(text.as_bytes()).map_err(Into::into), |()| ExitCode::SUCCESS)
+    let failed = |error: std::io::Error| Error::new(ErrorKind::Io, error.to_string());
+    with_output(|out| out.write_all(text.as_bytes()).map_err(failed), |()| ExitCode::SUCCESS)
 }
 
 /// What went, or would go, and why not more.
@@ -113,7 +114,10 @@ fn told(request: &ExpireRequest, done: &Expired) -> String {
         None => line("the archive has no point that is older than the window: everything is kept".to_owned()),
     }
     if let Some(base) = &done.plan.base {
-        line(format!("the oldest of them is made of backup {base} and the archive from LSN {} on", done.plan.keep_from));
+        line(format!(
+            "the oldest of them is made of backup {base} and the archive from LSN {} on",
+            done.plan.keep_from
+        ));
     }
     let (would, runs, backups, bytes) = match request.dry_run {
         true => ("would be ", done.plan.runs.len() as u64, done.plan.backups.len() as u64, done.plan.bytes()),

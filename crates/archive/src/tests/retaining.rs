@@ -154,7 +154,8 @@ fn every_promised_point_can_be_made() {
                 }
             }
             if let Some(lease) = lease {
-                check_point(&history, &store, Lsn(lease.cut.0 - 1)).unwrap_or_else(|e| panic!("seed {seed}: lease {e}"));
+                check_point(&history, &store, Lsn(lease.cut.0 - 1))
+                    .unwrap_or_else(|e| panic!("seed {seed}: lease {e}"));
                 assert!(lease.check(&store, Some(&store), view.start()).is_ok());
                 if rng.below(2) == 0 {
                     Lease::remove(&*store, &lease.name).unwrap();

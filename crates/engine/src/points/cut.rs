@@ -76,7 +76,7 @@ pub(super) fn complete_from(view: &View) -> Lsn {
 }
 
 /// The error for a point that the archive does not have.
-fn outside(view: &Arc<View>, what: &str) -> Error {
+pub(super) fn outside(view: &Arc<View>, what: &str) -> Error {
     let error = Error::new(ErrorKind::NotInPrerequisiteState, format!("this point cannot be restored: {what}"));
     let said = |at: Option<(Lsn, Option<i64>)>| match at {
         Some((lsn, Some(us))) => format!("LSN {lsn} (COMMIT of {})", show_time(us)),
@@ -158,7 +158,11 @@ pub(crate) fn walk(
 
 /// Looks in stretches before `end`, each twice as long as the one before, until `look` finds something or the archive's
 /// beginning is reached.
-pub(super) fn backwards<T>(view: &View, end: Lsn, mut look: impl FnMut(Lsn, Lsn) -> Result<Option<T>>) -> Result<Option<T>> {
+pub(super) fn backwards<T>(
+    view: &View,
+    end: Lsn,
+    mut look: impl FnMut(Lsn, Lsn) -> Result<Option<T>>,
+) -> Result<Option<T>> {
     let start = view.start();
     let (mut to, mut window) = (end, WINDOW);
     while to > start {

@@ -276,6 +276,10 @@ pub fn restore_point(
             Some(PlantedInRestore::CutAt(_)) | None => {}
         }
         progress(RestoreStep::Analysed { records: analysis.records });
+        if !promised::not_undone(&views.view, &analysis).is_empty() {
+            let what = format!("what undoes transactions that were unfinished at LSN {} was given up", cut.lsn);
+            return Err(cut::outside(&views.view, &what));
+        }
         check_base(&views.view, &analysis, backup.as_deref(), &views.place)?;
         make(vfs, request, &mut views, id, &cut, &analysis, backup.as_ref(), progress)
     })();

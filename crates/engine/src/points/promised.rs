@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use resurgam_archive::{StreamEntry, View};
-use resurgam_base::{Lsn, Result};
+use resurgam_base::{Lsn, Result, TxId};
 use resurgam_log::RecordKind;
+use resurgam_recovery::Analysis;
 
 use super::cut::{self, AFTER, Cut};
 use super::stream;
@@ -44,11 +45,22 @@ pub(crate) fn oldest_promised(view: &Arc<View>, us: i64) -> Result<Option<Promis
     let Some((checkpoint, last_commit_us)) = cut::last_checkpoint(view, lsn)? else { return Ok(None) };
     let found = Cut { lsn, checkpoint, last_commit_us };
     let analysis = stream::analyse(view, &found)?;
-    let chains = analysis.losers.values().map(|loser| loser.chain.first);
-    let chains = chains.chain(analysis.prepared.iter().map(|prepared| prepared.chain.first));
-    let undo_from = chains.filter(|first| first.is_some()).min().map_or(lsn, |first| first.min(lsn));
+    let undo_from = chains(&analysis).map(|(_, first)| first).min().map_or(lsn, |first| first.min(lsn));
     let first_lsn = Lsn(analysis.identity.map_or(0, |identity| identity.segment_bytes));
     Ok(Some(Promised { cut: lsn, from: checkpoint, undo_from, first_lsn }))
+}
+
+/// What is undone from the log or waits for a decision, and the first record that undoes it (traditional mode).
+fn chains(analysis: &Analysis) -> impl Iterator<Item = (TxId, Lsn)> {
+    let losers = analysis.losers.iter().map(|(id, loser)| (*id, loser.chain.first));
+    let prepared = analysis.prepared.iter().map(|prepared| (prepared.id, prepared.chain.first));
+    losers.chain(prepared).filter(|(_, first)| first.is_some())
+}
+
+/// Transactions whose undo records may have been left out of the archive: up to and with the record that an image stands for.
+pub(super) fn not_undone(view: &View, analysis: &Analysis) -> Vec<TxId> {
+    let complete_from = cut::complete_from(view);
+    chains(analysis).filter(|(_, first)| *first <= complete_from).map(|(id, _)| id).collect()
 }
 
 /// Where the last COMMIT begins.
@@ -78,34 +90,48 @@ pub(crate) type End = (Lsn, Option<i64>);
 pub(crate) fn ends(view: &Arc<View>, backed_up: Option<Lsn>) -> Result<(Option<End>, End)> {
     let newest = cut::newest(view)?;
     let Some(oldest) = cut::oldest(view)? else { return Ok((None, newest)) };
-    let all = has_every_page(view, newest.0)?;
-    let earliest = match backed_up {
-        _ if all => Some(oldest),
-        None => None,
-        Some(end) if end <= oldest.0 => Some(oldest),
-        // The first end of a group from there on that the archive knows, and the first COMMIT behind it.
-        Some(end) => {
-            let end = end.max(cut::complete_from(view));
-            let (mut point, mut time) = (None, None);
-            cut::walk(view, end, view.end(), |entry| {
-                match entry {
-                    StreamEntry::Block { lsn, .. } => _ = point.get_or_insert(*lsn),
-                    StreamEntry::Record(record) => {
-                        if record.header.first_of_group {
-                            point.get_or_insert(record.lsn);
-                        }
-                        if record.header.kind == RecordKind::Commit && point.is_some() {
-                            time = cut::commit_us(record);
-                        }
-                    }
-                    StreamEntry::FirstOf { .. } | StreamEntry::Undo { .. } => {}
-                }
-                Ok(time.is_none())
-            })?;
-            Some((point.unwrap_or(view.end()), time))
-        }
+    let from = match backed_up {
+        _ if has_every_page(view, newest.0)? => oldest.0,
+        None => return Ok((None, newest)),
+        Some(end) => end.max(oldest.0),
     };
-    Ok((earliest, newest))
+    let Some((point, time)) = first_point(view, from, Vec::new())? else { return Ok((None, newest)) };
+    let Some((checkpoint, last_commit_us)) = cut::last_checkpoint(view, point)? else { return Ok((None, newest)) };
+    let analysis = stream::analyse(view, &Cut { lsn: point, checkpoint, last_commit_us })?;
+    Ok(match not_undone(view, &analysis) {
+        none if none.is_empty() => (Some((point, time)), newest),
+        // A later one has begun later.
+        unfinished => (first_point(view, point, unfinished)?, newest),
+    })
+}
+
+/// The first end of a group from `from` on that the archive knows and at which those transactions have ended, and the time of
+/// the first COMMIT behind it.
+fn first_point(view: &Arc<View>, from: Lsn, mut unfinished: Vec<TxId>) -> Result<Option<End>> {
+    let (mut point, mut time) = (None, None);
+    cut::walk(view, from, view.end(), |entry| {
+        match entry {
+            StreamEntry::Block { lsn, .. } if unfinished.is_empty() => _ = point.get_or_insert(*lsn),
+            StreamEntry::Record(record) => {
+                if record.header.first_of_group && unfinished.is_empty() {
+                    point.get_or_insert(record.lsn);
+                }
+                let kind = record.header.kind;
+                if kind == RecordKind::Commit && point.is_some() {
+                    time = cut::commit_us(record);
+                }
+                if matches!(kind, RecordKind::Commit | RecordKind::Abort) {
+                    unfinished.retain(|tx| *tx != record.header.tx);
+                }
+            }
+            _ => {}
+        }
+        Ok(time.is_none())
+    })?;
+    Ok(match point {
+        Some(point) => Some((point, time)),
+        None => unfinished.is_empty().then_some((view.end(), None)),
+    })
 }
 
 /// Whether the archive begins with the database.
