@@ -85,7 +85,7 @@ pub use lease::{Lease, LeaseKind};
 pub use make::{MadePages, PageMaker};
 pub use manifest::{Manifest, RunMeta};
 pub use merge::{MergePolicy, Merged};
-pub use retain::{GivenUp, Mark, MarkKind, Promise, Retention, RetentionPlan};
+pub use retain::{GivenUp, Mark, MarkKind, Marks, Promise, Retention, RetentionPlan};
 pub use run::Run;
 pub use table::PageEntry;
 pub use verify::{Report, verify};

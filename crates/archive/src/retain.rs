@@ -2,15 +2,15 @@
 //!
 //! # Rule
 //! For each promised point there is a durable, complete backup whose end is not behind it, and all runs from the backup's
-//! begin on; without such a backup the archive reaches back to the database's first record. Everything follows from one
-//! position, [`RetentionPlan::keep_from`]: runs that hold nothing from there on go, and backups that need log from before it.
-//! It is not above
+//! begin on; without such a backup the archive reaches back to the database's first record. Runs go that hold nothing from one
+//! position on, [`RetentionPlan::keep_from`], and backups that need log from before it. It is not above
 //! - the begin of the *base*, the newest complete, undamaged backup that ends at or before the oldest promised point (without
 //!   one nothing goes);
 //! - what analysis of that point reads, and what undoes its transactions ([`Promise::from`]);
 //! - what leases, restores and backups under way need.
 //!
-//! The base and every later backup have begins at or above it, so the last usable backup is never among what goes.
+//! Backups that end before the base go as well, but for those that a lease names. So the base is never among what goes, nor the newest
+//! backup, and without a base no complete backup goes.
 //!
 //! # Order
 //! 1. A *mark* says up to where things are about to be given up: `expiring/KIND-LSN-NONCE`. Leases are listed after it was made; who
@@ -62,6 +62,8 @@ pub struct RetentionPlan {
     /// No state of a page or a transaction below it may be asked for: records that a later one, below it, makes superfluous
     /// need not be kept; see [`MergePolicy::retention`](crate::MergePolicy::retention).
     pub leave_out_below: Lsn,
+    /// Backups that end before it go: the end of the base; none: no complete one goes.
+    pub backups_before: Lsn,
     /// The backup that the oldest promised point is made of; none: of the archive alone, or it cannot be made.
     pub base: Option<String>,
     pub runs: Vec<RunMeta>,
@@ -106,8 +108,9 @@ impl Retention<'_> {
         let start = self.view.start();
         let Some(promise) = self.promise.filter(|_| start.is_some()) else { return Ok(plan) };
         let mut keep_from = match self.base(promise.point, &mut plan)? {
-            Some((name, begin)) => {
+            Some((name, begin, end)) => {
                 plan.base = Some(name);
+                plan.backups_before = end;
                 // The newest one stays, whatever it was begun with.
                 begin.min(promise.from).min(self.usable().last().map_or(begin, |newest| newest.begin))
             }
@@ -137,7 +140,11 @@ impl Retention<'_> {
                 continue;
             }
             let over = match entry.complete {
-                true => plan.base.is_some() && summary.begin < keep_from,
+                true => {
+                    let named = self.leases.iter().any(|lease| lease.backup.as_ref() == Some(&entry.name));
+                    let needless = summary.begin < keep_from || summary.end < plan.backups_before;
+                    plan.base.is_some() && needless && !named
+                }
                 false => summary.started_us < self.now_us.saturating_sub(STALE_US),
             };
             if over {
@@ -160,7 +167,7 @@ impl Retention<'_> {
     }
 
     /// The newest backup of which every promised point can be made, and where its log begins.
-    fn base(&self, point: Lsn, plan: &mut RetentionPlan) -> Result<Option<(String, Lsn)>> {
+    fn base(&self, point: Lsn, plan: &mut RetentionPlan) -> Result<Option<(String, Lsn, Lsn)>> {
         for summary in self.usable().into_iter().rev().filter(|summary| summary.end <= point) {
             let name = &summary.name;
             if summary.damaged > 0 {
@@ -169,7 +176,7 @@ impl Retention<'_> {
                 continue;
             }
             match (self.is_whole)(name) {
-                Ok(()) => return Ok(Some((name.clone(), summary.begin))),
+                Ok(()) => return Ok(Some((name.clone(), summary.begin, summary.end))),
                 Err(error) if error.kind() == ErrorKind::Io => return Err(error),
                 Err(error) => plan.held_by.push(format!("backup {name} is damaged, an older one is kept: {error}")),
             }
@@ -212,6 +219,8 @@ impl Retention<'_> {
 pub enum MarkKind {
     /// Log below the LSN, and backups that need it.
     Log,
+    /// Backups that end before the LSN.
+    Backups,
     /// States of pages below the LSN.
     States,
 }
@@ -220,6 +229,7 @@ impl MarkKind {
     fn letter(self) -> char {
         match self {
             Self::Log => 'L',
+            Self::Backups => 'B',
             Self::States => 'S',
         }
     }
@@ -268,7 +278,8 @@ impl Mark {
     /// Removes marks that say nothing any more: the archive begins at or behind them.
     fn tidy(store: &dyn Store, start: Lsn) -> Result<()> {
         for name in store.list(MARKS)? {
-            let lsn = lsn_of(&name, MarkKind::Log).or_else(|| lsn_of(&name, MarkKind::States));
+            let kinds = [MarkKind::Log, MarkKind::Backups, MarkKind::States];
+            let lsn = kinds.into_iter().find_map(|kind| lsn_of(&name, kind));
             if lsn.is_none_or(|lsn| lsn <= start) {
                 store.delete(&name)?;
             }
@@ -290,9 +301,34 @@ pub struct GivenUp {
     pub bytes: u64,
 }
 
+/// Marks of what a plan gives up.
+pub struct Marks([Mark; 2]);
+
+impl Marks {
+    /// Says that `plan` is about to be carried out; it is to be made again from leases that are listed after this.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn announce(store: &Arc<dyn Store>, plan: &RetentionPlan, nonce: u64) -> Result<Self> {
+        let log = Mark::announce(store, MarkKind::Log, plan.keep_from, nonce)?;
+        match Mark::announce(store, MarkKind::Backups, plan.backups_before, nonce) {
+            Ok(backups) => Ok(Self([log, backups])),
+            Err(error) => {
+                log.remove();
+                Err(error)
+            }
+        }
+    }
+
+    /// It is over.
+    pub fn remove(self) {
+        self.0.into_iter().for_each(Mark::remove);
+    }
+}
+
 impl Archive {
-    /// Gives up what `plan` says: the plan was made from leases that were listed after a [`Mark`] of its `keep_from` or a higher
-    /// one was made. May be called again after an error.
+    /// Gives up what `plan` says: the plan was made from leases that were listed after [`Marks`] of it, or of one that gives up
+    /// more, were made. May be called again after an error.
     ///
     /// # Errors
     /// `InUse` when somebody else has taken the archive over; those of the stores.
@@ -353,17 +389,21 @@ impl Lease {
                 .with_hint("Points before the recovery window are given up. Take a later one, or try again."))
         };
         // Marks first: what was given up before they went is in the manifest.
-        let (log, states) = (Mark::highest(&**store, MarkKind::Log)?, Mark::highest(&**store, MarkKind::States)?);
+        let mark = |kind| Mark::highest(&**store, kind);
+        let (log, ended, states) = (mark(MarkKind::Log)?, mark(MarkKind::Backups)?, mark(MarkKind::States)?);
         let Some(view) = Archive::open_view(Arc::clone(store), Some(self.database))? else {
             return gone(format!("there is no archive in {} any more", store.place()));
         };
         let state = self.cut.min(self.undo_from);
-        let from = match (&self.backup, backups) {
-            (Some(name), Some(backups)) => Backup::open(backups, name)?.summary().begin.min(state),
-            _ => start,
+        let (from, end) = match (&self.backup, backups) {
+            (Some(name), Some(backups)) => {
+                let backup = Backup::open(backups, name)?;
+                (backup.summary().begin.min(state), backup.summary().end)
+            }
+            _ => (start, Lsn(u64::MAX)),
         };
         let complete_from = view.manifest().runs.iter().map(|run| run.complete_from).max().unwrap_or_default();
-        if log > from || view.start() > from || states > state || complete_from >= state {
+        if log > from || ended > end || view.start() > from || states > state || complete_from >= state {
             return gone(format!("what leads to LSN {} in the archive is being given up", self.cut));
         }
         Ok(())

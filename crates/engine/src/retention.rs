@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use resurgam_archive::{
-    Archive, ArchiveConfig, Backup, BackupEntry, GivenUp, Lease, Mark, MarkKind, MergePolicy, PageMaker, Promise,
+    Archive, ArchiveConfig, Backup, BackupEntry, GivenUp, Lease, Mark, MarkKind, Marks, MergePolicy, PageMaker, Promise,
     Retention, RetentionPlan, View, list_backups,
 };
 use resurgam_base::{Error, ErrorKind, Lsn, PageId, Result};
@@ -93,14 +93,14 @@ impl Pass<'_> {
         if self.dry_run || (plan.runs.is_empty() && plan.backups.is_empty()) {
             return Ok((promised, plan, GivenUp::default()));
         }
-        let mark = Mark::announce(self.store, MarkKind::Log, plan.keep_from, self.nonce)?;
+        let marks = Marks::announce(self.store, &plan, self.nonce)?;
         let done = (|| -> Result<(RetentionPlan, GivenUp)> {
             // Of the same backups: one that is complete by now must not let more go than the mark says.
             let plan = self.plan(&view, promised.as_ref(), &entries, &Lease::list(&**self.store)?, &in_use())?;
             let given_up = self.archive.give_up(&plan, self.backups)?;
             Ok((plan, given_up))
         })();
-        mark.remove();
+        marks.remove();
         let (plan, given_up) = done?;
         Ok((promised, plan, given_up))
     }

@@ -10,7 +10,7 @@ use resurgam_xstore::Store;
 use super::making::{back_up, sealed, zeroed};
 use super::support::{CONFIG, DATABASE, Logged, Rng, open, small, store_on};
 use crate::{
-    Archive, Archiver, Backup, GivenUp, Lease, LeaseKind, Mark, MarkKind, MergePolicy, PageMaker, Promise, Retention,
+    Archive, Archiver, Backup, GivenUp, Lease, LeaseKind, Mark, MarkKind, Marks, MergePolicy, PageMaker, Promise, Retention,
     RetentionPlan, list_backups, verify, verify_backup,
 };
 
@@ -41,10 +41,10 @@ fn plan(store: &Arc<dyn Store>, archive: &Archive, point: Lsn, leases: &[Lease])
 /// As a pass does it.
 fn pass(store: &Arc<dyn Store>, archive: &Archive, point: Lsn) -> Result<GivenUp> {
     let first = plan(store, archive, point, &[])?;
-    let mark = Mark::announce(store, MarkKind::Log, first.keep_from, point.0)?;
+    let marks = Marks::announce(store, &first, point.0)?;
     let plan = plan(store, archive, point, &Lease::list(&**store)?)?;
     let given_up = archive.give_up(&plan, Some(store))?;
-    mark.remove();
+    marks.remove();
     Ok(given_up)
 }
 
@@ -300,6 +300,13 @@ fn what_is_not_sure_keeps_more() {
     assert!(lease(None).check(&store, Some(&store), start).is_err());
     assert!(lease(good.base.as_deref()).check(&store, Some(&store), start).is_ok());
     mark.remove();
+    let mark = Mark::announce(&store, MarkKind::Backups, good.backups_before, 1).unwrap();
+    assert!(lease(Some(&oldest)).check(&store, Some(&store), start).is_err());
+    assert!(lease(good.base.as_deref()).check(&store, Some(&store), start).is_ok());
+    mark.remove();
+    // One that a lease names stays, whatever else goes.
+    let held = plan(&store, archive, point, &[lease(Some(&oldest))]).unwrap();
+    assert!(held.backups.iter().all(|(name, _)| *name != oldest) && held.backups.len() == 1, "{held:?}");
     let mark = Mark::announce(&store, MarkKind::States, Lsn(point.0 + 1), 1).unwrap();
     assert!(lease(good.base.as_deref()).check(&store, Some(&store), start).is_err());
     mark.remove();
