@@ -62,7 +62,7 @@ pub struct RetentionPlan {
     /// No state of a page or a transaction below it may be asked for: records that a later one, below it, makes superfluous
     /// need not be kept; see [`MergePolicy::retention`](crate::MergePolicy::retention).
     pub leave_out_below: Lsn,
-    /// Backups that end before it go: the end of the base; none: no complete one goes.
+    /// Backups that end before it go: the end of the base.
     pub backups_before: Lsn,
     /// The backup that the oldest promised point is made of; none: of the archive alone, or it cannot be made.
     pub base: Option<String>,
@@ -119,6 +119,10 @@ impl Retention<'_> {
         plan.leave_out_below = promise.point.min(promise.undo_from);
         for lease in self.leases {
             let from = self.needed_by(lease, start);
+            if lease.backup.is_some() && from == start {
+                // Perhaps its backup cannot be read now.
+                plan.backups_before = Lsn::NONE;
+            }
             plan.leave_out_below = plan.leave_out_below.min(lease.cut).min(lease.undo_from);
             if from < keep_from {
                 plan.held_by.push(self.told(lease, from));
