@@ -339,26 +339,35 @@ impl Bases<'_> {
     }
 
     fn make(&mut self, page: PageId, before: Lsn) -> Result<Option<PageBuf>> {
-        let first = self.view.manifest().database;
-        let fits = |backup: &Option<Arc<Backup>>| {
-            backup.as_ref().is_none_or(|backup| backup.summary().end.0 <= before.0.saturating_add(1))
-        };
-        let backup = match &self.backup {
-            Some(backup) if fits(backup) => backup.clone(),
-            _ => {
-                let found = match &self.db.inner().backups {
-                    Some(backups) => Backup::newest(&backups.store()?, first, Lsn(before.0.saturating_add(1)))?,
-                    None => None,
-                };
-                let found = found.filter(|backup| backup.summary().begin >= self.view.start());
-                self.backup.insert(found).clone()
-            }
-        };
+        // Of the archive alone, if it has an image: that costs least.
+        if let Ok(Some(made)) = self.made_of(None, page, before) {
+            return Ok(Some(made));
+        }
+        let backup = self.backup_before(before)?;
+        self.made_of(backup, page, before)
+    }
+
+    fn made_of(&self, backup: Option<Arc<Backup>>, page: PageId, before: Lsn) -> Result<Option<PageBuf>> {
         let maker = PageMaker::new(backup, Arc::clone(self.view), before)?;
         let mut made = [PageBuf::zeroed()];
         maker.make(page, &mut made)?;
         let [made] = made;
         Ok(Some(made).filter(|made| made.verify(page).is_ok()))
+    }
+
+    /// The newest backup that ends before that LSN.
+    fn backup_before(&mut self, before: Lsn) -> Result<Option<Arc<Backup>>> {
+        let most = Lsn(before.0.saturating_add(1));
+        if let Some(known) = &self.backup
+            && known.as_ref().is_none_or(|backup| backup.summary().end <= most)
+        {
+            return Ok(known.clone());
+        }
+        let found = match &self.db.inner().backups {
+            Some(backups) => Backup::newest(&backups.store()?, self.view.manifest().database, most)?,
+            None => None,
+        };
+        Ok(self.backup.insert(found.filter(|backup| backup.summary().begin >= self.view.start())).clone())
     }
 }
 
